@@ -55,6 +55,7 @@ Request checked(Request request, const core::ModelConfig& config) {
   static_cast<void>(BeamSearch(options.beams, 1));  // checks their ranges
   require(width <= config.vocab_size, "{} beams are more than the vocabulary's {} tokens", width, config.vocab_size);
   require(options.n <= width, "{} texts are wanted of {} beams", options.n, width);
+  require(!request.backlog, "beams have no backlog: they give nothing before their end");
   require(!options.slide, "beams don't slide: they end with the context");
   require(!request.wants_token_logits, "of beams the logits of the tokens are not known");
   return request;

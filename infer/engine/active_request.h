@@ -28,6 +28,10 @@ class ActiveRequest {
   /// If it searches, and all beams know what they may go on with: they do.
   void follow_beams(Scheduler<Branch>& scheduler);
 
+  /// Its branches are in no scheduler, and hold no blocks. See Request::backlog.
+  void set_paused(bool paused) { paused_ = paused; }
+  [[nodiscard]] bool paused() const { return paused_; }
+
   void finish(FinishReason reason);
   /// Whether all of its texts have ended.
   [[nodiscard]] bool done() const;
@@ -44,6 +48,7 @@ class ActiveRequest {
   std::optional<BeamSearch> search_;
   std::vector<size_t> beams_;            ///< branches that are in use, the most likely first
   std::vector<GenerateResult> results_;  ///< of a search that is done
+  bool paused_ = false;
 };
 
 }  // namespace folio::infer

@@ -72,11 +72,12 @@ EngineStatistics AsyncEngine::statistics() const {
 }
 
 void AsyncEngine::run() {
+  bool stalls = false;  // all requests are paused, or there are none
   for (bool stops = false; !stops;) {
     std::deque<Message> messages;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stops_ || woken_ || !messages_.empty() || !live_.empty(); });
+      wake_.wait(lock, [&] { return stops_ || woken_ || !messages_.empty() || !(live_.empty() || stalls); });
       woken_ = false;
       messages.swap(messages_);
       stops = stops_;
@@ -86,8 +87,9 @@ void AsyncEngine::run() {
       for (const auto& [id, on_end] : live_) engine_.cancel(id);
     } else {
       try {
-        engine_.step();
+        stalls = !engine_.step();
       } catch (...) {
+        stalls = false;
         fail(std::current_exception());
       }
     }

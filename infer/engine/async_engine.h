@@ -51,7 +51,7 @@ class AsyncEngine {
   /// before what is submitted later; never once the engine has stopped.
   void call(std::function<void(Engine&)> work);
 
-  /// Calls after_step soon, also if there is nothing to do.
+  /// Calls after_step soon, also if there is nothing to do; and looks at the backlogs of paused requests.
   void wake();
 
   [[nodiscard]] const core::ModelConfig& config() const { return engine_.config(); }

@@ -34,7 +34,6 @@ Branch::Branch(RequestId id, size_t index, const Request& request, const core::M
       sampler_(sampler_options(request, index), suppressed(request.tokenizer), request.prompt.size(), std::move(form)),
       filter_(request.options.stops),
       pace_(request.options.speculate),
-      history_(request.prompt),
       n_prompt_(request.prompt.size()) {
   if (goes_on()) {
     show(check_room());
@@ -58,7 +57,7 @@ void Branch::was_preempted() {
 }
 
 std::span<const int32_t> Branch::tokens() const {
-  return std::span(history_).first(n_rows()).subspan(std::min(forgotten_, n_rows()));
+  return history().first(n_rows()).subspan(std::min(forgotten_, n_rows()));
 }
 
 // The last row in any case: the next token comes from its logits. And whatever is asked for of the prompt's rows.
@@ -77,7 +76,7 @@ int64_t Branch::max_positions() const {
 
 // Rows that the history so far needs: a token that is only predicted has none.
 size_t Branch::n_rows() const {
-  if (goes_on()) return history_.size();
+  if (goes_on()) return history().size();
   if (!reports()) return 0;
   if (request_.on_logits || request_.observer) return n_prompt_;
   return request_.on_log_probs ? n_prompt_ - 1 : 0;
@@ -95,6 +94,7 @@ bool Branch::is_reported(size_t index) const {
 }
 
 size_t Branch::append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported) {
+  if (history_.empty()) history_ = request_.prompt;
   const size_t fresh = n_fresh();
   const size_t first = n_rows() - fresh;
   size_t n = 0;
@@ -103,12 +103,12 @@ size_t Branch::append_rows(std::vector<Row>& rows, size_t most, size_t& most_rep
     const bool reported = is_reported(index);
     if (reported && most_reported == 0) break;
     if (reported) --most_reported;
-    rows.push_back({.token = history_[index],
+    rows.push_back({.token = history()[index],
                     .sequence = sequence(),
                     .position = static_cast<int64_t>(index - forgotten_),
                     .wants_logits = reported || (is_last(index) && shows_logits()),
                     .sampler = is_last(index) && !searches() ? &sampler_ : nullptr,
-                    .history = history_});
+                    .history = history()});
   }
   n_drafts_ = 0;
   if (n > 0 && is_last(first + n - 1)) append_drafts(rows, most - n);
@@ -120,7 +120,7 @@ size_t Branch::append_rows(std::vector<Row>& rows, size_t most, size_t& most_rep
 void Branch::append_drafts(std::vector<Row>& rows, size_t most) {
   cut_drafts();
   n_drafts_ = std::min(most, n_drafts());
-  for (size_t n = history_.size(); n < history_.size() + n_drafts_; ++n) {
+  for (size_t n = history().size(); n < history().size() + n_drafts_; ++n) {
     rows.push_back({.token = drafted_[n],
                     .sequence = sequence(),
                     .position = static_cast<int64_t>(n - forgotten_),
@@ -130,7 +130,7 @@ void Branch::append_drafts(std::vector<Row>& rows, size_t most) {
   }
 }
 
-size_t Branch::n_drafts() const { return drafted_.size() - std::min(drafted_.size(), history_.size()); }
+size_t Branch::n_drafts() const { return drafted_.size() - std::min(drafted_.size(), history().size()); }
 
 // As many as may be right: the text goes on behind the last of them. A text whose last row alone is missing draws in
 // the next step.
@@ -140,13 +140,13 @@ std::optional<Drafter::Text> Branch::to_draft(size_t most) {
   const bool has_form = sampler_.form() != nullptr;
   if (!has_form) most = std::min(most, pace_.n_wanted());
   if (most == 0 || !goes_on() || shows_logits() || !runs() || n_fresh() != 1) return {};
-  const auto n = static_cast<int64_t>(history_.size());
+  const auto n = static_cast<int64_t>(history().size());
   const int64_t by_tokens = request_.options.max_tokens - (n - static_cast<int64_t>(n_prompt_)) - 1;
   const int64_t by_context = context_ - (n - static_cast<int64_t>(forgotten_)) - 1;
   most = std::min(most, static_cast<size_t>(std::max<int64_t>(0, std::min(by_tokens, by_context))));
   if (most == 0) return {};
-  drafted_.insert(drafted_.end(), history_.begin() + static_cast<std::ptrdiff_t>(n_copied_), history_.end());
-  n_copied_ = history_.size();
+  drafted_.insert(drafted_.end(), history().begin() + static_cast<std::ptrdiff_t>(n_copied_), history().end());
+  n_copied_ = history().size();
   if (has_form) {
     draft_by_form(most);
     const size_t n_wanted = std::min(most, pace_.n_wanted());
@@ -175,7 +175,7 @@ void Branch::draft_by_form(size_t most) {
 void Branch::cut_drafts() {
   FormMask* form = sampler_.form();
   if (form == nullptr) return;
-  for (size_t n = history_.size(); n < drafted_.size(); ++n) {
+  for (size_t n = history().size(); n < drafted_.size(); ++n) {
     if (!form->goes_on_with(drafted_[n], std::span(drafted_).first(n))) drafted_.resize(n);
   }
 }
@@ -183,20 +183,20 @@ void Branch::cut_drafts() {
 Row Branch::row_ahead(size_t draw) {
   return {.token = drawn_token(draw),
           .sequence = sequence(),
-          .position = static_cast<int64_t>(history_.size() - forgotten_),
+          .position = static_cast<int64_t>(history().size() - forgotten_),
           .wants_logits = false,
           .sampler = &sampler_,
-          .history = history_};
+          .history = history()};
 }
 
 bool Branch::needs_next_token() const {
   if (n_fresh() > 0 || searches()) return true;
   return !ends_next() && (request_.options.form || request_.options.sampler.needs_history() ||
-                          request_.options.speculate > 0 || context_ends(history_.size() + 1));
+                          request_.options.speculate > 0 || context_ends(history().size() + 1));
 }
 
 bool Branch::ends_next() const {
-  const size_t n = history_.size() + 1;
+  const size_t n = history().size() + 1;
   return static_cast<int64_t>(n - n_prompt_) >= request_.options.max_tokens ||
          (!request_.options.slide && context_ends(n));
 }
@@ -230,11 +230,11 @@ void Branch::take_token(int32_t drawn, std::span<const float> logits) {
   FormMask* form = sampler_.form();
   if (drawn == kNothingLeft && form != nullptr) {
     const FinishReason reason =
-        end_of_form().value_or(form->may_end(history_) ? FinishReason::Stop : FinishReason::Form);
+        end_of_form().value_or(form->may_end(history()) ? FinishReason::Stop : FinishReason::Form);
     --in_flight_;
     return finish(reason);
   }
-  const int32_t token = token_of(drawn, static_cast<int64_t>(history_.size()));
+  const int32_t token = token_of(drawn, static_cast<int64_t>(history().size()));
   --in_flight_;
   go_on(token, logits);
 }
@@ -243,7 +243,7 @@ void Branch::take_token(int32_t drawn, std::span<const float> logits) {
 // last draft that was right are taken back.
 void Branch::take_drafts(std::span<const int32_t> drawn) {
   const size_t n_drafts = std::exchange(n_drafts_, 0);
-  const size_t n_before = history_.size() - (done_ ? 0 : 1);  // before the drafts
+  const size_t n_before = history().size() - (done_ ? 0 : 1);  // before the drafts
   size_t n_right = 0;
   while (n_right < n_drafts && !done_ && drawn[n_right] == drafted_[n_before + n_right]) {
     take_token(drawn[n_right + 1], {});
@@ -265,7 +265,7 @@ void Branch::report(std::span<const float> logits, size_t first) {
   std::vector<double> log_probs;
   for (size_t i = first; i < std::min(first + n, n_prompt_ - 1); ++i) {
     const auto row = logits.subspan((i - first) * vocab_size_, vocab_size_);
-    log_probs.push_back(-negative_log_likelihood(row, history_[i + 1]));
+    log_probs.push_back(-negative_log_likelihood(row, history()[i + 1]));
     require(std::isfinite(log_probs.back()), "the model's output is not finite at position {}; its weights are damaged",
             i);
   }
@@ -275,7 +275,7 @@ void Branch::report(std::span<const float> logits, size_t first) {
 // Of a beam. p is the model's, over the whole vocabulary, of which some tokens are never taken. A text whose form is
 // whole with a token ends with it, as one does with a stop text; one that could not go on behind it is none.
 void Branch::find_candidates(std::span<const float> logits) {
-  const int64_t position = std::ssize(history_);
+  const int64_t position = std::ssize(history());
   if (!all_finite(logits)) static_cast<void>(token_of(kNotFinite, position));
   const float largest = largest_of(logits);
   ranking_.reset(logits, largest, 1.0, 0);
@@ -287,7 +287,7 @@ void Branch::find_candidates(std::span<const float> logits) {
   FormMask* form = sampler_.form();
   if (form != nullptr) {
     allowed_logits_.assign(logits.begin(), logits.end());
-    if (!form->keep_allowed(allowed_logits_, history_)) return;
+    if (!form->keep_allowed(allowed_logits_, history())) return;
     const float likeliest = largest_of(allowed_logits_);
     if (likeliest == kForbidden) return;
     ranking_.reset(allowed_logits_, likeliest, 1.0, 0);
@@ -295,10 +295,10 @@ void Branch::find_candidates(std::span<const float> logits) {
   size_t n_going_on = 0;
   for (size_t i = 0; i < ranking_.size() && n_going_on < width; ++i) {
     const auto& [token, logit, weight] = ranking_[i];
-    if (sampler_.forbids(token, history_)) continue;
-    const WayOn way_on = form == nullptr || ends(token) ? WayOn::Tokens : form->way_on(history_, token);
+    if (sampler_.forbids(token, history())) continue;
+    const WayOn way_on = form == nullptr || ends(token) ? WayOn::Tokens : form->way_on(history(), token);
     if (way_on == WayOn::None) continue;
-    const bool stops = way_on == WayOn::End || ends_with_word(history_, token, request_.options.stop_words) ||
+    const bool stops = way_on == WayOn::End || ends_with_word(history(), token, request_.options.stop_words) ||
                        (request_.tokenizer != nullptr && filter_.would_stop(request_.tokenizer->token_bytes(token)));
     using enum BeamSearch::Ending;
     const BeamSearch::Ending ending = ends(token) ? EndToken : stops ? StopText : None;
@@ -316,7 +316,7 @@ void Branch::become(const Branch& other) {
 }
 
 void Branch::follow(const BeamSearch::Candidate& candidate) {
-  if (history_.size() == n_prompt_) first_token_ = Clock::now();
+  if (history().size() == n_prompt_) first_token_ = Clock::now();
   candidates_.clear();
   has_candidates_ = false;
   log_prob_ = candidate.log_prob;
@@ -326,9 +326,9 @@ void Branch::follow(const BeamSearch::Candidate& candidate) {
 
 // With the token that was drawn, and the logits that it was drawn from if they are wanted.
 void Branch::go_on(int32_t token, std::span<const float> logits) {
-  if (history_.size() == n_prompt_) first_token_ = Clock::now();
+  if (history().size() == n_prompt_) first_token_ = Clock::now();
   if (ends(token)) return finish(FinishReason::Stop);
-  const bool stops = ends_with_word(history_, token, request_.options.stop_words);
+  const bool stops = ends_with_word(history(), token, request_.options.stop_words);
   history_.push_back(token);
   if (request_.on_token) request_.on_token(index(), token, logits);
   std::string text = request_.tokenizer == nullptr ? "" : filter_.push(request_.tokenizer->token_bytes(token));
@@ -346,7 +346,7 @@ bool Branch::ends(int32_t token) const {
 std::optional<FinishReason> Branch::end_of_form() {
   FormMask* form = sampler_.form();
   if (form == nullptr) return {};
-  const WayOn way_on = form->way_on(history_);
+  const WayOn way_on = form->way_on(history());
   if (way_on == WayOn::Tokens) return {};
   return way_on == WayOn::End ? FinishReason::Stop : FinishReason::Form;
 }
@@ -354,13 +354,13 @@ std::optional<FinishReason> Branch::end_of_form() {
 // Ends by its form, or for want of tokens or positions, or makes room by sliding; returns text that was held back.
 std::string Branch::check_room() {
   if (const auto reason = end_of_form()) return end(*reason);
-  if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.options.max_tokens)
+  if (static_cast<int64_t>(history().size() - n_prompt_) >= request_.options.max_tokens)
     return end(FinishReason::Length);
-  if (!context_ends(history_.size())) return {};
+  if (!context_ends(history().size())) return {};
   if (!request_.options.slide) return end(FinishReason::Length);
   if (runs()) cache_.truncate(sequence(), 0);
   in_flight_ = 0;
-  forgotten_ = history_.size() - static_cast<size_t>(context_ / 2);
+  forgotten_ = history().size() - static_cast<size_t>(context_ / 2);
   return {};
 }
 
@@ -403,7 +403,7 @@ void Branch::show(const std::string& text) {
 GenerateResult Branch::result() const {
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   const bool began = first_token_ > start_;
-  return {.tokens = {history_.begin() + static_cast<std::ptrdiff_t>(n_prompt_), history_.end()},
+  return {.tokens = {history().begin() + static_cast<std::ptrdiff_t>(n_prompt_), history().end()},
           .text = text_,
           .finish_reason = reason_,
           .n_cached = n_prompt_cached_,

@@ -29,7 +29,7 @@ class Branch final : public ScheduledBranch {
   [[nodiscard]] const Request& asked() const { return request_; }
   /// Of one that samples.
   [[nodiscard]] bool done() const { return done_; }
-  [[nodiscard]] size_t n_generated() const { return history_.size() - n_prompt_; }
+  [[nodiscard]] size_t n_generated() const { return history().size() - n_prompt_; }
 
   [[nodiscard]] std::span<const int32_t> tokens() const;
   [[nodiscard]] size_t shareable() const;
@@ -41,7 +41,7 @@ class Branch final : public ScheduledBranch {
 
   /// It runs from now on. Its times count from the first call.
   void started();
-  /// It waits from now on, holds no blocks and no drafts, and has no rows in flight.
+  /// It waits from now on or is paused, holds no blocks and no drafts, and has no rows in flight.
   void was_preempted();
 
   /// The text that drafts are for, at most `most`; nothing where none are to be tried in the next step. Drafts that
@@ -84,7 +84,7 @@ class Branch final : public ScheduledBranch {
   /// How it may go on, most likely first. None if its form allows nothing.
   [[nodiscard]] std::span<const BeamSearch::Candidate> candidates() const { return candidates_; }
   /// Behind the prompt.
-  [[nodiscard]] std::span<const int32_t> generated() const { return std::span(history_).subspan(n_prompt_); }
+  [[nodiscard]] std::span<const int32_t> generated() const { return history().subspan(n_prompt_); }
   /// It is what `other` is, but for the sequence.
   void become(const Branch& other);
   /// It goes on with one of its candidates.
@@ -96,11 +96,15 @@ class Branch final : public ScheduledBranch {
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// The prompt and all that was generated.
+  [[nodiscard]] std::span<const int32_t> history() const {
+    return history_.empty() ? std::span<const int32_t>(request_.prompt) : history_;
+  }
   [[nodiscard]] bool goes_on() const { return request_.options.max_tokens > 0; }
   [[nodiscard]] bool searches() const { return goes_on() && request_.options.beams.width > 0; }
   [[nodiscard]] bool reports() const { return index() == 0; }
   [[nodiscard]] bool shows_logits() const { return request_.wants_token_logits || searches(); }
-  [[nodiscard]] bool is_last(size_t index) const { return goes_on() && index + 1 == history_.size(); }
+  [[nodiscard]] bool is_last(size_t index) const { return goes_on() && index + 1 == history().size(); }
   [[nodiscard]] bool is_reported(size_t index) const;
   [[nodiscard]] bool ends(int32_t token) const;
   [[nodiscard]] size_t n_rows() const;
@@ -127,7 +131,7 @@ class Branch final : public ScheduledBranch {
   StopFilter filter_;
   DraftPace pace_;
   std::unique_ptr<Drafter::Memory> draft_memory_;
-  std::vector<int32_t> history_;  ///< the prompt and all that was generated
+  std::vector<int32_t> history_;  ///< see history(). Empty before its first row: choices that wait share the prompt
   size_t n_prompt_;
   size_t reported_ = 0;           ///< rows of the prompt whose logits were handed out
   size_t forgotten_ = 0;          ///< tokens at the beginning of the history that slid out of the context

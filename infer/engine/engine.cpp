@@ -60,12 +60,13 @@ bool Engine::step() {
   const auto start = std::chrono::steady_clock::now();
   failed_.reset();
   retire_done();
+  pause_and_resume();
   while (!flights_.empty() && flights_.front().planned.empty()) flights_.pop_front();  // of requests that are gone
   if (!flights_.empty() && runner_.n_issued() != n_issued_) recall();                  // somebody else ran a step
   // What is thrown here is thrown by a step that does not begin: those in flight go on.
   while (flights_.size() < runner_.steps_in_flight() && issue(plan())) continue;
   if (flights_.empty()) {
-    core::require(active_.empty(), "the KV cache is full: sequences that are kept hold {} of its {} blocks",
+    core::require(active_.size() == n_paused_, "the KV cache is full: sequences that are kept hold {} of its {} blocks",
                   cache().blocks_in_use(), cache().n_blocks());
     return false;
   }
@@ -211,6 +212,30 @@ void Engine::retire_done() {
   }
 }
 
+// What a paused request has computed stays in the cache for a while. It goes on with the same bits, as after a
+// preemption, and before all that came later.
+void Engine::pause_and_resume() {
+  n_paused_ = 0;
+  for (auto& [id, request] : active_) {
+    const Backlog* backlog = request.request().backlog.get();
+    if (backlog == nullptr) continue;
+    const bool pauses = request.paused() ? !backlog->has_drained() : backlog->full();
+    if (pauses) ++n_paused_;
+    if (pauses == request.paused()) continue;
+    request.set_paused(pauses);
+    for (Branch& branch : request.branches()) {
+      if (branch.done()) continue;
+      if (pauses) {
+        if (on_step_ && branch.runs()) report_.preempted.push_back(id_of(branch));
+        forget(branch);
+        branch.was_preempted();
+      } else {
+        scheduler_.add(branch);
+      }
+    }
+  }
+}
+
 // A row of it that is in flight is computed for nobody. Its blocks may be taken at once: steps are done in order.
 void Engine::forget(Branch& branch) {
   branch.recall();
@@ -253,6 +278,10 @@ EngineStatistics Engine::statistics() const {
   EngineStatistics all = done_;
   all.running = scheduler_.running().size();
   all.waiting = scheduler_.waiting().size();
+  for (const auto& [id, request] : active_) {
+    if (!request.paused()) continue;
+    all.paused += static_cast<size_t>(std::ranges::count_if(request.branches(), [](auto& b) { return !b.done(); }));
+  }
   all.blocks_in_use = runner_.cache().blocks_in_use();
   all.n_blocks = runner_.cache().n_blocks();
   return all;
@@ -260,7 +289,7 @@ EngineStatistics Engine::statistics() const {
 
 std::vector<BranchView> Engine::branches() const {
   std::vector<BranchView> views;
-  const auto see = [&](std::span<Branch* const> branches) {
+  const auto see = [&](const auto& branches) {
     for (const Branch* b : branches) {
       const size_t n_prompt = b->asked().prompt.size();
       views.push_back({.id = id_of(*b),
@@ -271,6 +300,13 @@ std::vector<BranchView> Engine::branches() const {
   };
   see(scheduler_.running());
   see(scheduler_.waiting());
+  for (const auto& [id, request] : active_) {
+    if (!request.paused()) continue;
+    for (const Branch& branch : request.branches()) {
+      const Branch* const one = &branch;
+      if (!branch.done()) see(std::span(&one, 1));
+    }
+  }
   return views;
 }
 

@@ -31,6 +31,7 @@ struct EngineStatistics {
   uint64_t preemptions = 0;
   size_t running = 0;
   size_t waiting = 0;
+  size_t paused = 0;  ///< until their callers have read more; see Request::backlog
   int64_t blocks_in_use = 0;
   int64_t n_blocks = 0;
   double step_seconds = 0;  ///< of all steps
@@ -107,7 +108,7 @@ class Engine {
   /// results. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens are
   /// there, as long as each request just goes on: so the machine doesn't wait for the host between them. Where a
   /// machine does several steps at once, so many are under way, each with other texts; the oldest is waited for.
-  /// Returns false, and does nothing, if no request is left. Whatever is thrown, from a callback too, every request can
+  /// Returns false, and does nothing, if no request is left but paused ones. Whatever is thrown, from a callback too, every request can
   /// go on with the next step.
   bool step();
 
@@ -128,7 +129,7 @@ class Engine {
   [[nodiscard]] EngineStatistics statistics() const;
   /// Gets a report of each step from now on, before the requests that it ended are forgotten. May be empty.
   void watch(std::function<void(const StepReport&)> on_step) { on_step_ = std::move(on_step); }
-  /// In the order in which they came: first those that run, then those that wait.
+  /// First those that run, then those that wait, each in the order in which they came, then those that are paused.
   [[nodiscard]] std::vector<BranchView> branches() const;
 
  private:
@@ -155,6 +156,7 @@ class Engine {
   void leave_flights(const Branch& branch);
   void recall();
   void retire_done();
+  void pause_and_resume();
   void forget(Branch& branch);
   void forget(std::map<RequestId, ActiveRequest>::iterator active);
 
@@ -172,6 +174,7 @@ class Engine {
   std::function<void(const StepReport&)> on_step_{};
   const Branch* in_hand_ = nullptr;  ///< whose results are handed out
   std::optional<RequestId> failed_{};
+  size_t n_paused_ = 0;  ///< requests
   EngineStatistics done_{};
 };
 

@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/shared_vector.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/engine/backlog.h"
 #include "infer/engine/beam_search.h"
 #include "infer/forward/forward.h"
 #include "infer/sampling/sampler.h"
@@ -25,7 +27,7 @@ namespace folio::infer {
 struct GenerateOptions {
   int64_t max_tokens = 0;  ///< tokens to generate; 0: none is sampled
   SamplerOptions sampler{};
-  std::vector<std::string> stops{};   ///< texts that end it; need a tokenizer
+  core::SharedVector<std::string> stops{};  ///< texts that end it; need a tokenizer
   std::vector<int32_t> end_tokens{};  ///< end the text, beside those of the tokenizer's ends_text()
   /// End it, too, as its last tokens; the first ones of such a word may be the prompt's.
   std::vector<std::vector<int32_t>> stop_words{};
@@ -75,6 +77,9 @@ struct Request {
   bool wants_token_logits = false;
   /// Gets the result of a choice that has ended.
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};
+  /// Output that the caller has not read, as the caller counts it; while it is full the request is paused. Null: never.
+  /// Not for beams, which give nothing before their end.
+  std::shared_ptr<const Backlog> backlog{};
 };
 
 /// Stop: by the text itself, by a stop text, or because its form is whole and allows nothing more. Length: no more

@@ -87,8 +87,9 @@ class Scheduler {
                   limits.max_rows, limits.max_sequences);
   }
 
-  /// The branch, which comes after all others, waits from now on. Throws core::Error if it can never run: the cache
-  /// can't hold it and those that run together with it, or they are more than may run.
+  /// The branch waits from now on, in the order of ids: after all others if it is new, in its old place if it was
+  /// removed to be paused. Throws core::Error if it can never run: the cache can't hold it and those that run together
+  /// with it, or they are more than may run.
   void add(Branch& branch);
   /// `child` runs from now on, and shares all blocks of `parent`, which runs and is of the same request. If it ran, its
   /// own blocks are given back.
@@ -115,10 +116,14 @@ class Scheduler {
     int64_t length = 0;
   };
 
-  [[nodiscard]] auto place_of(const Branch& branch) const {
+  // Where the branch is, or would be, in [first, end), which is in order.
+  [[nodiscard]] auto place_of(const Branch& branch, size_t first, size_t end) {
     const auto key = [](const Branch* b) { return std::pair(b->request(), b->index()); };
-    return std::ranges::lower_bound(branches_, key(&branch), {}, key);
+    const auto begin = branches_.begin();
+    return std::lower_bound(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(end),
+                            key(&branch), [&](const Branch* b, const auto& k) { return key(b) < k; });
   }
+  [[nodiscard]] std::span<Branch* const> running_of(RequestId request) const;
   [[nodiscard]] static bool together(const Branch& a, const Branch& b) {
     return a.n_together() > 1 && a.request() == b.request();
   }
@@ -131,12 +136,12 @@ class Scheduler {
   [[nodiscard]] static int64_t common(const Branch& branch, const Branch& other);
   [[nodiscard]] Origin origin_of(const Branch& branch) const;
   [[nodiscard]] int64_t copies_by_fork(const Branch& branch) const;
-  void start_next();
+  Branch& start_next();
   void preempt_youngest();
 
   BlockManager& cache_;
   SchedulerLimits limits_;
-  std::vector<Branch*> branches_;  ///< by request and index: first those that run, then those that wait
+  std::vector<Branch*> branches_;  ///< first those that run, then those that wait, each by request and index
   size_t n_running_ = 0;
   Trace trace_;
 };
@@ -155,7 +160,7 @@ void Scheduler<Branch>::add(Branch& branch) {
                 positions, needed, cache_.n_blocks());
   core::require(branch.n_together() <= limits_.max_sequences,
                 "{} beams are more than the {} sequences that may run; take fewer", n, limits_.max_sequences);
-  branches_.push_back(&branch);
+  branches_.insert(place_of(branch, n_running_, branches_.size()), &branch);
 }
 
 template <typename Branch>
@@ -164,7 +169,7 @@ void Scheduler<Branch>::fork(Branch& child, const Branch& parent) {
   if (child.runs()) {
     cache_.release(child.sequence_);
   } else {
-    branches_.insert(place_of(child), &child);
+    branches_.insert(place_of(child, 0, n_running_), &child);
     ++n_running_;
   }
   child.sequence_ = sequence;
@@ -172,7 +177,8 @@ void Scheduler<Branch>::fork(Branch& child, const Branch& parent) {
 
 template <typename Branch>
 void Scheduler<Branch>::remove(Branch& branch) {
-  const auto found = place_of(branch);
+  const size_t first = branch.runs() ? 0 : n_running_;
+  const auto found = place_of(branch, first, branch.runs() ? n_running_ : branches_.size());
   if (found == branches_.end() || *found != &branch) return;
   if (branch.runs()) {
     cache_.release(std::exchange(branch.sequence_, -1));
@@ -219,9 +225,9 @@ const typename Scheduler<Branch>::Trace& Scheduler<Branch>::plan(const Append& a
   while (has_room(branches_.size()) && trace_.preempted.empty() && next_fits(free) && joins(*branches_[n_running_])) {
     const int64_t before = cache_.free_blocks();
     free -= copies_by_fork(*branches_[n_running_]);
-    start_next();
+    Branch& next = start_next();
     free -= before - cache_.free_blocks();  // cached blocks that nobody held
-    give(*branches_[n_running_ - 1]);
+    give(next);
   }
   return trace_;
 }
@@ -283,7 +289,7 @@ bool Scheduler<Branch>::next_fits(int64_t free) const {
   const auto all_of = [](const Branch& b) {
     return blocks_for(std::min<int64_t>(std::ssize(b.tokens()) + 1, b.max_positions()));
   };
-  const bool begun = n_running_ > 0 && together(next, *branches_[n_running_ - 1]);
+  const bool begun = next.n_together() > 1 && !running_of(next.request()).empty();
   if (!begun && places_taken() + next.n_together() > limits_.max_sequences) return false;
   if (const Origin origin = origin_of(next); origin.branch != nullptr) {
     const bool computed = cache_.length(origin.branch->sequence()) >= origin.length;
@@ -302,13 +308,20 @@ int64_t Scheduler<Branch>::common(const Branch& branch, const Branch& other) {
   return std::ranges::mismatch(own, its).in1 - own.begin();
 }
 
+template <typename Branch>
+std::span<Branch* const> Scheduler<Branch>::running_of(RequestId request) const {
+  const auto own = std::ranges::equal_range(running(), request, {}, [](const Branch* b) { return b->request(); });
+  return {own.begin(), own.end()};
+}
+
 // The one that shares most of its tokens.
 template <typename Branch>
 typename Scheduler<Branch>::Origin Scheduler<Branch>::origin_of(const Branch& branch) const {
   Origin best;
-  for (size_t i = n_running_; i-- > 0 && branches_[i]->request() == branch.request();) {
-    const int64_t length = common(branch, *branches_[i]);
-    if (length > best.length) best = {.branch = branches_[i], .length = length};
+  const auto own = running_of(branch.request());
+  for (auto other = own.rbegin(); other != own.rend(); ++other) {
+    const int64_t length = common(branch, **other);
+    if (length > best.length) best = {.branch = *other, .length = length};
     if (length == static_cast<int64_t>(branch.shareable())) break;
   }
   return best;
@@ -321,7 +334,7 @@ int64_t Scheduler<Branch>::copies_by_fork(const Branch& branch) const {
 }
 
 template <typename Branch>
-void Scheduler<Branch>::start_next() {
+Branch& Scheduler<Branch>::start_next() {
   Branch& branch = *branches_[n_running_];
   if (const Origin origin = origin_of(branch); origin.branch != nullptr) {
     branch.sequence_ = cache_.fork(origin.branch->sequence());
@@ -331,17 +344,24 @@ void Scheduler<Branch>::start_next() {
     branch.sequence_ = cache_.add_sequence(branch.adapter());
     branch.n_cached_ = cache_.share_prefix(branch.sequence_, branch.tokens().first(branch.shareable()));
   }
+  const auto next = branches_.begin() + static_cast<std::ptrdiff_t>(n_running_);
+  std::rotate(place_of(branch, 0, n_running_), next, next + 1);  // one that was paused is older than some that run
   ++n_running_;
   trace_.started.push_back(&branch);
+  return branch;
 }
 
 template <typename Branch>
 void Scheduler<Branch>::preempt_youngest() {
+  const Branch* preempted = nullptr;
   do {
     Branch& branch = *branches_[--n_running_];
     cache_.release(std::exchange(branch.sequence_, -1));
     trace_.preempted.push_back(&branch);
-  } while (n_running_ > 0 && together(*branches_[n_running_ - 1], *branches_[n_running_]));
+    const auto own = branches_.begin() + static_cast<std::ptrdiff_t>(n_running_);
+    std::rotate(own, own + 1, place_of(branch, n_running_ + 1, branches_.size()));  // behind older ones that wait
+    preempted = &branch;
+  } while (n_running_ > 0 && together(*branches_[n_running_ - 1], *preempted));
 }
 
 template <typename Branch>

@@ -39,7 +39,7 @@ void check(const GenerationConfig& config) {
 // The texts of the tokens of a request, one for each, and what is left at its end if that is part of a character.
 class TokenTexts {
  public:
-  TokenTexts(const data::Tokenizer& tokenizer, const std::vector<std::string>& stops)
+  TokenTexts(const data::Tokenizer& tokenizer, const core::SharedVector<std::string>& stops)
       : tokenizer_(tokenizer), filter_(stops) {}
 
   void add(const TextPiece& piece) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/shared_vector.h"
 #include "infer/sampling/form_mask.h"
 #include "infer/sampling/ranking.h"
 
@@ -28,7 +29,7 @@ struct SamplerOptions {
     int32_t token;
     float bias;
   };
-  std::vector<Bias> logit_bias{};  ///< added to the logits of these tokens, each of which is there once
+  core::SharedVector<Bias> logit_bias{};  ///< added to the logits of these tokens, each of which is there once
   /// Tokens that never come one after the other, in the prompt and what follows it: the last of a word is not drawn
   /// behind its others.
   std::vector<std::vector<int32_t>> bad_words{};

@@ -7,35 +7,30 @@
 
 namespace folio::infer {
 
-namespace {
+StopFilter::StopFilter(core::SharedVector<std::string> stops)
+    : stops_(std::move(stops)), matched_(stops_.size()), fallbacks_(stops_.size(), {0}) {}
 
-// How many bytes of `text` a stretch ends with that ended with `n` and goes on with `byte`.
-size_t next_match(std::string_view text, const std::vector<uint32_t>& fallback, size_t n, char byte) {
-  while (n > 0 && (n == text.size() || text[n] != byte)) n = fallback[n];
-  return text[n] == byte ? n + 1 : 0;
-}
-
-}  // namespace
-
-StopFilter::StopFilter(std::vector<std::string> stops) {
-  for (std::string& text : stops) {
-    if (text.empty()) continue;
-    std::vector<uint32_t> fallback(text.size() + 1);
-    for (size_t n = 1; n < text.size(); ++n) {
-      fallback[n + 1] = static_cast<uint32_t>(next_match(text, fallback, fallback[n], text[n]));
-    }
-    stops_.push_back({.text = std::move(text), .fallback = std::move(fallback)});
+size_t StopFilter::advanced(size_t s, size_t n, char byte) const {
+  const std::string& text = stops_[s];
+  std::vector<uint32_t>& fallback = fallbacks_[s];
+  const auto step = [&](size_t k, char c) {
+    while (k > 0 && (k == text.size() || text[k] != c)) k = fallback[k];
+    return text[k] == c ? k + 1 : 0;
+  };
+  n = step(n, byte);
+  if (n == fallback.size()) {
+    fallback.push_back(n == 1 ? 0 : static_cast<uint32_t>(step(fallback[n - 1], text[n - 1])));
   }
-  matched_.resize(stops_.size());
+  return n;
 }
 
 size_t StopFilter::read(std::string_view bytes, std::vector<size_t>& matched) const {
   size_t first = std::string::npos;
   for (size_t s = 0; s < stops_.size(); ++s) {
-    const Stop& stop = stops_[s];
+    if (stops_[s].empty()) continue;
     for (size_t i = 0; i < bytes.size(); ++i) {
-      matched[s] = next_match(stop.text, stop.fallback, matched[s], bytes[i]);
-      if (matched[s] == stop.text.size()) first = std::min(first, held_.size() + i + 1 - stop.text.size());
+      matched[s] = advanced(s, matched[s], bytes[i]);
+      if (matched[s] == stops_[s].size()) first = std::min(first, held_.size() + i + 1 - stops_[s].size());
     }
   }
   return first;

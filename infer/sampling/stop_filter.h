@@ -8,11 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "core/shared_vector.h"
+
 namespace folio::infer {
 
 class StopFilter {
  public:
-  explicit StopFilter(std::vector<std::string> stops);
+  explicit StopFilter(core::SharedVector<std::string> stops);
 
   /// Takes a token's bytes and returns what can be shown so far. Once a stop string is complete, `stopped()` holds, and
   /// the text before it has been returned.
@@ -27,16 +29,16 @@ class StopFilter {
   [[nodiscard]] bool stopped() const { return stopped_; }
 
  private:
-  struct Stop {
-    std::string text;
-    std::vector<uint32_t> fallback;  ///< of n bytes: the longest shorter beginning of the text that they end with
-  };
-
+  /// The length of the longest beginning of stop string `s` that a text ends with, which ended with `n` bytes of it
+  /// before `byte`.
+  [[nodiscard]] size_t advanced(size_t s, size_t n, char byte) const;
   /// Advances `matched` by bytes that follow held_. Where the first stop string in both begins, or npos.
   [[nodiscard]] size_t read(std::string_view bytes, std::vector<size_t>& matched) const;
 
-  std::vector<Stop> stops_;
+  core::SharedVector<std::string> stops_;
   std::vector<size_t> matched_;  ///< of each stop, the longest beginning that held_ ends with
+  /// Of each stop and each n that was matched so far: the longest shorter beginning that its first n bytes end with.
+  mutable std::vector<std::vector<uint32_t>> fallbacks_;
   std::string held_;
   bool stopped_ = false;
 };

@@ -147,13 +147,20 @@ int64_t room_of(const CompletionRequest& request, const ServedModel& served) {
   return served.context - longest;
 }
 
-// An answer lies in memory as a whole.
-void check_logprobs(const CompletionRequest& request) {
+// An answer that is no stream is in memory as a whole, with an echoed prompt's tokens once for all choices.
+void check_logprobs(CompletionRequest& request) {
   constexpr size_t kMost = size_t{1} << 22U;
+  constexpr size_t kTokenBytes = 64;  // in memory: replies.h's TokenLogprob
+  constexpr size_t kAlternativeBytes = 16;
   if (!request.top_logprobs) return;
   if (request.options.beams.width > 0) refuse("logprobs", "are not possible with 'use_beam_search'");
+  const size_t n_each = kTokenBytes + *request.top_logprobs * kAlternativeBytes;
   size_t n_tokens = 0;
   for (const Prompt& prompt : request.prompts) {
+    if (request.echo) request.n_logprob_bytes += prompt.tokens.size() * n_each;
+    if (!request.stream) {
+      request.n_logprob_bytes += static_cast<size_t>(request.options.n * request.options.max_tokens) * n_each;
+    }
     n_tokens += static_cast<size_t>(request.options.n) *
                 (static_cast<size_t>(request.options.max_tokens) + (request.echo ? prompt.tokens.size() : 0));
   }
@@ -190,7 +197,18 @@ Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedMod
     ids.push_back(id.get<int32_t>());
   }
   if (ids.empty()) refuse(field, "is an empty list of tokens");
-  return {.tokens = ids, .text = served.tokenizer.decode(ids)};
+  return {.tokens = std::move(ids), .text = "", .came_as_ids = true};
+}
+
+// A few bytes of a request may name a token of hundreds.
+void check_text_of(const std::string& field, std::span<const Prompt> prompts, const ServedModel& served) {
+  constexpr size_t kMost = size_t{16} << 20U;
+  size_t n = 0;
+  for (const Prompt& prompt : prompts) {
+    if (!prompt.came_as_ids) continue;
+    for (const int32_t token : prompt.tokens) n += served.tokenizer.token_bytes(token).size();
+  }
+  if (n > kMost) refuse(field, fmt::format("is {} bytes of text, more than {}; send fewer tokens at a time", n, kMost));
 }
 
 // A text, a list of texts, token ids, or a list of those: how many prompts that is.
@@ -353,6 +371,12 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
   if (const auto n = fields.integer("logprobs")) request.top_logprobs = static_cast<size_t>(*n);
   admit(options, n_prompts, request);
   request.prompts = prompts_of(prompt, served, options.budget);
+  if (request.echo) {
+    check_text_of("prompt", request.prompts, served);
+    for (Prompt& one : request.prompts) {
+      if (one.came_as_ids) one.text = served.tokenizer.decode(one.tokens);
+    }
+  }
   request.options.max_tokens = std::min(max_tokens, room_of(request, served));
   check_logprobs(request);
   take_form(fields, in_order(fields, body, text, options.budget), served, options.budget, request);
@@ -411,7 +435,9 @@ std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& serve
   static_cast<void>(take_model(fields, served));
   const Json* tokens = fields.find("tokens");
   if (tokens == nullptr || !tokens->is_array()) refuse_type("tokens", "a list of token ids");
-  return prompt_of_ids(*tokens, "tokens", served).tokens;
+  Prompt prompt = prompt_of_ids(*tokens, "tokens", served);
+  check_text_of("tokens", std::span(&prompt, 1), served);
+  return std::move(prompt.tokens);
 }
 
 }  // namespace folio::infer::server

@@ -60,7 +60,8 @@ void require_model(const std::string& name, const ServedModel& served);
 
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::string text;
+  std::string text;          ///< of one that came as ids only if it is echoed
+  bool came_as_ids = false;
 };
 
 /// A request for completions, of either kind.
@@ -73,6 +74,7 @@ struct CompletionRequest {
   bool stream = false;
   bool include_usage = false;
   std::optional<size_t> top_logprobs;  ///< so many alternatives beside each token; none: no probabilities are wanted
+  size_t n_logprob_bytes = 0;          ///< that are held at most: of a stream those of echoed prompts
   std::shared_ptr<const ToolUse> tools{};  ///< that the answer may call; none: it is a text
 
   /// Texts of each prompt that are followed: its choices, or its beams.

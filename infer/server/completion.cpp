@@ -13,6 +13,7 @@
 namespace folio::infer::server {
 namespace {
 
+constexpr size_t kMostUnread = size_t{256} << 10U;  // bytes of a stream's updates: it is paused
 constexpr int kClientWentAway = 499;  // for the log alone, as nginx calls it
 
 ApiError api_error(const std::exception_ptr& error) {
@@ -36,12 +37,25 @@ ChoiceUpdate& ChoiceUpdates::for_choice(const std::shared_ptr<Completion>& compl
   return all_.back();
 }
 
+std::vector<ChoiceUpdate> ChoiceUpdates::take() {
+  for (const ChoiceUpdate& update : all_) update.to->add_backlog(update.cost());
+  return std::exchange(all_, {});
+}
+
+size_t ChoiceUpdate::cost() const {
+  size_t n = sizeof(ChoiceUpdate) + sizeof(ChoiceText) + text.size();
+  for (const TokenLogprob& token : tokens) n += sizeof token + token.top.size() * sizeof token.top.front();
+  return n;
+}
+
 Completion::Completion(CompletionRequest request, const ServedModel& served, std::string id,
                        std::shared_ptr<HttpReply> reply, ChoiceUpdates& updates, Metrics& metrics)
     : request_(std::move(request)),
       served_(served),
       id_(std::move(id)),
       reply_(std::move(reply)),
+      writer_(std::make_shared<ReplyWriter>(reply_)),
+      backlog_(request_.stream ? std::make_shared<Backlog>(kMostUnread) : nullptr),
       updates_(updates),
       metrics_(metrics),
       replies_(request_, served, id_, std::time(nullptr)),
@@ -51,8 +65,9 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
       last_token_(choices_.size()),
       n_running_(request_.prompts.size()),
       arrived_(Clock::now()) {
-  for (size_t i = 0; i < choices_.size() && request_.echo; ++i) {
-    choices_[i].text = request_.prompts[i / n_each()].text;
+  for (size_t p = 0; p < request_.prompts.size() && request_.echo; ++p) {
+    const auto text = std::make_shared<const std::string>(request_.prompts[p].text);
+    for (size_t i = 0; i < n_each(); ++i) choices_[p * n_each() + i].echo = text;
   }
   for (size_t i = 0; i < choices_.size() && request_.tools != nullptr; ++i) {
     readers_.emplace_back(request_.tools->writing->format, request_.tools->has_answer,
@@ -63,8 +78,13 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
 
 void Completion::expect(std::function<void(const Completion&)> on_done) {
   on_done_ = std::move(on_done);
+  writer_->on_written([weak = weak_from_this()](size_t cost) {
+    if (const auto self = weak.lock()) self->was_read(cost);
+  });
   reply_->on_lost([self = shared_from_this()] {
+    if (self->done_) return;  // the reply had all of it
     self->reply_.reset();
+    self->writer_->drop();
     self->status_ = kClientWentAway;
     self->cancel();
   });
@@ -74,8 +94,10 @@ void Completion::start(AsyncEngine& engine, int32_t adapter) {
   engine_ = &engine;
   request_.options.adapter = adapter;
   for (size_t p = 0; p < request_.prompts.size(); ++p) {
-    ids_.push_back(engine.submit(engine_request(p), [self = shared_from_this(), p](Outcome outcome) {
-      self->updates_.for_choice(self, p * self->n_each()).outcome = std::move(outcome);
+    ids_.push_back(engine.submit(engine_request(p), [self = shared_from_this(), p](const Outcome& outcome) {
+      ChoiceUpdate& update = self->updates_.for_choice(self, p * self->n_each());
+      update.request_ended = true;
+      update.error = outcome.error;
     }));
   }
 }
@@ -95,7 +117,15 @@ Request Completion::engine_request(size_t prompt) {
     ++u.n_tokens;
     if (!logits.empty()) u.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
   };
-  request.on_end = [update](size_t choice, const GenerateResult& result) { update(choice).result = result; };
+  request.on_end = [update](size_t choice, const GenerateResult& result) {
+    update(choice).end = {.finish_reason = result.finish_reason,
+                          .score = result.score,
+                          .n_tokens = result.tokens.size(),
+                          .n_cached = result.n_cached,
+                          .n_drafts = result.n_drafts,
+                          .n_right = result.n_right};
+  };
+  request.backlog = backlog_;
   if (request_.echo && request_.top_logprobs) {
     request.on_logits = [self, prompt](std::span<const float> logits) { self->on_prompt_logits(prompt, logits); };
   }
@@ -114,25 +144,29 @@ void Completion::on_prompt_logits(size_t prompt, std::span<const float> logits) 
       seen.push_back(token_logprob(tokens[i + 1], logits.first(vocab_size), *request_.top_logprobs));
     }
   }
+  if (seen.empty()) return;
+  const auto shared = std::make_shared<const std::vector<TokenLogprob>>(std::move(seen));
   for (size_t i = 0; i < n_each(); ++i) {
-    std::ranges::copy(seen, std::back_inserter(updates_.for_choice(shared_from_this(), prompt * n_each() + i).tokens));
+    updates_.for_choice(shared_from_this(), prompt * n_each() + i).prompt_tokens = shared;
   }
 }
 
 void Completion::receive(ChoiceUpdate update) {
   measure(update);
+  const size_t cost = update.cost();
   ChoiceText& choice = choices_[update.choice];
-  read(update.choice, update.text, update.result.has_value());
+  read(update.choice, update.text, update.end.has_value());
+  if (update.prompt_tokens) choice.prompt_tokens.push_back(std::move(update.prompt_tokens));
   std::move(update.tokens.begin(), update.tokens.end(), std::back_inserter(choice.tokens));
-  if (update.result) {
-    finish(update.choice, *update.result);
-  }
+  if (update.end) finish(update.choice, *update.end);
   if (request_.stream && reply_ != nullptr &&
-      (!choice.text.empty() || !choice.calls.empty() || !choice.finish_reason.empty())) {
-    stream(update.choice, std::exchange(choice, {}));
+      (choice.has_text() || !choice.calls.empty() || !choice.finish_reason.empty())) {
+    stream(update.choice, std::exchange(choice, {}), cost);
+  } else {
+    was_read(cost);
   }
-  if (!update.outcome) return;
-  if (update.outcome->error) fail(api_error(update.outcome->error));
+  if (!update.request_ended) return;
+  if (update.error) fail(api_error(update.error));
   if (--n_running_ == 0) end();
 }
 
@@ -158,9 +192,9 @@ void Completion::read(size_t index, std::string_view text, bool is_last) {
 }
 
 // OpenAI's API knows no end for want of tokens: such a text is cut off.
-void Completion::finish(size_t index, const GenerateResult& result) {
+void Completion::finish(size_t index, const ChoiceEnd& result) {
   ChoiceText& choice = choices_[index];
-  usage_.completion_tokens += result.tokens.size();
+  usage_.completion_tokens += result.n_tokens;
   metrics_.drafts += result.n_drafts;
   metrics_.drafts_right += result.n_right;
   if (index % n_each() == 0) usage_.cached_tokens += result.n_cached;
@@ -187,42 +221,59 @@ void Completion::measure(const ChoiceUpdate& update) {
   last = update.at;
 }
 
-void Completion::stream(size_t index, ChoiceText piece) {
+void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
   if (!std::exchange(begun_, true)) {
     status_ = 200;
     reply_->add_header("Cache-Control", "no-cache");
-    reply_->begin(200, "text/event-stream");
-    for (size_t i = 0; i < choices_.size(); ++i) reply_->write(replies_.first_chunk(i));
+    writer_->begin(200, "text/event-stream");
+    writer_->add([this, i = size_t{0}](std::string& text) mutable {
+      text += replies_.first_chunk(i);
+      return ++i < choices_.size();
+    });
   }
-  // The client may go away at any of these.
-  if (reply_ != nullptr) reply_->write(replies_.chunk(index, piece, n_sent_[index]));
-  n_sent_[index] += n_characters(piece.text);
+  const size_t n_before = n_sent_[index];
+  n_sent_[index] += n_characters(piece.text) + (piece.echo == nullptr ? 0 : n_characters(*piece.echo));
+  writer_->add(replies_.chunk(index, std::move(piece), n_before), cost);
 }
 
+// Or never will be.
+void Completion::was_read(size_t cost) {
+  if (backlog_ != nullptr && backlog_->remove(cost) && engine_ != nullptr) engine_->wake();
+}
+
+// All requests have ended. It is done when its client has read most of the answer, or has gone.
 void Completion::end() {
-  if (const auto reply = std::exchange(reply_, {})) {
-    status_ = 200;
-    if (!request_.stream) {
-      reply->send(200, "application/json", replies_.whole(choices_, usage_));
-    } else {
-      if (request_.include_usage) reply->write(replies_.usage_chunk(usage_));
-      reply->write(Replies::last_event());
-      reply->end();
-    }
-  }
-  on_done_(*this);
+  if (reply_ == nullptr) return be_done();
+  status_ = 200;
+  const auto written = [self = shared_from_this()] { self->be_done(); };
+  if (!request_.stream) return writer_->send(200, "application/json", replies_.whole(choices_, usage_), written);
+  writer_->add([this](std::string& text) {
+    if (request_.include_usage) text += replies_.usage_chunk(usage_);
+    text += Replies::last_event();
+    return false;
+  });
+  writer_->end(written);
+}
+
+void Completion::be_done() {
+  reply_.reset();
+  if (!std::exchange(done_, true)) on_done_(*this);
 }
 
 void Completion::cancel() {
-  if (engine_ == nullptr) return end();  // it waits for its adapter
+  if (engine_ == nullptr || n_running_ == 0) return end();  // it waits for its adapter, or for its client
   for (const RequestId id : ids_) engine_->cancel(id);
 }
 
 void Completion::fail(const ApiError& error) {
   const auto reply = std::exchange(reply_, {});
   if (reply == nullptr) return;
+  const bool is_inside = writer_->is_inside();
+  writer_->drop();
   status_ = error.status();
-  if (begun_) {
+  if (is_inside) {
+    reply->abort();
+  } else if (begun_) {
     reply->write(Replies::error_event(error));
     reply->end();
   } else {

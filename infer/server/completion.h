@@ -1,10 +1,11 @@
 // A completion on its way: a request of the engine for each prompt, each with its choices. What they bring becomes the
-// chunks of a stream or one whole answer. The engine's thread only fills the updates; all else is on the thread of the
-// HTTP server.
+// chunks of a stream or one whole answer, which are written as fast as the client reads. The engine pauses a stream whose
+// client is behind. The engine's thread only fills the updates; all else is on the thread of the HTTP server.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,10 +16,21 @@
 #include "infer/server/http.h"
 #include "infer/server/metrics.h"
 #include "infer/server/replies.h"
+#include "infer/server/reply_writer.h"
 
 namespace folio::infer::server {
 
 class Completion;
+
+/// How a choice ended. What it says has come before.
+struct ChoiceEnd {
+  FinishReason finish_reason;
+  std::optional<double> score;
+  size_t n_tokens;
+  size_t n_cached;
+  size_t n_drafts;
+  size_t n_right;
+};
 
 /// What a step brought for one choice.
 struct ChoiceUpdate {
@@ -27,9 +39,14 @@ struct ChoiceUpdate {
   std::chrono::steady_clock::time_point at;
   size_t n_tokens = 0;
   std::string text{};
+  ChoiceText::PromptTokens prompt_tokens{};
   std::vector<TokenLogprob> tokens{};
-  std::optional<GenerateResult> result{};  ///< the choice has ended
-  std::optional<Outcome> outcome{};        ///< the request of its prompt has ended: the last update
+  std::optional<ChoiceEnd> end{};
+  bool request_ended = false;  ///< of its prompt: the last update
+  std::exception_ptr error{};  ///< with which it did
+
+  /// Bytes that it takes until its client has read it. What choices share is not counted.
+  [[nodiscard]] size_t cost() const;
 };
 
 /// What a step brought. The engine's thread's alone.
@@ -37,7 +54,8 @@ class ChoiceUpdates {
  public:
   [[nodiscard]] ChoiceUpdate& for_choice(const std::shared_ptr<Completion>& completion, size_t choice);
   [[nodiscard]] bool empty() const { return all_.empty(); }
-  [[nodiscard]] std::vector<ChoiceUpdate> take() { return std::exchange(all_, {}); }
+  /// From here on they count as waiting for their clients.
+  [[nodiscard]] std::vector<ChoiceUpdate> take();
 
  private:
   std::vector<ChoiceUpdate> all_;
@@ -56,6 +74,10 @@ class Completion : public std::enable_shared_from_this<Completion> {
   /// Submits its choices, which have the adapter of that number.
   void start(AsyncEngine& engine, int32_t adapter);
   void receive(ChoiceUpdate update);
+  /// From the engine's thread: an update is on its way.
+  void add_backlog(size_t cost) {
+    if (backlog_) backlog_->add(cost);
+  }
   /// Ends it with an error, which is sent unless the client went away.
   void fail(const ApiError& error);
 
@@ -78,15 +100,19 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void on_prompt_logits(size_t prompt, std::span<const float> logits);
   void measure(const ChoiceUpdate& update);
   void read(size_t choice, std::string_view text, bool is_last);
-  void finish(size_t choice, const GenerateResult& result);
-  void stream(size_t choice, ChoiceText piece);
+  void finish(size_t choice, const ChoiceEnd& end);
+  void stream(size_t choice, ChoiceText piece, size_t cost);
+  void was_read(size_t cost);
   void end();
+  void be_done();
   void cancel();
 
   CompletionRequest request_;
   const ServedModel& served_;
   std::string id_;
   std::shared_ptr<HttpReply> reply_;  ///< none: nothing more is to be sent
+  std::shared_ptr<ReplyWriter> writer_;
+  std::shared_ptr<Backlog> backlog_;  ///< of a stream: what its client has not read
   ChoiceUpdates& updates_;
   Metrics& metrics_;
   Replies replies_;
@@ -103,6 +129,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   Clock::time_point arrived_;
   int status_ = 0;
   bool begun_ = false;  ///< the stream
+  bool done_ = false;   ///< on_done_ was called
 };
 
 }  // namespace folio::infer::server

@@ -99,7 +99,6 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
 
   void write(std::string_view piece) override {
     if (state_ != State::Answering || piece.empty() || head_only_) return;
-    if (out_.size() + piece.size() > server_.options.max_output) return lose();
     out_ += chunked_ ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::string(piece);
     flush();
   }
@@ -108,6 +107,18 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     if (state_ != State::Answering) return;
     if (chunked_ && !head_only_) out_ += "0\r\n\r\n";
     finish();
+  }
+
+  void abort() override {
+    if (state_ != State::Answering) return;
+    lost_ = {};
+    lose();
+  }
+
+  [[nodiscard]] size_t unsent() const override { return out_.size() + (writing_ ? in_flight_.size() - n_written_ : 0); }
+
+  void on_writable(std::function<void()> writable) override {
+    if (state_ == State::Answering && !ended_) writable_ = std::move(writable);
   }
 
   void on_lost(std::function<void()> lost) override {
@@ -132,6 +143,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
 
   void lose() {
     const auto lost = std::exchange(lost_, {});
+    writable_ = {};
     close();
     if (lost) lost();
   }
@@ -281,6 +293,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
 
   void finish() {
     ended_ = true;
+    writable_ = {};
     flush();
   }
 
@@ -297,12 +310,17 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   }
 
   void write_some() {
-    deadline_ = Clock::now() + server_.options.write_timeout;
+    deadline_ = server_.options.now() + server_.options.write_timeout;
     const auto rest = asio::buffer(in_flight_) + n_written_;
     socket_.async_write_some(rest, [self = shared_from_this()](error_code error, size_t n) {
       if (self->state_ != State::Answering) return;
       if (error) return self->lose();
+      const size_t before = self->unsent();
       self->n_written_ += n;
+      if (before >= kReplyWindow && self->unsent() < kReplyWindow) {
+        if (const auto writable = self->writable_) writable();
+        if (self->state_ != State::Answering) return;
+      }
       if (self->n_written_ < self->in_flight_.size()) return self->write_some();
       self->deadline_ = Clock::time_point::max();
       self->writing_ = false;
@@ -379,6 +397,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   std::string in_flight_;
   size_t n_written_ = 0;
   std::function<void()> lost_;
+  std::function<void()> writable_;
 };
 
 void Connections::accept() {
@@ -417,8 +436,8 @@ void Connections::sweep() {
   sweeper.expires_after(std::chrono::seconds(1));
   sweeper.async_wait([this](error_code error) {
     if (error) return;
-    const auto now = Clock::now();
-    if (closing() && now > closed_at + kLinger) {
+    const auto now = options.now();
+    if (closing() && Clock::now() > closed_at + kLinger) {
       for (const auto& session : std::vector(sessions.begin(), sessions.end())) session->lose();
     }
     for (const auto& session : std::vector(sessions.begin(), sessions.end())) session->check_deadline(now);

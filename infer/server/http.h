@@ -43,20 +43,31 @@ class HttpReply {
   virtual void begin(int status, std::string_view content_type) = 0;
   virtual void write(std::string_view piece) = 0;
   virtual void end() = 0;
-  /// Called once, if the client goes away before the end, or does not read while pieces pile up.
+  /// Breaks an answer off, so that the client does not take it for a whole one.
+  virtual void abort() = 0;
+  /// Called once, if the client goes away before the end, or reads nothing for as long as it may.
   virtual void on_lost(std::function<void()> lost) = 0;
+
+  /// Bytes of the answer that the client has not read yet. Nothing bounds them: who writes much waits while they are
+  /// kReplyWindow or more.
+  [[nodiscard]] virtual size_t unsent() const = 0;
+  /// Called each time that these become fewer than kReplyWindow, until the answer ends; not from within other calls.
+  virtual void on_writable(std::function<void()> writable) = 0;
 };
+
+inline constexpr size_t kReplyWindow = size_t{64} << 10U;
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  ///< 0: a free one
   RequestLimits limits{};
   size_t max_body_bytes = size_t{256} << 20U;  ///< of the bodies that are being read, on all connections
-  size_t max_output = size_t{1} << 20U;  ///< bytes of a stream that wait for a client to read them
   size_t max_connections = 4096;
   std::chrono::seconds idle_timeout{75};   ///< between two requests
   std::chrono::seconds read_timeout{60};   ///< from a request's first byte to its last
   std::chrono::seconds write_timeout{60};  ///< without a byte that the client took
+  /// The clock of write_timeout; a test has its own.
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 struct Connections;  // with Boost in it

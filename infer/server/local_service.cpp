@@ -47,8 +47,9 @@ struct LocalReply::State final : public HttpReply {
   bool head_only;
   bool done = false;  // the service's thread's alone, as the next
   std::function<void()> lost{};
+  std::function<void()> writable{};
 
-  std::mutex mutex;  // of what follows
+  mutable std::mutex mutex;  // of what follows
   std::condition_variable came;
   std::vector<std::pair<std::string, std::string>> headers;
   int status = 0;
@@ -63,6 +64,17 @@ struct LocalReply::State final : public HttpReply {
   void begin(int s, std::string_view content_type) override { tell(s, content_type, {}, false); }
   void write(std::string_view piece) override { tell(0, {}, piece, false); }
   void end() override { tell(0, {}, {}, true); }
+  void abort() override {
+    lost = {};
+    lose();
+  }
+  [[nodiscard]] size_t unsent() const override {
+    const std::lock_guard lock(mutex);
+    return news.size();
+  }
+  void on_writable(std::function<void()> when_writable) override {
+    if (!done) writable = std::move(when_writable);
+  }
   void on_lost(std::function<void()> when_lost) override {
     if (done) return when_lost();
     lost = std::move(when_lost);
@@ -88,7 +100,7 @@ struct LocalReply::State final : public HttpReply {
     came.notify_one();
     if (notifier) notifier->notify();
     done = last;
-    if (done) lost = {};
+    if (done) lost = writable = {};
   }
 };
 
@@ -108,7 +120,14 @@ std::vector<std::pair<std::string, std::string>> LocalReply::headers() const {
 std::string LocalReply::next(std::chrono::milliseconds at_most) {
   std::unique_lock lock(state_->mutex);
   state_->came.wait_for(lock, at_most, [this] { return !state_->news.empty() || state_->ended; });
-  return std::exchange(state_->news, {});
+  std::string news = std::exchange(state_->news, {});
+  lock.unlock();
+  if (news.size() >= kReplyWindow) {
+    state_->queue->post([state = state_] {
+      if (const auto writable = state->writable) writable();
+    });
+  }
+  return news;
 }
 
 bool LocalReply::ended() const {

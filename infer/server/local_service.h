@@ -25,8 +25,8 @@ class LocalReply {
   /// The status, or 0 if there was none within `at_most`. With it the headers are there.
   [[nodiscard]] int status(std::chrono::milliseconds at_most);
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> headers() const;
-  /// What is new of the body. Waits for it, but no longer than `at_most`; then nothing is returned. What is not read
-  /// is kept.
+  /// What is new of the body. Waits for it, but no longer than `at_most`; then nothing is returned. A body that is not
+  /// read waits, and so does what makes it.
   [[nodiscard]] std::string next(std::chrono::milliseconds at_most);
   /// Nothing more comes, and all was returned.
   [[nodiscard]] bool ended() const;

@@ -103,6 +103,8 @@ std::string Metrics::text(const EngineStatistics& e) const {
   const auto count = [](uint64_t n) { return static_cast<double>(n); };
   text += metric("folio_requests_running", "gauge", "Sequences that run.", count(e.running));
   text += metric("folio_requests_waiting", "gauge", "Sequences that wait.", count(e.waiting));
+  text += metric("folio_requests_paused", "gauge", "Sequences that are paused, since their clients read too slowly.",
+                 count(e.paused));
   text += metric("folio_prompt_tokens_total", "counter", "Tokens of prompts.", count(prompt_tokens));
   text +=
       metric("folio_cached_tokens_total", "counter", "Tokens of prompts that the cache knew.", count(e.cached_tokens));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace folio::infer::server {
 namespace {
@@ -102,10 +103,18 @@ Replies::Replies(const CompletionRequest& request, const ServedModel& served, st
       head_whole_(head_of(id, chat_ ? "chat.completion" : "text_completion", created, request)),
       head_chunk_(head_of(id, chat_ ? "chat.completion.chunk" : "text_completion", created, request)) {}
 
-std::string Replies::whole(std::span<const ChoiceText> choices, const Usage& usage) const {
-  Ordered all = Ordered::array();
-  for (size_t i = 0; i < choices.size(); ++i) all.push_back(choice_json(i, choices[i], 0, false));
-  return fmt::format("{},\"choices\":{},\"usage\":{}}}\n", head_whole_, dump(all), dump(usage_json(usage)));
+TextSource Replies::whole(std::span<const ChoiceText> choices, const Usage& usage) const {
+  return [this, choices, usage, i = size_t{0}, current = TextSource()](std::string& text) mutable {
+    if (!current) {
+      text += i == 0 ? head_whole_ + ",\"choices\":[" : ",";
+      current = choice_source(i, {std::shared_ptr<void>(), &choices[i]}, 0, false);
+    }
+    if (current(text)) return true;
+    current = {};
+    if (++i < choices.size()) return true;
+    text += fmt::format("],\"usage\":{}}}\n", dump(usage_json(usage)));
+    return false;
+  };
 }
 
 std::string Replies::first_chunk(size_t choice) const {
@@ -114,8 +123,17 @@ std::string Replies::first_chunk(size_t choice) const {
   return event(Ordered::array({json}), nullptr);
 }
 
-std::string Replies::chunk(size_t choice, const ChoiceText& piece, size_t n_before) const {
-  return event(Ordered::array({choice_json(choice, piece, n_before, true)}), nullptr);
+TextSource Replies::chunk(size_t choice, ChoiceText piece, size_t n_before) const {
+  return [this, choice, n_before, piece = std::make_shared<const ChoiceText>(std::move(piece)),
+          current = TextSource()](std::string& text) mutable {
+    if (!current) {
+      text += "data: " + head_chunk_ + ",\"choices\":[";
+      current = choice_source(choice, piece, n_before, true);
+    }
+    if (current(text)) return true;
+    text += "]" + event_end(nullptr);
+    return false;
+  };
 }
 
 std::string Replies::usage_chunk(const Usage& usage) const { return event(Ordered::array(), usage_json(usage)); }
@@ -123,67 +141,103 @@ std::string Replies::usage_chunk(const Usage& usage) const { return event(Ordere
 std::string Replies::error_event(const ApiError& error) { return "data: " + dump(error.json()) + "\n\n"; }
 
 std::string Replies::event(const Ordered& choices, const Ordered& usage) const {
-  std::string text = "data: " + head_chunk_ + ",\"choices\":" + dump(choices);
-  if (include_usage_) text += ",\"usage\":" + dump(usage);
-  return text + "}\n\n";
+  return "data: " + head_chunk_ + ",\"choices\":" + dump(choices) + event_end(usage);
 }
 
-Replies::Ordered Replies::choice_json(size_t index, const ChoiceText& choice, size_t n_before, bool chunk) const {
-  Ordered json = {{"index", index}};
-  if (!chat_) {
-    json["text"] = choice.text;
-  } else if (chunk) {
-    json["delta"] = Ordered::object();
-    if (!choice.text.empty()) json["delta"]["content"] = choice.text;
-    if (!choice.calls.empty()) json["delta"]["tool_calls"] = calls_json(choice.calls, true);
+std::string Replies::event_end(const Ordered& usage) const {
+  return (include_usage_ ? ",\"usage\":" + dump(usage) : "") + "}\n\n";
+}
+
+// A token, or some kilobytes of the text, at a time.
+TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, size_t n_before,
+                                  bool chunk) const {
+  std::vector<TextSource> parts;
+  parts.push_back([this, index, choice, chunk](std::string& text) {
+    text += fmt::format("{{\"index\":{},\"{}\":", index, !chat_ ? "text" : chunk ? "delta" : "message");
+    text += chat_ ? dump(message_json(*choice, chunk)) : "\"";
+    return false;
+  });
+  if (!chat_) parts.push_back(escaped(choice->echo, {choice, &choice->text}));
+  parts.push_back(literal(chat_ ? ",\"logprobs\":" : "\",\"logprobs\":"));
+  const bool has_tokens = !choice->tokens.empty() || !choice->prompt_tokens.empty();
+  if (logprobs_ && (!chunk || has_tokens)) {
+    add_logprobs(parts, choice, n_before);
   } else {
-    const bool calls_only = choice.text.empty() && !choice.calls.empty();
-    json["message"] = {
-        {"role", "assistant"}, {"content", calls_only ? Ordered() : Ordered(choice.text)}, {"refusal", nullptr}};
-    if (!choice.calls.empty()) json["message"]["tool_calls"] = calls_json(choice.calls, false);
+    parts.push_back(literal("null"));
   }
-  json["logprobs"] = logprobs_ && (!chunk || !choice.tokens.empty()) ? logprobs_json(choice, n_before) : Ordered();
-  json["finish_reason"] = choice.finish_reason.empty() ? Ordered() : Ordered(choice.finish_reason);
-  if (!choice.stop_reason.empty()) json["stop_reason"] = choice.stop_reason;
-  if (choice.score) json["score"] = *choice.score;
-  return json;
+  parts.push_back([choice](std::string& text) {
+    Ordered end = {{"finish_reason", choice->finish_reason.empty() ? Ordered() : Ordered(choice->finish_reason)}};
+    if (!choice->stop_reason.empty()) end["stop_reason"] = choice->stop_reason;
+    if (choice->score) end["score"] = *choice->score;
+    text += "," + dump(end).substr(1);
+    return false;
+  });
+  return joined(std::move(parts));
+}
+
+// A chat's delta or message.
+Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
+  if (chunk) {
+    Ordered delta = Ordered::object();
+    if (!choice.text.empty()) delta["content"] = choice.text;
+    if (!choice.calls.empty()) delta["tool_calls"] = calls_json(choice.calls, true);
+    return delta;
+  }
+  const bool calls_only = choice.text.empty() && !choice.calls.empty();
+  Ordered message = {
+      {"role", "assistant"}, {"content", calls_only ? Ordered() : Ordered(choice.text)}, {"refusal", nullptr}};
+  if (!choice.calls.empty()) message["tool_calls"] = calls_json(choice.calls, false);
+  return message;
 }
 
 // Chats have a list of tokens, texts have four lists. Beside these, texts have a chat's list, too: with ids and bytes,
 // which the four lack.
-Replies::Ordered Replies::logprobs_json(const ChoiceText& choice, size_t n_before) const {
-  const auto entry = [&](int32_t token, std::optional<double> logprob) -> Ordered {
-    const std::string text = token_text(token);
-    return {{"id", token},
-            {"token", text},
-            {"bytes", bytes_json(text)},
-            {"logprob", logprob ? Ordered(*logprob) : Ordered()}};
+void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice,
+                           size_t n_before) const {
+  std::vector<const TokenLogprob*> all;
+  for (const auto& some : choice->prompt_tokens) {
+    for (const TokenLogprob& token : *some) all.push_back(&token);
+  }
+  for (const TokenLogprob& token : choice->tokens) all.push_back(&token);
+  const auto list = [&parts, n = all.size(),
+                     tokens = std::make_shared<const std::vector<const TokenLogprob*>>(std::move(all)),
+                     choice](std::string prefix, auto element, std::string suffix) {
+    parts.push_back(listed(
+        std::move(prefix), n,
+        [tokens, choice, element](size_t i, std::string& text) mutable { text += dump(element(*(*tokens)[i])); },
+        std::move(suffix)));
   };
-  Ordered content = Ordered::array();
-  for (const TokenLogprob& t : choice.tokens) {
-    Ordered json = entry(t.token, t.logprob);
-    json["top_logprobs"] = Ordered::array();
-    for (const auto& other : t.top) json["top_logprobs"].push_back(entry(other.token, other.logprob));
-    content.push_back(std::move(json));
-  }
-  if (chat_) return {{"content", content}, {"refusal", nullptr}};
-  Ordered lists = {{"tokens", Ordered::array()},
-                   {"token_logprobs", Ordered::array()},
-                   {"top_logprobs", Ordered::array()},
-                   {"text_offset", Ordered::array()}};
-  size_t offset = n_before;
-  for (const TokenLogprob& t : choice.tokens) {
-    const std::string text = token_text(t.token);
-    lists["tokens"].push_back(text);
-    lists["token_logprobs"].push_back(t.logprob ? Ordered(*t.logprob) : Ordered());
-    Ordered top = t.logprob ? Ordered::object() : Ordered();
-    for (const auto& other : t.top) top[token_text(other.token)] = other.logprob;
-    lists["top_logprobs"].push_back(std::move(top));
-    lists["text_offset"].push_back(offset);
-    offset += n_characters(text);
-  }
-  lists["content"] = std::move(content);
-  return lists;
+  const auto content = [this](const TokenLogprob& t) { return content_json(t); };
+  if (chat_) return list("{\"content\":[", content, "],\"refusal\":null}");
+  list("{\"tokens\":[", [this](const TokenLogprob& t) { return Ordered(token_text(t.token)); }, "]");
+  list(
+      ",\"token_logprobs\":[", [](const TokenLogprob& t) { return t.logprob ? Ordered(*t.logprob) : Ordered(); }, "]");
+  const auto top = [this](const TokenLogprob& t) {
+    Ordered json = t.logprob ? Ordered::object() : Ordered();
+    for (const auto& other : t.top) json[token_text(other.token)] = other.logprob;
+    return json;
+  };
+  list(",\"top_logprobs\":[", top, "]");
+  const auto offset = [this, next = n_before](const TokenLogprob& t) mutable {
+    return Ordered(std::exchange(next, next + n_characters(token_text(t.token))));
+  };
+  list(",\"text_offset\":[", offset, "]");
+  list(",\"content\":[", content, "]}");
+}
+
+Replies::Ordered Replies::entry(int32_t token, std::optional<double> logprob) const {
+  const std::string text = token_text(token);
+  return {{"id", token},
+          {"token", text},
+          {"bytes", bytes_json(text)},
+          {"logprob", logprob ? Ordered(*logprob) : Ordered()}};
+}
+
+Replies::Ordered Replies::content_json(const TokenLogprob& t) const {
+  Ordered json = entry(t.token, t.logprob);
+  json["top_logprobs"] = Ordered::array();
+  for (const auto& other : t.top) json["top_logprobs"].push_back(entry(other.token, other.logprob));
+  return json;
 }
 
 // Of a token without bytes, such as <|im_end|>, its name.

@@ -12,6 +12,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/server/api.h"
 #include "infer/server/call_reader.h"
+#include "infer/server/reply_writer.h"
 
 namespace folio::infer::server {
 
@@ -29,14 +30,23 @@ struct TokenLogprob {
 /// The `n_top` likeliest beside `token`, from its logits (vocab_size).
 [[nodiscard]] TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t n_top);
 
-/// What became of one choice: all of it, or what is new.
+/// What became of one choice: all of it, or what is new. What several choices begin with is shared.
 struct ChoiceText {
-  std::string text;
+  /// Of rows of the prompt, which come before `tokens`.
+  using PromptTokens = std::shared_ptr<const std::vector<TokenLogprob>>;
+
+  std::shared_ptr<const std::string> echo{};  ///< the prompt, which comes before `text`
+  std::vector<PromptTokens> prompt_tokens{};
+  std::string text{};
   std::vector<CallUpdate> calls{};   ///< of tools
-  std::vector<TokenLogprob> tokens;  ///< if probabilities are wanted
-  std::string finish_reason;         ///< empty: it goes on
-  std::string stop_reason{};         ///< more of why it ended, if there is more to say
-  std::optional<double> score{};     ///< of a beam that has ended
+  std::vector<TokenLogprob> tokens{};  ///< if probabilities are wanted
+  std::string finish_reason{};         ///< empty: it goes on
+  std::string stop_reason{};           ///< more of why it ended, if there is more to say
+  std::optional<double> score{};       ///< of a beam that has ended
+
+  /// With the prompt.
+  [[nodiscard]] std::string whole_text() const { return echo == nullptr ? text : *echo + text; }
+  [[nodiscard]] bool has_text() const { return !text.empty() || (echo != nullptr && !echo->empty()); }
 };
 
 struct Usage {
@@ -49,14 +59,15 @@ class Replies {
  public:
   Replies(const CompletionRequest& request, const ServedModel& served, std::string id, int64_t created);
 
+  // This and the choices have to outlive the sources.
   /// The whole answer, as JSON.
-  [[nodiscard]] std::string whole(std::span<const ChoiceText> choices, const Usage& usage) const;
+  [[nodiscard]] TextSource whole(std::span<const ChoiceText> choices, const Usage& usage) const;
 
   // Events of a stream, with "data: " and the empty line.
   /// That a chat's choice begins; for texts there is none.
   [[nodiscard]] std::string first_chunk(size_t choice) const;
   /// `n_before` characters of the choice were sent before.
-  [[nodiscard]] std::string chunk(size_t choice, const ChoiceText& piece, size_t n_before) const;
+  [[nodiscard]] TextSource chunk(size_t choice, ChoiceText piece, size_t n_before) const;
   /// How a chat's choice ended.
   [[nodiscard]] std::string usage_chunk(const Usage& usage) const;
   [[nodiscard]] static std::string error_event(const ApiError& error);
@@ -65,9 +76,15 @@ class Replies {
  private:
   using Ordered = nlohmann::ordered_json;
 
-  [[nodiscard]] Ordered choice_json(size_t index, const ChoiceText& choice, size_t n_before, bool chunk) const;
-  [[nodiscard]] Ordered logprobs_json(const ChoiceText& choice, size_t n_before) const;
+  [[nodiscard]] TextSource choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, size_t n_before,
+                                         bool chunk) const;
+  void add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice,
+                    size_t n_before) const;
+  [[nodiscard]] Ordered message_json(const ChoiceText& choice, bool chunk) const;
+  [[nodiscard]] Ordered entry(int32_t token, std::optional<double> logprob) const;
+  [[nodiscard]] Ordered content_json(const TokenLogprob& token) const;
   [[nodiscard]] std::string event(const Ordered& choices, const Ordered& usage) const;
+  [[nodiscard]] std::string event_end(const Ordered& usage) const;
   [[nodiscard]] std::string token_text(int32_t token) const;
 
   const data::Tokenizer& tokenizer_;

@@ -19,6 +19,7 @@ constexpr const char* kJson = "application/json";
 constexpr const char* kText = "text/plain";
 constexpr size_t kMaxLogged = 512;  // bytes of a message in a log line
 constexpr int kClientLeft = 499;  // for logs and metrics, as nginx calls it
+constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // that all answers together may hold
 
 Json body_of(const std::string& text) {
   try {
@@ -254,6 +255,12 @@ void Service::send(const HttpRequest& request, HttpReply& reply, std::string_vie
   reply.send(200, std::string(media), body);
 }
 
+// An answer that may be long.
+void Service::send_pieces(const HttpRequest& request, const Reply& reply, TextSource body) {
+  ++metrics_.requests[{request.path, 200}];
+  std::make_shared<ReplyWriter>(reply)->send(200, kJson, std::move(body));
+}
+
 void Service::send_health(HttpRequest& request, const Reply& reply) {
   send(request, *reply, kJson, "{\"status\":\"ok\"}\n");
 }
@@ -279,12 +286,15 @@ void Service::send_models(HttpRequest& request, const Reply& reply) {
                       {"vocab_size", served_.tokenizer.vocab_size()},
                       {"chat", served_.chat_template.has_value()},
                       {"parent", nullptr}};
-  Json all = Json::array({model});
-  for (const std::string& name : served_.adapters) {
-    all.push_back(model);
-    all.back().update({{"id", name}, {"parent", served_.name}});
-  }
-  send(request, *reply, kJson, dump({{"object", "list"}, {"data", all}}) + "\n");
+  send_pieces(request, reply,
+              listed(
+                  "{\"object\":\"list\",\"data\":[", 1 + served_.adapters.size(),
+                  [model, name = served_.name, adapters = served_.adapters](size_t i, std::string& text) {
+                    Json one = model;
+                    if (i > 0) one.update({{"id", adapters[i - 1]}, {"parent", name}});
+                    text += dump(one);
+                  },
+                  "]}\n"));
 }
 
 // Whatever a client sends, reading it holds up nobody but those who sent a body after it.
@@ -331,17 +341,23 @@ void Service::give_up(uint64_t id) {
 
 void Service::tokenize(HttpRequest& request, const Reply& reply) {
   prepare(request, reply, [this, served = snapshot_](const std::string& body, const core::WorkBudget& budget) -> Next {
-    const auto tokens = parse_tokenize(body_of(body), *served, budget);
-    return [this, answer = dump({{"count", tokens.size()}, {"max_model_len", served->context}, {"tokens", tokens}}) +
-                           "\n"](const HttpRequest& r, const Reply& to) { send(r, *to, kJson, answer); };
+    const auto tokens = std::make_shared<const std::vector<int32_t>>(parse_tokenize(body_of(body), *served, budget));
+    return [this, tokens, context = served->context](const HttpRequest& r, const Reply& to) {
+      const size_t n = tokens->size();
+      send_pieces(r, to,
+                  listed(fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", n, context), n,
+                         [tokens](size_t i, std::string& text) { text += std::to_string((*tokens)[i]); }, "]}\n"));
+    };
   });
 }
 
 void Service::detokenize(HttpRequest& request, const Reply& reply) {
   prepare(request, reply, [this, served = snapshot_](const std::string& body, const core::WorkBudget&) -> Next {
     const auto tokens = parse_detokenize(body_of(body), *served);
-    return [this, answer = dump({{"prompt", served->tokenizer.decode(tokens)}}) + "\n"](
-               const HttpRequest& r, const Reply& to) { send(r, *to, kJson, answer); };
+    const auto text = std::make_shared<const std::string>(served->tokenizer.decode(tokens));
+    return [this, text](const HttpRequest& r, const Reply& to) {
+      send_pieces(r, to, joined({literal("{\"prompt\":\""), escaped(nullptr, text), literal("\"}\n")}));
+    };
   });
 }
 
@@ -387,12 +403,19 @@ void Service::begin(CompletionRequest completion_request, const Reply& reply) {
   check_queue(completion_request.prompts.size(), n_each);
   require_model(completion_request.model, served_);  // an adapter may have been unloaded meanwhile
   const bool chat = completion_request.chat;
+  const size_t n_bytes = completion_request.n_logprob_bytes;
+  if (n_logprob_bytes_ + n_bytes > kMostLogprobBytes) {
+    throw ApiError(429, fmt::format("answers with log-probabilities of {} bytes are being made already; this one may "
+                                    "become {} more, and {} are possible",
+                                    n_logprob_bytes_, n_bytes, kMostLogprobBytes));
+  }
   const auto completion =
       std::make_shared<Completion>(std::move(completion_request), served_,
                                    (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
   Running& running = completions_[completion.get()];
   running.completion = completion;
   n_choices_ += completion->n_sequences();
+  n_logprob_bytes_ += n_bytes;
   completion->expect([this](const Completion& c) { done(c); });
   const std::string& name = completion->request().model;
   if (name == served_.name) return completion->start(engine_, served_.adapter);
@@ -413,6 +436,7 @@ void Service::begin(CompletionRequest completion_request, const Reply& reply) {
 void Service::done(const Completion& completion) {
   const auto self = completions_.extract(&completion);
   n_choices_ -= completion.n_sequences();
+  n_logprob_bytes_ -= completion.request().n_logprob_bytes;
   metrics_.prompt_tokens += completion.usage().prompt_tokens;
   const std::string& model = completion.request().model;
   if (model == served_.name || contains(served_.adapters, model)) {  // those that are gone count no more
@@ -429,10 +453,10 @@ void Service::done(const Completion& completion) {
   for (const Prompt& prompt : completion.request().prompts) {
     const bool chat = completion.request().chat;
     log(fmt::format("{} prompt: {}", completion.id(),
-                    json_excerpt(chat ? served_.tokenizer.decode(prompt.tokens) : prompt.text)));
+                    json_excerpt(chat || prompt.came_as_ids ? served_.tokenizer.decode(prompt.tokens) : prompt.text)));
   }
   for (const ChoiceText& choice : completion.texts())
-    log(fmt::format("{} answer: {}", completion.id(), json_excerpt(choice.text)));
+    log(fmt::format("{} answer: {}", completion.id(), json_excerpt(choice.whole_text())));
 }
 
 void Service::check_loading() const {
@@ -512,8 +536,9 @@ void Service::watch(HttpRequest& request, const Reply& reply) {
 
 void Service::show(const LiveView::Note& note) {
   const std::string event = "data: " + LiveView::json(note, metrics_) + "\n\n";
-  const auto all = watchers_;  // one that does not read is lost meanwhile
-  for (const auto& [key, reply] : all) reply->write(event);
+  for (const auto& [key, reply] : watchers_) {
+    if (reply->unsent() < kReplyWindow) reply->write(event);  // one that reads slowly sees fewer events
+  }
 }
 
 void Service::look_at_clock() {

@@ -22,6 +22,7 @@
 #include "infer/server/live_view.h"
 #include "infer/server/log.h"
 #include "infer/server/metrics.h"
+#include "infer/server/reply_writer.h"
 #include "infer/server/schema.h"
 #include "infer/server/worker.h"
 
@@ -115,6 +116,7 @@ class Service {
   void send_models(HttpRequest& request, const Reply& reply);
   void refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error);
   void send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body);
+  void send_pieces(const HttpRequest& request, const Reply& reply, TextSource body);
   void watch(HttpRequest& request, const Reply& reply);
   void show(const LiveView::Note& note);
   void done(const Completion& completion);
@@ -140,6 +142,7 @@ class Service {
   };
   std::map<const Completion*, Running> completions_;
   std::atomic<size_t> n_choices_ = 0;  ///< of these; the worker reads it
+  size_t n_logprob_bytes_ = 0;         ///< that these may hold
   std::map<uint64_t, Preparing> preparing_;
   uint64_t n_prepared_ = 0;
   std::map<const HttpReply*, Reply> watchers_;

@@ -38,7 +38,7 @@ void bind_fast_llm(nb::module_& m) {
     return with_model(model, [](const Use& use) {
       infer::GenerateOptions options;
       if (use.served().chat_template) infer::end_at_turn(use.tokenizer(), *use.served().chat_template, options);
-      return std::pair(options.end_tokens, options.stops);
+      return std::pair(options.end_tokens, std::vector<std::string>(options.stops.begin(), options.stops.end()));
     });
   });
 }

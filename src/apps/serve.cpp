@@ -23,6 +23,7 @@ struct Options {
   infer::server::ServiceOptions service;
   size_t speculate = 0;
   int64_t request_timeout = 600;
+  int64_t write_timeout = 60;
   int64_t grace = 10;
 };
 
@@ -105,6 +106,10 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--request-timeout", o.request_timeout, "seconds that a request may take")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
+  app.add_option("--write-timeout", o.write_timeout,
+                 "seconds without a byte read of its answer after which a client is dropped")
+      ->check(apps::in_range(1, 1e6))
+      ->capture_default_str();
   app.add_option("--grace", o.grace, "seconds that running requests have at the end")
       ->check(apps::in_range(0, 1e6))
       ->capture_default_str();
@@ -141,6 +146,7 @@ int run(const CLI::App& app, Options& o) {
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
   o.service.request_timeout = std::chrono::seconds(o.request_timeout);
+  o.http.write_timeout = std::chrono::seconds(o.write_timeout);
   o.service.grace = std::chrono::seconds(o.grace);
   infer::server::serve_http(
       model.engine(), std::move(served), std::move(o.service), o.http,

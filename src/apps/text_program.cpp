@@ -53,7 +53,10 @@ void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
                  "try up to N guessed tokens at once: what followed the same words before; the text is the same")
       ->check(in_range(0, 64))
       ->capture_default_str();
-  app.add_option("--stop", options.stops, "end before this text; repeatable")->allow_extra_args(false);
+  app.add_option_function<std::vector<std::string>>(
+         "--stop", [&options](const std::vector<std::string>& all) { options.stops = all; },
+         "end before this text; repeatable")
+      ->allow_extra_args(false);
   app.add_option("-c,--context", options.context, "positions to use (default: the model's context)")
       ->check(in_range(2, 1 << 24));
 }

@@ -356,8 +356,8 @@ class RunnerOn : private Rig, public Runner {
 class EngineOn : private Rig, public Engine {
  public:
   EngineOn(const MachineKind& kind, const core::StoredModel& model, const CpuOptions& cpu = {.n_threads = 1},
-           const CacheOptions& cache = {})
-      : Rig(kind, model.config, cpu), Engine(model, placements(), kind.with_type(cache)) {}
+           const CacheOptions& cache = {}, const SchedulerLimits& limits = {})
+      : Rig(kind, model.config, cpu), Engine(model, placements(), kind.with_type(cache), limits) {}
   using Rig::machine;
 };
 

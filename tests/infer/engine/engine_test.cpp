@@ -438,6 +438,53 @@ TEST_P(EngineTest, WhereNothingMayBeDrawnIsAnErrorOfTheStep) {
   EXPECT_EQ(engine.take(after).tokens, drawn_alone(drawing(tokens(300, 2), 8, 2)));
 }
 
+// Two requests, of which one is read slowly: in a cache and with a place for one alone.
+TEST_P(EngineTest, ARequestWhoseCallerIsBehindIsPausedAndHasTheSameTokens) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 160}, {.max_sequences = 1});
+  const Request expected = drawing(tokens(70), 80, 3);
+  const Request other = drawing(tokens(60, 2), 40, 4);
+  const auto backlog = std::make_shared<Backlog>(10);
+  Request slow = expected;
+  slow.options.n = 2;
+  slow.backlog = backlog;
+  std::vector<size_t> seen(2);
+  slow.on_token = [&](size_t choice, int32_t, std::span<const float>) {
+    ++seen[choice];
+    backlog->add(1);
+  };
+  const RequestId slow_id = engine.add(slow);
+  const RequestId other_id = engine.add(other);
+  while (engine.step()) continue;
+  EXPECT_FALSE(engine.has_ended(slow_id));
+  ASSERT_TRUE(engine.has_ended(other_id)) << "others go on";
+  EXPECT_EQ(engine.take(other_id).tokens, drawn_alone(other));
+  EXPECT_EQ(engine.statistics().paused, 2U);
+  EXPECT_EQ(engine.branches().size(), 2U);
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0) << "it holds no blocks";
+  EXPECT_LE(backlog->n_bytes(), 10U + 2U) << "a step and one that was under way";
+  int n_pauses = 1;
+  for (; !engine.has_ended(slow_id); ++n_pauses) {
+    EXPECT_TRUE(backlog->remove(backlog->n_bytes()));
+    while (engine.step()) continue;
+  }
+  EXPECT_GT(n_pauses, 10);
+  EXPECT_EQ(seen, (std::vector<size_t>{80, 80}));
+  const auto results = engine.take_all(slow_id);
+  for (size_t i = 0; i < 2; ++i) {
+    Request alone = expected;
+    alone.options.sampler.seed = choice_seed(3, i);
+    EXPECT_EQ(results[i].tokens, drawn_alone(alone)) << "choice " << i;
+  }
+  // One that is paused can be cancelled.
+  backlog->add(10);
+  const RequestId cancelled = engine.add(slow);
+  while (engine.step()) continue;
+  EXPECT_EQ(engine.statistics().paused, 2U);
+  engine.cancel(cancelled);
+  EXPECT_EQ(engine.take(cancelled).finish_reason, FinishReason::Interrupted);
+  EXPECT_FALSE(engine.step());
+}
+
 TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   EngineOn engine(GetParam(), model_);
   EXPECT_ERROR(engine.add(drawing({}, 1)), "empty");

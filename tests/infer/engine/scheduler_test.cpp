@@ -226,7 +226,29 @@ TEST(Scheduler, ItsTraceCanBeRead) {
             " 47: 3 blocks free; c 1 row\n");
 }
 
-// Random arrivals, lengths, shared beginnings, choices, searches and cancellations.
+TEST(Scheduler, APausedSequenceComesBackBeforeYoungerOnesThatWait) {
+  Simulation s(100, {.max_rows = 50, .max_sequences = 2});
+  TextRequest a(text_of(5, 1), 4);
+  TextRequest b(text_of(5, 2), 4);
+  TextRequest c(text_of(5, 3), 4);
+  TextRequest d(text_of(5, 4), 4);
+  for (TextRequest* request : {&a, &b, &c, &d}) s.add(*request);
+  s.step();
+  s.pause(a);
+  s.step();
+  EXPECT_TRUE(c->runs()) << "the place of a paused one is free";
+  s.resume(a);
+  ASSERT_EQ(s.scheduler.waiting().size(), 2U);
+  EXPECT_EQ(s.scheduler.waiting().front(), &*a);
+  while (!b.done()) s.step();
+  s.step();
+  EXPECT_TRUE(a->runs());
+  EXPECT_EQ(s.scheduler.running().front(), &*a) << "it is older than c";
+  while (!a.done() || !c.done() || !d.done()) s.step();
+  EXPECT_EQ(a.texts.at(0), written_alone(text_of(5, 1), 4));
+}
+
+// Random arrivals, lengths, shared beginnings, choices, searches, pauses and cancellations.
 TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
   constexpr int64_t kSteps = test::kSanitized ? 25'000 : 100'000;
   std::mt19937_64 random(1);
@@ -235,6 +257,7 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
   int64_t n_beams = 0;
   int64_t n_preempted = 0;
   int64_t n_refused = 0;
+  int64_t n_paused = 0;
   int64_t n_shared = 0;
   for (int64_t steps = 0; steps < kSteps;) {
     const auto n_blocks = static_cast<int64_t>(4 + up_to(60));
@@ -271,6 +294,12 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
         s.remove(*gone);
         requests.erase(gone);
       }
+      for (TextRequest& request : requests) {
+        if (request.paused ? up_to(20) == 0 : request.width == 1 && up_to(300) == 0) {
+          n_paused += request.paused ? 0 : 1;
+          request.paused ? s.resume(request) : s.pause(request);
+        }
+      }
       const size_t n_ended_before = s.n_ended;
       const auto done = s.step();
       ASSERT_FALSE(HasFailure());
@@ -278,19 +307,17 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
       const auto waiting = s.scheduler.waiting();
       ASSERT_LE(running.size(), max_sequences);
       for (const auto* branch : running) n_shared += branch->n_cached();
-      // Those that run came before those that wait, and each in their order.
-      std::vector<std::pair<RequestId, size_t>> order;
-      for (const auto* branch : running) order.emplace_back(branch->request(), branch->index());
-      for (const auto* branch : waiting) order.emplace_back(branch->request(), branch->index());
-      ASSERT_TRUE(std::is_sorted(order.begin(), order.end()));
+      const auto key = [](const TextBranch* branch) { return std::pair(branch->request(), branch->index()); };
+      ASSERT_TRUE(std::ranges::is_sorted(running, {}, key));
+      ASSERT_TRUE(std::ranges::is_sorted(waiting, {}, key));
       // Every block is held as often as tables have it, and the others are free.
       std::map<BlockId, int> held;
       for (const auto* branch : running) {
         for (const BlockId block : s.cache.table(branch->sequence())) ++held[block];
       }
       ASSERT_EQ(static_cast<int64_t>(held.size()), s.cache.blocks_in_use());
-      ASSERT_TRUE(requests.empty() || s.n_ended > n_ended_before || !running.empty())
-          << "nobody runs, and " << requests.size() << " wait";
+      ASSERT_TRUE(waiting.empty() || s.n_ended > n_ended_before || !running.empty())
+          << "nobody runs, and " << waiting.size() << " wait";
       for (TextRequest* request : done) {
         const size_t n_more = (*request)->n_all - (*request)->n_prompt;
         if (request->width > 1) {
@@ -312,6 +339,7 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
   EXPECT_GT(n_ended, kSteps / 100);
   EXPECT_GT(n_beams, kSteps / 200);
   EXPECT_GT(n_preempted, kSteps / 1'000);
+  EXPECT_GT(n_paused, kSteps / 100);
   EXPECT_GT(n_refused, kSteps / 3'400);
   EXPECT_GT(n_shared, kSteps / 10);
 }

@@ -115,6 +115,7 @@ struct TextRequest {
   RequestId id;
   size_t width;
   std::deque<TextBranch> branches;
+  bool paused = false;
   std::vector<size_t> live;                 ///< of a search: in its order; of choices those that go on
   std::vector<std::vector<int32_t>> texts;  ///< of those that have ended
 };
@@ -128,6 +129,18 @@ class Simulation {
   void add(TextRequest& request) {
     for (const size_t i : request.live) scheduler.add(request.branches[i]);
     requests_[request.id] = &request;
+  }
+  // A request of choices gives up its places, and comes back later.
+  void pause(TextRequest& request) {
+    request.paused = true;
+    for (const size_t i : request.live) {
+      scheduler.remove(request.branches[i]);
+      request.branches[i].computed = false;
+    }
+  }
+  void resume(TextRequest& request) {
+    request.paused = false;
+    for (const size_t i : request.live) scheduler.add(request.branches[i]);
   }
   void remove(TextRequest& request) {
     for (TextBranch& branch : request.branches) scheduler.remove(branch);

@@ -248,16 +248,40 @@ def test_a_client_that_goes_away_ends_its_request(start, endless):
     assert metric(server, "folio_cache_blocks_in_use") == 0
 
 
-def test_a_client_that_does_not_read_stops_only_its_own(start):
-    server = start()
+def test_a_client_that_does_not_read_pauses_only_its_own(start):
+    server = start("--max-sequences", "2")
     with Wire(server, receive_buffer=4096) as deaf:
-        deaf.complete(**LONG, n=60, logprobs=20, stream=True)  # more than the server keeps for a client
+        deaf.complete(**LONG, n=60, logprobs=20, stream=True)
+        wait_until(lambda: metric(server, "folio_requests_paused") == 60)
         expected = generate(GOLDEN, "-p", "ROMEO:", "-n", 20, "-s", 1, "--temperature", 1, "--top-p", 1)["text"]
         for _ in range(5):
             with Wire(server) as wire:
                 assert json.loads(wire.complete(max_tokens=20).answer()[2])["choices"][0]["text"] == expected
-        wait_until(lambda: metric(server, "folio_requests_running") + metric(server, "folio_requests_waiting") == 0)
+        assert metric(server, "folio_requests_running") + metric(server, "folio_requests_waiting") == 0
+        assert metric(server, "folio_requests_paused") == 60
+        assert metric(server, "folio_cache_blocks_in_use") == 0
+        assert metric(server, "folio_generation_tokens_total") < 255 * 60
+        deaf.socket.close()
+        wait_until(lambda: metric(server, "folio_requests_paused") == 0)
         assert '/v1/completions",status="499"} 1' in get(server, "/metrics")[2].decode()
+
+
+@pytest.mark.parametrize("fields", [{"n": 16}, {"n": 12, "echo": True, "prompt": "R" * 200, "max_tokens": 40}])
+def test_a_client_that_reads_late_gets_all(golden, fields):
+    fields = {**LONG, "logprobs": 20, **fields}
+    with Wire(golden, timeout=120) as whole, Wire(golden, timeout=120, receive_buffer=4096) as late:
+        late.complete(**fields, stream=True)
+        body = json.loads(whole.complete(**fields).answer()[2])
+        seen = {}
+        *events, done = late.head() and late.events()
+        assert done == "[DONE]"
+        for event in events:
+            choice = json.loads(event)["choices"][0]
+            text, lists = seen.setdefault(choice["index"], ("", {}))
+            for name, values in (choice["logprobs"] or {}).items():
+                lists.setdefault(name, []).extend(values)
+            seen[choice["index"]] = (text + choice["text"], lists)
+        assert [seen[c["index"]] for c in body["choices"]] == [(c["text"], c["logprobs"]) for c in body["choices"]]
 
 
 def test_a_full_queue(start, endless):

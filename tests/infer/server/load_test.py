@@ -1,21 +1,31 @@
-"""Many clients at once, for long: every text is the one that `generate` gives alone, whatever else goes on.
+"""Many clients at once, for long: every text is the one that `generate` gives alone, whatever else goes on. Beside them
+are clients that read slowly, late or not at all, ask for more than they read, or leave.
 
 FOLIO_SOAK=100000 is the number of requests for `make soak`; else it is 2,000, and 600 under sanitizers."""
 
+import asyncio
+import contextlib
 import json
 import os
 import random
+import sys
 import threading
+from pathlib import Path
 
 from support import BUILD, GOLDEN, generate, wait_until
 from wire import Wire, metric
 
+sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
+from slow_clients import SlowClients  # noqa: E402
+
 REQUESTS = int(os.environ.get("FOLIO_SOAK", 600 if "sanitize" in str(BUILD) else 2000))
 CLIENTS = 24
 CONTEXT = 256
+GREEDY = {"n": 8, "logprobs": 20, "stream": True}  # some 5 MB
 BEAMS = {"use_beam_search": True, "best_of": 3, "n": 2, "max_tokens": 12}
-# Few blocks and few rows: prompts are cut, sequences are preempted, cached prefixes are forgotten.
-FLAGS = ("-t", "1", "--max-sequences", "12", "--max-batch-tokens", "40", "--cache-tokens", "1024")
+# Few blocks and few rows: prompts are cut, sequences are preempted, cached prefixes are forgotten. Who reads late may.
+FLAGS = ("-t", "1", "--max-sequences", "12", "--max-batch-tokens", "40", "--cache-tokens", "1024",
+         "--write-timeout", "100000", "--request-timeout", "100000")
 
 
 def stories(n):
@@ -32,6 +42,36 @@ def stories(n):
         beams = generate(GOLDEN, "-p", prompt, "--beams", 3, "--beams-out", 2, "-n", 12, "-t", 1)["beams"]
         told.append((prompt, seed, text, [(beam["text"], beam["score"]) for beam in beams]))
     return told
+
+
+def texts_of(wire, n=65536):
+    """Of the choices of a stream, read `n` bytes at a time."""
+    texts = {}
+    for event in wire.events(n):
+        if event != "[DONE]":
+            choice = json.loads(event)["choices"][0]
+            texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+    return texts
+
+
+@contextlib.contextmanager
+def slow_clients(port, n):
+    """`n` clients that say nothing, speak slowly, or ask without reading are there inside."""
+    ready, done = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def stay():
+        async with SlowClients(port, n):
+            ready.set()
+            await done.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(stay()))
+    thread.start()
+    assert ready.wait(120)
+    yield
+    loop.call_soon_threadsafe(done.set)
+    thread.join()
+    loop.close()
 
 
 class Client(threading.Thread):
@@ -66,6 +106,12 @@ class Client(threading.Thread):
             assert text.startswith(began)
             wire.socket.close()
             return Wire(self.server)
+        if kind < 0.22:  # reads slowly
+            slow = Wire(self.server, receive_buffer=4096).complete(**fields, **GREEDY)
+            assert slow.head()[0] == 200
+            self.counts.compare(fields, text[:n], texts_of(slow, 4096))
+            slow.socket.close()
+            return wire
         if kind < 0.3:
             status, _, body = wire.complete(prompt=prompt, **BEAMS).answer()
             got = [(choice["text"], choice["score"]) for choice in json.loads(body)["choices"]]
@@ -88,6 +134,7 @@ class Counts:
         self.lock = threading.Lock()
         self.left = n
         self.n_compared = 0
+        self.others = {}  # texts of choices that `generate` was not asked for: always the same
 
     def next(self):
         with self.lock:
@@ -98,23 +145,42 @@ class Counts:
         with self.lock:
             self.n_compared += 1
 
+    def compare(self, fields, first, texts):
+        """With `first`, and the other choices with what they were before."""
+        assert texts[0] == first and len(texts) == GREEDY["n"], fields
+        with self.lock:
+            self.n_compared += 1
+            assert self.others.setdefault(json.dumps(fields), texts) == texts, fields
+
 
 def ask_many(server, told, n, first_seed):
+    """Meanwhile others ask for much and don't read. Some of them read it late, and some never do."""
     counts = Counts(n)
     clients = [Client(server, told, first_seed + i, counts) for i in range(CLIENTS)]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
+    late = []
+    for prompt, seed, text, _ in told[:6]:
+        fields = {"prompt": prompt, "seed": seed, "max_tokens": len(text)}
+        late.append((fields, text, Wire(server, timeout=120, receive_buffer=4096).complete(**fields, **GREEDY)))
+    with slow_clients(server.port, 9):
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
     for client in clients:
         if client.error is not None:
             raise client.error
+    for i, (fields, text, wire) in enumerate(late):
+        if i % 2 == 0:
+            assert wire.head()[0] == 200
+            counts.compare(fields, text, texts_of(wire))
+        wire.socket.close()
     return counts.n_compared
 
 
 def settled(server, descriptors):
     """Resident memory once nothing runs and no more descriptors are open than before."""
-    for name, value in (("folio_requests_running", 0), ("folio_requests_waiting", 0), ("process_open_fds", descriptors)):
+    for name, value in (("folio_requests_running", 0), ("folio_requests_waiting", 0),
+                        ("folio_requests_paused", 0), ("process_open_fds", descriptors)):
         wait_until(lambda: metric(server, name) == value)
     assert metric(server, "folio_cache_blocks_in_use") == 0
     return metric(server, "process_resident_memory_bytes")
@@ -126,6 +192,7 @@ def test_every_text_is_the_one_that_it_is_alone(server):
     n_compared = 0
     descriptors = metric(serve, "process_open_fds")
     memory = []
+    start = metric(serve, "process_resident_memory_bytes")
     for first in range(0, REQUESTS, 1000):
         n_compared += ask_many(serve, told, min(1000, REQUESTS - first), first)
         memory.append(settled(serve, descriptors))
@@ -133,6 +200,8 @@ def test_every_text_is_the_one_that_it_is_alone(server):
     assert metric(serve, "folio_preemptions_total") > 0
     assert metric(serve, "folio_cached_tokens_total") > 0
     print(f"{n_compared} texts compared; MB after each thousand: {[round(m / 1e6, 1) for m in memory]}")
+    if "sanitize" not in str(BUILD):
+        assert max(memory) - start < 64e6
     if len(memory) >= 10 and "sanitize" not in str(BUILD):  # AddressSanitizer keeps what was freed
         assert memory[9] - memory[1] < 2e6
         assert memory[-1] - memory[1] < 2e6

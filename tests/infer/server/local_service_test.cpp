@@ -3,7 +3,12 @@
 #include "infer/server/local_service.h"
 
 #include <gtest/gtest.h>
+#include <sys/poll.h>
+
+#include <condition_variable>
+#include <deque>
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "tests/infer/engine/gate.h"
@@ -174,6 +179,91 @@ TEST_F(LocalServiceTest, AServiceThatStopsAnswersWhatIsBeingPrepared) {
   EXPECT_EQ(prepared->status(60s), 503);
   EXPECT_EQ(waits->status(60s), 503);
   tokenizer_.open();
+}
+
+// Of streams, events and bytes; and of whole answers.
+TEST_F(LocalServiceTest, AnAnswerThatIsReadLateIsTheSame) {
+  Json body = completion(1);
+  body.update({{"n", 16}, {"max_tokens", 80}, {"logprobs", 20}, {"echo", true}});
+  const auto choices = answer(post("/v1/completions", body))["choices"];
+  body["stream"] = true;
+  const auto reply = service_.request(post("/v1/completions", body));
+  const auto until = std::chrono::steady_clock::now() + 60s;
+  while (async_.statistics().paused == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), until);
+    std::this_thread::yield();
+  }
+  EXPECT_LT(async_.statistics().tokens, 2U * 16 * 80);
+  EXPECT_EQ(answer(post("/v1/completions", completion(2)))["choices"].size(), 1U) << "others go on";
+  EXPECT_GT(async_.statistics().paused, 0U);
+  std::vector<Json> streamed(16);
+  std::string events = body_of(*reply);
+  ASSERT_TRUE(events.ends_with("data: [DONE]\n\n"));
+  for (size_t at = 0; events.compare(at, 7, "data: {") == 0; at = events.find("\n\n", at) + 2) {
+    const Json choice = Json::parse(events.substr(at + 6, events.find("\n\n", at) - at - 6))["choices"][0];
+    Json& whole = streamed[choice["index"]];
+    if (whole.is_null()) {
+      whole = choice;
+      continue;
+    }
+    whole["text"] = whole["text"].get<std::string>() + choice["text"].get<std::string>();
+    whole["finish_reason"] = choice["finish_reason"];
+    if (choice["logprobs"].is_null()) continue;
+    for (const auto& [name, list] : choice["logprobs"].items()) {
+      for (const Json& one : list) whole["logprobs"][name].push_back(one);
+    }
+  }
+  EXPECT_TRUE(Json(streamed) == choices);
+}
+
+// A reply that is lost within any of its calls.
+TEST_F(LocalServiceTest, AReplyThatIsLostWhileItIsWrittenEndsItsRequest) {
+  struct LostReply final : HttpReply {
+    std::function<void()> lost{};
+    int n_writes = 0;
+    void add_header(std::string_view, std::string_view) override {}
+    void send(int, std::string_view, std::string_view) override {}
+    void begin(int, std::string_view) override {}
+    void write(std::string_view) override {
+      ++n_writes;
+      if (const auto tell = std::exchange(lost, {})) tell();
+    }
+    void end() override {}
+    void abort() override {}
+    void on_lost(std::function<void()> when_lost) override { lost = std::move(when_lost); }
+    [[nodiscard]] size_t unsent() const override { return 0; }
+    void on_writable(std::function<void()>) override {}
+  };
+  std::mutex mutex;
+  std::condition_variable came;
+  std::deque<std::function<void()>> work;
+  Cpu cpu({.n_threads = 1});
+  Engine engine(model_, cpu, {.max_positions = 400});
+  Service* made = nullptr;  // before the first request
+  AsyncEngine async(engine, [&](Engine& e) {
+    if (made != nullptr) made->after_step(e);
+  });
+  Service service(async, {.name = "m", .context = 100, .tokenizer = tokenizer_},
+                  {.allowed_hosts = {"localhost"}, .log = false}, [&](std::function<void()> one) {
+                    const std::lock_guard lock(mutex);
+                    work.push_back(std::move(one));
+                    came.notify_one();
+                  });
+  async.call([&](Engine&) { made = &service; });
+  const auto reply = std::make_shared<LostReply>();
+  Json body = completion(1);
+  body.update({{"stream", true}, {"n", 128}});
+  service.handle(post("/v1/completions", body), reply);
+  while (!service.idle()) {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(came.wait_for(lock, 60s, [&] { return !work.empty(); }));
+    const auto one = std::move(work.front());
+    work.pop_front();
+    lock.unlock();
+    one();
+  }
+  EXPECT_EQ(reply->n_writes, 1);
+  async.stop();
 }
 
 TEST_F(LocalServiceTest, AServiceThatStopsEndsWhatRuns) {

@@ -1,0 +1,125 @@
+#include "infer/server/reply_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "infer/server/replies.h"
+
+namespace folio::infer::server {
+namespace {
+
+constexpr size_t kPiece = size_t{16} << 10U;
+
+}  // namespace
+
+TextSource literal(std::string text) {
+  return [own = std::move(text)](std::string& out) {
+    out += own;
+    return false;
+  };
+}
+
+TextSource joined(std::vector<TextSource> sources) {
+  return [sources = std::move(sources), i = size_t{0}](std::string& text) mutable {
+    if (i < sources.size() && !sources[i](text)) sources[i++] = {};
+    return i < sources.size();
+  };
+}
+
+TextSource listed(std::string prefix, size_t n, std::function<void(size_t, std::string&)> element, std::string suffix) {
+  return [prefix = std::move(prefix), suffix = std::move(suffix), element = std::move(element), n, i = size_t{0}](
+             std::string& text) mutable {
+    if (i == 0) text += prefix;
+    if (i < n) {
+      if (i > 0) text += ',';
+      element(i++, text);
+    }
+    if (i < n) return true;
+    text += suffix;
+    return false;
+  };
+}
+
+TextSource escaped(std::shared_ptr<const std::string> first, std::shared_ptr<const std::string> second) {
+  return [first = std::move(first), second = std::move(second), at = size_t{0}](std::string& out) mutable {
+    const std::string_view a = first == nullptr ? std::string_view() : *first;
+    const std::string_view b = *second;
+    const size_t size = a.size() + b.size();
+    const auto continues = [&](size_t i) {  // a character of UTF-8
+      return (static_cast<uint8_t>(i < a.size() ? a[i] : b[i - a.size()]) & 0xC0U) == 0x80U;
+    };
+    size_t end = std::min(at + kPiece, size);
+    while (end < size && continues(end)) ++end;
+    std::string part(a.substr(std::min(at, a.size()), end - at));
+    if (end > a.size()) part += b.substr(at + part.size() - a.size(), end - at - part.size());
+    at = end;
+    const std::string json = dump(part);
+    out.append(json, 1, json.size() - 2);
+    return at < size;
+  };
+}
+
+bool ReplyWriter::fill(const TextSource& source, std::string& piece) {
+  bool more = true;
+  while (more && piece.size() < kPiece) more = source(piece);
+  return more;
+}
+
+void ReplyWriter::send(int status, std::string_view content_type, TextSource body, std::function<void()> ended) {
+  std::string piece;
+  if (!fill(body, piece)) {
+    std::exchange(reply_, {})->send(status, content_type, piece);
+    if (ended) ended();
+    return;
+  }
+  begin(status, content_type);
+  is_inside_ = true;
+  reply_->write(piece);
+  add(std::move(body));
+  end(std::move(ended));
+}
+
+void ReplyWriter::begin(int status, std::string_view content_type) {
+  reply_->begin(status, content_type);
+  reply_->on_writable([self = shared_from_this()] { self->pump(); });
+}
+
+void ReplyWriter::add(TextSource source, size_t cost) {
+  if (reply_ == nullptr) return;
+  entries_.push_back({.source = std::move(source), .cost = cost});
+  pump();
+}
+
+void ReplyWriter::end(std::function<void()> ended) {
+  ends_ = true;
+  ended_ = std::move(ended);
+  pump();
+}
+
+void ReplyWriter::drop() {
+  reply_.reset();
+  entries_.clear();
+  written_ = {};
+  ended_ = {};
+}
+
+void ReplyWriter::pump() {
+  size_t cost = 0;
+  const auto reply = reply_;  // it may be lost while it is written to
+  while (reply_ != nullptr && !entries_.empty() && reply_->unsent() < kReplyWindow) {
+    std::string piece;
+    is_inside_ = fill(entries_.front().source, piece);
+    if (!is_inside_) {
+      cost += entries_.front().cost;
+      entries_.pop_front();
+    }
+    reply->write(piece);
+  }
+  if (cost > 0 && written_) written_(cost);
+  if (reply_ == nullptr || !ends_ || !entries_.empty()) return;
+  std::exchange(reply_, {})->end();
+  written_ = {};
+  if (const auto ended = std::exchange(ended_, {})) ended();
+}
+
+}  // namespace folio::infer::server

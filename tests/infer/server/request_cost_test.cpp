@@ -1,0 +1,140 @@
+// What requests hold in memory, in bytes of the heap: in proportion to what was sent and to the choices asked for, and
+// not to the product of both; and no reply is made before its client reads it.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <new>
+
+#include "infer/server/local_service.h"
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/support.h"
+
+namespace {
+
+std::atomic<int64_t> n_live = 0;
+std::atomic<int64_t> n_most = 0;
+
+}  // namespace
+
+void* operator new(size_t size) {
+  void* const block = std::malloc(size);
+  if (block == nullptr) throw std::bad_alloc();
+  const int64_t live = n_live += static_cast<int64_t>(malloc_usable_size(block));
+  for (int64_t most = n_most; live > most && !n_most.compare_exchange_weak(most, live);) continue;
+  return block;
+}
+void operator delete(void* block) noexcept {
+  n_live -= static_cast<int64_t>(malloc_usable_size(block));
+  std::free(block);
+}
+void operator delete(void* block, size_t) noexcept { operator delete(block); }
+
+namespace folio::infer::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+class RequestCostTest : public ::testing::Test {
+ protected:
+  static core::ModelConfig config() {
+    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+    c.context_length = 4000;
+    return c;
+  }
+  std::unique_ptr<LocalReply> ask(const Json& body) {
+    return service_.request({.method = "POST",
+                             .path = "/v1/completions",
+                             .body = body.dump(),
+                             .host = "localhost",
+                             .content_type = "application/json"});
+  }
+  // The most bytes that `n` such requests held until the engine had all of them.
+  int64_t most_held(const Json& body, size_t n) {
+    const int64_t before = n_live;
+    n_most = before;
+    std::vector<std::unique_ptr<LocalReply>> replies;
+    for (size_t i = 0; i < n; ++i) replies.push_back(ask(body));
+    EXPECT_EQ(service_.request({.method = "GET", .path = "/health", .host = "localhost"})->status(60s), 200);
+    std::promise<void> had;
+    async_.call([&](Engine& engine) {
+      EXPECT_GT(engine.branches().size(), 500U) << "they were not accepted";
+      had.set_value();
+    });
+    had.get_future().wait();
+    const int64_t most = n_most - before;
+    replies.clear();  // gives them up; the queue is free when the service has seen their ends
+    do {
+      EXPECT_EQ(service_.request({.method = "GET", .path = "/health", .host = "localhost"})->status(60s), 200);
+    } while (async_.statistics().running + async_.statistics().waiting > 0);
+    return most;
+  }
+
+  test::LetterTokenizer tokenizer_;
+  core::StoredModel model_ = test::random_model(config());
+  Cpu cpu_{{.n_threads = 1}};
+  Engine engine_{model_, cpu_, {.max_positions = 8000}, {.max_sequences = 2}};
+  std::promise<LocalService*> made_;
+  std::shared_future<LocalService*> is_made_{made_.get_future()};
+  AsyncEngine async_{engine_, [this](Engine& engine) { is_made_.get()->after_step(engine); }};
+  LocalService service_{async_, {.name = "m", .context = 4000, .tokenizer = tokenizer_}, {.max_queue = 100'000, .log = false}};
+
+  void SetUp() override { made_.set_value(&service_); }
+  void TearDown() override {
+    service_.stop();
+    async_.stop();
+  }
+};
+
+TEST_F(RequestCostTest, AChoiceCostsTheSameWhateverTheRequestSays) {
+  const auto per_choice = [&](Json body) {
+    body["n"] = 128;
+    body["max_tokens"] = 50;
+    return most_held(body, 8) / 1024;
+  };
+  const int64_t least = per_choice({{"prompt", {1}}});
+  EXPECT_LT(least, 8192);
+  Json stops = Json::array();
+  for (char letter = 'a'; letter < 'a' + 16; ++letter) stops.push_back(std::string(4096, letter));
+  const auto bytes_of = [](const Json& body) { return static_cast<int64_t>(body.dump().size()); };
+  // What was sent is there some times: as it came, parsed, and as the engine has it; here it is 1/128 a choice.
+  constexpr int64_t kCopies = 16;
+  for (const Json& body : {Json{{"prompt", {1}}, {"stop", stops}},
+                           Json{{"prompt", test::random_tokens(3900, 1, 36)}},
+                           Json{{"prompt", {1}}, {"stop", stops}, {"stream", true}}}) {
+    EXPECT_LT(per_choice(body), least + kCopies * bytes_of(body) / 128) << body.dump().substr(0, 60);
+  }
+  Json prompts = {{"prompt", Json::array()}, {"stop", stops}};
+  for (int32_t i = 0; i < 128; ++i) prompts["prompt"].push_back({i % 36});
+  EXPECT_LT(most_held(prompts, 8) / 1024, 2 * least + kCopies * bytes_of(prompts) / 128);
+}
+
+// Of the rows of the prompt once, however many choices they are for; what is sent of it is made when it is read.
+TEST_F(RequestCostTest, AnAnswerCostsWhatItIsMadeOf) {
+  for (const bool stream : {false, true}) {
+    const Json body = {{"prompt", test::random_tokens(500, 1, 36)},
+                       {"echo", true},
+                       {"logprobs", 20},
+                       {"n", 12},
+                       {"max_tokens", 1},
+                       {"stream", stream}};
+    const int64_t before = n_live;
+    n_most = before;
+    const auto reply = ask(body);
+    EXPECT_EQ(reply->status(60s), 200);
+    EXPECT_LT(n_most - before, 3'000'000);
+    size_t n_bytes = 0;
+    while (!reply->ended()) {
+      const std::string next = reply->next(60s);
+      EXPECT_LT(next.size(), 2 * kReplyWindow);
+      n_bytes += next.size();
+    }
+    EXPECT_GT(n_bytes, 10'000'000U) << "and it is large";
+    EXPECT_LT(n_most - before, 3'000'000);
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::server
