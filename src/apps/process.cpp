@@ -19,7 +19,7 @@
 namespace folio::apps {
 namespace {
 
-constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP, SIGXCPU};
 
 // Written or read by signal handlers, hence global.
 std::atomic<int> n_signals{0};
@@ -29,6 +29,13 @@ std::array<char, 32> program_name{};
 void end_at_once(int signal) {
   core::remove_temporary_paths();
   ::_exit(128 + signal);
+}
+
+// Ctrl-\, which is for a program that hangs: it dumps core, as without a handler.
+void dump_core(int signal) {
+  core::remove_temporary_paths();
+  std::signal(signal, SIG_DFL);
+  static_cast<void>(std::raise(signal));
 }
 
 void note_signal(int signal) {
@@ -69,6 +76,8 @@ void prepare_process(const std::string& program) {
   }
   program.copy(program_name.data(), program_name.size() - 1);
   on_ending_signals(end_at_once);
+  std::signal(SIGQUIT, dump_core);
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the limit of a file's size is a write error, like a full disk
   struct sigaction action {};
   action.sa_sigaction = end_on_lost_file;
   action.sa_flags = SA_SIGINFO;

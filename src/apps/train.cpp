@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -290,7 +289,6 @@ int run(apps::TrainOptions& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // then exceeding the file size limit is a write error, like a full disk
   // This parser accepts any arguments; parse_train_options() reads them with all flags.
   CLI::App app("Trains a Llama, or a model of another family, on texts or conversations.", "train");
   app.set_help_flag();

@@ -31,7 +31,7 @@ fs::path temporary_beside(const fs::path& path) {
 }
 
 [[noreturn]] void fail_to_write(const fs::path& path, int error) {
-  fail("cannot write {}: {}", path.string(), std::strerror(error));
+  fail("cannot write {}: {}{}", path.string(), reason_of(error), error == ENOENT ? "; make its folder first" : "");
 }
 
 // What the path names, if it is a link; perhaps nothing.
@@ -108,7 +108,7 @@ void rename_to(const fs::path& from, const fs::path& to, const fs::path& shown) 
 std::string read_text_file(const fs::path& path, size_t max_bytes) {
   require_path(path);
   const auto check = [&](bool fine) {
-    if (!fine) fail("cannot read {}: {}", path.string(), errno == ENOENT ? "no such file" : std::strerror(errno));
+    if (!fine) fail("cannot read {}: {}", path.string(), errno == ENOENT ? "no such file" : reason_of(errno));
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // does not wait for the writer of a pipe
   check(fd >= 0);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string_view>
+#include <cstring>
 #include <system_error>
 
 #include "core/error.h"
@@ -14,24 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* remedy_for(const std::error_code& error) {
-  switch (error.value()) {
-    case ENAMETOOLONG:
-      return "; use a shorter name";
-    case ELOOP:
-      return "; remove the link that names itself";
-    case EACCES:
-    case EPERM:
-      return "; check its permissions and those of its folders";
-    case ENOSPC:
-      return "; free some space";
-    default:
-      return "";
-  }
-}
-
 [[noreturn]] void fail_at(const char* what, const fs::path& path, const std::error_code& error) {
-  fail("{} {}: {}{}", what, path.string(), error.message(), remedy_for(error));
+  fail("{} {}: {}", what, path.string(), reason_of(error.value()));
 }
 
 fs::file_status status_of(const fs::path& path) {
@@ -97,6 +81,25 @@ bool make_folders(const fs::path& folder) {
   return is_new;
 }
 
+std::string reason_of(int error) {
+  const auto remedy = [&] {
+    switch (error) {
+      case ENAMETOOLONG:
+        return "; use a shorter name";
+      case ELOOP:
+        return "; remove the link that names itself";
+      case EACCES:
+      case EPERM:
+        return "; check the permissions of the file and of its folders";
+      case ENOSPC:
+        return "; free some space";
+      default:
+        return "";
+    }
+  };
+  return std::string(std::strerror(error)) + remedy();
+}
+
 const char* kind_of_file(mode_t mode) {
   if (S_ISREG(mode)) return "a file";
   if (S_ISDIR(mode)) return "a folder";
@@ -108,7 +111,7 @@ const char* kind_of_file(mode_t mode) {
 
 std::string describe(const fs::filesystem_error& error) {
   const fs::path& path = error.path2().empty() ? error.path1() : error.path2();
-  return fmt::format("cannot access {}: {}{}", path.string(), error.code().message(), remedy_for(error.code()));
+  return fmt::format("cannot access {}: {}", path.string(), reason_of(error.code().value()));
 }
 
 }  // namespace folio::core

@@ -34,6 +34,9 @@ void require_path(const std::filesystem::path& path);
 /// Makes the folder and those above it that are missing. Returns whether the folder is new.
 bool make_folders(const std::filesystem::path& folder);
 
+/// The system's reason for an error number, with a remedy where there is one: "File name too long; use a shorter name".
+[[nodiscard]] std::string reason_of(int error);
+
 /// "a folder", "a pipe" and so on, by the mode of stat().
 [[nodiscard]] const char* kind_of_file(mode_t mode);
 

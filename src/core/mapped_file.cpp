@@ -64,7 +64,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   require_path(path);
   const int fd =
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: do not wait for a pipe's writer
-  if (fd < 0) fail("cannot open {}: {}", path.string(), std::strerror(errno));
+  if (fd < 0) fail("cannot open {}: {}", path.string(), reason_of(errno));
   struct stat status {};
   const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   if (!regular || status.st_size == 0) {

@@ -4,6 +4,7 @@ Devices are made in the tests' folders: a fault must not replace those of the ma
 """
 
 import os
+import resource
 import signal
 import socket
 import stat
@@ -88,6 +89,14 @@ def test_outputs_that_cannot_be_written_are_one_line(tmp_path):
         refuse("full", "full.tokenizer.bin", flags=["--format", "llama2c"])
         assert sorted(p.name for p in tmp_path.iterdir()) == before
     assert stat.S_ISCHR(full.stat().st_mode)
+
+
+def test_a_file_that_may_not_grow_is_one_line(tmp_path):
+    done = subprocess.run([BUILD / "export", GOLDEN, "--out", tmp_path / "out"], env=environment("/nonexistent"),
+                          capture_output=True, text=True, timeout=120,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000)))
+    assert_refused(done, FAILED, tmp_path / "out", "File too large")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_tokenizer_replaces_neither_of_its_files_without_force(tmp_path):
@@ -181,7 +190,7 @@ def large_model(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("number, flags", [(signal.SIGINT, ["--type", "q6_k"]), (signal.SIGTERM, ["--format", "hf"]),
+@pytest.mark.parametrize("number, flags", [(signal.SIGINT, ["--type", "q6_k"]), (signal.SIGTERM, ["--format", "hf"]), (signal.SIGXCPU, ["--type", "q6_k"]),
                                            (signal.SIGHUP, ["--format", "llama2c", "--version", "2"])])
 def test_an_export_that_a_signal_ends_leaves_nothing(large_model, tmp_path, number, flags):
     process = start("export", large_model, "--out", tmp_path / "out", "--tokenizer", GOLDEN, *flags)
