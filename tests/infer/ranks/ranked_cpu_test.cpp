@@ -423,7 +423,7 @@ TEST(Ranks, OneThatDiesWhileItTakesAMessageIsNamed) {
   if (rank_1 == 0) {  // it ends here, whatever happens
     static_cast<void>(core::test::error_of([&] {
       Peers peers(all[1]);
-      stop_after_bytes(message.size() / 2);
+      test::stop_after_bytes(message.size() / 2);
       static_cast<void>(peers.receive(0, Channel::Orders, kForever));
     }));
     ::_exit(1);

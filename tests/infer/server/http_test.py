@@ -101,11 +101,9 @@ def test_large_headers_and_bodies(golden):
         assert status == 413 and "4194304 bytes" in error_of(body)
     with Wire(golden) as wire:  # chunks say nothing of the whole
         wire.send(f"POST /tokenize HTTP/1.1\r\nHost: {wire.host}\r\nTransfer-Encoding: chunked\r\n\r\n")
-        try:
-            for _ in range(80):
-                wire.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
-        except OSError:
-            pass
+        for _ in range(64):
+            wire.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+        wire.send(b"1\r\n")
         assert wire.answer()[0] == 413
 
 
