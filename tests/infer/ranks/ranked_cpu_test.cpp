@@ -417,7 +417,7 @@ TEST(Ranks, OneThatIsGoneIsNamed) {
 
 // A process of its own is the only rank that can be killed. It stops in the middle of the message.
 TEST(Ranks, OneThatDiesWhileItTakesAMessageIsNamed) {
-  const std::vector<std::byte> message(size_t{128} << 20U);  // far more than the system keeps of it
+  const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the system keeps of it
   const auto all = worlds({.n_ranks = 2});
   const pid_t rank_1 = ::fork();
   if (rank_1 == 0) {  // it ends here, whatever happens
