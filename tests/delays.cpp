@@ -1,5 +1,5 @@
-// Preloaded into a program, delays what its threads and its clients wait for by 300 ms: a seeded 2 % of what it writes
-// and of its notifications, and 1 % of the mutexes that it locks, of which a step of the asynchronous engine takes two.
+// Preloaded into a program, delays a seeded 2 % of what it writes and of its notifications by 300 ms: answers, wake-ups
+// of other threads, and with them the steps of the asynchronous engine, whose thread hands over what they bring.
 // FOLIO_DELAY_SEED decides which. Calls that Python itself makes are left alone.
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -27,14 +27,14 @@ bool is_pythons(const void* caller) {
 }
 
 // Which calls are delayed depends on their number alone. Source of the hash: splitmix64.
-void maybe_delay(const void* caller, uint64_t percent) {
+void maybe_delay(const void* caller) {
   static const char* const seed = std::getenv("FOLIO_DELAY_SEED");
   static constinit std::atomic<uint64_t> n_calls{0};
   const uint64_t first = seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10) << 32U;
   uint64_t x = (first + ++n_calls) * 0x9e3779b97f4a7c15U;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-  if ((x ^ (x >> 31U)) % 100 >= percent || is_pythons(caller)) return;
+  if ((x ^ (x >> 31U)) % 100 >= 2 || is_pythons(caller)) return;
   const timespec delay{.tv_sec = 0, .tv_nsec = 300'000'000};
   ::nanosleep(&delay, nullptr);
 }
@@ -48,20 +48,19 @@ Function* original(Function* /*replacement*/, const char* name) {
 
 }  // namespace
 
-#define DELAYED(percent, type, name, parameters, ...)       \
-  extern "C" type name parameters {                         \
+#define DELAYED(type, name, parameters, ...)                    \
+  extern "C" type name parameters {                             \
     static type(*const next) parameters = original(&name, #name); \
-    maybe_delay(__builtin_return_address(0), percent);      \
-    return next(__VA_ARGS__);                               \
+    maybe_delay(__builtin_return_address(0));                   \
+    return next(__VA_ARGS__);                                   \
   }
 
-DELAYED(2, ssize_t, write, (int file, const void* bytes, size_t n), file, bytes, n)
-DELAYED(2, ssize_t, writev, (int file, const iovec* parts, int n), file, parts, n)
-DELAYED(2, ssize_t, send, (int socket, const void* bytes, size_t n, int flags), socket, bytes, n, flags)
-DELAYED(2, ssize_t, sendmsg, (int socket, const msghdr* message, int flags), socket, message, flags)
-DELAYED(2, int, pthread_cond_signal, (pthread_cond_t * condition), condition)
-DELAYED(2, int, pthread_cond_broadcast, (pthread_cond_t * condition), condition)
-DELAYED(1, int, pthread_mutex_lock, (pthread_mutex_t * mutex), mutex)
+DELAYED(ssize_t, write, (int file, const void* bytes, size_t n), file, bytes, n)
+DELAYED(ssize_t, writev, (int file, const iovec* parts, int n), file, parts, n)
+DELAYED(ssize_t, send, (int socket, const void* bytes, size_t n, int flags), socket, bytes, n, flags)
+DELAYED(ssize_t, sendmsg, (int socket, const msghdr* message, int flags), socket, message, flags)
+DELAYED(int, pthread_cond_signal, (pthread_cond_t * condition), condition)
+DELAYED(int, pthread_cond_broadcast, (pthread_cond_t * condition), condition)
 
 // How std::atomic's notify_one() wakes a thread.
 extern "C" long syscall(long number, ...) {
@@ -71,6 +70,6 @@ extern "C" long syscall(long number, ...) {
   long a[6];
   for (long& one : a) one = va_arg(list, long);
   va_end(list);
-  if (number == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAKE) maybe_delay(__builtin_return_address(0), 2);
+  if (number == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAKE) maybe_delay(__builtin_return_address(0));
   return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

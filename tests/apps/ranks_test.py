@@ -3,7 +3,6 @@ rank that dies or hangs ends all of them with a line that names it, and what run
 
 import contextlib
 import json
-import os
 import random
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from chat_model import write_chat_model
 from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment,
                      free_port, generate, one_json, run, succeed, wait_until)
 
@@ -269,8 +269,9 @@ def test_an_idle_server_ends_when_a_rank_dies(stages, tmp_path):
 
 @pytest.mark.parametrize("stages", [1, 2])
 def test_a_stream_ends_with_an_error_event_when_a_rank_dies(stages, tmp_path):
-    with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
-        stream = ask(ranks.address(), stream=True, max_tokens=100000, n=4)
+    model = write_chat_model(tmp_path / "endless.gguf", context=1 << 20)
+    with Ranks(2, tmp_path / "r", "serve", "-m", model, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
+        stream = ask(ranks.address(), stream=True, max_tokens=100000)
         lines = [stream.readline() for _ in range(10)]
         assert all(b"error" not in line for line in lines)
         ranks.kill(1)

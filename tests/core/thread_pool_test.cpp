@@ -229,7 +229,7 @@ TEST(ThreadPool, FewerSharesThanThreads) {
 
 // Threads that hardly spin fall asleep as the other's signal comes. A signal that is lost blocks the test for ever.
 TEST(SignalCounter, NoSignalIsLostWhileAThreadFallsAsleep) {
-  constexpr uint32_t kRounds = 20'000;
+  constexpr uint32_t kRounds = 5'000;
   constexpr std::chrono::microseconds kNoSpins{0};
   SignalCounter asked;
   SignalCounter answered;

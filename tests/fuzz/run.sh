@@ -13,7 +13,7 @@ failed=0
 for target in "$@"; do
   out=$build/fuzz/out/$target
   mkdir -p "$out/corpus" "$out/findings"
-  options=(-runs="$runs" -max_len="${max_len[$target]:-4096}" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=256
+  options=(-runs="$runs" -max_len="${max_len[$target]:-4096}" -timeout=120 -rss_limit_mb=2048 -malloc_limit_mb=256
            -artifact_prefix="$out/findings/" -print_final_stats=1)
   case $target in
     adapter|api|cost|hf_*|json|safetensors|tokenizer_json) options+=(-dict=json.dict) ;;

@@ -25,18 +25,18 @@ class Engine:
         self.answers.register(self.process.stdout, selectors.EVENT_READ)
 
     def ask(self, **question):
-        """Where it dies, or says nothing for 10 s, that is its error."""
+        """Where it dies, or says nothing for two minutes, that is its error."""
         try:
             self.process.stdin.write(json.dumps(question) + "\n")
             self.process.stdin.flush()
-            line = self.process.stdout.readline() if self.answers.select(timeout=10) else ""
+            line = self.process.stdout.readline() if self.answers.select(timeout=120) else ""
         except BrokenPipeError:
             line = ""
         if line:
             return json.loads(line)
         self.close()
         self.begin()
-        return {"error": "it died, or took 10 s", "died": True}
+        return {"error": "it died, or took two minutes", "died": True}
 
     def close(self):
         self.answers.close()

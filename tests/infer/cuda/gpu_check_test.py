@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 
 import pytest
@@ -22,6 +23,9 @@ def load(name):
     loader.exec_module(module)
     return module
 
+
+sys.path.append(str(ROOT / "tests/apps"))
+from support import wait_until  # noqa: E402
 
 gpu_check = load("gpu_check")
 import gpu_bundle  # noqa: E402: beside it
@@ -66,9 +70,19 @@ def test_an_unknown_step_is_refused(tmp_path):
     assert done.returncode == 2
 
 
-def test_a_cut_off_command_leaves_its_lines_and_the_step_goes_on(tmp_path):
-    run = gpu_check.Run("decode", tmp_path, time.monotonic() + 60)
-    assert run.command("slow", ["sh", "-c", "echo first; sleep 60"], seconds=1) is None
+def test_a_cut_off_command_leaves_its_lines_and_the_step_goes_on(tmp_path, monkeypatch):
+    run = gpu_check.Run("decode", tmp_path, time.monotonic() + 600)
+
+    class Timer(threading.Thread):  # its time is up once the command has written a line
+        def __init__(self, seconds, stop):
+            super().__init__(target=lambda: (wait_until(lambda: "\nfirst\n" in (tmp_path / "decode.txt").read_text()), stop()))
+
+        def cancel(self):
+            self.join()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu_check.threading, "Timer", Timer)
+        assert run.command("slow", ["sh", "-c", "echo first; exec sleep infinity"], seconds=1) is None
     assert run.command("broken", ["sh", "-c", "echo second; exit 3"]) is None
     assert run.command("fine", ["echo", "third"]) == ["third"]
     assert run.command("absent", [tmp_path / "nothing"]) is None
@@ -130,7 +144,7 @@ def test_a_step_calls_programs_with_flags_that_they_know(step, tmp_path, monkeyp
         return ["[  PASSED  ] 1 test."]
 
     monkeypatch.setattr(gpu_check.Run, "command", command)
-    gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 60), Arguments(tmp_path))
+    gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 600), Arguments(tmp_path))
     assert called
     for argv in called:
         if "--tool" in argv:  # what the sanitizer runs

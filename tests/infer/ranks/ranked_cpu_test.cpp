@@ -417,13 +417,13 @@ TEST(Ranks, OneThatIsGoneIsNamed) {
 
 // A process of its own is the only rank that can be killed. It stops in the middle of the message.
 TEST(Ranks, OneThatDiesWhileItTakesAMessageIsNamed) {
-  const std::vector<std::byte> message(size_t{16} << 20U);
+  const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the system keeps of it
   const auto all = worlds({.n_ranks = 2});
   const pid_t rank_1 = ::fork();
   if (rank_1 == 0) {  // it ends here, whatever happens
     static_cast<void>(core::test::error_of([&] {
       Peers peers(all[1]);
-      stop_after_bytes(message.size() / 2);
+      test::stop_after_bytes(message.size() / 64);
       static_cast<void>(peers.receive(0, Channel::Orders, kForever));
     }));
     ::_exit(1);

@@ -106,11 +106,9 @@ def test_large_headers_and_bodies(golden):
         assert status == 413 and "4194304 bytes" in error_of(body)
     with Wire(golden) as wire:  # chunks say nothing of the whole
         wire.send(f"POST /tokenize HTTP/1.1\r\nHost: {wire.host}\r\nTransfer-Encoding: chunked\r\n\r\n")
-        try:
-            for _ in range(80):
-                wire.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
-        except OSError:
-            pass
+        for _ in range(64):
+            wire.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+        wire.send(b"1\r\n")
         assert wire.answer()[0] == 413
     for endless in (b"1;" + b"x" * 1_000_000, b"0\r\n" + b"A: b\r\n" * 100_000):  # an extension, trailers
         with Wire(golden) as wire:
