@@ -60,23 +60,25 @@ TEST(Http, AnAnswerWaitsForItsClientAndOneThatStopsReadingIsDropped) {
   std::promise<std::shared_ptr<HttpReply>> silent;
   HttpOptions options{.port = 0};
   options.now = [&] { return std::chrono::steady_clock::now() + std::chrono::hours(hours); };
-  HttpServer server(
-      options,
-      [&](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
-        const bool is_silent = request.path == "/silent";
-        const auto writer = std::make_shared<ReplyWriter>(reply);
-        reply->on_lost([&, is_silent, writer] {
-          writer->drop();
-          if (is_silent) lost.set_value();
-        });
-        writer->send(200, "text/plain", [&, is_silent, i = size_t{0}](std::string& text) mutable {
-          text += piece(i);
-          if (is_silent) n_made += kPieceBytes;
-          return ++i < kPieces;
-        });
-        if (is_silent) silent.set_value(reply);
-      },
-      [](int, std::string_view) { return "{}"; });
+  HttpServer server(options, {.admit =
+                                  [&](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+                                    const bool is_silent = request.path == "/silent";
+                                    const auto writer = std::make_shared<ReplyWriter>(reply);
+                                    reply->on_lost([&, is_silent, writer] {
+                                      writer->drop();
+                                      if (is_silent) lost.set_value();
+                                    });
+                                    writer->send(200, "text/plain",
+                                                 [&, is_silent, i = size_t{0}](std::string& text) mutable {
+                                                   text += piece(i);
+                                                   if (is_silent) n_made += kPieceBytes;
+                                                   return ++i < kPieces;
+                                                 });
+                                    if (is_silent) silent.set_value(reply);
+                                    return false;
+                                  },
+                              .handle = [](const HttpRequest&, const std::shared_ptr<HttpReply>&) {},
+                              .refuse = [](int, std::string_view) { return "{}"; }});
   std::thread thread([&] { server.run(); });
   {
     Client does_not_read(server.port(), "/silent");
