@@ -20,9 +20,8 @@ template <typename Run>
 auto with_remedy(const std::string& where, Run&& run) {
   try {
     return run();
-  } catch (const core::WorkStopped&) {
-    throw;
   } catch (const core::Error& error) {
+    if (const auto* stopped = dynamic_cast<const core::WorkStopped*>(&error); stopped && stopped->is_complete()) throw;
     core::fail("{}: its chat template, {}; --chat-template takes another: {}", where,
                core::printable(error.what(), 250), all_names());
   }

@@ -15,10 +15,12 @@ namespace folio::core {
 
 inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps of a request
 
-/// Work was stopped: what wraps errors into others passes this on as it is.
+/// Work was stopped.
 class WorkStopped : public Error {
  public:
   using Error::Error;
+  /// Whether code that wraps errors into others must pass this one on as it is: its place is known, or nobody asks.
+  [[nodiscard]] virtual bool is_complete() const { return true; }
 };
 
 /// A budget is used up: "'PLACE' needs more than N steps of work; make it smaller".
@@ -27,6 +29,7 @@ class TooMuchWork final : public WorkStopped {
   TooMuchWork(std::string place, uint64_t limit);
   /// Where the work was, such as "tools[0].function.parameters.properties.a.pattern"; empty: nobody said.
   [[nodiscard]] const std::string& place() const { return place_; }
+  [[nodiscard]] bool is_complete() const override { return !place_.empty(); }
 
  private:
   std::string place_;

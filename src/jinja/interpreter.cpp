@@ -40,9 +40,9 @@ class Interpreter {
       all_ = &text;
       capture(program, root_, text);
       return text;
-    } catch (const core::WorkStopped&) {
-      throw;
     } catch (const core::Error& error) {
+      if (const auto* stopped = dynamic_cast<const core::WorkStopped*>(&error); stopped && stopped->is_complete())
+        throw;
       core::fail("line {}: {}", line_, error.what());
     }
   }
