@@ -29,7 +29,7 @@ TEST(FileStatus, TellsFilesFoldersAndOthersApartThroughLinks) {
   EXPECT_EQ(size_of_file(dir / "link"), 5U);
   EXPECT_ERROR(size_of_file(dir / "pipe"), "is not a regular file");
   EXPECT_ERROR(size_of_file(dir.path()), "is not a regular file");
-  EXPECT_EQ(without_links(dir / "link" / "." / ".." / "link"), without_links(dir / "file"));
+  EXPECT_EQ(without_links(dir / "." / "link"), without_links(dir / "file"));
 }
 
 TEST(FileStatus, ErrorsNameThePathAndTheReason) {
