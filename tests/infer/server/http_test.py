@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from support import GOLDEN, HANG, assert_refused, generate, pause, run, wait_until
+from support import BUILD, GOLDEN, HANG, assert_refused, generate, pause, run, wait_until
 from wire import Wire, get, metric
 
 ORIGIN = "https://example.org"
