@@ -48,6 +48,12 @@ def error_of(body):
     return error["message"]
 
 
+def test_the_address_and_then_the_models_name_are_printed(start):
+    serve = start("--name", "my model")  # it reads the address
+    assert serve.process.stdout.readline() == "model: my model\n"
+    assert json.loads(get(serve, "/v1/models")[2])["data"][0]["id"] == "my model"
+
+
 def test_a_stream_read_byte_by_byte(golden):
     with Wire(golden) as wire:
         status, headers = wire.complete(max_tokens=20, stream=True, stream_options={"include_usage": True}).head()
