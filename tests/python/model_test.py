@@ -161,9 +161,9 @@ def test_a_base_model_points_to_generate(model):
 
 
 def test_a_chats_max_tokens_is_the_servers(tmp_path):
-    with folio.Model(write_chat_model(tmp_path / "chat.gguf", context=64), threads=1) as chats:
+    with folio.Model(write_chat_model(tmp_path / "chat.gguf", context=128), threads=1) as chats:
         whole = chats.complete(messages="he is", temperature=0)
-        assert whole["usage"]["total_tokens"] == 64, "as many as fit in the context"
+        assert whole["usage"]["total_tokens"] == 128, "as many as fit in the context"
         assert chats.chat("he is", temperature=0) == whole["choices"][0]["message"]["content"]
 
 

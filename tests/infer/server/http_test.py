@@ -50,8 +50,9 @@ def error_of(body):
 
 def test_the_address_and_then_the_models_name_are_printed(start):
     serve = start("--name", "my model")  # it reads the address
-    assert serve.process.stdout.readline() == "model: my model\n"
     assert json.loads(get(serve, "/v1/models")[2])["data"][0]["id"] == "my model"
+    serve.process.terminate()
+    assert serve.process.stdout.read() == "model: my model\n"
 
 
 def test_a_stream_read_byte_by_byte(golden):
