@@ -105,8 +105,10 @@ std::string_view chat_role_name(ChatRole role) {
 }
 
 ChatTemplate::ChatTemplate(std::string_view jinja, std::string where) : source_(jinja), where_(std::move(where)) {
-  core::require(!jinja.empty(), "{}: there is no chat template in it; name one with --chat-template: {}", where_,
-                all_names());
+  core::require(!jinja.empty(),
+                "{} has no chat template, like most base models: use generate, or name a template with "
+                "--chat-template: {}",
+                where_, all_names());
   program_ = with_remedy(where_, [&] { return std::make_shared<const jinja::Block>(jinja::parse(jinja)); });
 }
 

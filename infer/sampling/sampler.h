@@ -40,17 +40,18 @@ struct SamplerOptions {
   template <typename Visit>
   static void visit_fields(Visit visit) {
     using S = SamplerOptions;
-    visit("temperature", &S::temperature, 0.0, 100.0, 1.0, "0: always the likeliest");
-    visit("top_p", &S::top_p, 0.0, 1.0, 1.0, "keep the fewest with this much probability; 1: off");
-    visit("top_k", &S::top_k, 0.0, double{INT32_MAX}, 0.0, "keep so many of the likeliest; 0: off");
-    visit("min_p", &S::min_p, 0.0, 1.0, 0.0, "keep those with this share of the likeliest's probability; 0: off");
+    visit("temperature", &S::temperature, 0.0, 100.0, 1.0, "higher: more varied; 0: always the most likely token");
+    visit("top_p", &S::top_p, 0.0, 1.0, 1.0, "sample from the fewest tokens with this total probability; 1: off");
+    visit("top_k", &S::top_k, 0.0, double{INT32_MAX}, 0.0, "sample from this many most likely tokens; 0: off");
+    visit("min_p", &S::min_p, 0.0, 1.0, 0.0, "minimum probability relative to the most likely token; 0: off");
     visit("repetition_penalty", &S::repetition_penalty, 1e-3, 100.0, 1.0,
-          "divides positive logits of tokens that are there already, multiplies negative ones; 1: off");
+          "above 1: less repetition; divides positive logits of earlier tokens, multiplies negative ones; 1: off");
     visit("repeat_last_n", &S::repeat_last_n, 0.0, double{INT32_MAX}, double{INT32_MAX},
-          "the repetition penalty looks at so many last tokens");
+          "the repetition penalty applies to this many last tokens");
     visit("presence_penalty", &S::presence_penalty, -2.0, 2.0, 0.0,
-          "off the logits of tokens that were generated; 0: off");
-    visit("frequency_penalty", &S::frequency_penalty, -2.0, 2.0, 0.0, "the same, as often as they were; 0: off");
+          "subtracted from the logit of each token that was generated; 0: off");
+    visit("frequency_penalty", &S::frequency_penalty, -2.0, 2.0, 0.0,
+          "subtracted from a token's logit each time it was generated; 0: off");
   }
 
   /// Whether a draw depends on the tokens before it by more than their logits.

@@ -241,7 +241,9 @@ std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served, co
 
 void need_chat_template(const ServedModel& served) {
   if (served.chat_template) return;
-  throw ApiError(400, fmt::format("{} has no chat template: it goes on with texts; ask /v1/completions", served.name),
+  throw ApiError(400, fmt::format("{} has no chat template, like most base models: use /v1/completions, or start the server "
+                             "with --chat-template",
+                             served.name),
                  "messages", "no_chat_template");
 }
 

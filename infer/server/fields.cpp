@@ -4,12 +4,61 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
 
 namespace folio::infer::server {
+namespace {
+
+// Lower case without separators: maxTokens and max-tokens are max_tokens.
+std::string folded(const std::string& name) {
+  std::string result;
+  for (const char c : name) {
+    if (c != '_' && c != '-') result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return result;
+}
+
+// Insertions, deletions, substitutions and swaps of neighbors that turn one name into the other.
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> before_last;
+  std::vector<size_t> last;
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    before_last = std::exchange(last, row);
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
+// " (did you mean max_tokens?)", or nothing if no known field differs in at most a third of its letters.
+std::string suggestion(const std::string& unknown, const Json& known) {
+  constexpr size_t kLongest = 64;
+  if (unknown.size() > kLongest) return "";
+  const std::string from = folded(unknown);
+  std::string nearest;
+  double least = 1.0 / 3.0;
+  for (const auto& [name, schema] : known.items()) {
+    const std::string to = folded(name);
+    const size_t longer = std::max({from.size(), to.size(), size_t{1}});
+    const double share = static_cast<double>(edit_distance(from, to)) / static_cast<double>(longer);
+    if (share > least || (share == least && !nearest.empty())) continue;
+    least = share;
+    nearest = name;
+  }
+  return nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest);
+}
+
+}  // namespace
 
 void refuse(const std::string& field, const std::string& why, std::string code) {
   throw ApiError(400, fmt::format("'{}' {}", field, why), field, std::move(code));
@@ -30,13 +79,14 @@ Fields::Fields(const Json& body, const Json& schema, std::initializer_list<const
   std::vector<std::string> unknown;
   for (const auto& [field, value] : body_.items()) {
     if (!fields_.contains(field) && std::find(unsupported.begin(), unsupported.end(), field) == unsupported.end()) {
-      unknown.push_back(core::printable(field));
+      unknown.push_back(field);
     }
   }
   if (unknown.empty()) return;
-  const std::string first = prefix_ + unknown.front();
+  const std::string first = prefix_ + core::printable(unknown.front());
   const size_t n = unknown.size();
   unknown.resize(std::min<size_t>(n, 10));
+  for (std::string& field : unknown) field = core::printable(field) + suggestion(field, fields_);
   throw ApiError(
       400,
       fmt::format("unknown field{}{}: {}{}", n == 1 ? "" : "s", name.empty() ? "" : " of '" + name + "'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import difflib
 import math
 import os
 import weakref
@@ -13,7 +14,7 @@ import numpy as np
 
 from . import _engine
 from .checks import CACHE_TYPES, gpu, index, path_text, scale, seconds, text, token_id, token_ids, whole
-from .options import as_json, renamed, server_options, with_names
+from .options import FORMS, as_json, renamed, server_options, with_names
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,9 +42,10 @@ class Model:
     chat_template    a name or a file with a Jinja template; None: the model's own
     name             what it is called by a server; None: after its file
 
-    Texts take the options of the server (docs/server.md), by the same names and with the same checks; where nothing is
-    said, they are as in build/generate: temperature 0.8, top_p 0.95, 256 tokens, a random seed. An unknown option or
-    one of a wrong type is a TypeError, one out of its range a ValueError; all else is a folio.Error.
+    Texts take the options of the server (docs/server.md), by the same names and with the same checks. The defaults are
+    those of build/generate and build/chat: temperature 0.8, top_p 0.95, a random seed, and max_tokens 256, or in chat()
+    as many as fit in the context, as in the server's chat API. An unknown option or one of a wrong type is a TypeError,
+    one out of its range a ValueError; all else is a folio.Error.
 
     A text may be held to a form (docs/forms.md), one of json_schema (a dict, JSON, or a class of pydantic's; with
     free_whitespace=True the model puts whitespace as it likes), regex, grammar (GBNF) and choice (a list of texts). It
@@ -156,7 +158,8 @@ class Model:
     def chat(self, messages: Sequence[Message] | str, *, stream: bool = False, **options: Unpack[Options]):
         """The assistant's next answer: {"role": "user", "content": "…"} and so on, or one text of the user's.
 
-        With stream=True an iterator of pieces, as stream().
+        With stream=True an iterator of pieces, as stream(). max_tokens is by default as many as fit in the context. A
+        base model has no chat template: use generate().
         """
         body = {**options, "messages": _messages(messages)}
         several = (options.get("n") or 1) > 1
@@ -377,6 +380,10 @@ def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
     """`names` are those of server_options()."""
     message, field, code = refusal.args
     message = renamed(message, names)
+    if code == "no_chat_template":
+        message = f"{message.split(', like')[0]}: use generate(), or Model(…, chat_template=…)"
+    if code == "unknown_parameter" and "did you mean" not in message:  # the server knows other names of forms
+        message += "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(field, FORMS, 1))
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)
     if field in (None, "prompt", "messages", "model") or code is not None:

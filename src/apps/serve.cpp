@@ -143,6 +143,7 @@ int run(const CLI::App& app, Options& o) {
                                     .chat_template = chat_template_of(app, o, model),
                                     .speculate = o.speculate};
   apps::report_repacking(model);
+  const std::string name = served.name;
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
   o.service.request_timeout = std::chrono::seconds(o.request_timeout);
@@ -150,8 +151,8 @@ int run(const CLI::App& app, Options& o) {
   o.service.grace = std::chrono::seconds(o.grace);
   infer::server::serve_http(
       model.engine(), std::move(served), std::move(o.service), o.http,
-      [](const std::string& address) {
-        fmt::print("{}\n", address);
+      [&name](const std::string& address) {  // the first line is the address alone: scripts read it
+        fmt::print("{}\nmodel: {}\n", address, core::printable(name, std::string::npos));
         apps::flush_stdout();
       },
       [&ranks] { return ranks.lost(); });

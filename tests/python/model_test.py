@@ -7,6 +7,7 @@ import pytest
 import support
 
 import folio
+from chat_model import write_chat_model
 
 PROMPTS = ["ROMEO:", "JULIET:\nWhat", "First Citizen:", "K"]
 
@@ -152,7 +153,22 @@ def test_a_chat_is_the_servers():
         assert chats.generate(ids, temperature=0, max_tokens=12) == answer
 
 
+def test_a_base_model_points_to_generate(model):
+    for call in (model.chat, lambda m: model.complete(messages=m), lambda m: list(model.chat(m, stream=True))):
+        with pytest.raises(folio.Error, match=r"no chat template: use generate\(\)"):
+            call("Hello")
+
+
+def test_a_chats_max_tokens_is_the_servers(tmp_path):
+    with folio.Model(write_chat_model(tmp_path / "chat.gguf", context=128), threads=1) as chats:
+        whole = chats.complete(messages="he is", temperature=0)
+        assert whole["usage"]["total_tokens"] == 128, "as many as fit in the context"
+        assert chats.chat("he is", temperature=0) == whole["choices"][0]["message"]["content"]
+
+
 WRONG = [
+    (TypeError, "unknown field: max_new_tokens (did you mean max_tokens?)", dict(max_new_tokens=1)),
+    (TypeError, "unknown field: regexp (did you mean regex?)", dict(regexp="a")),
     (TypeError, "unknown field: temprature", dict(temprature=1)),
     (TypeError, "'temperature' has to be a number", dict(temperature="hot")),
     (TypeError, "'max_tokens' has to be an integer", dict(max_tokens=1.5)),

@@ -1,6 +1,8 @@
 """The API as OpenAI's Python client and LangChain call it; every text is the one that `generate` gives alone."""
 
 import json
+import re
+import textwrap
 import urllib.error
 import urllib.request
 
@@ -9,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from chat_model import write_chat_model
-from support import GOLDEN, HANG, generate, one_json, succeed
+from support import GOLDEN, HANG, ROOT, generate, one_json, succeed
 from wire import metric
 
 PROMPT = "ROMEO:\nWhat"
@@ -272,6 +274,25 @@ def test_a_character_model_says_why_it_does_not_chat(golden):
     with pytest.raises(openai.BadRequestError, match="no chat template.*/v1/completions"):
         client_of(golden).chat.completions.create(model="golden", messages=[{"role": "user", "content": "hi"}])
     assert post(golden, "/tokenize", {"messages": [{"role": "user", "content": "hi"}]})[0] == 400
+
+
+def test_the_client_lines_of_the_pages_run_as_they_stand(golden, capsys):
+    for page in ("README.md", "docs/server.md"):
+        [lines] = re.findall(r"(?:^    .*\n)*^    .*base_url.*\n(?:^    .*\n)*", (ROOT / page).read_text(), re.M)
+        exec(textwrap.dedent(lines).replace("http://127.0.0.1:8080", golden.url), {})  # this one has a free port
+        assert len(capsys.readouterr().out) > 10
+
+
+@pytest.mark.parametrize(("path", "unknown", "nearest"), [
+    ("completions", "max_new_tokens", "max_tokens"), ("completions", "maxTokens", "max_tokens"),
+    ("completions", "promt", "prompt"), ("chat/completions", "top-k", "top_k"), ("chat/completions", "mesages", "messages"),
+    ("chat/completions", "sede", "seed"), ("chat/completions", "repeat_penalty", "repetition_penalty"),
+    ("completions", "nonsense", None), ("completions", "x" * 100_000, None)], ids=lambda x: str(x)[:20])
+def test_an_unknown_field_suggests_the_nearest(golden, path, unknown, nearest):
+    status, answer = post(golden, f"/v1/{path}", {unknown: 1})
+    found = re.search(r"\(did you mean (\w+)\?\)", answer["error"]["message"])
+    assert status == 400 and (found and found[1]) == nearest, answer
+    assert answer["error"]["code"] == "unknown_parameter"
 
 
 WRONG = [

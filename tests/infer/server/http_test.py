@@ -42,6 +42,13 @@ def error_of(body):
     return error["message"]
 
 
+def test_the_address_and_then_the_models_name_are_printed(start):
+    serve = start("--name", "my model")  # it reads the address
+    assert json.loads(get(serve, "/v1/models")[2])["data"][0]["id"] == "my model"
+    serve.process.terminate()
+    assert serve.process.stdout.read() == "model: my model\n"
+
+
 def test_a_stream_read_byte_by_byte(golden):
     with Wire(golden) as wire:
         status, headers = wire.complete(max_tokens=20, stream=True, stream_options={"include_usage": True}).head()

@@ -107,7 +107,6 @@ def test_a_conversation_goes_on_is_edited_and_survives_a_reload(chat_page):
     ended(page)
     first, second = answers(page)
     assert first and second
-    expect(page.locator(".model .tools").last).to_contain_text("seed")
 
     page.get_by_role("button", name="Regenerate").last.click()
     ended(page)
@@ -131,10 +130,11 @@ def test_escape_stops_and_what_came_stays(chat_page):
     page = chat_page
     settle(page, max_tokens=1500)
     say(page, "Tell a very long story about a lighthouse, with many chapters.")
-    expect(page.locator(".writing .token").nth(4)).to_be_attached()
+    expect(page.locator(".writing .body")).to_have_text(re.compile(r"\w+\s\w+"))
     page.keyboard.press("Escape")
     ended(page)
     expect(page.locator(".model .tools")).to_contain_text("stopped")
+    page.get_by_role("button", name="Tokens").click()
     assert kept(page)[0]["messages"][1]["content"] == answers(page)[0]
     expect(page.locator("#figures dd").first).to_have_text("0")  # the server stopped, too
 
@@ -162,6 +162,7 @@ def test_the_keyboard_finds_an_alternative_of_a_chat(chat_page):
     page = chat_page
     say(page, "Name a colour.")
     ended(page)
+    page.get_by_role("button", name="Tokens").click()
     before = page.locator(".token").all_text_contents()
     page.locator(".model .body").focus()
     for key in ["ArrowRight", "ArrowRight", "Enter", "ArrowDown"]:
@@ -244,6 +245,34 @@ def test_a_phone_needs_no_horizontal_scrolling(server, visitor):
     assert max(widths) <= 360
     box = page.locator("#choices").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 360
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1280])
+def test_the_conversation_has_the_height_and_the_engine_can_be_hidden(server, visitor, width):
+    page = visitor(server(GOLDEN).url, viewport={"width": width, "height": 800})
+    expect(page.locator("#engine")).to_be_visible()
+    assert page.locator("main").bounding_box()["height"] > 690
+    page.get_by_role("button", name="Hide the engine").click()
+    page.reload()
+    expect(page.locator("#model")).to_contain_text("positions")
+    expect(page.locator("#engine")).to_be_hidden()
+    main = page.locator("main").bounding_box()
+    assert main["height"] > 690 and main["x"] + main["width"] == width
+    page.get_by_role("button", name="Show the engine").click()
+    expect(page.locator("#steps")).to_be_visible()
+
+
+def test_the_draft_grows_with_its_text(text_page):
+    height = lambda: text_page.locator("#draft").bounding_box()["height"]
+    two = height()
+    text_page.locator("#draft").fill("a\n" * 7)
+    eight = height()
+    text_page.locator("#draft").fill("a\n" * 200)
+    assert two < eight - 80 and eight < height() < 800 / 2
+    text_page.reload()
+    assert height() > eight, "a draft that was kept"
+    text_page.locator("#draft").fill("")
+    assert height() == two
 
 
 def test_what_a_model_says_stays_text(text_page):
@@ -330,21 +359,116 @@ def test_an_answer_fits_the_schema(random_page):
     ended(page)
 
 
-def test_a_schema_that_is_no_json_is_not_sent(random_page):
+def test_a_wrong_setting_is_said_at_its_field_and_not_sent(random_page):
     page = random_page
     came = forge(page, lambda body: ([{"content": "yes"}], "stop"))
-    for wrong, why in [('{"type": ', "no JSON"), ("[1]", "JSON object")]:
-        ask_for(page, wrong)
-        expect(page.locator("#schema-wrong")).to_contain_text(why)
+    for field, wrong, why, right in [
+            ("set-temperature", "100.5", "a number from 0 to 100.", "0.5"), ("set-top_k", "1.5", "a whole number", "40"),
+            ("set-max_tokens", "0", "from 1 to", "7"), ("set-stop", "x\n" * 17, "At most 16", "x"),
+            ("schema", '{"type": ', "no JSON", "{}"), ("schema", "[1]", "JSON object", "")]:
+        page.locator("#settings-said").click()
+        page.locator(f"#{field}").fill(wrong)
+        expect(page.locator(f"#{field}-wrong")).to_contain_text(why)
+        page.locator("#settings-said").click()
         say(page, "he is")
-        ended(page)
-        expect(page.locator(".failed").last).to_contain_text(why)
-    assert came == []
-    ask_for(page, "")
-    expect(page.locator("#schema-wrong")).to_have_text("")
+        expect(page.locator(f"#{field}")).to_be_focused()
+        expect(page.locator("#draft")).to_have_value("he is")
+        page.locator(f"#{field}").fill(right)
+        expect(page.locator(f"#{field}-wrong")).to_be_empty()
+        page.locator("#settings-said").click()
+    assert came == [] and page.locator(".message").count() == 0
     say(page, "he is")
     ended(page)
-    assert len(came) == 1 and "response_format" not in came[0]
+    [body] = came
+    assert (body["temperature"], body["top_k"], body["max_tokens"], body["stop"]) == (0.5, 40, 7, ["x"])
+    assert "response_format" not in body
+
+
+def test_each_setting_has_a_line_of_explanation(text_page):
+    controls = text_page.locator("#settings [aria-describedby]").all()
+    assert len(controls) == 11
+    for control in controls:
+        help_id = control.get_attribute("aria-describedby").split()[-1]
+        assert len(text_page.locator(f"#{help_id}").text_content()) > 10
+
+
+# ---- Markdown ----
+
+MARKDOWN = {
+    "a **b *c* d** _e_ ~~f~~ `g *h*`": "<p>a <strong>b <em>c</em> d</strong> <em>e</em> <s>f</s> <code>g *h*</code></p>",
+    "2*3*4, snake_case_name, 5 * 6 * 7, \\*a\\*": "<p>2*3*4, snake_case_name, 5 * 6 * 7, *a*</p>",
+    "# A\nb\nc\n\n---\n> d\n> - e": "<h2>A</h2><p>b\nc</p><hr><blockquote><p>d</p><ul><li><p>e</p></li></ul></blockquote>",
+    "2. a\n   - b\n\n   c\n3. d": '<ol start="2"><li><p>a</p><ul><li><p>b</p></li></ul><p>c</p></li><li><p>d</p></li></ol>',
+    "x\n| a | b |\n|---|:-:|\n| 1 | `2` |": '<p>x</p><div class="grid"><table><thead><tr><th>a</th><th>b</th></tr></thead>'
+                                          '<tbody><tr><td>1</td><td><code>2</code></td></tr></tbody></table></div>',
+    "[a](javascript:alert(1)) ![b](data:c) <b>d</b>": "<p>[a](javascript:alert(1)) ![b](data:c) &lt;b&gt;d&lt;/b&gt;</p>",
+}
+
+
+@pytest.mark.parametrize("source", MARKDOWN)
+def test_markdown_becomes_elements(random_page, source):
+    html = random_page.evaluate("(text) => drawMarkdown(document.createElement('div'), text.split('\\n')).innerHTML", source)
+    assert html == MARKDOWN[source]
+
+
+def test_markdown_that_grows_is_that_of_the_whole_text(random_page):
+    draw = random.Random(3)
+    signs = ["**", "*", "_", "`", "```\n", "\n", "\n\n", "- ", "  ", "1. ", "> ", "|", "|-|\n", "# ", "[a](https://b.c)", "~~",
+             "\\", "x", "y z", "<i>"]
+    texts = ["".join(draw.choice(signs) for _ in range(60)) for _ in range(60)] + [">" * 20_000, "- " * 5000, "*" * 5000]
+    differ = random_page.evaluate("""(texts) => texts.filter((text) => {
+      const draw = (box, text) => drawMarkdown(box, text.split("\\n"));
+      const box = document.createElement("div");
+      for (let n = 0; n < text.length; n += Math.ceil(text.length / 50)) draw(box, text.slice(0, n));
+      return draw(box, text).innerHTML !== draw(document.createElement("div"), text).innerHTML || box.querySelector("i");
+    })""", texts)
+    assert differ == []
+
+
+def test_a_chat_is_formatted_and_its_code_can_be_copied(random_page):
+    page = random_page
+    code = f"def f():\n    return '{HOSTILE}'"
+    text = f"It is **this**:\n\n```python\n{code}\n```\n[more](https://example.org/)"
+
+    def forged(route):
+        entries = [{"id": i, "token": piece, "bytes": list(piece.encode()), "logprob": -0.1}
+                   for i, piece in enumerate(re.findall(r"\W*\w*", text)) if piece]
+        choices = [{"delta": {"content": one["token"]}, "logprobs": {"content": [{**one, "top_logprobs": [one]}]}} for one in entries]
+        lines = [json.dumps({"seed": 1234567890123456, "choices": [choice]}) for choice in choices] + ["[DONE]"]
+        route.fulfill(content_type="text/event-stream", body="".join(f"data: {line}\n\n" for line in lines))
+
+    page.route("**/v1/chat/completions", forged)
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as on plain http
+    say(page, "How?")
+    ended(page)
+    expect(page.locator(".model strong")).to_have_text("this")
+    assert page.locator(".model pre code").text_content() == code
+    link = page.locator(".model a")
+    assert (link.get_attribute("href"), link.get_attribute("rel")) == ("https://example.org/", "noopener noreferrer")
+    assert page.locator("img, .talk script, .token").count() == 0 and page.title() == "Folio"
+
+    tools = page.locator(".model .tools")
+    for button, copied in [(page.locator("figure button"), code), (tools.get_by_role("button", name="Copy"), text)]:
+        button.evaluate("""(it) => {
+          window.labels = [];
+          new MutationObserver(() => labels.push(it.textContent)).observe(it, { childList: true });
+        }""")
+        button.click()
+        page.wait_for_function("labels.includes('Copied')")
+        page.locator("#draft").fill("")
+        page.locator("#draft").press("Control+V")
+        expect(page.locator("#draft")).to_have_value(copied)
+
+    assert "1234567890123456" not in page.locator(".model").text_content()
+    tools.get_by_role("button", name="Seed").click()
+    expect(page.locator("#notice")).to_contain_text("1234567890123456")
+    page.get_by_role("button", name="Use it").click()
+    expect(page.locator("#set-seed")).to_have_value("1234567890123456")
+
+    tools.get_by_role("button", name="Tokens").click()
+    assert answers(page) == [text] == ["".join(page.locator(".token").all_text_contents())]
+    tools.get_by_role("button", name="Tokens").click()
+    expect(page.locator(".model strong")).to_have_text("this")
 
 
 def test_a_form_that_the_server_refuses_is_said(text_page):
