@@ -48,11 +48,11 @@ Function* original(Function* /*replacement*/, const char* name) {
 
 }  // namespace
 
-#define DELAYED(type, name, parameters, ...)                    \
-  extern "C" type name parameters {                             \
+#define DELAYED(type, name, parameters, ...)                      \
+  extern "C" type name parameters {                               \
     static type(*const next) parameters = original(&name, #name); \
-    maybe_delay(__builtin_return_address(0));                   \
-    return next(__VA_ARGS__);                                   \
+    maybe_delay(__builtin_return_address(0));                     \
+    return next(__VA_ARGS__);                                     \
   }
 
 DELAYED(ssize_t, write, (int file, const void* bytes, size_t n), file, bytes, n)

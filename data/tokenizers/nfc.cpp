@@ -56,8 +56,7 @@ void append_composed(std::string_view valid, std::string& out) {
     at += c.length;
   }
   sort_marks(characters);
-  const utf8proc_ssize_t size =
-      utf8proc_normalize_utf32(characters.data(), std::ssize(characters), kOptions);
+  const utf8proc_ssize_t size = utf8proc_normalize_utf32(characters.data(), std::ssize(characters), kOptions);
   core::require(size >= 0, "a text of {} bytes was not normalized: {}", valid.size(), utf8proc_errmsg(size));
   characters.resize(static_cast<size_t>(size));
   for (const utf8proc_int32_t c : characters) core::append_utf8(out, static_cast<uint32_t>(c));

@@ -1,6 +1,6 @@
 // Bytes of a request's output that its reader has not taken yet. The engine pauses the request while they are too many:
-// it gives up its place and its blocks, others go on, and it is computed again from the cache once the reader has caught
-// up. Counted in memory that the output takes, not in time.
+// it gives up its place and its blocks, others go on, and it is computed again from the cache once the reader has
+// caught up. Counted in memory that the output takes, not in time.
 #pragma once
 
 #include <atomic>

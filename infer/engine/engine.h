@@ -108,8 +108,8 @@ class Engine {
   /// results. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens are
   /// there, as long as each request just goes on: so the machine doesn't wait for the host between them. Where a
   /// machine does several steps at once, so many are under way, each with other texts; the oldest is waited for.
-  /// Returns false, and does nothing, if no request is left but paused ones. Whatever is thrown, from a callback too, every request can
-  /// go on with the next step.
+  /// Returns false, and does nothing, if no request is left but paused ones. Whatever is thrown, from a callback too,
+  /// every request can go on with the next step.
   bool step();
 
   /// The request whose result or callback made the last step throw, if it was one's.

@@ -28,7 +28,7 @@ struct GenerateOptions {
   int64_t max_tokens = 0;  ///< tokens to generate; 0: none is sampled
   SamplerOptions sampler{};
   core::SharedVector<std::string> stops{};  ///< texts that end it; need a tokenizer
-  std::vector<int32_t> end_tokens{};  ///< end the text, beside those of the tokenizer's ends_text()
+  std::vector<int32_t> end_tokens{};        ///< end the text, beside those of the tokenizer's ends_text()
   /// End it, too, as its last tokens; the first ones of such a word may be the prompt's.
   std::vector<std::vector<int32_t>> stop_words{};
   /// At most so many tokens are guessed (see Engine::draft_with) and tried in one step; 0: none. The result is the

@@ -67,8 +67,8 @@ class Grammar {
   /// Without any part nothing can be read: a text that comes here can't go on.
   [[nodiscard]] Part choice(std::span<const Part> parts);
   [[nodiscard]] Part optional(Part part);
-  /// `build` makes the part anew each time; the same each time but the first, in which it may define rules that it calls.
-  /// `most` < 0: without end.
+  /// `build` makes the part anew each time; the same each time but the first, in which it may define rules that it
+  /// calls. `most` < 0: without end.
   [[nodiscard]] Part repeat(const Build& build, int64_t least, int64_t most);
 
   /// Begins in state 0 and may end in the `accepting`.

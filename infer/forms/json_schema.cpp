@@ -149,8 +149,7 @@ class SchemaCompiler {
   // What assertions besides the type ask of the values of an enum. Bounds are read once: they may be long.
   class Conditions {
    public:
-    Conditions(const JsonValue& all, const std::string& at)
-        : all_(all), at_(at) {}
+    Conditions(const JsonValue& all, const std::string& at) : all_(all), at_(at) {}
 
     [[nodiscard]] bool hold_for(std::span<const CharacterAutomaton> wanted, const JsonValue& value) {
       if (value.is(Kind::Array)) refuse({"items", "prefixItems", "minItems", "maxItems"});

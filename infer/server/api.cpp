@@ -241,7 +241,8 @@ std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served, co
 
 void need_chat_template(const ServedModel& served) {
   if (served.chat_template) return;
-  throw ApiError(400, fmt::format("{} has no chat template, like most base models: use /v1/completions, or start the server "
+  throw ApiError(400,
+                 fmt::format("{} has no chat template, like most base models: use /v1/completions, or start the server "
                              "with --chat-template",
                              served.name),
                  "messages", "no_chat_template");

@@ -60,7 +60,7 @@ void require_model(const std::string& name, const ServedModel& served);
 
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::string text;          ///< of one that came as ids only if it is echoed
+  std::string text;  ///< of one that came as ids only if it is echoed
   bool came_as_ids = false;
 };
 

@@ -14,7 +14,7 @@ namespace folio::infer::server {
 namespace {
 
 constexpr size_t kMostUnread = size_t{256} << 10U;  // bytes of a stream's updates: it is paused
-constexpr int kClientWentAway = 499;  // for the log alone, as nginx calls it
+constexpr int kClientWentAway = 499;                // for the log alone, as nginx calls it
 
 ApiError api_error(const std::exception_ptr& error) {
   try {

@@ -1,6 +1,6 @@
 // A completion on its way: a request of the engine for each prompt, each with its choices. What they bring becomes the
-// chunks of a stream or one whole answer, which are written as fast as the client reads. The engine pauses a stream whose
-// client is behind. The engine's thread only fills the updates; all else is on the thread of the HTTP server.
+// chunks of a stream or one whole answer, which are written as fast as the client reads. The engine pauses a stream
+// whose client is behind. The engine's thread only fills the updates; all else is on the thread of the HTTP server.
 #pragma once
 
 #include <chrono>

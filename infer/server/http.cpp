@@ -5,9 +5,9 @@
 
 #include <utility>  // Boost 1.74 forgets it
 // Boost
+#include <array>
 #include <boost/asio.hpp>
 #include <boost/beast/http/status.hpp>
-#include <array>
 #include <csignal>
 #include <deque>
 #include <optional>
@@ -380,8 +380,8 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   tcp::socket socket_;
   std::string buffer_;  // what was read and not yet parsed
   std::optional<RequestReader> reader_;
-  HttpRequest request_;     // without its body
-  size_t n_counted_ = 0;    // bytes of the body that are part of n_body_bytes
+  HttpRequest request_;      // without its body
+  size_t n_counted_ = 0;     // bytes of the body that are part of n_body_bytes
   bool skips_body_ = false;  // the request was answered before its body was read
   State state_ = State::Reading;
   Clock::time_point deadline_ = Clock::time_point::max();

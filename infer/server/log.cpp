@@ -39,8 +39,8 @@ Log::~Log() {
 }
 
 void Log::line(std::string_view text) const {
-  const std::string line = fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)),
-                                       core::printable(text, kMaxText));
+  const std::string line =
+      fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), core::printable(text, kMaxText));
   if (is_socket_) {
     static_cast<void>(::send(fd_, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
     return;

@@ -209,7 +209,8 @@ void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr
   };
   const auto content = [this](const TokenLogprob& t) { return content_json(t); };
   if (chat_) return list("{\"content\":[", content, "],\"refusal\":null}");
-  list("{\"tokens\":[", [this](const TokenLogprob& t) { return Ordered(token_text(t.token)); }, "]");
+  list(
+      "{\"tokens\":[", [this](const TokenLogprob& t) { return Ordered(token_text(t.token)); }, "]");
   list(
       ",\"token_logprobs\":[", [](const TokenLogprob& t) { return t.logprob ? Ordered(*t.logprob) : Ordered(); }, "]");
   const auto top = [this](const TokenLogprob& t) {

@@ -38,7 +38,7 @@ struct ChoiceText {
   std::shared_ptr<const std::string> echo{};  ///< the prompt, which comes before `text`
   std::vector<PromptTokens> prompt_tokens{};
   std::string text{};
-  std::vector<CallUpdate> calls{};   ///< of tools
+  std::vector<CallUpdate> calls{};     ///< of tools
   std::vector<TokenLogprob> tokens{};  ///< if probabilities are wanted
   std::string finish_reason{};         ///< empty: it goes on
   std::string stop_reason{};           ///< more of why it ended, if there is more to say

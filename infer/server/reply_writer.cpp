@@ -27,8 +27,8 @@ TextSource joined(std::vector<TextSource> sources) {
 }
 
 TextSource listed(std::string prefix, size_t n, std::function<void(size_t, std::string&)> element, std::string suffix) {
-  return [prefix = std::move(prefix), suffix = std::move(suffix), element = std::move(element), n, i = size_t{0}](
-             std::string& text) mutable {
+  return [prefix = std::move(prefix), suffix = std::move(suffix), element = std::move(element), n,
+          i = size_t{0}](std::string& text) mutable {
     if (i == 0) text += prefix;
     if (i < n) {
       if (i > 0) text += ',';

@@ -83,9 +83,9 @@ size_t RequestReader::read_line(std::string_view bytes) {
   const size_t n = newline == std::string_view::npos ? bytes.size() : newline + 1;
   for (const char c : bytes.substr(0, n)) {
     if (n_overhead_ + line_.size() >= limits_.max_header) {
-      throw RequestError(431, fmt::format("the {} larger than {} bytes",
-                                          has_head() ? "chunk extensions and trailers are" : "header is",
-                                          limits_.max_header));
+      throw RequestError(
+          431, fmt::format("the {} larger than {} bytes",
+                           has_head() ? "chunk extensions and trailers are" : "header is", limits_.max_header));
     }
     const bool after_return = !line_.empty() && line_.back() == '\r';
     if (after_return != (c == '\n')) bad_request("a line must end with CR LF, and have neither elsewhere");

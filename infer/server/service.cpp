@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kJson = "application/json";
 constexpr const char* kText = "text/plain";
-constexpr size_t kMaxLogged = 512;  // bytes of a message in a log line
-constexpr int kClientLeft = 499;  // for logs and metrics, as nginx calls it
+constexpr size_t kMaxLogged = 512;                      // bytes of a message in a log line
+constexpr int kClientLeft = 499;                        // for logs and metrics, as nginx calls it
 constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // that all answers together may hold
 
 Json body_of(const std::string& text) {
@@ -345,8 +345,9 @@ void Service::tokenize(HttpRequest& request, const Reply& reply) {
     return [this, tokens, context = served->context](const HttpRequest& r, const Reply& to) {
       const size_t n = tokens->size();
       send_pieces(r, to,
-                  listed(fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", n, context), n,
-                         [tokens](size_t i, std::string& text) { text += std::to_string((*tokens)[i]); }, "]}\n"));
+                  listed(
+                      fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", n, context), n,
+                      [tokens](size_t i, std::string& text) { text += std::to_string((*tokens)[i]); }, "]}\n"));
     };
   });
 }
@@ -565,9 +566,7 @@ void Service::look_at_clock() {
   }
 }
 
-bool Service::has_ended() const {
-  return end_ && (idle() || Clock::now() >= *end_ + std::chrono::seconds(2));
-}
+bool Service::has_ended() const { return end_ && (idle() || Clock::now() >= *end_ + std::chrono::seconds(2)); }
 
 void Service::end_soon() {
   const auto now = Clock::now();

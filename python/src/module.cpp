@@ -140,9 +140,7 @@ void run_prompt(const Model& model, infer::Request request) {
   static_cast<void>(Stream(model, std::move(stream)).results());
 }
 
-size_t vocab_size(const Model& model) {
-  return static_cast<size_t>(SharedModel::Use(*model).tokenizer().vocab_size());
-}
+size_t vocab_size(const Model& model) { return static_cast<size_t>(SharedModel::Use(*model).tokenizer().vocab_size()); }
 
 nb::object logits(const Model& model, Ids ids) {
   const size_t n_vocab = vocab_size(model);

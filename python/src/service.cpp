@@ -67,9 +67,8 @@ std::unique_ptr<Reply> request(const Model& model, nb::handle method, nb::handle
                                .authorization = header("authorization"),
                                .random_seed = seed};
   std::shared_ptr<infer::Notifier> told = notifier == nullptr ? nullptr : **notifier;
-  auto reply = with_model(model, [&](const SharedModel::Use& use) {
-    return use.service().request(std::move(r), std::move(told));
-  });
+  auto reply = with_model(
+      model, [&](const SharedModel::Use& use) { return use.service().request(std::move(r), std::move(told)); });
   return std::make_unique<Reply>(std::move(reply));
 }
 
@@ -88,10 +87,9 @@ void bind_service(nb::module_& m) {
              }
              return headers;
            })
-      .def("next",
-           [](const Reply& r) {
-             return bytes_of(wait(r, [](LocalReply& reply) { return reply.next(kBetweenLooks); }));
-           })
+      .def(
+          "next",
+          [](const Reply& r) { return bytes_of(wait(r, [](LocalReply& reply) { return reply.next(kBetweenLooks); })); })
       .def("poll", [](const Reply& r) { return bytes_of(r->next({})); })
       .def("give_up",
            [](const Reply& r) {

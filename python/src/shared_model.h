@@ -78,7 +78,7 @@ class SharedModel {
   };
 
   std::unique_ptr<Parts> parts_;
-  mutable std::mutex mutex_;  ///< of what follows
+  mutable std::mutex mutex_;         ///< of what follows
   std::condition_variable changed_;  ///< n_users_ is 0, or is_freed_
   size_t n_users_ = 0;
   bool is_freed_ = false;

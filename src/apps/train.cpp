@@ -249,7 +249,7 @@ int run(apps::TrainOptions& o) {
                                                     .note = note_of(o, trace ? &*trace : nullptr),
                                                     .explain = explain_of(o)});
   if (finished) apps::end_on_signals();  // what follows is repeated by --resume
-  write_config();  // --minutes sets the number of steps
+  write_config();                        // --minutes sets the number of steps
   if (first && trace && !trace->is_written())
     core::print_stderr("note: there were fewer than {} steps, so --trace has written nothing\n",
                        train::StepTrace::kLast);

@@ -153,9 +153,9 @@ OutputFile::OutputFile(int fd, fs::path shown) : shown_(std::move(shown)), fd_(f
 }
 
 OutputFile::OutputFile(const fs::path& path, Mode mode)
-    : OutputFile((require_path(path),
-                  open_without_waiting(path, O_CREAT | (mode == Mode::Append ? O_APPEND : O_TRUNC))),
-                 path) {}
+    : OutputFile(
+          (require_path(path), open_without_waiting(path, O_CREAT | (mode == Mode::Append ? O_APPEND : O_TRUNC))),
+          path) {}
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) ::close(fd_);

@@ -1,5 +1,5 @@
-// Printing to stderr for people. What cannot be written there, since it is closed or full, is dropped: that is no reason
-// to end.
+// Printing to stderr for people. What cannot be written there, since it is closed or full, is dropped: that is no
+// reason to end.
 #pragma once
 
 #include <fmt/format.h>

@@ -190,9 +190,8 @@ TEST(ThreadPool, AnExceptionKeepsItsTypeAndText) {
   for (const size_t share : {0, 1}) {  // both may be one range: beside busy processes only the caller takes part
     const auto has_it = [&](size_t begin, size_t end) { return begin <= share && share < end; };
     EXPECT_EQ(test::error_of([&] {
-                pool.parallel_for(2, 1, [&](size_t begin, size_t end) {
-                  require(!has_it(begin, end), "share {}", share);
-                });
+                pool.parallel_for(2, 1,
+                                  [&](size_t begin, size_t end) { require(!has_it(begin, end), "share {}", share); });
               }),
               share == 0 ? "share 0" : "share 1");
     EXPECT_THROW(pool.parallel_for(2, 1,

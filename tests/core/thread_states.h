@@ -15,7 +15,8 @@ namespace folio::core::test {
 /// The numbers of the threads of this process.
 inline std::set<std::string> threads_of_process() {
   std::set<std::string> threads;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) threads.insert(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    threads.insert(entry.path().filename());
   return threads;
 }
 

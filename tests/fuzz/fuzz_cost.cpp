@@ -11,8 +11,8 @@ namespace {
 
 namespace server = infer::server;
 
-constexpr uint64_t kSteps = 300'000;                     // of a request here
-constexpr size_t kBytesAnyway = size_t{16} << 20U;       // such as for how the model writes calls of tools
+constexpr uint64_t kSteps = 300'000;                // of a request here
+constexpr size_t kBytesAnyway = size_t{16} << 20U;  // such as for how the model writes calls of tools
 constexpr size_t kBytesPerStep = 1024;
 
 using Parse = server::CompletionRequest (*)(const server::Json&, const server::ServedModel&, uint64_t, std::string_view,

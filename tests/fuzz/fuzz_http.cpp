@@ -1,4 +1,5 @@
-// The bytes of a connection, as the server reads requests from them: whole, a byte at a time, and in two parts, cut here and there.
+// The bytes of a connection, as the server reads requests from them: whole, a byte at a time, and in two parts, cut
+// here and there.
 #include <algorithm>
 #include <vector>
 

@@ -1,11 +1,12 @@
 #include "train/report/event_file.h"
-#include "core/file_status.h"
 
 #include <fmt/format.h>
 
 #include <bit>
 #include <chrono>
 #include <string>
+
+#include "core/file_status.h"
 
 namespace folio::train {
 namespace {

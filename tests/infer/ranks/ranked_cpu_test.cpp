@@ -485,9 +485,8 @@ TEST(Rendezvous, NamesThoseThatDoNotCome) {
   const auto all = worlds({.n_ranks = 4}, std::chrono::seconds(5));
   std::optional<Rendezvous> here(all[0]);
   Rendezvous comes(all[2]);
-  auto rank_2 = std::async(std::launch::async, [&] {
-    return core::test::error_of([&] { static_cast<void>(comes.gather("2")); });
-  });
+  auto rank_2 = std::async(std::launch::async,
+                           [&] { return core::test::error_of([&] { static_cast<void>(comes.gather("2")); }); });
   EXPECT_ERROR(here->gather("0"), "ranks 1, 3 of 4 did not come to 127.0.0.1 port");
   here.reset();
   EXPECT_NE(rank_2.get().find("rank 2 of 4 has no answer from rank 0"), std::string::npos);

@@ -45,11 +45,8 @@ class RequestCostTest : public ::testing::Test {
     return c;
   }
   std::unique_ptr<LocalReply> ask(const Json& body, const char* path = "/v1/completions") {
-    return service_.request({.method = "POST",
-                             .path = path,
-                             .body = body.dump(),
-                             .host = "localhost",
-                             .content_type = "application/json"});
+    return service_.request(
+        {.method = "POST", .path = path, .body = body.dump(), .host = "localhost", .content_type = "application/json"});
   }
   // The most bytes that `n` such requests held until the engine had all of them.
   int64_t most_held(const Json& body, size_t n) {
@@ -79,7 +76,8 @@ class RequestCostTest : public ::testing::Test {
   std::promise<LocalService*> made_;
   std::shared_future<LocalService*> is_made_{made_.get_future()};
   AsyncEngine async_{engine_, [this](Engine& engine) { is_made_.get()->after_step(engine); }};
-  LocalService service_{async_, {.name = "m", .context = 4000, .tokenizer = tokenizer_}, {.max_queue = 100'000, .log = false}};
+  LocalService service_{
+      async_, {.name = "m", .context = 4000, .tokenizer = tokenizer_}, {.max_queue = 100'000, .log = false}};
 
   void SetUp() override { made_.set_value(&service_); }
   void TearDown() override {
@@ -101,8 +99,7 @@ TEST_F(RequestCostTest, AChoiceCostsTheSameWhateverTheRequestSays) {
   const auto bytes_of = [](const Json& body) { return static_cast<int64_t>(body.dump().size()); };
   // What was sent is there some times: as it came, parsed, and as the engine has it; here it is 1/128 a choice.
   constexpr int64_t kCopies = 16;
-  for (const Json& body : {Json{{"prompt", {1}}, {"stop", stops}},
-                           Json{{"prompt", test::random_tokens(3900, 1, 36)}},
+  for (const Json& body : {Json{{"prompt", {1}}, {"stop", stops}}, Json{{"prompt", test::random_tokens(3900, 1, 36)}},
                            Json{{"prompt", {1}}, {"stop", stops}, {"stream", true}}}) {
     EXPECT_LT(per_choice(body), least + kCopies * bytes_of(body) / 128) << body.dump().substr(0, 60);
   }

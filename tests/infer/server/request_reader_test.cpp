@@ -77,19 +77,43 @@ TEST(RequestReader, FieldsAndConnections) {
 }
 
 TEST(RequestReader, FramingThatOthersMayReadOtherwiseIsRefused) {
-  for (const char* fields : {
-           "Transfer-Encoding: gzip\r\n", "Transfer-Encoding: identity\r\n", "Transfer-Encoding: gzip, chunked\r\n",
-           "Transfer-Encoding: chunked, gzip\r\n", "Transfer-Encoding: chunked, chunked\r\n",
-           "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: xchunked\r\n",
-           "Transfer-Encoding: chunked;q=1\r\n", "Transfer-Encoding:\r\n", "Transfer-Encoding:\x0b chunked\r\n",
-           "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
-           "Content-Length: 3\r\nContent-Length: 3\r\n", "Content-Length: 3\r\nContent-Length: 4\r\n",
-           "Content-Length: 3, 3\r\n", "Content-Length: +3\r\n", "Content-Length: -3\r\n", "Content-Length: 0x3\r\n",
-           "Content-Length: 3 3\r\n", "Content-Length:\r\n", "Content-Length : 3\r\n", "Content Length: 3\r\n",
-           " Content-Length: 3\r\n", "X: a\r\n b\r\n", "X: a\r\n\tb\r\n", "X\r\n", ": a\r\n", "X: a\n", "X: a\r\r\n",
-           "X: a\rb\r\n", "X: \x01\r\n", "X: \x7f\r\n", "H\xc3\xa9: a\r\n", "Host: h\r\n",
-           "Authorization: a\r\nAuthorization: b\r\n", "Content-Type: a\r\nContent-Type: b\r\n",
-           "Origin: a\r\nOrigin: b\r\n"}) {
+  for (const char* fields : {"Transfer-Encoding: gzip\r\n",
+                             "Transfer-Encoding: identity\r\n",
+                             "Transfer-Encoding: gzip, chunked\r\n",
+                             "Transfer-Encoding: chunked, gzip\r\n",
+                             "Transfer-Encoding: chunked, chunked\r\n",
+                             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+                             "Transfer-Encoding: xchunked\r\n",
+                             "Transfer-Encoding: chunked;q=1\r\n",
+                             "Transfer-Encoding:\r\n",
+                             "Transfer-Encoding:\x0b chunked\r\n",
+                             "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+                             "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+                             "Content-Length: 3\r\nContent-Length: 3\r\n",
+                             "Content-Length: 3\r\nContent-Length: 4\r\n",
+                             "Content-Length: 3, 3\r\n",
+                             "Content-Length: +3\r\n",
+                             "Content-Length: -3\r\n",
+                             "Content-Length: 0x3\r\n",
+                             "Content-Length: 3 3\r\n",
+                             "Content-Length:\r\n",
+                             "Content-Length : 3\r\n",
+                             "Content Length: 3\r\n",
+                             " Content-Length: 3\r\n",
+                             "X: a\r\n b\r\n",
+                             "X: a\r\n\tb\r\n",
+                             "X\r\n",
+                             ": a\r\n",
+                             "X: a\n",
+                             "X: a\r\r\n",
+                             "X: a\rb\r\n",
+                             "X: \x01\r\n",
+                             "X: \x7f\r\n",
+                             "H\xc3\xa9: a\r\n",
+                             "Host: h\r\n",
+                             "Authorization: a\r\nAuthorization: b\r\n",
+                             "Content-Type: a\r\nContent-Type: b\r\n",
+                             "Origin: a\r\nOrigin: b\r\n"}) {
     EXPECT_EQ(status_of(kPost + fields + "\r\n0\r\n\r\n"), 400) << fields;
   }
   EXPECT_EQ(status_of("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
@@ -97,19 +121,19 @@ TEST(RequestReader, FramingThatOthersMayReadOtherwiseIsRefused) {
   EXPECT_EQ(status_of(kPost + "Content-Length: 99999999999999999999\r\n\r\n"), 413);
   EXPECT_EQ(status_of(kPost + "Content-Length: 4097\r\n\r\n"), 413);
   EXPECT_EQ(status_of(kPost + "Expect: tea\r\n\r\n"), 417);
-  for (const char* line : {"GET /", "GET / HTTP/2.0", "GET / HTTP/1.2", "GET / http/1.1", "GET  / HTTP/1.1",
-                           "GET / HTTP/1.1 ", " GET / HTTP/1.1", "GET /a b HTTP/1.1", "G(T / HTTP/1.1",
-                           "GET /\x80 HTTP/1.1", "\x16\x03\x01"}) {
+  for (const char* line :
+       {"GET /", "GET / HTTP/2.0", "GET / HTTP/1.2", "GET / http/1.1", "GET  / HTTP/1.1", "GET / HTTP/1.1 ",
+        " GET / HTTP/1.1", "GET /a b HTTP/1.1", "G(T / HTTP/1.1", "GET /\x80 HTTP/1.1", "\x16\x03\x01"}) {
     EXPECT_EQ(status_of(std::string(line) + "\r\n\r\n"), 400) << line;
   }
 }
 
 TEST(RequestReader, ChunksHaveOneReading) {
   const std::string head = kPost + "Transfer-Encoding: chunked\r\n\r\n";
-  for (const char* chunks : {"xyz\r\n", "\r\n", "-1\r\n", "+1\r\na\r\n", "0x1\r\na\r\n", "1 \r\na\r\n", " 1\r\na\r\n",
-                             "1\na\r\n", "1\r\nab\r\n", "1\r\na\n", "1\r\na0\r\n\r\n", "1;\ra\r\na\r\n", "1;a\nb\r\n",
-                             "00000000000000001\r\na\r\n", "0\r\nX : y\r\n\r\n", "0\r\n X: y\r\n\r\n",
-                             "0\r\nX: y\n\r\n"}) {
+  for (const char* chunks :
+       {"xyz\r\n", "\r\n", "-1\r\n", "+1\r\na\r\n", "0x1\r\na\r\n", "1 \r\na\r\n", " 1\r\na\r\n", "1\na\r\n",
+        "1\r\nab\r\n", "1\r\na\n", "1\r\na0\r\n\r\n", "1;\ra\r\na\r\n", "1;a\nb\r\n", "00000000000000001\r\na\r\n",
+        "0\r\nX : y\r\n\r\n", "0\r\n X: y\r\n\r\n", "0\r\nX: y\n\r\n"}) {
     EXPECT_EQ(status_of(head + chunks), 400) << chunks;
   }
   for (const char* size : {"1001", "ffffffffffffffff", "8000000000000000"}) {
@@ -124,11 +148,11 @@ TEST(RequestReader, EveryPartThatNeverEndsIsBounded) {
     std::string begin, repeated;
     int status;
   };
-  for (const Case& c : {Case{"", "\r\n", 431}, Case{"", "A", 431}, Case{"GET /", "a", 431},
-                        Case{"GET / HTTP/1.1\r\n", "A", 431}, Case{"GET / HTTP/1.1\r\n", "A:b\r\n", 431},
-                        Case{"GET / HTTP/1.1\r\nA:", " ", 431}, Case{chunked, "0", 431}, Case{chunked + "1;", "x", 431},
-                        Case{chunked, chunk_with_extension, 431}, Case{chunked + "0\r\n", "A", 431},
-                        Case{chunked + "0\r\n", "A: b\r\n", 431}, Case{chunked, "1\r\na\r\n", 413}}) {
+  for (const Case& c :
+       {Case{"", "\r\n", 431}, Case{"", "A", 431}, Case{"GET /", "a", 431}, Case{"GET / HTTP/1.1\r\n", "A", 431},
+        Case{"GET / HTTP/1.1\r\n", "A:b\r\n", 431}, Case{"GET / HTTP/1.1\r\nA:", " ", 431}, Case{chunked, "0", 431},
+        Case{chunked + "1;", "x", 431}, Case{chunked, chunk_with_extension, 431}, Case{chunked + "0\r\n", "A", 431},
+        Case{chunked + "0\r\n", "A: b\r\n", 431}, Case{chunked, "1\r\na\r\n", 413}}) {
     RequestReader reader(kLimits);
     size_t n_read = 0;
     int status = 0;
