@@ -68,7 +68,7 @@ Report::Report(std::string name, fs::path directory, uint64_t seed, bool short_f
     : name_(std::move(name)), directory_(std::move(directory)), seed_(seed), short_form_(short_form) {
   fs::create_directories(directory_);
   json_ = {{"experiment", name_},      {"seed", seed_},           {"short", short_form_},
-           {"tables", Json::object()}, {"claims", Json::array()}, {"pictures", Json::array()}};
+           {"tables", Json::object()}, {"values", Json::object()}, {"claims", Json::array()}, {"pictures", Json::array()}};
 }
 
 std::vector<uint64_t> Report::seeds() const {
@@ -107,6 +107,11 @@ void Report::table(const std::string& title, const std::vector<std::string>& col
   }
   say(lines);
   json_["tables"][title] = std::move(records);
+}
+
+void Report::value(const std::string& name, const Json& number) {
+  say(fmt::format("{}: {}", name, shown(number)));
+  json_["values"][name] = number;
 }
 
 // `fulfils` is false for a value that is not a number. The value that is shown is the first that doesn't fulfil the

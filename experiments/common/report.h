@@ -38,6 +38,9 @@ class Report {
   void table(const std::string& title, const std::vector<std::string>& columns,
              const std::vector<std::vector<Json>>& rows);
 
+  /// Prints a number that is neither in a table nor claimed, such as a time.
+  void value(const std::string& name, const Json& number);
+
   void claim_below(const std::string& text, double measured, double limit);  ///< measured < limit
   void claim_above(const std::string& text, double measured, double limit);  ///< measured > limit
   void claim_equal(const std::string& text, int64_t measured, int64_t expected);
