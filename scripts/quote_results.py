@@ -25,6 +25,7 @@ import pathlib
 import re
 import shutil
 import sys
+from decimal import ROUND_HALF_UP, Decimal
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUMBER = re.compile(r"[+−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+−-]?\d+)?")
@@ -35,11 +36,12 @@ INLINE = re.compile(rf"({NUMBER.pattern})([^\d\n<]{{0,12}}<!--= ([^\n]+?) -->)")
 def shown_as(text, value):
     """The value with the decimals, separators and signs of a number in the README."""
     number = float(value)
-    decimals = len(text.partition(".")[2]) if "e" not in text else 0
+    decimals = len(text.partition(".")[2])
     if "e" in text:
-        return f"{number:.{len(text.partition('e')[0].partition('.')[2])}e}".replace("e-0", "e-").replace("e+0", "e")
+        return f"{number:.{len(text.partition('e')[0].partition('.')[2])}e}"
     grouped = "," in text or (len(text.partition(".")[0]) < 5 and abs(number) >= 10_000)
-    new = f"{abs(number):{',' if grouped else ''}.{decimals}f}"
+    rounded = Decimal(repr(abs(number))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+    new = f"{rounded:{',' if grouped else ''}f}"
     if number < 0 and float(new.replace(",", "")):
         return ("-" if text.startswith("-") else "−") + new
     return ("+" if text.startswith("+") else "") + new

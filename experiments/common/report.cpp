@@ -83,6 +83,11 @@ void Report::say(const std::string& line) const {
 void Report::table(const std::string& title, const std::vector<std::string>& columns,
                    const std::vector<std::vector<Json>>& rows) {
   std::vector<std::vector<std::string>> text{columns};
+  std::vector<std::string> keys;  // in results.json, where two columns of one name would be one
+  for (const std::string& column : columns) {
+    const auto before = std::count(columns.begin(), columns.begin() + std::ssize(keys), column);
+    keys.push_back(before == 0 ? column : fmt::format("{} ({})", column, before + 1));
+  }
   Json records = Json::array();
   for (const std::vector<Json>& row : rows) {
     core::require(row.size() == columns.size(), "table \"{}\": a row of {} cells for {} columns", title, row.size(),
@@ -91,7 +96,7 @@ void Report::table(const std::string& title, const std::vector<std::string>& col
     records.push_back(Json::object());
     for (size_t i = 0; i < row.size(); ++i) {
       text.back().push_back(shown(row[i]));
-      records.back()[columns[i]] = row[i];
+      records.back()[keys[i]] = row[i];
     }
   }
   std::string lines = "\n" + title + "\n";
