@@ -68,7 +68,8 @@ Report::Report(std::string name, fs::path directory, uint64_t seed, bool short_f
     : name_(std::move(name)), directory_(std::move(directory)), seed_(seed), short_form_(short_form) {
   fs::create_directories(directory_);
   json_ = {{"experiment", name_},      {"seed", seed_},           {"short", short_form_},
-           {"tables", Json::object()}, {"values", Json::object()}, {"claims", Json::array()}, {"pictures", Json::array()}};
+           {"tables", Json::object()}, {"values", Json::object()}, {"claims", Json::array()},
+           {"pictures", Json::array()}};
 }
 
 std::vector<uint64_t> Report::seeds() const {
