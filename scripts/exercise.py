@@ -25,12 +25,21 @@ class Exercise:
         self.full_name = f"{group}/{name}"
         self.note = ROOT / "runs" / "exercises" / group / name
 
+    def hint_texts(self):
+        return re.split(r"^\d+\. ", (FOLDER / "hints" / self.group / f"{self.name}.md").read_text(), flags=re.M)[1:]
+
     def hints(self):
         """Paragraphs, and at the end the code."""
-        text = (FOLDER / "hints" / self.group / f"{self.name}.md").read_text()
-        steps = [" ".join(step.split()) for step in re.split(r"^\d+\. ", text, flags=re.M)[1:]]
+        steps = [" ".join(re.sub(r"<!--.*?-->", "", step, flags=re.S).split()) for step in self.hint_texts()]
         solution = (FOLDER / "solutions" / self.group / f"{self.name}.cpp").read_text()
         return [textwrap.fill(step, 110) for step in steps] + [solution.rstrip()]
+
+    def hint_for(self, law):
+        """The number of the hint that names this law in its `<!-- laws: … -->`; 1 without a law."""
+        for number, text in enumerate(self.hint_texts(), 1):
+            if any(law in laws.split(", ") for laws in re.findall(r"<!-- laws: (.*?) -->", text)):
+                return number
+        return 1
 
     def is_green(self):
         """Whether the last run passed, and the file is still the one that passed."""
@@ -119,16 +128,31 @@ def show_hint(exercise, number):
     print(f"{exercise.number} {exercise.full_name}, hint {number} of {len(hints)} ({what})\n\n{hints[number - 1]}")
 
 
+def run_laws(program):
+    """Shows what the program prints as it comes. Its exit code, and the law that failed, if anything is written."""
+    lines = []
+    with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    text = " ".join("".join(lines).split())
+    failed = re.search(r"FAILS (\w+)", text)
+    if not failed or ("still to be written" in text and "holds" not in text.split()):
+        return process.returncode, None
+    return process.returncode, failed.group(1)
+
+
 def run(exercise, every):
     print(f"{exercise.number} {exercise.full_name}: {exercise.what}", flush=True)
     folder = build_folder(exercise.group)
     if exercise.group not in PLAIN and not (folder / "obj" / "modules" / "libfolio_modules.a").exists():
         print("First set-up, once: LibTorch's headers and Folio's modules are compiled (a minute or two).", flush=True)
     build(folder, f"exercise_{exercise.group}_{exercise.name}")
-    code = subprocess.run([folder / "exercises" / exercise.group / exercise.name]).returncode
+    code, failed = run_laws(folder / "exercises" / exercise.group / exercise.name)
     exercise.set_green(code == 0)
     if code:
-        print(f"red: {exercise.file.relative_to(ROOT)}\nA hint: make exercise N={exercise.number} HINT=1")
+        hint = exercise.hint_for(failed)
+        print(f"red: {exercise.file.relative_to(ROOT)}\nA hint: make exercise N={exercise.number} HINT={hint}")
         return 1
     print("green")
     if exercise.group == "engine" and all(e.is_green() for e in every if e.group == "engine"):

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 
-#include "core/seconds_since.h"
 #include "experiments/15_kv_cache/counting_kernels.h"
 #include "experiments/15_kv_cache/generation.h"
 #include "experiments/15_kv_cache/paging.h"
@@ -76,13 +75,15 @@ uint64_t count_work(Report& report) {
   infer::Cpu cpu({.n_threads = 1, .kernels = &experiments::counting_kernels()});
   infer::Runner runner(model, cpu, {.type = infer::CacheType::F16});
   const size_t tokens = report.short_form() ? 128 : 256;
-  auto start = std::chrono::steady_clock::now();
+  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };  // of one thread
+  const double start = processor_seconds();
   const Generation without = experiments::generate(runner, tokens, false);
-  const double seconds_without = core::seconds_since(start);
-  start = std::chrono::steady_clock::now();
+  const double seconds_without = processor_seconds() - start;
   const Generation with = experiments::generate(runner, tokens, true);
-  report.say(fmt::format("{} tokens on one thread: {:.2f} s without a cache, {:.3f} s with one (shown, not judged)",
-                         tokens, seconds_without, core::seconds_since(start)));
+  const double seconds_with = processor_seconds() - start - seconds_without;
+  report.value("processor seconds without a cache", seconds_without);
+  report.value("processor seconds with a cache", seconds_with);
+  report.value("the first over the second", seconds_without / seconds_with);
 
   int64_t different = 0;
   for (size_t i = 0; i < tokens; ++i) {
@@ -95,6 +96,7 @@ uint64_t count_work(Report& report) {
   for (const core::TensorView& tensor : model.tensors) {
     in_matrices += tensor.shape.size() > 1 ? tensor.shape[0] * tensor.shape[1] : 0;
   }
+  report.value("weights in matrices", in_matrices);
   report.claim_equal("multiply-adds in matrices with the cache, counted",
                      static_cast<int64_t>(with.work.back().matrix_multiply_adds),
                      static_cast<int64_t>(tokens) * in_matrices);
@@ -170,6 +172,7 @@ void count_paging(Report& report, uint64_t position_bytes) {
     return positions;
   };
   const int64_t used = held([](const Text& t) { return t.now; });
+  report.value("positions in use", used);
   std::vector<std::vector<Report::Json>> rows;
   train::LineChart::Series line{"blocks", {}};
   const auto add = [&](const std::string& name, int64_t positions, int64_t entries) {
@@ -206,8 +209,9 @@ void count_paging(Report& report, uint64_t position_bytes) {
 
   constexpr int64_t kPrompt = 500;
   const auto shared = experiments::engine_blocks_of_shared_prompt(kPrompt, 100);
-  report.say(fmt::format("100 texts that go on from a prompt of {}: {} blocks instead of {}, {} blocks copied", kPrompt,
-                         shared.blocks, 100 * infer::blocks_for(kPrompt + 1), shared.copies));
+  report.value("blocks of 100 texts that go on from a prompt of 500", shared.blocks);
+  report.value("blocks of the same without sharing", 100 * infer::blocks_for(kPrompt + 1));
+  report.value("blocks of the same that were copied", shared.copies);
   report.claim_below("100 texts that share a prompt: their blocks, as a share of those alone",
                      static_cast<double>(shared.blocks) / (100.0 * infer::blocks_for(kPrompt + 1)), 0.1);
 }

@@ -141,7 +141,7 @@ void who_takes_what(Report& report, const Shakespeare& text, const train::TrainC
                        2 * layers[l].rows);
     if (!report.short_form()) report.claim_above(fmt::format("layer {}: bits", l), layers[l].bits, 0.5);
   }
-  report.table("What a character says of the expert that takes it, of 3 bits", {"layer", "bits"}, rows);
+  report.table("What a character says of the expert that takes it, of at most 2 bits", {"layer", "bits"}, rows);
   report.picture("characters.svg", map.svg());
 }
 

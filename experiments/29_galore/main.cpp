@@ -4,7 +4,6 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -14,40 +13,13 @@
 namespace folio::experiments {
 namespace {
 
-namespace fs = std::filesystem;
 using train::OptimizerKind;
 
-// Prose about models in Shakespeare's letters: the pages of the studies before this one, without tables, code and
-// letters that he has not.
-std::string prose(const std::string& letters) {
-  std::vector<fs::path> pages;
-  for (const auto& entry : fs::directory_iterator(FOLIO_STUDIES)) {
-    const std::string name = entry.path().filename().string();
-    if (name.size() > 2 && name[2] == '_' && name < "23") pages.push_back(entry.path() / "README.md");
-  }
-  std::ranges::sort(pages);
-  pages.push_back(fs::path(FOLIO_STUDIES) / "growing" / "README.md");
-  std::string text;
-  for (const fs::path& page : pages) {
-    const std::string all = core::read_text_file(page, size_t{1} << 20U);
-    for (size_t begin = 0; begin < all.size();) {
-      const size_t end = std::min(all.find('\n', begin), all.size());
-      std::string line = all.substr(begin, end - begin);
-      begin = end + 1;
-      const bool code = line.starts_with("    ") || line.starts_with("|") || line.starts_with("<");
-      std::erase_if(line, [&](char c) { return letters.find(c) == std::string::npos; });
-      if (!code && line.size() > 40) text += line + "\n";
-    }
-  }
-  return text;
-}
-
+// Prose about models in Shakespeare's letters: a fixed text, which the pages of these studies once had.
 Shakespeare prose_as(const Shakespeare& text) {
-  std::string letters;
-  for (const std::string& c : text.tokenizer.characters()) letters += c;
   Shakespeare other(text.tokenizer);
   other.vocab_size = text.vocab_size;
-  other.tokens = other.tokenizer.encode(prose(letters));
+  other.tokens = other.tokenizer.encode(core::read_text_file(FOLIO_PROSE, size_t{1} << 20U));
   other.splits = data::split_tokens(other.tokens, 0.25, 0.0);
   return other;
 }

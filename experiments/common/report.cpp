@@ -68,7 +68,8 @@ Report::Report(std::string name, fs::path directory, uint64_t seed, bool short_f
     : name_(std::move(name)), directory_(std::move(directory)), seed_(seed), short_form_(short_form) {
   fs::create_directories(directory_);
   json_ = {{"experiment", name_},      {"seed", seed_},           {"short", short_form_},
-           {"tables", Json::object()}, {"claims", Json::array()}, {"pictures", Json::array()}};
+           {"tables", Json::object()}, {"values", Json::object()}, {"claims", Json::array()},
+           {"pictures", Json::array()}};
 }
 
 std::vector<uint64_t> Report::seeds() const {
@@ -83,6 +84,11 @@ void Report::say(const std::string& line) const {
 void Report::table(const std::string& title, const std::vector<std::string>& columns,
                    const std::vector<std::vector<Json>>& rows) {
   std::vector<std::vector<std::string>> text{columns};
+  std::vector<std::string> keys;  // in results.json, where two columns of one name would be one
+  for (const std::string& column : columns) {
+    const auto before = std::count(columns.begin(), columns.begin() + std::ssize(keys), column);
+    keys.push_back(before == 0 ? column : fmt::format("{} ({})", column, before + 1));
+  }
   Json records = Json::array();
   for (const std::vector<Json>& row : rows) {
     core::require(row.size() == columns.size(), "table \"{}\": a row of {} cells for {} columns", title, row.size(),
@@ -91,7 +97,7 @@ void Report::table(const std::string& title, const std::vector<std::string>& col
     records.push_back(Json::object());
     for (size_t i = 0; i < row.size(); ++i) {
       text.back().push_back(shown(row[i]));
-      records.back()[columns[i]] = row[i];
+      records.back()[keys[i]] = row[i];
     }
   }
   std::string lines = "\n" + title + "\n";
@@ -107,6 +113,11 @@ void Report::table(const std::string& title, const std::vector<std::string>& col
   }
   say(lines);
   json_["tables"][title] = std::move(records);
+}
+
+void Report::value(const std::string& name, const Json& number) {
+  say(fmt::format("{}: {}", name, shown(number)));
+  json_["values"][name] = number;
 }
 
 // `fulfils` is false for a value that is not a number. The value that is shown is the first that doesn't fulfil the

@@ -34,9 +34,12 @@ class Report {
   void say(const std::string& line) const;
 
   /// Prints rows under their columns' names. Cells are strings, whole numbers, or numbers shown with three decimals
-  /// (smaller ones as 1.2e-06); null is shown as a dash.
+  /// (smaller ones as 1.2e-06); null is shown as a dash. In results.json the second column of a name is "NAME (2)".
   void table(const std::string& title, const std::vector<std::string>& columns,
              const std::vector<std::vector<Json>>& rows);
+
+  /// Prints a number that is neither in a table nor claimed, such as a time.
+  void value(const std::string& name, const Json& number);
 
   void claim_below(const std::string& text, double measured, double limit);  ///< measured < limit
   void claim_above(const std::string& text, double measured, double limit);  ///< measured > limit

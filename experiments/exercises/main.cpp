@@ -18,6 +18,7 @@
 
 #include "experiments/exercises/asan_options.h"
 #include "experiments/exercises/crash.h"
+#include "experiments/exercises/plain_words.h"
 
 namespace {
 
@@ -76,8 +77,8 @@ class Printer : public testing::EmptyTestEventListener {
     message_ = result.message();
     const size_t frames = message_.find("\nException raised from ");  // LibTorch's, of its own code
     if (frames != std::string::npos) message_.erase(frames, message_.find("\" thrown in", frames) - frames);
-    strip("Failed\n", "");
     strip("C++ exception with description \"", "\" thrown in the test body.");  // a hint, for example
+    message_ = folio::exercises::in_plain_words(message_);
   }
 
   void OnTestEnd(const testing::TestInfo& law) override {

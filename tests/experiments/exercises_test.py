@@ -81,6 +81,10 @@ def judged(program, asked):
     return {key: (output, int(code)) for key, (output, code) in zip(asked, runs)}
 
 
+# What GoogleTest and LibTorch print of an assertion, in words for the authors of laws.
+GOOGLE_TEST = re.compile(r"Value of:|Which is:|Actual:|Expected|evaluates to|which exceeds|Google Test|C\+\+ exception|Failed$", re.M)
+
+
 def verdicts(output):
     """(holds or FAILS, law) in the order of the output, and all of it with single spaces."""
     return re.findall(r"^  (holds|FAILS)  (\w+)$", output, re.M), " ".join(output.split())
@@ -97,10 +101,7 @@ def test_the_list_has_every_exercise_once():
 
 
 def test_hints_come_in_steps_and_end_with_the_code():
-    specification = importlib.util.spec_from_file_location("exercise_script", SCRIPT)
-    script = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(script)
-    for exercise in script.exercises():
+    for exercise in script().exercises():
         *steps, last = exercise.hints()
         code = read("solutions", f"{exercise.full_name}.cpp")  # which is built, and passes every law
         assert last == code.rstrip()
@@ -108,6 +109,38 @@ def test_hints_come_in_steps_and_end_with_the_code():
         own = [line.strip() for line in code.splitlines() if len(line.strip()) > 25 and not line.startswith("#")]
         given = " ".join(" ".join(steps).split())
         assert own and not any(line in given for line in own), exercise.full_name
+
+
+def script():
+    specification = importlib.util.spec_from_file_location("exercise_script", SCRIPT)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_each_law_belongs_to_one_hint():
+    for exercise in script().exercises():
+        named = [laws.split(", ") for step in exercise.hint_texts() for laws in re.findall(r"<!-- laws: (.*?) -->", step)]
+        _, laws = laws_of(exercise.full_name)
+        assert sorted(sum(named, [])) == sorted(laws), exercise.full_name
+        assert not any("<!--" in step for step in exercise.hints()), exercise.full_name
+
+
+def test_the_hints_of_a_derivative_come_in_the_order_of_its_laws():
+    exercise = next(e for e in script().exercises() if e.full_name == "serving/derivative")
+    numbers = [exercise.hint_for(law) for law in laws_of("serving/derivative")[1]]
+    assert numbers == sorted(numbers) and set(numbers) == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("printed,hint", [("  FAILS  A\n         rope is still to be\n         written.\n", None),
+                                          ("  holds  A\n  FAILS  B\n         b is still to be written.\n", "B"),
+                                          ("  holds  A\n  FAILS  B\n         Number 0 is 1.\n", "B"), ("  holds  A\n", None)])
+def test_a_hint_is_offered_for_the_law_that_failed(tmp_path, capsys, printed, hint):
+    program = tmp_path / "laws"
+    program.write_text(f"#!/bin/sh\nprintf '%s' '{printed}'\nexit 1\n")
+    program.chmod(0o755)
+    assert script().run_laws(program) == (1, hint)
+    assert capsys.readouterr().out == printed
 
 
 def test_a_hint_is_printed_by_its_number():
@@ -188,6 +221,7 @@ def test_a_mistake_fails_its_law_and_is_told_its_cause(exercise, mistake, law, c
     assert code == 1, output
     assert seen == [("holds", before) for before in laws[:laws.index(law)]] + [("FAILS", law)], output
     assert cause in text, output
+    assert not GOOGLE_TEST.search(output), output
 
 
 def test_the_readme_shows_what_is_printed():
@@ -201,6 +235,13 @@ def test_the_readme_shows_what_the_sanitizer_says():
     assert re.search(r" at mistakes/engine/rms_norm.cpp:\d+\. ", " ".join(printed.split())), printed
     said = re.sub(r"mistakes/(engine/rms_norm.cpp):\d+", r"\1:17", " ".join(printed.split())).split(" (experiments")[0]
     assert said in " ".join(read("README.md").split()), printed
+
+
+def test_every_assertion_of_a_law_has_an_explanation():
+    for file in [*EXERCISES.glob("laws/**/*.cpp"), *EXERCISES.glob("laws/**/*.h"), *(ROOT / "tests/modules/laws").glob("*.h")]:
+        code = re.sub(r"//.*", "", file.read_text())
+        for assertion in re.findall(r"\b(?:EXPECT|ASSERT)_[A-Z]+\((?:[^;]|;(?=[^\n\"]*\"))*;", code):
+            assert "<<" in assertion, f"{file.name}: {assertion}"
 
 
 @pytest.mark.parametrize("exercise", ALL)

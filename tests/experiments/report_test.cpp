@@ -63,6 +63,16 @@ TEST(Report, OneFailureAmongManyClaimsFailsTheStudy) {
   EXPECT_EQ(outcome_of(study).code, 1);
 }
 
+TEST(Report, ResultsHaveEveryColumnAndValue) {
+  const auto study = [](Report& r) {
+    r.table("t", {"", "worst", "worst"}, {{"a", 1, 2}});
+    r.value("seconds", 0.5);
+  };
+  const auto results = outcome_of(study).results;
+  EXPECT_EQ(results["tables"]["t"][0], (nlohmann::json{{"", "a"}, {"worst", 1}, {"worst (2)", 2}}));
+  EXPECT_EQ(results["values"]["seconds"], 0.5);
+}
+
 TEST(Report, ShowsTheSeedThatComesNearest) {
   const auto study = [](Report& r) {
     r.claim_below("below", std::vector{1.0, 2.5, 2.0}, 3.0);

@@ -32,7 +32,8 @@ inline void expect_central_differences(const std::function<torch::Tensor()>& f,
   for (size_t i = 0; i < leaves.size(); ++i) {
     ASSERT_EQ(leaves[i].scalar_type(), torch::kDouble);
     ASSERT_TRUE(leaves[i].is_contiguous());
-    ASSERT_EQ(gradients[i].sizes(), leaves[i].sizes()) << "leaf " << i;
+    ASSERT_EQ(gradients[i].sizes(), leaves[i].sizes())
+        << "A gradient has the shape of its tensor, here tensor " << i << ".";
     double* x = leaves[i].data_ptr<double>();
     const auto gradient = gradients[i].contiguous();
     for (int64_t j = 0; j < leaves[i].numel(); ++j) {
@@ -47,7 +48,7 @@ inline void expect_central_differences(const std::function<torch::Tensor()>& f,
       };
       const double near = difference(h), far = difference(2 * h);
       ASSERT_NEAR(gradient.data_ptr<double>()[j], near, 4 * std::abs(far - near) / 3 + rounding)
-          << "leaf " << i << ", number " << j;
+          << "This is the gradient of number " << j << " of tensor " << i << ", by central differences.";
     }
   }
 }

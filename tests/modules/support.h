@@ -1,6 +1,7 @@
 // Helpers of the modules' tests: comparison of tensors, expected errors, models in double.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -17,13 +18,29 @@ namespace folio::test {
 
 inline constexpr double kEps = std::numeric_limits<double>::epsilon();
 
-/// Expects two tensors of one shape that differ by at most `tolerance` anywhere. `why` says what a difference usually
-/// comes from.
+/// Expects two tensors of one shape that differ by at most `tolerance` anywhere; NaN never does. `why` says what a
+/// difference usually comes from.
 inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expected, double tolerance,
-                         const char* why = "") {
-  ASSERT_EQ(actual.sizes(), expected.sizes()) << why;
-  EXPECT_TRUE(actual.isfinite().all().item<bool>()) << why;
-  EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance) << why;
+                         const std::string& why = "") {
+  if (actual.sizes() != expected.sizes()) {
+    ADD_FAILURE() << "The shape is " << actual.sizes() << ", but has to be " << expected.sizes() << ".\n" << why;
+    return;
+  }
+  const torch::Tensor wrong_N = ((actual - expected).abs() <= tolerance).logical_not().flatten();
+  if (!wrong_N.any().item<bool>()) return;
+  const auto first = wrong_N.to(torch::kByte).argmax().item<int64_t>();
+  const auto shown = [first](const torch::Tensor& x, int digits) {
+    return fmt::format("{:.{}g}", x.flatten()[first].item<double>(), digits);
+  };
+  const int digits = shown(actual, 6) == shown(expected, 6) ? 17 : 6;
+  ADD_FAILURE() << "Number " << first << " is " << shown(actual, digits) << ", but has to be "
+                << shown(expected, digits) << ".\n"
+                << why;
+}
+
+/// The same of equal numbers.
+inline void expect_equal(const torch::Tensor& actual, const torch::Tensor& expected, const std::string& why = "") {
+  expect_close(actual, expected, 0.0, why);
 }
 
 /// The largest magnitude in a tensor, the scale of a tolerance.

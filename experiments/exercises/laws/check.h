@@ -33,7 +33,7 @@ inline std::string shown(double x) {
 /// Expects equal lengths and numbers that differ by at most `tolerance`; NaN never does. `why` says what a difference
 /// usually comes from.
 inline void expect_close(const Floats& actual, const Floats& expected, double tolerance, const std::string& why) {
-  ASSERT_EQ(actual.size(), expected.size());
+  ASSERT_EQ(actual.size(), expected.size()) << "This is how many numbers there are.\n" << why;
   for (size_t i = 0; i < actual.size(); ++i) {
     if (std::abs(static_cast<double>(actual[i]) - expected[i]) <= tolerance) continue;
     const std::string which = actual.size() == 1 ? "The number" : "Number " + std::to_string(i);

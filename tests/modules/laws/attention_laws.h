@@ -75,7 +75,8 @@ TYPED_TEST_SUITE_P(Attention);
 TYPED_TEST_P(Attention, EachRowOfWeightsSumsToOne) {
   this->for_each_size([](auto& attention, const core::ModelConfig& config, const torch::Tensor& x, int64_t T) {
     const auto weights = attention->weights(x);
-    ASSERT_EQ(weights.sizes(), (std::vector<int64_t>{x.size(0), config.n_heads, T, T}));
+    ASSERT_EQ(weights.sizes(), (std::vector<int64_t>{x.size(0), config.n_heads, T, T}))
+        << "The weights are [B, n_heads, T, T]: for each head, one of each position for each.";
     const auto sums = weights.sum(-1);
     expect_close(
         sums, torch::ones_like(sums), static_cast<double>(T + 2) * kEps,
@@ -87,7 +88,7 @@ TYPED_TEST_P(Attention, EachRowOfWeightsSumsToOne) {
 TYPED_TEST_P(Attention, ALaterTokenChangesNoEarlierOutput) {
   this->for_each_size([](auto& attention, const core::ModelConfig&, const torch::Tensor& x, int64_t T) {
     const auto y = attention->forward(x);
-    ASSERT_EQ(y.sizes(), x.sizes());
+    ASSERT_EQ(y.sizes(), x.sizes()) << "The output has the input's shape: the heads are joined again.";
     for (int64_t t = 0; t < T; ++t) {
       auto changed = x.clone();
       changed.select(1, t).normal_();
@@ -107,9 +108,10 @@ TYPED_TEST_P(Attention, ALaterTokenChangesNoEarlierOutput) {
 TYPED_TEST_P(Attention, WeightsAreCausalAndPositive) {
   this->for_each_size([](auto& attention, const core::ModelConfig&, const torch::Tensor& x, int64_t T) {
     const auto weights = attention->weights(x);
-    EXPECT_TRUE(torch::equal(weights.triu(1), torch::zeros_like(weights)));
+    expect_equal(weights.triu(1), torch::zeros_like(weights), "A weight above the diagonal is one of the future: 0.");
     for (int64_t t = 0; t < T; ++t) {
-      EXPECT_GT(weights.select(2, t).slice(-1, 0, t + 1).min().template item<double>(), 0.0);
+      EXPECT_GT(weights.select(2, t).slice(-1, 0, t + 1).min().template item<double>(), 0.0)
+          << "Position " << t << " attends to itself and to each one before it, if only a little: e^score is positive.";
     }
   });
 }
@@ -120,7 +122,8 @@ TYPED_TEST_P(Attention, EqualKeysGiveTheMeanOfThePast) {
   weight(attention, "wk").zero_();
   const auto past = torch::ones({5, 5}, torch::kDouble).tril() / torch::arange(1, 6, torch::kDouble).unsqueeze(1);
   const auto weights = attention->weights(randn({1, 5, 8}));
-  expect_close(weights, past.expand_as(weights), 5 * kEps);
+  expect_close(weights, past.expand_as(weights), 5 * kEps,
+               "Keys of 0 give scores of 0, and equal scores give equal weights to all positions so far.");
 }
 
 TYPED_TEST_P(Attention, ScoresAreRotatedAndScaled) {

@@ -32,10 +32,10 @@ TYPED_TEST_P(Block, WithZeroProjectionsIsTheIdentity) {
   block->named_parameters()["attention.wo.weight"].zero_();
   block->named_parameters()["ffn.w2.weight"].zero_();
   const auto x = torch::randn({2, 5, 8});
-  EXPECT_TRUE(torch::equal(block->forward(x), x))
-      << "Attention and feed-forward say 0 here, so the stream passes as it is. If it does not, a branch is not added "
-         "to "
-         "it, or the stream itself was normalized: x + attention(norm(x)), where x stays x.";
+  expect_equal(
+      block->forward(x), x,
+      "Attention and feed-forward say 0 here, so the stream passes as it is. If it does not, a branch is not added to "
+      "it, or the stream itself was normalized: x + attention(norm(x)), where x stays x.");
 }
 
 TYPED_TEST_P(Block, EqualsTheFormulaOnItsParts) {
@@ -48,8 +48,8 @@ TYPED_TEST_P(Block, EqualsTheFormulaOnItsParts) {
     return modules[name]->template as<nn::SwiGLU>()->forward(value);
   };
   const auto h = x + part("attention", part("attention_norm", x));
-  EXPECT_TRUE(torch::equal(block->forward(x), h + part("ffn", part("ffn_norm", h))))
-      << "The feed-forward gets what attention left: h = x + attention(norm(x)), and then h + ffn(norm(h)).";
+  expect_equal(block->forward(x), h + part("ffn", part("ffn_norm", h)),
+               "The feed-forward gets what attention left: h = x + attention(norm(x)), and then h + ffn(norm(h)).");
 }
 
 TYPED_TEST_P(Block, GradientsEqualCentralDifferences) {

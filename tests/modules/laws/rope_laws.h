@@ -38,8 +38,7 @@ TYPED_TEST_SUITE_P(Rope);
 TYPED_TEST_P(Rope, PositionZeroIsTheIdentity) {
   TypeParam rope(kRopeContext, 6);
   const auto x = torch::randn({2, 1, 3, 6});
-  EXPECT_TRUE(torch::equal(rope->apply(x), x))
-      << "The first position is 0, and its angles are 0. Are positions counted from 1?";
+  expect_equal(rope->apply(x), x, "The first position is 0, and its angles are 0. Are positions counted from 1?");
 }
 
 TYPED_TEST_P(Rope, NormsAreKept) {
@@ -86,11 +85,13 @@ TYPED_TEST_P(Rope, ScoresDependOnlyOnDistance) {
   const double tolerance = 4 * kAngleError * (q.norm() * k.norm()).template item<double>();
   for (const int64_t distance : {0, 1, 2, 11}) {
     for (int64_t n = 0; n + distance < kRopeContext; n += 5) {
-      EXPECT_NEAR(score(n + distance, n), score(distance, 0), tolerance);
+      EXPECT_NEAR(score(n + distance, n), score(distance, 0), tolerance)
+          << "Positions " << n + distance << " and " << n << " have the score of " << distance
+          << " and 0: q and k are turned by angles that are proportional to the position, in the same direction.";
     }
   }
-  EXPECT_GT(std::abs(score(5, 0) - score(1, 0)), tolerance);
-  EXPECT_GT(std::abs(score(5, 0) - score(0, 5)), tolerance) << "the direction matters too";
+  EXPECT_GT(std::abs(score(5, 0) - score(1, 0)), tolerance) << "Another distance has another score.";
+  EXPECT_GT(std::abs(score(5, 0) - score(0, 5)), tolerance) << "Before and after are not the same: the sign counts.";
 }
 
 TYPED_TEST_P(Rope, EqualsRotationMatrices) {

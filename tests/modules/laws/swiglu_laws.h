@@ -89,7 +89,9 @@ TYPED_TEST_P(SwiGlu, EqualsTheFormula) {
         }
         // Sums of `dim` and of `hidden` terms, and an exponential, each rounded; magnitude bounds |inner| terms.
         const double tolerance = 2 * kEps * static_cast<double>(dim + hidden + 8) * magnitude * largest_w2;
-        EXPECT_NEAR(output[d].template item<double>(), expected, tolerance);
+        EXPECT_NEAR(output[d].template item<double>(), expected, tolerance)
+            << "w2 (silu(w1 x) * w3 x), with dim " << dim << " and hidden_dim " << hidden
+            << ". Is each number of the output a sum over all hidden numbers?";
       }
     }
   }

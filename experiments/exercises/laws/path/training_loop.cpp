@@ -118,7 +118,7 @@ TEST(TrainingLoop, ABigramLearnsItsText) {
   Bigram model("aababab");
   const Doubles losses = train(model, Doubles(300, 0.5));
   const double counted = (-std::log(1.0 / 4.0) - 3.0 * std::log(3.0 / 4.0)) / 6.0;
-  ASSERT_EQ(losses.size(), 300U);
+  ASSERT_EQ(losses.size(), 300U) << "There is a loss for each step.";
   EXPECT_NEAR(losses.front(), std::log(2.0), 1e-9) << "Two characters, and nothing is known: ln 2.";
   EXPECT_NEAR(losses.back(), counted, 0.02) << "After 300 steps a bigram knows nearly what the counts know. It does "
                                                "not if a call is missing or in the wrong place.";

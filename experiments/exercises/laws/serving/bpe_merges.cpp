@@ -89,7 +89,7 @@ TEST(BpeMerges, TheyAreThoseOfTokenizeTrain) {
     for (const char c : word.bytes) words.back().tokens.push_back(ids.at(c));
   }
   const auto yours = train_merges(words, 257, ours.merges.size());
-  ASSERT_EQ(yours.size(), ours.merges.size());
+  ASSERT_EQ(yours.size(), ours.merges.size()) << "This is how many merges of a song there are.";
   for (size_t i = 0; i < yours.size(); ++i) {
     const auto [left, right, joined] = ours.merges[i];
     ASSERT_EQ(joined, 257 + static_cast<int32_t>(i))

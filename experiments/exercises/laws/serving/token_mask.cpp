@@ -16,7 +16,7 @@ void expect_mask(const std::string& rest, Texts tokens, const Texts& expected, c
   tokens.emplace_back("</s>");
   tokens.shrink_to_fit();
   const std::vector<bool> mask = token_mask(read_regex(rest), tokens, tokens.size() - 1);
-  ASSERT_EQ(mask.size(), tokens.size());
+  ASSERT_EQ(mask.size(), tokens.size()) << "The mask has an entry for each token.";
   for (size_t t = 0; t + (about_the_end ? 0 : 1) < tokens.size(); ++t) {
     const bool may_come = std::find(expected.begin(), expected.end(), tokens[t]) != expected.end();
     if (mask[t] == may_come) continue;

@@ -22,7 +22,7 @@ TEST(AdamW, AStepGoesAgainstTheGradient) {
   const auto w = torch::zeros(2, torch::kDouble);
   const auto now = stepped(w, torch::tensor({1.0, -1.0}, torch::kDouble), {});
   EXPECT_LT(now[0].item<double>(), 0.0) << "The gradient points to where the loss rises; w goes the other way.";
-  EXPECT_GT(now[1].item<double>(), 0.0);
+  EXPECT_GT(now[1].item<double>(), 0.0) << "Its gradient is negative, so w rises.";
 }
 
 TEST(AdamW, TheSizeOfTheGradientDoesNotMatter) {

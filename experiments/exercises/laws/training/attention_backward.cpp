@@ -30,6 +30,18 @@ TEST(AttentionBackward, AValueGetsItsShareOfEachOutput) {
       "second at two, the third at three.");
 }
 
+TEST(AttentionBackward, AQueryGetsTheGradientOfItsRow) {
+  const auto q = test::randn({5, 3}), k = test::randn({5, 3}), v = test::randn({5, 3}), dy = test::randn({5, 3});
+  Tensor changed = dy.clone();
+  changed.select(0, 1).normal_();
+  const auto others = torch::tensor({0, 2, 3, 4}).to(torch::kLong);
+  const auto before = attention_backward(q, k, v, dy).q, after = attention_backward(q, k, v, changed).q;
+  test::expect_equal(after.index_select(0, others), before.index_select(0, others),
+                     "dy of position 1 changed, and so did dq of another position: rows were mixed. A sum over each "
+                     "row has to stay a column, [T, 1]: sum(-1, /*keepdim=*/true). Without keepdim it is [T], which "
+                     "broadcasting repeats as a row, so number j of each row meets the sum of row j.");
+}
+
 TEST(AttentionBackward, WhatAllKeysShareGetsNoGradient) {
   const auto q = test::randn({5, 3}), k = test::randn({5, 3}), v = test::randn({5, 3}), dy = test::randn({5, 3});
   const auto d = attention_backward(q, k, v, dy);

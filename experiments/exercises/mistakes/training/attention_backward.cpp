@@ -26,6 +26,15 @@ HeadGradients mask_forgotten(const Tensor& q, const Tensor& k, const Tensor& v, 
   return head_backward(q, k, v, dy, false, true, 1.0 / std::sqrt(q.size(1)));
 }
 
+HeadGradients sum_without_keepdim(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy) {
+  const Tensor later = torch::ones({q.size(0), q.size(0)}, torch::kBool).triu(1);
+  const double scale = 1.0 / std::sqrt(q.size(1));
+  const Tensor p = (q.matmul(k.t()) * scale).masked_fill(later, -INFINITY).softmax(-1);
+  const Tensor dp = dy.matmul(v.t());
+  const Tensor ds = p * (dp - (dp * p).sum(-1));
+  return {ds.matmul(k) * scale, ds.t().matmul(q) * scale, p.t().matmul(dy)};
+}
+
 HeadGradients softmax_number_by_number(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy) {
   return head_backward(q, k, v, dy, true, false, 1.0 / std::sqrt(q.size(1)));
 }
@@ -41,6 +50,7 @@ HeadGradients keys_in_the_wrong_order(const Tensor& q, const Tensor& k, const Te
 
 const std::vector<Mistake<HeadBackward>> kHeadBackwardMistakes{
     {"mask_forgotten", "AValueGetsItsShareOfEachOutput", "p is causal", mask_forgotten},
+    {"sum_without_keepdim", "AQueryGetsTheGradientOfItsRow", "Without keepdim", sum_without_keepdim},
     {"softmax_number_by_number", "WhatAllKeysShareGetsNoGradient", "divides by a sum", softmax_number_by_number},
     {"scale_forgotten", "TheScaleIsPassedOn", "scores were divided", scale_forgotten},
     {"keys_in_the_wrong_order", "EqualsAutograd", "not autograd's gradient", keys_in_the_wrong_order},

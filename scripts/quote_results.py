@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Keeps the numbers that a study's README shows equal to those of its last full run, experiments/NAME/results.json.
+
+A comment above a table of the README names a table of results.json by a part of its title. Columns and rows are in the
+same order, unless numbers from 1 on choose some of them:
+
+    <!-- results: 1000 texts -->
+    <!-- results: 1000 texts | columns 1 5 6 | rows 2 4 -->
+
+A comment behind a number in the text names a cell by table, row and column (a name or a number from 1 on); the measured
+number of a claim by a part of its text; or a value by its name:
+
+    121<!--= all tokens | all multiply-adds | without / with -->
+    5.8 %<!--= claim | share that the engine's blocks waste | * 100 -->
+    0.87 s<!--= value | seconds without a cache -->
+
+A number is rounded to as many decimals as the README shows. A cell of the README without a number is left alone.
+
+Without --check the numbers are written anew; with it, one that differs is an error. --take DIR first copies the results
+and pictures of full runs from DIR/NAME (`make ladder` writes to runs/experiments)."""
+
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import sys
+from decimal import ROUND_HALF_UP, Decimal
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NUMBER = re.compile(r"[+−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+−-]?\d+)?")
+TABLE = re.compile(r"^( *)<!-- results: ([^\n]+?) -->\n((?:\1\|[^\n]*\n)+)", re.M)
+INLINE = re.compile(rf"({NUMBER.pattern})([^\d\n<]{{0,12}}<!--= ([^\n]+?) -->)")
+
+
+def shown_as(text, value):
+    """The value with the decimals, separators and signs of a number in the README."""
+    number = float(value)
+    decimals = len(text.partition(".")[2])
+    if "e" in text:
+        return f"{number:.{len(text.partition('e')[0].partition('.')[2])}e}"
+    grouped = "," in text or (len(text.partition(".")[0]) < 5 and abs(number) >= 10_000)
+    rounded = Decimal(repr(abs(number))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+    new = f"{rounded:{',' if grouped else ''}f}"
+    if number < 0 and float(new.replace(",", "")):
+        return ("-" if text.startswith("-") else "−") + new
+    return ("+" if text.startswith("+") else "") + new
+
+
+def named(names, part, what):
+    """The only name with that part, or the one that is the part."""
+    found = [name for name in names if name == part] or [name for name in names if part in name]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} {what} contain \"{part}\"; one has to (there are: {', '.join(names)})")
+    return found[0]
+
+
+def with_values(text, values):
+    """The text with its numbers replaced, as many as there are values; a string is a cell with numbers of its own."""
+    if isinstance(values, str):
+        values = [number.replace("−", "-").replace(",", "") for number in NUMBER.findall(values)]
+    else:
+        values = [values]
+    numbers = NUMBER.findall(text)
+    if len(numbers) != len(values):
+        raise ValueError(f"\"{text.strip()}\" has {len(numbers)} numbers, and the result {len(values)}")
+    left = iter(values)
+    return NUMBER.sub(lambda number: shown_as(number.group(), next(left)), text)
+
+
+def chosen(words, kind, n):
+    for part in words:
+        if part.startswith(kind + " "):
+            return [int(number) - 1 for number in part.split()[1:]]
+    return list(range(n))
+
+
+def with_table(results, match):
+    indent, marker, table = match.groups()
+    title, *choices = [part.strip() for part in marker.split("|")]
+    records = results["tables"][named(results["tables"], title, "tables")]
+    keys = list(records[0])
+    columns, rows = chosen(choices, "columns", len(keys)), chosen(choices, "rows", len(records))
+    lines = table.splitlines()
+    if len(lines) - 2 != len(rows):
+        raise ValueError(f"the table of \"{title}\" has {len(lines) - 2} rows, and the results {len(rows)}")
+    for i, row in enumerate(rows, 2):
+        cells = lines[i].strip().strip("|").split("|")
+        if len(cells) != len(columns):
+            raise ValueError(f"a row of \"{title}\" has {len(cells)} columns instead of {len(columns)}: {lines[i]}")
+        for j, column in enumerate(columns[1:], 1):  # the first names the row
+            if NUMBER.search(cells[j]):
+                cells[j] = with_values(cells[j], records[row][keys[column]])
+        lines[i] = indent + "|" + "|".join(cells) + "|"
+    return f"{indent}<!-- results: {marker} -->\n" + "\n".join(lines) + "\n"
+
+
+def value_of(results, marker):
+    parts = [part.strip() for part in marker.split("|")]
+    factor = float(parts.pop()[1:]) if parts[-1].startswith("* ") else 1.0
+    if parts[0] == "claim":
+        claims = {claim["text"]: claim["measured"] for claim in results["claims"]}
+        value = claims[named(claims, parts[1], "claims")]
+    elif parts[0] == "value":
+        value = results["values"][named(results["values"], parts[1], "values")]
+    else:
+        title, row, column = parts
+        records = results["tables"][named(results["tables"], title, "tables")]
+        first = next(iter(records[0]))
+        rows = {str(record[first]): record for record in records}
+        keys = list(records[0])
+        key = keys[int(column) - 1] if column.isdigit() else named(keys, column, "columns")
+        value = rows[named(rows, row, "rows")][key]
+    return value if factor == 1.0 else value * factor
+
+
+def with_results(results, text):
+    """The README's text with the numbers of the results."""
+    if len(TABLE.findall(text)) != len(re.findall(r"<!-- results:", text)):
+        raise ValueError("a `<!-- results: TITLE -->` is not followed by a table")
+    if len(INLINE.findall(text)) != len(re.findall(r"<!--=", text)):
+        raise ValueError("a `<!--= … -->` is not behind a number")
+    text = TABLE.sub(lambda match: with_table(results, match), text)
+    return INLINE.sub(lambda match: with_values(match[1], value_of(results, match[3])) + match[2], text)
+
+
+def take(source, folder):
+    """Copies the results and pictures of a full run."""
+    results = json.loads((source / "results.json").read_text())
+    if results["short"]:
+        raise ValueError(f"{source} is of a short run; run the study without --short")
+    for name in ["results.json", *results["pictures"]]:
+        if name == "results.json" or (folder / name).exists():  # not every picture is shown
+            shutil.copyfile(source / name, folder / name)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a number is not the result")
+    parser.add_argument("--take", type=pathlib.Path, metavar="DIR", help="first copy results and pictures from DIR/NAME")
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the project's root")
+    options = parser.parse_args()
+    wrong = 0
+    for page in sorted(options.root.glob("experiments/*/README.md")):
+        folder, text = page.parent, page.read_text()
+        name = page.relative_to(options.root)
+        try:
+            if options.take and (options.take / folder.name / "results.json").exists():
+                take(options.take / folder.name, folder)
+            if not (folder / "results.json").exists():
+                if re.search(r"<!--=|<!-- results:", text):
+                    raise ValueError("it shows results, and has no results.json")
+                continue
+            results = json.loads((folder / "results.json").read_text())
+            if results["short"]:
+                raise ValueError("results.json is of a short run")
+            new = with_results(results, text)
+        except (KeyError, ValueError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            wrong += 1
+            continue
+        if new != text and options.check:
+            old_lines, new_lines = text.splitlines(), new.splitlines()
+            for old, line in zip(old_lines, new_lines):
+                if old != line:
+                    print(f"{name}: shows\n  {old}\nbut results.json has\n  {line}", file=sys.stderr)
+            print(f"{name}: run scripts/quote_results.py", file=sys.stderr)
+            wrong += 1
+        elif new != text:
+            page.write_text(new)
+            print(f"{name}: written")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

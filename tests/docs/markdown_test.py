@@ -1,0 +1,186 @@
+"""The project's Markdown pages: links and anchors exist, code is marked as code, and every study is listed."""
+
+import functools
+import os
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = re.compile(r"(build.*|runs|gpu_results|__pycache__|node_modules)$")
+
+
+def markdown_pages():
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = sorted(f for f in folders if not SKIPPED.match(f) and (not f.startswith(".") or f == ".github"))
+        yield from (pathlib.Path(folder, name) for name in sorted(files) if name.endswith(".md"))
+
+
+PAGES = list(markdown_pages())
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+FENCE = re.compile(r"^\s*(```+|~~~+)")
+LIST_ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s")
+
+
+def kinds_of_lines(text):
+    """(number, line, kind) with kind one of blank, fenced, code (indented by four), list and text.
+
+    Lines that are indented below a list item belong to it."""
+    fence, in_list, last = None, False, "blank"
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = FENCE.match(line)
+        if fence:
+            kind = "fenced"
+            if mark and mark.group(1).startswith(fence):
+                fence = None
+        elif mark:
+            kind, fence = "fenced", mark.group(1)
+        elif not line.strip():
+            kind = "blank"
+        elif LIST_ITEM.match(line) and (in_list or not line.startswith("    ")):
+            kind, in_list = "list", True
+        elif in_list and (line.startswith(" ") or last == "list"):
+            kind = "list"
+        else:
+            in_list = False
+            kind = "code" if re.match(r"    |\t", line) else "text"
+        yield number, line, kind
+        last = kind
+    if fence:
+        yield number + 1, f"{fence} is never closed", "open fence"
+
+
+# How a paragraph of prose never begins.
+COMMAND = re.compile(
+    r"\$ |\.{1,2}/|[A-Z_]{3,}=\S|(build|scripts|runs)/|#include|import \w|from [\w.]+ import |"
+    r"[\w.]+ = \S.*[^.:]$|[\w.]+\(.*\)\s*(#.*)?$|"
+    r"(apt-get|cd|cmake|ctest|curl|docker|export|git|make|mkdir|ninja|pip|pytest|python3?|sudo|torchrun|uv|wget) ")
+
+
+def lost_indents(text):
+    """Lines that are evidently commands or code and are rendered as prose, as "LINE: what is wrong"."""
+    found, last = [], ("", "blank")
+    lines = list(kinds_of_lines(text))
+    for i, (number, line, kind) in enumerate(lines):
+        prose = re.sub(r"`[^`]*`|<!--.*?-->", "`", line)
+        is_heading = re.match(r"#{1,6} ", line) is not None
+        is_prose = kind == "text" and not is_heading and not line.startswith(("|", "<", "!["))
+        ends = i + 1 == len(lines) or lines[i + 1][2] == "blank"
+        leads_to_code = any(next_kind in ("code", "fenced") for *_, next_kind in lines[i + 2:i + 3])
+        if kind == "open fence":
+            found.append(f"{number}: {line}")
+        elif kind == "text" and last[1] == "code":
+            found.append(f"{number}: follows indented code without a blank line: {line}")
+        elif kind == "code" and last[1] == "text" and not last[0].startswith("#"):
+            found.append(f"{number}: indented code directly below text is rendered as text: {line}")
+        elif is_prose and (re.search(r"\S {3,}\S|[─▶│]", prose) or (last[1] == "blank" and COMMAND.match(line))):
+            found.append(f"{number}: code that is not indented: {line}")
+        elif is_prose and ends and not leads_to_code and not re.search(r"[.:!?)`*_]$", line):
+            found.append(f"{number}: code that is not indented, or a paragraph that doesn't end: {line}")
+        last = line, kind
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_code_is_marked_as_code(page):
+    assert lost_indents(page.read_text()) == []
+
+
+PAGE = """\
+# Title
+
+Some text, of two
+lines.
+
+    build/serve -m FILE      # prints its address
+    build/chat -m FILE
+
+1. A step:
+
+        make demo
+
+   and more text.
+
+```python
+client = OpenAI()
+```
+"""
+
+
+def test_a_page_with_every_kind_of_code_is_accepted():
+    assert lost_indents(PAGE) == []
+
+
+@pytest.mark.parametrize("line", ["    build/serve -m FILE", "    build/chat"])
+def test_a_lost_indent_is_found(line):
+    assert lost_indents(PAGE.replace(line, line.strip()))
+
+
+@pytest.mark.parametrize("code", ["build/serve -m FILE", "make smollm2", "FOLIO_ISA=avx2 build/bench", "client = OpenAI()",
+                                  "model.generate()", "from folio import Model", "loss = -ln p", "```\nbuild/serve"])
+def test_code_without_an_indent_is_found(code):
+    assert lost_indents(f"Text.\n\n{code}\n")
+
+
+def rendered(text):
+    """The text without what no link is looked for in: code blocks, code spans and comments."""
+    lines = [line for _, line, kind in kinds_of_lines(text) if kind not in ("fenced", "code")]
+    return re.sub(r"`[^`\n]*`|<!--.*?-->", "", "\n".join(lines), flags=re.S)
+
+
+LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^\[[^\]]+\]:\s*(\S+)|(?:href|src)=\"([^\"]+)\"", re.M)
+
+
+def links_of(text):
+    return ["".join(groups) for groups in LINK.findall(rendered(text))]
+
+
+@functools.cache
+def anchors_of(page):
+    """The anchors that GitHub gives a page's headings, and those that it sets itself."""
+    text, anchors = page.read_text(), set()
+    for _, line, kind in kinds_of_lines(text):
+        heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line) if kind == "text" else None
+        if not heading:
+            continue
+        words = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading.group(1))
+        slug = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        n = sum(a == slug or re.fullmatch(re.escape(slug) + r"-\d+", a) is not None for a in anchors)
+        anchors.add(f"{slug}-{n}" if slug in anchors else slug)
+    return anchors | set(re.findall(r"<a (?:name|id)=\"([^\"]+)\"", text))
+
+
+def broken_links(page, text):
+    broken = []
+    for link in links_of(text):
+        if re.match(r"[a-z][a-z0-9+.-]*:|//|\.\./\.\./actions/", link, re.I):  # the last: a page of GitHub's
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.is_relative_to(ROOT) or not target.exists():
+            broken.append(f"{link}: no such file")
+        elif anchor and target.suffix == ".md" and anchor not in anchors_of(target):
+            broken.append(f"{link}: no such heading; there are {', '.join(sorted(anchors_of(target)))}")
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_and_anchors_exist(page):
+    assert broken_links(page, page.read_text()) == []
+
+
+def test_a_broken_link_is_found():
+    page = ROOT / "README.md"
+    sound = "[a](docs/server.md#adapters) [b](#learn) `[c](nowhere.md)` [d](https://example.org)"
+    assert broken_links(page, sound) == []
+    for link in ["docs/nowhere.md", "docs/server.md#nowhere", "#nowhere", "../elsewhere.md"]:
+        assert len(broken_links(page, f"Text, [so]({link}).")) == 1, link
+
+
+@pytest.mark.parametrize("page", ["README.md", "experiments/README.md"])
+def test_every_study_is_listed(page):
+    links = links_of((ROOT / page).read_text())
+    studies = {main.parent.name for main in (ROOT / "experiments").glob("[0-9][0-9]_*/main.cpp")}
+    assert studies - {name for name in studies if any(f"{name}/README.md" in link for link in links)} == set()

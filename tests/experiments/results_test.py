@@ -1,0 +1,27 @@
+"""Studies that take seconds are run in full: what they count is still what their committed results.json has. (The short
+form of the others has other counts.)"""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+
+
+def counts(results):
+    """The whole numbers of all tables: they depend on no processor."""
+    return {title: [{column: cell for column, cell in row.items() if isinstance(cell, int)} for row in rows]
+            for title, rows in results["tables"].items()}
+
+
+@pytest.mark.parametrize("study", ["15_kv_cache", "19_flash_attention", "21_scheduling"])
+def test_the_counts_of_a_full_run_are_those_that_are_committed(study, tmp_path):
+    done = subprocess.run([BUILD / "experiments" / study, "--out", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    committed = json.loads((ROOT / "experiments" / study / "results.json").read_text())
+    assert counts(json.loads((tmp_path / "results.json").read_text())) == counts(committed), (
+        f"run build/experiments/{study} and scripts/quote_results.py --take runs/experiments")
