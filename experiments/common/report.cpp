@@ -67,9 +67,9 @@ Options parse(int argc, char** argv, const std::string& name) {
 Report::Report(std::string name, fs::path directory, uint64_t seed, bool short_form)
     : name_(std::move(name)), directory_(std::move(directory)), seed_(seed), short_form_(short_form) {
   fs::create_directories(directory_);
-  json_ = {{"experiment", name_},      {"seed", seed_},           {"short", short_form_},
-           {"tables", Json::object()}, {"values", Json::object()}, {"claims", Json::array()},
-           {"pictures", Json::array()}};
+  json_ = {
+      {"experiment", name_},      {"seed", seed_},           {"short", short_form_},     {"tables", Json::object()},
+      {"values", Json::object()}, {"claims", Json::array()}, {"pictures", Json::array()}};
 }
 
 std::vector<uint64_t> Report::seeds() const {

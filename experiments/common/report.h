@@ -82,8 +82,8 @@ class Report {
 /// (default 1) and --short. Exit codes: 0 every claim holds; 1 one does not, or an error; 2 wrong usage.
 [[nodiscard]] int run_study(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study);
 
-/// The same with LibTorch on one thread; in the library that sees LibTorch. The models are small: one thread is about as
-/// fast as two, and sums the same on every machine.
+/// The same with LibTorch on one thread; in the library that sees LibTorch. The models are small: one thread is about
+/// as fast as two, and sums the same on every machine.
 [[nodiscard]] int run(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study);
 
 }  // namespace folio::experiments
