@@ -1,5 +1,8 @@
 // What a request costs the server before it runs, whatever its body says: steps of its budget, and the bytes that are
 // allocated for them. Both are counted, and nothing is timed.
+#include <array>
+#include <functional>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
@@ -15,11 +18,10 @@ constexpr uint64_t kSteps = 300'000;                // of a request here
 constexpr size_t kBytesAnyway = size_t{16} << 20U;  // such as for how the model writes calls of tools
 constexpr size_t kBytesPerStep = 1024;
 
-using Parse = server::CompletionRequest (*)(const server::Json&, const server::ServedModel&, uint64_t, std::string_view,
-                                            const server::ParseOptions&);
+using Parse = std::function<void(const server::ServedModel&, const core::WorkBudget&)>;
 
 // Nothing is kept from one input to the next: a form that is known costs nothing.
-bool costs_its_steps(Parse parse, const server::Json& body, std::string_view input) {
+bool costs_its_steps(std::string_view input, const Parse& parse) {
   static const auto tokenizer = [] {
     std::string ascii = "\n";
     for (char c = ' '; c <= '~'; ++c) ascii += c;
@@ -35,7 +37,7 @@ bool costs_its_steps(Parse parse, const server::Json& body, std::string_view inp
   const size_t before = allocated_bytes();
   bool answered = true;
   try {
-    static_cast<void>(parse(body, served, 1, input, {.budget = budget}));
+    parse(served, budget);
   } catch (const server::ApiError& error) {
     answered = false;
     law(error.status() == 400 || error.status() == 404, "what is wrong with a request is the client's");
@@ -51,8 +53,18 @@ bool costs_its_steps(Parse parse, const server::Json& body, std::string_view inp
 bool take(std::string_view input) {
   server::Json body;
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
-  const bool completes = costs_its_steps(server::parse_completion, body, input);
-  return costs_its_steps(server::parse_chat, body, input) || completes;
+  using server::ServedModel;
+  using Budget = core::WorkBudget;
+  const std::array<Parse, 4> all{
+      [&](const ServedModel& m, const Budget& b) {
+        static_cast<void>(parse_completion(body, m, 1, input, {.budget = b}));
+      },
+      [&](const ServedModel& m, const Budget& b) { static_cast<void>(parse_chat(body, m, 1, input, {.budget = b})); },
+      [&](const ServedModel& m, const Budget& b) { static_cast<void>(server::parse_tokenize(body, m, b)); },
+      [&](const ServedModel& m, const Budget&) { static_cast<void>(server::parse_detokenize(body, m)); }};
+  bool answered = false;
+  for (const Parse& parse : all) answered = costs_its_steps(input, parse) || answered;
+  return answered;
 }
 
 }  // namespace folio::fuzz
