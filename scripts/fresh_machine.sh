@@ -22,8 +22,8 @@ timed() {
   shift
   start=$(date +%s.%N)
   env -u CI -u CMAKE_PREFIX_PATH -u Torch_DIR HOME="$folder/home" CCACHE_DISABLE=1 "$@" >"$folder/$name.log" 2>&1 </dev/null || code=$?
-  awk -v from="$start" -v to="$(date +%s.%N)" -v name="$name" -v code="$code" -v log="$folder/$name.log" 'BEGIN {
-    s = to - from; printf "%-18s %2d:%04.1f  exit code %d, output in %s\n", name, s / 60, s % 60, code, log }'
+  awk -v from="$start" -v to="$(date +%s.%N)" -v name="$name" -v code="$code" -v output="$folder/$name.log" 'BEGIN {
+    s = to - from; printf "%-18s %2d:%04.1f  exit code %d, output in %s\n", name, s / 60, s % 60, code, output }'
   [ "$code" -eq 0 ] || failed=1
 }
 
