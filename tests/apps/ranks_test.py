@@ -72,8 +72,8 @@ class Ranks:
 
     def address(self):
         """Of a server: waits until it is ready."""
-        wait_until(lambda: self.out(0).endswith("\n"), lambda: self.processes[0].poll() is None)
-        return self.out(0).strip()
+        wait_until(lambda: "\n" in self.out(0), lambda: self.processes[0].poll() is None)
+        return self.out(0).splitlines()[0]
 
 
 def text_of(n, folder, *args, program="generate", **more):
