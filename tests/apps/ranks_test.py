@@ -187,7 +187,8 @@ def test_a_rank_that_hangs_keeps_nobody_in_a_pipeline(tmp_path):
         ranks.await_text()
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert [ranks.processes[rank].wait(HANG) for rank in (0, 2, 3)] == [FAILED] * 3
-        assert "did not answer within 10 s" in ranks.line(0)
+        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # some may see first that another one has ended
+        assert any("did not answer within 10 s" in line for line in lines), lines
 
 
 @pytest.mark.parametrize("args_of, parts", [
@@ -271,7 +272,7 @@ def test_an_idle_server_ends_when_a_rank_dies(stages, tmp_path):
 def test_a_stream_ends_with_an_error_event_when_a_rank_dies(stages, tmp_path):
     model = write_chat_model(tmp_path / "endless.gguf", context=1 << 20)
     with Ranks(2, tmp_path / "r", "serve", "-m", model, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
-        stream = ask(ranks.address(), stream=True, max_tokens=100000)
+        stream = ask(ranks.address(), stream=True, max_tokens=100000, ignore_eos=True)
         lines = [stream.readline() for _ in range(10)]
         assert all(b"error" not in line for line in lines)
         ranks.kill(1)
