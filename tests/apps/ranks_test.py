@@ -272,7 +272,7 @@ def test_an_idle_server_ends_when_a_rank_dies(stages, tmp_path):
 def test_a_stream_ends_with_an_error_event_when_a_rank_dies(stages, tmp_path):
     model = write_chat_model(tmp_path / "endless.gguf", context=1 << 20)
     with Ranks(2, tmp_path / "r", "serve", "-m", model, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
-        stream = ask(ranks.address(), stream=True, max_tokens=100000, ignore_eos=True)
+        stream = ask(ranks.address(), stream=True, max_tokens=100000, temperature=0, prompt="he")
         lines = [stream.readline() for _ in range(10)]
         assert all(b"error" not in line for line in lines)
         ranks.kill(1)
