@@ -49,7 +49,7 @@ check: ## after an edit of a module: shapes, RoPE, gradients, and the engine aga
 	@cmake --build build --target test_modules test_parity
 	@ctest --test-dir build --output-on-failure -j 2 -R '^(modules|parity)$$'
 
-test: ## build all programs and run each layer's tests (at most 12 minutes on two idle cores)
+test: ## build all programs and run each layer's tests (minutes)
 	@scripts/bootstrap.sh test-build
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@scripts/bootstrap.sh test & installing=$$!; \
@@ -59,7 +59,7 @@ test: ## build all programs and run each layer's tests (at most 12 minutes on tw
 	@$(SMOLLM2)
 	@ctest --preset $(PRESET)
 
-test-all: ## make test, and the rest: full, ranks, studies, sanitize, cuda-report (under an hour)
+test-all: ## make test, and the rest: full, ranks, studies, sanitize, cuda-report
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory full
 	@$(MAKE) --no-print-directory ranks
