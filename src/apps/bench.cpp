@@ -228,7 +228,7 @@ int bench_memory(const Options& o) {
   return 0;
 }
 
-int run(const CLI::App& app, const Options& o) {
+int run(const apps::Flags& app, const Options& o) {
   if (o.train) throw core::UsageError("--train has to be the first flag");
   if (o.memory) return bench_memory(o);
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
@@ -332,8 +332,8 @@ int bench_training(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures prefill and decoding, medians of the repetitions; the sampling of each token is included.",
-               "bench");
+  apps::Flags app("Measures prefill and decoding, medians of the repetitions; the sampling of each token is included.",
+                  "bench");
   if (argc > 1 && std::string_view(argv[1]) == "--train") {
     return apps::run_program(app, 1, argv, [&] { return bench_training(argc, argv); });
   }

@@ -31,7 +31,7 @@ struct Options {
   infer::GenerateOptions generate;
 };
 
-void add_flags(CLI::App& app, Options& o) {
+void add_flags(apps::Flags& app, Options& o) {
   apps::add_model_flags(app, o.model);
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   app.add_option("--system", o.system, "the system message (default: the chat template's own, if it has one)");
@@ -142,7 +142,7 @@ int converse(infer::Conversation& conversation, const Options& o) {
   return 0;
 }
 
-int run(const CLI::App& app, Options& o) {
+int run(const apps::Flags& app, Options& o) {
   const bool one_shot = app.count("--prompt") > 0;
   if (one_shot && o.prompt.empty()) throw core::UsageError("--prompt: the text is empty");
   if (o.json && !one_shot) throw core::UsageError("--json is for one turn; add --prompt TEXT");
@@ -169,7 +169,7 @@ int run(const CLI::App& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Talks with a model: a line is a turn, and so is each line of a piped text.", "chat");
+  apps::Flags app("Talks with a model: a line is a turn, and so is each line of a piped text.", "chat");
   Options options;
   add_flags(app, options);
   return apps::run_program(app, argc, argv, [&] { return run(app, options); });

@@ -197,7 +197,7 @@ int export_adapter(const Options& o) {
 // FastLLM's names of types.
 std::string type_of_bits(int bits) { return bits == 16 ? "f16" : bits == 8 ? "q8_0" : "q4_0"; }
 
-void check(const CLI::App& app, const Options& o) {
+void check(const apps::Flags& app, const Options& o) {
   const bool adapter = o.format == "gguf-lora";
   if (adapter && o.type.starts_with("q"))
     throw core::UsageError("--type " + o.type + ": adapters are f32, f16 or bf16");
@@ -222,7 +222,7 @@ void check(const CLI::App& app, const Options& o) {
   if (o.type == "f32" && o.version == 2) throw core::UsageError("llama2.c version 2 holds q8_0, not f32");
 }
 
-int run(const CLI::App& app, Options& o) {
+int run(const apps::Flags& app, Options& o) {
   if (o.bits != 0) {
     if (!o.type.empty()) throw core::UsageError("--bits and --type both name the type; give one of them");
     o.type = type_of_bits(o.bits);
@@ -253,7 +253,7 @@ int run(const CLI::App& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  apps::Flags app(
       "Writes a model (a checkpoint or other Hugging Face directory, a GGUF, a llama2.c file) in another format, or an "
       "adapter as a GGUF.",
       "export");
@@ -263,15 +263,15 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--out", o.out, "the file to write; for hf, the directory")->required();
   app.add_option("--format", o.format, "gguf, hf, llama2c; gguf-lora: llama.cpp's file of an adapter that peft saved")
-      ->check(CLI::IsMember({"gguf", "hf", "llama2c", "gguf-lora"}))
+      ->check(apps::one_of({"gguf", "hf", "llama2c", "gguf-lora"}))
       ->capture_default_str();
   app.add_option("--type", o.type,
                  "f32, f16, bf16, q8_0, q4_0, q4_1, or llama.cpp's mixtures q4_k_m, q5_k_m, q6_k (default: as it is "
                  "stored); blocks for gguf, q8_0 for llama2c too")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k_m", "q5_k_m", "q6_k"}));
-  app.add_option("-b,--bits", o.bits, "16, 8, 4: --type f16, q8_0, q4_0")->check(CLI::IsMember({16, 8, 4}));
+      ->check(apps::one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k_m", "q5_k_m", "q6_k"}));
+  app.add_option("-b,--bits", o.bits, "16, 8, 4: --type f16, q8_0, q4_0")->check(apps::one_of({"16", "8", "4"}));
   app.add_option("--version", o.version, "of llama2.c's file: 0 (its run), 1, 2 (its runq: int8)")
-      ->check(CLI::Range(0, 2))
+      ->check(apps::in_range(0, 2))
       ->capture_default_str();
   app.add_option("--max-shard-bytes", o.max_shard_bytes, "a Hugging Face directory is cut into files of so many")
       ->check(apps::in_range(1, 1e15))

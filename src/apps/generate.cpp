@@ -28,7 +28,7 @@ struct Options {
   apps::FormFlags form;
 };
 
-void add_beam_flags(CLI::App& app, infer::GenerateOptions& o, std::string& early_stopping) {
+void add_beam_flags(apps::Flags& app, infer::GenerateOptions& o, std::string& early_stopping) {
   app.add_option("--beams", o.beams.width, "follow the W most likely texts, and give the best, instead of sampling")
       ->check(apps::in_range(1, infer::kMostBeams))
       ->type_name("W");
@@ -41,11 +41,11 @@ void add_beam_flags(CLI::App& app, infer::GenerateOptions& o, std::string& early
       ->capture_default_str();
   app.add_flag("--early-stopping", early_stopping,
                "end as soon as W texts have ended; =never: only when no text can become better (default: between)")
-      ->check(CLI::IsMember({"true", "false", "never"}));
+      ->check(apps::one_of({"true", "false", "never"}));
 }
 
 // What draws tokens means nothing to beams, and the other way round.
-void take_beam_flags(const CLI::App& app, Options& o) {
+void take_beam_flags(const apps::Flags& app, Options& o) {
   infer::GenerateOptions& g = o.generate;
   if (app.count("--beams") == 0) {
     for (const char* flag : {"--beams-out", "--length-penalty", "--early-stopping"}) {
@@ -71,7 +71,7 @@ void take_beam_flags(const CLI::App& app, Options& o) {
   if (o.early_stopping == "never") g.beams.early_stopping = infer::EarlyStopping::Never;
 }
 
-void add_flags(CLI::App& app, Options& o) {
+void add_flags(apps::Flags& app, Options& o) {
   apps::add_model_flags(app, o.model);
   apps::add_rank_flags(app, o.n_stages);
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
@@ -149,7 +149,7 @@ struct Prompt {
   std::string where;
 };
 
-std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
+std::vector<Prompt> prompts_of(const apps::Flags& app, const Options& o) {
   if (app.count("--prompt") > 0 && o.prompt.empty()) {
     throw core::UsageError("the prompt is empty; leave it out to begin after a new line");
   }
@@ -165,7 +165,7 @@ std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
   return prompts;
 }
 
-int run(const CLI::App& app, Options& o) {
+int run(const apps::Flags& app, Options& o) {
   const std::vector<Prompt> prompts = prompts_of(app, o);
   apps::complete_generation_options(app, o.generate);
   take_beam_flags(app, o);
@@ -217,7 +217,7 @@ int run(const CLI::App& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Generates text from a model file.", "generate");
+  apps::Flags app("Generates text from a model file.", "generate");
   Options options;
   add_flags(app, options);
   return apps::run_program(app, argc, argv, [&] { return run(app, options); });

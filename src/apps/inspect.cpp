@@ -101,7 +101,7 @@ int run(const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  apps::Flags app(
       "Shows configuration, tokenizer and tensors of a GGUF, a safetensors or llama2.c file, a Hugging Face directory.",
       "inspect");
   std::string file;

@@ -18,15 +18,6 @@
 namespace folio::apps {
 namespace {
 
-// The whole text as a number; nothing if it is none.
-template <typename T>
-std::optional<T> number_of(std::string_view text) {
-  T value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
-}
-
 // cpu, cuda, cuda:N or list.
 std::optional<int> gpu_of(const std::string& text) {
   if (text == "list") throw CallForDevices();
@@ -36,7 +27,7 @@ std::optional<int> gpu_of(const std::string& text) {
     const auto number = number_of<int>(std::string_view(text).substr(5));
     if (number && *number >= 0) return number;
   }
-  throw CLI::ValidationError("--device", fmt::format("{} is not cpu, cuda, cuda:N or list", core::printable(text)));
+  throw core::UsageError(fmt::format("--device: {} is not cpu, cuda, cuda:N or list", core::printable(text)));
 }
 
 void check_machines(const infer::MachineOptions& flags) {
@@ -55,7 +46,8 @@ void check_machines(const infer::MachineOptions& flags) {
 
 uint64_t bytes_of(const char* flag, const std::string& text) {
   const size_t n_digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  const std::string lower = CLI::detail::to_lower(text);
+  std::string lower = text;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   std::string_view unit = std::string_view(lower).substr(n_digits);
   for (const std::string_view ending : {"ib", "b"}) {  // as in 2GiB and 2GB
     if (unit.ends_with(ending)) unit.remove_suffix(ending.size());
@@ -65,24 +57,24 @@ uint64_t bytes_of(const char* flag, const std::string& text) {
   const size_t shift = 10 * place;
   const auto number = number_of<uint64_t>(std::string_view(text).substr(0, n_digits));
   if (!known || !number || *number == 0 || *number > (UINT64_MAX >> 1U >> shift)) {
-    throw CLI::ValidationError(flag, fmt::format("{} is not a size, such as 512M or 2G", core::printable(text)));
+    throw core::UsageError(fmt::format("{}: {} is not a size, such as 512M or 2G", flag, core::printable(text)));
   }
   return *number << shift;
 }
 
-void add_machine_flags(CLI::App& app, infer::MachineOptions& flags) {
+void add_machine_flags(Flags& app, infer::MachineOptions& flags) {
   app.add_option("-t,--threads", flags.n_threads, "threads of the CPU (default: all cores)")->check(in_range(1, 1024));
   app.add_option("--shards", flags.n_shards,
                  "split the model into N, each with threads, at least one, and memory of its own; the text is the same "
                  "(default: one for each memory node)")
       ->check(in_range(1, 64));
-  app.add_option_function<std::string>(
+  app.add_option_function(
          "--device", [&flags](const std::string& text) { flags.gpu = gpu_of(text); },
          "where the model runs: cpu, cuda, or cuda:N for one of several GPUs; list shows them")
       ->default_str("cpu");
   app.add_option("--gpu-layers", flags.gpu_layers, "the GPU has this many of the last layers (default: all)")
       ->check(in_range(1, 1024));
-  app.add_option_function<std::string>(
+  app.add_option_function(
       "--cache-memory", [&flags](const std::string& text) { flags.cache_bytes = bytes_of("--cache-memory", text); },
       "the GPU's memory for keys and values, such as 2G (default: what is left)");
   app.add_flag(

@@ -1,28 +1,25 @@
 // Where a model runs: --device and what belongs to it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <string>
 
+#include "apps/flags.h"
 #include "infer/engine/machines.h"
 
 namespace folio::apps {
 
 /// --threads, --device, --gpu-layers, --cache-memory and --fast. What is said of a GPU where there is none is wrong
 /// usage.
-void add_machine_flags(CLI::App& app, infer::MachineOptions& flags);
+void add_machine_flags(Flags& app, infer::MachineOptions& flags);
 
 /// The number of bytes that a flag's text such as 512M or 2GiB specifies: at least 1, in units of 1024. Throws
-/// CLI::ValidationError, which names the flag.
+/// core::UsageError, which names the flag.
 [[nodiscard]] uint64_t bytes_of(const char* flag, const std::string& text);
 
-/// Thrown by the parser for --device list, as CLI::CallForHelp is for --help.
-class CallForDevices : public CLI::Success {
- public:
-  CallForDevices() : CLI::Success("CallForDevices", "", CLI::ExitCodes::Success) {}
-};
+/// Thrown while flags are parsed, for --device list.
+struct CallForDevices {};
 /// A line for each GPU: how --device names it, its name, its memory, and the driver. Throws core::Error if there is
 /// none.
 void print_devices();

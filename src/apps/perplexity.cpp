@@ -24,7 +24,7 @@ struct Options {
   bool token_logprobs = false;
 };
 
-void add_flags(CLI::App& app, Options& o) {
+void add_flags(apps::Flags& app, Options& o) {
   apps::add_model_flags(app, o.model);
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   apps::add_lora_flag(app, o.model.load);
@@ -111,7 +111,7 @@ int run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  apps::Flags app(
       "How well a model predicts a text, cut into windows that don't overlap: every token but a window's first is "
       "scored.",
       "perplexity");

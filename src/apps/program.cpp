@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -26,52 +25,14 @@ namespace {
 // Other libraries' messages go on with traces on further lines.
 std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
-int complain(const CLI::App& app, const std::string& message, int code) {
-  core::print_stderr("{}: {}\n", app.get_name(), first_line(message));
+int complain(const Flags& app, const std::string& message, int code) {
+  core::print_stderr("{}: {}\n", app.name(), first_line(message));
   return code;
 }
 
-// A flag's value is a name or a number, and an empty one is a mistake (of a script, whose variable is not set), but for
-// texts.
-void check_empty_values(const CLI::App& app) {
-  constexpr std::array<std::string_view, 5> kTexts = {"--prompt", "--system", "--stop", "--choice", "--regex"};
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string name = option->get_name();
-    const auto& values = option->results();
-    if (std::ranges::find(kTexts, name) != kTexts.end()) continue;
-    if (std::ranges::find(values, "") != values.end()) throw core::UsageError(name + ": the value is empty");
-  }
-  for (const CLI::App* command : app.get_subcommands()) check_empty_values(*command);
-}
-
-}  // namespace
-
-namespace {
-
-std::string version_of(const CLI::App& app) { return fmt::format("{} of Folio {}", app.get_name(), core::version()); }
-
-}  // namespace
-
-void add_version_flag(CLI::App& app) {
-  // export has a --version N, of llama2c's format.
-  if (app.get_option_no_throw("--version") == nullptr) app.set_version_flag("--version", version_of(app));
-}
-
-namespace {
-
-int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+int parse_and_run(Flags& app, int argc, char** argv, const std::function<int()>& body) {
   try {
-    add_version_flag(app);
-    if (argc == 2 && std::string_view(argv[1]) == "--version") throw CLI::CallForVersion(version_of(app), 0);
-    app.parse(argc, argv);
-    check_empty_values(app);
-    return body();
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    fmt::print("{}\n", version.what());
-    return 0;
+    return app.parse(argc, argv) ? body() : 0;
   } catch (const CallForDevices&) {
     print_devices();
     return 0;
@@ -80,14 +41,12 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int(
 
 }  // namespace
 
-int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
-  prepare_process(app.get_name());
+int run_program(Flags& app, int argc, char** argv, const std::function<int()>& body) {
+  prepare_process(app.name());
   try {
     const int code = parse_and_run(app, argc, argv, body);
     flush_stdout();
     return code;
-  } catch (const CLI::ParseError& error) {
-    return complain(app, fmt::format("{} (see {} --help)", error.what(), app.get_name()), 2);
   } catch (const core::UsageError& error) {
     return complain(app, error.what(), 2);
   } catch (const std::bad_alloc&) {
@@ -102,36 +61,7 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
   }
 }
 
-CLI::Validator by_name(std::vector<std::pair<std::string, int>> values) {
-  return CLI::Validator(
-      [values = std::move(values)](std::string& text) -> std::string {
-        std::string names;
-        for (const auto& [name, value] : values) {
-          if (name == text) {
-            text = std::to_string(value);
-            return "";
-          }
-          names += (names.empty() ? "" : ", ") + name;
-        }
-        return fmt::format("\"{}\" has to be one of: {}", core::printable(text), names);
-      },
-      "");
-}
-
-CLI::Validator in_range(double low, double high) {
-  const std::string range = fmt::format("[{:.10g}, {:.10g}]", low, high);
-  return CLI::Validator(
-      [=](std::string& text) -> std::string {
-        char* end = nullptr;
-        const double value = std::strtod(text.c_str(), &end);
-        const bool whole = end != text.c_str() && *end == '\0';
-        if (whole && value >= low && value <= high) return "";
-        return fmt::format("{} is not a number in {}", core::printable(text), range);
-      },
-      "in " + range);
-}
-
-void add_model_flags(CLI::App& app, ModelFlags& flags) {
+void add_model_flags(Flags& app, ModelFlags& flags) {
   app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
   add_machine_flags(app, flags.load.machines);
   app.add_option(
@@ -165,7 +95,7 @@ void report_repacking(infer::LoadedModel& model) {
   }
 }
 
-void add_draft_flag(CLI::App& app, std::string& file) {
+void add_draft_flag(Flags& app, std::string& file) {
   app.add_option("--draft-model", file, "a smaller model of the same vocabulary, which guesses what --speculate tries")
       ->needs("--speculate");
 }
@@ -176,32 +106,33 @@ core::AdapterPath adapter_path(const char* flag, const std::string& text) {
   if (colon == std::string::npos || core::path_exists(text)) return {.path = text};
   core::AdapterPath adapter{.path = text.substr(0, colon)};
   const std::string scale = text.substr(colon + 1);
-  if (!CLI::detail::lexical_cast(scale, adapter.scale) || !(std::abs(adapter.scale) <= 1000)) {
+  adapter.scale = number_of<float>(scale).value_or(NAN);
+  if (!(std::abs(adapter.scale) <= 1000)) {
     throw core::UsageError(
         fmt::format("{}: the scale \"{}\" is not a number in [-1000, 1000]", flag, core::printable(scale)));
   }
   return adapter;
 }
 
-void add_adapters_flag(CLI::App& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help) {
-  app.add_option_function<std::vector<std::string>>(
+void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help) {
+  app.add_list_function(
          flag,
          [&adapters, flag](const std::vector<std::string>& all) {
            for (const std::string& text : all) adapters.push_back(adapter_path(flag, text));
          },
          help)
       ->type_name("PATH[:SCALE]")
-      ->allow_extra_args(false);
+      ->one_value();
 }
 
-void add_lora_flag(CLI::App& app, infer::LoadOptions& options) {
+void add_lora_flag(Flags& app, infer::LoadOptions& options) {
   add_adapters_flag(
       app, "--lora", options.adapters,
       "a low-rank adapter, as peft saves it or as a GGUF, and what its scale is multiplied by; several add "
       "up");
 }
 
-void add_tokenizer_flag(CLI::App& app, std::string& file) {
+void add_tokenizer_flag(Flags& app, std::string& file) {
   app.add_option("--tokenizer", file, "tokenizer.bin, tokenizer.json or GGUF, where the model has none in it");
 }
 

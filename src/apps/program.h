@@ -2,13 +2,13 @@
 // Exit codes: 0 done; 1 failed; 2 wrong usage; 128 + signal: ended by Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "apps/flags.h"
 #include "apps/machines.h"
 #include "apps/process.h"
 #include "infer/engine/loaded_model.h"
@@ -17,17 +17,7 @@ namespace folio::apps {
 
 /// Prepares the process, parses the arguments, runs `body`, flushes stdout and returns the exit code. Errors become one
 /// line on stderr: "NAME: what, …".
-int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
-
-/// --version, which run_program() adds to the parser that it is given.
-void add_version_flag(CLI::App& app);
-
-/// One of these names, which is replaced by its number: for an option of an enum. Any other is an error that lists
-/// them.
-[[nodiscard]] CLI::Validator by_name(std::vector<std::pair<std::string, int>> values);
-
-/// A number in [low, high]; NaN is outside of any range.
-[[nodiscard]] CLI::Validator in_range(double low, double high);
+int run_program(Flags& app, int argc, char** argv, const std::function<int()>& body);
 
 /// -m/--model, --cache-type and those of its machines. Where no model is named, resolve_model() takes the newest run's
 /// and says so on stderr.
@@ -35,7 +25,7 @@ struct ModelFlags {
   std::string model;
   infer::LoadOptions load;
 };
-void add_model_flags(CLI::App& app, ModelFlags& flags);
+void add_model_flags(Flags& app, ModelFlags& flags);
 [[nodiscard]] std::string resolve_model(const ModelFlags& flags);
 
 /// The model that the flags name. Shows on a terminal how far the weights' way to a GPU is.
@@ -45,19 +35,19 @@ void add_model_flags(CLI::App& app, ModelFlags& flags);
 void report_repacking(infer::LoadedModel& model);
 
 /// After --speculate, which it needs.
-void add_draft_flag(CLI::App& app, std::string& file);
+void add_draft_flag(Flags& app, std::string& file);
 
 /// PATH[:SCALE], as `flag` takes it: where the whole text is the name of something, there is no scale in it. Throws
 /// core::UsageError.
 [[nodiscard]] core::AdapterPath adapter_path(const char* flag, const std::string& text);
 
 /// A flag that takes PATH[:SCALE], perhaps several times, as adapter_path() does.
-void add_adapters_flag(CLI::App& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help);
+void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help);
 
 /// --lora PATH[:SCALE], perhaps several. Requests take the model's adapter().
-void add_lora_flag(CLI::App& app, infer::LoadOptions& options);
+void add_lora_flag(Flags& app, infer::LoadOptions& options);
 
 /// --tokenizer, for models that have none in them.
-void add_tokenizer_flag(CLI::App& app, std::string& file);
+void add_tokenizer_flag(Flags& app, std::string& file);
 
 }  // namespace folio::apps

@@ -12,19 +12,19 @@
 
 namespace folio::apps {
 
-void add_rank_flags(CLI::App& app, size_t& n_stages) {
+void add_rank_flags(Flags& app, size_t& n_stages) {
   app.add_option(
          "--pipeline-parallel", n_stages,
          "of several ranks, in so many groups, each with some of the layers (default: all have all layers, and of "
          "each matrix some rows)")
       ->check(in_range(1, infer::kMostRanks));
-  app.footer(
-      "Several processes run one model together where they are ranks: torchrun --no-python --nproc-per-node N, or "
-      "RANK, "
-      "WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment of each. The text is the same.");
+  app.footer([] {
+    return "Several processes run one model together where they are ranks: torchrun --no-python --nproc-per-node N, or "
+           "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment of each. The text is the same.";
+  });
 }
 
-Ranks::Ranks(const CLI::App& app, ModelFlags& flags, size_t n_stages) {
+Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
   const auto world = infer::world_of_environment();
   if (!world) {
     if (n_stages > 1) {

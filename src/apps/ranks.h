@@ -1,7 +1,6 @@
 // A model in several processes, for the programs that serve: the environment says which of them this one is.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 
@@ -11,13 +10,13 @@
 namespace folio::apps {
 
 /// --pipeline-parallel, and what the help says of ranks.
-void add_rank_flags(CLI::App& app, size_t& n_stages);
+void add_rank_flags(Flags& app, size_t& n_stages);
 
 class Ranks {
  public:
   /// Where the environment has several processes, connects them, and gives the flags their machine. It has to outlive
   /// the model. Throws core::UsageError for flags that ranks don't take.
-  Ranks(const CLI::App& app, ModelFlags& flags, size_t n_stages);
+  Ranks(const Flags& app, ModelFlags& flags, size_t n_stages);
 
   /// On another rank than 0: loads the model, does what rank 0 does until it ends, and returns true. The rest of the
   /// program is rank 0's.

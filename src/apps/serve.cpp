@@ -30,11 +30,11 @@ struct Options {
 size_t body_memory(const std::string& text, const infer::server::RequestLimits& limits) {
   const uint64_t bytes = apps::bytes_of("--body-memory", text);
   if (bytes >= limits.max_body) return bytes;
-  throw CLI::ValidationError("--body-memory", fmt::format("{} is less than one body may have, {} bytes",
-                                                          core::printable(text), limits.max_body));
+  throw core::UsageError(fmt::format("--body-memory: {} is less than one body may have, {} bytes",
+                                     core::printable(text), limits.max_body));
 }
 
-void add_flags(CLI::App& app, Options& o) {
+void add_flags(apps::Flags& app, Options& o) {
   o.model.load.limits = {.max_rows = 256, .max_sequences = 16};
   apps::add_model_flags(app, o.model);
   apps::add_rank_flags(app, o.n_stages);
@@ -47,11 +47,10 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--host", o.http.host, "the address to listen on; 0.0.0.0: all")->capture_default_str();
   app.add_option("--port", o.http.port, "0: a free one")->check(apps::in_range(0, 65535))->capture_default_str();
   app.add_option("--api-key", o.service.api_key, "ask for this key, but for /health and the page's own file");
-  app.add_option("--allowed-host", o.service.allowed_hosts, "a name of this server; repeatable")
-      ->allow_extra_args(false);
+  app.add_option("--allowed-host", o.service.allowed_hosts, "a name of this server; repeatable")->one_value();
   app.add_option("--allowed-origin", o.service.allowed_origins,
                  "where another page that may ask lies, such as https://example.org; repeatable")
-      ->allow_extra_args(false);
+      ->one_value();
   app.add_option("--max-sequences", o.model.load.limits.max_sequences, "sequences that run at once")
       ->check(apps::in_range(1, 4096))
       ->capture_default_str();
@@ -67,7 +66,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(apps::in_range(0, 64))
       ->capture_default_str();
   apps::add_draft_flag(app, o.model.load.draft_model);
-  app.add_option_function<std::vector<std::string>>(
+  app.add_list_function(
          "--adapter",
          [&adapters = o.service.adapters.adapters](const std::vector<std::string>& all) {
            for (const std::string& text : all) {
@@ -82,8 +81,8 @@ void add_flags(CLI::App& app, Options& o) {
          },
          "a low-rank adapter, as peft saves it or as a GGUF, for requests whose \"model\" is NAME; repeatable")
       ->type_name("NAME=PATH[:SCALE]")
-      ->allow_extra_args(false);
-  app.add_option_function<std::string>(
+      ->one_value();
+  app.add_option_function(
       "--adapter-memory",
       [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
       "bytes of adapters in memory, such as 512M; those that nobody uses are read again (default: no limit)");
@@ -95,7 +94,7 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
-  app.add_option_function<std::string>(
+  app.add_option_function(
          "--body-memory", [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
          "bytes of request bodies in memory while they are read; beyond that requests get a 503")
       ->default_str("256M");
@@ -124,14 +123,14 @@ void raise_descriptor_limit() {
   static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
-std::optional<data::ChatTemplate> chat_template_of(const CLI::App& app, const Options& o,
+std::optional<data::ChatTemplate> chat_template_of(const apps::Flags& app, const Options& o,
                                                    const infer::LoadedModel& model) {
   if (app.count("--chat-template") > 0) return data::chat_template_named(o.chat_template);
   if (model.tokenizer().chat_template().empty()) return std::nullopt;
   return data::ChatTemplate(model.tokenizer().chat_template(), model.file().path);
 }
 
-int run(const CLI::App& app, Options& o) {
+int run(const apps::Flags& app, Options& o) {
   infer::LoadOptions& load = o.model.load;
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   apps::Ranks ranks(app, o.model, o.n_stages);
@@ -163,7 +162,7 @@ int run(const CLI::App& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Serves a model to many users, as OpenAI's API, with a page.", "serve");
+  apps::Flags app("Serves a model to many users, as OpenAI's API, with a page.", "serve");
   // A pipe that is not read, or a stopped terminal, must not stop the server, whatever is written.
   if (const int fd = infer::server::reopen_non_blocking(STDERR_FILENO); fd >= 0) {
     dup2(fd, STDERR_FILENO);

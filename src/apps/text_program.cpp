@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <random>
 
@@ -18,19 +19,19 @@ std::vector<infer::SamplerOptions::Bias> biases_of(const std::vector<std::string
   std::vector<infer::SamplerOptions::Bias> biases;
   for (const std::string& text : all) {
     const size_t equals = text.find('=');
-    infer::SamplerOptions::Bias bias{};
-    const bool is_bias = equals != std::string::npos && CLI::detail::lexical_cast(text.substr(0, equals), bias.token) &&
-                         CLI::detail::lexical_cast(text.substr(equals + 1), bias.bias) && bias.token >= 0 &&
-                         bias.bias >= -100.0F && bias.bias <= 100.0F;
-    if (!is_bias) throw core::UsageError("--logit-bias: " + text + " is not ID=BIAS with a bias in [-100, 100]");
-    biases.push_back(bias);
+    const std::string_view view = text;
+    const auto token = number_of<int32_t>(view.substr(0, std::min(equals, view.size())));
+    const auto bias = number_of<float>(equals == std::string::npos ? "" : view.substr(equals + 1));
+    if (!token || *token < 0 || !bias || !(std::abs(*bias) <= 100.0F))
+      throw core::UsageError("--logit-bias: " + text + " is not ID=BIAS with a bias in [-100, 100]");
+    biases.push_back({.token = *token, .bias = *bias});
   }
   return biases;
 }
 
 }  // namespace
 
-void add_sampler_flags(CLI::App& app, infer::SamplerOptions& s) {
+void add_sampler_flags(Flags& app, infer::SamplerOptions& s) {
   infer::SamplerOptions::visit_fields(
       [&](std::string name, auto member, double low, double high, double, const char* help) {
         std::ranges::replace(name, '_', '-');
@@ -39,13 +40,13 @@ void add_sampler_flags(CLI::App& app, infer::SamplerOptions& s) {
         if (name == "repetition-penalty") flags = "--repeat-penalty," + flags;  // llama.cpp's name
         app.add_option(flags, s.*member, help)->check(in_range(low, high))->capture_default_str();
       });
-  app.add_option_function<std::vector<std::string>>(
+  app.add_list_function(
          "--logit-bias", [&s](const std::vector<std::string>& all) { s.logit_bias = biases_of(all); },
          "ID=BIAS, added to the logit of a token, -100 to 100; repeatable")
-      ->allow_extra_args(false);
+      ->one_value();
 }
 
-void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
+void add_generation_flags(Flags& app, infer::GenerateOptions& options) {
   add_sampler_flags(app, options.sampler);
   app.add_option("-s,--seed", options.sampler.seed, "seed of the sampler (default: random, printed)")
       ->check(in_range(0, 1.8e19));
@@ -53,37 +54,36 @@ void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
                  "try up to N guessed tokens at once: what followed the same words before; the text is the same")
       ->check(in_range(0, 64))
       ->capture_default_str();
-  app.add_option_function<std::vector<std::string>>(
+  app.add_list_function(
          "--stop", [&options](const std::vector<std::string>& all) { options.stops = all; },
          "end before this text; repeatable")
-      ->allow_extra_args(false);
+      ->one_value();
   app.add_option("-c,--context", options.context, "positions to use (default: the model's context)")
       ->check(in_range(2, 1 << 24));
 }
 
-void complete_generation_options(const CLI::App& app, infer::GenerateOptions& options) {
+void complete_generation_options(const Flags& app, infer::GenerateOptions& options) {
   for (const std::string& stop : options.stops) {
     if (stop.empty()) throw core::UsageError("--stop: the text is empty");
   }
   if (app.count("--seed") == 0) options.sampler.seed = std::random_device{}();
 }
 
-void add_form_flags(CLI::App& app, FormFlags& flags) {
-  const std::vector<CLI::Option*> all = {
+void add_form_flags(Flags& app, FormFlags& flags) {
+  const std::vector<Flag*> all = {
       app.add_option("--json-schema", flags.json_schema, "the text is JSON that this file, a JSON schema, takes")
           ->type_name("FILE"),
       app.add_option("--regex", flags.regex, "the text is one that the whole expression matches; RE2's syntax"),
       app.add_option("--grammar", flags.grammar,
                      "the text is one of this file's grammar, as llama.cpp writes it (GBNF)")
           ->type_name("FILE"),
-      app.add_option("--choice", flags.choices, "the text is this one, or another --choice; repeatable")
-          ->allow_extra_args(false)};
+      app.add_option("--choice", flags.choices, "the text is this one, or another --choice; repeatable")->one_value()};
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) all[i]->excludes(all[j]);
   }
 }
 
-std::shared_ptr<infer::forms::Form> form_of(const CLI::App& app, const FormFlags& flags,
+std::shared_ptr<infer::forms::Form> form_of(const Flags& app, const FormFlags& flags,
                                             const data::Tokenizer& tokenizer) {
   using Kind = infer::forms::FormOptions::Kind;
   constexpr size_t kMostBytes = size_t{16} << 20U;

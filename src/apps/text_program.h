@@ -14,13 +14,13 @@
 namespace folio::apps {
 
 /// A flag for each of the sampler's numbers, and --logit-bias.
-void add_sampler_flags(CLI::App& app, infer::SamplerOptions& options);
+void add_sampler_flags(Flags& app, infer::SamplerOptions& options);
 
 /// These, and --seed, --speculate, --stop, --context.
-void add_generation_flags(CLI::App& app, infer::GenerateOptions& options);
+void add_generation_flags(Flags& app, infer::GenerateOptions& options);
 
 /// What the parser doesn't see: an empty --stop is an error, and without --seed the seed is a random one.
-void complete_generation_options(const CLI::App& app, infer::GenerateOptions& options);
+void complete_generation_options(const Flags& app, infer::GenerateOptions& options);
 
 /// What the text has to be. At most one of the flags is given.
 struct FormFlags {
@@ -29,10 +29,10 @@ struct FormFlags {
   std::string grammar;  ///< a file
   std::vector<std::string> choices;
 };
-void add_form_flags(CLI::App& app, FormFlags& flags);
+void add_form_flags(Flags& app, FormFlags& flags);
 /// For a model's tokenizer; null where no flag is given. Throws core::Error if a file can't be read, and as make_form()
 /// does, with the file or the flag before it.
-[[nodiscard]] std::shared_ptr<infer::forms::Form> form_of(const CLI::App& app, const FormFlags& flags,
+[[nodiscard]] std::shared_ptr<infer::forms::Form> form_of(const Flags& app, const FormFlags& flags,
                                                           const data::Tokenizer& tokenizer);
 
 /// A result as the command line's contract has it: prompt_tokens, tokens, text, finish_reason; of a beam score, too.

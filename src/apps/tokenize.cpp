@@ -188,12 +188,12 @@ int stats(const Options& o) {
   return 0;
 }
 
-void add_texts(CLI::App& app, Options& o) {
+void add_texts(apps::Flags& app, Options& o) {
   app.add_option("texts", o.texts, "files, or folders of files: UTF-8, .jsonl, and both as .gz")->required();
   app.add_option("--field", o.field, "of lines of JSON, the one with the text")->capture_default_str();
 }
 
-void add_tokenizer(CLI::App& app, Options& o) {
+void add_tokenizer(apps::Flags& app, Options& o) {
   app.add_option("-t,--tokenizer", o.tokenizer, "tokenizer.json, a folder with it, a GGUF file, or a tokenizer.bin")
       ->required();
 }
@@ -201,10 +201,10 @@ void add_tokenizer(CLI::App& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains a byte-level BPE tokenizer on texts, and shows what a tokenizer makes of them.", "tokenize");
-  app.require_subcommand(1);
+  apps::Flags app("Trains a byte-level BPE tokenizer on texts, and shows what a tokenizer makes of them.", "tokenize");
+  app.require_subcommand();
   Options o;
-  CLI::App* train_command = app.add_subcommand("train", "learn merges from texts, and write tokenizer.json");
+  apps::Flags* train_command = app.add_subcommand("train", "learn merges from texts, and write tokenizer.json");
   add_texts(*train_command, o);
   train_command->add_option("--vocab-size", o.bpe.vocab_size, "tokens: special ones, 256 bytes, and merges")
       ->check(apps::in_range(257, 1 << 24))
@@ -218,13 +218,13 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   train_command->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
   train_command->add_flag("--force", o.force, "replace the files");
-  CLI::App* encode_command = app.add_subcommand("encode", "the ids of a text");
+  apps::Flags* encode_command = app.add_subcommand("encode", "the ids of a text");
   add_tokenizer(*encode_command, o);
   encode_command->add_option("file", o.text, "a text (default: stdin)");
-  CLI::App* decode_command = app.add_subcommand("decode", "the text of ids");
+  apps::Flags* decode_command = app.add_subcommand("decode", "the text of ids");
   add_tokenizer(*decode_command, o);
   decode_command->add_option("ids", o.ids, "token ids (default: from stdin)");
-  CLI::App* stats_command = app.add_subcommand("stats", "bytes a token, the longest token, the unused ones");
+  apps::Flags* stats_command = app.add_subcommand("stats", "bytes a token, the longest token, the unused ones");
   add_tokenizer(*stats_command, o);
   add_texts(*stats_command, o);
   return apps::run_program(app, argc, argv, [&] {

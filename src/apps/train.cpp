@@ -290,9 +290,8 @@ int run(apps::TrainOptions& o) {
 
 int main(int argc, char** argv) {
   // This parser accepts any arguments; parse_train_options() reads them with all flags.
-  CLI::App app("Trains a Llama, or a model of another family, on texts or conversations.", "train");
-  app.set_help_flag();
-  app.prefix_command();
+  apps::Flags app("Trains a Llama, or a model of another family, on texts or conversations.", "train");
+  app.take_anything();
   apps::TrainOptions options;
   return apps::run_program(app, argc, argv, [&] {
     try {

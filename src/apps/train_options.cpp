@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,7 @@ std::string preset_table() {
 }
 
 // Started by torchrun --no-python --nproc-per-node N, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
-void add_mesh_flags(CLI::App& app, train::parallel::MeshFlags& mesh) {
+void add_mesh_flags(Flags& app, train::parallel::MeshFlags& mesh) {
   const auto add = [&](const char* flag, auto& value, double high, const char* help) {
     app.add_option(flag, value, help)->check(in_range(0, high))->group("Ranks")->capture_default_str();
   };
@@ -85,13 +86,10 @@ void add_mesh_flags(CLI::App& app, train::parallel::MeshFlags& mesh) {
 }
 
 // The flags are bound to `o.config`, which has the values of the preset or the resumed run as defaults.
-std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
+std::unique_ptr<Flags> make_app(TrainOptions& o) {
   auto app =
-      std::make_unique<CLI::App>("Trains a Llama, or a model of another family, on texts or conversations.", "train");
-  app->get_help_ptr()->group("Run");
-  add_version_flag(*app);
-  app->get_version_ptr()->group("Run");
-  app->option_defaults()->group("Run");
+      std::make_unique<Flags>("Trains a Llama, or a model of another family, on texts or conversations.", "train");
+  app->default_group("Run");
   app->add_option("dataset", o.datasets,
                   "tinyshakespeare; texts: UTF-8 files and folders of them, .jsonl, both as .gz; or conversations: "
                   ".jsonl whose first line has \"messages\" and not the --field")
@@ -107,16 +105,9 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
                   "of conversations: " + templates + "or a file with a Jinja template (default: the model's own)");
   app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
       ->capture_default_str();
-  app->set_config("--config", "", "values from a TOML file; flags go before it")
-      ->check(CLI::Validator(
-          [](std::string& file) {
-            const bool is_other = core::path_exists(file) && !core::is_plain_file(file);
-            return is_other ? file + " is not a regular file" : "";  // a pipe may have no writer, and a device no end
-          },
-          ""));
-  app->allow_config_extras(CLI::config_extras_mode::error);  // a misspelt key is an error, as a misspelt flag is
+  app->add_config("--config", "values from a TOML file; flags go before it");
   app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
-  CLI::Option* init = app->add_option("--init", o.init, "start from this model: its shape, weights and tokenizer");
+  Flag* init = app->add_option("--init", o.init, "start from this model: its shape, weights and tokenizer");
   app->add_option("--minutes", o.minutes, "train for this many minutes instead of --steps")->check(in_range(0.01, 1e6));
   app->add_option("--epochs", o.epochs, "see the dataset so often, instead of --steps")->check(in_range(0.001, 1e6));
   app->add_option("--threads", o.threads, "threads (default: all cores)")->check(in_range(1, 1024));
@@ -124,7 +115,7 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   app->add_option("--dump-batches", o.dump_batches, "write the steps' batches, 1,000 at most, a NumPy array");
   app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients, safetensors");
   app->add_option("--trace", o.trace, "write the timeline of the 4th to 6th step, JSON for ui.perfetto.dev");
-  CLI::Option* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
+  Flag* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
   app->add_option(
          "--tokenizer", o.tokenizer,
          "bpe:N learns N tokens from the text; or a tokenizer.json, or its folder (default: the text's characters)")
@@ -137,7 +128,7 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
     const std::string flags = field.flag;
     if (flags.empty()) return;
     using T = std::decay_t<decltype(value)>;
-    CLI::Option* option = app->add_option("--" + flags, value, field.help)->group(group);
+    Flag* option = app->add_option("--" + flags, value, field.help)->group(group);
     if constexpr (std::is_same_v<T, core::Family>) {
       std::vector<std::pair<std::string, int>> names;
       for (const core::FamilyInfo& f : core::families()) names.emplace_back(f.name, static_cast<int>(f.family));
@@ -210,7 +201,7 @@ void refuse_idle_flags(const TrainOptions& o, int argc, char** argv) {
 }  // namespace
 
 // What follows from the flags that were given: widths, and without --family the family that has these parts.
-void complete_experts(TrainOptions& o, const CLI::App& app) {
+void complete_experts(TrainOptions& o, const Flags& app) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
@@ -284,12 +275,7 @@ void find_ranks(TrainOptions& o, TrainOptions& first) {
 bool parse_train_options(TrainOptions& o, int argc, char** argv) {
   TrainOptions first;
   const auto scout = make_app(first);
-  try {
-    scout->parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", scout->help());
-    return false;
-  }
+  if (!scout->parse(argc, argv)) return false;
   const bool adapters = first.config.lora_rank > 0 && scout->count("--preset") == 0;
   o.config = train::preset(adapters ? "lora" : first.config.preset);
   if (first.init) {
@@ -310,7 +296,7 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     if (!o.session) o.threads = static_cast<int>(saved.environment.threads);
   }
   const auto app = make_app(o);
-  app->parse(argc, argv);
+  static_cast<void>(app->parse(argc, argv));
   if (o.restarted) {
     o.force = false;
     o.tokenizer.reset();  // the checkpoint's is taken
@@ -373,19 +359,22 @@ namespace {
 // The lines "key = value" of a TOML file as config_toml() writes it.
 Values values_in(const std::string& toml) {
   Values values;
-  for (const std::string& line : CLI::detail::split(toml, '\n')) {
+  std::istringstream lines(toml);
+  for (std::string line; std::getline(lines, line);) {
     const size_t equals = line.find('=');
     if (line.starts_with('#') || equals == std::string::npos) continue;
-    values.emplace_back(CLI::detail::trim_copy(line.substr(0, equals)),
-                        CLI::detail::trim_copy(line.substr(equals + 1)));
+    const auto trimmed = [](std::string text) {
+      text.erase(text.find_last_not_of(" \t\r") + 1);
+      return text.erase(0, std::min(text.find_first_not_of(" \t"), text.size()));
+    };
+    values.emplace_back(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)));
   }
   return values;
 }
 
 bool same_value(const std::string& a, const std::string& b) {
-  double x = 0.0;
-  double y = 0.0;
-  return a == b || (CLI::detail::lexical_cast(a, x) && CLI::detail::lexical_cast(b, y) && x == y);
+  const auto number = number_of<double>(a);
+  return a == b || (number && number == number_of<double>(b));
 }
 
 }  // namespace

@@ -54,7 +54,10 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
   core::require(state.corpus_field != "messages" && state.corpus_eval.empty(),
                 "{} was validated on {}; name a text with --text FILE", o.checkpoint,
                 state.corpus_eval.empty() ? "conversations" : "a text of its own");
-  const data::TextFiles texts = data::find_texts(CLI::detail::split(state.corpus_path, '\n'), state.corpus_field);
+  std::vector<std::string> paths;
+  std::istringstream lines(state.corpus_path);
+  for (std::string path; std::getline(lines, path);) paths.push_back(path);
+  const data::TextFiles texts = data::find_texts(paths, state.corpus_field);
   const data::DocumentsSummary summary = data::summarize(texts.documents);
   core::require(summary.digest == state.corpus_digest, "the text that the checkpoint was trained on has changed: {}",
                 core::printable(state.corpus_path));
@@ -177,8 +180,8 @@ int run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Compares LibTorch and the engine layer by layer: intermediates, greedy text, validation loss.",
-               "verify");
+  apps::Flags app("Compares LibTorch and the engine layer by layer: intermediates, greedy text, validation loss.",
+                  "verify");
   Options o;
   app.add_option("checkpoint", o.checkpoint, "checkpoint (or other model), such as runs/NAME/checkpoints/best")
       ->required();
