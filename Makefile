@@ -89,7 +89,7 @@ ranks: ## training and serving as several processes: every mesh of up to eight r
 	@$(CORPUS)
 	@$(SMOLLM2)
 	@cmake --preset $(PRESET) --log-level=ERROR
-	@cmake --build --preset $(PRESET)
+	@cmake --build --preset $(PRESET) --target all ranks
 	@ctest --preset ranks
 
 long: ## what make test runs in a shorter form, at its full length, and the engine's laws on half a GPU (minutes)

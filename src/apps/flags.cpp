@@ -231,6 +231,8 @@ bool Flags::parse(int argc, char** argv) {
     fmt::print("{}\n", version.what());
   } catch (const CLI::ParseError& error) {
     throw core::UsageError(fmt::format("{} (see {} --help)", error.what(), name()));
+  } catch (const core::UsageError& error) {  // of a value
+    throw core::UsageError(fmt::format("{} (see {} --help)", error.what(), name()));
   }
   return false;
 }

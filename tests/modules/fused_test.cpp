@@ -16,6 +16,7 @@
 #include "modules/fused/dropout.h"
 #include "modules/fused/head.h"
 #include "modules/fused/loop_tables.h"
+#include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -128,10 +129,11 @@ TEST_P(Fused, GradientsAreCentralDifferences) {
   size_t i = 0;
   for (const auto& parameter : parameters) {
     auto numbers = parameter.value().view(-1);
-    auto differences = torch::zeros_like(numbers);
-    for (int64_t j = 0; j < numbers.numel(); ++j) {
+    const std::vector<int64_t> checked = checked_elements(numbers.numel());
+    auto differences = torch::zeros({static_cast<int64_t>(checked.size())}, torch::kDouble);
+    for (size_t k = 0; k < checked.size(); ++k) {
       const auto loss = [&](double step) {
-        auto number = numbers[j];
+        auto number = numbers[checked[k]];
         const double before = number.item<double>();
         number.fill_(before + step);
         torch::manual_seed(7);
@@ -139,9 +141,9 @@ TEST_P(Fused, GradientsAreCentralDifferences) {
         number.fill_(before);
         return value;
       };
-      differences[j] = (loss(h) - loss(-h)) / (2 * h);
+      differences[static_cast<int64_t>(k)] = (loss(h) - loss(-h)) / (2 * h);
     }
-    EXPECT_LE(distance(result.gradients[i].view(-1), differences), 1e-7) << parameter.key();
+    EXPECT_LE(distance(result.gradients[i].view(-1).index_select(0, torch::tensor(checked)), differences), 1e-7) << parameter.key();
     ++i;
   }
 }
