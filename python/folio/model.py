@@ -290,9 +290,12 @@ class Tokenizer:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def encode(self, text: str, *, prefix: bool = False) -> list[int]:
-        """The ids of a text; with prefix=True after the tokens that the model expects before one, such as BOS."""
-        return _engine.encode(self._model, text, bool(prefix))
+    def encode(self, text: str, *, prefix: bool = False, parse_special: bool = True) -> list[int]:
+        """The ids of a text. With prefix=True the tokens that the model expects before one, such as BOS, come first.
+
+        Names of special tokens, such as "<|im_end|>", are these tokens; with parse_special=False they are text.
+        """
+        return _engine.encode(self._model, text, bool(prefix), bool(parse_special))
 
     def decode(self, ids: Ids) -> str:
         """The text of tokens. What is no UTF-8 becomes U+FFFD."""
