@@ -113,8 +113,9 @@ void read_merges(const hf::Source& source, const nlohmann::json& model, const st
 
 bool BpeTokenizer::is_hf(const nlohmann::json& tokenizer) {
   const nlohmann::json& pre_tokenizer = hf::value(tokenizer, "pre_tokenizer");
-  return !pre_tokenizer.is_null() && hf::value(pre_tokenizer, "type") != "Metaspace" &&
-         hf::value(hf::value(tokenizer, "model"), "byte_fallback") != true;
+  const bool has_marks = hf::value(pre_tokenizer, "type") == "Metaspace" &&
+                         hf::value(hf::value(tokenizer, "decoder"), "type") != "ByteLevel";
+  return !pre_tokenizer.is_null() && !has_marks && hf::value(hf::value(tokenizer, "model"), "byte_fallback") != true;
 }
 
 BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {

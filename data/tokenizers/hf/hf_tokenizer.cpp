@@ -130,11 +130,13 @@ void read_pieces(const Source& source, Vocabulary& v) {
     const size_t id = place(v.pieces, content, value(token, "id"), where);
     v.types[id] = special ? PieceType::Control : PieceType::UserDefined;
     TokenFlags flags;
-    for (const auto& [key, member] : kFlags) flags.*member = json_get<bool>(token, key, where);
+    for (const auto& [key, member] : kFlags) {
+      if (token.contains(key)) flags.*member = json_get<bool>(token, key, where);
+    }
     if (flags != TokenFlags()) v.flags[static_cast<int32_t>(id)] = flags;
   }
   for (size_t id = 0; id < n; ++id) {  // rows of the model's matrix without a token
-    if (!v.pieces[id].empty()) continue;
+    if (!v.pieces[id].empty() || value(vocabulary, "") == id) continue;
     v.pieces[id] = padding_piece(id);
     v.types[id] = PieceType::Unused;
   }
