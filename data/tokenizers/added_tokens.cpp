@@ -63,6 +63,8 @@ size_t end_without_spaces(std::string_view text) {
   return text.size();
 }
 
+}  // namespace
+
 size_t spaces_at_begin(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
@@ -72,8 +74,6 @@ size_t spaces_at_begin(std::string_view text) {
   }
   return at;
 }
-
-}  // namespace
 
 AddedTokens::AddedTokens(const Vocabulary& v, Normalization normalization) : normalization_(std::move(normalization)) {
   std::vector<SpecialToken> plain;

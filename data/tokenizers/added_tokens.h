@@ -14,6 +14,9 @@ namespace folio::data {
 
 struct Vocabulary;
 
+/// The bytes of the white space that `text` begins with.
+[[nodiscard]] size_t spaces_at_begin(std::string_view text);
+
 /// A part of a text, and whether special tokens are looked for in it.
 struct TextPiece {
   std::string_view text;

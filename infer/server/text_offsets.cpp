@@ -9,6 +9,8 @@
 namespace folio::infer::server {
 namespace {
 
+constexpr size_t kLongestGroup = 32;  // bytes
+
 size_t length_at(std::string_view text, size_t at) {
   const core::Utf8Char c = core::decode_utf8(text, at);
   if (c.valid) return c.length;
@@ -24,18 +26,15 @@ std::optional<size_t> size_of(std::string_view text, std::string_view bytes) {
   return std::nullopt;
 }
 
-// The bytes at the beginning of `text` that a token spells. It may have been normalized, or the token may take the
-// spaces around it.
-size_t spelled_at(std::string_view text, std::string_view bytes) {
-  if (const auto size = size_of(text, bytes)) return *size;
-  const size_t spaces = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-  if (const auto size = size_of(text.substr(spaces), bytes); size && spaces > 0) return spaces + *size;
+// The bytes at the beginning of `text` that tokens spell. They may have been normalized.
+std::optional<size_t> spelled_at(std::string_view text, std::string_view bytes) {
+  if (const auto size = size_of(text, bytes)) return size;
   const size_t longest = std::min(text.size(), 4 * bytes.size());
   for (size_t n = 0; n < longest;) {
     n += length_at(text, n);
     if (data::to_nfc(text.substr(0, n)) == bytes) return n;
   }
-  return std::min(bytes.size(), text.size());
+  return std::nullopt;
 }
 
 }  // namespace
@@ -60,9 +59,13 @@ std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt&
   offsets.reserve(tokens.size());
   CharacterCounter counter;
   std::string_view rest = prompt.text;
-  const auto take = [&](size_t n) {
-    offsets.push_back(counter.add(rest.substr(0, n)));
+  const auto skip = [&](size_t n) {
+    static_cast<void>(counter.add(rest.substr(0, n)));
     rest.remove_prefix(n);
+  };
+  const auto take = [&](size_t n) {
+    offsets.push_back(counter.add({}));
+    skip(n);
   };
   const auto special_of = [&](int32_t token) {
     return tokenizer.token_bytes(token).empty() ? tokenizer.special_tokens().token_of(token) : nullptr;
@@ -77,7 +80,7 @@ std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt&
         continue;
       }
       size_t end = at + special->text.size();
-      if (special->flags.rstrip) end = std::min(rest.find_first_not_of(" \t\r\n", end), rest.size());
+      if (special->flags.rstrip) end += data::spaces_at_begin(rest.substr(end));
       take(end);
       continue;
     }
@@ -88,10 +91,18 @@ std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt&
     }
     const bool has_space =
         !rest.starts_with(spelled) && spelled.starts_with(' ') && rest.starts_with(std::string_view(spelled).substr(1));
+    std::string group;  // tokens of bytes that were normalized together
     for (size_t j = i; j < tokens.size() && special_of(tokens[j]) == nullptr; ++j) {
-      std::string_view bytes = tokenizer.token_bytes(tokens[j]);
-      if (j == i && has_space) bytes.remove_prefix(1);
-      take(spelled_at(rest, bytes));
+      group += tokenizer.token_bytes(tokens[j]);
+      if (j == i && has_space) group.erase(0, 1);
+      const size_t spaces = data::spaces_at_begin(rest);  // which a user-defined token before may have taken
+      if (spaces > 0 && !size_of(rest, group) && size_of(rest.substr(spaces), group)) skip(spaces);
+      auto size = spelled_at(rest, group);
+      if (!size && group.size() > kLongestGroup) size = std::min(group.size(), rest.size());
+      offsets.push_back(counter.add({}));
+      if (!size) continue;
+      skip(*size);
+      group.clear();
     }
   }
   return offsets;

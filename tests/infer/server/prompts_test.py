@@ -1,7 +1,7 @@
 """What a prompt's text is, and where its tokens and those of the answer begin: `tokenizers`' tokens and offsets.
 
-Two models of random weights as transformers saves them: a SentencePiece vocabulary (Llama's, Metaspace), and a byte-level
-one behind the template that adds BOS (Llama 3's). Most of their answers are bytes that are no UTF-8.
+Models of random weights as transformers saves them: a SentencePiece vocabulary (Llama's, Metaspace), and byte-level ones
+behind the template that adds BOS (Llama 3's), one of which normalizes texts (Qwen's). Most of their answers are bytes that are no UTF-8.
 """
 
 import codecs
@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 import torch
 import transformers
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from api_test import client_of, post
 from chat_model import write_chat_model
@@ -21,7 +21,7 @@ from support import HANG, generate, succeed
 SPECIAL = [AddedToken("<|user|>", rstrip=True, normalized=False, special=True),
            AddedToken("<|end|>", lstrip=True, normalized=False, special=True)]
 PROMPTS = ["hello world", "<s>hello", " two  spaces ", "<|user|>\n hello <|end|> and\n\n", "é中😀 naïve 中中", "<s><|user|>é <s> a",
-           "<tool>he<tool> llo", "hello <|end|>"]
+           "<tool>he<tool> llo", "hello <|end|>", "cafe\u0301 e\u0301\u0323 o\u0302hello <s>n\u0303 x"]
 
 
 def sentencepiece():
@@ -33,8 +33,14 @@ def sentencepiece():
     return fast
 
 
-def byte_level():
+def normalized():
+    return byte_level(normalizers.NFC())
+
+
+def byte_level(normalizer=None):
     tokenizer = Tokenizer(models.BPE())
+    if normalizer:
+        tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(["hello world"] * 9, trainers.BpeTrainer(
@@ -45,7 +51,7 @@ def byte_level():
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
 
 
-@pytest.fixture(scope="module", params=[sentencepiece, byte_level], ids=lambda f: f.__name__)
+@pytest.fixture(scope="module", params=[sentencepiece, byte_level, normalized], ids=lambda f: f.__name__)
 def model(request, server, tmp_path_factory):
     """A server, its directory, and transformers' tokenizer and model."""
     folder = tmp_path_factory.mktemp(request.param.__name__)
