@@ -21,7 +21,7 @@ from support import HANG, generate, succeed
 SPECIAL = [AddedToken("<|user|>", rstrip=True, normalized=False, special=True),
            AddedToken("<|end|>", lstrip=True, normalized=False, special=True)]
 PROMPTS = ["hello world", "<s>hello", " two  spaces ", "<|user|>\n hello <|end|> and\n\n", "é中😀 naïve 中中", "<s><|user|>é <s> a",
-           "<tool>he<tool> llo", "hello <|end|>", "cafe\u0301 e\u0301\u0323 o\u0302hello <s>n\u0303 x"]
+           "<tool>he<tool> llo", "hello <|end|>", "cafe\u0301 e\u0323 o\u0302hello <s>n\u0303 x"]
 
 
 def sentencepiece():
