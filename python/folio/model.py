@@ -194,9 +194,12 @@ class Model:
 
     # What the model computes. Ids are those of one sequence, from its first token on.
 
-    def score(self, text: Prompt) -> np.ndarray:
+    def score(self, text: Prompt, *, parse_special: bool = True) -> np.ndarray:
         """ln p of each token but the first, given those before it: (tokens - 1), float64, in nats."""
-        ids = self.tokenizer.encode(text, prefix=True) if isinstance(text, str) else token_ids(text)
+        if isinstance(text, str):
+            ids = self.tokenizer.encode(text, prefix=True, parse_special=parse_special)
+        else:
+            ids = token_ids(text)
         return np.asarray(_engine.score(self._model, ids), dtype=np.float64)
 
     def logits(self, ids: Ids) -> np.ndarray:
