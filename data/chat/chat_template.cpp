@@ -164,11 +164,7 @@ std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplat
 std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const ChatPiece> rendered) {
   std::vector<TextPiece> pieces;
   for (const ChatPiece& piece : rendered) pieces.push_back({.text = piece.text, .parse_special = piece.is_template});
-  std::vector<int32_t> tokens = tokenizer.encode_pieces(pieces);
-  const std::vector<int32_t> prefix = tokenizer.prefix_tokens();
-  const bool has_prefix = tokens.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin());
-  if (!has_prefix) tokens.insert(tokens.begin(), prefix.begin(), prefix.end());
-  return tokens;
+  return tokenizer.with_prefix(tokenizer.encode_pieces(pieces));
 }
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,

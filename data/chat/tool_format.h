@@ -72,6 +72,9 @@ class MarkedTokenizer final : public Tokenizer {
   MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks);
 
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override { return tokenizer_.encode(text); }
+  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override {
+    return tokenizer_.encode_pieces(pieces);
+  }
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return tokenizer_.special_tokens(); }
   [[nodiscard]] std::vector<int32_t> prefix_tokens() const override { return tokenizer_.prefix_tokens(); }
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;

@@ -74,7 +74,17 @@ void require_new(bool is_new, size_t id, std::string_view piece, const std::stri
   if (!is_new) fail("{}: token {} (\"{}\") occurs twice", where, id, core::printable(piece));
 }
 
+bool is_word_piece(const BpeVocabulary& v, int32_t id) {
+  const auto i = static_cast<size_t>(id);
+  return v.types[i] == PieceType::Normal ||
+         (v.types[i] == PieceType::UserDefined && byte_level_to_bytes(v.pieces[i]) == v.pieces[i]);
+}
+
 }  // namespace
+
+bool joins(const BpeVocabulary& v, const BpeVocabulary::Merge& merge) {
+  return is_word_piece(v, merge.left) && is_word_piece(v, merge.right) && is_word_piece(v, merge.joined);
+}
 
 MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const std::string& where)
     : slots_(std::bit_ceil(2 * merges.size() + 2)), shift_(static_cast<unsigned>(std::countl_zero(slots_.size()) + 1)) {
@@ -92,21 +102,26 @@ MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const st
 // The state while one text is encoded.
 class BpeTokenizer::Encoder {
  public:
-  Encoder(const BpeTokenizer& tokenizer, std::string_view text) : tokenizer_(tokenizer), text_(text), cache_(text) {
-    require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
-    ids_.reserve(text.size() / 4);
+  Encoder(const BpeTokenizer& tokenizer, CutText text)
+      : tokenizer_(tokenizer), text_(std::move(text)), cache_(text_.text) {
+    const size_t size = text_.text.size();
+    require(size < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", size);
+    ids_.reserve(size / 4);
   }
 
   std::vector<int32_t> encode() && {
-    tokenizer_.user_defined_.split(
-        text_, [&](std::string_view stretch) { add_stretch(stretch); },
-        [&](const SpecialToken& token) { ids_.push_back(token.id); });
+    for (const CutText::Part& part : text_.parts) {
+      if (part.id >= 0) {
+        ids_.push_back(part.id);
+      } else {
+        add_stretch(text_.stretch(part), part.begin);
+      }
+    }
     return std::move(ids_);
   }
 
  private:
-  void add_stretch(std::string_view stretch) {
-    const auto offset = static_cast<size_t>(stretch.data() - text_.data());
+  void add_stretch(std::string_view stretch, size_t offset) {
     for (size_t begin = 0; begin < stretch.size();) {
       const size_t end = word_end(tokenizer_.vocabulary_.pre_tokenizer, stretch, begin);
       if (!cache_.append_known(offset + begin, offset + end, ids_)) {
@@ -139,7 +154,7 @@ class BpeTokenizer::Encoder {
   }
 
   const BpeTokenizer& tokenizer_;
-  std::string_view text_;
+  CutText text_;
   WordCache cache_;
   SymbolMerger merger_;
   std::vector<int32_t> ids_;
@@ -152,7 +167,6 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   byte_ids_.fill(-1);
   TextIndex words(pieces);
   std::vector<SpecialToken> special;
-  std::vector<SpecialToken> user_defined;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
     if (pieces[i].empty()) fail("{}: token {} is empty", where, i);
@@ -168,12 +182,14 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
     const auto bytes = byte_level_to_bytes(pieces[i]);  // as files spell normal pieces
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
-    if (is_special(type)) special.push_back({.text = pieces[i], .id = static_cast<int32_t>(i)});
-    if (type == PieceType::UserDefined) user_defined.push_back({.text = pieces[i], .id = static_cast<int32_t>(i)});
+    const auto id = static_cast<int32_t>(i);
+    if (is_word_piece(vocabulary_, id) && pieces[i].size() == 1)
+      byte_ids_[static_cast<unsigned char>(pieces[i][0])] = id;
+    if (is_special(type)) special.push_back({.text = pieces[i], .id = id, .flags = flags_of(vocabulary_, id)});
   }
   for (const auto& [left, right, joined] : vocabulary_.merges) {
     for (const int32_t id : {left, right, joined}) {
-      require(id >= 0 && id < vocab_size() && vocabulary_.types[static_cast<size_t>(id)] == PieceType::Normal,
+      require(id >= 0 && id < vocab_size() && is_word_piece(vocabulary_, id),
               "{}: a merge has token {}, which is none that a text can have", where, id);
     }
     const auto piece = [&](int32_t id) -> std::string_view { return pieces[static_cast<size_t>(id)]; };
@@ -181,30 +197,24 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     if (!whole.starts_with(piece(left)) || whole.substr(piece(left).size()) != piece(right)) {
       fail("{}: the merge of tokens {} and {} does not make token {}", where, left, right, joined);
     }
+    if (words.find(whole) < 0) words.add(joined);  // a user-defined piece
   }
   if (vocabulary_.ignore_merges) words_ = std::move(words);
   special_ = SpecialTokens(std::move(special));
-  user_defined_ = SpecialTokens(std::move(user_defined));
+  added_ = AddedTokens(vocabulary_, {.map = vocabulary_.nfc ? to_nfc : nullptr});
   ends_text_ = ends_of_text(vocabulary_);
 }
 
 std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
-  if (!vocabulary_.nfc) return Encoder(*this, text).encode();
-  const std::string composed = normalized(text);
-  return Encoder(*this, composed).encode();
+  const std::array<TextPiece, 1> pieces = {{{.text = text}}};
+  return encode_pieces(pieces);
 }
 
-std::string BpeTokenizer::normalized(std::string_view text) const {
-  std::string result;
-  user_defined_.split(
-      text, [&](std::string_view stretch) { result += to_nfc(stretch); },
-      [&](const SpecialToken& token) { result += token.text; });
-  return result;
+std::vector<int32_t> BpeTokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
+  return Encoder(*this, added_.cut(pieces)).encode();
 }
 
-std::vector<int32_t> BpeTokenizer::prefix_tokens() const {
-  return beginning_of(vocabulary_);
-}
+std::vector<int32_t> BpeTokenizer::prefix_tokens() const { return beginning_of(vocabulary_); }
 
 const std::string& BpeTokenizer::token_bytes(int32_t id) const {
   static const std::string none;

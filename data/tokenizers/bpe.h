@@ -34,6 +34,10 @@ struct BpeVocabulary : Vocabulary {
   bool operator==(const BpeVocabulary&) const = default;
 };
 
+/// Whether all pieces of a merge are ones that words may have: normal, or user-defined and spelled as bytes are in
+/// files. Published files have merges of added tokens, too; those of control tokens are left out.
+[[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
+
 /// A hash table of merges by their pair of tokens: open addressing, 16 bytes a slot.
 class MergeTable {
  public:
@@ -79,13 +83,14 @@ class BpeTokenizer final : public Tokenizer {
   /// From tokenizer.json and tokenizer_config.json: BPE with one of the known pre-tokenizers. Throws core::Error that
   /// names what differs.
   [[nodiscard]] static BpeTokenizer from_hf(const hf::Source& source);
-  /// Whether a tokenizer.json is of this kind: it has a pre-tokenizer and no byte fallback.
+  /// Whether a tokenizer.json is of this kind: it has a pre-tokenizer, other than Metaspace, and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
-  /// User-defined pieces are split off first (leftmost, then longest), and what lies between is normalized, if the
-  /// vocabulary says so; then decoding gives the normalized text. A byte that is not a piece is dropped, as in
-  /// Hugging Face's tokenizers: published vocabularies lack some bytes that never occur in UTF-8.
+  /// User-defined pieces are split off first (see AddedTokens), and what lies between is normalized, if the vocabulary
+  /// says so; then decoding gives the normalized text. A byte that is not a piece is dropped, as in Hugging Face's
+  /// tokenizers: published vocabularies lack some bytes that never occur in UTF-8.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
+  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
@@ -107,14 +112,13 @@ class BpeTokenizer final : public Tokenizer {
   class Encoder;
 
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
-  [[nodiscard]] std::string normalized(std::string_view text) const;
 
   BpeVocabulary vocabulary_;
   MergeTable merges_;
   std::optional<TextIndex> words_;       ///< the normal pieces, if ignore_merges
   std::array<int32_t, 256> byte_ids_{};  ///< -1: none
   SpecialTokens special_;
-  SpecialTokens user_defined_;
+  AddedTokens added_;
   std::vector<bool> ends_text_;
 };
 

@@ -1,6 +1,7 @@
 #include "data/tokenizers/sentencepiece.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <unordered_set>
@@ -48,6 +49,12 @@ bool goes_on_after_space(std::string_view text) {
 
 }  // namespace
 
+bool joins(const SentencePieceVocabulary& v, size_t id) {
+  const bool is_text = v.types[id] == PieceType::Normal || v.types[id] == PieceType::UserDefined;
+  // Texts have marks instead of spaces.
+  return is_text && v.pieces[id].find(' ') == std::string::npos && !flags_of(v, static_cast<int32_t>(id)).apart;
+}
+
 void validate(const SentencePieceVocabulary& v, const std::string& where) {
   const size_t n = v.pieces.size();
   require(n == 0 || v.bos >= 0, "{}: the BOS token is {}, but ids go from 0 to {}", where, v.bos, n - 1);
@@ -71,21 +78,17 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
   validate(vocabulary_, where);
   byte_ids_.fill(-1);
   std::vector<SpecialToken> special;
-  std::vector<SpecialToken> user_defined;
   for (size_t i = 0; i < bytes_.size(); ++i) {
     const std::string& piece = vocabulary_.pieces[i];
     const auto id = static_cast<int32_t>(i);
     switch (vocabulary_.types[i]) {
+      case PieceType::UserDefined:
       case PieceType::Normal:
         bytes_[i] = marks_to_spaces(piece);
-        if (piece.find(' ') != std::string::npos) break;  // never found: texts have marks instead of spaces
+        if (!joins(vocabulary_, i)) break;
         ids_.add(id);
         longest_ = std::max(longest_, bytes_[i].size());
         cut_words_ = cut_words_ && !goes_on_after_space(bytes_[i]);
-        break;
-      case PieceType::UserDefined:
-        bytes_[i] = piece;
-        user_defined.push_back({.text = piece, .id = id});
         break;
       case PieceType::Byte: {
         const uint8_t byte = *parse_byte_piece(piece);
@@ -95,7 +98,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
       }
       case PieceType::Control:
       case PieceType::Unknown:
-        special.push_back({.text = piece, .id = id});
+        special.push_back({.text = piece, .id = id, .flags = flags_of(vocabulary_, id)});
         break;
       case PieceType::Unused:
         break;
@@ -104,28 +107,46 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
   require(piece_of(" ") >= 0, "{}: no piece is \"{}\", the space; this is not a SentencePiece vocabulary", where,
           kSpaceMark);
   special_ = SpecialTokens(std::move(special));
-  user_defined_ = SpecialTokens(std::move(user_defined));
+  Normalization normalization;
+  if (vocabulary_.space_prefix == SpacePrefix::Normalizer) {
+    normalization.map = spaces_to_marks;
+    if (vocabulary_.add_space_prefix) normalization.prepend = kSpaceMark;
+  }
+  added_ = AddedTokens(vocabulary_, std::move(normalization));
   ends_text_ = ends_of_text(vocabulary_);
 }
 
 std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
+  const std::array<TextPiece, 1> pieces = {{{.text = text}}};
+  return encode_pieces(pieces);
+}
+
+std::vector<int32_t> SentencePieceTokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
   std::vector<int32_t> ids;
-  user_defined_.split(
-      text, [&](std::string_view stretch) { encode_stretch(stretch, ids); },
-      [&](const SpecialToken& token) { ids.push_back(token.id); });
+  const CutText cut = added_.cut(pieces);
+  for (const CutText::Part& part : cut.parts) {
+    if (part.id >= 0) {
+      ids.push_back(part.id);
+    } else {
+      encode_stretch(cut.stretch(part), part.is_first, ids);
+    }
+  }
   return ids;
 }
 
-void SentencePieceTokenizer::encode_stretch(std::string_view text, std::vector<int32_t>& ids) const {
+// Text as AddedTokens left it: normalizers have added their space.
+void SentencePieceTokenizer::encode_stretch(std::string_view text, bool is_first, std::vector<int32_t>& ids) const {
   require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
   std::string plain = marks_to_spaces(text);
-  if (vocabulary_.add_space_prefix) plain.insert(plain.begin(), ' ');
+  const SpacePrefix where = vocabulary_.space_prefix;
+  const bool may_add = where == SpacePrefix::Always || (where == SpacePrefix::First && is_first);
+  if (vocabulary_.add_space_prefix && may_add && !plain.starts_with(' ')) plain.insert(plain.begin(), ' ');
   SymbolMerger merger;
   const size_t first = ids.size();
   for (size_t at = 0; at < plain.size();) {
     // If no piece has a space after another character, words can be encoded one by one.
     const size_t letters = cut_words_ ? plain.find_first_not_of(' ', at) : plain.size();
-    const size_t end = std::min(plain.find(' ', letters), plain.size());
+    const size_t end = std::min(plain.find(' ', vocabulary_.split_words ? at + 1 : letters), plain.size());
     const std::string_view word = std::string_view(plain).substr(at, end - at);
     for (const Symbol& s : merge(*this, word, longest_, merger)) {
       if (s.size == 0) continue;
@@ -151,9 +172,7 @@ void SentencePieceTokenizer::append_without_piece(std::string_view symbol, bool 
   if (!after_unknown) ids.push_back(vocabulary_.unk);  // a run of unknown characters is one token
 }
 
-std::vector<int32_t> SentencePieceTokenizer::prefix_tokens() const {
-  return beginning_of(vocabulary_);
-}
+std::vector<int32_t> SentencePieceTokenizer::prefix_tokens() const { return beginning_of(vocabulary_); }
 
 const std::string& SentencePieceTokenizer::token_bytes(int32_t id) const {
   require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());
@@ -169,7 +188,7 @@ std::string SentencePieceTokenizer::decode(const std::vector<int32_t>& tokens) c
     const bool between = type == PieceType::Control || type == PieceType::UserDefined;
     if (vocabulary_.add_space_prefix && stretch_begins && !between && bytes.starts_with(' ')) bytes.remove_prefix(1);
     text += bytes;
-    stretch_begins = between;
+    stretch_begins = vocabulary_.space_prefix == SpacePrefix::Normalizer ? between : text.empty();
   }
   return text;
 }

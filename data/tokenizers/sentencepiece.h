@@ -16,10 +16,19 @@ namespace hf {
 struct Source;
 }
 
+/// Where add_space_prefix adds a space. `tokenizers` has a normalizer or a pre-tokenizer for it.
+enum class SpacePrefix : uint8_t {
+  Normalizer,  ///< before each text between special and user-defined tokens (Prepend; SentencePiece, GGUF)
+  Always,      ///< there, unless the text begins with a space (Metaspace)
+  First,       ///< once, before a text that begins with neither a space nor a token (Metaspace)
+};
+
 /// As in a file. Normal pieces write a space as U+2581 "▁"; user-defined pieces are plain text.
 struct SentencePieceVocabulary : Vocabulary {
   std::vector<float> scores;
   bool add_space_prefix = true;
+  SpacePrefix space_prefix = SpacePrefix::Normalizer;  ///< GGUF has no key for it
+  bool split_words = false;  ///< no token has a space after another character, spaces too (Metaspace)
 
   /// SentencePiece's default ids.
   SentencePieceVocabulary() {
@@ -36,6 +45,9 @@ struct SentencePieceVocabulary : Vocabulary {
 /// "<0xNN>".
 void validate(const SentencePieceVocabulary& vocabulary, const std::string& where);
 
+/// Whether merges of a text may give this piece. A user-defined one may be, too, as in llama.cpp and `tokenizers`.
+[[nodiscard]] bool joins(const SentencePieceVocabulary& vocabulary, size_t id);
+
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   /// Throws core::Error if the vocabulary is not valid, or no piece is "▁".
@@ -46,13 +58,14 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] static SentencePieceTokenizer from_gguf(const core::GgufFile& file);
 
   /// From tokenizer.json and tokenizer_config.json: BPE whose merges are all the splits of each piece, one piece after
-  /// the other, with Llama's normalizer and decoder. Throws core::Error that names what differs.
+  /// the other, with Llama's normalizer or Metaspace, and its decoder. Throws core::Error that names what differs.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 
   /// Encodes any bytes: U+2581 counts as a space, and a byte that is not UTF-8 is a symbol of its own. User-defined
-  /// pieces are split off first (leftmost, then longest); with add_space_prefix, the text between them gets a leading
-  /// space. Throws core::Error for a character that has neither a piece nor bytes if there is no unknown token.
+  /// pieces are split off first (see AddedTokens); with add_space_prefix, the text between them gets a leading space.
+  /// Throws core::Error for a character that has neither a piece nor bytes if there is no unknown token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
+  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
 
@@ -79,14 +92,14 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
-  void encode_stretch(std::string_view text, std::vector<int32_t>& ids) const;
+  void encode_stretch(std::string_view text, bool is_first, std::vector<int32_t>& ids) const;
   void append_without_piece(std::string_view symbol, bool after_unknown, std::vector<int32_t>& ids) const;
 
   SentencePieceVocabulary vocabulary_;
   std::vector<std::string> bytes_;  ///< of each id
   TextIndex ids_;                   ///< normal pieces, by `bytes_`
   SpecialTokens special_;           ///< control and unknown pieces
-  SpecialTokens user_defined_;
+  AddedTokens added_;
   std::vector<bool> ends_text_;
   std::array<int32_t, 256> byte_ids_{};
   size_t longest_ = 0;     ///< length of the longest normal piece, in bytes

@@ -11,7 +11,10 @@ SpecialTokens::SpecialTokens(std::vector<SpecialToken> tokens) : tokens_(std::mo
                    [](const SpecialToken& a, const SpecialToken& b) { return a.text < b.text; });
   const auto same_text = [](const SpecialToken& a, const SpecialToken& b) { return a.text == b.text; };
   tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same_text), tokens_.end());
-  for (const SpecialToken& token : tokens_) begins_[static_cast<unsigned char>(token.text[0])] = true;
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    begins_[static_cast<unsigned char>(tokens_[i].text[0])] = true;
+    by_id_.emplace(tokens_[i].id, i);
+  }
 }
 
 int32_t SpecialTokens::id_of(std::string_view text) const {
@@ -19,7 +22,12 @@ int32_t SpecialTokens::id_of(std::string_view text) const {
   return token != nullptr && token->text.size() == text.size() ? token->id : -1;
 }
 
-const SpecialToken* SpecialTokens::begin_of(std::string_view text) const {
+const SpecialToken* SpecialTokens::token_of(int32_t id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : &tokens_[found->second];
+}
+
+const SpecialToken* SpecialTokens::begin_of(std::string_view text, size_t longest_special) const {
   if (text.empty() || !begins_[static_cast<unsigned char>(text[0])]) return nullptr;
   const SpecialToken* longest = nullptr;
   auto first = tokens_.begin();
@@ -30,7 +38,9 @@ const SpecialToken* SpecialTokens::begin_of(std::string_view text) const {
     const auto byte = static_cast<unsigned char>(text[n]);
     first = std::partition_point(first, last, [&](const SpecialToken& token) { return byte_of(token) < byte; });
     last = std::partition_point(first, last, [&](const SpecialToken& token) { return byte_of(token) == byte; });
-    if (first != last && first->text.size() == n + 1) longest = &*first++;
+    if (first == last || first->text.size() > n + 1) continue;
+    if (!first->is_special || n < longest_special) longest = &*first;
+    ++first;
   }
   return longest;
 }

@@ -1,5 +1,9 @@
 #include "data/tokenizers/tokenizer.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "core/error.h"
 
 namespace folio::data {
@@ -27,6 +31,19 @@ std::vector<int32_t> Tokenizer::encode_pieces(std::span<const TextPiece> pieces)
   }
   flush();
   return ids;
+}
+
+std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text, const PromptOptions& options) const {
+  const std::array<TextPiece, 1> pieces = {{{.text = text, .parse_special = options.parse_special}}};
+  std::vector<int32_t> ids = encode_pieces(pieces);
+  return options.add_special ? with_prefix(std::move(ids)) : ids;
+}
+
+std::vector<int32_t> Tokenizer::with_prefix(std::vector<int32_t> tokens) const {
+  const std::vector<int32_t> prefix = prefix_tokens();
+  const bool has_prefix = tokens.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin());
+  if (!has_prefix) tokens.insert(tokens.begin(), prefix.begin(), prefix.end());
+  return tokens;
 }
 
 std::vector<int32_t> Tokenizer::encode_with_prefix(std::string_view text) const {

@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "core/formats/gguf.h"
-#include "data/tokenizers/special_tokens.h"
+#include "data/tokenizers/added_tokens.h"
 
 namespace folio::data {
 
 /// The metadata key of the chat template, in Jinja, in a GGUF file.
 inline constexpr const char* kGgufChatTemplate = "tokenizer.chat_template";
 
-/// A part of a text, and whether special tokens are looked for in it.
-struct TextPiece {
-  std::string_view text;
-  bool parse_special = false;
+/// How a prompt is read.
+struct PromptOptions {
+  bool parse_special = true;  ///< "<s>" in it is the special token
+  bool add_special = true;    ///< prefix_tokens() come before it
 };
 
 class Tokenizer {
@@ -35,7 +35,7 @@ class Tokenizer {
 
   /// The ids of the concatenated pieces: a word may begin in one piece and end in the next. A special token is parsed
   /// only where it lies within one piece with `parse_special`, so a user's text never becomes one.
-  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const;
+  [[nodiscard]] virtual std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const;
 
   /// The tokens that are not text: BOS, EOS, the markers of a chat's turns.
   [[nodiscard]] virtual const SpecialTokens& special_tokens() const;
@@ -45,6 +45,12 @@ class Tokenizer {
 
   /// A text as the model reads it: prefix_tokens(), then encode(text).
   [[nodiscard]] std::vector<int32_t> encode_with_prefix(std::string_view text) const;
+
+  /// A prompt as the model reads it. prefix_tokens() are added unless the prompt's tokens begin with them.
+  [[nodiscard]] std::vector<int32_t> encode_prompt(std::string_view text, const PromptOptions& options = {}) const;
+
+  /// `tokens` with prefix_tokens() before them, unless they begin with those.
+  [[nodiscard]] std::vector<int32_t> with_prefix(std::vector<int32_t> tokens) const;
 
   /// The bytes of a token, which may be part of a UTF-8 character; empty for control tokens.
   [[nodiscard]] virtual const std::string& token_bytes(int32_t id) const = 0;

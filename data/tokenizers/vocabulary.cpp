@@ -31,6 +31,11 @@ void validate(const Vocabulary& v, const std::string& where) {
   }
 }
 
+TokenFlags flags_of(const Vocabulary& v, int32_t id) {
+  const auto found = v.flags.find(id);
+  return found == v.flags.end() ? TokenFlags() : found->second;
+}
+
 std::vector<int32_t> beginning_of(const Vocabulary& v) {
   if (!v.prefix.empty()) return v.prefix;
   return v.add_bos ? std::vector<int32_t>{v.bos} : std::vector<int32_t>{};

@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "data/tokenizers/special_tokens.h"
 
 namespace folio::data {
 
@@ -26,10 +29,13 @@ struct Vocabulary {
   int32_t eot = -1;  ///< ends a turn of a chat
   bool add_bos = false;
   bool add_eos = false;
+  std::map<int32_t, TokenFlags> flags;  ///< of special and user-defined pieces, where not the default; GGUF lacks them
   std::vector<int32_t> prefix;  ///< before each text, in place of BOS: GLM's [gMASK] and <sop>; GGUF can't say it
 
   bool operator==(const Vocabulary&) const = default;
 };
+
+[[nodiscard]] TokenFlags flags_of(const Vocabulary& vocabulary, int32_t id);
 
 /// What stands before each text: the prefix, or BOS if it is to be added.
 [[nodiscard]] std::vector<int32_t> beginning_of(const Vocabulary& vocabulary);

@@ -92,7 +92,7 @@ GenerateResult LoadedModel::generate(std::string_view prompt, GenerateOptions op
                                      const std::function<void(std::string_view)>& on_text) {
   if (options.context == 0) options.context = options_.context;
   if (options.adapter == kNoAdapter) options.adapter = adapter();
-  const auto tokens = prompt.empty() ? tokenizer_->default_prompt() : tokenizer_->encode_with_prefix(prompt);
+  const auto tokens = prompt.empty() ? tokenizer_->default_prompt() : tokenizer_->encode_prompt(prompt);
   return infer::generate(engine(), *tokenizer_, tokens, options, on_text);
 }
 

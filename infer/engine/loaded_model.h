@@ -59,7 +59,8 @@ class LoadedModel {
   /// What loading the weights repacked, of the draft and of the model.
   [[nodiscard]] std::vector<LoadReport> load_reports();
 
-  /// How a text goes on, with the adapter if there is one. `on_text` gets it as it comes, in whole UTF-8 characters,
+  /// How a text goes on, with the adapter if there is one. Special tokens in `prompt` are parsed (see
+  /// Tokenizer::encode_prompt). `on_text` gets it as it comes, in whole UTF-8 characters,
   /// and may be empty. Throws core::Error as Engine::add does.
   GenerateResult generate(std::string_view prompt, GenerateOptions options = {},
                           const std::function<void(std::string_view)>& on_text = {});

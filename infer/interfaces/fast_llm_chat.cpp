@@ -58,11 +58,7 @@ std::string make_history(const data::Tokenizer& tokenizer, const Chat& chat, con
 std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, std::string_view text) {
   if (text.empty()) return tokenizer.default_prompt();
   const std::vector<data::TextPiece> pieces{{.text = text, .parse_special = chat.has_value()}};
-  std::vector<int32_t> tokens = tokenizer.encode_pieces(pieces);
-  const std::vector<int32_t> prefix = tokenizer.prefix_tokens();
-  const bool has_prefix = tokens.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin());
-  if (!has_prefix) tokens.insert(tokens.begin(), prefix.begin(), prefix.end());
-  return tokens;
+  return tokenizer.with_prefix(tokenizer.encode_pieces(pieces));
 }
 
 }  // namespace folio::infer::fast_llm

@@ -171,12 +171,23 @@ void check_logprobs(CompletionRequest& request) {
                      n, n_tokens, kMost));
 }
 
-Prompt encoded(std::string text, const ServedModel& served, const core::WorkBudget& budget) {
+data::PromptOptions prompt_options(const Fields& fields) {
+  return {.parse_special = fields.flag("parse_special"), .add_special = fields.flag("add_special_tokens")};
+}
+
+Prompt encoded(std::string text, const data::PromptOptions& options, const ServedModel& served,
+               const core::WorkBudget& budget) {
   const core::WorkBudget::Place place(budget, "prompt");
   try {
     budget.spend(text.size());
-    const std::vector<int32_t> ids = served.tokenizer.encode_with_prefix(text);
-    return {.tokens = ids.empty() ? served.tokenizer.default_prompt() : ids, .text = std::move(text)};
+    Prompt prompt{
+        .tokens = served.tokenizer.encode_prompt(text, {.parse_special = options.parse_special, .add_special = false}),
+        .text = std::move(text),
+        .parse_special = options.parse_special};
+    const size_t n = prompt.tokens.size();
+    if (options.add_special) prompt.tokens = served.tokenizer.with_prefix(std::move(prompt.tokens));
+    prompt.n_added = prompt.tokens.size() - n;
+    return prompt;
   } catch (const core::TooMuchWork& error) {
     throw ApiError(400, error.what(), error.place(), "too_much_work");
   } catch (const core::WorkStopped&) {
@@ -222,14 +233,23 @@ size_t n_prompts_of(const Json* prompt, const ServedModel& served) {
   return prompt->size();
 }
 
-std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served, const core::WorkBudget& budget) {
-  if (prompt == nullptr) return {encoded("", served, budget)};
-  if (prompt->is_string()) return {encoded(*prompt, served, budget)};
+std::vector<Prompt> prompts_of(const Json* prompt, const data::PromptOptions& options, const ServedModel& served,
+                               const core::WorkBudget& budget) {
+  const auto prompt_of = [&](const std::string& text) {
+    Prompt made = encoded(text, options, served, budget);
+    if (made.tokens.empty()) {  // a text needs something before it
+      made.tokens = served.tokenizer.default_prompt();
+      made.n_added = made.tokens.size();
+    }
+    return made;
+  };
+  if (prompt == nullptr) return {prompt_of("")};
+  if (prompt->is_string()) return {prompt_of(*prompt)};
   if (prompt->front().is_number()) return {prompt_of_ids(*prompt, "prompt", served)};
   std::vector<Prompt> prompts;
   for (const Json& one : *prompt) {
     if (one.is_string()) {
-      prompts.push_back(encoded(one, served, budget));
+      prompts.push_back(prompt_of(one));
     } else if (one.is_array()) {
       prompts.push_back(prompt_of_ids(one, "prompt", served));
     } else {
@@ -373,7 +393,7 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
   const int64_t max_tokens = *fields.integer("max_tokens", request.echo ? 0 : 1);
   if (const auto n = fields.integer("logprobs")) request.top_logprobs = static_cast<size_t>(*n);
   admit(options, n_prompts, request);
-  request.prompts = prompts_of(prompt, served, options.budget);
+  request.prompts = prompts_of(prompt, prompt_options(fields), served, options.budget);
   if (request.echo) {
     check_text_of("prompt", request.prompts, served);
     for (Prompt& one : request.prompts) {
@@ -426,11 +446,16 @@ std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,
   if ((messages == nullptr) == (prompt == nullptr)) refuse("prompt", "or 'messages' has to be there, one of them");
   if (messages != nullptr) {
     need_chat_template(served);
+    for (const char* field : {"parse_special", "add_special_tokens"}) {
+      if (fields.find(field) != nullptr) refuse(field, "is for 'prompt'; the chat template decides it for 'messages'");
+    }
     const auto checked = messages_of(messages);
     return chat_prompt(checked, "", writing_for(checked, false, served, budget).get(), served, budget).tokens;
   }
   if (!prompt->is_string()) refuse_type("prompt", "a text");
-  return encoded(*prompt, served, budget).tokens;
+  const data::PromptOptions options = prompt_options(fields);
+  Prompt made = encoded(*prompt, options, served, budget);
+  return made.tokens.empty() && options.add_special ? served.tokenizer.default_prompt() : std::move(made.tokens);
 }
 
 std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& served) {

@@ -62,6 +62,8 @@ struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;  ///< of one that came as ids only if it is echoed
   bool came_as_ids = false;
+  bool parse_special = false;  ///< special tokens of `tokens` may be in `text`
+  size_t n_added = 0;          ///< the first tokens, which `text` lacks
 };
 
 /// A request for completions, of either kind.
@@ -98,7 +100,8 @@ struct ParseOptions {
                                                  std::string_view text = {}, const ParseOptions& options = {});
 [[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed,
                                            std::string_view text = {}, const ParseOptions& options = {});
-/// {"prompt": text} or {"messages": […]}, as vLLM's; with the tokens that a completion would have in front.
+/// {"prompt": text} or {"messages": […]}, as vLLM's: the tokens of a completion's prompt; none of an empty one without
+/// "add_special_tokens".
 [[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,
                                                   const core::WorkBudget& budget = core::WorkBudget());
 /// {"tokens": [ids]}

@@ -60,7 +60,7 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
       metrics_(metrics),
       replies_(request_, served, id_, std::time(nullptr)),
       choices_(request_.prompts.size() * n_each()),
-      n_sent_(choices_.size()),
+      characters_(choices_.size()),
       n_prompt_logits_(request_.prompts.size()),
       last_token_(choices_.size()),
       n_running_(request_.prompts.size()),
@@ -68,6 +68,10 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
   for (size_t p = 0; p < request_.prompts.size() && request_.echo; ++p) {
     const auto text = std::make_shared<const std::string>(request_.prompts[p].text);
     for (size_t i = 0; i < n_each(); ++i) choices_[p * n_each() + i].echo = text;
+    if (!request_.top_logprobs) continue;
+    prompt_offsets_.push_back(text_offsets(served.tokenizer, request_.prompts[p]));
+    static_cast<void>(characters_[p * n_each()].add(*text));
+    for (size_t i = 1; i < n_each(); ++i) characters_[p * n_each() + i] = characters_[p * n_each()];
   }
   for (size_t i = 0; i < choices_.size() && request_.tools != nullptr; ++i) {
     readers_.emplace_back(request_.tools->writing->format, request_.tools->has_answer,
@@ -139,9 +143,10 @@ void Completion::on_prompt_logits(size_t prompt, std::span<const float> logits) 
   std::vector<TokenLogprob> seen;
   for (; !logits.empty(); logits = logits.subspan(vocab_size)) {
     const size_t i = n_prompt_logits_[prompt]++;
-    if (i == 0) seen.push_back({.token = tokens[0]});
+    if (i == 0) seen.push_back({.token = tokens[0], .text_offset = prompt_offsets_[prompt][0]});
     if (i + 1 < tokens.size()) {
       seen.push_back(token_logprob(tokens[i + 1], logits.first(vocab_size), *request_.top_logprobs));
+      seen.back().text_offset = prompt_offsets_[prompt][i + 1];
     }
   }
   if (seen.empty()) return;
@@ -157,7 +162,10 @@ void Completion::receive(ChoiceUpdate update) {
   ChoiceText& choice = choices_[update.choice];
   read(update.choice, update.text, update.end.has_value());
   if (update.prompt_tokens) choice.prompt_tokens.push_back(std::move(update.prompt_tokens));
-  std::move(update.tokens.begin(), update.tokens.end(), std::back_inserter(choice.tokens));
+  for (TokenLogprob& token : update.tokens) {
+    token.text_offset = characters_[update.choice].add(served_.tokenizer.token_bytes(token.token));
+    choice.tokens.push_back(std::move(token));
+  }
   if (update.end) finish(update.choice, *update.end);
   if (request_.stream && reply_ != nullptr &&
       (choice.has_text() || !choice.calls.empty() || !choice.finish_reason.empty())) {
@@ -231,9 +239,7 @@ void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
       return ++i < choices_.size();
     });
   }
-  const size_t n_before = n_sent_[index];
-  n_sent_[index] += n_characters(piece.text) + (piece.echo == nullptr ? 0 : n_characters(*piece.echo));
-  writer_->add(replies_.chunk(index, std::move(piece), n_before), cost);
+  writer_->add(replies_.chunk(index, std::move(piece)), cost);
 }
 
 // Or never will be.

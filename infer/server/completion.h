@@ -17,6 +17,7 @@
 #include "infer/server/metrics.h"
 #include "infer/server/replies.h"
 #include "infer/server/reply_writer.h"
+#include "infer/server/text_offsets.h"
 
 namespace folio::infer::server {
 
@@ -119,10 +120,11 @@ class Completion : public std::enable_shared_from_this<Completion> {
   AsyncEngine* engine_ = nullptr;  ///< from start() on
   std::function<void(const Completion&)> on_done_;
   std::vector<RequestId> ids_;
-  std::vector<ChoiceText> choices_;      ///< so far; of a stream what was not sent yet
-  std::vector<CallReader> readers_;      ///< of each choice, where it may call tools
-  std::vector<size_t> n_sent_;           ///< characters of each choice
-  std::vector<size_t> n_prompt_logits_;  ///< the engine's thread's: rows of each prompt that were seen
+  std::vector<ChoiceText> choices_;                  ///< so far; of a stream what was not sent yet
+  std::vector<CallReader> readers_;                  ///< of each choice, where it may call tools
+  std::vector<CharacterCounter> characters_;         ///< of each choice's text, as far as its tokens are known
+  std::vector<std::vector<size_t>> prompt_offsets_;  ///< of each prompt's tokens, if they are echoed with probabilities
+  std::vector<size_t> n_prompt_logits_;              ///< the engine's thread's: rows of each prompt that were seen
   std::vector<std::optional<Clock::time_point>> last_token_;
   size_t n_running_ = 0;  ///< requests
   Usage usage_;

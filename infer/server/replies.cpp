@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/utf8.h"
+
 namespace folio::infer::server {
 namespace {
 
@@ -59,10 +61,6 @@ std::string head_of(const std::string& id, const char* object, int64_t created, 
 
 std::string error_body(const ApiError& error) { return dump(error.json()) + "\n"; }
 
-size_t n_characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 std::string dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -107,7 +105,7 @@ TextSource Replies::whole(std::span<const ChoiceText> choices, const Usage& usag
   return [this, choices, usage, i = size_t{0}, current = TextSource()](std::string& text) mutable {
     if (!current) {
       text += i == 0 ? head_whole_ + ",\"choices\":[" : ",";
-      current = choice_source(i, {std::shared_ptr<void>(), &choices[i]}, 0, false);
+      current = choice_source(i, {std::shared_ptr<void>(), &choices[i]}, false);
     }
     if (current(text)) return true;
     current = {};
@@ -123,12 +121,12 @@ std::string Replies::first_chunk(size_t choice) const {
   return event(Ordered::array({json}), nullptr);
 }
 
-TextSource Replies::chunk(size_t choice, ChoiceText piece, size_t n_before) const {
-  return [this, choice, n_before, piece = std::make_shared<const ChoiceText>(std::move(piece)),
+TextSource Replies::chunk(size_t choice, ChoiceText piece) const {
+  return [this, choice, piece = std::make_shared<const ChoiceText>(std::move(piece)),
           current = TextSource()](std::string& text) mutable {
     if (!current) {
       text += "data: " + head_chunk_ + ",\"choices\":[";
-      current = choice_source(choice, piece, n_before, true);
+      current = choice_source(choice, piece, true);
     }
     if (current(text)) return true;
     text += "]" + event_end(nullptr);
@@ -149,8 +147,7 @@ std::string Replies::event_end(const Ordered& usage) const {
 }
 
 // A token, or some kilobytes of the text, at a time.
-TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, size_t n_before,
-                                  bool chunk) const {
+TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, bool chunk) const {
   std::vector<TextSource> parts;
   parts.push_back([this, index, choice, chunk](std::string& text) {
     text += fmt::format("{{\"index\":{},\"{}\":", index, !chat_ ? "text" : chunk ? "delta" : "message");
@@ -161,7 +158,7 @@ TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText
   parts.push_back(literal(chat_ ? ",\"logprobs\":" : "\",\"logprobs\":"));
   const bool has_tokens = !choice->tokens.empty() || !choice->prompt_tokens.empty();
   if (logprobs_ && (!chunk || has_tokens)) {
-    add_logprobs(parts, choice, n_before);
+    add_logprobs(parts, choice);
   } else {
     parts.push_back(literal("null"));
   }
@@ -192,8 +189,7 @@ Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) con
 
 // Chats have a list of tokens, texts have four lists. Beside these, texts have a chat's list, too: with ids and bytes,
 // which the four lack.
-void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice,
-                           size_t n_before) const {
+void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice) const {
   std::vector<const TokenLogprob*> all;
   for (const auto& some : choice->prompt_tokens) {
     for (const TokenLogprob& token : *some) all.push_back(&token);
@@ -210,27 +206,28 @@ void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr
   const auto content = [this](const TokenLogprob& t) { return content_json(t); };
   if (chat_) return list("{\"content\":[", content, "],\"refusal\":null}");
   list(
-      "{\"tokens\":[", [this](const TokenLogprob& t) { return Ordered(token_text(t.token)); }, "]");
+      "{\"tokens\":[", [this](const TokenLogprob& t) { return Ordered(token_name(t.token)); }, "]");
   list(
       ",\"token_logprobs\":[", [](const TokenLogprob& t) { return t.logprob ? Ordered(*t.logprob) : Ordered(); }, "]");
   const auto top = [this](const TokenLogprob& t) {
     Ordered json = t.logprob ? Ordered::object() : Ordered();
-    for (const auto& other : t.top) json[token_text(other.token)] = other.logprob;
+    for (const auto& other : t.top) {
+      std::string name = token_name(other.token);
+      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // as vLLM can name all of them
+      json[name] = other.logprob;
+    }
     return json;
   };
   list(",\"top_logprobs\":[", top, "]");
-  const auto offset = [this, next = n_before](const TokenLogprob& t) mutable {
-    return Ordered(std::exchange(next, next + n_characters(token_text(t.token))));
-  };
-  list(",\"text_offset\":[", offset, "]");
+  list(
+      ",\"text_offset\":[", [](const TokenLogprob& t) { return Ordered(t.text_offset); }, "]");
   list(",\"content\":[", content, "]}");
 }
 
 Replies::Ordered Replies::entry(int32_t token, std::optional<double> logprob) const {
-  const std::string text = token_text(token);
   return {{"id", token},
-          {"token", text},
-          {"bytes", bytes_json(text)},
+          {"token", token_name(token)},
+          {"bytes", bytes_json(token_bytes(token))},
           {"logprob", logprob ? Ordered(*logprob) : Ordered()}};
 }
 
@@ -242,13 +239,22 @@ Replies::Ordered Replies::content_json(const TokenLogprob& t) const {
 }
 
 // Of a token without bytes, such as <|im_end|>, its name.
-std::string Replies::token_text(int32_t token) const {
+const std::string& Replies::token_bytes(int32_t token) const {
   const std::string& bytes = tokenizer_.token_bytes(token);
-  if (!bytes.empty()) return bytes;
-  for (const data::SpecialToken& special : tokenizer_.special_tokens().tokens()) {
-    if (special.id == token) return special.text;
+  const data::SpecialToken* special = bytes.empty() ? tokenizer_.special_tokens().token_of(token) : nullptr;
+  return special == nullptr ? bytes : special->text;
+}
+
+// The token's text. One that ends within a character is written as OpenAI does: "bytes:\xe2\x80", in chats "\xe2\x80".
+std::string Replies::token_name(int32_t token) const {
+  const std::string& bytes = token_bytes(token);
+  if (core::is_utf8(bytes)) return bytes;
+  std::string name = chat_ ? "" : "bytes:";
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    name += byte < 0x20 || byte > 0x7E || c == '\\' ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
   }
-  return bytes;
+  return name;
 }
 
 }  // namespace folio::infer::server

@@ -25,6 +25,7 @@ struct TokenLogprob {
   int32_t token = -1;
   std::optional<double> logprob{};  ///< none: nothing stands before it
   std::vector<Alternative> top{};
+  size_t text_offset = 0;  ///< of /v1/completions: the character of the choice's text at which it begins
 };
 
 /// The `n_top` likeliest beside `token`, from its logits (vocab_size).
@@ -66,8 +67,7 @@ class Replies {
   // Events of a stream, with "data: " and the empty line.
   /// That a chat's choice begins; for texts there is none.
   [[nodiscard]] std::string first_chunk(size_t choice) const;
-  /// `n_before` characters of the choice were sent before.
-  [[nodiscard]] TextSource chunk(size_t choice, ChoiceText piece, size_t n_before) const;
+  [[nodiscard]] TextSource chunk(size_t choice, ChoiceText piece) const;
   /// How a chat's choice ended.
   [[nodiscard]] std::string usage_chunk(const Usage& usage) const;
   [[nodiscard]] static std::string error_event(const ApiError& error);
@@ -76,16 +76,15 @@ class Replies {
  private:
   using Ordered = nlohmann::ordered_json;
 
-  [[nodiscard]] TextSource choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, size_t n_before,
-                                         bool chunk) const;
-  void add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice,
-                    size_t n_before) const;
+  [[nodiscard]] TextSource choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, bool chunk) const;
+  void add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice) const;
   [[nodiscard]] Ordered message_json(const ChoiceText& choice, bool chunk) const;
   [[nodiscard]] Ordered entry(int32_t token, std::optional<double> logprob) const;
   [[nodiscard]] Ordered content_json(const TokenLogprob& token) const;
   [[nodiscard]] std::string event(const Ordered& choices, const Ordered& usage) const;
   [[nodiscard]] std::string event_end(const Ordered& usage) const;
-  [[nodiscard]] std::string token_text(int32_t token) const;
+  [[nodiscard]] const std::string& token_bytes(int32_t token) const;
+  [[nodiscard]] std::string token_name(int32_t token) const;
 
   const data::Tokenizer& tokenizer_;
   bool chat_;
@@ -97,9 +96,6 @@ class Replies {
 
 /// What an error is answered with.
 [[nodiscard]] std::string error_body(const ApiError& error);
-
-/// How many characters (code points) UTF-8 has.
-[[nodiscard]] size_t n_characters(std::string_view text);
 
 /// JSON as one line; what is no UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string dump(const nlohmann::ordered_json& json);

@@ -90,6 +90,10 @@ constexpr const char* kSchemas = R"json({
       {"type": "null"}]},
     "max_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 2147483647, "default": 16,
       "description": "0 with \"echo\": true alone"},
+    "parse_special": {"type": ["boolean", "null"], "default": true,
+      "description": "names of special tokens in a text are these tokens; false: they are text"},
+    "add_special_tokens": {"type": ["boolean", "null"], "default": true,
+      "description": "BOS comes before a text, where the model expects it and the text does not begin with it"},
     "echo": {"type": ["boolean", "null"], "default": false},
     "logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20}}},
   "ChatRequest": {"type": "object", "required": ["messages"], "additionalProperties": false, "properties": {
@@ -131,6 +135,8 @@ constexpr const char* kSchemas = R"json({
   "TokenizeRequest": {"type": "object", "additionalProperties": false,
     "anyOf": [{"required": ["prompt"]}, {"required": ["messages"]}], "properties": {
       "model": {"type": ["string", "null"]}, "prompt": {"type": ["string", "null"]},
+      "parse_special": {"type": ["boolean", "null"], "default": true, "description": "as of a completion"},
+      "add_special_tokens": {"type": ["boolean", "null"], "default": true, "description": "as of a completion"},
       "messages": {"type": ["array", "null"], "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}}}},
   "Tokens": {"type": "object", "required": ["count", "max_model_len", "tokens"], "properties": {
     "count": {"type": "integer"}, "max_model_len": {"type": "integer"},

@@ -194,9 +194,12 @@ class Model:
 
     # What the model computes. Ids are those of one sequence, from its first token on.
 
-    def score(self, text: Prompt) -> np.ndarray:
+    def score(self, text: Prompt, *, parse_special: bool = True) -> np.ndarray:
         """ln p of each token but the first, given those before it: (tokens - 1), float64, in nats."""
-        ids = self.tokenizer.encode(text, prefix=True) if isinstance(text, str) else token_ids(text)
+        if isinstance(text, str):
+            ids = self.tokenizer.encode(text, prefix=True, parse_special=parse_special)
+        else:
+            ids = token_ids(text)
         return np.asarray(_engine.score(self._model, ids), dtype=np.float64)
 
     def logits(self, ids: Ids) -> np.ndarray:
@@ -290,9 +293,12 @@ class Tokenizer:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def encode(self, text: str, *, prefix: bool = False) -> list[int]:
-        """The ids of a text; with prefix=True after the tokens that the model expects before one, such as BOS."""
-        return _engine.encode(self._model, text, bool(prefix))
+    def encode(self, text: str, *, prefix: bool = False, parse_special: bool = True) -> list[int]:
+        """The ids of a text. With prefix=True the tokens that the model expects before one, such as BOS, come first.
+
+        Names of special tokens, such as "<|im_end|>", are these tokens; with parse_special=False they are text.
+        """
+        return _engine.encode(self._model, text, bool(prefix), bool(parse_special))
 
     def decode(self, ids: Ids) -> str:
         """The text of tokens. What is no UTF-8 becomes U+FFFD."""

@@ -22,6 +22,8 @@ class Options(TypedDict, total=False):
     frequency_penalty: float
     logit_bias: Mapping[str, float]
     seed: int
+    parse_special: bool
+    add_special_tokens: bool
     stop: Union[str, Sequence[str]]
     n: int
     best_of: int

@@ -276,9 +276,10 @@ nb::object tensor(const Model& model, nb::handle name) {
   return array_of(std::move(values), std::move(shape));
 }
 
-Ids encode(const Model& model, nb::handle text, bool prefix) {
-  return with_model(model, [prefix, own = utf8_of(text, "text")](const SharedModel::Use& use) {
-    return prefix ? use.tokenizer().encode_with_prefix(own) : use.tokenizer().encode(own);
+Ids encode(const Model& model, nb::handle text, bool prefix, bool parse_special) {
+  const data::PromptOptions options{.parse_special = parse_special, .add_special = prefix};
+  return with_model(model, [options, own = utf8_of(text, "text")](const SharedModel::Use& use) {
+    return use.tokenizer().encode_prompt(own, options);
   });
 }
 

@@ -23,6 +23,7 @@ struct Options {
   std::string prompts_file;
   bool echo = true;
   bool json = false;
+  bool parse_special = true;
   infer::GenerateOptions generate{.max_tokens = 256};
   std::string early_stopping;
   apps::FormFlags form;
@@ -80,6 +81,8 @@ void add_flags(apps::Flags& app, Options& o) {
   app.add_option("--prompts", o.prompts_file,
                  "a file with a prompt on each line: all go through as one batch; --json then has \"results\"")
       ->excludes("--prompt");
+  app.add_flag("--parse-special,!--no-parse-special", o.parse_special,
+               "names of special tokens in a prompt, such as <|im_end|>, are these tokens (on), or text");
   app.add_option("-n,--max-tokens", o.generate.max_tokens, "tokens to generate")
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
@@ -180,7 +183,8 @@ int run(const apps::Flags& app, Options& o) {
   std::vector<std::vector<int32_t>> tokens;
   for (const Prompt& prompt : prompts) {
     try {
-      tokens.push_back(prompt.text.empty() ? tokenizer.default_prompt() : tokenizer.encode_with_prefix(prompt.text));
+      tokens.push_back(prompt.text.empty() ? tokenizer.default_prompt()
+                                           : tokenizer.encode_prompt(prompt.text, {.parse_special = o.parse_special}));
       core::require(static_cast<int64_t>(tokens.back().size()) <= model.context(),
                     "the prompt has {} tokens, more than the context of {}; shorten it", tokens.back().size(),
                     model.context());

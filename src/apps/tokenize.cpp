@@ -42,6 +42,7 @@ struct Options {
   std::string text;
   std::vector<int32_t> ids;
   bool force = false;
+  bool parse_special = true;
 };
 
 // How far it is, on a terminal, ten times a second.
@@ -135,7 +136,8 @@ int encode(const Options& o) {
   const auto tokenizer = tokenizer_of(o);
   const std::string text =
       o.text.empty() ? core::read_descriptor(STDIN_FILENO, "stdin", kMaxStdin) : core::read_text_file(o.text);
-  fmt::print("{}\n", fmt::join(tokenizer->encode(text), " "));
+  const auto ids = tokenizer->encode_prompt(text, {.parse_special = o.parse_special, .add_special = false});
+  fmt::print("{}\n", fmt::join(ids, " "));
   return 0;
 }
 
@@ -221,6 +223,8 @@ int main(int argc, char** argv) {
   apps::Flags* encode_command = app.add_subcommand("encode", "the ids of a text");
   add_tokenizer(*encode_command, o);
   encode_command->add_option("file", o.text, "a text (default: stdin)");
+  encode_command->add_flag("--parse-special,!--no-parse-special", o.parse_special,
+                           "names of special tokens in it, such as <|im_end|>, are these tokens (on), or text");
   apps::Flags* decode_command = app.add_subcommand("decode", "the text of ids");
   add_tokenizer(*decode_command, o);
   decode_command->add_option("ids", o.ids, "token ids (default: from stdin)");

@@ -29,6 +29,21 @@ def test_a_text_is_the_programs(golden_gguf, model):
     assert text == told(golden_gguf, "ROMEO:", "-s", 8, "-n", 120, *flags) and text
 
 
+def test_special_tokens_in_a_prompt_are_parsed_as_generate_does(tmp_path):
+    path = write_chat_model(tmp_path / "chat.gguf")
+    prompt = "<|im_start|>user\nhello<|im_end|>\n"
+    parsed, plain = (support.generate(path, *flags, "-n", 8, "-s", 1, prompt) for flags in ([], ["--no-parse-special"]))
+    assert len(parsed["prompt_tokens"]) < len(plain["prompt_tokens"])
+    with folio.Model(path) as model:
+        for expected, options in (parsed, {}), (plain, {"parse_special": False}):
+            assert model.tokenizer.encode(prompt, prefix=True, **options) == expected["prompt_tokens"]
+            assert model.generate(prompt, max_tokens=8, seed=1, **options) == expected["text"]
+            assert np.array_equal(model.score(prompt, **options), model.score(expected["prompt_tokens"]))
+        # A chat's content stays text.
+        ids = model.tokenizer.apply_chat_template([{"role": "user", "content": "<|im_start|>"}])
+        assert ids.count(parsed["prompt_tokens"][0]) == ids.count(model.tokenizer.encode("<|im_start|>")[0]) == 3
+
+
 def test_a_list_of_prompts_is_a_batch_of_the_same_texts(model):
     alone = [model.generate(prompt, max_tokens=30, seed=1) for prompt in PROMPTS]
     assert model.generate(PROMPTS, max_tokens=30, seed=1) == alone

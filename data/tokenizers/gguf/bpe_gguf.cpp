@@ -40,12 +40,15 @@ BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
   gguf::read_byte_level(file, where, v);
   TextIndex index(tokens);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (v.types[i] != PieceType::Normal) continue;
-    if (index.find(tokens[i]) >= 0) fail("{}: token {} (\"{}\") occurs twice", where, i, printable(tokens[i]));
-    index.add(static_cast<int32_t>(i));
+    const bool is_new = index.find(tokens[i]) < 0;
+    if (!is_new && v.types[i] == PieceType::Normal) {
+      fail("{}: token {} (\"{}\") occurs twice", where, i, printable(tokens[i]));
+    }
+    if (is_new) index.add(static_cast<int32_t>(i));
   }
   for (const std::string& merge : file.strings("tokenizer.ggml.merges")) {
-    v.merges.push_back(merge_of(merge, index, where));
+    const BpeVocabulary::Merge ids = merge_of(merge, index, where);
+    if (joins(v, ids)) v.merges.push_back(ids);
   }
   return {std::move(v), where};
 }

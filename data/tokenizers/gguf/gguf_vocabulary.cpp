@@ -1,5 +1,7 @@
 #include "data/tokenizers/gguf/gguf_vocabulary.h"
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "data/tokenizers/byte_level.h"
@@ -23,6 +25,19 @@ void read(const core::GgufFile& file, Vocabulary& v) {
   v.add_eos = file.boolean("tokenizer.ggml.add_eos_token", v.add_eos);
 }
 
+void read_flags(const core::GgufFile& file, Vocabulary& v) {
+  if (file.find("general.name") == nullptr) return;
+  std::string name = file.string("general.name");
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name.find("phi-3") == std::string::npos && name.find("phi3") == std::string::npos) return;
+  for (size_t i = 0; i < v.pieces.size() && i < v.types.size(); ++i) {
+    const std::string& piece = v.pieces[i];
+    const bool added = is_special(v.types[i]) || v.types[i] == PieceType::UserDefined;
+    if (!added || piece == "<unk>" || piece == "<s>" || piece == "<|endoftext|>") continue;
+    v.flags[static_cast<int32_t>(i)].rstrip = true;
+  }
+}
+
 void append(const Vocabulary& v, core::GgufMetadata& metadata) {
   std::vector<int32_t> types;
   types.reserve(v.types.size());
@@ -40,6 +55,7 @@ void read_byte_level(const core::GgufFile& file, const std::string& where, Vocab
   read(file, v);
   v.pieces = file.strings("tokenizer.ggml.tokens");
   validate(v, where);
+  read_flags(file, v);
   from_byte_level(v, where);
 }
 

@@ -14,6 +14,10 @@ namespace folio::data::gguf {
 /// Reads tokenizer.ggml.token_type, and the ids and flags that the file has; the others keep their values.
 void read(const core::GgufFile& file, Vocabulary& vocabulary);
 
+/// The flags of added tokens, for which a GGUF has no key: as in llama.cpp, those of Phi-3's by the model's name. After
+/// read() and the pieces.
+void read_flags(const core::GgufFile& file, Vocabulary& vocabulary);
+
 /// Appends them to `metadata`.
 void append(const Vocabulary& vocabulary, core::GgufMetadata& metadata);
 

@@ -15,11 +15,15 @@ SentencePieceTokenizer SentencePieceTokenizer::from_gguf(const core::GgufFile& f
   v.unk = !types.empty() && types[0] == static_cast<int32_t>(PieceType::Unknown) ? 0 : -1;
   gguf::read(file, v);
   v.add_space_prefix = file.boolean("tokenizer.ggml.add_space_prefix", true);
+  gguf::read_flags(file, v);
   return {std::move(v), file.path().string() + ": tokenizer"};
 }
 
 core::GgufMetadata SentencePieceTokenizer::vocabulary_to_gguf() const {
   const SentencePieceVocabulary& v = vocabulary_;
+  core::require(!v.split_words,
+                "a GGUF file can't say that words are split at each space, as the pre-tokenizer Metaspace of this "
+                "tokenizer does; set its \"split\" to false to convert it all the same");
   core::GgufMetadata metadata = {
       {"tokenizer.ggml.model", std::string("llama")},          {"tokenizer.ggml.pre", std::string("default")},
       {"tokenizer.ggml.tokens", core::GgufArray{v.pieces}},    {"tokenizer.ggml.scores", core::GgufArray{v.scores}},

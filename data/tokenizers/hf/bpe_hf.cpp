@@ -97,7 +97,7 @@ void read_merges(const hf::Source& source, const nlohmann::json& model, const st
                  BpeVocabulary& v) {
   TextIndex index(spelt);
   for (size_t i = 0; i < spelt.size(); ++i) {
-    if (v.types[i] == PieceType::Normal && index.find(spelt[i]) < 0) index.add(static_cast<int32_t>(i));
+    if (index.find(spelt[i]) < 0) index.add(static_cast<int32_t>(i));
   }
   for (const nlohmann::json& entry : core::json_list(model, "merges", source.where)) {
     const auto [left, right] = hf::merge_of(entry, source.where);
@@ -105,15 +105,17 @@ void read_merges(const hf::Source& source, const nlohmann::json& model, const st
         .left = index.find(left), .right = index.find(right), .joined = index.find(left + right)};
     require(merge.left >= 0 && merge.right >= 0 && merge.joined >= 0,
             "{}: the merge {} is not of two tokens that make a third", source.where, hf::shown(entry));
-    v.merges.push_back(merge);
+    if (joins(v, merge)) v.merges.push_back(merge);
   }
 }
 
 }  // namespace
 
 bool BpeTokenizer::is_hf(const nlohmann::json& tokenizer) {
-  return !hf::value(tokenizer, "pre_tokenizer").is_null() &&
-         hf::value(hf::value(tokenizer, "model"), "byte_fallback") != true;
+  const nlohmann::json& pre_tokenizer = hf::value(tokenizer, "pre_tokenizer");
+  const bool has_marks = hf::value(pre_tokenizer, "type") == "Metaspace" &&
+                         hf::value(hf::value(tokenizer, "decoder"), "type") != "ByteLevel";
+  return !pre_tokenizer.is_null() && !has_marks && hf::value(hf::value(tokenizer, "model"), "byte_fallback") != true;
 }
 
 BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
@@ -128,10 +130,6 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
   const nlohmann::json& decoder = hf::value(source.tokenizer, "decoder");
   hf::supported(hf::value(decoder, "type") == "ByteLevel", where, "the decoder {}", hf::shown(decoder));
   hf::read_pieces(source, v);
-  for (size_t id = v.pieces.size(); id < source.vocab_size; ++id) {  // as llama.cpp names them
-    v.pieces.push_back(fmt::format("[PAD{}]", id));
-    v.types.push_back(PieceType::Unused);
-  }
   hf::read_special_ids(source, v);
   hf::read_template(source, template_in(hf::value(source.tokenizer, "post_processor")), v);
   validate(v, where);
@@ -148,13 +146,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
 
 void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   BpeVocabulary v = vocabulary_;
-  const auto is_named = [&](size_t id) {
-    return std::ranges::any_of(kSpecialIds, [&](const SpecialIdName& name) { return std::cmp_equal(v.*name.id, id); });
-  };
-  while (v.types.back() == PieceType::Unused && !is_named(v.types.size() - 1)) {  // config.json says how many there are
-    v.pieces.pop_back();
-    v.types.pop_back();
-  }
+  hf::drop_padding(v);  // config.json says how many there are
   const std::vector<std::string> spelt = to_byte_level(v);
   Json merges = Json::array();
   for (const auto& [left, right, joined] : v.merges) {

@@ -1,6 +1,7 @@
 #include "data/tokenizers/hf/hf_tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "core/file_io.h"
@@ -14,11 +15,23 @@ using core::json_get;
 using core::printable;
 using core::require;
 
+// In the order of the file.
+constexpr std::array<std::pair<const char*, bool TokenFlags::*>, 4> kFlags = {
+    {{"single_word", &TokenFlags::single_word},
+     {"lstrip", &TokenFlags::lstrip},
+     {"rstrip", &TokenFlags::rstrip},
+     {"normalized", &TokenFlags::normalized}}};
+
 // An entry of the added tokens.
-Json added_token(size_t id, const std::string& content, bool special) {
-  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
-          {"rstrip", false}, {"normalized", false}, {"special", special}};
+Json added_token(size_t id, const std::string& content, const TokenFlags& flags, bool special) {
+  Json token = {{"id", id}, {"content", content}};
+  for (const auto& [name, member] : kFlags) token[name] = flags.*member;
+  token["special"] = special;
+  return token;
 }
+
+// As llama.cpp names what has no text.
+std::string padding_piece(size_t id) { return fmt::format("[PAD{}]", id); }
 
 // Puts a piece at its id, and returns the id.
 size_t place(std::vector<std::string>& pieces, const std::string& piece, const nlohmann::json& id,
@@ -108,19 +121,35 @@ void read_pieces(const Source& source, Vocabulary& v) {
   for (const auto& token : added) {  // those outside "vocab" extend it
     if (!vocabulary.contains(json_get<std::string>(token, "content", where))) ++n;
   }
+  n = std::max(n, source.vocab_size);
   v.pieces = pieces_by_id(vocabulary, n, where);
   v.types.assign(n, PieceType::Normal);
-  const bool normalizes = !value(source.tokenizer, "normalizer").is_null();
   for (const auto& token : added) {
     const auto content = token.at("content").get<std::string>();
     const bool special = json_get<bool>(token, "special", where);
-    for (const char* key : {"single_word", "lstrip", "rstrip", "normalized"}) {
-      const bool idle = special || value(token, key) == false || (key == std::string_view("normalized") && !normalizes);
-      supported(
-          idle, where, "the added token \"{}\" with {}", [&] { return printable(content); }, key);
+    const size_t id = place(v.pieces, content, value(token, "id"), where);
+    v.types[id] = special ? PieceType::Control : PieceType::UserDefined;
+    TokenFlags flags;
+    for (const auto& [key, member] : kFlags) {
+      if (token.contains(key)) flags.*member = json_get<bool>(token, key, where);
     }
-    v.types[place(v.pieces, content, value(token, "id"), where)] =
-        special ? PieceType::Control : PieceType::UserDefined;
+    if (flags != TokenFlags()) v.flags[static_cast<int32_t>(id)] = flags;
+  }
+  for (size_t id = 0; id < n; ++id) {  // rows of the model's matrix without a token
+    if (!v.pieces[id].empty() || value(vocabulary, "") == id) continue;
+    v.pieces[id] = padding_piece(id);
+    v.types[id] = PieceType::Unused;
+  }
+}
+
+void drop_padding(Vocabulary& v) {
+  const auto is_named = [&](size_t id) {
+    return std::ranges::any_of(kSpecialIds, [&](const SpecialIdName& name) { return std::cmp_equal(v.*name.id, id); });
+  };
+  for (size_t id = v.pieces.size() - 1; id > 0 && v.types[id] == PieceType::Unused && !is_named(id); --id) {
+    if (v.pieces[id] != padding_piece(id)) break;
+    v.pieces.pop_back();
+    v.types.pop_back();
   }
 }
 
@@ -181,7 +210,8 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
   for (size_t id = 0; id < v.pieces.size(); ++id) {
     entries.emplace_back(parts.pieces[id], id);
     if (is_special(v.types[id]) || v.types[id] == PieceType::UserDefined) {
-      added.push_back(added_token(id, v.pieces[id], is_special(v.types[id])));
+      const TokenFlags flags = flags_of(v, static_cast<int32_t>(id));
+      added.push_back(added_token(id, v.pieces[id], flags, is_special(v.types[id])));
     }
   }
   const Json tokenizer = {

@@ -49,8 +49,11 @@ void supported(bool condition, const std::string& where, fmt::format_string<core
                                                     const std::string& where);
 
 /// The pieces as spelled in the file. All are normal except the added tokens, which are control pieces if special, else
-/// user-defined.
+/// user-defined; with their flags. Ids below the model's vocab_size that the file lacks become unused pieces.
 void read_pieces(const Source& source, Vocabulary& vocabulary);
+
+/// Removes unused pieces that read_pieces() put at the end.
+void drop_padding(Vocabulary& vocabulary);
 
 /// bos_token and so on of the configuration; -1 if missing. Throws core::Error if one is not a piece, or without EOS.
 void read_special_ids(const Source& source, Vocabulary& vocabulary);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/utf8.h"
 #include "data/tokenizers/hf/hf_tokenizer.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/sentencepiece_text.h"
@@ -33,10 +34,7 @@ class PieceIndex {
   }
 
   /// Whether symbols of a text can be merged to this piece.
-  [[nodiscard]] bool joins(int32_t id) const {
-    return id >= 0 && vocabulary_.types[static_cast<size_t>(id)] == PieceType::Normal &&
-           vocabulary_.pieces[static_cast<size_t>(id)].find(' ') == std::string::npos;
-  }
+  [[nodiscard]] bool joins(int32_t id) const { return id >= 0 && data::joins(vocabulary_, static_cast<size_t>(id)); }
 
   /// Calls visit(left, right) for every split of a piece into two pieces, the longest left half first.
   template <typename Visit>
@@ -85,6 +83,14 @@ Json normalizer_of(bool add_space_prefix) {
   return {{"type", "Sequence"}, {"normalizers", steps}};
 }
 
+Json metaspace_of(const SentencePieceVocabulary& v) {
+  const char* scheme = v.space_prefix == SpacePrefix::First ? "first" : "always";
+  return {{"type", "Metaspace"},
+          {"replacement", kSpaceMark},
+          {"prepend_scheme", v.add_space_prefix ? scheme : "never"},
+          {"split", v.split_words}};
+}
+
 Json decoder_of(bool add_space_prefix) {
   Json steps = {{{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}},
                 {{"type", "ByteFallback"}},
@@ -100,15 +106,12 @@ class HfReader {
 
   SentencePieceTokenizer read() {
     hf::supported(hf::value(model_, "ignore_merges") != true, where_, "ignore_merges");
-    const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
-    hf::supported(pre_tokenizer.is_null() || pre_tokenizer == nlohmann::json(gemma_pre_tokenizer()), where_,
-                  "the pre-tokenizer {}", hf::shown(pre_tokenizer));
     hf::read_pieces(source_, v_);
     // Checked first, since all splits of each piece are looked up.
     for (size_t i = 0; i < v_.pieces.size(); ++i) require_piece_length(v_.pieces[i], i, where_);
     read_bytes();
     read_specials();
-    read_normalizer();
+    read_spaces();
     hf::read_template(source_, hf::value(source_.tokenizer, "post_processor"), v_);
     v_.scores.assign(v_.pieces.size(), 0.0F);
     validate(v_, where_);  // before the scores, which look up the splits of each piece
@@ -136,20 +139,43 @@ class HfReader {
                   "fuse_unk = false without byte pieces");
   }
 
-  void read_normalizer() {
+  // Spaces become marks in a normalizer or in Metaspace, and one is put before the text there.
+  void read_spaces() {
     const nlohmann::json& normalizer = hf::value(source_.tokenizer, "normalizer");
-    v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
-    const bool alone = normalizer == nlohmann::json(replace_spaces());  // Gemma
-    hf::supported(v_.add_space_prefix || alone || normalizer == nlohmann::json(normalizer_of(false)), where_,
-                  "the normalizer {}", hf::shown(normalizer));
+    const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
+    if (normalizer.is_null() && hf::value(pre_tokenizer, "type") == "Metaspace") {
+      read_metaspace(pre_tokenizer);
+    } else {
+      hf::supported(pre_tokenizer.is_null() || pre_tokenizer == nlohmann::json(gemma_pre_tokenizer()), where_,
+                    "the pre-tokenizer {}", hf::shown(pre_tokenizer));
+      v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
+      const bool alone = normalizer == nlohmann::json(replace_spaces());  // Gemma
+      hf::supported(v_.add_space_prefix || alone || normalizer == nlohmann::json(normalizer_of(false)), where_,
+                    "the normalizer {}", hf::shown(normalizer));
+    }
     const nlohmann::json& decoder = hf::value(source_.tokenizer, "decoder");
     hf::supported(decoder == nlohmann::json(decoder_of(v_.add_space_prefix)), where_, "the decoder {}",
                   hf::shown(decoder));
   }
 
+  // Its defaults are those of tokenizers, whose older versions wrote add_prefix_space.
+  void read_metaspace(const nlohmann::json& metaspace) {
+    const nlohmann::json& mark = hf::value(metaspace, "replacement");
+    const nlohmann::json& split = hf::value(metaspace, "split");
+    const nlohmann::json& scheme = hf::value(metaspace, "prepend_scheme");
+    const bool never = scheme == "never" || hf::value(metaspace, "add_prefix_space") == false;
+    const bool known = never || scheme.is_null() || scheme == "always" || scheme == "first";
+    hf::supported(known && mark == kSpaceMark && (split.is_null() || split.is_boolean()), where_,
+                  "the pre-tokenizer {}", hf::shown(metaspace));
+    v_.add_space_prefix = !never;
+    v_.space_prefix = scheme == "first" ? SpacePrefix::First : SpacePrefix::Always;
+    v_.split_words = split != false;
+  }
+
   // The n-th piece that merges form gets the score -n, as SentencePiece numbers them; pieces without merges follow.
   void read_scores() {
     const PieceIndex index(v_);
+    find_apart(index);
     std::vector<size_t> n_merges(v_.pieces.size());
     std::set<std::pair<int32_t, size_t>> seen;
     int32_t current = -1;
@@ -179,6 +205,24 @@ class HfReader {
     }
   }
 
+  // Added tokens that the model's vocabulary or merges lack.
+  void find_apart(const PieceIndex& index) {
+    std::set<std::string, std::less<>> merged;
+    std::vector<size_t> apart;
+    for (const nlohmann::json& entry : core::json_list(model_, "merges", where_)) {
+      const auto& [left, right] = hf::merge_of(entry, where_);
+      merged.insert(left + right);
+    }
+    for (size_t i = 0; i < v_.pieces.size(); ++i) {
+      if (v_.types[i] != PieceType::UserDefined || merged.contains(v_.pieces[i])) continue;
+      bool may_join = core::decode_utf8(v_.pieces[i], 0).length == v_.pieces[i].size() &&
+                      !hf::value(model_, "vocab").contains(v_.pieces[i]);
+      index.for_each_split(static_cast<int32_t>(i), [&](std::string_view, std::string_view) { may_join = true; });
+      if (may_join) apart.push_back(i);
+    }
+    for (const size_t i : apart) v_.flags[static_cast<int32_t>(i)].apart = true;
+  }
+
   const hf::Source& source_;
   const std::string& where_;
   const nlohmann::json& model_;
@@ -188,15 +232,19 @@ class HfReader {
 }  // namespace
 
 void SentencePieceTokenizer::write_hf(const std::filesystem::path& directory) const {
-  const SentencePieceVocabulary& v = vocabulary_;
+  SentencePieceVocabulary v = vocabulary_;
+  hf::drop_padding(v);
+  v.scores.resize(v.pieces.size());
   const bool has_bytes = std::find(v.types.begin(), v.types.end(), PieceType::Byte) != v.types.end();
+  const bool is_normalizer = v.space_prefix == SpacePrefix::Normalizer;
   hf::write_files(directory, v, chat_template(),
                   {.pieces = v.pieces,
                    .merges = merges_of(v),
                    .unk_token = v.unk < 0 ? Json() : Json(v.pieces[static_cast<size_t>(v.unk)]),
                    .fuse_unk = true,
                    .byte_fallback = has_bytes,
-                   .normalizer = normalizer_of(v.add_space_prefix),
+                   .normalizer = is_normalizer ? normalizer_of(v.add_space_prefix) : Json(),
+                   .pre_tokenizer = is_normalizer ? Json() : metaspace_of(v),
                    .decoder = decoder_of(v.add_space_prefix)});
 }
 

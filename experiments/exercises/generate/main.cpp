@@ -51,7 +51,7 @@ int run(const CLI::App& app, Options& o) {
   const std::string path = model_of(o.model);
   const core::StoredModel model = core::read_model(path);
   const auto tokenizer = data::load_tokenizer(model, "");
-  const std::vector<int32_t> tokens = tokenizer->encode_with_prefix(o.prompt);
+  const std::vector<int32_t> tokens = tokenizer->encode_prompt(o.prompt);
 
   const exercises::Parts parts = exercises::find_parts();
   fmt::print(stderr, "model: {}\nyours: {}\nthe engine's: {}\n\n", path,

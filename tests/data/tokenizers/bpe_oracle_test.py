@@ -17,7 +17,8 @@ import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
-from tokenizer_support import CODE, PROSE, Ours, llama_cpp_vocabulary, mixed_text, ours, run, with_llama_keys
+from tokenizer_support import (CODE, PROSE, Ours, assert_same_added_tokens, flagged_tokens, llama_cpp_vocabulary, mixed_text,
+                               ours, run, with_llama_keys)
 
 SMOLLM2 = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).parents[3] /
                        "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf")
@@ -308,7 +309,6 @@ def test_tokens_are_those_of_llama_cpp(pair, tmp_path):
     (lambda t: t.update(post_processor={"type": "BertProcessing"}), "the post-processor"),
     (lambda t: t["model"].update(type="Unigram"), "a model of type Unigram"),
     (lambda t: t["model"].update(dropout=0.5), "dropout = 0.5"),
-    (lambda t: t["added_tokens"][-1].update(lstrip=True), 'the added token "<tool>>" with lstrip'),
     (lambda t: t["model"]["merges"].append(["a", "\u00fe"]), "is not of two tokens that make a third"),
     (lambda t: t["model"]["merges"].append(t["model"]["merges"][0]), "occurs twice"),
 ])
@@ -319,6 +319,19 @@ def test_what_is_not_known_is_refused_by_name(change, phrase, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(data))
     done = run("show", tmp_path)
     assert done.returncode == 1 and phrase in done.stderr.decode() and "tokenizer.json" in done.stderr.decode(), done.stderr
+
+
+@pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2"])  # qwen2's texts are normalized
+def test_added_tokens_act_as_in_tokenizers(pre, tmp_path):
+    theirs, _ = trained(pre, tmp_path)
+    theirs.add_tokens(flagged_tokens([("s", dict(single_word=True)), ("ing", dict(single_word=True))]))
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    assert_same_added_tokens(tmp_path, tmp_path, ["<|im_start|>", "<|im_end|>", "<|im_end|>x", "<tool>>"])
+    if pre == "llama-bpe":  # with ignore_merges, a whole word that we wrote into "vocab" is a token to tokenizers
+        return
+    (tmp_path / "again").mkdir()
+    ours("to-hf", tmp_path, tmp_path / "again")
+    assert_same_added_tokens(tmp_path / "again", tmp_path, n=1000)
 
 
 def test_a_directory_with_tekken_alone_is_refused_by_name(tmp_path):

@@ -178,12 +178,18 @@ TEST_F(SentencePieceHf, WhatIsNotSupportedIsRefusedByName) {
   refused([](Json& j) { j["model"]["ignore_merges"] = true; }, "ignore_merges");
   refused([](Json& j) { j["model"]["merges"].erase(0); }, "\"▁a\" of 0 pairs of pieces where it has 1");
   refused([](Json& j) { std::swap(j["model"]["merges"][0], j["model"]["merges"][2]); }, "one after the other");
-  refused(
-      [](Json& j) {
-        j["added_tokens"][1]["special"] = false;
-        j["added_tokens"][1]["lstrip"] = true;
-      },
-      "lstrip");
+  refused([](Json& j) { j["added_tokens"][1]["lstrip"] = 1; }, "\"lstrip\"");
+  const auto metaspace_refused = [&](const char* key, const Json& setting) {
+    const auto change = [&](Json& j) {
+      j["normalizer"] = nullptr;
+      j["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}};
+      j["pre_tokenizer"][key] = setting;
+    };
+    refused(change, "the pre-tokenizer {");
+  };
+  metaspace_refused("replacement", "_");
+  metaspace_refused("prepend_scheme", "last");
+  metaspace_refused("split", 1);
 }
 
 TEST_F(SentencePieceHf, DamagedFilesAreErrorsThatNameThem) {

@@ -86,6 +86,34 @@ TEST(SpecialTokens, PiecesAreOneText) {
   EXPECT_EQ(tokenizer.encode_pieces(pieces), expected);
 }
 
+TEST(SpecialTokens, TakeSpacesOfTheTextAroundThemWhoeverWroteIt) {
+  SentencePieceVocabulary v = test::vocabulary_of({"▁", "a", "b", "<", "s", ">", "/"});
+  v.add_space_prefix = false;
+  v.flags[1].rstrip = true;                          // <s>
+  v.flags[2].lstrip = v.flags[2].normalized = true;  // </s>
+  const SentencePieceTokenizer tokenizer(v, "the test");
+  const auto encode = [&](const std::vector<TextPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
+  const auto with = [&](std::initializer_list<int32_t> front, std::string_view text) {
+    Ids ids(front);
+    for (const int32_t id : tokenizer.encode(text)) ids.push_back(id);
+    return ids;
+  };
+  EXPECT_EQ(encode({{.text = "<s> ", .parse_special = true}, {.text = "\n\u2003 a<s>"}}), with({1}, "a<s>"));
+  EXPECT_EQ(encode({{.text = "<s>", .parse_special = true}, {.text = " </s>b"}}), with({1}, "</s>b"));
+  // A normalized token is found in its piece alone, too: spaces are marks there, three bytes each.
+  EXPECT_EQ(encode({{.text = "    </s"}, {.text = ">", .parse_special = true}}), tokenizer.encode("    </s>"));
+  EXPECT_EQ(encode({{.text = "    "}, {.text = "</s>", .parse_special = true}, {.text = "</s>"}}), [&] {
+    Ids ids = tokenizer.encode("    ");
+    ids.push_back(2);
+    for (int32_t id : tokenizer.encode("</s>")) ids.push_back(id);
+    return ids;
+  }());
+  EXPECT_EQ(tokenizer.encode_prompt("</s></s>"), (Ids{1, 2, 2}));
+  EXPECT_EQ(tokenizer.encode_prompt("<s></s>"), (Ids{1, 2}));
+  EXPECT_EQ(tokenizer.encode_prompt("<s></s>", {.add_special = false}), (Ids{1, 2}));
+  EXPECT_EQ(tokenizer.encode_prompt("<s>", {.parse_special = false}), with({1}, "<s>"));
+}
+
 TEST(SpecialTokens, AnEndOfTurnAndAChatTemplateComeFromTheFile) {
   const core::test::TempDir folder;
   SentencePieceVocabulary vocabulary = test::vocabulary_of({"▁", "a"});

@@ -9,6 +9,7 @@ import subprocess
 
 import gguf
 import pytest
+from tokenizers import AddedToken, Tokenizer
 
 TOOL = os.environ["FOLIO_TOKENIZER_TOOL"]
 
@@ -50,6 +51,57 @@ def mixed_text(n_bytes):
     return "".join(parts)
 
 
+# Names, and what of the text around them they take. One has the beginning of another; some are words.
+FLAGGED = [("<|end|>", dict(rstrip=True, normalized=False, special=True)),
+           ("<|end|>>", dict(lstrip=True, rstrip=True, normalized=False, special=True)),
+           ("<mask>", dict(lstrip=True, normalized=False, special=True)),
+           ("[SEP]", dict(single_word=True, normalized=False, special=True)),
+           ("<norm>", dict(normalized=True, special=True)),
+           ("<tool>", dict(normalized=True)),
+           ("<l r>", dict(lstrip=True, rstrip=True, normalized=True)),
+           ("word", dict(single_word=True, normalized=True)),
+           ("Où", dict(single_word=True, normalized=False)),
+           ("e\u0301!", dict(normalized=True, rstrip=True)),
+           ("qu", dict(normalized=False, single_word=True, lstrip=True)),
+           ("\t\t", dict(normalized=False, lstrip=True, rstrip=True)),
+           ("  \n", dict(normalized=True, rstrip=True)),
+           ("the", dict(single_word=True, normalized=False))]
+
+
+def flagged_tokens(base=()):
+    return [AddedToken(content, **flags) for content, flags in [*base, *FLAGGED]]
+
+
+def drawn_texts(n, names=()):
+    """Texts full of special tokens, spaces and marks."""
+    rng = random.Random(17)
+    names = [name for name, _ in FLAGGED] + list(names)
+    parts = [*names, *names, *[name[:-1] for name in names], *[name[1:] for name in names], " ", " ", "  ", "   ", "\n",
+             "\t", "\r\n", "\u00a0", "\u2003", "▁", "_", "7", "²", "ⓐ", "ⅷ", "é", "e\u0301", "\u0301", "\u200d", "中",
+             "😀", "!", "'s", "Hello", "world", "where", "to", "a", "B"]
+    return ["".join(rng.choices(parts, k=rng.randrange(1, 14))) for _ in range(n)]
+
+
+def assert_same_added_tokens(directory, tmp_path, names=(), n=10_000, file=None):
+    """n drawn texts as `tokenizers` encodes them, with special tokens in them and without; by `file` of the directory's."""
+    theirs = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    texts = drawn_texts(n, names)
+    (tmp_path / "texts").write_text(json.dumps(texts))
+    bos = json.loads(ours("show", file or directory))["prefix_tokens"]
+    seen = set()
+    for command, as_text in (("prompts", False), ("encode-each", True)):
+        theirs.encode_special_tokens = as_text
+        for text, ids in zip(texts, json.loads(ours(command, file or directory, tmp_path / "texts")), strict=True):
+            expected = theirs.encode(text, add_special_tokens=False).ids
+            if not as_text and expected[:len(bos)] != bos:
+                expected = bos + expected
+            assert ids == expected, (command, text, theirs.encode(text, add_special_tokens=False).tokens)
+            seen |= set(ids)
+    added = theirs.get_added_tokens_decoder()
+    missing = {token.content for i, token in added.items() if i not in seen}
+    assert not missing & {*names, *(name for name, _ in FLAGGED)}, missing  # each of them occurs
+
+
 def run(*args):
     return subprocess.run([TOOL, *map(str, args)], capture_output=True, timeout=120)
 
@@ -75,13 +127,14 @@ class Ours:
         return ours("decode", self.tokenizer, self.tmp_path / "ids")
 
 
-def with_llama_keys(source, target):
+def with_llama_keys(source, target, name="vocabulary"):
     """The vocabulary as a GGUF without weights, which llama.cpp can load."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, "llama")
     for key, field in reader.fields.items():
         if key.startswith("tokenizer."):
             writer.add_key_value(key, field.contents(), field.types[0], *field.types[1:2])
+    writer.add_name(name)
     writer.add_context_length(64)
     writer.add_embedding_length(8)
     writer.add_block_count(1)

@@ -2,6 +2,7 @@
 // tokenizer in other formats.
 //   tokenizer_tool encode TOKENIZER TEXT_FILE     the ids, as JSON
 //   tokenizer_tool encode-each TOKENIZER JSON_FILE    the ids of each of a list of texts
+//   tokenizer_tool prompts TOKENIZER JSON_FILE    the same, as prompts: BOS first, and special tokens are parsed
 //   tokenizer_tool pieces TOKENIZER JSON_FILE     the ids of [[text, parse_special], …] as one text
 //   tokenizer_tool decode TOKENIZER IDS_FILE      the text of a JSON list of ids
 //   tokenizer_tool show TOKENIZER                 its properties, as JSON
@@ -71,10 +72,13 @@ void run(const std::vector<std::string>& args) {
   const auto tokenizer = load_tokenizer(args[1], 0);
   if (is("encode", 2)) {
     fmt::print("{}\n", Json(tokenizer->encode(core::read_text_file(args[2]))).dump());
-  } else if (is("encode-each", 2)) {
+  } else if (is("encode-each", 2) || is("prompts", 2)) {
     Json ids = Json::array();
     const auto json = core::parse_json(core::read_text_file(args[2]), args[2]);
-    for (const auto& text : json.get<std::vector<std::string>>()) ids.push_back(tokenizer->encode(text));
+    const auto ids_of = [&](const std::string& text) {
+      return args[0] == "prompts" ? tokenizer->encode_prompt(text) : tokenizer->encode(text);
+    };
+    for (const auto& text : json.get<std::vector<std::string>>()) ids.push_back(ids_of(text));
     fmt::print("{}\n", ids.dump());
   } else if (is("pieces", 2)) {
     fmt::print("{}\n", Json(encode_pieces(*tokenizer, args[2])).dump());

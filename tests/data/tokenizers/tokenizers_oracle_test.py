@@ -12,9 +12,10 @@ import struct
 import gguf
 import pytest
 import tokenizers
-from tokenizers import models, normalizers, trainers
+from tokenizers import AddedToken, models, normalizers, trainers
 
-from tokenizer_support import CODE, PROSE, Ours, llama_cpp_vocabulary, mixed_text, ours, run, with_llama_keys
+from tokenizer_support import (CODE, PROSE, Ours, assert_same_added_tokens, flagged_tokens, llama_cpp_vocabulary, mixed_text,
+                               ours, run, with_llama_keys)
 
 MARK = "▁"
 TEXT = mixed_text(150_000)
@@ -141,6 +142,105 @@ def test_user_defined_tokens_are_cut_out_as_tokenizers_does(files, tmp_path):
     for text in ("<tool>", "a<tool>b", "<tool>>> you  <tool> <tool> out", "ou", " ou ", "<tool", CODE, PROSE):
         assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids, text
         assert tokenizer.decode(tokenizer.encode(text)).decode() == text
+
+
+PHI3 = [("</s>", dict(rstrip=True, normalized=False, special=False)),
+        ("<|endoftext|>", dict(normalized=False, special=True)),
+        *[(f"<|{name}|>", dict(rstrip=True, normalized=False, special=True))
+          for name in ("assistant", "placeholder1", "system", "user")]]
+PREPEND = [{"type": "Prepend", "prepend": MARK}]
+REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
+STRIP = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+
+
+def metaspace(scheme, split):
+    return {"normalizer": None, "pre_tokenizer": {"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme} |
+            ({} if split is None else {"split": split})}
+
+
+# Phi-3-mini's and Llama's own; Gemma's, without a space before; what transformers writes for Llama by its settings; and
+# older versions of it.
+SPACES = {"prepend": {"normalizer": {"type": "Sequence", "normalizers": [*PREPEND, REPLACE]}},
+          "replace": {"normalizer": REPLACE},
+          **{f"{scheme}-{split}": metaspace(scheme, split) for scheme in ("first", "always", "never")
+             for split in (False, True)},
+          "first-older": metaspace("first", None)}
+SPACES["first-older"]["pre_tokenizer"] |= {"add_prefix_space": True, "str_rep": MARK}
+
+
+def write_shaped(files, directory, spaces, added):
+    """The vocabulary of `files` with other spaces and added tokens."""
+    directory.mkdir()
+    data = json.loads((files / "hf" / "tokenizer.json").read_text()) | SPACES[spaces]
+    without = spaces == "replace" or spaces.startswith("never")
+    data["decoder"]["decoders"] = data["decoder"]["decoders"][:3] + ([] if without else STRIP)
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(data))
+    theirs.add_tokens(added)
+    theirs.save(str(directory / "tokenizer.json"))
+    (directory / "tokenizer_config.json").write_bytes((files / "hf" / "tokenizer_config.json").read_bytes())
+    n = theirs.get_vocab_size()
+    (directory / "config.json").write_text(json.dumps({"vocab_size": n + 21}))
+    return n
+
+
+@pytest.mark.parametrize("spaces", SPACES)
+def test_added_tokens_act_as_in_tokenizers(spaces, files, tmp_path):
+    """A directory of Phi-3-mini's shape: the model has more rows than there are tokens, and </s> takes spaces."""
+    directory = tmp_path / "phi3"
+    n = write_shaped(files, directory, spaces, flagged_tokens(PHI3))
+    shown = json.loads(ours("show", directory))
+    assert (shown["kind"], shown["vocab_size"]) == ("SentencePiece", n + 21)
+    names = [name for name, _ in PHI3] + ["<s>", "<unk>"]
+    assert_same_added_tokens(directory, tmp_path, names)
+    # Written anew, it is the same tokenizer.
+    (tmp_path / "again").mkdir()
+    ours("to-hf", directory, tmp_path / "again")
+    assert tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json")).get_vocab_size() == n
+    assert_same_added_tokens(tmp_path / "again", tmp_path, names, n=1000)
+
+
+def test_a_gguf_of_phi3s_name_has_its_flags(files, tmp_path):
+    """A GGUF lacks them; llama.cpp takes them from the name."""
+    directory = tmp_path / "phi3"
+    write_shaped(files, directory, "prepend", [AddedToken(name, **flags) for name, flags in PHI3])
+    ours("to-gguf", directory, tmp_path / "tokenizer.gguf")
+    names = [name for name, _ in PHI3]
+    with_llama_keys(tmp_path / "tokenizer.gguf", tmp_path / "named.gguf", name="Phi 3 Mini / Phi-3-mini-4k-instruct")
+    assert_same_added_tokens(directory, tmp_path, names, file=tmp_path / "named.gguf", n=2000)
+    with_llama_keys(tmp_path / "tokenizer.gguf", tmp_path / "other.gguf", name="Llama")
+    (tmp_path / "texts").write_text(json.dumps(["a<|user|> \nb"]))
+    named, other = (json.loads(ours("prompts", tmp_path / f"{name}.gguf", tmp_path / "texts"))[0] for name in ("named", "other"))
+    assert len(named) < len(other)
+
+
+def test_words_that_are_added_tokens_are_still_results_of_merges(files, tmp_path):
+    """A piece that was added as a token of its own, but for whole words alone."""
+    vocabulary = json.loads((files / "hf" / "tokenizer.json").read_text())["model"]["vocab"]
+    words = [piece for piece in vocabulary if piece.isalpha() and piece.isascii() and 1 < len(piece) < 6][:20] + ["a", "b"]
+    write_shaped(files, tmp_path / "words", "prepend", flagged_tokens([(w, dict(single_word=True)) for w in words]))
+    assert_same_added_tokens(tmp_path / "words", tmp_path, words + words)
+    (tmp_path / "again").mkdir()
+    ours("to-hf", tmp_path / "words", tmp_path / "again")
+    assert_same_added_tokens(tmp_path / "again", tmp_path, words + words, n=1000)
+
+
+@pytest.mark.parametrize("settings", [{}, {"legacy": True}, {"add_prefix_space": False}, {"add_bos_token": True},
+                                      {"legacy": True, "add_bos_token": True, "add_eos_token": True}], ids=str)
+def test_what_transformers_saves_of_a_llama_is_read(settings, files, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    model = json.loads((files / "hf" / "tokenizer.json").read_text())["model"]
+    merges = [tuple(merge.split(" ")) for merge in model["merges"]]
+    theirs = transformers.LlamaTokenizer(vocab=model["vocab"], merges=merges, **settings)
+    theirs.add_tokens(flagged_tokens(PHI3))
+    theirs.save_pretrained(tmp_path / "saved")
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "saved").save_pretrained(tmp_path / "twice")
+    for directory in (tmp_path / "saved", tmp_path / "twice"):
+        assert_same_added_tokens(directory, tmp_path, [name for name, _ in PHI3], n=1000)
+        assert json.loads(ours("show", directory))["prefix_tokens"] == [1] * settings.get("add_bos_token", False)
+        tokenizer = Ours(directory, tmp_path)
+        for text in ("Hello world", "two\n\nlines ", "Où est 色は 😀?", PROSE):
+            ids = theirs(text, add_special_tokens=False).input_ids
+            assert tokenizer.encode(text) == ids and tokenizer.decode(ids).decode() == theirs.decode(ids)
 
 
 def test_a_bpe_whose_merges_are_not_a_vocabularys_is_refused(tmp_path):

@@ -1,0 +1,173 @@
+#include "data/tokenizers/added_tokens.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/utf8.h"
+#include "data/tokenizers/unicode.h"
+#include "data/tokenizers/vocabulary.h"
+
+namespace folio::data {
+namespace {
+
+// \w of Rust's regular expressions: Alphabetic, marks, decimal digits, connectors and joiners (Unicode TS 18).
+bool is_word(uint32_t c) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+             (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  }
+}
+
+core::Utf8Char last_character(std::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && text.size() - at < 4 && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) --at;
+  const core::Utf8Char c = core::decode_utf8(text, at);
+  return c.valid && at + c.length == text.size() ? c : core::Utf8Char{};
+}
+
+bool begins_with_word(std::string_view text) {
+  if (text.empty()) return false;
+  const core::Utf8Char c = core::decode_utf8(text, 0);
+  return c.valid && is_word(c.code_point);
+}
+
+bool ends_with_word(std::string_view text) {
+  if (text.empty()) return false;
+  const core::Utf8Char c = last_character(text);
+  return c.valid && is_word(c.code_point);
+}
+
+bool is_space(const core::Utf8Char& c) { return c.valid && class_of(c.code_point) == CharClass::Space; }
+
+size_t end_without_spaces(std::string_view text) {
+  while (!text.empty()) {
+    const core::Utf8Char c = last_character(text);
+    if (!is_space(c)) break;
+    text.remove_suffix(c.length);
+  }
+  return text.size();
+}
+
+}  // namespace
+
+size_t spaces_at_begin(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const core::Utf8Char c = core::decode_utf8(text, at);
+    if (!is_space(c)) break;
+    at += c.length;
+  }
+  return at;
+}
+
+AddedTokens::AddedTokens(const Vocabulary& v, Normalization normalization) : normalization_(std::move(normalization)) {
+  std::vector<SpecialToken> plain;
+  std::vector<SpecialToken> normalized;
+  for (size_t i = 0; i < v.pieces.size(); ++i) {
+    const bool special = is_special(v.types[i]);
+    if (!special && v.types[i] != PieceType::UserDefined) continue;
+    SpecialToken token{.text = v.pieces[i],
+                       .id = static_cast<int32_t>(i),
+                       .flags = flags_of(v, static_cast<int32_t>(i)),
+                       .is_special = special};
+    if (!token.flags.normalized) {
+      plain.push_back(std::move(token));
+      continue;
+    }
+    if (normalization_.map) token.text = normalization_.prepend + normalization_.map(token.text);
+    normalized.push_back(std::move(token));
+  }
+  plain_ = SpecialTokens(std::move(plain));
+  normalized_ = SpecialTokens(std::move(normalized));
+}
+
+AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t begin, size_t end) const {
+  const auto map = [&](std::string_view text) {
+    return normalization_.map ? normalization_.map(text) : std::string(text);
+  };
+  const std::string_view text = std::string_view(from.text).substr(begin, end - begin);
+  ZonedText result{.text = map(text)};
+  size_t size = 0;
+  auto zone = std::ranges::upper_bound(from.zones, begin, {}, &Zone::end);
+  for (size_t at = begin; at < end && !normalized_.empty(); ++zone) {
+    const size_t zone_end = std::min(zone->end, end);
+    size += map(text.substr(at - begin, zone_end - at)).size();
+    result.zones.push_back({.end = size, .parse_special = zone->parse_special});
+    at = zone_end;
+  }
+  if (size != result.text.size())
+    result.zones = {{.end = result.text.size(), .parse_special = false}};  // joined by NFC
+  result.text.insert(0, normalization_.prepend);
+  for (Zone& zone : result.zones) zone.end += normalization_.prepend.size();
+  return result;
+}
+
+template <typename Between, typename Found>
+void AddedTokens::find(const SpecialTokens& tokens, const ZonedText& in, Between&& between, Found&& found) {
+  const std::string_view text = in.text;
+  size_t begin = 0;  // of the stretch
+  size_t zone = 0;
+  for (size_t at = 0; at < text.size() && !tokens.empty();) {
+    while (in.zones[zone].end <= at) ++zone;
+    const SpecialToken* token = tokens.begin_of(text.substr(at), in.zones[zone].end - at);
+    if (token == nullptr) {
+      ++at;
+      continue;
+    }
+    size_t from = at;
+    size_t to = at + token->text.size();
+    at = to;
+    if (token->is_special && !in.zones[zone].parse_special) continue;
+    const TokenFlags& flags = token->flags;
+    if (flags.single_word && (ends_with_word(text.substr(0, from)) || begins_with_word(text.substr(to)))) continue;
+    // The token before may have taken spaces that this one is made of.
+    if (flags.lstrip) from = begin + (from > begin ? end_without_spaces(text.substr(begin, from - begin)) : 0);
+    if (flags.rstrip) to = to < begin ? begin : to + spaces_at_begin(text.substr(to));
+    if (begin < from) between(begin, from);
+    if (from < to) found(*token);  // else the token before has taken all of it
+    begin = to;
+  }
+  if (begin < text.size()) between(begin, text.size());
+}
+
+CutText AddedTokens::cut(std::span<const TextPiece> pieces) const {
+  ZonedText whole;
+  for (const TextPiece& piece : pieces) {
+    if (piece.text.empty()) continue;
+    whole.text += piece.text;
+    whole.zones.push_back({.end = whole.text.size(), .parse_special = piece.parse_special});
+  }
+  CutText result;
+  const auto found = [&](const SpecialToken& token) { result.parts.push_back({.id = token.id}); };
+  find(
+      plain_, whole,
+      [&](size_t begin, size_t end) {
+        const ZonedText stretch = normalized(whole, begin, end);
+        find(
+            normalized_, stretch,
+            [&](size_t b, size_t e) {
+              result.parts.push_back({.begin = result.text.size(), .size = e - b, .is_first = begin == 0 && b == 0});
+              result.text.append(stretch.text, b, e - b);
+            },
+            found);
+      },
+      found);
+  return result;
+}
+
+}  // namespace folio::data
