@@ -465,6 +465,7 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.functions.empty(), served, options.budget);
   request.prompts = {
       chat_prompt(messages, tools.list, writing.get(), served, options.budget, variables, &request.thinking)};
+  if (!options.splits_reasoning) request.thinking = data::Thinking::None;
   const int64_t room = room_of(request, served);
   request.options.max_tokens = std::min(max_tokens.value_or(old_name.value_or(room)), room);
   check_logprobs(request);

@@ -103,6 +103,8 @@ struct ParseOptions {
   core::WorkBudget budget{};
   /// Called before any of that work begins. It throws if the request can't run anyway.
   std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};
+  /// The answer of a chat is split into reasoning and the rest, so a form begins behind the reasoning.
+  bool splits_reasoning = true;
 };
 
 // All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported. What
