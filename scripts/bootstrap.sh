@@ -7,7 +7,7 @@
 #   scripts/bootstrap.sh test-build  what it takes to build the tests: the rest can come meanwhile
 #   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv;
 #                                   interop-library: without the server; Ray Serve, in build/venv-ray,
-#                                   Gradio, in build/venv-gradio, instructor and LangGraph, in build/venv-agents,
+#                                   Gradio, in build/venv-gradio, clients of the server, in build/venv-agents,
 #                                   and what TRL's trainer needs, in build/venv-trl
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
 #   scripts/bootstrap.sh neon       as for serving, Debian's cross compiler for 64-bit Arm, its libraries, and QEMU
@@ -23,7 +23,8 @@ llama_cpp="llama-cpp-python==0.3.36"
 ray="ray[serve]==2.60.0 openai==3.57.0"
 gradio="gradio==6.31.0"
 forms="xgrammar==0.2.8 llguidance==1.9.1 apache-tvm-ffi==0.1.15.post2"
-agents="instructor==1.17.0 langgraph==1.2.24 langchain-openai==1.7.4"
+agents="instructor==1.17.0 langgraph==1.2.24 langchain-openai==1.7.4 litellm==1.110.2 llama-index-llms-openai-like==0.8.1"
+agents+=" openai==2.54.0 openai-agents==0.20.0 pydantic-ai-slim[openai]==2.31.1 smolagents[openai]==1.26.0"
 trl="accelerate==1.15.0 datasets==5.2.0"
 venv=build/venv
 
@@ -208,7 +209,7 @@ gradio_packages() {
 
 # instructor wants an older client of OpenAI than the tests.
 agent_packages() {
-  say "installing $agents into build/venv-agents (180 MB)"
+  say "installing $agents into build/venv-agents (640 MB)"
   $venv/bin/python -m venv build/venv-agents
   venv=build/venv-agents pip_install $agents numpy pytest
 }

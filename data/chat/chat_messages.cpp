@@ -28,12 +28,12 @@ const std::string* text_at(const Json& object, const char* key) {
   return found == object.end() ? nullptr : found->template get_ptr<const std::string*>();
 }
 
-// A text, or a list of parts that are texts. With calls there need be none.
+// A text, or a list of parts that are texts. With calls or reasoning there need be none.
 template <typename Json>
-std::string content_of(const Json& message, bool has_calls) {
+std::string content_of(const Json& message, bool has_more) {
   if (const std::string* text = text_at(message, "content")) return *text;
   const auto content = message.find("content");
-  if (has_calls && (content == message.end() || content->is_null())) return "";
+  if (has_more && (content == message.end() || content->is_null())) return "";
   if (content == message.end() || !content->is_array()) core::fail("have to have a content, a text");
   std::string text;
   for (const Json& part : *content) {
@@ -47,15 +47,13 @@ std::string content_of(const Json& message, bool has_calls) {
   return text;
 }
 
-// A JSON object as a text; null where it is none.
+// A JSON object as a text; none where it is no text. As with vLLM, what is empty or absent is a call without arguments.
 template <typename Json>
 std::optional<std::string> arguments_of(const Json& function, MessageForm form) {
-  if (form == MessageForm::Dataset && function.is_object() && function.contains("arguments") &&
-      function["arguments"].is_object()) {
-    return function["arguments"].dump();
-  }
-  const std::string* text = text_at(function, "arguments");
-  return text == nullptr ? std::optional<std::string>() : *text;
+  const Json given = function.value("arguments", Json());
+  if (given.is_null() || given == "") return "{}";
+  if (given.is_object() && form == MessageForm::Dataset) return given.dump();
+  return given.is_string() ? given.template get<std::string>() : std::optional<std::string>();
 }
 
 void check_arguments(const std::string& arguments) {
@@ -77,7 +75,7 @@ std::vector<ToolCall> calls_of(const Json& list, MessageForm form) {
     const std::string* type = text_at(call, "type");
     const Json function = call.is_object() ? call.value("function", Json()) : Json();
     const std::string* name = text_at(function, "name");
-    const std::optional<std::string> arguments = arguments_of(function, form);
+    const std::optional<std::string> arguments = name == nullptr ? std::nullopt : arguments_of(function, form);
     const bool has_id = id != nullptr || form == MessageForm::Dataset;
     if (!has_id || name == nullptr || !arguments || (type != nullptr && *type != "function")) {
       core::fail("{}", kWrong);
@@ -90,7 +88,8 @@ std::vector<ToolCall> calls_of(const Json& list, MessageForm form) {
 
 template <typename Json>
 ChatMessage message_of(const Json& message, MessageForm form) {
-  constexpr std::array kKnown{"role", "content", "name", "tool_calls", "tool_call_id"};
+  constexpr std::array kKnown{"role",      "content",          "name", "tool_calls", "tool_call_id",
+                              "reasoning", "reasoning_content"};
   if (!message.is_object()) core::fail("have to be objects with a role and a content");
   for (const auto& [key, value] : message.items()) {
     const bool is_empty = value.is_null() || (value.is_array() && value.empty());
@@ -98,7 +97,7 @@ ChatMessage message_of(const Json& message, MessageForm form) {
       core::fail("have a {}, which is not supported", core::printable(key));
     }
   }
-  for (const char* key : {"name", "tool_call_id"}) {
+  for (const char* key : {"name", "tool_call_id", "reasoning", "reasoning_content"}) {
     if (message.contains(key) && !message[key].is_null() && text_at(message, key) == nullptr) {
       core::fail("have a {} that is no text", key);
     }
@@ -109,13 +108,19 @@ ChatMessage message_of(const Json& message, MessageForm form) {
     if (!made.calls.empty() && made.role != ChatRole::Assistant)
       core::fail("have tool_calls of another role than assistant");
   }
+  for (const char* key : {"reasoning", "reasoning_content"}) {  // the same under two names
+    const std::string* reasoning = text_at(message, key);
+    if (reasoning == nullptr || reasoning->empty()) continue;
+    if (made.role != ChatRole::Assistant) core::fail("have a {} of another role than assistant", key);
+    made.reasoning = *reasoning;
+  }
   const std::string* call_id = text_at(message, "tool_call_id");
   if (made.role == ChatRole::Tool) {
     if (call_id == nullptr && form == MessageForm::OpenAi) core::fail("of the role tool have to have a tool_call_id");
     if (call_id != nullptr) made.call_id = *call_id;
     if (const std::string* name = text_at(message, "name")) made.name = *name;
   }
-  made.content = content_of(message, !made.calls.empty());
+  made.content = content_of(message, !made.calls.empty() || !made.reasoning.empty());
   return made;
 }
 

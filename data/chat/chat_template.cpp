@@ -75,6 +75,10 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
         session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
   }
   if (!calls.empty()) members.emplace_back(name("tool_calls"), session.list(std::move(calls)));
+  if (!message.reasoning.empty()) {  // under both names, as vLLM gives it to templates
+    members.emplace_back(name("reasoning"), said(message.reasoning));
+    members.emplace_back(name("reasoning_content"), said(message.reasoning));
+  }
   if (message.role == ChatRole::Tool) {
     members.emplace_back(name("tool_call_id"), said(message.call_id));
     if (!message.name.empty()) members.emplace_back(name("name"), said(message.name));
@@ -123,16 +127,19 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
   const jinja::Value tools = options.tools.empty()
                                  ? jinja::Value{jinja::None{}}
                                  : value_of(session, read_in_order(session, options.tools, "the tools"));
+  jinja::Variables variables{{"messages", session.list(std::move(list))},
+                             {"add_generation_prompt", {options.add_generation_prompt}},
+                             {"bos_token", text(bos)},
+                             {"eos_token", text(eos)},
+                             {"tools", tools},
+                             {"documents", {jinja::None{}}}};
+  const core::OrderedJson more = options.variables.empty()
+                                     ? core::OrderedJson::object()
+                                     : read_in_order(session, options.variables, "the template's variables");
+  for (const auto& [key, value] : more.items()) variables.emplace_back(key, value_of(session, value));
   std::vector<jinja::Generated> answers;
   const jinja::Text rendered = with_remedy(where_, [&] {
-    return jinja::render(*program_, session,
-                         {{"messages", session.list(std::move(list))},
-                          {"add_generation_prompt", {options.add_generation_prompt}},
-                          {"bos_token", text(bos)},
-                          {"eos_token", text(eos)},
-                          {"tools", tools},
-                          {"documents", {jinja::None{}}}},
-                         generated == nullptr ? nullptr : &answers);
+    return jinja::render(*program_, session, std::move(variables), generated == nullptr ? nullptr : &answers);
   });
   if (generated != nullptr) {
     std::vector<size_t> bytes_before{0};  // each character
@@ -174,6 +181,16 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate&
     for (const ChatPiece& piece : rendered) options.budget->spend(piece.text.size());
   }
   return encode_rendered(tokenizer, rendered);
+}
+
+Thinking thinking_of(const Tokenizer& tokenizer, const ChatTemplate& chat, std::span<const ChatPiece> prompt) {
+  const SpecialTokens& special = tokenizer.special_tokens();
+  const bool has_tokens = special.id_of(kThinkBegin) >= 0 && special.id_of(kThinkEnd) >= 0;
+  if (!has_tokens && chat.source().find(kThinkEnd) == std::string::npos) return Thinking::None;
+  if (prompt.empty() || !prompt.back().is_template) return Thinking::Possible;
+  const size_t begin = prompt.back().text.rfind(kThinkBegin);
+  const bool is_inside = begin != std::string::npos && prompt.back().text.find(kThinkEnd, begin) == std::string::npos;
+  return is_inside ? Thinking::Begun : Thinking::Possible;
 }
 
 std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {

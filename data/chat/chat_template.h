@@ -31,6 +31,7 @@ struct ChatMessage {
   std::vector<ToolCall> calls{};  ///< of an assistant
   std::string call_id{};          ///< of a tool: what it answers
   std::string name{};             ///< of a tool, if it says so
+  std::string reasoning{};        ///< of an assistant: what it thought before its answer
 };
 
 struct RenderOptions {
@@ -38,6 +39,7 @@ struct RenderOptions {
   std::string tools{};                ///< a JSON list of functions, as OpenAI's API has it; empty: there are none
   bool arguments_as_text = false;     ///< the template wants the arguments of calls as a text, not as an object
   std::optional<core::WorkBudget> budget{};  ///< that rendering spends; none: one of its own
+  std::string variables{};  ///< more variables of the template, a JSON object such as {"enable_thinking": false}
 };
 
 /// A part of a rendered chat: text of the template, in which special tokens are looked for, or what somebody says.
@@ -93,6 +95,16 @@ class ChatTemplate {
 /// What ends an answer: the special token that the template writes after it, or, where that is not one token of the
 /// vocabulary, the text up to the next whitespace. Empty if nothing follows.
 [[nodiscard]] std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
+
+/// What stands around the reasoning that a model writes before its answer (Qwen 3, DeepSeek-R1, SmolLM3).
+inline constexpr std::string_view kThinkBegin = "<think>";
+inline constexpr std::string_view kThinkEnd = "</think>";
+/// Where reasoning may come: nowhere, at the beginning of the answer behind kThinkBegin, or at once, since the prompt
+/// ends within it.
+enum class Thinking : uint8_t { None, Possible, Begun };
+/// Of a prompt. None unless the template has kThinkEnd in it, or the vocabulary both marks as tokens.
+[[nodiscard]] Thinking thinking_of(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                   std::span<const ChatPiece> prompt);
 
 /// "chatml", "gemma", "llama2", "llama3", "zephyr".
 [[nodiscard]] const std::vector<std::string>& chat_template_names();

@@ -66,7 +66,7 @@ std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const s
   bool is_answered = false;  // the last one of `plain` is what tools returned
   for (const ChatMessage& message : messages) {
     if (message.role != ChatRole::Tool) {
-      plain.push_back({.role = message.role, .content = with_calls(message)});
+      plain.push_back({.role = message.role, .content = with_calls(message), .reasoning = message.reasoning});
     } else {
       const std::string answer = "<tool_response>\n" + message.content + "\n</tool_response>";
       if (!is_answered) plain.push_back({.role = ChatRole::User, .content = answer});

@@ -334,6 +334,7 @@ void Branch::go_on(int32_t token, std::span<const float> logits) {
   std::string text = request_.tokenizer == nullptr ? "" : filter_.push(request_.tokenizer->token_bytes(token));
   text += stops || filter_.stopped() ? end(FinishReason::Stop) : check_room();
   show(text);
+  if (!done_ && !text.empty() && request_.is_enough && request_.is_enough(index())) finish(FinishReason::Stop);
 }
 
 bool Branch::ends(int32_t token) const {

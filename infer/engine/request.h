@@ -75,6 +75,8 @@ struct Request {
   /// that the model gave before it, as they were before biases and penalties. Of beams at the end, without logits.
   std::function<void(size_t choice, int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
+  /// Asked when a choice's text has come: true ends the choice there, with FinishReason::Stop. Beams are not asked.
+  std::function<bool(size_t choice)> is_enough{};
   /// Gets the result of a choice that has ended.
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};
   /// Output that the caller has not read, as the caller counts it; while it is full the request is paused. Null: never.

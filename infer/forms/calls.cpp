@@ -78,6 +78,19 @@ Part call(Grammar& grammar, const data::ToolFormat& format, const CallsForm::Fun
 
 }  // namespace
 
+Part reasoned_part(Grammar& grammar, data::Thinking thinking, Part answer) {
+  using enum data::Thinking;
+  if (thinking == None) return answer;
+  const Grammar::Rule rule = grammar.declare();
+  grammar.define(rule, answer);
+  const Part newlines = grammar.repeat([&] { return grammar.text("\n"); }, 0, 2);
+  const Part reasoned = grammar.sequence(
+      std::array{text(grammar, std::string(data::kThinkEnd), false, true), newlines, grammar.call(rule)});
+  if (thinking == Begun) return reasoned;
+  return grammar.choice(
+      std::array{grammar.call(rule), grammar.sequence(std::array{grammar.text(data::kThinkBegin), reasoned})});
+}
+
 Part calls_part(Grammar& grammar, const CallsForm& form) {
   const data::ToolFormat& format = form.format;
   const Grammar::Rule rule = grammar.declare("call");

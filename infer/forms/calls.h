@@ -27,7 +27,10 @@ struct CallsForm {
 /// schema is refused.
 [[nodiscard]] Grammar::Part calls_part(Grammar& grammar, const CallsForm& form);
 
-/// Of any kind. Throws core::Error without the kind's name.
+/// `answer` behind the reasoning, if there is any, and at most two newlines after it.
+[[nodiscard]] Grammar::Part reasoned_part(Grammar& grammar, data::Thinking thinking, Grammar::Part answer);
+
+/// Of any kind, without reasoning. Throws core::Error without the kind's name.
 [[nodiscard]] Grammar::Part part_of(Grammar& grammar, const FormOptions& options);
 
 }  // namespace folio::infer::forms

@@ -9,8 +9,8 @@ namespace {
 
 // No two options that differ have the same.
 std::string key_of(const FormOptions& options) {
-  std::string key = fmt::format("{} {} {}:{}", static_cast<int>(options.kind), static_cast<int>(options.spaces),
-                                options.text.size(), options.text);
+  std::string key = fmt::format("{} {} {} {}:{}", static_cast<int>(options.kind), static_cast<int>(options.spaces),
+                                static_cast<int>(options.thinking), options.text.size(), options.text);
   const auto add = [&](const std::string& text) { key += fmt::format(",{}:{}", text.size(), text); };
   for (const std::string& choice : options.choices) add(choice);
   if (options.calls == nullptr) return key;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/chat/chat_template.h"
 #include "infer/forms/form.h"
 #include "infer/forms/grammar.h"
 
@@ -29,6 +30,8 @@ struct FormOptions {
   std::vector<std::string> choices{};        ///< of Choice
   std::shared_ptr<const CallsForm> calls{};  ///< of Calls (calls.h)
   JsonSpaces spaces = JsonSpaces::None;      ///< of JSON
+  /// The form begins behind the reasoning, which is any text.
+  data::Thinking thinking = data::Thinking::None;
 };
 
 // What these don't support is refused by name, and never ignored. All throw core::Error of one line.

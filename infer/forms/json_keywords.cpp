@@ -39,6 +39,7 @@ constexpr std::array kAssertions{
     Keyword{"prefixItems", Takes::Schemas},
     Keyword{"minItems", Takes::Count},
     Keyword{"maxItems", Takes::Count},
+    Keyword{"uniqueItems", Takes::Flag},
     Keyword{"minLength", Takes::Count},
     Keyword{"maxLength", Takes::Count},
     Keyword{"pattern", Takes::Text},
@@ -51,6 +52,8 @@ constexpr std::array kAssertions{
 };
 constexpr std::array kCombinations{Keyword{"$ref", Takes::Text}, Keyword{"allOf", Takes::Schemas},
                                    Keyword{"anyOf", Takes::Schemas}, Keyword{"oneOf", Takes::Schemas}};
+// OpenAPI 3.0's: one is a type more, the other is read with the branches (SchemaMerger::branches).
+constexpr std::array kOpenApi{Keyword{"nullable", Takes::Flag}, Keyword{"discriminator", Takes::Any}};
 // These say nothing about a value, and $defs and definitions are read where a $ref leads to them.
 constexpr std::array<std::string_view, 12> kNotes{"title",    "description", "default",  "examples",
                                                   "$comment", "deprecated",  "readOnly", "writeOnly",
@@ -124,6 +127,7 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
     const Keyword* keyword = find(kAssertions, key);
     const bool is_assertion = keyword != nullptr;
     if (!is_assertion) keyword = find(kCombinations, key);
+    if (keyword == nullptr) keyword = find(kOpenApi, key);
     core::require(keyword != nullptr, "{}: '{}' is not supported", schema.at, core::printable(key, 60));
     core::require(fits(keyword->takes, value), "{}: this value of '{}' is not supported", schema.at, key);
     core::require(!(is_old_ && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
@@ -145,6 +149,16 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
     } else {
       to.members.emplace_back(key, value);
     }
+  }
+  const Json nullable = from.at("nullable");
+  const Json type = from.at("type");
+  if (nullable && nullable->is(Kind::True) && type) {
+    std::vector<Json> types = type->is(Kind::Array) ? type->items : std::vector{type};
+    types.push_back(make_json({.kind = Kind::String, .text = "null"}));
+    set_member(to, "type", make_list(std::move(types)));
+  } else {  // by OpenAPI 3.0.3, without a type it changes nothing, which few know
+    core::require(!nullable || nullable->is(Kind::False) || to.at("enum"),
+                  "{}: 'nullable' needs a 'type' beside it; or write anyOf, with {{\"type\": \"null\"}}", schema.at);
   }
   return make_json(std::move(to));
 }

@@ -89,6 +89,63 @@ Schema SchemaMerger::target(const std::string& ref, const std::string& at) const
   return {.value = value, .at = core::printable(ref, 120)};
 }
 
+// Values of a property in a branch, which have to be texts.
+std::vector<std::string> SchemaMerger::tags(const Schema& branch, const std::string& property, const std::string& at) {
+  std::vector<std::string> all;
+  const auto add = [&](const Json& values) {
+    bool fits = values != nullptr;
+    for (size_t i = 0; fits && i < values->items.size(); ++i) {
+      fits = values->items[i]->is(Kind::String);
+      all.push_back(values->items[i]->text);
+    }
+    core::require(fits, "{}: 'discriminator' needs a 'const' or an 'enum' of texts for '{}' in each branch", at,
+                  core::printable(property, 60));
+  };
+  for (const Json& one : alternatives(branch)) {
+    const Json properties = one->at("properties");
+    const Json tag = properties ? properties->at(property) : nullptr;
+    if (!tag) add(nullptr);
+    for (const Json& way : alternatives({.value = tag, .at = at})) add(way->at("enum"));
+  }
+  return all;
+}
+
+Json SchemaMerger::branches(const Schema& schema, const char* name) {
+  const Json all = schema.value->at(name);
+  const Json by = schema.value->at("discriminator");
+  if (!by) return all;
+  const std::string& at = schema.at;
+  const Json property = by->is(Kind::Object) ? by->at("propertyName") : nullptr;
+  const Json mapping = by->is(Kind::Object) ? by->at("mapping") : nullptr;
+  core::require(property && property->is(Kind::String) && (!mapping || mapping->is(Kind::Object)),
+                "{}: 'discriminator' has to have a 'propertyName', and perhaps a 'mapping'", at);
+  core::require(schema.value->at("oneOf") || schema.value->at("anyOf"),
+                "{}: 'discriminator' is only supported beside 'oneOf' or 'anyOf'", at);
+  if (!all) return all;
+  Json& known = branches_[{schema.value, name}];
+  if (known) return known;
+  std::vector<Json> required;
+  std::unordered_map<std::string, std::vector<std::string>> by_reference;
+  for (size_t i = 0; i < all->items.size(); ++i) {
+    const Json& branch = all->items[i];
+    auto values = tags({.value = branch, .at = fmt::format("{}/{}/{}", at, name, i)}, property->text, at);
+    if (const Json ref = branch->at("$ref"); ref && ref->is(Kind::String)) by_reference[ref->text] = std::move(values);
+    JsonValue tagged{.kind = Kind::Object};
+    set_member(tagged, "type", make_json({.kind = Kind::String, .text = "object"}));
+    set_member(tagged, "required", make_list({property}));
+    JsonValue both{.kind = Kind::Object};
+    set_member(both, "allOf", make_list({branch, make_json(std::move(tagged))}));
+    required.push_back(make_json(std::move(both)));
+  }
+  for (const auto& [value, to] : mapping ? mapping->members : std::vector<std::pair<std::string, Json>>()) {
+    const auto found = by_reference.find(to->text);
+    core::require(found != by_reference.end() && std::ranges::find(found->second, value) != found->second.end(),
+                  "{}: the 'mapping' of 'discriminator' leads from {} to {}, which is no branch that has it", at,
+                  core::printable(value, 60), core::printable(to->text, 60));
+  }
+  return branches_[{schema.value, name}] = make_list(std::move(required));
+}
+
 std::vector<Json> SchemaMerger::alternatives(const Schema& schema, int depth) {
   core::require(depth < kMostReferences, "{}: it refers to itself, or nests too deep", schema.at);
   if (schema.value->is(Kind::False)) return {};
@@ -112,7 +169,7 @@ std::vector<Json> SchemaMerger::alternatives(const Schema& schema, int depth) {
     }
   }
   for (const char* name : {"anyOf", "oneOf"}) {
-    const Json branches = schema.value->at(name);
+    const Json branches = this->branches(schema, name);
     if (!branches) continue;
     if (std::string_view(name) == "oneOf") require_disjoint(branches, schema.at, depth + 1);
     std::vector<Json> sum;

@@ -25,6 +25,9 @@ class SchemaMerger {
   [[nodiscard]] Json assertions(const Schema& schema);
   /// Where a $ref leads.
   [[nodiscard]] Schema target(const std::string& ref, const std::string& at) const;
+  /// The branches of its anyOf or oneOf; null where it has none. Where OpenAPI's discriminator names a property, each
+  /// branch requires it. Throws core::Error, with the place, unless each branch says which values that has.
+  [[nodiscard]] Json branches(const Schema& schema, const char* name);
   /// A value fits the schema if it fits one of these.
   [[nodiscard]] std::vector<Json> alternatives(const Schema& schema, int depth = 0);
   /// Throws core::Error unless it is plain that no value fits two of the branches of a oneOf.
@@ -39,6 +42,7 @@ class SchemaMerger {
   [[nodiscard]] Json merged(const Json& a, const Json& b, const std::string& at);
   void merge_objects(JsonValue& to, const JsonValue& a, const JsonValue& b, const std::string& at);
   void merge_arrays(JsonValue& to, const JsonValue& a, const JsonValue& b);
+  [[nodiscard]] std::vector<std::string> tags(const Schema& branch, const std::string& property, const std::string& at);
   [[nodiscard]] bool disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth);
 
   Json root_;
@@ -46,6 +50,7 @@ class SchemaMerger {
   SchemaKeywords keywords_;
   std::map<std::pair<Json, Json>, Json> both_;
   std::unordered_map<Json, Json> assertions_;
+  std::map<std::pair<Json, std::string>, Json> branches_;  ///< with what a discriminator requires
   size_t n_merged_ = 0;
   size_t n_work_ = 0;  ///< members and values that were looked at
 };

@@ -382,6 +382,16 @@ Decimal::Decimal(std::string_view text) {
   }
 }
 
+std::optional<int64_t> Decimal::to_integer() const {
+  constexpr int64_t kMostDigits = 15;
+  if (!is_integer() || (!is_zero() && exponent > kMostDigits)) return std::nullopt;
+  int64_t value = 0;
+  for (int64_t i = 0; i < (is_zero() ? 0 : exponent); ++i) {
+    value = 10 * value + (i < std::ssize(digits) ? digits[static_cast<size_t>(i)] - '0' : 0);
+  }
+  return negative ? -value : value;
+}
+
 int compare(const Decimal& a, const Decimal& b) {
   if (a.is_zero() || b.is_zero() || a.negative != b.negative) {
     const auto sign = [](const Decimal& x) { return x.is_zero() ? 0 : x.negative ? -1 : 1; };

@@ -22,6 +22,8 @@ struct Decimal {
 
   [[nodiscard]] bool is_zero() const { return digits.empty(); }
   [[nodiscard]] bool is_integer() const { return static_cast<int64_t>(digits.size()) <= exponent || is_zero(); }
+  /// None where it has a fraction, or more than 15 digits.
+  [[nodiscard]] std::optional<int64_t> to_integer() const;
 };
 
 /// Less than, equal to, or greater than 0.

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <deque>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -90,8 +91,8 @@ class SchemaCompiler {
     // A reference or a choice that stands alone needs nothing merged.
     if (json.is(Kind::Object) && merger_.assertions(schema)->members.empty()) {
       const Json ref = json.at("$ref");
-      const Json any = json.at("anyOf");
-      const Json one = json.at("oneOf");
+      const Json any = merger_.branches(schema, "anyOf");
+      const Json one = merger_.branches(schema, "oneOf");
       if (int{ref != nullptr} + int{any != nullptr} + int{one != nullptr} == 1 && !json.at("allOf")) {
         if (ref) return value(merger_.target(ref->text, schema.at));
         if (one) merger_.require_disjoint(one, schema.at);
@@ -118,19 +119,8 @@ class SchemaCompiler {
       return;
     }
     const TypeSet types = types_of(all);
-    if (const Json values = all.at("enum")) {
-      std::vector<CharacterAutomaton> wanted;
-      {
-        const core::WorkBudget::Place place(grammar_.budget(), pattern_of(all));
-        for (const Syntax& one : expressions(all, at)) wanted.emplace_back(one, grammar_.budget());
-      }
-      Conditions conditions(all, at);
-      std::vector<Json> fitting;
-      for (const Json& one : values->items) {
-        grammar_.budget().spend(1 + one->text.size());
-        if (has_type(*one, types) && conditions.hold_for(wanted, *one)) fitting.push_back(one);
-      }
-      ways.push_back(parts_.constants(fitting));
+    if (all.at("enum")) {
+      ways.push_back(parts_.constants(fitting(all, at)));
       return;
     }
     if (types.null) ways.push_back(grammar_.text("null"));
@@ -146,13 +136,30 @@ class SchemaCompiler {
           object_part({grammar_, parts_, merger_, [&](const Schema& schema) { return value(schema); }}, all, at));
   }
 
+  // The values of an enum that all else holds for.
+  [[nodiscard]] std::vector<Json> fitting(const JsonValue& all, const std::string& at) {
+    std::vector<CharacterAutomaton> wanted;
+    {
+      const core::WorkBudget::Place place(grammar_.budget(), pattern_of(all));
+      for (const Syntax& one : expressions(all, at)) wanted.emplace_back(one, grammar_.budget());
+    }
+    const TypeSet types = types_of(all);
+    Conditions conditions(all, at);
+    std::vector<Json> values;
+    for (const Json& one : all.at("enum")->items) {
+      grammar_.budget().spend(1 + one->text.size());
+      if (has_type(*one, types) && conditions.hold_for(wanted, *one)) values.push_back(one);
+    }
+    return values;
+  }
+
   // What assertions besides the type ask of the values of an enum. Bounds are read once: they may be long.
   class Conditions {
    public:
     Conditions(const JsonValue& all, const std::string& at) : all_(all), at_(at) {}
 
     [[nodiscard]] bool hold_for(std::span<const CharacterAutomaton> wanted, const JsonValue& value) {
-      if (value.is(Kind::Array)) refuse({"items", "prefixItems", "minItems", "maxItems"});
+      if (value.is(Kind::Array)) refuse({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"});
       if (value.is(Kind::Object)) {
         refuse(
             {"properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"});
@@ -267,6 +274,7 @@ class SchemaCompiler {
     const auto n_prefix = static_cast<int64_t>(prefix ? prefix->items.size() : 0);
     if (items && items->is(Kind::False) && (most < 0 || most > n_prefix)) most = n_prefix;
     if (most >= 0 && most < least) return grammar_.choice({});
+    if (all.at("uniqueItems") && most != 0 && most != 1) return distinct_items(all, least, most, at);
     const auto item = [&](int64_t i) {
       if (i < n_prefix) {
         return parts_.spaced(
@@ -283,6 +291,108 @@ class SchemaCompiler {
       if (i >= least) tail = grammar_.optional(tail);
     }
     return parts_.sequence({parts_.mark('['), tail, grammar_.text("]")});
+  }
+
+  // The values of a schema that has few; nothing where they can't be counted.
+  [[nodiscard]] std::optional<std::vector<Json>> values_of(const Schema& schema) {
+    constexpr int64_t kMostIntegers = 256;
+    std::vector<Json> values;
+    for (const Json& alternative : merger_.alternatives(schema)) {
+      const JsonValue& all = *alternative;
+      const TypeSet types = types_of(all);
+      if (all.at("enum")) {
+        const std::vector<Json> some = fitting(all, schema.at);
+        values.insert(values.end(), some.begin(), some.end());
+        continue;
+      }
+      if (types.number || types.string || types.array || types.object) return std::nullopt;
+      if (types.null) values.push_back(make_json({.kind = Kind::Null}));
+      if (types.boolean) values.push_back(make_json({.kind = Kind::True}));
+      if (types.boolean) values.push_back(make_json({.kind = Kind::False}));
+      if (!types.integer) continue;
+      const NumberRange range = range_of(all, schema.at);
+      if (!range.least || !range.most || all.at("multipleOf")) return std::nullopt;
+      const std::optional<int64_t> low = range.least->value.to_integer();
+      const std::optional<int64_t> high = range.most->value.to_integer();
+      if (!low || !high || *high - *low > kMostIntegers) return std::nullopt;
+      const int64_t end = *high + (range.most->exclusive ? 0 : 1);
+      for (int64_t i = *low + (range.least->exclusive ? 1 : 0); i < end; ++i) {
+        values.push_back(make_json({.kind = Kind::Number, .text = std::to_string(i)}));
+      }
+    }
+    return values;
+  }
+
+  // Items that all differ: a rule for each set of those that came before.
+  [[nodiscard]] Part distinct_items(const JsonValue& all, int64_t least, int64_t most, const std::string& at) {
+    constexpr size_t kMostWays = 16'384;
+    std::vector<Json> known;
+    std::unordered_map<std::string, uint16_t> numbers;  // by identity
+    const auto numbers_of = [&](const Schema& schema) {
+      std::vector<uint16_t> some;
+      const auto values = values_of(schema);
+      core::require(
+          values.has_value() && values->size() < kMostWays,
+          "{}: 'uniqueItems' is only supported for items with few values (enum, const, booleans, integers with "
+          "'minimum' and 'maximum'), or with 'maxItems' 1",
+          at);
+      for (const Json& value : *values) {
+        grammar_.budget().spend(1 + written(*value).size());
+        const auto [found, is_new] = numbers.try_emplace(identity(*value), static_cast<uint16_t>(known.size()));
+        if (is_new) known.push_back(value);
+        if (std::ranges::find(some, found->second) == some.end()) some.push_back(found->second);
+      }
+      return some;
+    };
+    const Json prefix = all.at("prefixItems");
+    const size_t n_prefix = prefix ? prefix->items.size() : 0;
+    std::vector<std::vector<uint16_t>> first;
+    for (size_t i = 0; i < n_prefix; ++i) {
+      first.push_back(numbers_of({.value = prefix->items[i], .at = fmt::format("{}/prefixItems/{}", at, i)}));
+    }
+    std::vector<uint16_t> others;
+    if (most < 0 || std::cmp_greater(most, n_prefix)) {
+      const Json items = all.at("items");
+      others = numbers_of({.value = items ? items : make_json({.kind = Kind::True}), .at = at + "/items"});
+    }
+    std::vector<Rule> rules;
+    for (const Json& value : known) {
+      rules.push_back(grammar_.declare());
+      grammar_.define(rules.back(), parts_.spaced(parts_.constants(std::array{value})));
+    }
+    using Used = std::vector<uint16_t>;  // rising
+    std::map<Used, Rule> behind;
+    std::deque<Used> todo;
+    const auto rest = [&](const Used& used) {
+      const auto [found, is_new] = behind.try_emplace(used, -1);
+      if (is_new) {
+        found->second = grammar_.declare();
+        todo.push_back(used);
+      }
+      return grammar_.call(found->second);
+    };
+    const Part text = rest({});
+    size_t n_ways = 0;
+    while (!todo.empty()) {
+      const Used used = std::move(todo.front());
+      todo.pop_front();
+      std::vector<Part> ways;
+      if (std::cmp_greater_equal(used.size(), least)) ways.push_back(grammar_.empty());
+      const bool is_full = most >= 0 && std::cmp_greater_equal(used.size(), most);
+      for (const uint16_t one : is_full ? Used() : used.size() < n_prefix ? first[used.size()] : others) {
+        Used more = used;
+        const auto place = std::ranges::lower_bound(more, one);
+        if (place != more.end() && *place == one) continue;
+        more.insert(place, one);
+        core::require(++n_ways <= kMostWays,
+                      "{}: 'uniqueItems' has too many ways to choose from {} values; set a smaller 'maxItems'", at,
+                      known.size());
+        const Part item = parts_.sequence({grammar_.call(rules[one]), rest(more)});
+        ways.push_back(used.empty() ? item : parts_.sequence({parts_.mark(','), item}));
+      }
+      grammar_.define(behind.at(used), grammar_.choice(ways));
+    }
+    return parts_.sequence({parts_.mark('['), text, grammar_.text("]")});
   }
 
   Grammar& grammar_;

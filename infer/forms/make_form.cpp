@@ -95,7 +95,7 @@ std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<cons
   try {
     Grammar grammar({.longest_token = tokens->longest()}, budget);
     const Grammar::Rule text = grammar.declare();
-    grammar.define(text, part_of(grammar, options));
+    grammar.define(text, reasoned_part(grammar, options.thinking, part_of(grammar, options)));
     grammar.finish(text, tokens->bytes());
     return std::make_shared<Form>(std::move(grammar), std::move(tokens), Form::kMostBytes, budget.limit());
   } catch (const core::WorkStopped&) {

@@ -35,6 +35,7 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size
             options.*member, low, high);
   });
   if (options_.top_p == 0.0F) options_.top_p = 1e-6F;  // the likeliest alone
+  options_.top_k = std::max(options_.top_k, 0);
   for (const SamplerOptions::Bias& b : options.logit_bias) {
     require(b.bias >= -100.0F && b.bias <= 100.0F, "the logit bias of token {} is {}, but has to be in [-100, 100]",
             b.token, b.bias);

@@ -17,7 +17,7 @@ namespace folio::infer {
 
 struct SamplerOptions {
   float temperature = 0.8F;  ///< 0: the likeliest token
-  int32_t top_k = 0;         ///< keep the k likeliest; 0: off
+  int32_t top_k = 0;         ///< keep the k likeliest; 0 or -1: off
   float top_p = 0.95F;       ///< keep the fewest that have this much probability; 1: off, 0: one (Holtzman et al. 2020)
   float min_p = 0.0F;        ///< keep those with this share of the likeliest's probability; 0: off (Nguyen et al. 2024)
   float repetition_penalty = 1.0F;  ///< divides positive logits, multiplies negative ones; 1: off (Keskar et al. 2019)
@@ -42,7 +42,7 @@ struct SamplerOptions {
     using S = SamplerOptions;
     visit("temperature", &S::temperature, 0.0, 100.0, 1.0, "higher: more varied; 0: always the most likely token");
     visit("top_p", &S::top_p, 0.0, 1.0, 1.0, "sample from the fewest tokens with this total probability; 1: off");
-    visit("top_k", &S::top_k, 0.0, double{INT32_MAX}, 0.0, "sample from this many most likely tokens; 0: off");
+    visit("top_k", &S::top_k, -1.0, double{INT32_MAX}, 0.0, "sample from this many most likely tokens; 0 or -1: off");
     visit("min_p", &S::min_p, 0.0, 1.0, 0.0, "minimum probability relative to the most likely token; 0: off");
     visit("repetition_penalty", &S::repetition_penalty, 1e-3, 100.0, 1.0,
           "above 1: less repetition; divides positive logits of earlier tokens, multiplies negative ones; 1: off");

@@ -15,12 +15,19 @@ namespace folio::infer::server {
 
 /// How the served model writes calls.
 struct CallWriting {
-  CallWriting(const data::Tokenizer& served, data::ToolFormat found)
-      : format(std::move(found)), tokenizer(served, format.marks), forms(tokenizer) {}
+  /// `thoughts` are the tokens of reasoning's marks that are no text.
+  CallWriting(const data::Tokenizer& served, data::ToolFormat found, std::span<const int32_t> thoughts)
+      : format(std::move(found)), tokenizer(served, all_of(format.marks, thoughts)), forms(tokenizer) {}
 
-  data::ToolFormat format;
-  data::MarkedTokenizer tokenizer;  ///< by which the marks of calls are texts
+  data::ToolFormat format;          ///< without the empty reasoning that some templates write before an answer
+  data::MarkedTokenizer tokenizer;  ///< by which the marks of calls and of reasoning are texts
   forms::FormCache forms;           ///< for it
+
+ private:
+  static std::vector<int32_t> all_of(std::vector<int32_t> marks, std::span<const int32_t> more) {
+    marks.insert(marks.end(), more.begin(), more.end());
+    return marks;
+  }
 };
 
 /// What a request says of tools. Its answer is read with it (call_reader.h).
@@ -28,13 +35,16 @@ struct ToolUse {
   std::shared_ptr<const CallWriting> writing;
   bool has_answer = true;  ///< the answer may be a text
   bool is_named = false;   ///< the request named the function that is called
+  size_t most_calls = 0;   ///< of an answer
 };
 
 class AnswerForms {
  public:
   /// Both have to outlive it.
-  AnswerForms(const data::Tokenizer& tokenizer, const std::optional<data::ChatTemplate>& chat)
-      : tokenizer_(tokenizer), chat_(chat), forms_(tokenizer) {}
+  AnswerForms(const data::Tokenizer& tokenizer, const std::optional<data::ChatTemplate>& chat);
+
+  /// The served one, by which the marks of reasoning are texts. Forms are made for it.
+  [[nodiscard]] const data::Tokenizer& tokenizer() const { return marked_; }
 
   /// Throws core::Error as forms::make_form() does.
   [[nodiscard]] std::shared_ptr<forms::Form> form(const forms::FormOptions& options, const core::WorkBudget& budget) {
@@ -46,6 +56,8 @@ class AnswerForms {
  private:
   const data::Tokenizer& tokenizer_;
   const std::optional<data::ChatTemplate>& chat_;
+  std::vector<int32_t> thoughts_;  ///< tokens of reasoning's marks that are no text
+  data::MarkedTokenizer marked_;
   forms::FormCache forms_;
   std::mutex mutex_;
   std::shared_ptr<CallWriting> calls_;

@@ -43,6 +43,12 @@ std::vector<std::string> stops_of(const Json* value) {
   return stops;
 }
 
+int32_t token_id(const std::string& field, const Json& id, const ServedModel& served) {
+  if (id.is_number_integer() && id >= 0 && id < served.tokenizer.vocab_size()) return id.get<int32_t>();
+  refuse(field, fmt::format("has {}, which is no token: the vocabulary has the ids 0 to {}", core::printable(id.dump()),
+                            served.tokenizer.vocab_size() - 1));
+}
+
 std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel& served) {
   std::vector<SamplerOptions::Bias> biases;
   if (value == nullptr) return biases;
@@ -63,6 +69,46 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
     biases.push_back({.token = static_cast<int32_t>(token), .bias = bias.get<float>()});
   }
   return biases;
+}
+
+std::vector<int32_t> end_tokens_of(const Json* value, const ServedModel& served) {
+  constexpr size_t kMost = 1024;
+  std::vector<int32_t> ids;
+  if (value == nullptr) return ids;
+  if (!value->is_array()) refuse_type("stop_token_ids", "a list of token ids");
+  if (value->size() > kMost) {
+    refuse("stop_token_ids", fmt::format("has {} tokens, but at most {} are possible", value->size(), kMost));
+  }
+  for (const Json& id : *value) ids.push_back(token_id("stop_token_ids", id, served));
+  return ids;
+}
+
+// Fields that clients send to OpenAI, and that change nothing here.
+void check_unused(const Fields& fields) {
+  for (const char* name :
+       {"user", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "verbosity"}) {
+    static_cast<void>(fields.text(name));
+  }
+  const Json* metadata = fields.find("metadata");
+  if (metadata != nullptr && !metadata->is_object()) refuse_type("metadata", "a JSON object");
+  fields.only("store", false);
+}
+
+// More variables of the chat template, as data::RenderOptions has them.
+std::string variables_of(const Fields& fields) {
+  Json variables = Json::object();
+  if (const std::string* effort = fields.text("reasoning_effort")) {
+    variables["reasoning_effort"] = *effort;
+    if (*effort == "none") variables["enable_thinking"] = false;
+  }
+  if (const Json* given = fields.find("chat_template_kwargs")) {
+    if (!given->is_object()) refuse_type("chat_template_kwargs", "a JSON object");
+    for (const char* own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
+      if (given->contains(own)) refuse("chat_template_kwargs", fmt::format("sets {}, which the request does", own));
+    }
+    variables.update(*given);
+  }
+  return variables.empty() ? "" : variables.dump();
 }
 
 // The name of what is asked for.
@@ -96,6 +142,7 @@ void take_choices(const Fields& fields, const ServedModel& served, size_t n_prom
   SamplerOptions::visit_fields([&](const std::string& name, auto, double, double, double otherwise, const char*) {
     const double value = fields.number(name);
     if (name == "repeat_last_n" || value == otherwise || (name == "temperature" && value == 0.0)) return;
+    if (name == "top_k" && value <= 0.0) return;
     refuse(name, "does nothing with 'use_beam_search', which draws no tokens; leave it out");
   });
   options.n = *fields.integer("n", 1, std::min(most, kMostBeams));
@@ -123,6 +170,7 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
   s.logit_bias = biases_of(fields.find("logit_bias"), served);
   s.seed = static_cast<uint64_t>(fields.integer("seed").value_or(static_cast<int64_t>(random_seed)));
   request.options.stops = stops_of(fields.find("stop"));
+  request.options.end_tokens = end_tokens_of(fields.find("stop_token_ids"), served);
   request.options.speculate = served.speculate;
   request.options.context = served.context;
   request.stream = fields.flag("stream");
@@ -131,7 +179,7 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
     if (!request.stream) refuse("stream_options", "is for \"stream\": true");
     request.include_usage = Fields(*options, fields.schema("stream_options")).flag("include_usage");
   }
-  if (const Json* user = fields.find("user"); user != nullptr && !user->is_string()) refuse_type("user", "a text");
+  check_unused(fields);
 }
 
 // So many tokens fit behind the longest prompt.
@@ -199,14 +247,7 @@ Prompt encoded(std::string text, const data::PromptOptions& options, const Serve
 
 Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedModel& served) {
   std::vector<int32_t> ids;
-  for (const Json& id : list) {
-    const bool fits = id.is_number_integer() && id >= 0 && id < served.tokenizer.vocab_size();
-    if (!fits) {
-      refuse(field, fmt::format("has {}, which is no token: the vocabulary has the ids 0 to {}",
-                                core::printable(id.dump()), served.tokenizer.vocab_size() - 1));
-    }
-    ids.push_back(id.get<int32_t>());
-  }
+  for (const Json& id : list) ids.push_back(token_id(field, id, served));
   if (ids.empty()) refuse(field, "is an empty list of tokens");
   return {.tokens = std::move(ids), .text = "", .came_as_ids = true};
 }
@@ -283,15 +324,20 @@ std::shared_ptr<CallWriting> writing_for(std::span<const data::ChatMessage> mess
   return made_for(field, field, budget, [&] { return forms_of(field, served).calls(budget); });
 }
 
-// `tools` is as data::RenderOptions has it.
+// `tools` and `variables` are as data::RenderOptions has them. `thinking` gets where the answer's reasoning may be.
 Prompt chat_prompt(std::span<const data::ChatMessage> messages, const std::string& tools, const CallWriting* writing,
-                   const ServedModel& served, const core::WorkBudget& budget) {
+                   const ServedModel& served, const core::WorkBudget& budget, const std::string& variables = {},
+                   data::Thinking* thinking = nullptr) {
   return made_for("messages", "messages", budget, [&]() -> Prompt {
     const data::ChatTemplate& chat = *served.chat_template;
-    return {.tokens = writing == nullptr
-                          ? data::encode_chat(served.tokenizer, chat, messages, {.budget = budget})
-                          : data::encode_chat(served.tokenizer, chat, messages, tools, writing->format, budget),
-            .text = ""};
+    data::ChatWithTools told{.messages = {messages.begin(), messages.end()}, .options = {}};
+    if (writing != nullptr) told = data::with_tools(messages, tools, writing->format);
+    told.options.budget = budget;
+    told.options.variables = variables;
+    const auto rendered = data::render_chat(served.tokenizer, chat, told.messages, told.options);
+    for (const data::ChatPiece& piece : rendered) budget.spend(piece.text.size());
+    if (thinking != nullptr) *thinking = data::thinking_of(served.tokenizer, chat, rendered);
+    return {.tokens = data::encode_rendered(served.tokenizer, rendered), .text = ""};
   });
 }
 
@@ -304,28 +350,18 @@ uint64_t steps_in_order(const Json& value) {
   return n;
 }
 
-// With its keys in their order; null where nothing asks for that.
+// Null where nothing asks for the order of keys.
 core::OrderedJson in_order(const Fields& fields, const Json& body, std::string_view text,
                            const core::WorkBudget& budget) {
-  if (!needs_order(fields)) return {};
-  const core::WorkBudget::Place place(budget, "body");
-  try {
-    budget.spend(steps_in_order(body));
-    return core::parse_ordered_json(text.empty() ? body.dump() : std::string(text), "the body", "logit_bias");
-  } catch (const core::TooMuchWork& error) {
-    throw ApiError(400, error.what(), "", "too_much_work");
-  } catch (const core::WorkStopped&) {
-    throw;
-  } catch (const core::Error& error) {  // an object has too many keys
-    throw ApiError(400, error.what());
-  }
+  return needs_order(fields) ? server::in_order(body, text, budget) : core::OrderedJson();
 }
 
 // Of a request without tools.
 void take_form(const Fields& fields, const core::OrderedJson& ordered, const ServedModel& served,
                const core::WorkBudget& budget, CompletionRequest& request) {
-  const AskedForm asked = asked_form(fields, ordered);
+  AskedForm asked = asked_form(fields, ordered);
   if (asked.options.kind == forms::FormOptions::Kind::None) return;
+  asked.options.thinking = request.thinking;
   request.options.form = made_for(asked.field, asked.place, budget,
                                   [&] { return forms_of(asked.field, served).form(asked.options, budget); });
 }
@@ -336,7 +372,7 @@ void take_answer(const Fields& fields, const core::OrderedJson& ordered, const A
                  CompletionRequest& request) {
   if (tools.functions.empty()) return take_form(fields, ordered, served, budget, request);
   const AskedForm answer = asked_form(fields, ordered);
-  forms::FormOptions options{.kind = forms::FormOptions::Kind::Calls};
+  forms::FormOptions options{.kind = forms::FormOptions::Kind::Calls, .thinking = request.thinking};
   options.calls = std::make_shared<forms::CallsForm>(
       forms::CallsForm{.format = writing->format,
                        .functions = tools.functions,
@@ -344,8 +380,10 @@ void take_answer(const Fields& fields, const core::OrderedJson& ordered, const A
                        .has_answer = tools.has_answer,
                        .answer = tools.has_answer ? answer.options : forms::FormOptions()});
   request.options.form = made_for("tools", "tools", budget, [&] { return writing->forms.form(options, budget); });
-  request.tools = std::make_shared<ToolUse>(
-      ToolUse{.writing = std::move(writing), .has_answer = tools.has_answer, .is_named = tools.is_named});
+  request.tools = std::make_shared<ToolUse>(ToolUse{.writing = std::move(writing),
+                                                    .has_answer = tools.has_answer,
+                                                    .is_named = tools.is_named,
+                                                    .most_calls = served.max_tool_calls});
 }
 
 void admit(const ParseOptions& options, size_t n_prompts, const CompletionRequest& request) {
@@ -382,6 +420,20 @@ void require_model(const std::string& name, const ServedModel& served) {
       "model", "model_not_found");
 }
 
+core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget) {
+  const core::WorkBudget::Place place(budget, "body");
+  try {
+    budget.spend(steps_in_order(body));
+    return core::parse_ordered_json(text.empty() ? body.dump() : std::string(text), "the body", "logit_bias");
+  } catch (const core::TooMuchWork& error) {
+    throw ApiError(400, error.what(), "", "too_much_work");
+  } catch (const core::WorkStopped&) {
+    throw;
+  } catch (const core::Error& error) {  // an object has too many keys
+    throw ApiError(400, error.what());
+  }
+}
+
 CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed,
                                    std::string_view text, const ParseOptions& options) {
   const Fields fields(body, schema("CompletionRequest"), {"suffix"});
@@ -408,12 +460,13 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
 
 CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed, std::string_view text,
                              const ParseOptions& options) {
-  const Fields fields(
-      body, schema("ChatRequest"),
-      {"functions", "function_call", "audio", "modalities", "prediction", "reasoning_effort", "web_search_options"});
+  const Fields fields(body, schema("ChatRequest"),
+                      {"functions", "function_call", "audio", "modalities", "prediction", "web_search_options"});
   need_chat_template(served);
   CompletionRequest request;
   request.chat = true;
+  request.path = "/v1/chat/completions";
+  request.id_prefix = "chatcmpl-";
   take_common(fields, served, random_seed, 1, request);
   const auto old_name = fields.integer("max_tokens");
   const auto max_tokens = fields.integer("max_completion_tokens");
@@ -423,13 +476,16 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   } else if (top) {
     refuse("top_logprobs", "is for \"logprobs\": true");
   }
-  fields.only("store", false);
+  request.include_reasoning = fields.flag("include_reasoning");
+  const std::string variables = variables_of(fields);
   admit(options, 1, request);
   const std::vector<data::ChatMessage> messages = messages_of(fields.find("messages"));
   const core::OrderedJson ordered = in_order(fields, body, text, options.budget);
   const AskedTools tools = asked_tools(fields, ordered);
   std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.functions.empty(), served, options.budget);
-  request.prompts = {chat_prompt(messages, tools.list, writing.get(), served, options.budget)};
+  request.prompts = {
+      chat_prompt(messages, tools.list, writing.get(), served, options.budget, variables, &request.thinking)};
+  if (!options.splits_reasoning) request.thinking = data::Thinking::None;
   const int64_t room = room_of(request, served);
   request.options.max_tokens = std::min(max_tokens.value_or(old_name.value_or(room)), room);
   check_logprobs(request);

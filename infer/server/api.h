@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "core/work_budget.h"
 #include "data/chat/chat_template.h"
 #include "data/tokenizers/tokenizer.h"
@@ -28,6 +29,8 @@ class ApiError : public std::runtime_error {
       : std::runtime_error(message), status_(status), param_(std::move(param)), code_(std::move(code)) {}
 
   [[nodiscard]] int status() const { return status_; }
+  [[nodiscard]] const std::string& param() const { return param_; }
+  [[nodiscard]] const std::string& code() const { return code_; }
   /// {"error": {"message", "type", "param", "code"}}
   [[nodiscard]] Json json() const;
 
@@ -38,6 +41,7 @@ class ApiError : public std::runtime_error {
 };
 
 inline constexpr int64_t kMostChoices = 128;  ///< of a request, where nothing else is said
+inline constexpr size_t kMostToolCalls = 32;  ///< of an answer, likewise
 
 /// The model that is served.
 struct ServedModel {
@@ -49,6 +53,7 @@ struct ServedModel {
   int32_t adapter = kNoAdapter;                       ///< GenerateOptions::adapter of those that ask for `name`
   std::vector<std::string> adapters{};                ///< names of others that a request may ask for
   int64_t max_choices = kMostChoices;                 ///< of a request: n times its prompts
+  size_t max_tool_calls = kMostToolCalls;             ///< of an answer, which ends with the last of them
   std::shared_ptr<AnswerForms> forms{};               ///< none: a request can't say what form its answer has
 };
 
@@ -66,10 +71,19 @@ struct Prompt {
   size_t n_added = 0;          ///< the first tokens, which `text` lacks
 };
 
-/// A request for completions, of either kind.
+class Replies;
+struct CompletionRequest;
+/// Makes what writes a request's answer. `id` and `created` (seconds since 1970) are the answer's.
+using MakeReplies = std::function<std::unique_ptr<Replies>(const CompletionRequest& request, const ServedModel& served,
+                                                           const std::string& id, int64_t created)>;
+
+/// A request for completions, of any kind.
 struct CompletionRequest {
   bool chat = false;
-  std::string model{};  ///< the served one's name, or an adapter's
+  std::string_view path = "/v1/completions";  ///< that it was posted to
+  std::string_view id_prefix = "cmpl-";
+  MakeReplies make_replies{};  ///< none: Replies itself
+  std::string model{};         ///< the served one's name, or an adapter's
   std::vector<Prompt> prompts;
   GenerateOptions options;
   bool echo = false;
@@ -78,6 +92,8 @@ struct CompletionRequest {
   std::optional<size_t> top_logprobs;  ///< so many alternatives beside each token; none: no probabilities are wanted
   size_t n_logprob_bytes = 0;          ///< that are held at most: of a stream those of echoed prompts
   std::shared_ptr<const ToolUse> tools{};  ///< that the answer may call; none: it is a text
+  data::Thinking thinking = data::Thinking::None;
+  bool include_reasoning = true;  ///< in the answer, if there is any
 
   /// Texts of each prompt that are followed: its choices, or its beams.
   [[nodiscard]] int64_t n_sequences() const { return std::max(options.n, options.beams.width); }
@@ -89,6 +105,8 @@ struct ParseOptions {
   core::WorkBudget budget{};
   /// Called before any of that work begins. It throws if the request can't run anyway.
   std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};
+  /// The answer of a chat is split into reasoning and the rest, so a form begins behind the reasoning.
+  bool splits_reasoning = true;
 };
 
 // All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported. What
@@ -100,6 +118,8 @@ struct ParseOptions {
                                                  std::string_view text = {}, const ParseOptions& options = {});
 [[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed,
                                            std::string_view text = {}, const ParseOptions& options = {});
+/// The body with its keys in their order, as `text` has them.
+[[nodiscard]] core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 /// {"prompt": text} or {"messages": […]}, as vLLM's: the tokens of a completion's prompt; none of an empty one without
 /// "add_special_tokens".
 [[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,

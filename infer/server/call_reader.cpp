@@ -12,19 +12,31 @@ using Kind = data::CallPiece::Kind;
 
 constexpr std::string_view kSpaces = " \t\r\n";
 
-// Where whitespace, and behind it perhaps the beginning of `trigger`, ends `text`: there it has to wait for more.
-size_t end_of_answer(std::string_view text, std::string_view trigger) {
+// Where spaces, and behind them perhaps the beginning of `trigger`, end `text`: there it has to wait for more.
+size_t end_of_answer(std::string_view text, std::string_view trigger, std::string_view spaces = kSpaces) {
   size_t end = text.size();
   for (size_t n = std::min(text.size(), trigger.size() - 1); n > 0; --n) {
     if (!text.ends_with(trigger.substr(0, n))) continue;
     end -= n;
     break;
   }
-  const size_t last = text.substr(0, end).find_last_not_of(kSpaces);
+  const size_t last = text.substr(0, end).find_last_not_of(spaces);
   return last == std::string_view::npos ? 0 : last + 1;
 }
 
 }  // namespace
+
+void AnswerUpdate::append(AnswerUpdate more) {
+  reasoning += more.reasoning;
+  content += more.content;
+  for (CallUpdate& call : more.calls) {
+    if (calls.empty() || calls.back().index != call.index) {
+      calls.push_back(std::move(call));
+    } else {
+      calls.back().arguments += call.arguments;
+    }
+  }
+}
 
 CallReader::CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed)
     : format_(format),
@@ -151,6 +163,87 @@ std::string CallReader::new_id() const {
     id += kDigits[random % kDigits.size()];
   }
   return id;
+}
+
+ReasoningReader::ReasoningReader(data::Thinking thinking)
+    : stage_(thinking == data::Thinking::None       ? Stage::Text
+             : thinking == data::Thinking::Possible ? Stage::Start
+                                                    : Stage::Reasoning) {}
+
+AnswerUpdate ReasoningReader::read(std::string_view piece) {
+  AnswerUpdate update;
+  held_ += piece;
+  if (stage_ == Stage::Start) {
+    const size_t first = std::min(held_.find_first_not_of(kSpaces), held_.size());
+    const std::string_view begin = std::string_view(held_).substr(first, data::kThinkBegin.size());
+    if (data::kThinkBegin.starts_with(begin) && begin != data::kThinkBegin) return update;
+    stage_ = begin == data::kThinkBegin ? Stage::Reasoning : Stage::Text;
+    if (stage_ == Stage::Reasoning) held_.erase(0, first + begin.size());
+  }
+  if (stage_ == Stage::Reasoning) {
+    if (!has_begun_) held_.erase(0, held_.find_first_not_of('\n'));
+    has_begun_ = !held_.empty();
+    const size_t at = held_.find(data::kThinkEnd);
+    update.reasoning = held_.substr(0, end_of_answer(std::string_view(held_).substr(0, at), data::kThinkEnd, "\n"));
+    held_.erase(0, at == std::string::npos ? update.reasoning.size() : at + data::kThinkEnd.size());
+    if (at != std::string::npos) stage_ = Stage::Behind;
+  }
+  if (stage_ == Stage::Behind) {
+    held_.erase(0, held_.find_first_not_of('\n'));
+    if (!held_.empty()) stage_ = Stage::Text;
+  }
+  if (stage_ == Stage::Text) update.content = std::exchange(held_, {});
+  return update;
+}
+
+AnswerUpdate ReasoningReader::end() {
+  AnswerUpdate update;
+  (is_inside() ? update.reasoning : update.content) = std::exchange(held_, {});
+  return update;
+}
+
+AnswerReader::AnswerReader(data::Thinking thinking, const ToolUse* tools, uint64_t id_seed)
+    : reasoning_(thinking), most_calls_(tools == nullptr ? 0 : tools->most_calls) {
+  if (tools != nullptr) calls_.emplace(tools->writing->format, tools->has_answer, id_seed);
+}
+
+AnswerUpdate AnswerReader::read(std::string_view piece) { return read_calls(reasoning_.read(piece), false); }
+
+AnswerUpdate AnswerReader::end() { return read_calls(reasoning_.end(), true); }
+
+// Takes the calls out of the update's content.
+AnswerUpdate AnswerReader::read_calls(AnswerUpdate update, bool is_last) {
+  if (!calls_) return update;
+  AnswerUpdate found = calls_->read(std::exchange(update.content, {}));
+  if (is_last) found.append(calls_->end());
+  update.append(std::move(found));
+  keep_new(update);
+  if (is_last && !is_enough_ && !held_.name.empty()) update.calls.push_back(std::exchange(held_, {}));
+  return update;
+}
+
+void AnswerReader::keep_new(AnswerUpdate& update) {
+  for (CallUpdate& call : std::exchange(update.calls, {})) {
+    if (!call.name.empty()) {
+      end_call();
+      current_ = call.name + "\n";
+    }
+    if (is_enough_) return;
+    current_ += call.arguments;
+    held_.index = call.index;
+    held_.id += call.id;
+    held_.name += call.name;
+    held_.arguments += call.arguments;
+    const auto at = known_.lower_bound(current_);  // the first that may begin with it
+    if (at == known_.end() || !at->starts_with(current_)) update.calls.push_back(std::exchange(held_, {}));
+  }
+  if (calls_->is_whole()) end_call();
+}
+
+void AnswerReader::end_call() {
+  if (current_.empty() || is_enough_) return;
+  is_enough_ = !known_.insert(std::exchange(current_, {})).second || known_.size() >= most_calls_;
+  held_ = {};
 }
 
 }  // namespace folio::infer::server

@@ -1,12 +1,15 @@
-// Reads an answer with calls as it comes: what is text, and which functions are called with which arguments.
+// Reads an answer as it comes: what is reasoning, what is text, and which functions are called with which arguments.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/chat/tool_format.h"
+#include "infer/server/answer_forms.h"
 
 namespace folio::infer::server {
 
@@ -20,8 +23,12 @@ struct CallUpdate {
 
 /// What is new of an answer.
 struct AnswerUpdate {
+  std::string reasoning{};
   std::string content{};
   std::vector<CallUpdate> calls{};
+
+  [[nodiscard]] bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
+  void append(AnswerUpdate more);
 };
 
 /// The pieces of a text may be cut anywhere: what they give adds up to the same.
@@ -60,6 +67,53 @@ class CallReader {
   int depth_ = 0;        ///< of the arguments: open braces and brackets
   bool in_string_ = false;
   bool is_escaped_ = false;
+};
+
+/// Splits off the reasoning that an answer begins with. Newlines around it belong to its marks, as in Qwen 3's
+/// template.
+class ReasoningReader {
+ public:
+  explicit ReasoningReader(data::Thinking thinking);
+
+  /// Without calls.
+  [[nodiscard]] AnswerUpdate read(std::string_view piece);
+  [[nodiscard]] AnswerUpdate end();
+  [[nodiscard]] bool is_inside() const { return stage_ == Stage::Reasoning; }
+
+ private:
+  enum class Stage : uint8_t { Start, Reasoning, Behind, Text };
+
+  Stage stage_;
+  std::string held_{};  ///< came, and is not read yet
+  bool has_begun_ = false;
+};
+
+/// The whole of it: reasoning, then a text, and calls if there are tools. A call that repeats an earlier one of the
+/// answer word for word is left out, and the answer then has enough; likewise after the most calls that it may have.
+class AnswerReader {
+ public:
+  /// `tools` may be null, and has to outlive it.
+  AnswerReader(data::Thinking thinking, const ToolUse* tools, uint64_t id_seed);
+
+  [[nodiscard]] AnswerUpdate read(std::string_view piece);
+  [[nodiscard]] AnswerUpdate end();
+  [[nodiscard]] bool is_reasoning() const { return reasoning_.is_inside(); }
+  [[nodiscard]] bool is_enough() const { return is_enough_; }
+  /// Whether there are calls, and all of them are whole.
+  [[nodiscard]] bool has_whole_calls() const { return is_enough_ || (calls_ && calls_->is_whole()); }
+
+ private:
+  [[nodiscard]] AnswerUpdate read_calls(AnswerUpdate update, bool is_last);
+  void keep_new(AnswerUpdate& update);
+  void end_call();
+
+  ReasoningReader reasoning_;
+  std::optional<CallReader> calls_;
+  size_t most_calls_;
+  std::set<std::string> known_{};  ///< whole calls: name, newline, arguments
+  std::string current_{};          ///< the call that is being read, likewise
+  CallUpdate held_{};              ///< what is new of it, while it may be a repetition
+  bool is_enough_ = false;
 };
 
 }  // namespace folio::infer::server

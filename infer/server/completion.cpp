@@ -43,7 +43,8 @@ std::vector<ChoiceUpdate> ChoiceUpdates::take() {
 }
 
 size_t ChoiceUpdate::cost() const {
-  size_t n = sizeof(ChoiceUpdate) + sizeof(ChoiceText) + text.size();
+  size_t n = sizeof(ChoiceUpdate) + sizeof(ChoiceText) + answer.reasoning.size() + answer.content.size();
+  for (const CallUpdate& call : answer.calls) n += sizeof call + call.arguments.size();
   for (const TokenLogprob& token : tokens) n += sizeof token + token.top.size() * sizeof token.top.front();
   return n;
 }
@@ -58,7 +59,8 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
       backlog_(request_.stream ? std::make_shared<Backlog>(kMostUnread) : nullptr),
       updates_(updates),
       metrics_(metrics),
-      replies_(request_, served, id_, std::time(nullptr)),
+      replies_(request_.make_replies ? request_.make_replies(request_, served, id_, std::time(nullptr))
+                                     : std::make_unique<Replies>(request_, served, id_, std::time(nullptr))),
       choices_(request_.prompts.size() * n_each()),
       characters_(choices_.size()),
       n_prompt_logits_(request_.prompts.size()),
@@ -73,8 +75,8 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
     static_cast<void>(characters_[p * n_each()].add(*text));
     for (size_t i = 1; i < n_each(); ++i) characters_[p * n_each() + i] = characters_[p * n_each()];
   }
-  for (size_t i = 0; i < choices_.size() && request_.tools != nullptr; ++i) {
-    readers_.emplace_back(request_.tools->writing->format, request_.tools->has_answer,
+  for (size_t i = 0; i < choices_.size() && request_.chat; ++i) {
+    readers_.emplace_back(request_.thinking, request_.tools.get(),
                           std::hash<std::string>()(fmt::format("{}/{}", id_, i)));
   }
   for (const Prompt& prompt : request_.prompts) usage_.prompt_tokens += prompt.tokens.size();
@@ -112,22 +114,37 @@ Request Completion::engine_request(size_t prompt) {
   const auto update = [self, first = prompt * n_each()](size_t choice) -> ChoiceUpdate& {
     return self->updates_.for_choice(self, first + choice);
   };
-  const data::Tokenizer& tokenizer = request_.tools == nullptr ? served_.tokenizer : request_.tools->writing->tokenizer;
+  const bool has_marks = served_.forms != nullptr && (request_.chat || request_.options.form != nullptr);
+  const data::Tokenizer& tokenizer = request_.tools != nullptr ? request_.tools->writing->tokenizer
+                                     : has_marks               ? served_.forms->tokenizer()
+                                                               : served_.tokenizer;
   Request request{.prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &tokenizer};
-  request.on_text = [update](size_t choice, std::string_view text) { update(choice).text += text; };
+  request.on_text = [self, update, first = prompt * n_each()](size_t choice, std::string_view text) {
+    update(choice).answer.append(self->read(first + choice, text));
+  };
+  if (request_.tools != nullptr) {
+    request.is_enough = [self, first = prompt * n_each()](size_t choice) {
+      return self->readers_[first + choice].is_enough();
+    };
+  }
   request.wants_token_logits = request_.top_logprobs.has_value();
-  request.on_token = [self, update](size_t choice, int32_t token, std::span<const float> logits) {
+  request.on_token = [self, update, first = prompt * n_each()](size_t choice, int32_t token,
+                                                               std::span<const float> logits) {
     ChoiceUpdate& u = update(choice);
     ++u.n_tokens;
+    if (self->request_.chat && self->readers_[first + choice].is_reasoning()) ++u.n_reasoning;
     if (!logits.empty()) u.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
   };
-  request.on_end = [update](size_t choice, const GenerateResult& result) {
+  request.on_end = [self, update, first = prompt * n_each()](size_t choice, const GenerateResult& result) {
+    AnswerReader* reader = self->request_.chat ? &self->readers_[first + choice] : nullptr;
+    if (reader != nullptr) update(choice).answer.append(reader->end());
     update(choice).end = {.finish_reason = result.finish_reason,
                           .score = result.score,
                           .n_tokens = result.tokens.size(),
                           .n_cached = result.n_cached,
                           .n_drafts = result.n_drafts,
-                          .n_right = result.n_right};
+                          .n_right = result.n_right,
+                          .has_whole_calls = reader != nullptr && reader->has_whole_calls()};
   };
   request.backlog = backlog_;
   if (request_.echo && request_.top_logprobs) {
@@ -160,7 +177,10 @@ void Completion::receive(ChoiceUpdate update) {
   measure(update);
   const size_t cost = update.cost();
   ChoiceText& choice = choices_[update.choice];
-  read(update.choice, update.text, update.end.has_value());
+  if (request_.include_reasoning) choice.answer.reasoning += std::exchange(update.answer.reasoning, {});
+  update.answer.reasoning.clear();
+  choice.answer.append(std::move(update.answer));
+  usage_.reasoning_tokens += update.n_reasoning;
   if (update.prompt_tokens) choice.prompt_tokens.push_back(std::move(update.prompt_tokens));
   for (TokenLogprob& token : update.tokens) {
     token.text_offset = characters_[update.choice].add(served_.tokenizer.token_bytes(token.token));
@@ -168,7 +188,7 @@ void Completion::receive(ChoiceUpdate update) {
   }
   if (update.end) finish(update.choice, *update.end);
   if (request_.stream && reply_ != nullptr &&
-      (choice.has_text() || !choice.calls.empty() || !choice.finish_reason.empty())) {
+      (choice.has_text() || !choice.answer.empty() || !choice.finish_reason.empty())) {
     stream(update.choice, std::exchange(choice, {}), cost);
   } else {
     was_read(cost);
@@ -178,25 +198,8 @@ void Completion::receive(ChoiceUpdate update) {
   if (--n_running_ == 0) end();
 }
 
-// Takes calls of tools out of a choice's text.
-void Completion::read(size_t index, std::string_view text, bool is_last) {
-  ChoiceText& choice = choices_[index];
-  if (readers_.empty()) {
-    choice.text += text;
-    return;
-  }
-  const auto add = [&](AnswerUpdate&& update) {
-    choice.text += update.content;
-    for (CallUpdate& call : update.calls) {
-      if (choice.calls.empty() || choice.calls.back().index != call.index) {
-        choice.calls.push_back(std::move(call));
-      } else {
-        choice.calls.back().arguments += call.arguments;
-      }
-    }
-  };
-  add(readers_[index].read(text));
-  if (is_last) add(readers_[index].end());
+AnswerUpdate Completion::read(size_t choice, std::string_view text) {
+  return request_.chat ? readers_[choice].read(text) : AnswerUpdate{.content = std::string(text)};
 }
 
 // OpenAI's API knows no end for want of tokens: such a text is cut off.
@@ -207,11 +210,10 @@ void Completion::finish(size_t index, const ChoiceEnd& result) {
   metrics_.drafts_right += result.n_right;
   if (index % n_each() == 0) usage_.cached_tokens += result.n_cached;
   choice.score = result.score;
-  const bool has_calls = !readers_.empty() && readers_[index].is_whole();
   if (result.finish_reason == FinishReason::Form) {
     choice.finish_reason = finish_reason_name(FinishReason::Length);
     choice.stop_reason = finish_reason_name(FinishReason::Form);
-  } else if (result.finish_reason == FinishReason::Stop && has_calls && !request_.tools->is_named) {
+  } else if (result.finish_reason == FinishReason::Stop && result.has_whole_calls && !request_.tools->is_named) {
     choice.finish_reason = "tool_calls";
   } else {
     choice.finish_reason = finish_reason_name(result.finish_reason);
@@ -235,11 +237,11 @@ void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
     reply_->add_header("Cache-Control", "no-cache");
     writer_->begin(200, "text/event-stream");
     writer_->add([this, i = size_t{0}](std::string& text) mutable {
-      text += replies_.first_chunk(i);
+      text += replies_->first_chunk(i);
       return ++i < choices_.size();
     });
   }
-  writer_->add(replies_.chunk(index, std::move(piece)), cost);
+  writer_->add(replies_->chunk(index, std::move(piece)), cost);
 }
 
 // Or never will be.
@@ -252,10 +254,9 @@ void Completion::end() {
   if (reply_ == nullptr) return be_done();
   status_ = 200;
   const auto written = [self = shared_from_this()] { self->be_done(); };
-  if (!request_.stream) return writer_->send(200, "application/json", replies_.whole(choices_, usage_), written);
+  if (!request_.stream) return writer_->send(200, "application/json", replies_->whole(choices_, usage_), written);
   writer_->add([this](std::string& text) {
-    if (request_.include_usage) text += replies_.usage_chunk(usage_);
-    text += Replies::last_event();
+    text += replies_->last_events(usage_);
     return false;
   });
   writer_->end(written);
@@ -280,7 +281,7 @@ void Completion::fail(const ApiError& error) {
   if (is_inside) {
     reply->abort();
   } else if (begun_) {
-    reply->write(Replies::error_event(error));
+    reply->write(replies_->error_event(error));
     reply->end();
   } else {
     if (error.status() == 503) reply->add_header("Retry-After", "1");

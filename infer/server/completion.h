@@ -31,6 +31,7 @@ struct ChoiceEnd {
   size_t n_cached;
   size_t n_drafts;
   size_t n_right;
+  bool has_whole_calls;
 };
 
 /// What a step brought for one choice.
@@ -39,7 +40,8 @@ struct ChoiceUpdate {
   size_t choice;
   std::chrono::steady_clock::time_point at;
   size_t n_tokens = 0;
-  std::string text{};
+  size_t n_reasoning = 0;  ///< of these tokens
+  AnswerUpdate answer{};
   ChoiceText::PromptTokens prompt_tokens{};
   std::vector<TokenLogprob> tokens{};
   std::optional<ChoiceEnd> end{};
@@ -100,7 +102,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   [[nodiscard]] Request engine_request(size_t prompt);
   void on_prompt_logits(size_t prompt, std::span<const float> logits);
   void measure(const ChoiceUpdate& update);
-  void read(size_t choice, std::string_view text, bool is_last);
+  [[nodiscard]] AnswerUpdate read(size_t choice, std::string_view text);
   void finish(size_t choice, const ChoiceEnd& end);
   void stream(size_t choice, ChoiceText piece, size_t cost);
   void was_read(size_t cost);
@@ -116,12 +118,12 @@ class Completion : public std::enable_shared_from_this<Completion> {
   std::shared_ptr<Backlog> backlog_;  ///< of a stream: what its client has not read
   ChoiceUpdates& updates_;
   Metrics& metrics_;
-  Replies replies_;
+  std::unique_ptr<Replies> replies_;
   AsyncEngine* engine_ = nullptr;  ///< from start() on
   std::function<void(const Completion&)> on_done_;
   std::vector<RequestId> ids_;
   std::vector<ChoiceText> choices_;                  ///< so far; of a stream what was not sent yet
-  std::vector<CallReader> readers_;                  ///< of each choice, where it may call tools
+  std::vector<AnswerReader> readers_;                ///< of each choice of a chat; the engine's thread's
   std::vector<CharacterCounter> characters_;         ///< of each choice's text, as far as its tokens are known
   std::vector<std::vector<size_t>> prompt_offsets_;  ///< of each prompt's tokens, if they are echoed with probabilities
   std::vector<size_t> n_prompt_logits_;              ///< the engine's thread's: rows of each prompt that were seen

@@ -78,7 +78,7 @@ Fields::Fields(const Json& body, const Json& schema, std::initializer_list<const
   }
   std::vector<std::string> unknown;
   for (const auto& [field, value] : body_.items()) {
-    if (!fields_.contains(field) && std::find(unsupported.begin(), unsupported.end(), field) == unsupported.end()) {
+    if (!value.is_null() && !fields_.contains(field) && std::ranges::find(unsupported, field) == unsupported.end()) {
       unknown.push_back(field);
     }
   }

@@ -17,7 +17,7 @@ namespace folio::infer::server {
 /// A value of another type than the field's.
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
-/// All that the schema does not have is unknown. null is as if it were not there.
+/// All that the schema does not have is unknown. A field that is null counts as absent, an unknown one too.
 class Fields {
  public:
   /// `unsupported` are fields that other servers take, and this one does not. `name` is the field that the body is, if

@@ -16,10 +16,14 @@ constexpr double kImpossible = -9999.0;  // OpenAI's for what has no logarithm
 using Ordered = nlohmann::ordered_json;
 
 Ordered usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  Ordered json = {{"prompt_tokens", usage.prompt_tokens},
+                  {"completion_tokens", usage.completion_tokens},
+                  {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+                  {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (usage.reasoning_tokens > 0) {
+    json["completion_tokens_details"] = {{"reasoning_tokens", usage.reasoning_tokens}};
+  }
+  return json;
 }
 
 Ordered bytes_json(const std::string& text) {
@@ -45,6 +49,13 @@ Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
     list.push_back(std::move(json));
   }
   return list;
+}
+
+// By the name that DeepSeek gave it, and by vLLM's: clients read one of them.
+void add_reasoning(Ordered& message, const AnswerUpdate& answer) {
+  if (answer.reasoning.empty()) return;
+  message["reasoning_content"] = answer.reasoning;
+  message["reasoning"] = answer.reasoning;
 }
 
 // Without its closing brace.
@@ -101,7 +112,7 @@ Replies::Replies(const CompletionRequest& request, const ServedModel& served, st
       head_whole_(head_of(id, chat_ ? "chat.completion" : "text_completion", created, request)),
       head_chunk_(head_of(id, chat_ ? "chat.completion.chunk" : "text_completion", created, request)) {}
 
-TextSource Replies::whole(std::span<const ChoiceText> choices, const Usage& usage) const {
+TextSource Replies::whole(std::span<const ChoiceText> choices, const Usage& usage) {
   return [this, choices, usage, i = size_t{0}, current = TextSource()](std::string& text) mutable {
     if (!current) {
       text += i == 0 ? head_whole_ + ",\"choices\":[" : ",";
@@ -115,13 +126,13 @@ TextSource Replies::whole(std::span<const ChoiceText> choices, const Usage& usag
   };
 }
 
-std::string Replies::first_chunk(size_t choice) const {
+std::string Replies::first_chunk(size_t choice) {
   if (!chat_) return {};
   Ordered json = {{"index", choice}, {"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}};
   return event(Ordered::array({json}), nullptr);
 }
 
-TextSource Replies::chunk(size_t choice, ChoiceText piece) const {
+TextSource Replies::chunk(size_t choice, ChoiceText piece) {
   return [this, choice, piece = std::make_shared<const ChoiceText>(std::move(piece)),
           current = TextSource()](std::string& text) mutable {
     if (!current) {
@@ -134,7 +145,9 @@ TextSource Replies::chunk(size_t choice, ChoiceText piece) const {
   };
 }
 
-std::string Replies::usage_chunk(const Usage& usage) const { return event(Ordered::array(), usage_json(usage)); }
+std::string Replies::last_events(const Usage& usage) {
+  return (include_usage_ ? event(Ordered::array(), usage_json(usage)) : "") + "data: [DONE]\n\n";
+}
 
 std::string Replies::error_event(const ApiError& error) { return "data: " + dump(error.json()) + "\n\n"; }
 
@@ -154,7 +167,7 @@ TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText
     text += chat_ ? dump(message_json(*choice, chunk)) : "\"";
     return false;
   });
-  if (!chat_) parts.push_back(escaped(choice->echo, {choice, &choice->text}));
+  if (!chat_) parts.push_back(escaped(choice->echo, {choice, &choice->answer.content}));
   parts.push_back(literal(chat_ ? ",\"logprobs\":" : "\",\"logprobs\":"));
   const bool has_tokens = !choice->tokens.empty() || !choice->prompt_tokens.empty();
   if (logprobs_ && (!chunk || has_tokens)) {
@@ -174,16 +187,19 @@ TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText
 
 // A chat's delta or message.
 Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
+  const AnswerUpdate& answer = choice.answer;
   if (chunk) {
     Ordered delta = Ordered::object();
-    if (!choice.text.empty()) delta["content"] = choice.text;
-    if (!choice.calls.empty()) delta["tool_calls"] = calls_json(choice.calls, true);
+    add_reasoning(delta, answer);
+    if (!answer.content.empty()) delta["content"] = answer.content;
+    if (!answer.calls.empty()) delta["tool_calls"] = calls_json(answer.calls, true);
     return delta;
   }
-  const bool calls_only = choice.text.empty() && !choice.calls.empty();
+  const bool has_content = !answer.content.empty() || (answer.calls.empty() && answer.reasoning.empty());
   Ordered message = {
-      {"role", "assistant"}, {"content", calls_only ? Ordered() : Ordered(choice.text)}, {"refusal", nullptr}};
-  if (!choice.calls.empty()) message["tool_calls"] = calls_json(choice.calls, false);
+      {"role", "assistant"}, {"content", has_content ? Ordered(answer.content) : Ordered()}, {"refusal", nullptr}};
+  add_reasoning(message, answer);
+  if (!answer.calls.empty()) message["tool_calls"] = calls_json(answer.calls, false);
   return message;
 }
 

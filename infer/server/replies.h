@@ -38,49 +38,56 @@ struct ChoiceText {
 
   std::shared_ptr<const std::string> echo{};  ///< the prompt, which comes before `text`
   std::vector<PromptTokens> prompt_tokens{};
-  std::string text{};
-  std::vector<CallUpdate> calls{};     ///< of tools
+  AnswerUpdate answer{};
   std::vector<TokenLogprob> tokens{};  ///< if probabilities are wanted
   std::string finish_reason{};         ///< empty: it goes on
   std::string stop_reason{};           ///< more of why it ended, if there is more to say
   std::optional<double> score{};       ///< of a beam that has ended
 
   /// With the prompt.
-  [[nodiscard]] std::string whole_text() const { return echo == nullptr ? text : *echo + text; }
-  [[nodiscard]] bool has_text() const { return !text.empty() || (echo != nullptr && !echo->empty()); }
+  [[nodiscard]] std::string whole_text() const { return echo == nullptr ? answer.content : *echo + answer.content; }
+  [[nodiscard]] bool has_text() const { return !answer.content.empty() || (echo != nullptr && !echo->empty()); }
 };
 
 struct Usage {
   size_t prompt_tokens = 0;
   size_t completion_tokens = 0;
   size_t cached_tokens = 0;
+  size_t reasoning_tokens = 0;  ///< of those of the completion
 };
 
+/// OpenAI's completions. Other APIs over the same requests override what they write.
 class Replies {
  public:
   Replies(const CompletionRequest& request, const ServedModel& served, std::string id, int64_t created);
 
+  virtual ~Replies() = default;
+  Replies(const Replies&) = delete;
+  Replies& operator=(const Replies&) = delete;
+
   // This and the choices have to outlive the sources.
   /// The whole answer, as JSON.
-  [[nodiscard]] TextSource whole(std::span<const ChoiceText> choices, const Usage& usage) const;
+  [[nodiscard]] virtual TextSource whole(std::span<const ChoiceText> choices, const Usage& usage);
 
   // Events of a stream, with "data: " and the empty line.
   /// That a chat's choice begins; for texts there is none.
-  [[nodiscard]] std::string first_chunk(size_t choice) const;
-  [[nodiscard]] TextSource chunk(size_t choice, ChoiceText piece) const;
-  /// How a chat's choice ended.
-  [[nodiscard]] std::string usage_chunk(const Usage& usage) const;
-  [[nodiscard]] static std::string error_event(const ApiError& error);
-  [[nodiscard]] static std::string_view last_event() { return "data: [DONE]\n\n"; }
+  [[nodiscard]] virtual std::string first_chunk(size_t choice);
+  [[nodiscard]] virtual TextSource chunk(size_t choice, ChoiceText piece);
+  /// All choices have ended.
+  [[nodiscard]] virtual std::string last_events(const Usage& usage);
+  [[nodiscard]] virtual std::string error_event(const ApiError& error);
 
- private:
+ protected:
   using Ordered = nlohmann::ordered_json;
 
+  /// A token of a chat's logprobs.
+  [[nodiscard]] Ordered content_json(const TokenLogprob& token) const;
+
+ private:
   [[nodiscard]] TextSource choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, bool chunk) const;
   void add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice) const;
   [[nodiscard]] Ordered message_json(const ChoiceText& choice, bool chunk) const;
   [[nodiscard]] Ordered entry(int32_t token, std::optional<double> logprob) const;
-  [[nodiscard]] Ordered content_json(const TokenLogprob& token) const;
   [[nodiscard]] std::string event(const Ordered& choices, const Ordered& usage) const;
   [[nodiscard]] std::string event_end(const Ordered& usage) const;
   [[nodiscard]] const std::string& token_bytes(int32_t token) const;

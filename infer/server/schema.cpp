@@ -20,12 +20,12 @@ constexpr const char* kSchemas = R"json({
   "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"], "properties": {
     "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
     "prompt_tokens_details": {"type": "object", "properties": {"cached_tokens": {"type": "integer"}}}}},
+  "Model": {"type": "object", "required": ["id", "object", "created", "owned_by"], "properties": {
+    "id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"}, "owned_by": {"type": "string"},
+    "context_length": {"type": "integer"}, "vocab_size": {"type": "integer"}, "chat": {"type": "boolean"},
+    "parent": {"type": ["string", "null"], "description": "of an adapter: the model that it adapts"}}},
   "Models": {"type": "object", "required": ["object", "data"], "properties": {
-    "object": {"const": "list"},
-    "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"], "properties": {
-      "id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"}, "owned_by": {"type": "string"},
-      "context_length": {"type": "integer"}, "vocab_size": {"type": "integer"}, "chat": {"type": "boolean"},
-      "parent": {"type": ["string", "null"], "description": "of an adapter: the model that it adapts"}}}}}},
+    "object": {"const": "list"}, "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
   "ToolCall": {"type": "object", "required": ["id", "type", "function"], "properties": {
     "id": {"type": "string"}, "type": {"const": "function"},
     "function": {"type": "object", "required": ["name", "arguments"], "properties": {
@@ -36,6 +36,8 @@ constexpr const char* kSchemas = R"json({
       "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}, {"type": "null"}],
       "description": "null beside tool_calls alone"},
     "name": {"type": ["string", "null"]},
+    "reasoning_content": {"type": ["string", "null"], "description": "of an assistant: what it thought before its answer"},
+    "reasoning": {"type": ["string", "null"], "description": "the same"},
     "tool_calls": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/ToolCall"},
       "description": "of an assistant"},
     "tool_call_id": {"type": ["string", "null"], "description": "of a tool: what it answers"}}},
@@ -82,7 +84,12 @@ constexpr const char* kSchemas = R"json({
     "guided_grammar": {"type": ["string", "null"], "description": "a grammar of the answer, in GBNF"},
     "json_schema": {"type": ["object", "string", "null"], "description": "as guided_json"},
     "grammar": {"type": ["string", "null"], "description": "as guided_grammar"},
-    "user": {"type": ["string", "null"]}},
+    "stop_token_ids": {"type": ["array", "null"], "maxItems": 1024, "items": {"type": "integer", "minimum": 0},
+      "description": "tokens that end it, and are not part of it"},
+    "user": {"type": ["string", "null"]}, "metadata": {"type": ["object", "null"]}, "service_tier": {"type": ["string", "null"]},
+    "prompt_cache_key": {"type": ["string", "null"]}, "prompt_cache_retention": {"type": ["string", "null"]},
+    "safety_identifier": {"type": ["string", "null"]}, "verbosity": {"type": ["string", "null"]},
+    "store": {"enum": [false, null]}},
   "CompletionRequest": {"type": "object", "additionalProperties": false, "properties": {
     "prompt": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
       {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
@@ -116,7 +123,10 @@ constexpr const char* kSchemas = R"json({
         "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}}]},
     "parallel_tool_calls": {"type": ["boolean", "null"], "default": true,
       "description": "an answer may have several calls, where the model writes several"},
-    "store": {"enum": [false, null]}}},
+    "chat_template_kwargs": {"type": ["object", "null"], "description": "more variables of the chat template, such as enable_thinking"},
+    "reasoning_effort": {"type": ["string", "null"],
+      "description": "a variable of the chat template; \"none\" sets enable_thinking to false, too"},
+    "include_reasoning": {"type": ["boolean", "null"], "default": true, "description": "in the answer, as reasoning_content"}}},
   "Completion": {"type": "object", "required": ["id", "object", "created", "model", "seed", "choices", "usage"], "properties": {
     "id": {"type": "string"}, "object": {"const": "text_completion"}, "created": {"type": "integer"},
     "model": {"type": "string"}, "seed": {"type": "integer"}, "usage": {"$ref": "#/components/schemas/Usage"},
@@ -131,7 +141,40 @@ constexpr const char* kSchemas = R"json({
         "finish_reason": {"enum": ["stop", "length", "tool_calls"]}, "stop_reason": {"const": "form"},
         "message": {"type": "object", "required": ["role", "content"], "properties": {
           "role": {"const": "assistant"}, "content": {"type": ["string", "null"]}, "refusal": {"type": "null"},
+          "reasoning_content": {"type": "string"}, "reasoning": {"type": "string"},
           "tool_calls": {"type": "array", "items": {"$ref": "#/components/schemas/ToolCall"}}}}}}}}},
+  "ResponseRequest": {"type": "object", "required": ["input"], "additionalProperties": false, "properties": {
+    "input": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}],
+      "description": "a text of the user, or messages, function calls, their outputs and reasoning"},
+    "instructions": {"type": ["string", "null"], "description": "the system message"},
+    "max_output_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 2147483647,
+      "description": "by default as many as fit in the context"},
+    "text": {"type": ["object", "null"], "additionalProperties": false, "properties": {
+      "format": {"type": ["object", "null"], "required": ["type"], "properties": {
+        "type": {"enum": ["text", "json_object", "json_schema"]}, "schema": {"type": ["object", "boolean"]}}},
+      "verbosity": {"type": ["string", "null"]}}},
+    "reasoning": {"type": ["object", "null"], "additionalProperties": false, "properties": {
+      "effort": {"type": ["string", "null"], "description": "as reasoning_effort of a chat"},
+      "summary": {"type": ["string", "null"], "description": "there is none"},
+      "generate_summary": {"type": ["string", "null"], "description": "there is none"}}},
+    "tools": {"type": ["array", "null"], "maxItems": 128, "items": {"type": "object", "required": ["type", "name"], "properties": {
+      "type": {"const": "function"}, "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,64}$"},
+      "parameters": {"type": ["object", "null"], "description": "a JSON schema of its arguments"}}}},
+    "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required", null]}, {"type": "object", "required": ["type", "name"],
+      "properties": {"type": {"const": "function"}, "name": {"type": "string"}}}]},
+    "include": {"type": ["array", "null"], "items": {"enum": ["message.output_text.logprobs", "reasoning.encrypted_content"]}},
+    "top_logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
+    "stream_options": {"type": ["object", "null"], "additionalProperties": false, "properties": {
+      "include_obfuscation": {"type": ["boolean", "null"], "default": false, "description": "there is none"}}},
+    "max_tool_calls": {"type": ["integer", "null"], "minimum": 1, "maximum": 2147483647},
+    "truncation": {"enum": ["disabled", null]}, "background": {"enum": [false, null]},
+    "previous_response_id": {"type": "null"}, "conversation": {"type": "null"}, "prompt": {"type": "null"}}},
+  "Response": {"type": "object", "required": ["id", "object", "created_at", "model", "status", "output", "usage"], "properties": {
+    "id": {"type": "string"}, "object": {"const": "response"}, "created_at": {"type": "integer"}, "model": {"type": "string"},
+    "status": {"enum": ["completed", "incomplete"]}, "output": {"type": "array", "items": {"type": "object",
+      "required": ["id", "type", "status"], "properties": {"id": {"type": "string"}, "status": {"enum": ["completed", "incomplete"]},
+        "type": {"enum": ["reasoning", "message", "function_call"]}}}},
+    "usage": {"type": "object", "required": ["input_tokens", "output_tokens", "total_tokens"]}}},
   "TokenizeRequest": {"type": "object", "additionalProperties": false,
     "anyOf": [{"required": ["prompt"]}, {"required": ["messages"]}], "properties": {
       "model": {"type": ["string", "null"]}, "prompt": {"type": ["string", "null"]},
@@ -177,6 +220,15 @@ const Json& schemas() {
     common.update(sampler_numbers());
     made.erase("Common");
     for (const char* request : {"CompletionRequest", "ChatRequest"}) made[request]["properties"].update(common);
+    for (const char* name : {"n", "best_of", "use_beam_search", "length_penalty", "early_stopping", "response_format",
+                             "stream_options", "verbosity"}) {
+      common.erase(name);
+    }
+    for (const char* name : {"parallel_tool_calls", "chat_template_kwargs", "include_reasoning"}) {
+      common[name] = made["ChatRequest"]["properties"][name];
+    }
+    common.update(made["ResponseRequest"]["properties"]);
+    made["ResponseRequest"]["properties"] = std::move(common);
     return made;
   }();
   return all;
@@ -206,6 +258,7 @@ Json responses(const RouteDescription& route) {
   };
   error("403", "the Host header is not one of this server's, or a flag of the server does not allow it");
   if (!route.open) error("401", "the API key is missing or wrong");
+  if (route.path.ends_with('}')) error("404", "there is none of that name");
   if (route.request.empty()) return all;
   error("400", "a field is wrong; the error names it");
   error("404", "there is no such model, or no adapter");
@@ -227,6 +280,12 @@ std::string openapi(std::span<const RouteDescription> routes) {
     if (route.open) operation["security"] = Json::array();
     if (!route.request.empty()) {
       operation["requestBody"] = {{"required", true}, {"content", content("application/json", route.request)}};
+    }
+    if (const size_t brace = route.path.find('{'); brace != std::string_view::npos) {
+      operation["parameters"] = Json::array({{{"name", route.path.substr(brace + 1, route.path.size() - brace - 2)},
+                                              {"in", "path"},
+                                              {"required", true},
+                                              {"schema", {{"type", "string"}}}}});
     }
     paths[std::string(route.path)][route.request.empty() ? "get" : "post"] = operation;
   }

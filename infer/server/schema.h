@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 /// What the description says of a route.
 struct RouteDescription {
-  std::string_view path;
+  std::string_view path;  ///< what is in braces at its end is any text
   std::string_view summary;
   std::string_view request{};  ///< the schema of what is posted; empty: it takes GET
   std::string_view answer{};   ///< the schema of the answer; empty: an object

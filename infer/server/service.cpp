@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <climits>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "core/json.h"
 #include "core/random.h"
 #include "infer/server/assets.h"
+#include "infer/server/responses.h"
 
 namespace folio::infer::server {
 namespace {
@@ -55,6 +57,20 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
+// "a%2Fb" is "a/b". What is no escape stays.
+std::string percent_decoded(std::string_view text) {
+  std::string to;
+  for (size_t i = 0; i < text.size(); ++i) {
+    uint8_t byte = 0;
+    const char* digits = text.data() + i + 1;
+    const bool is_escape =
+        text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    to += is_escape ? static_cast<char>(byte) : text[i];
+    if (is_escape) i += 2;
+  }
+  return to;
+}
+
 // The beginning of a text as JSON; a log line has no room for more.
 std::string json_excerpt(std::string_view text) { return dump(std::string(text.substr(0, PIPE_BUF))); }
 
@@ -76,6 +92,7 @@ const std::vector<Service::Route>& Service::routes() {
        &Service::watch},
       {{.path = "/v1/models", .summary = "The model that is served, and its adapters.", .answer = "Models"},
        &Service::send_models},
+      {{.path = "/v1/models/{model}", .summary = "One of them.", .answer = "Model"}, &Service::send_model},
       {{.path = "/v1/completions",
         .summary = "How texts go on.",
         .request = "CompletionRequest",
@@ -86,6 +103,12 @@ const std::vector<Service::Route>& Service::routes() {
         .summary = "The next answer of a conversation.",
         .request = "ChatRequest",
         .answer = "ChatCompletion",
+        .streams = true},
+       &Service::complete},
+      {{.path = "/v1/responses",
+        .summary = "The next answer of a conversation, as OpenAI's Responses API; nothing is stored.",
+        .request = "ResponseRequest",
+        .answer = "Response",
         .streams = true},
        &Service::complete},
       {{.path = "/v1/load_lora_adapter",
@@ -108,9 +131,21 @@ const std::vector<Service::Route>& Service::routes() {
   return all;
 }
 
+// What is in braces at the end of a route's path is any text.
 const Service::Route* Service::route_of(std::string_view path) {
-  const auto found = std::ranges::find_if(routes(), [&](const Route& r) { return r.description.path == path; });
+  const auto found = std::ranges::find_if(routes(), [&](const Route& r) {
+    const std::string_view known = r.description.path;
+    if (!known.ends_with('}')) return known == path;
+    const size_t n = known.find('{');
+    return path.starts_with(known.substr(0, n)) && path.size() > n;
+  });
   return found == routes().end() ? nullptr : &*found;
+}
+
+// For metrics: of a request that is for no route, nothing.
+std::string Service::path_of(const HttpRequest& request) {
+  const Route* route = route_of(request.path);
+  return route == nullptr ? "" : std::string(route->description.path);
 }
 
 Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post)
@@ -194,7 +229,7 @@ void Service::answer(const HttpRequest& request, HttpReply& reply, const std::fu
 }
 
 void Service::refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error) {
-  ++metrics_.requests[{route_of(request.path) != nullptr ? request.path : "", error.status()}];
+  ++metrics_.requests[{path_of(request), error.status()}];
   log(fmt::format("{} {} {}: {}", core::printable(request.method), core::printable(request.path), error.status(),
                   core::printable(error.what(), kMaxLogged)));
   if (error.status() == 429) reply.add_header("Retry-After", "1");
@@ -251,7 +286,7 @@ bool Service::route(const HttpRequest& request, const Reply& reply) {
 }
 
 void Service::send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body) {
-  ++metrics_.requests[{request.path, 200}];
+  ++metrics_.requests[{path_of(request), 200}];
   reply.send(200, std::string(media), body);
 }
 
@@ -277,24 +312,34 @@ void Service::send_description(HttpRequest& request, const Reply& reply) {
   send(request, *reply, kJson, openapi(descriptions));
 }
 
+Json Service::model_json(const std::string& name) const {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "folio"},
+          {"context_length", served_.context},
+          {"vocab_size", served_.tokenizer.vocab_size()},
+          {"chat", served_.chat_template.has_value()},
+          {"parent", name == served_.name ? Json() : Json(served_.name)}};
+}
+
 void Service::send_models(HttpRequest& request, const Reply& reply) {
-  const Json model = {{"id", served_.name},
-                      {"object", "model"},
-                      {"created", 0},
-                      {"owned_by", "folio"},
-                      {"context_length", served_.context},
-                      {"vocab_size", served_.tokenizer.vocab_size()},
-                      {"chat", served_.chat_template.has_value()},
-                      {"parent", nullptr}};
   send_pieces(request, reply,
               listed(
                   "{\"object\":\"list\",\"data\":[", 1 + served_.adapters.size(),
-                  [model, name = served_.name, adapters = served_.adapters](size_t i, std::string& text) {
+                  [model = model_json(served_.name), adapters = served_.adapters](size_t i, std::string& text) {
                     Json one = model;
-                    if (i > 0) one.update({{"id", adapters[i - 1]}, {"parent", name}});
+                    if (i > 0) one.update({{"id", adapters[i - 1]}, {"parent", model["id"]}});
                     text += dump(one);
                   },
                   "]}\n"));
+}
+
+void Service::send_model(HttpRequest& request, const Reply& reply) {
+  const size_t n_prefix = route_of(request.path)->description.path.find('{');
+  const std::string name = percent_decoded(std::string_view(request.path).substr(n_prefix));
+  require_model(name, served_);
+  send(request, *reply, kJson, dump(model_json(name)) + "\n");
 }
 
 // Whatever a client sends, reading it holds up nobody but those who sent a body after it.
@@ -383,14 +428,15 @@ void Service::complete(HttpRequest& request, const Reply& reply) {
     reply->add_header("Retry-After", "5");
     throw ApiError(503, "the server is about to end");
   }
-  const bool chat = request.path == "/v1/chat/completions";
+  const auto parse = request.path == "/v1/chat/completions" ? parse_chat
+                     : request.path == "/v1/responses"      ? parse_response
+                                                            : parse_completion;
   const uint64_t seed = request.random_seed.value_or(random_seed());
   prepare(request, reply,
-          [this, chat, seed, served = snapshot_](const std::string& body, const core::WorkBudget& budget) -> Next {
+          [this, parse, seed, served = snapshot_](const std::string& body, const core::WorkBudget& budget) -> Next {
             const ParseOptions options{.budget = budget,
                                        .admit = [this](size_t n, size_t each) { check_queue(n, each); }};
-            const auto parsed = std::make_shared<CompletionRequest>(
-                (chat ? parse_chat : parse_completion)(body_of(body), *served, seed, body, options));
+            const auto parsed = std::make_shared<CompletionRequest>(parse(body_of(body), *served, seed, body, options));
             return [this, parsed](const HttpRequest&, const Reply& to) { begin(std::move(*parsed), to); };
           });
 }
@@ -403,16 +449,15 @@ void Service::begin(CompletionRequest completion_request, const Reply& reply) {
   const auto n_each = static_cast<size_t>(completion_request.n_sequences());
   check_queue(completion_request.prompts.size(), n_each);
   require_model(completion_request.model, served_);  // an adapter may have been unloaded meanwhile
-  const bool chat = completion_request.chat;
   const size_t n_bytes = completion_request.n_logprob_bytes;
   if (n_logprob_bytes_ + n_bytes > kMostLogprobBytes) {
     throw ApiError(429, fmt::format("answers with log-probabilities of {} bytes are being made already; this one may "
                                     "become {} more, and {} are possible",
                                     n_logprob_bytes_, n_bytes, kMostLogprobBytes));
   }
+  const std::string id = std::string(completion_request.id_prefix) + random_name(random_);
   const auto completion =
-      std::make_shared<Completion>(std::move(completion_request), served_,
-                                   (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
+      std::make_shared<Completion>(std::move(completion_request), served_, id, reply, updates_, metrics_);
   Running& running = completions_[completion.get()];
   running.completion = completion;
   n_choices_ += completion->n_sequences();
@@ -444,7 +489,7 @@ void Service::done(const Completion& completion) {
     ++metrics_.models[model].requests;
     metrics_.models[model].tokens += completion.usage().completion_tokens;
   }
-  const char* path = completion.request().chat ? "/v1/chat/completions" : "/v1/completions";
+  const std::string path(completion.request().path);
   ++metrics_.requests[{path, completion.status()}];
   const std::chrono::duration<double> took = Clock::now() - completion.arrived();
   log(fmt::format("POST {} {} {} {}: {} + {} tokens, {} of them from the cache, {:.3f} s", path, completion.status(),

@@ -93,6 +93,7 @@ class Service {
 
   [[nodiscard]] static const std::vector<Route>& routes();
   [[nodiscard]] static const Route* route_of(std::string_view path);
+  [[nodiscard]] static std::string path_of(const HttpRequest& request);
   void check_who_asks(const HttpRequest& request, HttpReply& reply) const;
   bool route(const HttpRequest& request, const Reply& reply);
   /// Calls `work`, and answers with the error that it throws.
@@ -113,7 +114,9 @@ class Service {
   void send_health(HttpRequest& request, const Reply& reply);
   void send_metrics(HttpRequest& request, const Reply& reply);
   void send_description(HttpRequest& request, const Reply& reply);
+  [[nodiscard]] Json model_json(const std::string& name) const;
   void send_models(HttpRequest& request, const Reply& reply);
+  void send_model(HttpRequest& request, const Reply& reply);
   void refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error);
   void send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body);
   void send_pieces(const HttpRequest& request, const Reply& reply, TextSource body);

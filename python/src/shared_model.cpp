@@ -106,7 +106,7 @@ infer::server::ParseOptions parse_options(const Json& body) {
     add(*prompt);
     for (const Json& one : prompt->is_array() ? *prompt : Json::array()) add(one);
   }
-  return {.budget = core::WorkBudget(core::kDefaultWork + n_bytes)};
+  return {.budget = core::WorkBudget(core::kDefaultWork + n_bytes), .splits_reasoning = false};
 }
 
 }  // namespace
@@ -129,9 +129,11 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
 
 std::vector<infer::Request> engine_requests(const SharedModel::Use& use, infer::server::CompletionRequest request) {
   const int32_t adapter = use.loaded().adapter();
+  // Forms are made for the one by which marks are texts.
+  const data::Tokenizer& tokenizer = request.options.form ? use.served().forms->tokenizer() : use.tokenizer();
   std::vector<infer::Request> requests;
   for (infer::server::Prompt& prompt : request.prompts) {
-    requests.push_back({.prompt = std::move(prompt.tokens), .options = request.options, .tokenizer = &use.tokenizer()});
+    requests.push_back({.prompt = std::move(prompt.tokens), .options = request.options, .tokenizer = &tokenizer});
     requests.back().options.adapter = adapter;
   }
   return requests;

@@ -22,6 +22,7 @@ struct Options {
   infer::server::HttpOptions http;
   infer::server::ServiceOptions service;
   size_t speculate = 0;
+  size_t max_tool_calls = infer::server::kMostToolCalls;
   int64_t request_timeout = 600;
   int64_t write_timeout = 60;
   int64_t grace = 10;
@@ -94,6 +95,9 @@ void add_flags(apps::Flags& app, Options& o) {
   app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
+  app.add_option("--max-tool-calls", o.max_tool_calls, "calls of tools in an answer, which ends with the last of them")
+      ->check(apps::in_range(1, 1e6))
+      ->capture_default_str();
   app.add_option_function(
          "--body-memory", [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
          "bytes of request bodies in memory while they are read; beyond that requests get a 503")
@@ -140,7 +144,8 @@ int run(const apps::Flags& app, Options& o) {
                                     .context = model.context(),
                                     .tokenizer = model.tokenizer(),
                                     .chat_template = chat_template_of(app, o, model),
-                                    .speculate = o.speculate};
+                                    .speculate = o.speculate,
+                                    .max_tool_calls = o.max_tool_calls};
   apps::report_repacking(model);
   const std::string name = served.name;
   raise_descriptor_limit();

@@ -37,7 +37,7 @@ def test_a_missing_argument_is_named(program, missing):
 
 NUMBERS = {
     "generate": {"--max-tokens": ["-1", "abc", "3.5", "nan", ""], "--temperature": ["nan", "inf", "-0.1", "1e9"],
-                 "--top-p": ["-0.1", "1.5", "nan"], "--top-k": ["-1", "1.5"], "--min-p": ["2", "-nan"],
+                 "--top-p": ["-0.1", "1.5", "nan"], "--top-k": ["-2", "1.5"], "--min-p": ["2", "-nan"],
                  "--repeat-penalty": ["0", "nan"], "--repeat-last-n": ["-1"], "--seed": ["-1", "x"],
                  "--threads": ["0", "99999", "two"], "--context": ["1", "1e99"]},
     "bench": {"--prompt-tokens": ["0", "nan"], "--gen-tokens": ["0", "x"], "--batch": ["0", "1,x"],

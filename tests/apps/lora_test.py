@@ -166,13 +166,44 @@ def test_the_golden_models_adapter_gives_the_same_text_everywhere(golden_gguf, t
         assert generate(golden_gguf, *flags, "--prompts", tmp_path / "prompts.txt")["results"][0]["tokens"] == expected
 
 
+@pytest.mark.parametrize("patterns", [
+    dict(rank_pattern={"q_proj": 2}),
+    dict(alpha_pattern={"q_proj": 2, "down_proj": 0.5}, use_rslora=True),
+    dict(rank_pattern={r"layers\.0\.self_attn\.q_proj": 7, "q_proj": 2, "^model.layers.1.mlp.down_proj": 3}),
+    dict(rank_pattern={"down_proj": 5, "mlp.*": 1, "self_attn.*": 2}, alpha_pattern={r"model.layers.[01]\..*_proj": 9, "proj": 100}),
+    dict(rank_pattern={r"(0|2)\.mlp\.(down|up)_proj": 6, r"layers.\d+.self_attn.(?:q|v)_proj": 3}, alpha_pattern={"_proj": 50}),
+], ids=str)
+def test_single_modules_have_ranks_and_scales_of_their_own(tmp_path, patterns):
+    """peft's rule of which key names which module. It saves the keys in alphabetical order, so these are."""
+    model = adapted(GOLDEN, size=0.5, **{**SMALL, "lora_alpha": 6, **patterns})
+    model.save_pretrained(tmp_path / "adapter")
+    ids = AutoTokenizer.from_pretrained(GOLDEN)("ROMEO:\nWhat is he?")["input_ids"]
+    (tmp_path / "text.txt").write_text("ROMEO:\nWhat is he?")
+    scored = one_json(succeed("perplexity", "-m", GOLDEN, "--text", tmp_path / "text.txt", "--json", "--token-logprobs",
+                              "--lora", tmp_path / "adapter").stdout)["token_logprobs"]
+    assert np.abs(np.array(scored) - token_logprobs(model, ids)).max() <= 1e-4
+
+
+@pytest.mark.parametrize("patterns, parts", [
+    (dict(rank_pattern={"(?=q)q_proj": 4}), ["rank_pattern", "(?=q)q_proj", "character"]),
+    (dict(alpha_pattern={"q{2}_proj": 4}), ["alpha_pattern", "q{2}_proj"]),
+    (dict(alpha_pattern={"(((a*)*)*": 4}), ["alpha_pattern"]),
+    (dict(rank_pattern={"q_proj": 0}), ["rank_pattern", "q_proj", "[1, 256]"]),
+    (dict(rank_pattern={"q_proj": 1.5}), ["rank_pattern", "q_proj", "[1, 256]"]),
+    (dict(alpha_pattern={"q_proj": "a"}), ["alpha_pattern", "q_proj", "finite number"]),
+    (dict(alpha_pattern=[1]), ["alpha_pattern", "object"]),
+    (dict(rank_pattern={"q_proj": 3}), ["adapter_model.safetensors", "q_proj", "[4, 48]", "[3, 48]"]),
+], ids=str)
+def test_patterns_that_do_not_fit_are_refused(golden_gguf, small, patterns, parts):
+    change_config(small, **patterns)
+    refused(golden_gguf, small, "adapter_", *parts)
+
+
 @pytest.mark.parametrize("config, part", [
     (dict(use_dora=True), "use_dora"),
     (dict(bias="all"), "bias"),
     (dict(lora_bias=True), "lora_bias"),
     (dict(modules_to_save=["lm_head"]), "modules_to_save"),
-    (dict(rank_pattern={"q_proj": 2}), "rank_pattern"),
-    (dict(alpha_pattern={"q_proj": 2}), "alpha_pattern"),
     (dict(target_modules=["q_proj", "lm_head"]), "lm_head"),
     (dict(target_modules=["q_proj", "embed_tokens"]), "embed_tokens"),
 ])

@@ -3,6 +3,7 @@
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
 #include "infer/server/api.h"
+#include "infer/server/responses.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {
@@ -57,6 +58,7 @@ bool take(std::string_view input) {
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
   bool any = answered([&] { check(server::parse_completion(body, served, 1, input), served); });
   any = answered([&] { check(server::parse_chat(body, served, 1, input), served); }) || any;
+  any = answered([&] { check(server::parse_response(body, served, 1, input), served); }) || any;
   any = answered([&] { static_cast<void>(server::parse_tokenize(body, served)); }) || any;
   return answered([&] { static_cast<void>(server::parse_detokenize(body, served)); }) || any;
 }

@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
 #include "infer/server/api.h"
+#include "infer/server/responses.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {
@@ -55,11 +56,14 @@ bool take(std::string_view input) {
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
   using server::ServedModel;
   using Budget = core::WorkBudget;
-  const std::array<Parse, 4> all{
+  const std::array<Parse, 5> all{
       [&](const ServedModel& m, const Budget& b) {
         static_cast<void>(parse_completion(body, m, 1, input, {.budget = b}));
       },
       [&](const ServedModel& m, const Budget& b) { static_cast<void>(parse_chat(body, m, 1, input, {.budget = b})); },
+      [&](const ServedModel& m, const Budget& b) {
+        static_cast<void>(parse_response(body, m, 1, input, {.budget = b}));
+      },
       [&](const ServedModel& m, const Budget& b) { static_cast<void>(server::parse_tokenize(body, m, b)); },
       [&](const ServedModel& m, const Budget&) { static_cast<void>(server::parse_detokenize(body, m)); }};
   bool answered = false;

@@ -494,6 +494,13 @@ def api_seeds(folder):
     put(folder, "two-forms", json.dumps(ask | forms["regex"] | forms["grammar"]))
     put(folder, "bad-arguments", json.dumps({"messages": [{"role": "assistant", "tool_calls": [
         {**call, "function": {"name": "g", "arguments": "["}}]}], "tools": functions}))
+    put(folder, "good-reasoning", json.dumps(ask | {"chat_template_kwargs": {"enable_thinking": False, "a": [{}, "b"]}, "messages": [
+        *messages[:2], {"role": "assistant", "content": "a", "reasoning": "b"}, messages[1]]}))
+    items = [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "reasoning", "summary": [],
+             "content": [{"type": "reasoning_text", "text": "b"}]}, {"type": "function_call", "call_id": "abcdefghi",
+             "name": "g", "arguments": "{}"}, {"type": "function_call_output", "call_id": "abcdefghi", "output": "c"}]
+    put(folder, "good-response", json.dumps({"input": items, "instructions": "d", "max_output_tokens": 9, "tools": [
+        {"type": "function", "name": "g"}], "text": {"format": {"type": "json_schema", "name": "n", "schema": {"const": 1}}}}))
     put(folder, "unknown", json.dumps({"prompt": "a", **{f"field{i}": i for i in range(40)}}))
 
 

@@ -12,6 +12,7 @@
 #include "core/file_status.h"
 #include "core/formats/adapter_tensors.h"
 #include "core/formats/model_files.h"
+#include "core/formats/module_pattern.h"
 #include "core/formats/safetensors.h"
 #include "core/json.h"
 #include "core/rope_layout.h"
@@ -28,7 +29,8 @@ constexpr std::string_view kPrefix = "base_model.model.";  // of the names of mo
 
 // What a plain LoRA says of itself, and what mattered only while it was trained. Any other key may be of a variant that
 // computes something else.
-constexpr std::string_view kPlain[] = {"auto_mapping",
+constexpr std::string_view kPlain[] = {"alpha_pattern",
+                                       "auto_mapping",
                                        "base_model_name_or_path",
                                        "ensure_weight_tying",
                                        "eva_config",
@@ -46,6 +48,7 @@ constexpr std::string_view kPlain[] = {"auto_mapping",
                                        "peft_version",
                                        "qalora_group_size",
                                        "r",
+                                       "rank_pattern",
                                        "revision",
                                        "target_modules",
                                        "task_type",
@@ -60,11 +63,56 @@ bool is_off(const Json& config, const std::string& key) {
   return (found->is_object() || found->is_array()) && found->empty();
 }
 
-// Without targets.
-AdapterInfo read_config(const std::filesystem::path& path, float factor) {
+// What a configuration says, without targets.
+struct PeftConfig {
+  /// Keys and values in their order, of which the first key that names a module counts (module_pattern.h).
+  using Pattern = std::vector<std::pair<std::string, double>>;
+
+  std::string where;
+  AdapterInfo info{};
+  Pattern ranks{};
+  Pattern alphas{};
+
+  [[nodiscard]] AdapterInfo of_module(const std::string& module) const {
+    const auto value = [&](const Pattern& pattern, const char* name, double otherwise) {
+      for (const auto& [key, of_key] : pattern) {
+        if (names_module(key, module, fmt::format("{}: \"{}\"", where, name))) return of_key;
+      }
+      return otherwise;
+    };
+    AdapterInfo own = info;
+    own.rank = static_cast<int64_t>(value(ranks, "rank_pattern", static_cast<double>(info.rank)));
+    own.alpha = value(alphas, "alpha_pattern", info.alpha);
+    return own;
+  }
+};
+
+PeftConfig::Pattern pattern_of(const Json& config, const std::string& text, const char* name,
+                               const std::string& where) {
+  PeftConfig::Pattern pattern;
+  if (is_off(config, name)) return pattern;
+  require(config[name].is_object(), "{}: \"{}\" is not a JSON object", where, name);
+  const OrderedJson ordered = parse_ordered_json(text, where);
+  for (const auto& [key, value] : ordered.at(name).items()) {
+    const bool is_rank = std::string_view(name) == "rank_pattern";
+    const double number = value.is_number() ? value.get<double>() : 0.0;
+    const bool fits = is_rank ? value.is_number_integer() && number >= 1 && number <= kMaxAdapterRank
+                              : value.is_number() && std::isfinite(static_cast<float>(number));
+    if (!fits) {
+      fail("{}: \"{}\" has {} for {}, but it has to be {}", where, name, printable(value.dump(), 40),
+           printable(key, 80),
+           is_rank ? fmt::format("an integer in [1, {}]", kMaxAdapterRank) : std::string("a finite number"));
+    }
+    pattern.emplace_back(key, number);
+  }
+  return pattern;
+}
+
+PeftConfig read_config(const std::filesystem::path& path, float factor) {
   constexpr size_t kMostBytes = size_t{1} << 20U;
   const std::string where = path.string();
-  const Json config = parse_json(read_text_file(path, kMostBytes), where);
+  const std::string text = read_text_file(path, kMostBytes);
+  const Json config = parse_json(text, where);
   require(config.is_object(), "{}: it is not a JSON object", where);
   const auto type = json_get<std::string>(config, "peft_type", where);
   require(type == "LORA", "{}: the adapter is of the type {}, but only LORA runs here", where, printable(type));
@@ -89,7 +137,10 @@ AdapterInfo read_config(const std::filesystem::path& path, float factor) {
           info.rank, kMaxAdapterRank);
   require(std::isfinite(info.scale(factor)), "{}: \"lora_alpha\" is {}, which makes a scale that is no finite number",
           where, info.alpha);
-  return info;
+  return {.where = where,
+          .info = std::move(info),
+          .ranks = pattern_of(config, text, "rank_pattern", where),
+          .alphas = pattern_of(config, text, "alpha_pattern", where)};
 }
 
 // How the model differs from the base that the adapter names, if that is a model on this machine.
@@ -172,15 +223,16 @@ std::string config_text(const ModelConfig& config, const Adapter& adapter, const
 }  // namespace
 
 Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config, float factor) {
-  const AdapterInfo info = read_config(directory / kConfig, factor);
+  const PeftConfig peft = read_config(directory / kConfig, factor);
   const SafetensorsFile file(weights_of(directory));
   const AdapterTensors tensors{.all = file.tensors(),
                                .name = [](const TensorSpec& spec) { return std::string(kPrefix) + module_of(spec); },
                                .endings = {"lora_A", "lora_B"},
                                .tail = ".weight",
                                .where = file.path().string(),
-                               .why = [&] { return base_difference(info, config); }};
+                               .why = [&] { return base_difference(peft.info, config); }};
   const auto part_of = [&](const TensorSpec& spec, const TensorView& a, const TensorView& b) {
+    const AdapterInfo info = peft.of_module(module_of(spec));
     Adapter::Part part{.role = spec.role,
                        .layer = spec.layer,
                        .rank = static_cast<size_t>(info.rank),
@@ -194,7 +246,7 @@ Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelCon
 }
 
 AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
-  AdapterInfo info = read_config(directory / kConfig, 1.0F);
+  AdapterInfo info = read_config(directory / kConfig, 1.0F).info;
   const SafetensorsFile file(weights_of(directory));
   std::set<Role> targets;
   const auto matrices = adaptable_matrices({.n_layers = 1});  // their names end as those of all layers

@@ -11,7 +11,7 @@ namespace folio::core {
 
 /// The adapter in `directory` for a model of this configuration, its scale times `factor`. Throws Error that says what
 /// is missing, is of another shape than the model's, or is not supported: only linear layers of the blocks, no biases,
-/// no DoRA, ranks up to kMaxAdapterRank.
+/// no DoRA, ranks up to kMaxAdapterRank, which rank_pattern and alpha_pattern may say for single modules.
 [[nodiscard]] Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config,
                                         float factor = 1.0F);
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/formats/module_pattern.h"
 #include "core/formats/safetensors.h"
 #include "tests/core/model_support.h"
 
@@ -134,6 +135,31 @@ TEST(PeftAdapter, PartsThatAreNotTheInfosAreRefused) {
   parts = adapter;
   parts.parts.back().b.pop_back();
   EXPECT_TRUE(test::contains(refused(parts, kOfTwo), "down_proj.lora_B"));
+}
+
+// As Python's re.match(rf"(.*\\.)?({key})$", module).
+TEST(ModulePattern, IsPythons) {
+  const auto fits = [](const char* key, const char* module) { return names_module(key, module, "where"); };
+  for (const char* key :
+       {"q_proj", "self_attn.q_proj", "^model.*", "model.layers.1.self_attn.q_proj$", ".*", "(q|k)_proj",
+        "[a-q]_pro[^x]", "q_?proj", "(?:layers\\.[0-9]+\\.)(\\w+\\.)q_proj", "q_proj|x", "x|q_proj"}) {
+    EXPECT_TRUE(fits(key, "model.layers.1.self_attn.q_proj")) << key;
+  }
+  for (const char* key : {"_proj", "proj", "model", "Q_proj", "q_projx", "layers.\\d", "", "^q_proj"}) {
+    EXPECT_FALSE(fits(key, "model.layers.1.self_attn.q_proj")) << key;
+  }
+  EXPECT_TRUE(fits("(a|aa)*b", "aaaaab") && fits("(a*)*", ""));
+}
+
+TEST(ModulePattern, WhatIsNotSupportedIsNamed) {
+  for (const char* key : {"(?=a)b", "a{2}", "(a", "a)", "[a", "*a", "a**", "a+?", "a\\", "\\b", "[\\d]"}) {
+    EXPECT_TRUE(test::contains(error_of([&] { static_cast<void>(names_module(key, "a", "where")); }), "where: the key"))
+        << key;
+  }
+  std::string nested = "a";
+  for (int i = 0; i < 20; ++i) nested = "(" + nested + "|b)*";
+  EXPECT_TRUE(test::contains(error_of([&] { static_cast<void>(names_module(nested, std::string(200, 'a'), "where")); }),
+                             "steps"));
 }
 
 TEST(PeftAdapter, TargetsHaveTheNamesOfHuggingFace) {

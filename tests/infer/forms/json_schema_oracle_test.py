@@ -12,9 +12,11 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal, Optional, Union
 
 import hypothesis
 import jsonschema
+import pydantic
 import pytest
 from hypothesis_jsonschema import from_schema
 
@@ -183,6 +185,11 @@ class Drawn:
             to["minItems"] = r.randrange(3)
         if r.random() < 0.5:
             to["maxItems"] = to.get("minItems", 0) + r.randrange(3 if r.random() < 0.9 else 200)
+        if r.random() < 0.3:
+            to["uniqueItems"] = True
+            if to.get("maxItems", 2) > 1 or r.random() < 0.5:  # else the items may be any
+                to.pop("prefixItems", None)
+                to["items"] = {"enum": self.values() + self.values()}
         return to
 
     def draw_object(self, depth):
@@ -375,6 +382,78 @@ def test_mutations_are_taken_if_and_only_if_valid(tool):
                 n_valid += check_canonical(tool, schema, value, seed)
     print(f"{n} mutations, {n_taken} taken, {n_valid} valid in another order")
     assert n > 10 * N_SCHEMAS and n_taken > N_SCHEMAS
+
+
+FEW = [{"enum": ["a", 1, [1], None]}, {"type": "boolean"}, {"type": "integer", "minimum": -1, "exclusiveMaximum": 2},
+       {"anyOf": [{"const": "a"}, {"type": ["null", "boolean"]}]}, {"enum": [0, False, "0", 0.0]}]
+
+
+@pytest.mark.parametrize("bounds", [{}, {"minItems": 2}, {"maxItems": 2}, {"minItems": 1, "maxItems": 3}, {"minItems": 9}], ids=str)
+@pytest.mark.parametrize("items", FEW, ids=str)
+def test_items_that_all_differ_are_those_of_jsonschema(tool, items, bounds):
+    """Every array of at most three of the values, behind two other items, too."""
+    values = [*{dumped(v): v for v in ["a", "b", 0, 1, -1, 2, True, False, None, [1], "0", 0.0]}.values()]
+    for more in ({}, {"prefixItems": [{"const": "b"}, items]}):
+        schema = {"type": "array", "uniqueItems": True, "items": items, **bounds, **more}
+        arrays = [list(array) for n in range(4) for array in itertools.product(values, repeat=n)]
+        texts = [dumped(array) for array in arrays if not any(isinstance(v, float) for v in array)]
+        valid = [validates(schema, json.loads(text)) for text in texts]
+        if bounds.get("minItems") == 9:
+            assert "error" in tool.ask(schema) and not any(valid)
+            continue
+        assert tool.takes(schema, texts) == valid, schema
+
+
+def test_distinct_items_of_which_there_are_many(tool):
+    """All ten, in any order; three of forty."""
+    assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(10)]}, "minItems": 10},
+                      [dumped([*range(9, -1, -1)]), dumped([*range(9)]), dumped([*range(9), 3])]) == [True, False, False]
+    assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(24)]}, "maxItems": 3},
+                      ["[1,23,2]", "[1,2,1]", "[1,2,3,4]"]) == [True, False, False]
+
+
+def openapi_type(validator, types, instance, schema):
+    """OpenAPI 3.0.3's nullable: null is a type more, where there is a type."""
+    types = [types] if isinstance(types, str) else types
+    if not any(validator.is_type(instance, one) for one in [*types, *(["null"] if schema.get("nullable") else [])]):
+        yield jsonschema.ValidationError("type")
+
+
+OPENAPI = jsonschema.validators.extend(DRAFT, {"type": openapi_type})
+
+
+def test_nullable_is_a_type_more(tool):
+    schema = {"type": "object", "required": ["a", "b", "c"], "additionalProperties": False, "properties": {
+        "a": {"type": "string", "nullable": True, "maxLength": 2}, "b": {"type": ["integer", "boolean"], "nullable": False},
+        "c": {"type": "string", "enum": ["x", None], "nullable": True}}}
+    values = [dict(zip("abc", parts)) for parts in itertools.product(["a", "abc", None, 1], [1, None, True], ["x", None, "y"])]
+    assert tool.takes(schema, list(map(dumped, values))) == [OPENAPI(schema).is_valid(value) for value in values]
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat", "lion"] = "cat"
+    lives: int = pydantic.Field(ge=1, le=9)
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"] = "dog"
+    friend: Optional["Pet"] = None
+
+
+class Pet(pydantic.BaseModel):
+    pet: Union[Cat, Dog] = pydantic.Field(discriminator="kind")
+
+
+@pytest.mark.parametrize("combination", ["oneOf", "anyOf"])
+def test_what_a_discriminator_chooses_is_parsed_by_pydantic(tool, combination):
+    """Which refuses an object without the property, though its schema allows that."""
+    text = dumped(Pet.model_json_schema()).replace('"oneOf"', f'"{combination}"')
+    said = tool.ask(text, walks=300, seed=1)
+    assert "error" not in said and len(said["walks"]) > 200, said
+    kinds = {Pet.model_validate_json(walk).pet.kind for walk in said["walks"]}
+    assert kinds == {"cat", "lion", "dog"}
+    assert tool.takes(text, ['{"pet":{"kind":"cat","lives":3}}', '{"pet":{"lives":3}}', '{"pet":{"kind":"dog","lives":3}}',
+                             '{"pet":{"kind":"cow","lives":3}}']) == [True, False, True, False]
 
 
 # Far from both ends of a repetition its copies are taken for a loop.

@@ -90,8 +90,27 @@ TEST(JsonSchema, NumbersAreComparedAsDecimals) {
 
 TEST(JsonSchema, WhatIsNotSupportedIsRefusedWithItsPlace) {
   EXPECT_EQ(refusal(R"({"properties":{"a":{"not":{}}}})"), "#/properties/a: 'not' is not supported");
-  EXPECT_EQ(refusal(R"({"items":{"anyOf":[{"uniqueItems":true}]}})"),
-            "#/items/anyOf/0: 'uniqueItems' is not supported");
+  EXPECT_EQ(
+      refusal(R"({"items":{"anyOf":[{"uniqueItems":true}]}})"),
+      "#/items/anyOf/0: 'uniqueItems' is only supported for items with few values (enum, const, booleans, integers "
+      "with 'minimum' and 'maximum'), or with 'maxItems' 1");
+  EXPECT_EQ(
+      refusal(R"({"items":{"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":99}}})"),
+      "#/items: 'uniqueItems' has too many ways to choose from 99 values; set a smaller 'maxItems'");
+  EXPECT_EQ(refusal(R"({"properties":{"a":{"nullable":true,"minLength":1}}})"),
+            "#/properties/a: 'nullable' needs a 'type' beside it; or write anyOf, with {\"type\": \"null\"}");
+  const std::string tagged =
+      R"({"$defs":{"x":{"properties":{"k":{"const":"x"}}},"y":{"properties":{"k":{"const":"y"}}}},)"
+      R"("oneOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/y"}],"discriminator":)";
+  EXPECT_EQ(refusal(tagged + R"({"propertyName":"k","mapping":{"x":"#/$defs/x"}}})"), "");
+  EXPECT_EQ(refusal(tagged + R"({"propertyName":"j"}})"),
+            "#: 'discriminator' needs a 'const' or an 'enum' of texts for 'j' in each branch");
+  EXPECT_EQ(refusal(tagged + R"({"propertyName":"k","mapping":{"x":"#/$defs/y"}}})"),
+            "#: the 'mapping' of 'discriminator' leads from x to #/$defs/y, which is no branch that has it");
+  EXPECT_EQ(refusal(tagged + R"({"mapping":{}}})"),
+            "#: 'discriminator' has to have a 'propertyName', and perhaps a 'mapping'");
+  EXPECT_EQ(refusal(R"({"items":{"type":"object","discriminator":{"propertyName":"k"}}})"),
+            "#/items: 'discriminator' is only supported beside 'oneOf' or 'anyOf'");
   EXPECT_EQ(refusal(R"({"$ref":"other.json"})"),
             "#: '$ref' \"other.json\" is not supported; only \"#\" and \"#/…\" within the schema");
   EXPECT_EQ(refusal(R"({"minimum":"1"})"), "#: this value of 'minimum' is not supported");

@@ -202,6 +202,57 @@ def test_a_text_ends_at_its_stops(golden):
         assert (texts, reasons) == ({0: cut}, {0: "stop"})
 
 
+def test_a_text_ends_at_its_stop_tokens(golden):
+    """As at a stop string of one character, which a token is here; the token is not part of the text."""
+    client = client_of(golden)
+    whole = client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40, logprobs=0).choices[0]
+    ids = [entry["id"] for entry in whole.logprobs.model_dump()["content"]]
+    for n in (3, 11):
+        ended = client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40,
+                                          extra_body={"stop_token_ids": [ids[n], ids[n]]}).choices[0]
+        first = ids.index(ids[n])
+        assert (ended.text, ended.finish_reason) == (whole.text[:first], "stop")
+    assert client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40,
+                                     extra_body={"stop_token_ids": []}).choices[0].text == whole.text
+
+
+def test_top_k_minus_one_is_off(golden):
+    texts = {completion(client_of(golden), PROMPT, 5, top_k=k).choices[0].text for k in (0, -1)}
+    assert texts == {alone(PROMPT, 5)} == {alone(PROMPT, 5, top_k=-1)} != {alone(PROMPT, 5, top_k=2)}
+
+
+# What clients send to OpenAI and vLLM, and changes nothing here.
+UNUSED = {"metadata": {"a": "b"}, "service_tier": "auto", "store": False, "prompt_cache_key": "k", "verbosity": "low",
+          "safety_identifier": "s", "prompt_cache_retention": "24h", "user": "u", "nobody_knows_this": None, "audio": None,
+          "function_call": None, "chat_template_kwargs": None, "top_k": None}
+
+
+@pytest.mark.parametrize(("path", "fields"), [
+    ("/v1/completions", {"prompt": "a"}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi", "x": None}]})])
+def test_what_other_servers_take_changes_nothing(chatty, path, fields):
+    fields |= {"seed": 1, "max_tokens": 5}
+    status, plain = post(chatty, path, fields)
+    assert status == 200 and post(chatty, path, fields | UNUSED)[1]["choices"] == plain["choices"]
+    for name, value in {**UNUSED, "store": True, "metadata": "text"}.items():
+        wrong = True if name == "store" else 3
+        if value is not None:
+            status, answer = post(chatty, path, fields | {name: wrong})
+            assert status == 400 and answer["error"]["param"] == name, answer
+
+
+def test_a_model_is_described_by_its_name(server, golden, chatty):
+    client = client_of(golden)
+    assert client.models.retrieve("golden") == client.models.list().data[0]
+    odd = server(GOLDEN, "-t", "1", "--name", "a/b c%2")
+    assert client_of(odd).models.retrieve("a/b c%2") == client_of(odd).models.list().data[0]
+    for name in ("other", "golden/", "%", ""):
+        with pytest.raises(openai.NotFoundError if name else ValueError):
+            client.models.retrieve(name)
+    # Names that don't exist are no names of metrics.
+    text = urllib.request.urlopen(golden.url + "/metrics").read().decode()
+    assert "/v1/models/{model}" in text and "/v1/models/other" not in text
+
+
 def test_a_seed_is_drawn_and_returned(golden):
     client = client_of(golden)
     first, second = (client.completions.create(model="golden", prompt=PROMPT, max_tokens=24) for _ in range(2))
@@ -316,6 +367,12 @@ WRONG = [
     ({"stop": 3}, "stop", "text"),
     ({"stop": [""]}, "stop", "empty"),
     ({"stop": ["x"] * 17}, "stop", "16"),
+    ({"stop_token_ids": 3}, "stop_token_ids", "list"),
+    ({"stop_token_ids": [66]}, "stop_token_ids", "66"),
+    ({"stop_token_ids": ["a"]}, "stop_token_ids", "vocabulary"),
+    ({"stop_token_ids": [0] * 1025}, "stop_token_ids", "1024"),
+    ({"top_k": -2}, "top_k", "[-1, "),
+    ({"store": True}, "store", "false"),
     ({"stream": 1}, "stream", "true or false"),
     ({"stream_options": {}}, "stream_options", "stream"),
     ({"stream": True, "stream_options": {"x": 1}}, "x", "unknown"),
@@ -369,6 +426,11 @@ def test_what_is_wrong_is_refused_by_name(golden, fields, param, part):
     ({"tools": [{}]}, "tools"),
     ({"response_format": {"type": "xml"}}, "response_format"),
     ({"top_logprobs": 3}, "logprobs"),
+    ({"chat_template_kwargs": [1]}, "chat_template_kwargs"),
+    ({"chat_template_kwargs": {"add_generation_prompt": False}}, "add_generation_prompt"),
+    ({"reasoning_effort": 3}, "reasoning_effort"),
+    ({"include_reasoning": "no"}, "include_reasoning"),
+    ({"messages": [{"role": "assistant", "content": "a", "reasoning": 3}]}, "reasoning"),
 ], ids=lambda x: json.dumps(x)[:40])
 def test_what_is_wrong_in_a_chat(chatty, fields, part):
     status, answer = post(chatty, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], **fields})

@@ -6,6 +6,7 @@
 #include <array>
 #include <random>
 
+#include "tests/data/chat/byte_tokenizer.h"
 #include "tests/data/chat/tool_formats.h"
 
 namespace folio::infer::server {
@@ -189,6 +190,98 @@ std::string name_of(const ::testing::TestParamInfo<data::ToolFormat>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CallReaderTest, ::testing::Values(hermes(), llama(), mistral(), gpt_oss()), name_of);
+
+// ---- AnswerReader ----
+
+struct Whole {
+  std::string reasoning{};
+  Answer answer{};
+  bool is_enough = false;
+  bool operator==(const Whole&) const = default;
+};
+
+// Cut before each byte at which `cuts` says so. What comes after it is enough is not read, as the engine does it.
+template <typename Cuts>
+Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text, Cuts&& cuts) {
+  AnswerReader reader(thinking, tools, 7);
+  AnswerUpdate all;
+  for (size_t begin = 0, end = 0; begin < text.size() && !reader.is_enough(); begin = end) {
+    for (end = begin + 1; end < text.size() && !cuts(end);) ++end;
+    all.append(reader.read(text.substr(begin, end - begin)));
+  }
+  all.append(reader.end());
+  Whole whole{.reasoning = all.reasoning, .answer = {.content = all.content}, .is_enough = reader.is_enough()};
+  for (const CallUpdate& call : all.calls) whole.answer.calls.push_back({call.id, call.name, call.arguments});
+  whole.answer.is_whole = reader.has_whole_calls();
+  return whole;
+}
+
+// The same wherever it is cut.
+Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text) {
+  const Whole whole = read_whole(thinking, tools, text, [](size_t) { return false; });
+  EXPECT_EQ(read_whole(thinking, tools, text, [](size_t) { return true; }), whole) << text;
+  for (size_t cut = 1; cut < text.size(); ++cut) {
+    EXPECT_EQ(read_whole(thinking, tools, text, [&](size_t i) { return i == cut; }), whole) << text << cut;
+  }
+  return whole;
+}
+
+TEST(AnswerReader, SplitsReasoningOff) {
+  using enum data::Thinking;
+  const auto expect = [](data::Thinking thinking, std::string_view text, std::string_view reasoning,
+                         std::string_view content) {
+    const Whole whole = read_whole(thinking, nullptr, text);
+    EXPECT_EQ(whole.reasoning, reasoning) << text;
+    EXPECT_EQ(whole.answer.content, content) << text;
+  };
+  for (const auto& [thinking, begin] : {std::pair(Possible, "<think>"), {Possible, " \n<think>"}, {Begun, ""}}) {
+    const std::string text = begin;
+    expect(thinking, text + "\n\nwell,\n so</think>\n\nYes.\n", "well,\n so", "Yes.\n");
+    expect(thinking, text + "a</think> b</think>", "a", " b</think>");
+    expect(thinking, text + "a</thin", "a</thin", "");
+    expect(thinking, text + "</think>", "", "");
+    expect(thinking, text + "\n<\n</\n\n</think>\n", "<\n</", "");
+    expect(thinking, text + "\n", "", "");
+  }
+  expect(Possible, "  a <think>b</think>", "", "  a <think>b</think>");
+  expect(Possible, " <thin", "", " <thin");
+  expect(Possible, "<thinking>", "", "<thinking>");
+  expect(None, "<think>a</think>b", "", "<think>a</think>b");
+}
+
+TEST(AnswerReader, ARepeatedCallAndTheMostCallsAreEnough) {
+  const data::test::ByteTokenizer tokenizer;
+  const auto writing = std::make_shared<const CallWriting>(tokenizer, hermes(), std::span<const int32_t>());
+  const ToolUse tools{.writing = writing, .has_answer = true, .most_calls = 3};
+  const auto text_of = [&](const std::vector<Call>& calls) {
+    std::string text = "I look.\n" + writing->format.opening;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      text += (i == 0 ? "" : writing->format.separator) + calls[i].name + "\", \"arguments\": " + calls[i].arguments;
+    }
+    return text + writing->format.closing;
+  };
+  const Call a{.name = "f", .arguments = R"({"a": 1})"};
+  const Call b{.name = "f", .arguments = R"({"a": 12})"};
+  const Call c{.name = "ff", .arguments = R"({"a": 1})"};
+  const Call d{.name = "f", .arguments = R"({"a": 1, "b": 2})"};
+  const auto expect = [&](const std::vector<Call>& calls, const std::vector<Call>& read, bool is_enough) {
+    const Whole expected{.answer = {.content = "I look.", .calls = read, .is_whole = true}, .is_enough = is_enough};
+    EXPECT_EQ(read_whole(data::Thinking::None, &tools, text_of(calls)), expected);
+    EXPECT_EQ(read_whole(data::Thinking::Begun, &tools, "so</think>\n" + text_of(calls)).answer, expected.answer);
+  };
+  expect({a}, {a}, false);
+  expect({a, b}, {a, b}, false);
+  expect({a, a}, {a}, true);
+  expect({b, a, b, c}, {b, a}, true);
+  expect({a, d, c}, {a, d, c}, true);
+  expect({a, b, c, d}, {a, b, c}, true);
+  expect({c, d, d, a}, {c, d}, true);
+  // A call that is cut off is there, though it may have become a repetition.
+  const std::string text = text_of({a, a});
+  const Whole cut = read_whole(data::Thinking::None, &tools, text.substr(0, text.rfind("1}") + 1));
+  EXPECT_EQ(cut.answer.calls, (std::vector<Call>{a, {.name = "f", .arguments = R"({"a": 1)"}}));
+  EXPECT_FALSE(cut.is_enough || cut.answer.is_whole);
+}
 
 }  // namespace
 }  // namespace folio::infer::server

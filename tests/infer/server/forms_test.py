@@ -25,6 +25,7 @@ VOCABULARY = [*PIECES, *((mark, 0.0, 3) for mark in MARKS), ("<tool_call>", -90.
 ID = {text: i for i, (text, _, _) in enumerate(VOCABULARY)}
 ENDS = {ID[f"<0x{ord(c):02X}>"]: 6.0 for c in '"]},'}
 CALLS = ENDS | {ID[mark]: 7.0 for mark in ("<tool_call>", "[TOOL_CALLS]")}
+MANY = CALLS | {ID[text]: 30.0 for text in ("<tool_call>", "[TOOL_CALLS]", "<0x0A>", "<0x2C>")}  # one call after the other
 ASK = [{"role": "user", "content": "he is the user"}]
 TEMPLATES = {"words": published_templates.SMOLLM2, "Qwen 2.5": published_templates.QWEN25,
              "Mistral v3": published_templates.MISTRAL_V3}
@@ -348,6 +349,36 @@ def test_the_choice_of_tools(any_model):
         [choice] = any_model(**fields, tool_choice=NAMED).choices
         assert choice.finish_reason == "stop" and [c.function.name for c in choice.message.tool_calls] == ["clock-2.x"]
     assert seen["one"] and (seen["text"] or seen["both"]), seen
+
+
+def distinct(choice):
+    calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls]
+    assert choice.finish_reason == "tool_calls" and len(set(calls)) == len(calls)
+    return len(calls)
+
+
+@pytest.mark.parametrize("choice", ["required", "auto"])
+def test_a_call_that_repeats_another_ends_the_answer(any_model, choice):
+    """Without it: a model with random weights, to which another call is likely, calls until the context is full."""
+    one = tool(parameters={"type": "object", "properties": {}, "additionalProperties": False})
+    few = tool(parameters={"type": "object", "properties": {"a": {"enum": [1, 12, 3]}}, "required": ["a"],
+                           "additionalProperties": False})
+    counts = set()
+    for seed in range(8):
+        fields = {"tool_choice": choice, "seed": seed, "logit_bias": MANY}
+        assert distinct(any_model(**one, **fields).choices[0]) == 1
+        counts.add(distinct(any_model(**few, **fields).choices[0]))
+    assert counts <= {1, 2, 3}
+
+
+def test_an_answer_has_a_most_of_calls(server, tmp_path):
+    path = write_chat_model(tmp_path / "m.gguf", TEMPLATES["Qwen 2.5"], context=8192, pieces=VOCABULARY)
+    wide = tool(parameters={"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+                            "additionalProperties": False})
+    counts = {most: [distinct(Asking(server(path, "-t", "1", "--name", "m", *flags))(
+        **wide, tool_choice="required", seed=seed, logit_bias=MANY).choices[0]) for seed in range(4)]
+        for most, flags in ((2, ["--max-tool-calls", "2"]), (32, []))}
+    assert max(counts[2]) == 2 and max(counts[32]) > 2 and all(a == min(2, b) for a, b in zip(counts[2], counts[32])), counts
 
 
 def test_with_no_tools_the_model_is_not_told(any_model):

@@ -15,4 +15,4 @@ def test_the_server_is_as_it_describes_itself(server, tmp_path):
                            "--exclude-checks", "positive_data_acceptance", "--phases", "coverage,fuzzing"],
                           cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "10 passed" in done.stdout
+    assert "12 passed" in done.stdout

@@ -1,0 +1,416 @@
+#include "infer/server/responses.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+#include "infer/server/fields.h"
+#include "infer/server/replies.h"
+
+namespace folio::infer::server {
+namespace {
+
+using Ordered = core::OrderedJson;
+
+// ---- The request as a chat's ----
+
+const std::string& text_of(const Ordered& object, const char* key, const char* field) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_string()) refuse(field, fmt::format("has an item without {}, a text", key));
+  return found->get_ref<const std::string&>();
+}
+
+bool has(const Ordered& object, const char* key) { return object.contains(key) && !object.at(key).is_null(); }
+
+// A text, or a list of parts that are texts, together.
+std::string content_of(const Ordered& content) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) refuse("input", "has an item whose content is neither a text nor a list of parts");
+  std::string text;
+  for (const Ordered& part : content) {
+    const std::string type = part.is_object() ? part.value("type", Ordered()).dump() : "";
+    if (type == "\"refusal\"") {
+      text += text_of(part, "refusal", "input");
+    } else if (type.ends_with("text\"")) {  // input_text, output_text, reasoning_text, summary_text
+      text += text_of(part, "text", "input");
+    } else {
+      refuse("input", fmt::format("has a part of the type {}; only texts are supported", core::printable(type, 80)));
+    }
+  }
+  return text;
+}
+
+// The messages of the conversation. What an assistant thought, said and called in a row is one of them.
+class Messages {
+ public:
+  void add(const Ordered& item) {
+    if (!item.is_object()) refuse_type("input", "a text or a list of items");
+    const std::string type = has(item, "type") ? text_of(item, "type", "input") : "message";
+    if (type == "message") {
+      add_message(text_of(item, "role", "input"), content_of(item.value("content", Ordered())));
+    } else if (type == "function_call") {
+      assistant("tool_calls", false)["tool_calls"].push_back(
+          {{"id", text_of(item, "call_id", "input")},
+           {"type", "function"},
+           {"function",
+            {{"name", text_of(item, "name", "input")}, {"arguments", text_of(item, "arguments", "input")}}}});
+    } else if (type == "function_call_output") {
+      all_.push_back({{"role", "tool"},
+                      {"tool_call_id", text_of(item, "call_id", "input")},
+                      {"content", content_of(item.value("output", Ordered()))}});
+    } else if (type == "reasoning") {
+      const bool has_content = has(item, "content") && !item.at("content").empty();
+      const std::string text = content_of(item.value(has_content ? "content" : "summary", Ordered::array()));
+      if (!text.empty()) assistant("reasoning_content", true)["reasoning_content"] = text;
+    } else {
+      refuse("input", fmt::format("has an item of the type {}, which is not supported", core::printable(type, 80)));
+    }
+  }
+
+  void add_message(const std::string& role, const std::string& content) {
+    if (role == "assistant") {
+      assistant("content", true)["content"] = content;
+    } else if (role == "system" && all_.size() == 1 && all_[0]["role"] == "system") {  // behind the instructions
+      all_[0]["content"] = all_[0]["content"].get<std::string>() + "\n\n" + content;
+    } else {
+      all_.push_back({{"role", role == "developer" ? "system" : role}, {"content", content}});
+    }
+  }
+
+  [[nodiscard]] Ordered take() { return std::move(all_); }
+
+ private:
+  // The last message, if it is an assistant's that `key` can be added to. `first`: nothing comes before it there.
+  Ordered& assistant(const char* key, bool first) {
+    const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
+                      !has(all_.back(), "content");
+    const bool continues = !all_.empty() && all_.back()["role"] == "assistant" && !first;
+    if (!continues && !(fits && !has(all_.back(), key))) all_.push_back({{"role", "assistant"}, {"content", nullptr}});
+    return all_.back();
+  }
+
+  Ordered all_ = Ordered::array();
+};
+
+Ordered messages_of(const Fields& fields, const Ordered& body) {
+  Messages messages;
+  if (const std::string* instructions = fields.text("instructions")) messages.add_message("system", *instructions);
+  const Json* input = fields.find("input");
+  if (input == nullptr) refuse("input", "is missing");
+  if (input->is_string()) {
+    messages.add_message("user", *input);
+  } else if (input->is_array() && !input->empty()) {
+    for (const Ordered& item : body.at("input")) messages.add(item);
+  } else {
+    refuse_type("input", "a text or a list of items");
+  }
+  return messages.take();
+}
+
+Ordered tools_of(const Ordered& tools) {
+  if (!tools.is_array()) refuse_type("tools", "a list of functions");
+  Ordered all = Ordered::array();
+  for (const Ordered& tool : tools) {
+    if (!tool.is_object() || tool.value("type", Ordered()) != "function") {
+      refuse("tools", "have to be functions, {\"type\": \"function\", \"name\": …}: others don't run here");
+    }
+    Ordered function = tool;
+    function.erase("type");
+    all.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return all;
+}
+
+// A field that has parts, checked for unknown ones.
+Fields parts_of(const Fields& fields, const std::string& name) {
+  static const Json kNone = Json::object();
+  const Json* value = fields.find(name);
+  return Fields(value == nullptr ? kNone : *value, fields.schema(name), {}, name);
+}
+
+// As JSON. The biases come from `fields`, since a body with its keys in their order has none.
+std::string chat_of(const Fields& fields, const Ordered& body) {
+  constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
+  Ordered chat = Ordered::object();
+  const Json& known = schema("ChatRequest")["properties"];
+  for (const auto& [key, value] : body.items()) {
+    if (known.contains(key) && std::ranges::find(kOther, key) == kOther.end()) chat[key] = value;
+  }
+  chat["messages"] = messages_of(fields, body);
+  if (const auto n = fields.integer("max_output_tokens")) chat["max_completion_tokens"] = *n;
+  bool wants_logprobs = fields.integer("top_logprobs").has_value();
+  const Json* include = fields.find("include");
+  if (include != nullptr && !include->is_array()) refuse_type("include", "a list of texts");
+  for (size_t i = 0; include != nullptr && i < include->size(); ++i) {
+    const Json& what = (*include)[i];
+    if (what == "message.output_text.logprobs") {
+      wants_logprobs = true;
+    } else if (what != "reasoning.encrypted_content") {
+      refuse("include", fmt::format("has {}, which there is none of here", core::printable(what.dump(), 80)));
+    }
+  }
+  if (wants_logprobs) {
+    chat["logprobs"] = true;
+    chat["top_logprobs"] = fields.integer("top_logprobs").value_or(0);
+  }
+  static_cast<void>(parts_of(fields, "stream_options").flag("include_obfuscation"));
+  static_cast<void>(fields.integer("max_tool_calls"));  // of tools that OpenAI runs
+  const Fields text = parts_of(fields, "text");
+  if (const std::string* verbosity = text.text("verbosity")) chat["verbosity"] = *verbosity;
+  if (text.find("format") != nullptr) {
+    Ordered format = body.at("text").at("format");
+    if (format.is_object() && format.value("type", Ordered()) == "json_schema") {
+      format.erase("type");
+      format = {{"type", "json_schema"}, {"json_schema", std::move(format)}};
+    }
+    chat["response_format"] = std::move(format);
+  }
+  const Fields reasoning = parts_of(fields, "reasoning");
+  if (const std::string* effort = reasoning.text("effort")) chat["reasoning_effort"] = *effort;
+  if (fields.find("tools") != nullptr) chat["tools"] = tools_of(body.at("tools"));
+  if (fields.find("tool_choice") != nullptr) {
+    const Ordered& choice = body.at("tool_choice");
+    const bool is_named = choice.is_object() && choice.value("type", Ordered()) == "function" && has(choice, "name");
+    chat["tool_choice"] =
+        is_named ? Ordered{{"type", "function"}, {"function", {{"name", choice.at("name")}}}} : choice;
+  }
+  std::string json = chat.dump();
+  if (const Json* biases = fields.find("logit_bias")) {
+    json.replace(json.size() - 1, 1, ",\"logit_bias\":" + biases->dump() + "}");
+  }
+  return json;
+}
+
+void check_stateless(const Fields& fields) {
+  for (const char* name : {"previous_response_id", "conversation", "prompt"}) {
+    if (fields.find(name) == nullptr) continue;
+    refuse(name, "is not supported: nothing is stored here; send the whole conversation as 'input'");
+  }
+  const Json* store = fields.find("store");
+  if (store != nullptr && *store != false) refuse("store", "has to be false, or left out: nothing is stored here");
+  fields.only("background", false);
+  fields.only("truncation", "disabled");
+}
+
+// What a field of the chat is called here.
+std::string renamed(std::string text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kNames{
+      {{"response_format.json_schema", "text.format"},
+       {"response_format", "text.format"},
+       {"'messages'", "'input'"},
+       {"tools.function", "tools"},
+       {"max_completion_tokens", "max_output_tokens"},
+       {"reasoning_effort", "reasoning.effort"}}};
+  for (const auto& [chat, own] : kNames) {
+    for (size_t at = 0; (at = text.find(chat, at)) != std::string::npos; at += own.size()) {
+      text.replace(at, chat.size(), own);
+    }
+  }
+  return text;
+}
+
+// ---- The answer ----
+
+// What a response says of its request.
+Ordered response_head(const Fields& fields, const Ordered& body, const CompletionRequest& request) {
+  const auto given = [&](const char* name, const Ordered& otherwise) {
+    return fields.find(name) == nullptr ? otherwise : body.at(name);
+  };
+  return {{"error", nullptr},
+          {"incomplete_details", nullptr},
+          {"instructions", given("instructions", nullptr)},
+          {"max_output_tokens", given("max_output_tokens", nullptr)},
+          {"metadata", given("metadata", Ordered::object())},
+          {"model", request.model},
+          {"parallel_tool_calls", given("parallel_tool_calls", true)},
+          {"previous_response_id", nullptr},
+          {"reasoning", given("reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
+          {"seed", request.options.sampler.seed},
+          {"store", false},
+          {"temperature", given("temperature", 1.0)},
+          {"text", given("text", {{"format", {{"type", "text"}}}})},
+          {"tool_choice", given("tool_choice", "auto")},
+          {"tools", given("tools", Ordered::array())},
+          {"top_p", given("top_p", 1.0)},
+          {"truncation", "disabled"}};
+}
+
+// An answer's items, and the events that bring them. One that is not streamed is read as one piece of a stream.
+class ResponseReplies : public Replies {
+ public:
+  ResponseReplies(const CompletionRequest& request, const ServedModel& served, const std::string& id, int64_t created,
+                  const Ordered& head)
+      : Replies(request, served, id, created), name_(id.substr(request.id_prefix.size())) {
+    response_ = {{"id", id}, {"object", "response"}, {"created_at", created}, {"status", "in_progress"}};
+    response_.update(head);
+    response_["output"] = Ordered::array();
+    response_["usage"] = nullptr;
+  }
+
+  [[nodiscard]] TextSource whole(std::span<const ChoiceText> choices, const Usage& usage) override {
+    static_cast<void>(events_of(choices[0]));
+    finish(usage);
+    return literal(dump(response_) + "\n");
+  }
+
+  [[nodiscard]] std::string first_chunk(size_t) override {
+    const std::string text = event("response.created", {{"response", response_}});
+    return text + event("response.in_progress", {{"response", response_}});
+  }
+
+  [[nodiscard]] TextSource chunk(size_t, ChoiceText piece) override { return literal(events_of(piece)); }
+
+  [[nodiscard]] std::string last_events(const Usage& usage) override {
+    finish(usage);
+    return event("response." + response_["status"].get<std::string>(), {{"response", response_}});
+  }
+
+  [[nodiscard]] std::string error_event(const ApiError& error) override {
+    response_["status"] = "failed";
+    response_["error"] = {{"code", "server_error"}, {"message", error.what()}};
+    return event("response.failed", {{"response", response_}});
+  }
+
+ private:
+  std::string event(const std::string& type, const Ordered& more) {
+    Ordered json = {{"type", type}, {"sequence_number", n_events_++}};
+    json.update(more);
+    return "event: " + type + "\ndata: " + dump(json) + "\n\n";
+  }
+  // Of the item that is open.
+  std::string item_event(const std::string& type, const Ordered& more, bool is_part = true) {
+    Ordered json = {{"item_id", item_["id"]}, {"output_index", response_["output"].size()}};
+    if (is_part) json["content_index"] = 0;
+    json.update(more);
+    return event(type, json);
+  }
+  [[nodiscard]] bool is_open(const char* type) const { return !item_.is_null() && item_["type"] == type; }
+
+  std::string open(const std::string& type, const char* prefix, const Ordered& more) {
+    std::string text = close("completed");
+    item_ = {{"id", fmt::format("{}_{}{}", prefix, name_, response_["output"].size())},
+             {"type", type},
+             {"status", "in_progress"}};
+    item_.update(more);
+    return text + event("response.output_item.added", {{"output_index", response_["output"].size()}, {"item", item_}});
+  }
+  std::string open_part(const Ordered& part) {
+    std::string text = item_event("response.content_part.added", {{"part", part}});
+    item_["content"].push_back(part);
+    return text;
+  }
+
+  std::string close(const std::string& status) {
+    if (item_.is_null()) return "";
+    std::string text;
+    if (is_open("function_call")) {
+      text = item_event("response.function_call_arguments.done",
+                        {{"name", item_["name"]}, {"arguments", item_["arguments"]}}, false);
+    } else {
+      const Ordered& part = item_["content"][0];
+      Ordered done = {{"text", part["text"]}};
+      if (is_open("message")) done["logprobs"] = part["logprobs"];
+      text = item_event(is_open("message") ? "response.output_text.done" : "response.reasoning_text.done", done);
+      text += item_event("response.content_part.done", {{"part", part}});
+    }
+    item_["status"] = status;
+    text += event("response.output_item.done", {{"output_index", response_["output"].size()}, {"item", item_}});
+    response_["output"].push_back(std::exchange(item_, nullptr));
+    return text;
+  }
+
+  std::string events_of(const ChoiceText& piece) {
+    std::string text;
+    if (!piece.answer.reasoning.empty()) {
+      if (!is_open("reasoning")) {
+        text += open("reasoning", "rs", {{"summary", Ordered::array()}, {"content", Ordered::array()}});
+        text += open_part({{"type", "reasoning_text"}, {"text", ""}});
+      }
+      append(item_["content"][0]["text"], piece.answer.reasoning);
+      text += item_event("response.reasoning_text.delta", {{"delta", piece.answer.reasoning}});
+    }
+    const bool is_empty = piece.answer.empty() && item_.is_null() && response_["output"].empty();
+    if (!piece.answer.content.empty() || (is_empty && !piece.finish_reason.empty())) text += message_events(piece);
+    for (const CallUpdate& call : piece.answer.calls) {
+      if (!call.name.empty()) {
+        text += open("function_call", "fc", {{"call_id", call.id}, {"name", call.name}, {"arguments", ""}});
+      }
+      append(item_["arguments"], call.arguments);
+      if (call.arguments.empty()) continue;
+      text += item_event("response.function_call_arguments.delta", {{"delta", call.arguments}}, false);
+    }
+    if (piece.finish_reason.empty()) return text;
+    response_["status"] = piece.finish_reason == "length" ? "incomplete" : "completed";
+    if (piece.finish_reason == "length") response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    return text + close(response_["status"]);
+  }
+
+  std::string message_events(const ChoiceText& piece) {
+    std::string text;
+    if (!is_open("message")) {
+      text += open("message", "msg", {{"role", "assistant"}, {"content", Ordered::array()}});
+      text += open_part(
+          {{"type", "output_text"}, {"text", ""}, {"annotations", Ordered::array()}, {"logprobs", Ordered::array()}});
+    }
+    if (piece.answer.content.empty()) return text;
+    Ordered logprobs = Ordered::array();
+    for (const TokenLogprob& token : piece.tokens) logprobs.push_back(content_json(token));
+    append(item_["content"][0]["text"], piece.answer.content);
+    for (const Ordered& one : logprobs) item_["content"][0]["logprobs"].push_back(one);
+    return text + item_event("response.output_text.delta", {{"delta", piece.answer.content}, {"logprobs", logprobs}});
+  }
+
+  static void append(Ordered& to, const std::string& text) { to.get_ref<std::string&>() += text; }
+
+  void finish(const Usage& usage) {
+    response_["usage"] = {{"input_tokens", usage.prompt_tokens},
+                          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
+                          {"output_tokens", usage.completion_tokens},
+                          {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}},
+                          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+  }
+
+  std::string name_;        ///< the id without its prefix; the items' ids are made of it
+  Ordered response_;        ///< with the items that are whole
+  Ordered item_ = nullptr;  ///< the open one
+  size_t n_events_ = 0;
+};
+
+}  // namespace
+
+CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
+                                 std::string_view text, const ParseOptions& options) {
+  constexpr size_t kMostNumbers = size_t{1} << 18U;  // they are in several of a stream's events
+  const Fields fields(body, schema("ResponseRequest"));
+  check_stateless(fields);
+  const Ordered ordered = in_order(body, text, options.budget);
+  const std::string chat = chat_of(fields, ordered);
+  CompletionRequest request;
+  try {
+    request = parse_chat(Json::parse(chat), served, random_seed, chat, options);
+  } catch (const ApiError& error) {
+    throw ApiError(error.status(), renamed(error.what()),
+                   error.param() == "messages" ? "input" : renamed(error.param()), error.code());
+  }
+  if (request.top_logprobs) {
+    const size_t n_each = 1 + *request.top_logprobs;
+    const auto n_tokens = static_cast<size_t>(request.options.max_tokens);
+    if (n_tokens * n_each > kMostNumbers) {
+      refuse("top_logprobs", fmt::format("would be {} numbers for {} tokens, more than {}; set 'max_output_tokens'",
+                                         n_tokens * n_each, n_tokens, kMostNumbers));
+    }
+    request.n_logprob_bytes = n_tokens * (sizeof(TokenLogprob) + n_each * sizeof(TokenLogprob::Alternative));
+  }
+  request.path = "/v1/responses";
+  request.id_prefix = "resp_";
+  request.make_replies = [head = response_head(fields, ordered, request)](
+                             const CompletionRequest& r, const ServedModel& m, const std::string& id, int64_t created) {
+    return std::make_unique<ResponseReplies>(r, m, id, created, head);
+  };
+  return request;
+}
+
+}  // namespace folio::infer::server

@@ -1,0 +1,141 @@
+"""Reasoning of models that think: split from the answer as their templates split it, streamed or not, and given back in a
+conversation. The models have random weights; logit_bias makes the marks likely."""
+
+import re
+
+import openai
+import pytest
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from chat_model import published_templates, write_chat_model
+from forms_test import ENDS, TOOLS, VOCABULARY, assert_valid
+from support import HANG
+
+TEMPLATES = {"Qwen 3": published_templates.QWEN3, "SmolLM3": published_templates.SMOLLM3,
+             "DeepSeek-R1": published_templates.DEEPSEEK_R1}
+BEGIN, END = len(VOCABULARY), len(VOCABULARY) + 1
+NEWLINE = next(i for i, (text, _, _) in enumerate(VOCABULARY) if text == "<0x0A>")
+MARKS = {BEGIN: 8.0, END: 8.0, NEWLINE: 6.0}
+ASK = [{"role": "user", "content": "he is the user"}]
+
+
+@pytest.fixture(scope="module")
+def client_of(server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reasoning")
+
+    def client(name, kind=4):
+        """`kind` of the marks' tokens: 4 are texts that are looked for, 3 are control tokens, which have no text."""
+        path = folder / f"{name} {kind}.gguf"
+        if not path.exists():
+            write_chat_model(path, TEMPLATES.get(name, published_templates.SMOLLM2), context=8192,
+                             pieces=[*VOCABULARY, ("<think>", 0.0, kind), ("</think>", 0.0, kind)])
+        return openai.OpenAI(base_url=f"{server(path, '-t', '1', '--name', 'm').url}/v1", api_key="none", max_retries=0,
+                             timeout=HANG)
+
+    return client
+
+
+def answer(client, **fields):
+    """Reasoning and content, which are the same streamed."""
+    fields = {"model": "m", "messages": ASK, "max_tokens": 60, "logit_bias": MARKS, **fields}
+    [choice] = client.chat.completions.create(**fields).choices
+    message = choice.message.model_dump()
+    reasoning = message.get("reasoning_content")
+    assert message.get("reasoning") == reasoning != ""
+    deltas = [chunk.choices[0].delta.model_dump() for chunk in client.chat.completions.create(**fields, stream=True)]
+    assert "".join(d.get("reasoning_content") or "" for d in deltas) == (reasoning or "")
+    assert "".join(d.get("reasoning") or "" for d in deltas) == (reasoning or "")
+    assert "".join(d["content"] or "" for d in deltas) == (message["content"] or "")
+    return reasoning, message["content"]
+
+
+def split(text, begun):
+    """As Qwen 3's template does, of an answer that begins with reasoning."""
+    if not begun and not text.lstrip().startswith("<think>"):
+        return None, text
+    text = text if begun else text.lstrip().removeprefix("<think>")
+    if "</think>" not in text:
+        return text.lstrip("\n"), None
+    reasoning, content = text.split("</think>", 1)
+    return reasoning.lstrip("\n").rstrip("\n") or None, content.lstrip("\n")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_reasoning_is_what_stands_before_the_mark(client_of, name):
+    client = client_of(name)
+    prompt = client.with_options(base_url=str(client.base_url).removesuffix("v1/")).post(
+        "/tokenize", body={"messages": ASK}, cast_to=object)["tokens"]
+    kinds = set()
+    for seed in range(12):
+        raw = client.completions.create(model="m", prompt=prompt, seed=seed, max_tokens=60, logit_bias=MARKS).choices[0].text
+        reasoning, content = split(raw, begun=name == "DeepSeek-R1")
+        assert answer(client, seed=seed) == (reasoning, content if content or not reasoning else None), raw
+        assert answer(client_of(name, kind=3), seed=seed) == answer(client, seed=seed)
+        assert answer(client, seed=seed, extra_body={"include_reasoning": False})[0] is None
+        kinds.add((reasoning is not None, bool(content)))
+    assert (True, True) in kinds, kinds
+
+
+def test_a_template_that_does_not_think_has_no_reasoning(server, tmp_path):
+    path = write_chat_model(tmp_path / "m.gguf", context=8192, pieces=VOCABULARY)
+    client = openai.OpenAI(base_url=f"{server(path, '-t', '1', '--name', 'm').url}/v1", api_key="none", timeout=HANG)
+    text = "<think>us</think>he"
+    assert answer(client, logit_bias={}, extra_body={"guided_choice": [text]}) == (None, text)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_form_begins_behind_the_reasoning(client_of, name):
+    answers = [answer(client_of(name), seed=seed, max_tokens=2000, extra_body={"guided_regex": "us|he"}) for seed in range(6)]
+    assert all(re.fullmatch("us|he", content) for _, content in answers)
+    assert any(reasoning for reasoning, _ in answers)
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("name", ["Qwen 3", "SmolLM3"])
+def test_calls_come_behind_the_reasoning(client_of, name, choice):
+    seen = 0
+    for seed in range(6):
+        [made] = client_of(name).chat.completions.create(
+            model="m", messages=ASK, tools=TOOLS, tool_choice=choice, seed=seed, max_tokens=3000,
+            logit_bias=ENDS | MARKS | {BEGIN - 1: 7.0}).choices  # <tool_call>
+        calls = made.message.tool_calls or []
+        assert_valid(calls if made.finish_reason == "tool_calls" else calls[:-1])
+        assert choice == "auto" or (made.finish_reason == "tool_calls" and not made.message.content)
+        seen += bool(calls and made.message.model_dump().get("reasoning"))
+    assert seen or choice == "auto"
+
+
+@pytest.mark.parametrize("variables", [{}, {"enable_thinking": False}, {"enable_thinking": True}], ids=str)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_has_more_variables(client_of, name, variables):
+    """The prompt is the one that transformers renders."""
+    client = client_of(name)
+    [text], _ = render_jinja_template(conversations=[ASK], chat_template=TEMPLATES[name], add_generation_prompt=True,
+                                      **({"bos_token": "<s>"} | variables))
+    parts = re.split(r"(<s>|<think>|</think>|<\|im_start\|>|<\|im_end\|>)", text)  # a text's own marks are no tokens there
+    expected = len(parts) // 2 + sum(
+        client.completions.create(model="m", prompt=part, max_tokens=1).usage.prompt_tokens for part in parts[::2] if part)
+    said = client.chat.completions.create(model="m", messages=ASK, max_tokens=1, extra_body={"chat_template_kwargs": variables})
+    assert said.usage.prompt_tokens == expected
+    if variables == {"enable_thinking": False}:
+        none = client.chat.completions.create(model="m", messages=ASK, max_tokens=1, reasoning_effort="none")
+        assert none.usage.prompt_tokens == expected
+
+
+def test_reasoning_goes_back_under_both_names(client_of):
+    client = client_of("Qwen 3")
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    back = {"role": "tool", "tool_call_id": "a", "content": "us"}
+
+    def n_prompt(**more):
+        return client.chat.completions.create(model="m", messages=[*ASK, said | more, back], max_tokens=1).usage.prompt_tokens
+
+    plain = n_prompt()
+    assert n_prompt(reasoning_content="he is") == n_prompt(reasoning="he is") > plain
+    assert n_prompt(reasoning_content="he is", reasoning="he is") == n_prompt(reasoning="he is")
+    assert n_prompt(reasoning_content=None, reasoning="") == plain
+    with pytest.raises(openai.BadRequestError, match="reasoning"):
+        client.chat.completions.create(model="m", messages=[ASK[0] | {"reasoning": "he"}], max_tokens=1)
+    with pytest.raises(openai.BadRequestError, match="messages"):
+        client.chat.completions.create(model="m", messages=ASK, extra_body={"chat_template_kwargs": {"messages": []}})
