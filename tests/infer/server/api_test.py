@@ -221,25 +221,6 @@ def test_top_k_minus_one_is_off(golden):
     assert texts == {alone(PROMPT, 5)} == {alone(PROMPT, 5, top_k=-1)} != {alone(PROMPT, 5, top_k=2)}
 
 
-# What clients send to OpenAI and vLLM, and changes nothing here.
-UNUSED = {"metadata": {"a": "b"}, "service_tier": "auto", "store": False, "prompt_cache_key": "k", "verbosity": "low",
-          "safety_identifier": "s", "prompt_cache_retention": "24h", "user": "u", "nobody_knows_this": None, "audio": None,
-          "function_call": None, "chat_template_kwargs": None, "top_k": None}
-
-
-@pytest.mark.parametrize(("path", "fields"), [
-    ("/v1/completions", {"prompt": "a"}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi", "x": None}]})])
-def test_what_other_servers_take_changes_nothing(chatty, path, fields):
-    fields |= {"seed": 1, "max_tokens": 5}
-    status, plain = post(chatty, path, fields)
-    assert status == 200 and post(chatty, path, fields | UNUSED)[1]["choices"] == plain["choices"]
-    for name, value in {**UNUSED, "store": True, "metadata": "text"}.items():
-        wrong = True if name == "store" else 3
-        if value is not None:
-            status, answer = post(chatty, path, fields | {name: wrong})
-            assert status == 400 and answer["error"]["param"] == name, answer
-
-
 def test_a_model_is_described_by_its_name(server, golden, chatty):
     client = client_of(golden)
     assert client.models.retrieve("golden") == client.models.list().data[0]
@@ -294,6 +275,25 @@ def test_a_known_prompt_is_not_computed_again(chatty):
     assert first.usage.prompt_tokens_details.cached_tokens == 0
     assert second.usage.prompt_tokens_details.cached_tokens == second.usage.prompt_tokens // 32 * 32
     assert first.choices[0].message.content == second.choices[0].message.content
+
+
+# What clients send to OpenAI and vLLM, and changes nothing here.
+UNUSED = {"metadata": {"a": "b"}, "service_tier": "auto", "store": False, "prompt_cache_key": "k", "verbosity": "low",
+          "safety_identifier": "s", "prompt_cache_retention": "24h", "user": "u", "nobody_knows_this": None, "audio": None,
+          "function_call": None, "chat_template_kwargs": None, "top_k": None}
+
+
+@pytest.mark.parametrize(("path", "fields"), [
+    ("/v1/completions", {"prompt": "a"}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi", "x": None}]})])
+def test_what_other_servers_take_changes_nothing(chatty, path, fields):
+    fields |= {"seed": 1, "max_tokens": 5}
+    status, plain = post(chatty, path, fields)
+    assert status == 200 and post(chatty, path, fields | UNUSED)[1]["choices"] == plain["choices"]
+    for name, value in {**UNUSED, "store": True, "metadata": "text"}.items():
+        wrong = True if name == "store" else 3
+        if value is not None:
+            status, answer = post(chatty, path, fields | {name: wrong})
+            assert status == 400 and answer["error"]["param"] == name, answer
 
 
 def test_what_is_of_beams_may_have_its_default_without_them(golden):
