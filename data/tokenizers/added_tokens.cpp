@@ -96,24 +96,25 @@ AddedTokens::AddedTokens(const Vocabulary& v, Normalization normalization) : nor
   normalized_ = SpecialTokens(std::move(normalized));
 }
 
-AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t begin, size_t end) const {
-  const auto map = [&](std::string_view text) {
-    return normalization_.map ? normalization_.map(text) : std::string(text);
+AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t begin, size_t end,
+                                               std::string& own) const {
+  const std::string_view text = from.text.substr(begin, end - begin);
+  const auto map = [&](std::string_view part) {
+    return normalization_.map ? normalization_.map(part) : std::string(part);
   };
-  const std::string_view text = std::string_view(from.text).substr(begin, end - begin);
-  ZonedText result{.text = map(text)};
-  size_t size = 0;
+  if (normalization_.map) own = normalization_.prepend + normalization_.map(text);
+  ZonedText result{.text = normalization_.map ? std::string_view(own) : text};
+  if (normalized_.empty()) return result;
+  size_t size = normalization_.map ? normalization_.prepend.size() : 0;
   auto zone = std::ranges::upper_bound(from.zones, begin, {}, &Zone::end);
-  for (size_t at = begin; at < end && !normalized_.empty(); ++zone) {
+  for (size_t at = begin; at < end; ++zone) {
     const size_t zone_end = std::min(zone->end, end);
-    size += map(text.substr(at - begin, zone_end - at)).size();
+    size += map(from.text.substr(at, zone_end - at)).size();
     result.zones.push_back({.end = size, .parse_special = zone->parse_special});
     at = zone_end;
   }
   if (size != result.text.size())
     result.zones = {{.end = result.text.size(), .parse_special = false}};  // joined by NFC
-  result.text.insert(0, normalization_.prepend);
-  for (Zone& zone : result.zones) zone.end += normalization_.prepend.size();
   return result;
 }
 
@@ -123,6 +124,10 @@ void AddedTokens::find(const SpecialTokens& tokens, const ZonedText& in, Between
   size_t begin = 0;  // of the stretch
   size_t zone = 0;
   for (size_t at = 0; at < text.size() && !tokens.empty();) {
+    if (!tokens.may_begin(text[at])) {
+      ++at;
+      continue;
+    }
     while (in.zones[zone].end <= at) ++zone;
     const SpecialToken* token = tokens.begin_of(text.substr(at), in.zones[zone].end - at);
     if (token == nullptr) {
@@ -147,22 +152,25 @@ void AddedTokens::find(const SpecialTokens& tokens, const ZonedText& in, Between
 
 CutText AddedTokens::cut(std::span<const TextPiece> pieces) const {
   ZonedText whole;
+  std::string joined;
   for (const TextPiece& piece : pieces) {
-    if (piece.text.empty()) continue;
-    whole.text += piece.text;
-    whole.zones.push_back({.end = whole.text.size(), .parse_special = piece.parse_special});
+    if (pieces.size() > 1) joined += piece.text;
+    const size_t end = pieces.size() > 1 ? joined.size() : piece.text.size();
+    if (!piece.text.empty()) whole.zones.push_back({.end = end, .parse_special = piece.parse_special});
   }
+  if (!pieces.empty()) whole.text = pieces.size() > 1 ? std::string_view(joined) : pieces[0].text;
   CutText result;
   const auto found = [&](const SpecialToken& token) { result.parts.push_back({.id = token.id}); };
   find(
       plain_, whole,
       [&](size_t begin, size_t end) {
-        const ZonedText stretch = normalized(whole, begin, end);
+        std::string own;
+        const ZonedText stretch = normalized(whole, begin, end, own);
         find(
             normalized_, stretch,
             [&](size_t b, size_t e) {
               result.parts.push_back({.begin = result.text.size(), .size = e - b, .is_first = begin == 0 && b == 0});
-              result.text.append(stretch.text, b, e - b);
+              result.text += stretch.text.substr(b, e - b);
             },
             found);
       },

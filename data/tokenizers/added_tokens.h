@@ -63,11 +63,12 @@ class AddedTokens {
     bool parse_special;
   };
   struct ZonedText {
-    std::string text{};
+    std::string_view text{};
     std::vector<Zone> zones{};
   };
 
-  [[nodiscard]] ZonedText normalized(const ZonedText& from, size_t begin, size_t end) const;
+  /// `own` gets the normalized text.
+  [[nodiscard]] ZonedText normalized(const ZonedText& from, size_t begin, size_t end, std::string& own) const;
   template <typename Between, typename Found>
   static void find(const SpecialTokens& tokens, const ZonedText& in, Between&& between, Found&& found);
 

@@ -44,6 +44,9 @@ class SpecialTokens {
   /// The token with this id, or null.
   [[nodiscard]] const SpecialToken* token_of(int32_t id) const;
 
+  /// Whether a token may begin with this byte.
+  [[nodiscard]] bool may_begin(char byte) const { return begins_[static_cast<unsigned char>(byte)]; }
+
   /// The longest token that `text` begins with, or null; a special one has at most `longest_special` bytes. One binary
   /// search for each byte of it.
   [[nodiscard]] const SpecialToken* begin_of(std::string_view text,
