@@ -6,6 +6,8 @@
 //                               {"pieces": [[text, is_template], …], "end_of_turn": text}
 //     {"template", "bos", "eos", "marks", "tool_format": true}
 //                               the fields of ToolFormat
+//     {"jinja": template, "parse": true}
+//                               {"text": null}
 //     {"jinja": template, "variables": {…}, "said": [keys of texts]}
 //                               {"text": rendered, "said": what in it came from those texts}
 #include <fmt/format.h>
@@ -87,6 +89,10 @@ jinja::Value value_of(jinja::Session& session, const Json& json, char32_t mark) 
 }
 
 Json rendered(const Json& request) {
+  if (request.value("parse", false)) {
+    static_cast<void>(jinja::parse(request.at("jinja").get<std::string>()));
+    return {{"text", nullptr}};
+  }
   jinja::Session session;
   jinja::Variables variables;
   const Json said = request.value("said", Json::array());
