@@ -202,9 +202,7 @@ std::string BpeTokenizer::normalized(std::string_view text) const {
   return result;
 }
 
-std::vector<int32_t> BpeTokenizer::prefix_tokens() const {
-  return beginning_of(vocabulary_);
-}
+std::vector<int32_t> BpeTokenizer::prefix_tokens() const { return beginning_of(vocabulary_); }
 
 const std::string& BpeTokenizer::token_bytes(int32_t id) const {
   static const std::string none;
@@ -215,7 +213,7 @@ const std::string& BpeTokenizer::token_bytes(int32_t id) const {
 }
 
 bool BpeTokenizer::ends_text(int32_t id) const {
-  return id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)];
+  return is_end(id) || (id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)]);
 }
 
 }  // namespace folio::data

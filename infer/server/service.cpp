@@ -274,7 +274,7 @@ void Service::send_metrics(HttpRequest& request, const Reply& reply) {
 void Service::send_description(HttpRequest& request, const Reply& reply) {
   std::vector<RouteDescription> descriptions;
   for (const Route& route : routes()) descriptions.push_back(route.description);
-  send(request, *reply, kJson, openapi(descriptions));
+  send(request, *reply, kJson, openapi(descriptions, served_.sampler));
 }
 
 void Service::send_models(HttpRequest& request, const Reply& reply) {
@@ -500,7 +500,7 @@ void Service::send_page(HttpRequest& request, const Reply& reply) {
   const std::string nonce = random_name(random_);
   std::string text(page());
   constexpr std::string_view kFields = ">FIELDS<";
-  text.replace(text.find(kFields), kFields.size(), ">" + page_fields() + "<");
+  text.replace(text.find(kFields), kFields.size(), ">" + page_fields(served_.sampler) + "<");
   for (const std::string element : {"<style", "<script"}) {
     const size_t at = text.find(element + ">");
     if (at != std::string::npos) text.insert(at + element.size(), fmt::format(" nonce=\"{}\"", nonce));

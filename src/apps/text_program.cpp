@@ -68,6 +68,15 @@ void complete_generation_options(const CLI::App& app, infer::GenerateOptions& op
   if (app.count("--seed") == 0) options.sampler.seed = std::random_device{}();
 }
 
+void take_sampler_defaults(const CLI::App& app, const infer::LoadedModel& model, infer::SamplerOptions& options) {
+  const infer::SamplerOptions defaults = model.sampler_defaults(options);
+  infer::SamplerOptions::visit_fields([&](std::string name, auto member, auto&&...) {
+    std::ranges::replace(name, '_', '-');
+    if (app.count("--" + name) == 0) options.*member = defaults.*member;
+  });
+  print_sampler_defaults(model);
+}
+
 void add_form_flags(CLI::App& app, FormFlags& flags) {
   const std::vector<CLI::Option*> all = {
       app.add_option("--json-schema", flags.json_schema, "the text is JSON that this file, a JSON schema, takes")

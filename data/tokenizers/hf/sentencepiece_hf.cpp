@@ -190,7 +190,7 @@ class HfReader {
 void SentencePieceTokenizer::write_hf(const std::filesystem::path& directory) const {
   const SentencePieceVocabulary& v = vocabulary_;
   const bool has_bytes = std::find(v.types.begin(), v.types.end(), PieceType::Byte) != v.types.end();
-  hf::write_files(directory, v, chat_template(),
+  hf::write_files(directory, v, chat_templates(),
                   {.pieces = v.pieces,
                    .merges = merges_of(v),
                    .unk_token = v.unk < 0 ? Json() : Json(v.pieces[static_cast<size_t>(v.unk)]),
