@@ -159,11 +159,15 @@ void export_gguf(const Source& source, const Options& o) {
                          mixture == nullptr ? std::nullopt : std::optional(mixture->file_type));
 }
 
-// EOS first, then the others that generation stops at.
-std::vector<int32_t> end_tokens_of(const data::Tokenizer& tokenizer) {
+// EOS, and the other tokens that the source says end a text.
+std::vector<int32_t> end_tokens_of(const core::StoredModel& model, const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ids = {tokenizer.end_of_text()};
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (id != ids[0] && id != tokenizer.begin_of_text() && tokenizer.ends_text(id)) ids.push_back(id);
+  std::vector<int32_t> others = model.generation.end_tokens;
+  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    if (model.gguf) others.push_back(static_cast<int32_t>(model.gguf->integer(key, -1)));
+  }
+  for (const int32_t id : others) {
+    if (id >= 0 && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
   }
   return ids;
 }
@@ -176,8 +180,8 @@ void export_hf(const Source& source, const Options& o) {
                          tokenizer->begin_of_text(), tokenizer->end_of_text(), o.max_shard_bytes);
     tokenizer->write_hf(folder);
     core::GenerationConfig generation = model.generation;
-    generation.end_tokens = end_tokens_of(*tokenizer);
-    core::write_generation_config(folder, generation);
+    generation.end_tokens = end_tokens_of(model, *tokenizer);
+    core::write_generation_config(folder, generation, tokenizer->begin_of_text());
   });
 }
 

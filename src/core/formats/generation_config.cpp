@@ -122,9 +122,9 @@ GgufMetadata generation_to_gguf(const GenerationConfig& config) {
   return metadata;
 }
 
-void write_generation_config(const fs::path& directory, const GenerationConfig& config) {
+void write_generation_config(const fs::path& directory, const GenerationConfig& config, int64_t begin_of_text) {
   if (config.sampling.empty() && config.end_tokens.size() < 2) return;
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  nlohmann::ordered_json json = {{"bos_token_id", begin_of_text}};
   if (config.end_tokens.size() == 1) json["eos_token_id"] = config.end_tokens[0];
   if (config.end_tokens.size() > 1) json["eos_token_id"] = config.end_tokens;
   if (!config.sampling.empty()) json["do_sample"] = true;  // without it transformers ignores the rest

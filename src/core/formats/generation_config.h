@@ -31,6 +31,7 @@ struct GenerationConfig {
 [[nodiscard]] GgufMetadata generation_to_gguf(const GenerationConfig& config);
 
 /// Writes generation_config.json, unless there is nothing to say that config.json does not.
-void write_generation_config(const std::filesystem::path& directory, const GenerationConfig& config);
+void write_generation_config(const std::filesystem::path& directory, const GenerationConfig& config,
+                             int64_t begin_of_text);
 
 }  // namespace folio::core

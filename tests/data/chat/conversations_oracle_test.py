@@ -145,7 +145,8 @@ NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% i
 
 def test_the_next_turns_mark_is_learned_where_it_is_the_end(small, tmp_path):
     tokenizer, folder = small
-    chats = [chat for chat in conversations() if all(m["content"] for m in chat if m["role"] == "assistant")]
+    # transformers' mask has one token of a last character of several.
+    chats = [chat for chat in conversations() if all(m["content"] and m["content"][-1].isascii() for m in chat if m["role"] == "assistant")]
     [found] = ours(tmp_path, [(folder, NEXT, chats)])
     end = tokenizer.convert_tokens_to_ids("<|user|>")
     assert len(found) == len(chats), found

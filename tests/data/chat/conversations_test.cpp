@@ -66,7 +66,7 @@ TEST(ChatRenderer, SaysWhetherAnEndIsLearned) {
   EXPECT_FALSE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"));
   EXPECT_TRUE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}"));
   const auto generated = [](const std::string& answer) {
-    return "{% for m in messages %}{% if m.role == 'assistant' %}" + answer +
+    return "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}" + answer +
            "{% else %}{{ m.content }}{% endif %}{% endfor %}";
   };
   EXPECT_TRUE(learns_to_stop(generated("{% generation %}{{ m.content }}<end>{% endgeneration %}")));

@@ -55,9 +55,9 @@ def test_a_files_values_are_the_defaults_of_generate_and_chat(plain, tmp_path):
     assert texts_of(folder) == expected != texts_of(folder, "--generation-config", "none") == texts_of(plain[0])
     assert texts_of(plain[0], "--generation-config", folder) == expected
     assert texts_of(folder, "--temp", 0) == texts_of(plain[0], *FLAGS[:2], "--temp", 0, *FLAGS[4:]) != expected  # a flag wins
-    said = succeed("generate", "-m", folder, "-p", "hello", *SHORT).stderr
+    said = succeed("generate", "--json", "-m", folder, "-p", "hello", *SHORT).stderr
     assert f"(from {folder / 'generation_config.json'})" in said and "temperature 0.3, top_k 7, top_p 0.5" in said
-    assert "sampling:" not in succeed("generate", "-m", plain[0], "-p", "hello", *SHORT).stderr
+    assert "sampling:" not in succeed("generate", "--json", "-m", plain[0], "-p", "hello", *SHORT).stderr
 
 
 def test_a_gguf_has_them_as_llama_cpp_does(plain, tmp_path):
