@@ -108,12 +108,17 @@ std::string_view chat_role_name(ChatRole role) {
   }
 }
 
-ChatTemplate::ChatTemplate(std::string_view jinja, std::string where) : source_(jinja), where_(std::move(where)) {
+ChatTemplate::ChatTemplate(std::string_view jinja, std::string where, std::string_view for_tools)
+    : source_(jinja), where_(std::move(where)) {
   core::require(!jinja.empty(),
                 "{} has no chat template, like most base models: use generate, or name a template with "
                 "--chat-template: {}",
                 where_, all_names());
-  program_ = with_remedy(where_, [&] { return std::make_shared<const jinja::Block>(jinja::parse(jinja)); });
+  const auto parsed = [&](std::string_view text) {
+    return with_remedy(where_, [&] { return std::make_shared<const jinja::Block>(jinja::parse(text)); });
+  };
+  program_ = parsed(jinja);
+  if (!for_tools.empty()) for_tools_ = parsed(for_tools);
 }
 
 std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> messages, std::string_view bos,
@@ -139,7 +144,8 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
   for (const auto& [key, value] : more.items()) variables.emplace_back(key, value_of(session, value));
   std::vector<jinja::Generated> answers;
   const jinja::Text rendered = with_remedy(where_, [&] {
-    return jinja::render(*program_, session, std::move(variables), generated == nullptr ? nullptr : &answers);
+    return jinja::render(program(!options.tools.empty()), session, std::move(variables),
+                         generated == nullptr ? nullptr : &answers);
   });
   if (generated != nullptr) {
     std::vector<size_t> bytes_before{0};  // each character
@@ -159,6 +165,17 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
     from = to;
   }
   return pieces;
+}
+
+ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& where) {
+  const ChatTemplates& templates = tokenizer.chat_templates();
+  std::string names;
+  for (const auto& [name, text] : templates) names += (names.empty() ? "" : ", ") + core::printable(name);
+  core::require(templates.empty() || !tokenizer.chat_template().empty(),
+                "{}: none of its chat templates is named \"{}\"; choose one with --chat-template: {}", where,
+                kDefaultTemplate, names);
+  const auto for_tools = templates.find(kToolTemplate);
+  return {tokenizer.chat_template(), where, for_tools == templates.end() ? "" : for_tools->second};
 }
 
 std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,

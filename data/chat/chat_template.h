@@ -58,7 +58,8 @@ class ChatTemplate {
  public:
   /// Parses a Jinja template. Throws core::Error that begins with `where` and names --chat-template if it is empty, not
   /// Jinja, or uses what is not supported.
-  ChatTemplate(std::string_view jinja, std::string where);
+  /// With `for_tools`, that template renders chats with tools.
+  ChatTemplate(std::string_view jinja, std::string where, std::string_view for_tools = {});
 
   /// The text of a conversation; no two neighbours are of one kind. `bos` and `eos` are the texts of those tokens. What
   /// tools and calls say counts as said. Throws core::Error, likewise, where the template raises an exception, as many
@@ -71,12 +72,17 @@ class ChatTemplate {
   [[nodiscard]] const std::string& source() const { return source_; }  ///< in Jinja
 
   /// Whether the template says by {% generation %} what of a chat is an assistant's answer, as transformers has it.
-  [[nodiscard]] bool has_generation() const { return jinja::has_generation(*program_); }
+  [[nodiscard]] bool has_generation(bool with_tools) const { return jinja::has_generation(program(with_tools)); }
 
  private:
   std::string source_;
   std::string where_;
   std::shared_ptr<const jinja::Block> program_;
+  std::shared_ptr<const jinja::Block> for_tools_;  ///< null: the same
+
+  [[nodiscard]] const jinja::Block& program(bool with_tools) const {
+    return with_tools && for_tools_ ? *for_tools_ : *program_;
+  }
 };
 
 /// ChatTemplate::render() with the tokenizer's BOS and EOS.
@@ -106,9 +112,14 @@ enum class Thinking : uint8_t { None, Possible, Begun };
 [[nodiscard]] Thinking thinking_of(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                    std::span<const ChatPiece> prompt);
 
+/// The templates that came with a model, as transformers chooses among them: "tool_use" for chats with tools, "default"
+/// for others. `where` is the model. Throws core::Error as ChatTemplate() does.
+[[nodiscard]] ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& where);
+
 /// "chatml", "gemma", "llama2", "llama3", "zephyr".
 [[nodiscard]] const std::vector<std::string>& chat_template_names();
-/// The template of that name, or in that file. Throws core::UsageError that lists the names if there is neither.
-[[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file);
+/// The template of that name, which the model may have, too, or in that file. Throws core::UsageError that lists the
+/// names if there is neither.
+[[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer* model = nullptr);
 
 }  // namespace folio::data

@@ -160,8 +160,20 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
+// What stands behind `whole` in `more`, which has another turn, up to and with a mark at which generation stops.
+std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
+  if (!more.starts_with(whole)) return "";
+  const std::string_view behind = std::string_view(more.text).substr(whole.size());
+  const size_t begin = behind.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return "";
+  const SpecialToken* token = tokenizer.special_tokens().begin_of(behind.substr(begin));
+  if (token == nullptr || !tokenizer.ends_text(token->id)) return "";
+  const size_t size = begin + token->text.size();
+  return more.is_template(whole.size(), size) ? std::string(behind.substr(0, size)) : "";
+}
+
 std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const ChatTemplate& chat, ChatWithTools told,
-                                            const std::string& mark) {
+                                            const std::string& mark, const std::string& next) {
   const std::span<const ChatMessage> all = told.messages;
   std::vector<MarkedText> texts;
   for (size_t i = 1; i < all.size(); ++i) {
@@ -173,8 +185,18 @@ std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const Ch
     core::require(whole.starts_with(before),
                   "with an answer the chat template writes another text before it than where it asks for one; put "
                   "{{% generation %}} around answers in the template, or take another by --chat-template");
-    const ChatSpan answer{.begin = before.size(), .end = end_of_answer(whole, before.size(), mark)};
-    const Rendered text = whole.first(answer.end);
+    ChatSpan answer{.begin = before.size(), .end = end_of_answer(whole, before.size(), mark)};
+    Rendered text = whole.first(answer.end);
+    if (!next.empty()) {
+      std::string end;
+      if (i + 1 < all.size()) {
+        end = mark_between(tokenizer, whole, Rendered(render_chat(tokenizer, chat, all.first(i + 2), told.options)));
+      }
+      if (end.empty()) end = next;
+      text.text += end;
+      text.kinds.append(end.size(), Rendered::kTemplate);
+      answer.end += end.size();
+    }
     if (texts.empty() || !text.starts_with(texts.back().rendered)) {
       texts.push_back({.rendered = text, .answers = {}});
     } else {
@@ -213,8 +235,42 @@ std::vector<Conversation> read_conversations(const Documents& documents) {
   return conversations;
 }
 
+std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {
+  const std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
+                                          {.role = ChatRole::Assistant, .content = "answer"},
+                                          {.role = ChatRole::User, .content = "question"}};
+  const auto rendered = [&](size_t n) {
+    return Rendered(render_chat(tokenizer, chat, std::span(messages).first(n), {.add_generation_prompt = false}));
+  };
+  try {
+    return mark_between(tokenizer, rendered(2), rendered(3));
+  } catch (const core::Error&) {  // the template refuses it
+    return "";
+  }
+}
+
 ChatRenderer::ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat)
-    : tokenizer_(tokenizer), chat_(chat), mark_(end_of_turn(tokenizer, chat)) {}
+    : tokenizer_(tokenizer), chat_(chat), mark_(end_of_turn(tokenizer, chat)) {
+  if (mark_.empty() && !chat.has_generation(false)) next_ = mark_of_next_turn(tokenizer, chat);
+}
+
+bool ChatRenderer::learns_to_stop() const {
+  if (!chat_.has_generation(false)) return !mark_.empty() || !next_.empty();
+  const std::vector<ChatExample> examples =
+      this->examples({.messages = {{.role = ChatRole::User, .content = "question"},
+                                   {.role = ChatRole::Assistant, .content = "answer"}}});
+  if (examples.empty()) return false;
+  const ChatExample& last = examples.back();
+  const int32_t mark = tokenizer_.special_tokens().id_of(mark_);
+  for (size_t i = 0; i < last.tokens.size(); ++i) {
+    if (last.is_learned[i] && (tokenizer_.ends_text(last.tokens[i]) || last.tokens[i] == mark)) return true;
+  }
+  std::string text;  // the mark is several tokens
+  for (size_t i = 0; i < last.tokens.size(); ++i) {
+    if (last.is_learned[i]) text += tokenizer_.token_bytes(last.tokens[i]);
+  }
+  return mark < 0 && !mark_.empty() && text.find(mark_) != std::string::npos;
+}
 
 ChatWithTools ChatRenderer::told(const Conversation& conversation) const {
   const auto& messages = conversation.messages;
@@ -233,9 +289,10 @@ std::vector<int32_t> ChatRenderer::prompt(const Conversation& conversation) cons
 std::vector<ChatExample> ChatRenderer::examples(const Conversation& conversation) const {
   try {
     ChatWithTools told_chat = told(conversation);
-    const std::vector<MarkedText> texts = chat_.has_generation()
-                                              ? marked_by_template(tokenizer_, chat_, std::move(told_chat))
-                                              : marked_by_rendering(tokenizer_, chat_, std::move(told_chat), mark_);
+    const std::vector<MarkedText> texts =
+        chat_.has_generation(!told_chat.options.tools.empty())
+            ? marked_by_template(tokenizer_, chat_, std::move(told_chat))
+            : marked_by_rendering(tokenizer_, chat_, std::move(told_chat), mark_, next_);
     std::vector<ChatExample> examples;
     for (const MarkedText& text : texts) {
       ChatExample example = example_of(tokenizer_, text);

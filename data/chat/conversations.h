@@ -29,6 +29,10 @@ struct Conversation {
 /// core::Error with file, line and remedy where a line is none, or has no answer by an assistant.
 [[nodiscard]] std::vector<Conversation> read_conversations(const Documents& documents);
 
+/// What a template writes behind an answer only where another turn follows, up to and with the mark of that turn, if
+/// generation stops at the mark (Tokenizer::ends_text()): GLM-4's "<|user|>". Empty elsewhere.
+[[nodiscard]] std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
+
 /// Tokens, and for each whether it is an answer's and thus learned. The last one is.
 struct ChatExample {
   std::vector<int32_t> tokens;
@@ -41,7 +45,8 @@ class ChatRenderer {
   /// Both have to outlive it.
   ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
-  /// What the conversation teaches: its answers, each with what ends a turn (end_of_turn()), in the tokens that
+  /// What the conversation teaches: its answers, each with what ends a turn (end_of_turn(), or else
+  /// mark_of_next_turn(), which the last answer gets, too), in the tokens that
   /// transformers makes of it. Where the template has {% generation %}, that says what an answer is, as transformers'
   /// assistant_masks do. Elsewhere an answer is what the template writes more with it than without it, where it asks
   /// for one. A template may write earlier answers anew, without what was thought for example: each answer is then
@@ -50,6 +55,9 @@ class ChatRenderer {
   /// which begins with `where`, if the template raises an exception, or writes with an answer another text before it
   /// than it does when it asks for one. Threads may call it at the same time.
   [[nodiscard]] std::vector<ChatExample> examples(const Conversation& conversation) const;
+
+  /// Whether an answer is learned with something that generation stops at.
+  [[nodiscard]] bool learns_to_stop() const;
 
   /// The tokens of a conversation that ends with what is to be answered, up to where the answer begins.
   [[nodiscard]] std::vector<int32_t> prompt(const Conversation& conversation) const;
@@ -60,6 +68,7 @@ class ChatRenderer {
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
   std::string mark_;  ///< end_of_turn()
+  std::string next_;  ///< mark_of_next_turn(), where there is no mark_
   mutable std::once_flag once_;
   mutable std::optional<ToolFormat> format_;  ///< found out where the first conversation has tools
 };

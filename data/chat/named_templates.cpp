@@ -81,7 +81,11 @@ const std::vector<std::string>& chat_template_names() {
   return names;
 }
 
-ChatTemplate chat_template_named(const std::string& name_or_file) {
+ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer* model) {
+  if (model != nullptr) {
+    const auto own = model->chat_templates().find(name_or_file);
+    if (own != model->chat_templates().end()) return {own->second, name_or_file};
+  }
   for (const Named& named : kTemplates) {
     if (name_or_file == named.name) return {named.jinja, name_or_file};
   }

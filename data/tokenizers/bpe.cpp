@@ -225,7 +225,7 @@ const std::string& BpeTokenizer::token_bytes(int32_t id) const {
 }
 
 bool BpeTokenizer::ends_text(int32_t id) const {
-  return id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)];
+  return is_end(id) || (id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)]);
 }
 
 }  // namespace folio::data

@@ -220,6 +220,7 @@ constexpr std::array kNames = {
     PreTokenizerName{.name = "chatglm-bpe", .kind = PreTokenizer::Llama3},
     PreTokenizerName{.name = "dbrx", .kind = PreTokenizer::Llama3},
     PreTokenizerName{.name = "qwen2", .kind = PreTokenizer::Qwen2, .nfc = true},
+    PreTokenizerName{.name = "deepseek-r1-qwen", .kind = PreTokenizer::Qwen2, .nfc = true},
     PreTokenizerName{.name = "gpt-4o", .kind = PreTokenizer::O200k},
     PreTokenizerName{.name = "tekken", .kind = PreTokenizer::Tekken, .ignore_merges = true},
 };

@@ -77,7 +77,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
   [[nodiscard]] int32_t begin_of_text() const override { return vocabulary_.bos; }
   [[nodiscard]] bool ends_text(int32_t id) const override {
-    return id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)];
+    return is_end(id) || (id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)]);
   }
   [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {vocabulary_.bos}; }

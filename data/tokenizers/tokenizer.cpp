@@ -1,7 +1,10 @@
 #include "data/tokenizers/tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <utility>
 
 #include "core/error.h"
@@ -60,8 +63,45 @@ const SpecialTokens& Tokenizer::special_tokens() const {
 
 core::GgufMetadata Tokenizer::to_gguf() const {
   core::GgufMetadata metadata = vocabulary_to_gguf();
-  if (!chat_template_.empty()) metadata.emplace_back(kGgufChatTemplate, chat_template_);
+  // Other programs know an end of turn and an end of message beside EOS.
+  const auto id_at = [&](const char* key) -> const uint32_t* {
+    const auto found = std::ranges::find(metadata, std::string_view(key), &core::GgufMetadata::value_type::first);
+    return found == metadata.end() ? nullptr : std::get_if<uint32_t>(&found->second);
+  };
+  constexpr std::array kEnds{"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                             "tokenizer.ggml.eom_token_id"};
+  for (const int32_t id : ends_) {
+    const auto is_there = [&](const char* key) { return id_at(key) != nullptr && std::cmp_equal(*id_at(key), id); };
+    if (std::ranges::any_of(kEnds, is_there)) continue;
+    const auto* const free = std::ranges::find(kEnds, nullptr, id_at);
+    if (free != kEnds.end()) metadata.emplace_back(*free, static_cast<uint32_t>(id));
+  }
+  // As the gguf package has several.
+  std::vector<std::string> names;
+  for (const auto& [name, text] : chat_templates_) {
+    if (name == kDefaultTemplate) continue;
+    std::string plain = name;
+    std::ranges::replace_if(
+        plain, [](unsigned char c) { return c >= 0x80 || std::isalnum(c) == 0; }, '_');
+    const std::string key = fmt::format("{}.{}", kGgufChatTemplate, plain);
+    if (std::ranges::find(metadata, key, &core::GgufMetadata::value_type::first) != metadata.end()) continue;
+    metadata.emplace_back(key, text);
+    names.push_back(std::move(plain));
+  }
+  if (!names.empty()) metadata.emplace_back("tokenizer.chat_templates", core::GgufArray{std::move(names)});
+  if (!chat_template().empty()) metadata.emplace_back(kGgufChatTemplate, chat_template());
   return metadata;
+}
+
+const std::string& Tokenizer::chat_template() const {
+  static const std::string none;
+  const auto found = chat_templates_.find(kDefaultTemplate);
+  return found == chat_templates_.end() ? none : found->second;
+}
+
+void Tokenizer::set_chat_template(std::string text) {
+  chat_templates_.clear();
+  if (!text.empty()) chat_templates_[kDefaultTemplate] = std::move(text);
 }
 
 core::GgufMetadata Tokenizer::vocabulary_to_gguf() const {

@@ -1,8 +1,10 @@
 // Converts text to token ids and back: the interface of every kind of tokenizer.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,8 +18,13 @@
 
 namespace folio::data {
 
-/// The metadata key of the chat template, in Jinja, in a GGUF file.
+/// The metadata key of the chat template, in Jinja, in a GGUF file; others have ".NAME" behind it.
 inline constexpr const char* kGgufChatTemplate = "tokenizer.chat_template";
+
+/// The names of the chat template that is used where none is named, and of the one for chats with tools.
+inline constexpr const char* kDefaultTemplate = "default";
+inline constexpr const char* kToolTemplate = "tool_use";
+using ChatTemplates = std::map<std::string, std::string>;
 
 /// How a prompt is read.
 struct PromptOptions {
@@ -61,9 +68,11 @@ class Tokenizer {
   /// BOS, or end_of_text() where there is none.
   [[nodiscard]] virtual int32_t begin_of_text() const { return end_of_text(); }
 
-  /// Whether generation stops at this token: `end_of_text()`, the end of a chat's turn, or BOS, which begins another
-  /// text.
-  [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text(); }
+  /// Whether generation stops at this token: `end_of_text()`, the end of a chat's turn, BOS, which begins another text,
+  /// or one of end_at().
+  [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text() || is_end(id); }
+  /// Generation stops at these ids of the vocabulary, too: a model's generation_config.json lists them.
+  void end_at(std::vector<int32_t> ids) { ends_ = std::move(ids); }
 
   /// Tokens that are never sampled.
   [[nodiscard]] virtual std::vector<int32_t> suppressed_tokens() const = 0;
@@ -88,15 +97,23 @@ class Tokenizer {
   /// Writes tokenizer.json and tokenizer_config.json of a Hugging Face directory. Throws core::Error as to_gguf() does.
   virtual void write_hf(const std::filesystem::path& directory) const;
 
-  /// The chat template, in Jinja, that came with the vocabulary, or an empty string.
-  [[nodiscard]] const std::string& chat_template() const { return chat_template_; }
-  void set_chat_template(std::string text) { chat_template_ = std::move(text); }
+  /// The chat templates, in Jinja, that came with the vocabulary, by their names. "tool_use" is for chats with tools.
+  [[nodiscard]] const ChatTemplates& chat_templates() const { return chat_templates_; }
+  void set_chat_templates(ChatTemplates templates) { chat_templates_ = std::move(templates); }
+  /// The one named "default", or an empty string.
+  [[nodiscard]] const std::string& chat_template() const;
+  /// Makes it the only one; an empty string: there is none.
+  void set_chat_template(std::string text);
+
+ protected:
+  [[nodiscard]] bool is_end(int32_t id) const { return std::find(ends_.begin(), ends_.end(), id) != ends_.end(); }
 
  private:
   /// to_gguf() without the chat template.
   [[nodiscard]] virtual core::GgufMetadata vocabulary_to_gguf() const;
 
-  std::string chat_template_;
+  ChatTemplates chat_templates_;
+  std::vector<int32_t> ends_;
 };
 
 }  // namespace folio::data

@@ -40,21 +40,31 @@ nlohmann::json read_json(const fs::path& path) {
   return core::parse_json(core::read_text_file(path, size_t{64} << 20U), path.string());
 }
 
-// A template is a string, an entry of a list of named templates, or a file of its own.
-std::string chat_template_of(const nlohmann::json& config, const fs::path& directory) {
+// As transformers: chat_template.jinja and additional_chat_templates/NAME.jinja, or else a text in
+// tokenizer_config.json, or a list of named ones.
+ChatTemplates chat_templates_of(const nlohmann::json& config, const fs::path& directory) {
+  ChatTemplates templates;
+  const auto add_file = [&](const std::string& name, const fs::path& file) {
+    templates[name] = core::read_text_file(file, kMaxChatTemplate);
+    core::require(core::is_utf8(templates[name]), "{}: it is not UTF-8; save it as UTF-8", file.string());
+  };
+  if (const fs::path file = directory / "chat_template.jinja"; core::path_exists(file))
+    add_file(kDefaultTemplate, file);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory / "additional_chat_templates", error)) {
+    if (entry.path().extension() == ".jinja") add_file(entry.path().stem().string(), entry.path());
+  }
+  if (!templates.empty()) return templates;
   const std::string where = (directory / "tokenizer_config.json").string();
   const nlohmann::json& value = hf::value(config, "chat_template");
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_null()) {
-    const fs::path file = directory / "chat_template.jinja";
-    return core::path_exists(file) ? core::read_text_file(file, kMaxChatTemplate) : "";
-  }
-  core::require(value.is_array(), "{}: chat_template is neither a string nor a list", where);
+  if (value.is_string()) return {{kDefaultTemplate, value.get<std::string>()}};
+  if (value.is_null()) return {};
+  core::require(value.is_array(), "{}: chat_template is neither a string nor a list; write it as a string", where);
   for (const nlohmann::json& entry : value) {
-    if (core::json_get<std::string>(entry, "name", where) != "default") continue;
-    return core::json_get<std::string>(entry, "template", where);
+    templates[core::json_get<std::string>(entry, "name", where)] =
+        core::json_get<std::string>(entry, "template", where);
   }
-  return "";
+  return templates;
 }
 
 // Of the model in the directory; 0 if there is none.
@@ -77,9 +87,8 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   if (CharTokenizer::is_hf(tokenizer)) {  // needs no tokenizer_config.json
     auto result = std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
-    if (core::path_exists(config_path)) {
-      result->set_chat_template(chat_template_of(read_json(config_path), path.parent_path()));
-    }
+    const nlohmann::json config = core::path_exists(config_path) ? read_json(config_path) : nlohmann::json::object();
+    result->set_chat_templates(chat_templates_of(config, path.parent_path()));
     return result;
   }
   const nlohmann::json config = read_json(config_path);
@@ -94,7 +103,7 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   } else {
     result = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_hf(source));
   }
-  result->set_chat_template(chat_template_of(config, path.parent_path()));
+  result->set_chat_templates(chat_templates_of(config, path.parent_path()));
   return result;
 }
 
@@ -127,10 +136,18 @@ std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
       tokenizer = std::make_unique<BpeTokenizer>(BpeTokenizer::from_gguf(file));
     }
   }
-  if (file.find(kGgufChatTemplate) != nullptr) {
-    const std::string& text = file.string(kGgufChatTemplate);
-    core::require(core::is_utf8(text), "{}: {} is not UTF-8", file.path().string(), kGgufChatTemplate);
-    tokenizer->set_chat_template(text);
+  ChatTemplates templates;
+  for (const auto& [key, value] : file.metadata()) {
+    const bool is_named = key.starts_with(fmt::format("{}.", kGgufChatTemplate));
+    if (!is_named && key != kGgufChatTemplate) continue;
+    const std::string& text = file.string(key);
+    core::require(core::is_utf8(text), "{}: {} is not UTF-8", file.path().string(), core::printable(key));
+    templates[is_named ? key.substr(std::string_view(kGgufChatTemplate).size() + 1) : kDefaultTemplate] = text;
+  }
+  tokenizer->set_chat_templates(std::move(templates));
+  const int64_t end_of_message = file.integer("tokenizer.ggml.eom_token_id", -1);
+  if (end_of_message >= 0 && end_of_message < tokenizer->vocab_size()) {
+    tokenizer->end_at({static_cast<int32_t>(end_of_message)});
   }
   return tokenizer;
 }
@@ -148,11 +165,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, int64_t vocab_si
 
 std::unique_ptr<Tokenizer> load_tokenizer(const core::StoredModel& model, const std::string& file) {
   const int64_t vocab_size = model.config.vocab_size;
-  if (!file.empty()) return load_tokenizer(fs::path(file), vocab_size);
-  core::require(!core::is_llama2c(model.format), "{} has no tokenizer in it; add --tokenizer FILE", model.path);
-  auto tokenizer = model.gguf ? tokenizer_from_gguf(*model.gguf) : tokenizer_from_hf(model.path);
+  core::require(!file.empty() || !core::is_llama2c(model.format), "{} has no tokenizer in it; add --tokenizer FILE",
+                model.path);
+  auto tokenizer = !file.empty() ? load_tokenizer(fs::path(file), vocab_size)
+                   : model.gguf  ? tokenizer_from_gguf(*model.gguf)
+                                 : tokenizer_from_hf(model.path);
   core::require(tokenizer->vocab_size() == vocab_size, "{}: {} tokens in the tokenizer, {} in the model", model.path,
                 tokenizer->vocab_size(), vocab_size);
+  if (!model.generation.end_tokens.empty()) tokenizer->end_at(model.generation.end_tokens);
   return tokenizer;
 }
 

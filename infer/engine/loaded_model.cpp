@@ -41,6 +41,8 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
     const int64_t each = one * static_cast<int64_t>(std::min<size_t>(options.limits.max_sequences, INT16_MAX));
     model.options_.cache_positions = std::min(each, std::max(4 * one, kUsually));
   }
+  model.file_->generation = core::read_generation_config(model.file(), options.generation_config);
+  static_cast<void>(model.sampler_defaults());  // which are in their ranges
   model.tokenizer_ = data::load_tokenizer(model.file(), options.tokenizer);
   std::vector<core::Adapter> adapters;
   for (const core::AdapterPath& adapter : options.adapters) {

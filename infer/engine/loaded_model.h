@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/adapter.h"
@@ -31,10 +32,11 @@ struct LoadOptions {
   std::string draft_model{};  ///< a smaller model of the same vocabulary, for requests that speculate; empty: none
   std::vector<core::AdapterPath> adapters{};  ///< low-rank adapters that add up; empty: none
   MachineOptions machines{};
-  int64_t context = 0;                    ///< positions of a sequence; 0: the model's context length
-  int64_t n_contexts = 1;                 ///< the cache has room for so many sequences of that length,
-  int64_t cache_positions = 0;            ///< unless it is to hold so many positions in all
-  std::optional<CacheType> cache_type{};  ///< of the draft's, too; none: default_cache_type() of each
+  std::string generation_config = "auto";  ///< as core::read_generation_config() has it
+  int64_t context = 0;                     ///< positions of a sequence; 0: the model's context length
+  int64_t n_contexts = 1;                  ///< the cache has room for so many sequences of that length,
+  int64_t cache_positions = 0;             ///< unless it is to hold so many positions in all
+  std::optional<CacheType> cache_type{};   ///< of the draft's, too; none: default_cache_type() of each
   SchedulerLimits limits{};
 };
 
@@ -50,6 +52,11 @@ class LoadedModel {
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   [[nodiscard]] const Machines& machines() const { return *machines_; }
   [[nodiscard]] int64_t context() const { return options_.context; }
+
+  /// `base` with what file().generation says of sampling. open() has checked that each value is in its range.
+  [[nodiscard]] SamplerOptions sampler_defaults(SamplerOptions base = {}) const {
+    return with_config(std::move(base), file_->generation);
+  }
 
   /// What requests say to use options.adapters, or kNoAdapter. Loads the weights, as engine() does.
   [[nodiscard]] int32_t adapter();

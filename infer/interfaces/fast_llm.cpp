@@ -24,7 +24,7 @@ LoadOptions for_many(LoadOptions options) {
 
 Chat chat_template_of(const LoadedModel& model) {
   if (model.tokenizer().chat_template().empty()) return std::nullopt;
-  return data::ChatTemplate(model.tokenizer().chat_template(), model.file().path);
+  return data::chat_template_of(model.tokenizer(), model.file().path);
 }
 
 // The errors have the names of this interface.

@@ -50,6 +50,20 @@ bool Sampler::forbids(int32_t token, std::span<const int32_t> history) const {
   return std::ranges::find(never_, token) != never_.end() || ends_with_word(history, token, options_.bad_words);
 }
 
+SamplerOptions with_config(SamplerOptions base, const core::GenerationConfig& config) {
+  SamplerOptions::visit_fields([&](const char* name, auto member, double low, double high, auto&&...) {
+    const auto found = config.sampling.find(name);
+    if (found == config.sampling.end()) return;
+    const double value = found->second;
+    core::require(value >= low && value <= high,
+                  "{}: {} is {}, but has to be in [{}, {}]; correct it, or remove it from the file", config.where, name,
+                  value, low, high);
+    using Number = std::remove_reference_t<decltype(std::declval<SamplerOptions&>().*member)>;
+    base.*member = static_cast<Number>(value);
+  });
+  return base;
+}
+
 int32_t token_of(int32_t drawn, int64_t position) {
   core::require(drawn != kNotFinite, "the model's output is not finite at position {}; its weights are damaged",
                 position);

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <vector>
 
+#include "core/formats/generation_config.h"
 #include "core/shared_vector.h"
 #include "infer/sampling/form_mask.h"
 #include "infer/sampling/ranking.h"
@@ -54,6 +56,15 @@ struct SamplerOptions {
           "subtracted from a token's logit each time it was generated; 0: off");
   }
 
+  /// What a request to a server has where it says nothing.
+  [[nodiscard]] static SamplerOptions of_requests() {
+    SamplerOptions options;
+    visit_fields([&](const char*, auto member, double, double, double otherwise, const char*) {
+      options.*member = static_cast<std::remove_reference_t<decltype(options.*member)>>(otherwise);
+    });
+    return options;
+  }
+
   /// Whether a draw depends on the tokens before it by more than their logits.
   [[nodiscard]] bool needs_history() const {
     return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F || has_long_bad_words();
@@ -67,6 +78,10 @@ struct SamplerOptions {
     return std::ranges::any_of(bad_words, [](const std::vector<int32_t>& word) { return word.size() > 1; });
   }
 };
+
+/// `base` with the values that the config specifies. Throws core::Error with file, name, range and remedy if one is
+/// outside of its range.
+[[nodiscard]] SamplerOptions with_config(SamplerOptions base, const core::GenerationConfig& config);
 
 /// What a draw gives where there is no token.
 inline constexpr int32_t kNotFinite = -1;    ///< a logit is not finite

@@ -161,6 +161,8 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
   SamplerOptions& s = request.options.sampler;
   SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
     using Number = std::remove_reference_t<decltype(s.*member)>;
+    s.*member = served.sampler.*member;
+    if (fields.find(name) == nullptr) return;
     if constexpr (std::is_integral_v<Number>) {
       s.*member = static_cast<Number>(*fields.integer(name));
     } else {

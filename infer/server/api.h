@@ -48,13 +48,14 @@ struct ServedModel {
   std::string name;
   int64_t context = 0;
   const data::Tokenizer& tokenizer;
-  std::optional<data::ChatTemplate> chat_template{};  ///< none: the model goes on with texts, and does not chat
-  size_t speculate = 0;                               ///< GenerateOptions::speculate of each
-  int32_t adapter = kNoAdapter;                       ///< GenerateOptions::adapter of those that ask for `name`
-  std::vector<std::string> adapters{};                ///< names of others that a request may ask for
-  int64_t max_choices = kMostChoices;                 ///< of a request: n times its prompts
-  size_t max_tool_calls = kMostToolCalls;             ///< of an answer, which ends with the last of them
-  std::shared_ptr<AnswerForms> forms{};               ///< none: a request can't say what form its answer has
+  std::optional<data::ChatTemplate> chat_template{};       ///< none: the model goes on with texts, and does not chat
+  size_t speculate = 0;                                    ///< GenerateOptions::speculate of each
+  int32_t adapter = kNoAdapter;                            ///< GenerateOptions::adapter of those that ask for `name`
+  std::vector<std::string> adapters{};                     ///< names of others that a request may ask for
+  int64_t max_choices = kMostChoices;                      ///< of a request: n times its prompts
+  size_t max_tool_calls = kMostToolCalls;                  ///< of an answer, which ends with the last of them
+  SamplerOptions sampler = SamplerOptions::of_requests();  ///< where a request says nothing
+  std::shared_ptr<AnswerForms> forms{};                    ///< none: a request can't say what form its answer has
 };
 
 /// Throws ApiError 404 unless a request may ask for the model of that name.

@@ -213,6 +213,13 @@ Json sampler_numbers() {
   return fields;
 }
 
+// Of the served model, in the properties of a request.
+void set_defaults(Json& properties, const SamplerOptions& defaults) {
+  SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
+    properties[name]["default"] = number(std::stod(fmt::format("{}", defaults.*member)));  // 0.6, not 0.60000002
+  });
+}
+
 const Json& schemas() {
   static const Json all = [] {
     Json made = Json::parse(kSchemas);
@@ -273,7 +280,7 @@ Json responses(const RouteDescription& route) {
 
 const Json& schema(std::string_view name) { return schemas().at(std::string(name)); }
 
-std::string openapi(std::span<const RouteDescription> routes) {
+std::string openapi(std::span<const RouteDescription> routes, const SamplerOptions& defaults) {
   Json paths;
   for (const RouteDescription& route : routes) {
     Json operation{{"summary", route.summary}, {"responses", responses(route)}};
@@ -289,6 +296,9 @@ std::string openapi(std::span<const RouteDescription> routes) {
     }
     paths[std::string(route.path)][route.request.empty() ? "get" : "post"] = operation;
   }
+  Json described = schemas();
+  for (const char* request : {"CompletionRequest", "ChatRequest"})
+    set_defaults(described[request]["properties"], defaults);
   const Json all{{"openapi", "3.1.0"},
                  {"info",
                   {{"title", "Folio"},
@@ -299,12 +309,13 @@ std::string openapi(std::span<const RouteDescription> routes) {
                  {"security", {{{"key", Json::array()}}}},
                  {"paths", paths},
                  {"components",
-                  {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}, {"schemas", schemas()}}}};
+                  {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}, {"schemas", described}}}};
   return all.dump(1) + "\n";
 }
 
-std::string page_fields() {
-  const Json& properties = schema("ChatRequest")["properties"];
+std::string page_fields(const SamplerOptions& defaults) {
+  Json properties = schema("ChatRequest")["properties"];
+  set_defaults(properties, defaults);
   nlohmann::ordered_json fields;
   SamplerOptions::visit_fields([&](const char* name, auto&&...) { fields[name] = properties.at(name); });
   for (const char* name : {"max_tokens", "seed"}) fields[name] = properties.at(name);

@@ -7,6 +7,10 @@
 #include <string>
 #include <string_view>
 
+namespace folio::infer {
+struct SamplerOptions;
+}
+
 namespace folio::infer::server {
 
 using Json = nlohmann::json;
@@ -25,10 +29,10 @@ struct RouteDescription {
   bool open = false;     ///< asks for no key
 };
 
-/// The whole description, of OpenAPI 3.1.
-[[nodiscard]] std::string openapi(std::span<const RouteDescription> routes);
+/// The whole description, of OpenAPI 3.1. `defaults` are those of the model that is served, here and below.
+[[nodiscard]] std::string openapi(std::span<const RouteDescription> routes, const SamplerOptions& defaults);
 
 /// The numbers that the page asks for, by name, each with its schema.
-[[nodiscard]] std::string page_fields();
+[[nodiscard]] std::string page_fields(const SamplerOptions& defaults);
 
 }  // namespace folio::infer::server

@@ -309,7 +309,7 @@ void Service::send_metrics(HttpRequest& request, const Reply& reply) {
 void Service::send_description(HttpRequest& request, const Reply& reply) {
   std::vector<RouteDescription> descriptions;
   for (const Route& route : routes()) descriptions.push_back(route.description);
-  send(request, *reply, kJson, openapi(descriptions));
+  send(request, *reply, kJson, openapi(descriptions, served_.sampler));
 }
 
 Json Service::model_json(const std::string& name) const {
@@ -545,7 +545,7 @@ void Service::send_page(HttpRequest& request, const Reply& reply) {
   const std::string nonce = random_name(random_);
   std::string text(page());
   constexpr std::string_view kFields = ">FIELDS<";
-  text.replace(text.find(kFields), kFields.size(), ">" + page_fields() + "<");
+  text.replace(text.find(kFields), kFields.size(), ">" + page_fields(served_.sampler) + "<");
   for (const std::string element : {"<style", "<script"}) {
     const size_t at = text.find(element + ">");
     if (at != std::string::npos) text.insert(at + element.size(), fmt::format(" nonce=\"{}\"", nonce));

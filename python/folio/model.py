@@ -40,11 +40,13 @@ class Model:
     adapter          a low-rank adapter, peft's or a GGUF, times adapter_scale
     tokenizer        a file, where the model has none in it
     chat_template    a name or a file with a Jinja template; None: the model's own
+    generation_config "auto": sampling defaults and end tokens of the model's generation_config.json or GGUF; "none"; or a
+                     directory with a generation_config.json
     name             what it is called by a server; None: after its file
 
     Texts take the options of the server (docs/server.md), by the same names and with the same checks. The defaults are
-    those of build/generate and build/chat: temperature 0.8, top_p 0.95, a random seed, and max_tokens 256, or in chat()
-    as many as fit in the context, as in the server's chat API. An unknown option or one of a wrong type is a TypeError,
+    those of build/generate and build/chat: what generation_config says of sampling, else temperature 0.8 and top_p 0.95;
+    a random seed, and max_tokens 256, or in chat() as many as fit in the context, as in the server's chat API. An unknown option or one of a wrong type is a TypeError,
     one out of its range a ValueError; all else is a folio.Error.
 
     A text may be held to a form (docs/forms.md), one of json_schema (a dict, JSON, or a class of pydantic's; with
@@ -69,6 +71,7 @@ class Model:
         adapter_scale: float = 1.0,
         tokenizer: Union[str, os.PathLike[str], None] = None,
         chat_template: str | None = None,
+        generation_config: Union[str, os.PathLike[str]] = "auto",
         name: str | None = None,
         fast: bool = False,
     ) -> None:
@@ -76,7 +79,8 @@ class Model:
             speculate = 0 if draft_model is None else 4
         numbers = {"threads": threads, "context": context, "cache_tokens": cache_tokens, "speculate": speculate,
                    "max_sequences": max_sequences, "max_batch_tokens": max_batch_tokens}
-        files = {"draft_model": draft_model, "adapter": adapter, "tokenizer": tokenizer}
+        files = {"draft_model": draft_model, "adapter": adapter, "tokenizer": tokenizer,
+                 "generation_config": generation_config}
         options: dict[str, Any] = {key: whole(key, value) for key, value in numbers.items() if value is not None}
         options |= {key: path_text(key, value) for key, value in files.items() if value is not None}
         options |= {key: text(key, value) for key, value in (("chat_template", chat_template), ("name", name))

@@ -18,9 +18,9 @@ constexpr int64_t kMaxTokens = 256;      // of generate, where nothing is said
 constexpr int64_t kMostTexts = 1 << 20;  // of a call
 
 std::optional<data::ChatTemplate> chat_template_of(const infer::LoadedModel& model, const OpenOptions& options) {
-  if (!options.chat_template.empty()) return data::chat_template_named(options.chat_template);
+  if (!options.chat_template.empty()) return data::chat_template_named(options.chat_template, &model.tokenizer());
   if (model.tokenizer().chat_template().empty()) return std::nullopt;
-  return data::ChatTemplate(model.tokenizer().chat_template(), model.file().path);
+  return data::chat_template_of(model.tokenizer(), model.file().path);
 }
 
 }  // namespace
@@ -37,7 +37,8 @@ SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
              .tokenizer = loaded.tokenizer(),
              .chat_template = chat_template_of(loaded, options),
              .speculate = options.speculate,
-             .max_choices = kMostTexts},
+             .max_choices = kMostTexts,
+             .sampler = loaded.sampler_defaults(infer::SamplerOptions::of_requests())},
       streams(std::max<size_t>(256, 2 * options.load.limits.max_sequences)),
       async(std::make_shared<infer::AsyncEngine>(loaded.engine(), [this](infer::Engine& engine) {
         streams.hand_over();
@@ -114,7 +115,7 @@ infer::server::ParseOptions parse_options(const Json& body) {
 infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, Json body, uint64_t random_seed,
                                                std::string_view forms) {
   if (!body.value("use_beam_search", false)) {
-    infer::SamplerOptions defaults;
+    const infer::SamplerOptions defaults = use.loaded().sampler_defaults();
     infer::SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
       if (!body.contains(name) || body[name].is_null()) body[name] = defaults.*member;
     });

@@ -44,6 +44,7 @@ void add_flags(apps::Flags& app, Options& o) {
                  "tokens of an answer (default: what the context has room for)")
       ->check(apps::in_range(1, 1e9));
   apps::add_generation_flags(app, o.generate);
+  apps::add_generation_config_flag(app, o.model.load);
   apps::add_draft_flag(app, o.model.load.draft_model);
   apps::add_lora_flag(app, o.model.load);
   app.add_flag("--json", o.json, "with --prompt: one JSON object on stdout, and nothing else");
@@ -147,18 +148,17 @@ int run(const apps::Flags& app, Options& o) {
   if (one_shot && o.prompt.empty()) throw core::UsageError("--prompt: the text is empty");
   if (o.json && !one_shot) throw core::UsageError("--json is for one turn; add --prompt TEXT");
   apps::complete_generation_options(app, o.generate);
-  std::optional<data::ChatTemplate> chat_template;
-  if (app.count("--chat-template") > 0) {  // before a large file is read
-    chat_template = data::chat_template_named(o.chat_template);
-  }
   o.model.load.context = o.generate.context;
   infer::LoadedModel model = apps::open_model(o.model);
   if (app.count("--max-tokens") == 0) o.generate.max_tokens = model.context();
   o.generate.adapter = model.adapter();
-  if (!chat_template) chat_template.emplace(model.tokenizer().chat_template(), model.file().path);
+  const data::ChatTemplate chat_template = app.count("--chat-template") > 0
+                                               ? data::chat_template_named(o.chat_template, &model.tokenizer())
+                                               : data::chat_template_of(model.tokenizer(), model.file().path);
+  apps::take_sampler_defaults(app, model, o.generate.sampler);
   apps::report_repacking(model);
   const bool has_system = app.count("--system") > 0;
-  infer::Conversation conversation(model.engine(), model.tokenizer(), *chat_template,
+  infer::Conversation conversation(model.engine(), model.tokenizer(), chat_template,
                                    has_system ? std::optional(o.system) : std::nullopt);
 
   if (!one_shot) return converse(conversation, o);

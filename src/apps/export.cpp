@@ -1,6 +1,7 @@
 // export: a model from any format that is read here into any that is written, with adapters merged into it or not; and
 // an adapter as llama.cpp has it.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 
@@ -82,9 +83,31 @@ std::vector<core::DType> stored_types(const Source& source) {
   return types;
 }
 
+// Throws core::Error that names the tensor, when its bytes are requested, if a value is not finite.
+core::TensorStream all_finite(core::TensorStream stream, const std::string& where) {
+  return {stream.tensors, [stream, where](size_t i) {
+            core::TensorView piece = stream.tensors[i];
+            const size_t n = core::info(piece.type).block_bytes << 14U;
+            const auto bytes = stream.bytes(i);
+            for (size_t at = 0; at < bytes.size(); at += n) {
+              piece.bytes = bytes.subspan(at, std::min(n, bytes.size() - at));
+              const std::vector<float> values = core::to_floats(piece);
+              const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+              core::require(bad == values.end(),
+                            "{}: the tensor {} holds {}, with which no text is computed; convert or train the model "
+                            "anew, or leave --type out to keep it",
+                            where, core::printable(piece.name), bad == values.end() ? 0.0F : *bad);
+            }
+            return bytes;
+          }};
+}
+
 core::TensorStream typed(const Source& source, const std::string& type) {
-  if (const auto one = type_named(type))
-    return core::stream_as(source.tensors(), core::uniform_types(source.model.config, *one));
+  if (const auto one = type_named(type)) {
+    const bool is_half = one == core::DType::F16 || one == core::DType::BF16;
+    return core::stream_as(is_half ? all_finite(source.tensors(), source.model.path) : source.tensors(),
+                           core::uniform_types(source.model.config, *one));
+  }
   if (const core::Mixture* mixture = core::find_mixture(type))
     return core::stream_as(source.tensors(), core::mixture_types(source.model.config, *mixture));
   return core::stream_as(source.tensors(), stored_types(source));
@@ -130,8 +153,23 @@ void export_gguf(const Source& source, const Options& o) {
     core::print_stderr("warning: {}\n", lost);
   const core::Mixture* mixture = core::find_mixture(o.type);
   if (mixture != nullptr) say_what_does_not_fit(model, o.type);
-  core::write_gguf_model(o.out, model.config, typed(source, o.type), name_of(model), tokenizer_metadata(model, o),
+  core::GgufMetadata metadata = core::generation_to_gguf(model.generation);
+  for (auto& entry : tokenizer_metadata(model, o)) metadata.push_back(std::move(entry));
+  core::write_gguf_model(o.out, model.config, typed(source, o.type), name_of(model), metadata,
                          mixture == nullptr ? std::nullopt : std::optional(mixture->file_type));
+}
+
+// EOS, and the other tokens that the source says end a text.
+std::vector<int32_t> end_tokens_of(const core::StoredModel& model, const data::Tokenizer& tokenizer) {
+  std::vector<int32_t> ids = {tokenizer.end_of_text()};
+  std::vector<int32_t> others = model.generation.end_tokens;
+  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    if (model.gguf) others.push_back(static_cast<int32_t>(model.gguf->integer(key, -1)));
+  }
+  for (const int32_t id : others) {
+    if (id >= 0 && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+  }
+  return ids;
 }
 
 void export_hf(const Source& source, const Options& o) {
@@ -141,6 +179,9 @@ void export_hf(const Source& source, const Options& o) {
     core::write_hf_model(folder, model.config, typed(source, type_without_blocks(model, o.type)),
                          tokenizer->begin_of_text(), tokenizer->end_of_text(), o.max_shard_bytes);
     tokenizer->write_hf(folder);
+    core::GenerationConfig generation = model.generation;
+    generation.end_tokens = end_tokens_of(model, *tokenizer);
+    core::write_generation_config(folder, generation, tokenizer->begin_of_text());
   });
 }
 
@@ -234,6 +275,8 @@ int run(const apps::Flags& app, Options& o) {
   if (o.layers > model.config.n_layers) {
     throw core::UsageError(fmt::format("--layers is {}, but the model has {}", o.layers, model.config.n_layers));
   }
+  model.generation = core::read_generation_config(model);
+  static_cast<void>(infer::with_config({}, model.generation));  // it is checked
   if (o.layers > 0) model = core::with_layers(std::move(model), o.layers);
   Source source{std::move(model), {}};
   for (const core::AdapterPath& adapter : o.merge) {

@@ -87,6 +87,7 @@ void add_flags(apps::Flags& app, Options& o) {
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
   apps::add_generation_flags(app, o.generate);
+  apps::add_generation_config_flag(app, o.model.load);
   apps::add_draft_flag(app, o.model.load.draft_model);
   add_beam_flags(app, o.generate, o.early_stopping);
   apps::add_form_flags(app, o.form);
@@ -179,6 +180,7 @@ int run(const apps::Flags& app, Options& o) {
   infer::LoadedModel model = apps::open_model(o.model);
   if (ranks.follow(model)) return 0;
   const data::Tokenizer& tokenizer = model.tokenizer();
+  if (o.generate.beams.width == 0) apps::take_sampler_defaults(app, model, o.generate.sampler);
   o.generate.form = apps::form_of(app, o.form, tokenizer);
   std::vector<std::vector<int32_t>> tokens;
   for (const Prompt& prompt : prompts) {

@@ -132,6 +132,23 @@ void add_lora_flag(Flags& app, infer::LoadOptions& options) {
       "up");
 }
 
+void add_generation_config_flag(Flags& app, infer::LoadOptions& options) {
+  app.add_option("--generation-config", options.generation_config,
+                 "where the defaults of sampling and the tokens that end a text are from: auto, the model's "
+                 "generation_config.json or GGUF; none; or a directory with a generation_config.json")
+      ->type_name("auto|none|DIR")
+      ->capture_default_str();
+}
+
+void print_sampler_defaults(const infer::LoadedModel& model) {
+  const core::GenerationConfig& config = model.file().generation;
+  std::string values;
+  for (const auto& [name, value] : config.sampling) {
+    values += fmt::format("{}{} {:.6g}", values.empty() ? "" : ", ", name, value);
+  }
+  if (!values.empty()) core::print_stderr("sampling: {} (from {})\n", values, config.where);
+}
+
 void add_tokenizer_flag(Flags& app, std::string& file) {
   app.add_option("--tokenizer", file, "tokenizer.bin, tokenizer.json or GGUF, where the model has none in it");
 }

@@ -47,6 +47,12 @@ void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPa
 /// --lora PATH[:SCALE], perhaps several. Requests take the model's adapter().
 void add_lora_flag(Flags& app, infer::LoadOptions& options);
 
+/// --generation-config auto|none|DIR.
+void add_generation_config_flag(Flags& app, infer::LoadOptions& options);
+
+/// Says on stderr what the model's generation config makes the defaults of sampling, if anything.
+void print_sampler_defaults(const infer::LoadedModel& model);
+
 /// --tokenizer, for models that have none in them.
 void add_tokenizer_flag(Flags& app, std::string& file);
 

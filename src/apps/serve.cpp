@@ -42,6 +42,7 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   app.add_option("--chat-template", o.chat_template,
                  "a name or a file with a Jinja template (default: the model's own)");
+  apps::add_generation_config_flag(app, o.model.load);
   app.add_option("--name", o.name, "what the model is called (default: after its file)");
   app.add_option("-c,--context", o.model.load.context, "positions of one sequence (default: the model's context)")
       ->check(apps::in_range(2, 1 << 24));
@@ -129,9 +130,9 @@ void raise_descriptor_limit() {
 
 std::optional<data::ChatTemplate> chat_template_of(const apps::Flags& app, const Options& o,
                                                    const infer::LoadedModel& model) {
-  if (app.count("--chat-template") > 0) return data::chat_template_named(o.chat_template);
+  if (app.count("--chat-template") > 0) return data::chat_template_named(o.chat_template, &model.tokenizer());
   if (model.tokenizer().chat_template().empty()) return std::nullopt;
-  return data::ChatTemplate(model.tokenizer().chat_template(), model.file().path);
+  return data::chat_template_of(model.tokenizer(), model.file().path);
 }
 
 int run(const apps::Flags& app, Options& o) {
@@ -145,7 +146,9 @@ int run(const apps::Flags& app, Options& o) {
                                     .tokenizer = model.tokenizer(),
                                     .chat_template = chat_template_of(app, o, model),
                                     .speculate = o.speculate,
-                                    .max_tool_calls = o.max_tool_calls};
+                                    .max_tool_calls = o.max_tool_calls,
+                                    .sampler = model.sampler_defaults(infer::SamplerOptions::of_requests())};
+  apps::print_sampler_defaults(model);
   apps::report_repacking(model);
   const std::string name = served.name;
   raise_descriptor_limit();

@@ -69,6 +69,15 @@ void complete_generation_options(const Flags& app, infer::GenerateOptions& optio
   if (app.count("--seed") == 0) options.sampler.seed = std::random_device{}();
 }
 
+void take_sampler_defaults(const Flags& app, const infer::LoadedModel& model, infer::SamplerOptions& options) {
+  const infer::SamplerOptions defaults = model.sampler_defaults(options);
+  infer::SamplerOptions::visit_fields([&](std::string name, auto member, auto&&...) {
+    std::ranges::replace(name, '_', '-');
+    if (app.count("--" + name) == 0) options.*member = defaults.*member;
+  });
+  print_sampler_defaults(model);
+}
+
 void add_form_flags(Flags& app, FormFlags& flags) {
   const std::vector<Flag*> all = {
       app.add_option("--json-schema", flags.json_schema, "the text is JSON that this file, a JSON schema, takes")

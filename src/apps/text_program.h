@@ -22,6 +22,9 @@ void add_generation_flags(Flags& app, infer::GenerateOptions& options);
 /// What the parser doesn't see: an empty --stop is an error, and without --seed the seed is a random one.
 void complete_generation_options(const Flags& app, infer::GenerateOptions& options);
 
+/// What the model's generation config says of sampling, where no flag does; print_sampler_defaults(), too.
+void take_sampler_defaults(const Flags& app, const infer::LoadedModel& model, infer::SamplerOptions& options);
+
 /// What the text has to be. At most one of the flags is given.
 struct FormFlags {
   std::string json_schema;  ///< a file

@@ -66,9 +66,17 @@ std::unique_ptr<train::Dataset> make_chat_dataset(const TrainOptions& o, const T
   }
   std::unique_ptr<data::Tokenizer> tokenizer = given_tokenizer(o, data);
   const std::string where = o.init ? *o.init : o.tokenizer ? *o.tokenizer : "the run's checkpoint";
-  data::ChatTemplate chat = o.chat_template.empty() ? data::ChatTemplate(tokenizer->chat_template(), where)
-                                                    : data::chat_template_named(o.chat_template);
-  tokenizer->set_chat_template(chat.source());  // which the checkpoints and the exported model are to have
+  data::ChatTemplate chat = o.chat_template.empty() ? data::chat_template_of(*tokenizer, where)
+                                                    : data::chat_template_named(o.chat_template, tokenizer.get());
+  // The checkpoints and the exported model are to have it.
+  if (!o.chat_template.empty()) tokenizer->set_chat_template(chat.source());
+  if (!data::ChatRenderer(*tokenizer, chat).learns_to_stop()) {
+    core::print_stderr(
+        "warning: {}: its chat template ends answers with nothing that generation stops at, so the model will not "
+        "learn "
+        "to stop; take another one with --chat-template\n",
+        where);
+  }
   return std::make_unique<train::ChatDataset>(data.texts, data.eval ? &*data.eval : nullptr, o.config,
                                               std::move(tokenizer), std::move(chat));
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/formats/generation_config.h"
 #include "core/manifest.h"
 #include "core/model_config.h"
 #include "core/tensor_view.h"
@@ -45,6 +46,7 @@ struct StoredModel {
   std::vector<std::shared_ptr<const void>> storage;  ///< owns the bytes of copies
   std::shared_ptr<const GgufFile> gguf;              ///< for a GGUF, which contains the tokenizer; otherwise null
   std::vector<std::shared_ptr<const MappedFile>> files{};
+  GenerationConfig generation{};  ///< empty until read_generation_config() is asked for it
 
   /// Whether the tensor is a view of a mapped file.
   [[nodiscard]] bool maps(const TensorView& tensor) const;

@@ -7,89 +7,20 @@
 #include <ctime>
 
 #include "core/error.h"
+#include "jinja/scope.h"
 
 namespace folio::data::jinja {
 namespace {
 
-// ---- sequences ----
-
-Value length(Session&, const Value& self, const Arguments&) {
-  if (const Text* text = self.text()) return {static_cast<int64_t>(text->size())};
-  if (const List* list = self.list()) return {static_cast<int64_t>(list->items.size())};
-  if (const Dict* dict = self.dict()) return {static_cast<int64_t>(dict->items.size())};
-  if (!self.is_undefined()) core::fail("object of type '{}' has no len()", type_name(self));
-  return {int64_t{0}};
-}
-
-Value to_list(Session& session, const Value& self, const Arguments&) { return session.list(items_of(session, self)); }
-
-Value pairs_of(Session& session, const Dict& dict) {
-  std::vector<Value> pairs;
-  for (const auto& [key, value] : dict.items) pairs.push_back(session.list({key, value}, true));
-  return session.list(std::move(pairs));
-}
+size_t n_positional(const Arguments& arguments) { return arguments.values.size() - arguments.names.size(); }
 
 Value items(Session& session, const Value& self, const Arguments&) {
   if (self.is_undefined()) return session.list({});
   if (self.dict() == nullptr) core::fail("can only get item pairs from a mapping");
-  return pairs_of(session, *self.dict());
+  std::vector<Value> pairs;
+  for (const auto& [key, value] : self.dict()->items) pairs.push_back(session.list({key, value}, true));
+  return session.list(std::move(pairs));
 }
-
-// A dict's pairs in the order of their keys, whatever their letters' case.
-Value dictsort(Session& session, const Value& self, const Arguments& arguments) {
-  static_cast<void>(bind(arguments, {}));
-  if (self.dict() == nullptr) core::fail("dictsort is for a mapping, not '{}'", type_name(self));
-  auto pairs = self.dict()->items;
-  const auto key_of = [&](const Value& key) { return key.text() ? session.text(lower_case(*key.text())) : key; };
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [&](const auto& a, const auto& b) { return less(session, key_of(a.first), key_of(b.first)); });
-  return pairs_of(session, *session.dict(std::move(pairs)).dict());
-}
-
-// The rest of the arguments of a filter that applies another: map("replace", "a", "b").
-Arguments behind(const Arguments& arguments, size_t n) {
-  return {.values = {arguments.values.begin() + static_cast<ptrdiff_t>(n), arguments.values.end()},
-          .names = arguments.names};
-}
-
-size_t n_positional(const Arguments& arguments) { return arguments.values.size() - arguments.names.size(); }
-
-// map("upper"): a filter of each item.
-Value map(Session& session, const Value& self, const Arguments& arguments) {
-  if (n_positional(arguments) == 0) core::fail("map is supported with the name of a filter alone");
-  const std::string name = to_utf8(text_of(arguments.values[0]));
-  const Builtin* filter = find_filter(name);
-  if (filter == nullptr) core::fail("there is no filter '{}' here", core::printable(name));
-  const Arguments rest = behind(arguments, 1);
-  std::vector<Value> values;
-  if (truthy(self)) values = items_of(session, self);  // none as well is empty here
-  for (Value& value : values) value = filter->call(session, value, rest);
-  return session.list(std::move(values));
-}
-
-// selectattr and reject: the items whose attribute passes a test, and those that fail it themselves.
-template <bool kHasAttribute, bool kKeeps>
-Value select(Session& session, const Value& self, const Arguments& arguments) {
-  constexpr size_t kBefore = kHasAttribute ? 1 : 0;
-  const size_t n = n_positional(arguments);
-  if (n < kBefore) core::fail("the attribute is missing");
-  const Builtin* test = nullptr;
-  if (n > kBefore) {
-    const std::string name = to_utf8(text_of(arguments.values[kBefore]));
-    test = find_test(name);
-    if (test == nullptr) core::fail("there is no test '{}' here", core::printable(name));
-  }
-  const Arguments rest = behind(arguments, std::min(n, kBefore + 1));
-  std::vector<Value> kept;
-  if (!truthy(self)) return session.list({});
-  for (const Value& item : items_of(session, self)) {
-    const Value value = kHasAttribute ? item_of(session, item, arguments.values[0]) : item;
-    if (truthy(test == nullptr ? value : test->call(session, value, rest)) == kKeeps) kept.push_back(item);
-  }
-  return session.list(std::move(kept));
-}
-
-// ---- others ----
 
 Value or_default(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"default_value", "boolean"});
@@ -101,14 +32,20 @@ Value to_string(Session& session, const Value& self, const Arguments&) { return 
 Value itself(Session&, const Value& self, const Arguments&) { return self; }
 
 Value to_json(Session& session, const Value& self, const Arguments& arguments) {
-  const auto a = bind(arguments, {"ensure_ascii", "indent"});
-  JsonStyle style{.ascii = a[0] != nullptr && truthy(*a[0])};
+  const auto a = bind(arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
+  JsonStyle style{.ascii = a[0] != nullptr && truthy(*a[0]), .sort_keys = a[3] != nullptr && truthy(*a[3])};
   if (a[1] != nullptr && !a[1]->is_none()) {
     style.lines = true;
     style.item_separator = Text(1, U',');
     style.indent = a[1]->text() != nullptr
                        ? *a[1]->text()
                        : Text(static_cast<size_t>(std::clamp<int64_t>(integer(a[1], 0), 0, 1000)), U' ');
+  }
+  if (a[2] != nullptr && !a[2]->is_none()) {
+    const std::vector<Value> separators = items_of(session, *a[2]);
+    if (separators.size() != 2) core::fail("tojson: separators are two texts");
+    style.item_separator = text_of(separators[0]);
+    style.key_separator = text_of(separators[1]);
   }
   Text text;
   write_json(session, text, self, style);
@@ -136,10 +73,29 @@ Value range(Session& session, const Value&, const Arguments& arguments) {
   return session.list(std::move(numbers));
 }
 
-Value make_namespace(Session& session, const Value&, const Arguments& arguments) {
-  if (n_positional(arguments) > 0) core::fail("a namespace takes names with values");
+Value make_dict(Session& session, const Value&, const Arguments& arguments) {
+  std::vector<std::pair<Value, Value>> pairs;
+  const size_t n = n_positional(arguments);
+  if (n > 1) core::fail("{} arguments, expected at most 1", n);
+  if (n == 1 && arguments.values[0].dict() != nullptr) {
+    pairs = arguments.values[0].dict()->items;
+  } else if (n == 1) {
+    for (const Value& item : items_of(session, arguments.values[0])) {
+      std::vector<Value> pair = items_of(session, item);
+      if (pair.size() != 2) core::fail("a pair of a dict has {} items", pair.size());
+      pairs.emplace_back(std::move(pair[0]), std::move(pair[1]));
+    }
+  }
+  for (size_t i = n; i < arguments.values.size(); ++i) {
+    pairs.emplace_back(session.text(from_utf8(arguments.names[i - n])), arguments.values[i]);
+  }
+  return session.dict(std::move(pairs));
+}
+
+Value make_namespace(Session& session, const Value& self, const Arguments& arguments) {
+  const Value attributes = make_dict(session, self, arguments);
   Namespace& made = session.make_namespace();
-  for (size_t i = 0; i < arguments.values.size(); ++i) made.attributes[arguments.names[i]] = arguments.values[i];
+  for (const auto& [name, value] : attributes.dict()->items) made.attributes[to_utf8(text_of(name))] = value;
   return {&made};
 }
 
@@ -157,22 +113,52 @@ Value strftime_now(Session& session, const Value&, const Arguments& arguments) {
   return session.text(from_utf8({text.data(), std::strftime(text.data(), text.size(), format.c_str(), &local)}));
 }
 
-constexpr std::array kGlobals{Builtin{"range", range}, Builtin{"namespace", make_namespace},
+template <bool kKeys>
+Value column(Session& session, const Value& self, const Arguments& arguments) {
+  static_cast<void>(bind(arguments, {}));
+  std::vector<Value> values;
+  for (const auto& [key, value] : self.dict()->items) values.push_back(kKeys ? key : value);
+  return session.list(std::move(values));
+}
+
+Value count_of(Session& session, const Value& self, const Arguments& arguments) {
+  const Value& item = *bind(arguments, {"value"}, 1)[0];
+  const auto& all = self.list()->items;
+  return {static_cast<int64_t>(std::ranges::count_if(all, [&](const Value& v) { return equal(session, v, item); }))};
+}
+
+Value index_of(Session& session, const Value& self, const Arguments& arguments) {
+  const Value& item = *bind(arguments, {"value"}, 1)[0];
+  const auto& all = self.list()->items;
+  const auto found = std::ranges::find_if(all, [&](const Value& v) { return equal(session, v, item); });
+  if (found == all.end()) core::fail("the value is not in the list");
+  return {static_cast<int64_t>(found - all.begin())};
+}
+
+Value cycle(Session&, const Value& self, const Arguments& arguments) {
+  if (arguments.values.empty() || !arguments.names.empty()) core::fail("no items for cycling given");
+  const auto n = static_cast<int64_t>(arguments.values.size());
+  return arguments.values[static_cast<size_t>(std::get<Loop*>(self.data)->index0 % n)];
+}
+
+Value changed(Session& session, const Value& self, const Arguments& arguments) {
+  Loop& loop = *std::get<Loop*>(self.data);
+  const auto same_value = [&](const Value& a, const Value& b) { return equal(session, a, b); };
+  if (loop.changed && std::ranges::equal(*loop.changed, arguments.values, same_value)) return {false};
+  loop.changed = arguments.values;
+  return {true};
+}
+
+constexpr std::array kGlobals{Builtin{"range", range}, Builtin{"dict", make_dict}, Builtin{"namespace", make_namespace},
                               Builtin{"raise_exception", raise_exception}, Builtin{"strftime_now", strftime_now}};
 
-constexpr std::array kDictMethods{Builtin{"items", items}, Builtin{"get", get}};
+constexpr std::array kDictMethods{Builtin{"items", items}, Builtin{"get", get}, Builtin{"keys", column<true>},
+                                  Builtin{"values", column<false>}};
+constexpr std::array kListMethods{Builtin{"count", count_of}, Builtin{"index", index_of}};
+constexpr std::array kLoopMethods{Builtin{"cycle", cycle}, Builtin{"changed", changed}};
 
-constexpr std::array kFilters{Builtin{"default", or_default},
-                              Builtin{"dictsort", dictsort},
-                              Builtin{"items", items},
-                              Builtin{"length", length},
-                              Builtin{"list", to_list},
-                              Builtin{"map", map},
-                              Builtin{"reject", select<false, false>},
-                              Builtin{"safe", itself},
-                              Builtin{"selectattr", select<true, true>},
-                              Builtin{"string", to_string},
-                              Builtin{"tojson", to_json}};
+constexpr std::array kFilters{Builtin{"d", or_default}, Builtin{"default", or_default}, Builtin{"items", items},
+                              Builtin{"safe", itself},  Builtin{"string", to_string},   Builtin{"tojson", to_json}};
 
 const Builtin* find_in(std::span<const Builtin> table, std::string_view name) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
@@ -193,12 +179,18 @@ const Builtin* find_global(std::string_view name) { return find_in(kGlobals, nam
 const Builtin* find_test(std::string_view name) { return find_in(tests(), name); }
 
 const Builtin* find_filter(std::string_view name) {
-  const Builtin* found = find_in(kFilters, name);
-  return found != nullptr ? found : find_in(text_filters(), name);
+  for (const auto table :
+       {std::span<const Builtin>(kFilters), text_filters(), sequence_filters(), layout_filters(), number_filters()}) {
+    if (const Builtin* found = find_in(table, name)) return found;
+  }
+  return nullptr;
 }
+
+const Builtin* find_loop_method(std::string_view name) { return find_in(kLoopMethods, name); }
 
 const Builtin* find_method(const Value& value, std::string_view name) {
   if (value.text() != nullptr) return find_in(text_methods(), name);
+  if (value.list() != nullptr) return find_in(kListMethods, name);
   return value.dict() != nullptr ? find_in(kDictMethods, name) : nullptr;
 }
 
@@ -226,7 +218,32 @@ Value item_of(Session& session, const Value& object, const Value& key) {
     const auto at = static_cast<size_t>(place);
     return text != nullptr ? session.text(Text(1, (*text)[at])) : list->items[at];
   }
+  if (const List* list = object.list(); list != nullptr && list->is_group && key.text() != nullptr) {
+    if (same(*key.text(), U"grouper")) return list->items[0];
+    if (same(*key.text(), U"list")) return list->items[1];
+  }
   return method_or_undefined(object, key);
+}
+
+Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise) {
+  const auto step = [&](const Value& key) {
+    item = item_of(session, item, key);
+    if (otherwise != nullptr && !otherwise->is_none() && item.is_undefined()) item = *otherwise;
+  };
+  if (path.is_none()) return item;
+  if (path.text() == nullptr) {
+    step(path);
+    return item;
+  }
+  for (TextView rest = *path.text();;) {
+    const size_t dot = std::ranges::find(rest, U'.', code_of) - rest.begin();
+    const TextView part = rest.substr(0, dot);
+    const bool is_index = !part.empty() && part.size() < 10 &&
+                          std::ranges::all_of(part, [](char32_t c) { return code_of(c) >= '0' && code_of(c) <= '9'; });
+    step(is_index ? Value{int64_t{std::stoi(to_utf8(part))}} : session.text(Text(part)));
+    if (dot >= rest.size()) return item;
+    rest.remove_prefix(dot + 1);
+  }
 }
 
 std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,

@@ -18,6 +18,8 @@ struct Builtin {
 [[nodiscard]] const Builtin* find_filter(std::string_view name);
 [[nodiscard]] const Builtin* find_test(std::string_view name);
 [[nodiscard]] const Builtin* find_method(const Value& value, std::string_view name);
+/// loop.cycle() and loop.changed().
+[[nodiscard]] const Builtin* find_loop_method(std::string_view name);
 
 /// object.name: the method of that name, else the item; undefined where there is neither.
 [[nodiscard]] Value attribute_of(Session& session, const Value& object, const Value& name);
@@ -30,8 +32,8 @@ struct Builtin {
 /// `value in container`.
 [[nodiscard]] bool contains(Session& session, const Value& container, const Value& value);
 
-/// -value, and the operators of two operands: + - %.
-[[nodiscard]] Value negative(const Value& value);
+/// +value or -value, and the operators of two operands: + - * / // % **.
+[[nodiscard]] Value with_sign(std::string_view sign, const Value& value);
 [[nodiscard]] Value operation(Session& session, std::string_view op, const Value& a, const Value& b);
 
 // ---- for builtins ----
@@ -45,10 +47,26 @@ struct Builtin {
 /// str(value).
 [[nodiscard]] Text as_text(Session& session, const Value& value);
 [[nodiscard]] Text lower_case(TextView text);
+[[nodiscard]] Text upper_case(TextView text);
+/// Python's str.islower and str.isupper.
+[[nodiscard]] bool is_lower(TextView text);
+[[nodiscard]] bool is_upper(TextView text);
+/// A character of Python's \\w.
+[[nodiscard]] bool is_word(char32_t c);
+/// Python's str.splitlines().
+[[nodiscard]] std::vector<TextView> lines_of(TextView text);
+/// The item that a path such as "function.name" or an index names, as the filters with an attribute have it; an item
+/// that is missing on the way is `otherwise`, where it is given.
+[[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);
+/// text % value, of one value, a tuple or a dict.
+[[nodiscard]] Text formatted(Session& session, TextView format, const Value& values);
 
-/// Methods of texts, and filters of texts.
+/// Methods of texts; filters of texts, of sequences, and of numbers, with the text layouts that few templates use.
 [[nodiscard]] std::span<const Builtin> text_methods();
 [[nodiscard]] std::span<const Builtin> text_filters();
+[[nodiscard]] std::span<const Builtin> sequence_filters();
+[[nodiscard]] std::span<const Builtin> layout_filters();
+[[nodiscard]] std::span<const Builtin> number_filters();
 [[nodiscard]] std::span<const Builtin> tests();
 
 }  // namespace folio::data::jinja

@@ -1,16 +1,35 @@
 #include "jinja/expressions.h"
 
 #include <charconv>
+#include <cstdlib>
+
+#include "jinja/builtins.h"
 
 namespace folio::data::jinja {
 
 ExprPtr ExpressionParser::integer() {
-  const std::string& digits = token().text;
+  std::string_view digits = token().text;
+  int base = 10;
+  if (digits.size() > 2 && digits[0] == '0' && digits[1] > '9') {
+    base = (digits[1] | 0x20) == 'x' ? 16 : (digits[1] | 0x20) == 'o' ? 8 : 2;
+    digits.remove_prefix(2);
+  }
   int64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
   if (error != std::errc() || end != digits.data() + digits.size()) fail(fmt::format("{} is too large", shown()));
+  ExprPtr result = constant({value});
   ++at_;
-  return constant({value});
+  return result;
+}
+
+ExprPtr ExpressionParser::floating() {
+  const std::string& digits = token().text;
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc()) value = std::strtod(digits.c_str(), nullptr);  // too large, or too small
+  ExprPtr result = constant({value});
+  ++at_;
+  return result;
 }
 
 ExprPtr ExpressionParser::make(Expr expr) {
@@ -97,17 +116,13 @@ ExprPtr ExpressionParser::comparison() {
   return compared.parts.empty() ? std::move(first) : make(std::move(compared));
 }
 
-// "+" binds loosest, then "~", then "%"; all from the left.
+// "+" binds loosest, then "~", then "*", then "**"; all from the left.
 ExprPtr ExpressionParser::operation(size_t level) {
-  constexpr size_t kLevels = 3;
-  if (level == kLevels) {
-    ExprPtr value = unary(true);
-    if (is_one_of(TokenKind::Operator, {"*", "/", "//", "**"})) fail(fmt::format("{} is not supported", shown()));
-    return value;
-  }
+  constexpr size_t kLevels = 4;
+  if (level == kLevels) return unary(true);
   ExprPtr left = operation(level + 1);
   while ((level == 0 && is_one_of(TokenKind::Operator, {"+", "-"})) || (level == 1 && is_op("~")) ||
-         (level == 2 && is_op("%"))) {
+         (level == 2 && is_one_of(TokenKind::Operator, {"*", "/", "//", "%"})) || (level == 3 && is_op("**"))) {
     const Token& op = tokens_[at_++];
     left = make(level == 1 ? Op::Concat : Op::Binary, op.line, op.text, std::move(left), operation(level + 1));
   }
@@ -117,10 +132,10 @@ ExprPtr ExpressionParser::operation(size_t level) {
 ExprPtr ExpressionParser::unary(bool with_filter) {
   const int line = token().line;
   ExprPtr value;
-  if (is_op("-")) {
+  if (is_op("-") || is_op("+")) {
     const Nested nested(*this);
-    ++at_;
-    value = make(Op::Negative, line, "", unary(false));
+    std::string sign = tokens_[at_++].text;
+    value = make(Op::Signed, line, std::move(sign), unary(false));
   } else {
     value = primary();
   }
@@ -144,6 +159,8 @@ ExprPtr ExpressionParser::primary() {
     }
     case TokenKind::Integer:
       return integer();
+    case TokenKind::Float:
+      return floating();
     default:
       break;
   }
@@ -231,10 +248,27 @@ ExprPtr ExpressionParser::call(Op op, ExprPtr called, std::string name) {
   return make(std::move(expr));
 }
 
+// Names that a constant says are looked up here, too: map("upper"), select("odd").
+void ExpressionParser::check_names(const Expr& expr) const {
+  const auto check = [&](bool is_test, const std::string& name) {
+    if ((is_test ? find_test(name) : find_filter(name)) != nullptr) return;
+    core::fail("line {}: there is no {} '{}' here", expr.line, is_test ? "test" : "filter", core::printable(name));
+  };
+  check(expr.op == Op::Test, expr.name);
+  const bool of_attribute = expr.name == "selectattr" || expr.name == "rejectattr";
+  const bool selects = of_attribute || expr.name == "select" || expr.name == "reject";
+  const size_t place = of_attribute ? 2 : 1;  // behind what is filtered
+  if (expr.op == Op::Test || !(selects || expr.name == "map") || expr.parts.size() - expr.names.size() <= place) return;
+  const Expr& named = *expr.parts[place];
+  if (named.op == Op::Const && named.value.text() != nullptr) check(selects, named.name);
+}
+
 // A filter's name, and its arguments.
 ExprPtr ExpressionParser::filter(ExprPtr value) {
   std::string filter_name = name();
-  return call(Op::Filter, std::move(value), std::move(filter_name));
+  ExprPtr result = call(Op::Filter, std::move(value), std::move(filter_name));
+  check_names(*result);
+  return result;
 }
 
 ExprPtr ExpressionParser::filters(ExprPtr value) {
@@ -257,7 +291,8 @@ ExprPtr ExpressionParser::test(ExprPtr value) {
   std::string test_name = name();
   ExprPtr result;
   const bool has_argument =
-      token().kind == TokenKind::String || token().kind == TokenKind::Integer || is_op("[") || is_op("{") ||
+      token().kind == TokenKind::String || token().kind == TokenKind::Integer || token().kind == TokenKind::Float ||
+      is_op("[") || is_op("{") ||
       (token().kind == TokenKind::Name && !is_one_of(TokenKind::Name, {"else", "or", "and", "is"}));
   if (is_name("is")) fail("tests cannot be chained");
   if (has_argument) {
@@ -265,6 +300,7 @@ ExprPtr ExpressionParser::test(ExprPtr value) {
   } else {
     result = call(Op::Test, std::move(value), std::move(test_name));
   }
+  check_names(*result);
   return negated ? make(Op::Not, line, "", std::move(result)) : std::move(result);
 }
 

@@ -113,6 +113,8 @@ class ExpressionParser {
   ExprPtr call(Op op, ExprPtr called, std::string name);
   ExprPtr test(ExprPtr value);
   ExprPtr integer();
+  ExprPtr floating();
+  void check_names(const Expr& expr) const;  ///< of a filter or a test
   template <typename... Parts>
   ExprPtr make(Op op, int line, std::string name, Parts... parts) {
     Expr expr{.op = op, .line = line, .name = std::move(name)};

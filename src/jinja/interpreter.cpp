@@ -100,7 +100,7 @@ class Interpreter {
         session_.append(*out_, *s.text.text());
         break;
       case Kind::Output:
-        write(session_, *out_, evaluate(*s.exprs[0], scope));
+        for (const ExprPtr& expr : s.exprs) write(session_, *out_, evaluate(*expr, scope));
         break;
       case Kind::If:
         for (size_t i = 0; i < s.blocks.size(); ++i) {
@@ -113,7 +113,18 @@ class Interpreter {
         assign(s.targets[0], evaluate(*s.exprs[0], scope), scope);
         break;
       case Kind::SetBlock:
-        assign(s.targets[0], session_.text(captured(s.blocks[0], new_scope(scope))), scope);
+        assign(s.targets[0], filtered(s, scope), scope);
+        break;
+      case Kind::Filter:
+        write(session_, *out_, filtered(s, scope));
+        break;
+      case Kind::With: {
+        Scope& inner = new_scope(scope);
+        for (size_t i = 0; i < s.targets.size(); ++i) inner.set(s.targets[i].names[0], evaluate(*s.exprs[i], scope));
+        return run(s.blocks[0], inner);
+      }
+      case Kind::Call:
+        write(session_, *out_, call(*s.exprs[0], scope, new_macro(s, scope)));
         break;
       case Kind::Macro:
         scope.set(s.signature.name, new_macro(s, scope));
@@ -136,9 +147,26 @@ class Interpreter {
     return flow;
   }
 
-  Flow loop(const Stmt& s, Scope& outer) {
-    std::vector<Value> items = items_of(session_, evaluate(*s.exprs[0], outer));
-    Loop& loop = loops_.emplace_back(Loop{.items = std::move(items), .accepts = {}});
+  // A block's text, through the filters behind its name.
+  Value filtered(const Stmt& s, Scope& scope) {
+    Scope& inner = new_scope(scope);
+    inner.set(kFilteredText, session_.text(captured(s.blocks[0], new_scope(scope))));
+    return evaluate(*s.exprs[0], inner);
+  }
+
+  Flow loop(const Stmt& s, Scope& outer) { return loop(s, outer, evaluate(*s.exprs[0], outer), 0); }
+
+  Flow loop(const Stmt& s, Scope& outer, const Value& sequence, int64_t depth) {
+    Loop& loop = loops_.emplace_back(Loop{.items = items_of(session_, sequence), .accepts = {}, .depth0 = depth});
+    if (s.recursive) {
+      loop.call = [this, &s, &outer, depth](const Value& items) {
+        Text text;
+        Text* const before = std::exchange(out_, &text);
+        static_cast<void>(this->loop(s, outer, items, depth + 1));
+        out_ = before;
+        return session_.text(std::move(text));
+      };
+    }
     if (s.exprs[1] != nullptr) {
       loop.accepts = [this, &s, &outer](const Value& item) {
         Scope& scope = new_scope(outer);
@@ -146,15 +174,18 @@ class Interpreter {
         return truthy(evaluate(*s.exprs[1], scope));
       };
     }
+    bool was_empty = true;  // as Jinja has it: no body was run to its end
     while (loop.advance()) {
       Scope& scope = new_scope(outer);
       scope.set("loop", {&loop});
       assign(s.targets[0], loop.current, scope);
       const Flow flow = run(s.blocks[0], scope);
       if (flow == Flow::Break) break;
+      if (flow == Flow::Next) was_empty = false;
     }
     loop.items.clear();
-    return Flow::Next;
+    loop.call = {};
+    return was_empty && s.blocks.size() > 1 ? run(s.blocks[1], new_scope(outer)) : Flow::Next;
   }
 
   void assign(const Target& target, Value value, Scope& scope) {
@@ -206,8 +237,8 @@ class Interpreter {
         return applied(e, scope);
       case Op::Not:
         return {!truthy(evaluate(*e.parts[0], scope))};
-      case Op::Negative:
-        return negative(evaluate(*e.parts[0], scope));
+      case Op::Signed:
+        return with_sign(e.name, evaluate(*e.parts[0], scope));
       case Op::And:
       case Op::Or: {
         Value left = evaluate(*e.parts[0], scope);
@@ -293,29 +324,43 @@ class Interpreter {
     if (name == "last") return {!loop.peek().has_value()};
     if (name == "previtem") return loop.index0 == 0 ? Value{} : loop.before;
     if (name == "nextitem") return loop.peek().value_or(Value{});
-    core::fail("loop.{} is not supported", core::printable(name));
+    if (name == "length") return {loop.length()};
+    if (name == "revindex") return {loop.length() - loop.index0};
+    if (name == "revindex0") return {loop.length() - loop.index0 - 1};
+    if (name == "depth") return {loop.depth0 + 1};
+    if (name == "depth0") return {loop.depth0};
+    const Builtin* method = find_loop_method(name);
+    if (method == nullptr) return {};
+    return {Function{.builtin = method, .self = std::make_shared<const Value>(Value{&loop})}};
   }
 
   Arguments arguments(const Expr& e, Scope& scope) { return {.values = parts(e, 1, scope), .names = e.names}; }
 
-  Value call(const Expr& e, Scope& scope) {
+  // `caller` is undefined, or what a call block passes.
+  Value call(const Expr& e, Scope& scope, const Value& caller = {}) {
     const Value called = evaluate(*e.parts[0], scope);
     const Arguments given = arguments(e, scope);
+    if (auto* const* loop = std::get_if<Loop*>(&called.data); loop != nullptr && (*loop)->call) {
+      const auto again = (*loop)->call;  // its own place may be left meanwhile
+      return again(*bind(given, {"iterable"}, 1)[0]);
+    }
     const auto* function = std::get_if<Function>(&called.data);
     if (const auto* undefined = std::get_if<Undefined>(&called.data)) {
       core::fail("there is no {} '{}' here", e.parts[0]->op == Op::Attribute ? "method" : "function", undefined->name);
     }
     if (function == nullptr) core::fail("'{}' object is not callable", type_name(called));
-    if (function->macro != nullptr) return call_macro(*function->macro, given);
+    if (function->macro != nullptr) return call_macro(*function->macro, given, caller);
+    if (!caller.is_undefined()) core::fail("a call block needs a macro");
     return function->builtin->call(session_, function->self == nullptr ? Value{} : *function->self, given);
   }
 
-  Value call_macro(const Macro& macro, const Arguments& given) {
+  Value call_macro(const Macro& macro, const Arguments& given, const Value& caller) {
     const Signature& signature = *macro.signature;
     const std::vector<std::string_view> names(signature.parameters.begin(), signature.parameters.end());
     const std::vector<const Value*> bound = given.bind(names, 0);
     const size_t first_default = names.size() - signature.defaults.size();
     Scope& scope = new_scope(*macro.scope);
+    if (!caller.is_undefined()) scope.set("caller", caller);
     for (size_t i = 0; i < names.size(); ++i) {
       if (bound[i] != nullptr) {
         scope.set(names[i], *bound[i]);
@@ -334,7 +379,6 @@ class Interpreter {
       core::fail("there is no {} '{}' here", is_test ? "test" : "filter", core::printable(e.name));
     const Value value = evaluate(*e.parts[0], scope);
     const Arguments given = arguments(e, scope);
-    if (is_test && e.name != "equalto") static_cast<void>(bind(given, {}));  // the others take none
     return builtin->call(session_, value, given);
   }
 

@@ -103,10 +103,37 @@ class Lexer {
     const char sign = sign_at(tag + 2);
     add_data(text_end(tag, sign, kind == '{'));
     advance(tag);
+    if (kind == '%' && raw()) return;
     const size_t inner = tag + (sign == '\0' ? 2 : 3);
     if (kind == '#') return comment(inner);
     advance(inner);
     tag_tokens(kind == '%');
+  }
+
+  // Where the tag {% name %} at `at` ends, before what its end strips; npos where another tag is.
+  [[nodiscard]] size_t end_of_tag(size_t at, std::string_view name, char& sign) const {
+    at = behind_spaces(at + 2 + (sign_at(at + 2) == '\0' ? 0 : 1));
+    if (!starts(name, at)) return std::string::npos;
+    at = behind_spaces(at + name.size());
+    sign = sign_at(at);
+    if (sign != '\0') ++at;
+    return starts("%}", at) ? at + 2 : std::string::npos;
+  }
+
+  // {% raw %}, whose text up to {% endraw %} is the template's as it is; false where another tag is.
+  bool raw() {
+    char sign = '\0';
+    const size_t begin = end_of_tag(at_, "raw", sign);
+    if (begin == std::string::npos || sign == '+') return false;
+    advance(sign == '-' ? behind_spaces(begin) : begin);
+    for (size_t tag = source_.find("{%", at_); tag != std::string::npos; tag = source_.find("{%", tag + 1)) {
+      const size_t end = end_of_tag(tag, "endraw", sign);
+      if (end == std::string::npos) continue;
+      add_data(text_end(tag, sign_at(tag + 2), false));
+      advance(tag_end(end, sign));
+      return true;
+    }
+    fail("a raw block has no end");
   }
 
   void comment(size_t inner) {
@@ -153,14 +180,33 @@ class Lexer {
   }
 
   void number() {
-    const auto digits = [&](size_t at) {
-      while (at < source_.size() && is_digit(source_[at])) ++at;
+    const auto digits = [&](size_t at, std::string_view those = "0123456789") {
+      const auto is_one = [&](size_t i) { return i < source_.size() && those.find(source_[i]) != std::string::npos; };
+      while (is_one(at) || (starts("_", at) && is_one(at + 1))) ++at;
       return at;
     };
-    const size_t to = digits(at_);
+    constexpr std::string_view kHex = "0123456789abcdefABCDEF";
+    size_t to = digits(at_);
+    if (const char base = source_[at_] != '0' || to != at_ + 1 || to >= source_.size() ? '\0' : source_[to];
+        base == 'x' || base == 'X' || base == 'o' || base == 'O' || base == 'b' || base == 'B') {
+      const size_t n = base == 'x' || base == 'X' ? 22 : base == 'o' || base == 'O' ? 8 : 2;
+      const size_t end = digits(to + 1, kHex.substr(0, n));
+      if (end > to + 1) return add_number(TokenKind::Integer, end);
+    }
     const bool is_place = at_ > 0 && source_[at_ - 1] == '.';  // in a.0.1
-    if (!is_place && starts(".", to) && digits(to + 1) > to + 1) fail("floats are not supported");
-    add(TokenKind::Integer, source_.substr(at_, to - at_));
+    size_t end = to;
+    if (!is_place && starts(".", to)) end = digits(to + 1) > to + 1 ? digits(to + 1) : to;
+    if (!is_place && (starts("e", end) || starts("E", end))) {
+      const size_t exponent = end + 1 + (sign_at(end + 1) == '\0' ? 0 : 1);
+      if (digits(exponent) > exponent) end = digits(exponent);
+    }
+    add_number(end > to ? TokenKind::Float : TokenKind::Integer, end);
+  }
+
+  void add_number(TokenKind kind, size_t to) {
+    std::string text = source_.substr(at_, to - at_);
+    std::erase(text, '_');
+    add(kind, std::move(text));
     advance(to);
   }
 

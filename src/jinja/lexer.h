@@ -8,7 +8,19 @@
 
 namespace folio::data::jinja {
 
-enum class TokenKind { Data, OutputBegin, OutputEnd, BlockBegin, BlockEnd, Name, String, Integer, Operator, End };
+enum class TokenKind {
+  Data,
+  OutputBegin,
+  OutputEnd,
+  BlockBegin,
+  BlockEnd,
+  Name,
+  String,
+  Integer,
+  Float,
+  Operator,
+  End
+};
 
 struct Token {
   TokenKind kind;

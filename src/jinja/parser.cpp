@@ -66,6 +66,21 @@ class Parser : public ExpressionParser {
     if (tag == "for") return for_block();
     if (tag == "set") return set_block();
     if (tag == "macro") return macro();
+    if (tag == "call") return call_block();
+    if (tag == "with") return with_block();
+    if (tag == "filter") {
+      Stmt stmt{.kind = Kind::Filter};
+      stmt.exprs.push_back(filters(filter(filtered_text())));
+      stmt.blocks.push_back(inner("endfilter"));
+      return stmt;
+    }
+    if (tag == "print") {
+      Stmt stmt{.kind = Kind::Output};
+      do {
+        stmt.exprs.push_back(expression());
+      } while (accept_op(","));
+      return stmt;
+    }
     if (tag == "break") return {.kind = Kind::Break};
     if (tag == "continue") return {.kind = Kind::Continue};
     if (tag == "generation") {  // whose text is what an assistant says
@@ -94,8 +109,10 @@ class Parser : public ExpressionParser {
     expect_name("in");
     stmt.exprs.push_back(tuple(false));
     stmt.exprs.push_back(accept_name("if") ? expression() : nullptr);
-    if (is_name("recursive")) fail("recursive loops are not supported");
-    stmt.blocks.push_back(inner("endfor"));
+    stmt.recursive = accept_name("recursive");
+    stmt.blocks.push_back(inner({"else", "endfor"}));
+    if (accept_name("else")) stmt.blocks.push_back(inner({"endfor"}));
+    expect_name("endfor");
     return stmt;
   }
 
@@ -107,6 +124,7 @@ class Parser : public ExpressionParser {
       return stmt;
     }
     stmt.kind = Kind::SetBlock;
+    stmt.exprs.push_back(filters(filtered_text()));
     stmt.blocks.push_back(inner("endset"));
     return stmt;
   }
@@ -116,6 +134,32 @@ class Parser : public ExpressionParser {
     stmt.signature.name = name();
     signature(stmt.signature);
     stmt.blocks.push_back(inner("endmacro"));
+    return stmt;
+  }
+
+  [[nodiscard]] ExprPtr filtered_text() const {
+    return std::make_unique<const Expr>(Expr{.op = Op::Name, .line = token().line, .name = kFilteredText});
+  }
+
+  Stmt call_block() {
+    Stmt stmt{.kind = Kind::Call};
+    stmt.signature.name = "caller";
+    if (is_op("(")) signature(stmt.signature);
+    stmt.exprs.push_back(expression());
+    if (stmt.exprs[0]->op != Op::Call) fail("expected a call");
+    stmt.blocks.push_back(inner("endcall"));
+    return stmt;
+  }
+
+  Stmt with_block() {
+    Stmt stmt{.kind = Kind::With};
+    while (token().kind != TokenKind::BlockEnd) {
+      if (!stmt.targets.empty()) expect_op(",");
+      stmt.targets.push_back({.names = {variable()}});
+      expect_op("=");
+      stmt.exprs.push_back(expression());
+    }
+    stmt.blocks.push_back(inner("endwith"));
     return stmt;
   }
 

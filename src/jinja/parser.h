@@ -1,6 +1,6 @@
-// A Jinja template as a tree. It knows what the chat templates that models are published with use. All else is refused
-// by name: other files (include, import, extends, block), call, filter, with and raw blocks, an else of a loop,
-// recursive loops, calls with *arguments, floats, and the operators * / // **.
+// A Jinja template as a tree: the language but for what is rejected with an error that names it, other files (include,
+// import, extends, block) and calls with *arguments. A filter or a test that does not exist is an error here, not when
+// it is reached.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ using ExprPtr = std::unique_ptr<const Expr>;
 
 struct Expr {
   // clang-format off
-  enum class Op { Const, Name, List, Tuple, Dict, Attribute, Item, Slice, Call, Filter, Test, Not, Negative,
+  enum class Op { Const, Name, List, Tuple, Dict, Attribute, Item, Slice, Call, Filter, Test, Not, Signed,
                   And, Or, Compare, Binary, Concat, Condition };
   // clang-format on
   Op op = Op::Const;
@@ -40,6 +40,9 @@ struct Target {
 struct Stmt;
 using Block = std::vector<std::unique_ptr<const Stmt>>;
 
+/// The text that a filter block applies its filters to, as a variable.
+inline constexpr const char* kFilteredText = " ";
+
 /// What a macro takes.
 struct Signature {
   std::string name{};
@@ -48,13 +51,14 @@ struct Signature {
 };
 
 struct Stmt {
-  enum class Kind { Text, Output, If, For, Set, SetBlock, Macro, Generation, Break, Continue };
+  enum class Kind { Text, Output, If, For, Set, SetBlock, Filter, With, Macro, Call, Generation, Break, Continue };
   Kind kind = Kind::Text;
   int line = 0;
   Value text{};                   ///< of a template
-  Signature signature{};          ///< of a macro
-  std::vector<Target> targets{};  ///< of a set, a loop
-  std::vector<ExprPtr> exprs{};   ///< conditions; the sequence and the filter of a loop; values
+  Signature signature{};          ///< of a macro, and of what a call block passes
+  bool recursive = false;         ///< a loop that can be called
+  std::vector<Target> targets{};  ///< of a set, a with, a loop
+  std::vector<ExprPtr> exprs{};   ///< conditions; the sequence and the filter of a loop; values; a call
   std::vector<Block> blocks{};    ///< bodies; an else comes last
 };
 

@@ -17,6 +17,10 @@ struct Loop {
   Value before{};
   Value current{};
   int64_t index0 = -1;
+  int64_t depth0 = 0;                           ///< of a recursive loop
+  std::optional<std::vector<Value>> changed{};  ///< what loop.changed() was given last
+  std::function<Value(const Value&)> call{};    ///< of a recursive loop: its text for other items
+  std::optional<int64_t> n_items{};
 
   const std::optional<Value>& peek() {
     while (!ahead && next < items.size()) {
@@ -24,6 +28,20 @@ struct Loop {
       if (!accepts || accepts(item)) ahead = std::move(item);
     }
     return ahead;
+  }
+  /// Looks at all items.
+  int64_t length() {
+    if (n_items) return *n_items;
+    const bool has_next = peek().has_value();
+    std::vector<Value> rest;
+    for (; next < items.size(); ++next) {
+      if (!accepts || accepts(items[next])) rest.push_back(items[next]);
+    }
+    items = std::move(rest);
+    next = 0;
+    accepts = {};
+    n_items = index0 + 1 + (has_next ? 1 : 0) + static_cast<int64_t>(items.size());
+    return *n_items;
   }
   bool advance() {
     if (!peek()) return false;

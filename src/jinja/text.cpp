@@ -11,17 +11,52 @@ namespace folio::data::jinja {
 namespace {
 
 // Unicode's simple mappings. Python has also those to several characters, such as that of "ß".
+locale_t unicode_locale() {
+  static const locale_t kUnicode = [] {
+    const locale_t made = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+    return made != nullptr ? made : ::newlocale(LC_CTYPE_MASK, "C", nullptr);
+  }();
+  return kUnicode;
+}
 char32_t mapped(char32_t c, wint_t (*map)(wint_t, locale_t)) {
-  static const locale_t kUnicode = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   const char32_t code = code_of(c);
-  if (kUnicode == nullptr || (code >= 0xD800 && code < 0xE000)) return c;
-  return (c & kSaid) | static_cast<char32_t>(map(static_cast<wint_t>(code), kUnicode));
+  if (code >= 0xD800 && code < 0xE000) return c;
+  return (c & kSaid) | static_cast<char32_t>(map(static_cast<wint_t>(code), unicode_locale()));
 }
 char32_t upper(char32_t c) { return mapped(c, ::towupper_l); }
 char32_t lower(char32_t c) { return mapped(c, ::towlower_l); }
-Text upper_case(TextView text) {
+bool is_upper_char(char32_t c) { return lower(c) != c; }
+bool is_lower_char(char32_t c) { return upper(c) != c; }
+bool is_cased(char32_t c) { return is_upper_char(c) || is_lower_char(c); }
+
+Text swapped_case(TextView text) {
   Text result(text);
-  std::transform(result.begin(), result.end(), result.begin(), upper);
+  std::ranges::transform(result, result.begin(), [](char32_t c) { return is_upper_char(c) ? lower(c) : upper(c); });
+  return result;
+}
+
+// str.title: of each word of letters.
+Text titled(TextView text) {
+  Text result(text);
+  bool in_word = false;
+  for (char32_t& c : result) {
+    const bool cased = is_cased(c);
+    c = in_word ? lower(c) : upper(c);
+    in_word = cased;
+  }
+  return result;
+}
+
+// The filter: of each word between blanks, hyphens and opening brackets.
+Text titled_words(TextView text) {
+  Text result(text);
+  bool in_word = false;
+  for (char32_t& c : result) {
+    const char32_t code = code_of(c);
+    const bool parts = is_space(c) || code == U'-' || code == U'(' || code == U'{' || code == U'[' || code == U'<';
+    if (!parts) c = in_word ? lower(c) : upper(c);
+    in_word = !parts;
+  }
   return result;
 }
 
@@ -129,37 +164,240 @@ Value change(Session& session, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
   return session.text(kChange(as_text(session, self)));
 }
-Value join(Session& session, const Value& self, const Arguments& arguments) {
-  const auto a = bind(arguments, {"d"});
-  const Text separator = a[0] == nullptr ? Text() : as_text(session, *a[0]);
-  Text result;
-  const std::vector<Value> items = items_of(session, self);
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) session.append(result, separator);
-    session.append(result, as_text(session, items[i]));
-  }
-  return session.text(std::move(result));
-}
-
 Value trim_filter(Session& session, const Value& self, const Arguments& arguments) {
   return stripped(session, as_text(session, self), bind(arguments, {"chars"})[0], Ends::Both);
 }
 
-constexpr std::array kMethods{Builtin{"strip", strip<Ends::Both>},
-                              Builtin{"lstrip", strip<Ends::Left>},
-                              Builtin{"rstrip", strip<Ends::Right>},
-                              Builtin{"replace", replace},
-                              Builtin{"split", split},
-                              Builtin{"startswith", has_end<false>},
-                              Builtin{"endswith", has_end<true>},
-                              Builtin{"capitalize", change<capitalized>}};
+Value joined(Session& session, const Value& self, const Arguments& arguments) {
+  Text result;
+  const std::vector<Value> items = items_of(session, *bind(arguments, {"iterable"}, 1)[0]);
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) session.append(result, text_of(self));
+    session.append(result, text_of(items[i]));
+  }
+  return session.text(std::move(result));
+}
 
-constexpr std::array kFilters{Builtin{"trim", trim_filter},
-                              Builtin{"replace", replace},
-                              Builtin{"upper", change<upper_case>},
-                              Builtin{"lower", change<lower_case>},
-                              Builtin{"capitalize", change<capitalized>},
-                              Builtin{"join", join}};
+// The part of a text that find() and count() look at.
+struct Within {
+  TextView text;
+  int64_t begin;
+};
+Within within(const Value& self, const Value* begin, const Value* end) {
+  const TextView text = text_of(self);
+  const auto size = static_cast<int64_t>(text.size());
+  const auto bound = [&](int64_t at) { return at < 0 ? std::max<int64_t>(0, at < -size ? 0 : at + size) : at; };
+  const int64_t from = bound(integer(begin, 0));
+  const int64_t to = std::min(size, bound(integer(end, size)));
+  if (from > to) return {.text = {}, .begin = -1};
+  return {.text = text.substr(static_cast<size_t>(from), static_cast<size_t>(to - from)), .begin = from};
+}
+
+size_t find_last_part(Session& session, TextView text, TextView part) {
+  size_t found = Text::npos;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t at = find_part(session, text, part, from);
+    if (at == Text::npos) break;
+    found = at;
+    from = at + 1;
+  }
+  return found;
+}
+
+template <bool kLast, bool kRequired>
+Value find(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"sub", "start", "end"}, 1);
+  const auto [text, begin] = within(self, a[1], a[2]);
+  const TextView part = text_of(*a[0]);
+  const size_t at = begin < 0 ? Text::npos
+                    : kLast   ? find_last_part(session, text, part)
+                              : find_part(session, text, part);
+  if (at != Text::npos) return {begin + static_cast<int64_t>(at)};
+  if (kRequired) core::fail("substring not found");
+  return {int64_t{-1}};
+}
+
+Value count_parts(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"sub", "start", "end"}, 1);
+  const auto [text, begin] = within(self, a[1], a[2]);
+  const TextView part = text_of(*a[0]);
+  if (begin < 0) return {int64_t{0}};
+  if (part.empty()) return {static_cast<int64_t>(text.size()) + 1};
+  int64_t n = 0;
+  for (size_t at = 0; (at = find_part(session, text, part, at)) != Text::npos; at += part.size()) ++n;
+  return {n};
+}
+
+Value rsplit(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"sep", "maxsplit"});
+  TextView text = text_of(self);
+  int64_t most = integer(a[1], -1);
+  std::vector<Value> parts;  // from the last
+  const auto strip_end = [&] {
+    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  };
+  session.spend(1 + text.size() / kCharactersPerStep);
+  if (a[0] == nullptr || a[0]->is_none()) {
+    for (strip_end(); !text.empty(); strip_end()) {
+      size_t from = most-- == 0 ? 0 : text.size();
+      while (from > 0 && !is_space(text[from - 1])) --from;
+      parts.push_back(session.text(Text(text.substr(from))));
+      text = text.substr(0, from);
+    }
+  } else {
+    const TextView separator = text_of(*a[0]);
+    if (separator.empty()) core::fail("empty separator");
+    for (; most != 0; --most) {
+      session.spend(1 + text.size() / kCharactersPerStep);
+      size_t at = text.size() < separator.size() ? Text::npos : text.size() - separator.size();
+      while (at != Text::npos && !same(text.substr(at, separator.size()), separator))
+        at = at == 0 ? Text::npos : at - 1;
+      if (at == Text::npos) break;
+      parts.push_back(session.text(Text(text.substr(at + separator.size()))));
+      text = text.substr(0, at);
+    }
+    parts.push_back(session.text(Text(text)));
+  }
+  std::ranges::reverse(parts);
+  return session.list(std::move(parts));
+}
+
+template <bool kLast>
+Value partition(Session& session, const Value& self, const Arguments& arguments) {
+  const TextView text = text_of(self);
+  const TextView part = text_of(*bind(arguments, {"sep"}, 1)[0]);
+  if (part.empty()) core::fail("empty separator");
+  const size_t at = kLast ? find_last_part(session, text, part) : find_part(session, text, part);
+  const auto of = [&](TextView t) { return session.text(Text(t)); };
+  if (at != Text::npos) {
+    return session.list({of(text.substr(0, at)), of(text.substr(at, part.size())), of(text.substr(at + part.size()))},
+                        true);
+  }
+  return kLast ? session.list({of({}), of({}), of(text)}, true) : session.list({of(text), of({}), of({})}, true);
+}
+
+Value splitlines(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"keepends"});
+  const TextView text = text_of(self);
+  session.spend(1 + text.size() / kCharactersPerStep);
+  std::vector<Value> lines;
+  const std::vector<TextView> all = lines_of(text);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const char32_t* const end = i + 1 < all.size() ? all[i + 1].data() : text.data() + text.size();
+    const bool keeps = a[0] != nullptr && truthy(*a[0]);
+    lines.push_back(session.text(keeps ? Text(all[i].data(), end) : Text(all[i])));
+  }
+  return session.list(std::move(lines));
+}
+
+template <bool kIsEnd>
+Value remove_end(Session& session, const Value& self, const Arguments& arguments) {
+  TextView text = text_of(self);
+  const TextView part = text_of(*bind(arguments, {"part"}, 1)[0]);
+  if (at_end(session, text, part, kIsEnd)) {
+    kIsEnd ? text.remove_suffix(part.size()) : text.remove_prefix(part.size());
+  }
+  return session.text(Text(text));
+}
+
+template <bool (*kIs)(char32_t)>
+Value all_are(Session& session, const Value& self, const Arguments& arguments) {
+  static_cast<void>(bind(arguments, {}));
+  const TextView text = text_of(self);
+  session.spend(1 + text.size() / kCharactersPerStep);
+  return {!text.empty() && std::ranges::all_of(text, kIs)};
+}
+
+bool is_letter(char32_t c) { return is_word(c) && code_of(c) != U'_' && (code_of(c) < U'0' || code_of(c) > U'9'); }
+bool is_letter_or_digit(char32_t c) { return is_word(c) && code_of(c) != U'_'; }
+bool is_decimal(char32_t c) { return code_of(c) >= U'0' && code_of(c) <= U'9'; }
+
+template <bool (*kIs)(TextView)>
+Value has_case(Session&, const Value& self, const Arguments& arguments) {
+  static_cast<void>(bind(arguments, {}));
+  return {kIs(text_of(self))};
+}
+
+// ljust, rjust, center and zfill; the filter center.
+enum class Place { Left, Right, Center };
+Value padded(Session& session, TextView text, int64_t width, const Value* fill, Place place) {
+  const Text filled = fill == nullptr ? Text(1, U' ') : text_of(*fill);
+  if (filled.size() != 1) core::fail("the fill character must be exactly one character long");
+  const auto size = static_cast<int64_t>(text.size());
+  if (width <= size) return session.text(Text(text));
+  if (width > static_cast<int64_t>(kMaxText)) core::fail("a text has more than {} characters", kMaxText);
+  const int64_t n = width - size;
+  const int64_t left = place == Place::Left ? 0 : place == Place::Right ? n : n / 2 + (n & width & 1);
+  Text result(static_cast<size_t>(left), filled[0]);
+  result += text;
+  result.append(static_cast<size_t>(n - left), filled[0]);
+  return session.text(std::move(result));
+}
+template <Place kPlace>
+Value pad(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"width", "fillchar"}, 1);
+  return padded(session, text_of(self), integer(a[0], 0), a[1], kPlace);
+}
+Value zfill(Session& session, const Value& self, const Arguments& arguments) {
+  TextView text = text_of(self);
+  const bool has_sign = !text.empty() && (code_of(text[0]) == U'-' || code_of(text[0]) == U'+');
+  const int64_t width = integer(bind(arguments, {"width"}, 1)[0], 0) - (has_sign ? 1 : 0);
+  const Value zero = session.text(U"0");
+  const Value number = padded(session, text.substr(has_sign ? 1 : 0), width, &zero, Place::Right);
+  return session.text(Text(text.substr(0, has_sign ? 1 : 0)) + *number.text());
+}
+Value center_filter(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"width"});
+  return padded(session, as_text(session, self), a[0] == nullptr ? 80 : integer(a[0], 0), nullptr, Place::Center);
+}
+
+template <Text (*kChange)(TextView)>
+Value change_text(Session& session, const Value& self, const Arguments& arguments) {
+  static_cast<void>(text_of(self));
+  return change<kChange>(session, self, arguments);
+}
+
+constexpr std::array kTextMethods{Builtin{"strip", strip<Ends::Both>},
+                                  Builtin{"lstrip", strip<Ends::Left>},
+                                  Builtin{"rstrip", strip<Ends::Right>},
+                                  Builtin{"replace", replace},
+                                  Builtin{"split", split},
+                                  Builtin{"rsplit", rsplit},
+                                  Builtin{"splitlines", splitlines},
+                                  Builtin{"partition", partition<false>},
+                                  Builtin{"rpartition", partition<true>},
+                                  Builtin{"join", joined},
+                                  Builtin{"find", find<false, false>},
+                                  Builtin{"rfind", find<true, false>},
+                                  Builtin{"index", find<false, true>},
+                                  Builtin{"rindex", find<true, true>},
+                                  Builtin{"count", count_parts},
+                                  Builtin{"startswith", has_end<false>},
+                                  Builtin{"endswith", has_end<true>},
+                                  Builtin{"removeprefix", remove_end<false>},
+                                  Builtin{"removesuffix", remove_end<true>},
+                                  Builtin{"capitalize", change_text<capitalized>},
+                                  Builtin{"upper", change_text<upper_case>},
+                                  Builtin{"lower", change_text<lower_case>},
+                                  Builtin{"title", change_text<titled>},
+                                  Builtin{"swapcase", change_text<swapped_case>},
+                                  Builtin{"isupper", has_case<is_upper>},
+                                  Builtin{"islower", has_case<is_lower>},
+                                  Builtin{"isspace", all_are<is_space>},
+                                  Builtin{"isalpha", all_are<is_letter>},
+                                  Builtin{"isalnum", all_are<is_letter_or_digit>},
+                                  Builtin{"isdigit", all_are<is_decimal>},
+                                  Builtin{"isdecimal", all_are<is_decimal>},
+                                  Builtin{"isnumeric", all_are<is_decimal>},
+                                  Builtin{"ljust", pad<Place::Left>},
+                                  Builtin{"rjust", pad<Place::Right>},
+                                  Builtin{"center", pad<Place::Center>},
+                                  Builtin{"zfill", zfill}};
+
+constexpr std::array kTextFilters{Builtin{"trim", trim_filter},           Builtin{"replace", replace},
+                                  Builtin{"upper", change<upper_case>},   Builtin{"lower", change<lower_case>},
+                                  Builtin{"title", change<titled_words>}, Builtin{"capitalize", change<capitalized>},
+                                  Builtin{"center", center_filter}};
 
 }  // namespace
 
@@ -169,7 +407,40 @@ Text lower_case(TextView text) {
   return result;
 }
 
-std::span<const Builtin> text_methods() { return kMethods; }
-std::span<const Builtin> text_filters() { return kFilters; }
+Text upper_case(TextView text) {
+  Text result(text);
+  std::transform(result.begin(), result.end(), result.begin(), upper);
+  return result;
+}
+
+bool is_lower(TextView text) {
+  return std::ranges::any_of(text, is_lower_char) && std::ranges::none_of(text, is_upper_char);
+}
+bool is_upper(TextView text) {
+  return std::ranges::any_of(text, is_upper_char) && std::ranges::none_of(text, is_lower_char);
+}
+
+bool is_word(char32_t c) {
+  const char32_t code = code_of(c);
+  if (code == U'_') return true;
+  if (code >= 0xD800 && code < 0xE000) return false;
+  return ::iswalnum_l(static_cast<wint_t>(code), unicode_locale()) != 0;
+}
+
+std::vector<TextView> lines_of(TextView text) {
+  constexpr TextView kEnds = U"\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029";
+  std::vector<TextView> lines;
+  while (!text.empty()) {
+    size_t n = 0;
+    while (n < text.size() && kEnds.find(code_of(text[n])) == TextView::npos) ++n;
+    lines.push_back(text.substr(0, n));
+    const bool is_pair = n + 1 < text.size() && code_of(text[n]) == U'\r' && code_of(text[n + 1]) == U'\n';
+    text.remove_prefix(std::min(text.size(), n + (is_pair ? 2 : 1)));
+  }
+  return lines;
+}
+
+std::span<const Builtin> text_methods() { return kTextMethods; }
+std::span<const Builtin> text_filters() { return kTextFilters; }
 
 }  // namespace folio::data::jinja

@@ -40,7 +40,7 @@ int deeper(int depth) {
 
 // repr(float): the shortest digits that give the number back.
 std::string python_float(double value) {
-  std::string text = fmt::format("{}", value);
+  std::string text = std::isnan(value) ? "nan" : fmt::format("{}", value);
   return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
 }
 
@@ -159,11 +159,12 @@ Value Session::text(Text text) {
   return {std::make_shared<const Text>(std::move(text))};
 }
 
-Value Session::list(std::vector<Value> items, bool is_tuple) {
+Value Session::list(std::vector<Value> items, bool is_tuple, bool is_group) {
   spend(1 + items.size());
   int depth = 0;
   for (const Value& item : items) depth = std::max(depth, depth_of(item));
-  return {std::make_shared<const List>(List{.items = std::move(items), .is_tuple = is_tuple, .depth = deeper(depth)})};
+  return {std::make_shared<const List>(
+      List{.items = std::move(items), .is_tuple = is_tuple, .depth = deeper(depth), .is_group = is_group})};
 }
 
 Value Session::dict(std::vector<std::pair<Value, Value>> items) {
@@ -354,6 +355,12 @@ void write_json(Session& session, Text& out, const Value& value, const JsonStyle
     return session.append(out, from_utf8(json_scalar(value)));
   }
   const size_t n = list != nullptr ? list->items.size() : dict->items.size();
+  std::vector<const std::pair<Value, Value>*> members;
+  if (dict != nullptr) {
+    for (const auto& item : dict->items) members.push_back(&item);
+    const auto by_key = [&](const auto* a, const auto* b) { return less(session, a->first, b->first); };
+    if (style.sort_keys) std::stable_sort(members.begin(), members.end(), by_key);
+  }
   const auto new_line = [&](size_t depth) {
     if (!style.lines || n == 0) return;
     session.append(out, U"\n");
@@ -364,11 +371,11 @@ void write_json(Session& session, Text& out, const Value& value, const JsonStyle
     if (i > 0) session.append(out, style.item_separator);
     new_line(level + 1);
     if (dict != nullptr) {
-      const Value& key = dict->items[i].first;
+      const Value& key = members[i]->first;
       write_json_text(session, out, key.text() != nullptr ? *key.text() : from_utf8(json_scalar(key)), style.ascii);
-      session.append(out, U": ");
+      session.append(out, style.key_separator);
     }
-    write_json(session, out, list != nullptr ? list->items[i] : dict->items[i].second, style, level + 1);
+    write_json(session, out, list != nullptr ? list->items[i] : members[i]->second, style, level + 1);
   }
   new_line(level);
   session.append(out, list != nullptr ? U"]" : U"}");

@@ -51,6 +51,7 @@ struct List {
   std::vector<Value> items;
   bool is_tuple = false;
   int depth = 1;
+  bool is_group = false;  ///< of groupby: a tuple whose items are also .grouper and .list
 };
 struct Dict {
   std::vector<std::pair<Value, Value>> items;  ///< in the order of insertion
@@ -99,7 +100,7 @@ class Session {
   /// Appends; throws core::Error where the text would become too long.
   void append(Text& out, TextView more);
   [[nodiscard]] Value text(Text text);
-  [[nodiscard]] Value list(std::vector<Value> items, bool is_tuple = false);
+  [[nodiscard]] Value list(std::vector<Value> items, bool is_tuple = false, bool is_group = false);
   /// Of several equal keys the first keeps its place and the last its value.
   [[nodiscard]] Value dict(std::vector<std::pair<Value, Value>> items);
   [[nodiscard]] Namespace& make_namespace() { return namespaces_.emplace_back(); }
@@ -140,7 +141,9 @@ struct JsonStyle {
   Text indent{};  ///< of one level
   bool lines = false;
   Text item_separator{U", "};
+  Text key_separator{U": "};
   bool ascii = false;
+  bool sort_keys = false;
 };
 /// Appends json.dumps(value).
 void write_json(Session& session, Text& out, const Value& value, const JsonStyle& style, size_t level = 0);

@@ -43,6 +43,20 @@ def test_special_tokens_in_a_prompt_are_parsed_as_generate_does(tmp_path):
         ids = model.tokenizer.apply_chat_template([{"role": "user", "content": "<|im_start|>"}])
         assert ids.count(parsed["prompt_tokens"][0]) == ids.count(model.tokenizer.encode("<|im_start|>")[0]) == 3
 
+def test_the_defaults_are_those_of_generation_config_json(golden_gguf, tmp_path):
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "generation_config.json").write_text('{"temperature": 0.3, "top_k": 5}')
+    prompt = {"seed": 3, "max_tokens": 40}
+    with folio.Model(golden_gguf, threads=1, generation_config=folder) as model:
+        ours = [model.generate("ROMEO:", **prompt), model.generate("ROMEO:", temperature=1.0, **prompt)]
+    with folio.Model(golden_gguf, threads=1, generation_config="none") as model:
+        assert ours == [model.generate("ROMEO:", temperature=0.3, top_k=5, **prompt),
+                        model.generate("ROMEO:", temperature=1.0, top_k=5, **prompt)] != [model.generate("ROMEO:", **prompt)] * 2
+    (folder / "generation_config.json").write_text('{"temperature": -1}')
+    with pytest.raises(folio.Error, match="generation_config.json: temperature is -1"):
+        folio.Model(golden_gguf, generation_config=folder)
+
 
 def test_a_list_of_prompts_is_a_batch_of_the_same_texts(model):
     alone = [model.generate(prompt, max_tokens=30, seed=1) for prompt in PROMPTS]

@@ -152,7 +152,7 @@ void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   for (const auto& [left, right, joined] : v.merges) {
     merges.push_back(spelt[static_cast<size_t>(left)] + " " + spelt[static_cast<size_t>(right)]);
   }
-  hf::write_files(directory, v, chat_template(),
+  hf::write_files(directory, v, chat_templates(),
                   {.pieces = spelt,
                    .merges = std::move(merges),
                    .ignore_merges = v.ignore_merges,

@@ -31,7 +31,7 @@ CharTokenizer CharTokenizer::read_hf(const std::filesystem::path& directory) {
 void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
   Vocabulary v = vocabulary_;
   v.pad = end_of_text();  // without it, transformers cannot pad a batch
-  hf::write_files(directory, v, chat_template(), {.pieces = v.pieces, .decoder = {{"type", "Fuse"}}});
+  hf::write_files(directory, v, chat_templates(), {.pieces = v.pieces, .decoder = {{"type", "Fuse"}}});
 }
 
 }  // namespace folio::data

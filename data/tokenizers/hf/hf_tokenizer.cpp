@@ -202,7 +202,7 @@ std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const 
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-void write_files(const std::filesystem::path& directory, const Vocabulary& v, const std::string& chat_template,
+void write_files(const std::filesystem::path& directory, const Vocabulary& v, const ChatTemplates& chat_templates,
                  Parts parts) {
   Json vocabulary = Json::object();
   auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended: looking up each key takes quadratic time
@@ -248,7 +248,13 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
   config["model_max_length"] = std::numeric_limits<int32_t>::max();
   config["model_input_names"] = Json::array({"input_ids", "attention_mask"});  // a Llama takes no token_type_ids
   config["padding_side"] = "left";                                             // as generation needs it
-  if (!chat_template.empty()) config["chat_template"] = chat_template;
+  if (chat_templates.size() == 1 && chat_templates.contains(kDefaultTemplate)) {
+    config["chat_template"] = chat_templates.begin()->second;
+  } else {
+    for (const auto& [name, text] : chat_templates) {
+      config["chat_template"].push_back({{"name", name}, {"template", text}});
+    }
+  }
   core::write_file_atomically(directory / "tokenizer.json", tokenizer.dump(1) + "\n");
   core::write_file_atomically(directory / "tokenizer_config.json", config.dump(2) + "\n");
 }

@@ -80,7 +80,7 @@ struct Parts {
 };
 
 /// Writes both files.
-void write_files(const std::filesystem::path& directory, const Vocabulary& vocabulary, const std::string& chat_template,
-                 Parts parts);
+void write_files(const std::filesystem::path& directory, const Vocabulary& vocabulary,
+                 const ChatTemplates& chat_templates, Parts parts);
 
 }  // namespace folio::data::hf

@@ -237,7 +237,7 @@ void SentencePieceTokenizer::write_hf(const std::filesystem::path& directory) co
   v.scores.resize(v.pieces.size());
   const bool has_bytes = std::find(v.types.begin(), v.types.end(), PieceType::Byte) != v.types.end();
   const bool is_normalizer = v.space_prefix == SpacePrefix::Normalizer;
-  hf::write_files(directory, v, chat_template(),
+  hf::write_files(directory, v, chat_templates(),
                   {.pieces = v.pieces,
                    .merges = merges_of(v),
                    .unk_token = v.unk < 0 ? Json() : Json(v.pieces[static_cast<size_t>(v.unk)]),

@@ -418,7 +418,11 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
     refuse("swiglu_limit", shortest(kGateLimit));
     refuse("swiglu_alpha", shortest(kGateSlope));
   }
-  refuse("attention_bias", family.hf.says_bias && family.qkv_bias);
+  require(
+      !has(json, "attention_bias") || json["attention_bias"] == (family.hf.says_bias && family.qkv_bias),
+      "{}: attention_bias = {} is not supported here for {}, whose published models have {}biases of queries, keys "
+      "and values; take one of those, or run this one with transformers",
+      where, [&] { return printable(json["attention_bias"].dump()); }, family.name, family.qkv_bias ? "" : "no ");
   require(!family.hf.says_bias || has(json, "attention_bias"), "{}: the key \"attention_bias\" is missing", where);
   refuse("mlp_bias", false);
   refuse("use_qk_norm", family.qk_norm != QkNorm::None);

@@ -157,6 +157,12 @@ Shards open_weights(const fs::path& directory) {
   const fs::path index = directory / "model.safetensors.index.json";
   std::error_code error;
   if (!fs::exists(single, error) && fs::exists(index, error)) return open_index(index);
+  for (const char* pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"}) {
+    require(fs::exists(single, error) || !fs::exists(directory / pickled, error),
+            "{}: the weights are in {}, a pickle, which is not read here; save them as safetensors: "
+            "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True) of transformers",
+            directory.string(), pickled);
+  }
   Shards shards;
   shards.add(single);
   return shards;

@@ -288,3 +288,40 @@ def test_llama2cs_constants_are_refused_by_name(tmp_path, shape, part):
     done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.bin", "--format", "llama2c")
     assert_refused(done, FAILED, part)
     assert list(tmp_path.iterdir()) == [tmp_path / "a.gguf"]
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("place", ["blk.1.ffn_down.weight", "output_norm.weight", "token_embd.weight"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_halves_of_a_model_that_is_not_finite_are_refused(tmp_path, kind, place, value):
+    """Of halves, too, which would be copied; without --type a file keeps what it has."""
+    arrays = sound.weights(SHAPE, np.float16 if kind == "f16" else np.float32)
+    arrays[place].reshape(-1)[-1] = value
+    if kind == "bf16":
+        arrays = {name: (a.view(np.uint32) >> 16).astype(np.uint16) if a.ndim > 1 else a for name, a in arrays.items()}
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
+    for to in ("f16", "bf16"):
+        done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", to)
+        assert_refused(done, FAILED, tmp_path / "a.gguf", f"the tensor {place} holds {str(value)}", "convert or train the model anew")
+        assert not (tmp_path / "b.gguf").exists()
+    assert bits_of(export(tmp_path / "a.gguf", tmp_path / "b.gguf")) == bits_of(tmp_path / "a.gguf")
+
+
+def test_a_value_beyond_f16_is_refused_by_its_tensor(tmp_path):
+    arrays = sound.weights(SHAPE)
+    arrays["blk.0.ffn_up.weight"][1, 2] = 65520.0  # rounds to infinity
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
+    done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", "f16")
+    assert_refused(done, FAILED, "blk.0.ffn_up.weight holds 65520", "--type bf16 or f32")
+    export(tmp_path / "a.gguf", tmp_path / "b.gguf", "--type", "bf16")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"])
+def test_pickled_weights_alone_are_refused_with_the_remedy(tmp_path, name):
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE).pack())
+    folder = export(tmp_path / "a.gguf", tmp_path / "hf", "--format", "hf")
+    (folder / name).write_bytes(b"PK\x03\x04")
+    export(folder, tmp_path / "b.gguf")  # beside safetensors it is not looked at
+    (folder / "model.safetensors").unlink()
+    done = run("export", folder, "--out", tmp_path / "c.gguf")
+    assert_refused(done, FAILED, folder, name, "save_pretrained(OUT, safe_serialization=True)")

@@ -6,6 +6,10 @@
 //                               {"pieces": [[text, is_template], …], "end_of_turn": text}
 //     {"template", "bos", "eos", "marks", "tool_format": true}
 //                               the fields of ToolFormat
+//     {"tokenizer": FILE or directory, "messages", "tools"}
+//                               {"text": rendered by the template that is chosen}
+//     {"jinja": template, "parse": true}
+//                               {"text": null}
 //     {"jinja": template, "variables": {…}, "said": [keys of texts]}
 //                               {"text": rendered, "said": what in it came from those texts}
 #include <fmt/format.h>
@@ -16,6 +20,7 @@
 #include "core/error.h"
 #include "data/chat/chat_template.h"
 #include "data/chat/tool_format.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "jinja/interpreter.h"
 #include "tests/data/chat/answer_requests.h"
 
@@ -87,6 +92,10 @@ jinja::Value value_of(jinja::Session& session, const Json& json, char32_t mark) 
 }
 
 Json rendered(const Json& request) {
+  if (request.value("parse", false)) {
+    static_cast<void>(jinja::parse(request.at("jinja").get<std::string>()));
+    return {{"text", nullptr}};
+  }
   jinja::Session session;
   jinja::Variables variables;
   const Json said = request.value("said", Json::array());
@@ -146,7 +155,19 @@ Json format_of_calls(const Json& request) {
           {"marks", format.marks}};
 }
 
+Json chosen(const Json& request) {
+  const auto tokenizer = load_tokenizer(request.at("tokenizer").get<std::string>(), 0);
+  const ChatTemplate chat_template = chat_template_of(*tokenizer, "the model");
+  std::string text;
+  for (const ChatPiece& piece : render_chat(*tokenizer, chat_template, messages_of(request.at("messages")),
+                                            {.tools = request["tools"].is_null() ? "" : request["tools"].dump()})) {
+    text += piece.text;
+  }
+  return {{"text", text}};
+}
+
 Json answer(const Json& request) {
+  if (request.contains("tokenizer")) return chosen(request);
   if (request.contains("tool_format")) return format_of_calls(request);
   return request.contains("jinja") ? rendered(request) : chat(request);
 }

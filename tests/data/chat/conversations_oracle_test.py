@@ -135,6 +135,27 @@ def assert_same(found, tokenizer, template, chats):
         assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
 
 
+# As GLM-4's, an answer ends where the mark of the next turn stands; with tags for transformers, which is given an
+# empty turn behind the last answer.
+NEXT = "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% if loop.previtem is defined and loop.previtem.role == 'assistant' %}"
+               "{% generation %}{{ mark }}{% endgeneration %}{% else %}{{ mark }}{% endif %}{{ '\n' }}{% if m.role == 'assistant' %}"
+               "{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}")
+
+
+def test_the_next_turns_mark_is_learned_where_it_is_the_end(small, tmp_path):
+    tokenizer, folder = small
+    # transformers' mask has one token of a last character of several.
+    chats = [chat for chat in conversations() if all(m["content"] and m["content"][-1].isascii() for m in chat if m["role"] == "assistant")]
+    [found] = ours(tmp_path, [(folder, NEXT, chats)])
+    end = tokenizer.convert_tokens_to_ids("<|user|>")
+    assert len(found) == len(chats), found
+    for example, chat in zip(found, chats):
+        expected = theirs(tokenizer, NEXT_TAGGED, [*chat, {"role": "user", "content": ""}])
+        assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
+        assert example["tokens"][-1] == end and example["learned"][-1] == 1
+
+
 @pytest.mark.parametrize("name", TAGGED)
 def test_borders_found_by_rendering_are_those_that_tags_say(name, request, tmp_path):
     published, tagged = TAGGED[name]

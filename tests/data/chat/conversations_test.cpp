@@ -46,6 +46,33 @@ TEST(ChatRenderer, AnswersAndWhatEndsThemAreLearned) {
             (std::vector<std::string>{"[system]s#\n[user]u#\n[assistant]{a#}\n[user]v#\n[assistant]{b#}"}));
 }
 
+bool learns_to_stop(const std::string& jinja) {
+  const ByteTokenizer tokenizer;
+  const ChatTemplate chat(jinja, "t");
+  return ChatRenderer(tokenizer, chat).learns_to_stop();
+}
+
+TEST(ChatRenderer, TheMarkThatBeginsTheNextTurnIsLearnedAsTheEnd) {
+  const std::string marked =
+      "{% for m in messages %}</s>{{ '[' + m.role + ']' + m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}</s>[assistant]{% endif %}";
+  EXPECT_EQ(shown(marked, kTwoTurns),
+            (std::vector<std::string>{"#[system]s#[user]u#[assistant]{a#}[user]v#[assistant]{b#}"}));
+  EXPECT_TRUE(learns_to_stop(marked));
+}
+
+TEST(ChatRenderer, SaysWhetherAnEndIsLearned) {
+  EXPECT_TRUE(learns_to_stop(kTemplate));
+  EXPECT_FALSE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"));
+  EXPECT_TRUE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}"));
+  const auto generated = [](const std::string& answer) {
+    return "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}" + answer +
+           "{% else %}{{ m.content }}{% endif %}{% endfor %}";
+  };
+  EXPECT_TRUE(learns_to_stop(generated("{% generation %}{{ m.content }}<end>{% endgeneration %}")));
+  EXPECT_FALSE(learns_to_stop(generated("{% generation %}{{ m.content }}{% endgeneration %}<end>")));
+}
+
 TEST(ChatRenderer, WhatFollowsTheLastAnswerIsLeftOut) {
   std::vector<ChatMessage> messages = kTwoTurns;
   messages.pop_back();

@@ -30,6 +30,19 @@ range(5, 0, -2) | list | range(0) | list | namespace(a=1).a | namespace(a=1).b |
 b' | [1, 2,]
 {'a': 1,} | (1, 2,)[0] | d.items is defined | s.nothing is defined | d.update is defined | s[l[1]] | (s | length) + 1 | s|length + 1
 n is defined and n > 3 | not n is defined or z
+n * 2 | n / 2 | n // 2 | -n // 2 | n ** 2 | 2 ** -1 | -2 ** 2 | 2 ** 3 ** 2 | n % 4 * 2 | 1.5 | 2.0 * 3 | 7.5 // 2 | -7.5 % 2 | 1e3 | 1.5e-7 | 1_000 | 0x1F
+0b101 | 0o17 | +n | +f | 's' * 3 | 2 * [1, 2] | 3 * (1,) | s * -1 | 1 / 3 | 10 / 5 | 2 ** 0.5 | 0.1 + 0.2 | 1e16 | 1e15 | 123456789.125 | '%s-%d' % ('a', 3)
+'%05.1f|%-5s|%+d|%x|%#o|%c|%r|%%' % (f, 'ab', n, 255, 8, 'z', s) | '%(k)s' % d | '%s' % l | '%s' % 5 | '%*d' % (5, 42) | '%.2s' % 'abc' | '%e' % f | '%g' % 1e10
+s.upper() | s.lower() | s.title() | s.swapcase() | s.find('o') | s.find('o', 5) | s.find('z') | s.rfind('o') | s.index('W') | s.count('l') | s.count('') | ''.count('')
+s.rsplit('o', 1) | w.rsplit() | w.rsplit(none, 1) | 'a b c'.rsplit(' ', 1) | 'a,b,c'.partition(',') | 'a,b,c'.rpartition(',') | s.partition('x') | s.rpartition('x')
+q.splitlines() | 'a\\nb\\r\\nc\\u2028d\\n'.splitlines() | 'a\\nb\\n'.splitlines(true) | ', '.join(names) | ''.join([]) | 'abc'.removeprefix('ab') | 'abc'.removesuffix('bc')
+'ab'.ljust(5, '.') + '|' | 'ab'.rjust(5) | 'ab'.center(5) | 'abc'.center(6, '*') | '-7'.zfill(4) | '42'.zfill(5) | 'abc'.isalpha() | 'ab1'.isalnum() | '12'.isdigit()
+'12'.isdecimal() | '12'.isnumeric() | ' \\n'.isspace() | 'aB'.islower() | 'AB1'.isupper() | ''.isalpha() | d.keys() | list | d.values() | list | l.count(3) | l.index(1)
+range is callable | undefined_ is callable | n is in l | 3 is in(l) | n is divisibleby 7 | n is divisibleby(2) | dict(a=1, b='x') | dict([('a', 1)]) | dict({'a': 1}, b=2)
+namespace({'a': 1}).a | d | tojson(sort_keys=true) | d | tojson(separators=(',', ':')) | {'b': 1, 'a': {'d': 1, 'c': [1]}} | tojson(sort_keys=true, indent=2, separators=(',', ': '))
+people | groupby('name') | list | people | map(attribute='age', default=0) | list | people | map(attribute='age') | map('default', 5) | list | (people | groupby('age', default=0) | first).list
+(people | groupby('name') | last).grouper | people | sort(attribute='name') | map(attribute='name') | list | [{'a': 1, 'b': 2}, {'a': 1, 'b': 1}] | sort(attribute='a,b')
+d.n | attr('m') | (s | attr('upper'))() | d | attr('items') is defined | 'upper' is filter | 'nope' is filter | 'odd' is test | 'nope' is test
 """.strip()
 
 
@@ -82,6 +95,16 @@ BLOCKS = [
     "{% for m in people %}{{ m.name }}{{ ' ' + m.age | string if m.age is defined else '' }}{% if not loop.last %}, {% endif %}{% endfor %}",
     "{{ 'a' if o }}{{ ('a' if o) is undefined }}", "{% if s is string and s %}1{% endif %}{% if not (empty or z) %}2{% endif %}",
     "{% set x = x | default('d') %}{{ x }}", "{{ 'x' is string if t else 1 }}" if False else "{{ 1, 2 }}",
+    "{% for i in l %}{{ i }}{% else %}none{% endfor %}", "{% for i in el %}{% else %}none{% endfor %}", "{% for i in l if i > 5 %}{{ i }}{% else %}none{% endfor %}",
+    "{% for i in l %}{% break %}{% else %}none{% endfor %}", "{% for i in l %}{% if i < 3 %}{% continue %}{% endif %}{% else %}none{% endfor %}",
+    "{% for i in l %}{% continue %}{% else %}none{% endfor %}", "{% for i in l %}{{ loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{{ loop.depth0 }} {% endfor %}",
+    "{% for i in l if i > 1 %}{{ loop.length }}{{ loop.last }}{{ i }} {% endfor %}", "{% for i in l %}{{ loop.cycle('a', 'b') }}{% endfor %}",
+    "{% for i in [1, 1, 2] %}{{ loop.changed(i) }}{% endfor %}", "{% for i in [1, [2, [3]], 4] recursive %}{% if i is iterable %}({{ loop(i) }}){{ loop.depth }}{% else %}{{ i }}{% endif %}{% endfor %}",
+    "a\n{% raw %}\n {{ x }} {% if %} {# c #}\n{% endraw %}\nb", " {%- raw -%} \n{{ y }} {%- endraw -%} \n c", "{% raw %}{% endraw %}", "x  {% raw %} {% endraw +%}\ny",
+    "{% filter upper %}a{{ s }}{% endfilter %}", "{% filter replace('a', 'b') | trim %} aa {% endfilter %}", "{% with a = 1, b = n %}{{ a }}{{ b }}{% endwith %}{{ a }}",
+    "{% with %}{% set a = 1 %}{{ a }}{% endwith %}{{ a }}", "{% macro m(a) %}[{{ a }}{{ caller() }}]{% endmacro %}{% call m(1) %}body{{ n }}{% endcall %}",
+    "{% macro m() %}{{ caller(1, 2) }}{% endmacro %}{% call(a, b=5) m() %}{{ a }}{{ b }}{% endcall %}", "{% print n, 2 %}", "{% set a | upper %}x{{ s }}{% endset %}{{ a }}",
+    "{% set a | replace('x', 'y') | title %}xx zx{% endset %}{{ a }}", "{% for i in l %}{% for j in l %}{% if j == 1 %}{% continue %}{% endif %}{{ loop.index }}{% endfor %}{% endfor %}",
     "{% if 'a' in ['a'] and not 'b' in 'abc'[:1] %}ok{% endif %}", "{% set a = [] %}{% for i in l %}{% set a = a + [i] %}{% endfor %}{{ a }}",
 ]
 
@@ -99,16 +122,12 @@ REFUSED = ["{{ x.y }}", "{{ t is true is true }}", "{{ x[0] }}", "{{ x + 1 }}", 
            "{{ ', '.join(l) }}", "{{ none | items | list }}", "{{ namespace(1) }}", "{{ strftime_now() }}", "{{ l[1:'a'] }}", "{{ n[1:] }}", "{{ -s }}", "{{ people | sort }}", "{{ x | int }}", "{{ none | abs }}",
            "{{ none is odd }}", "{{ x is even }}", "{{ n is divisibleby 0 }}"]
 
-# What jinja2 knows and no published template uses: refused, in words that name it.
-GONE = {"n | abs": "abs", "l | first": "first", "l | last": "last", "'4' | int": "int", "l | sort": "sort", "l | reverse": "reverse", "l | select": "select",
-        "people | rejectattr('age')": "rejectattr", "people | map(attribute='name')": "map", "s | title": "title", "s | indent": "indent", "l | count": "count",
-        "n is odd": "odd", "n is number": "number", "n is divisibleby 2": "divisibleby", "range is callable": "callable", "n is in l": "in", "dict(a=1)": "dict",
-        "s.upper()": "upper", "s.splitlines()": "splitlines", "s.find('o')": "find", "', '.join(names)": "join", "d.keys()": "keys", "d.values()": "values",
-        "n * 2": "'*'", "n / 2": "'/'", "n // 2": "'//'", "n ** 2": "'**'", "1.5": "floats", "d | tojson(sort_keys=true)": "sort_keys", "+n": "'+'",
-        "namespace({'a': 1})": "namespace"}
-GONE_BLOCKS = {"{% for i in l %}{% else %}{% endfor %}": "else", "{% for i in l %}{{ loop.length }}{% endfor %}": "loop.length",
-               "{% for i in l %}{{ loop.cycle(1) }}{% endfor %}": "loop.cycle", "{% raw %}{% endraw %}": "raw", "{% filter upper %}{% endfilter %}": "filter",
-               "{% with a = 1 %}{% endwith %}": "with", "{% call s() %}{% endcall %}": "call", "{% print n %}": "print", "{% set a | upper %}{% endset %}": "'|'"}
+# What is left out: it needs other files, or makes HTML. Refused when the template is read, in words that name it.
+HTML_FILTERS = {"e", "escape", "forceescape", "striptags", "urlize", "xmlattr"}
+GONE = {**{"{{ s | " + name + " }}": name for name in sorted(HTML_FILTERS)}, "{% if o %}{{ s | nope }}{% endif %}": "nope",
+        "{% for i in el %}{{ i is nope }}{% endfor %}": "nope", "{{ el | map('nope') | list }}": "nope",
+        "{{ el | select('nope') | list }}": "nope", "{{ el | rejectattr('a', 'nope') | list }}": "nope",
+        "{{ range(*l) }}": "*", "{{ dict(**d) }}": "*", "{% include 'x' %}": "include", "{% block x %}{% endblock %}": "block"}
 
 KEEPS = {  # and what of "  One, <b>two</b>  " is left as said
     "{{ x }}": "  One, <b>two</b>  ", "{{ x | trim }}": "One, <b>two</b>", "{{ x.strip() + '</b>' }}": "One, <b>two</b>", "{{ x[2:5] ~ 'One' }}": "One",
@@ -139,16 +158,79 @@ HOSTILE = [
     LONG + "{% for i in range(10000) %}{% set q = (ns.a + 'b') in ns.a %}{% endfor %}", "{{ " + "1 if " * 5000, "{{ x" + "x" * 100000 + ".y }}", "\x01{{", "{{ 'a' ~ }}"]
 
 
+# ---- filters and tests with arguments that are drawn ----
+
+# What each is applied to, and what stands in its parentheses: the first draws are the likely ones.
+TEXTS = ["s", "w", "u", "q", "empty", "p", "'a-b (cd) [e]f <g>'", "'x' * 90", "'one two-three four--five six-seven-eight nine' * 3", "'12'", "' -4_2 '", "'0x1f'",
+         "'3.75'", "'1e3'", "'nan'", "'a=b&c d/é'"]
+NUMBERS = ["n", "z", "f", "t", "-n", "-f", "2.5", "3.5", "-2.5", "1234.5678", "25", "1e18", "0.05", "1024", "1000", "999999", "123456789", "none_"]
+LISTS = ["l", "names", "el", "[3, 1.5, true]", "['b', 'a', 'B', 'A']", "(1, 2, 3)", "d", "s", "[[2], [1]]", "[none, 1]", "range(7) | list", "x"]
+RECORDS = ["people", "[{'name': 'b', 'age': 1, 'n': {'m': 2}}, {'name': 'B', 'age': 1, 'n': {'m': 1}}, {'name': 'a', 'age': 3, 'n': {'m': 1}}]", "el", "[[1, 2], [0, 5]]", "d", "x"]
+MAPS = ["d", "{'b': 1, 'A': 3, 'a': 2}", "{}", "{1: 2, 0: 5}", "l", "x"]
+ANY = TEXTS + NUMBERS + LISTS + RECORDS + MAPS
+SELECTIONS = ["", "'odd'", "'even'", "'equalto', 3", "'in', [1, 3]", "'string'", "'gt', 1", "'lower'", "'defined'", "'divisibleby', 3", "'<=', 2", "'nope_' ~ 1"]
+OF_ATTRIBUTE = ["'age'", "'name'", "'name', 'equalto', 'b'", "'age', 'gt', 2", "'n.m', 'odd'", "'missing'", "'missing', 'undefined'", "0", "1, 'eq', 5", ""]
+ORDERS = ["", "true", "attribute='name'", "case_sensitive=true", "attribute='age'", "attribute='n.m'", "attribute=0", "attribute='missing'"]
+FILTER_ARGUMENTS = {
+    "abs": (NUMBERS, [""]), "attr": (TEXTS + MAPS, ["'upper'", "'k'", "'items'", "'missing'", "1"]),
+    "batch": (LISTS, ["2", "3, 'x'", "1", "5, 0", "0", "-1", "linecount=2", "2, none"]), "capitalize": (ANY, [""]),
+    "center": (TEXTS + NUMBERS, ["", "20", "21", "0", "-5", "width=9"]), "count": (ANY, [""]), "d": (ANY, ["", "'z'", "'z', true", "0, boolean=true"]),
+    "default": (ANY, ["", "'z'", "'z', true", "default_value=3"]), "dictsort": (MAPS, ["", "true", "false, 'value'", "by='value', reverse=true", "by='x'"]),
+    "filesizeformat": (NUMBERS + TEXTS, ["", "true", "binary=true"]), "first": (LISTS + TEXTS, [""]), "float": (ANY, ["", "1.5", "default=none", "'x'"]),
+    "format": (["'%s %s'", "'%05d|%x'", "'%(a)s-%(b)5.2f'", "'%%'", "'%-6s|%+.3e'", "'%c%r'", "'%5'", "n"],
+               ["1, 2", "'a', s", "a=s, b=f", "", "n, n", "f, f", "65, q", "1, 2, 3"]),
+    "groupby": (RECORDS, ["'name'", "'age'", "'age', default=0", "'name', case_sensitive=true", "'n.m'", "0", "'missing'", ""]),
+    "indent": (TEXTS, ["", "2", "2, true", "2, true, true", "'> '", "width=3, blank=true", "first=true", "0"]),
+    "int": (ANY, ["", "7", "0, 16", "0, 0", "5, 2", "default=1, base=8", "none"]), "items": (MAPS, [""]),
+    "join": (LISTS + RECORDS, ["", "', '", "'-', 'name'", "attribute='age'", "1", "d='+'", "', ', attribute='missing'"]), "last": (LISTS + TEXTS, [""]),
+    "length": (ANY, [""]), "list": (LISTS + TEXTS, [""]), "lower": (ANY, [""]),
+    "map": (RECORDS + LISTS, ["'string'", "attribute='name'", "attribute='age', default=9", "attribute='n.m'", "'default', 4", "attribute=0", "'upper'", "'join', '-'", "'int'", ""]),
+    "max": (LISTS + RECORDS, ORDERS), "min": (LISTS + RECORDS, ORDERS), "pprint": (ANY + ["[d, d, people, s * 3]", "{'long': 'word ' * 30, 'l': range(40) | list}", "'line one\\nline two ' * 5",
+                                                                                    "('x' * 50, ['y' * 40, {'k': ['z' * 30, 'z' * 30]}])", "('word ' * 20,)"], [""]),
+    "random": (["[1]", "'a'", "el", "empty", "x", "(s,)"], [""]), "reject": (LISTS, SELECTIONS), "rejectattr": (RECORDS, OF_ATTRIBUTE),
+    "replace": (TEXTS + NUMBERS, ["'a', 'b'", "'l', '', 1", "'', '-'", "old='o', new='0'", "1, 2", "'a'"]), "reverse": (LISTS + TEXTS, [""]),
+    "round": (NUMBERS, ["", "1", "2", "-1", "0, 'ceil'", "1, 'floor'", "-2, 'ceil'", "method='floor'", "1, 'x'", "precision=3"]), "safe": (ANY, [""]),
+    "select": (LISTS, SELECTIONS), "selectattr": (RECORDS, OF_ATTRIBUTE), "slice": (LISTS, ["2", "3, 'x'", "1", "5, 0", "0", "slices=2", "4, none"]),
+    "sort": (LISTS + RECORDS, ORDERS + ["attribute='age,name'", "true, true", "reverse=true, attribute='name'"]), "string": (ANY, [""]),
+    "sum": (LISTS + RECORDS, ["", "attribute='age'", "start=5", "'n.m'", "start=[]", "attribute=0, start=1.5"]), "title": (ANY, [""]),
+    "tojson": (ANY, ["", "indent=2", "ensure_ascii=true", "sort_keys=true", "separators=(',', ':')", "indent=1, separators=(',', '=')", "indent='\\t', sort_keys=true", "true", "indent=0"]),
+    "trim": (TEXTS + NUMBERS, ["", "'xHd'", "chars=' a'", "none"]), "truncate": (TEXTS, ["", "5", "5, true", "9, false, '..'", "10, true, leeway=0", "5, end=''", "2", "8, leeway=0"]),
+    "unique": (LISTS + RECORDS, ORDERS), "upper": (ANY, [""]), "urlencode": (ANY + ["{'a b': 'c/d', 'é': 1}", "[('a', 'b'), ('c', ' ')]"], [""]),
+    "wordcount": (TEXTS + NUMBERS, [""]), "wordwrap": (TEXTS, ["", "10", "5", "8, false", "10, true, '|'", "7, break_on_hyphens=false", "width=12, wrapstring=none", "1", "0"])}
+LAZY = {"batch", "slice", "map", "select", "reject", "selectattr", "rejectattr", "unique", "reverse", "items"}  # whose iterators print an address
+COMPARISONS = ["1", "3", "'a'", "s", "l", "none", "2.5", "n", "[1, 2]", ""]
+TEST_ARGUMENTS = {"divisibleby": ["1", "7", "2.5", "0", "'a'", ""], "in": ["l", "s", "d", "[7, 'a']", "range(9)", "5"], "sameas": ["n", "none", "true", "1", "false"]}
+
+
+def random_filter(rng, name):
+    values, arguments = FILTER_ARGUMENTS[name]
+    applied = f"({rng.choice(values)}) | {name}({rng.choice(arguments)})"
+    if name == "attr":  # a method is printed with its address
+        applied = f"({applied}) is callable"
+    if name in LAZY:
+        applied += rng.choice([" | list", " | list | first", " | join(',')", " | list | last"])
+    return "{% set p = 'two words, and\nlines\n\nof them' %}{{ " + applied + " }}"
+
+
+def random_test(rng, name, comparing):
+    arguments = TEST_ARGUMENTS.get(name, COMPARISONS if comparing else [""])
+    argument = rng.choice(arguments)
+    if not name.isidentifier():  # an operator, which filters alone can name
+        return "{{ (" + rng.choice(LISTS) + f") | select('{name}', {argument or 1}) | list }}}}"
+    values = TEXTS + ["'odd'", "'first'", "'nope'"] if name in ("filter", "test") else ANY
+    return "{{ (" + rng.choice(values) + f") is {rng.choice(['', 'not '])}{name}({argument}) }}}}"
+
+
 # ---- at random ----
 
 ATOMS = ["s", "empty", "w", "u", "q", "n", "z", "f", "t", "o", "none_", "l", "names", "el", "d", "people", "x", "1", "0", "2", "'a'", "'o'", "''", "' '", "none", "true",
          "[1, 2]", "(1, 2)", "{'k': 1}", "'b\\n c'", "-1", "f", "d.k", "d.n.m", "l[0]", "people[0].name", "i", "loop.index", "loop.last"]
-FILTERS = ["trim", "upper", "lower", "capitalize", "length", "list", "join", "join(', ')", "default('z')", "default('z', true)", "string", "tojson", "items | list",
+FILTERS = ["first", "last", "sort", "reverse | list", "unique | list", "int", "float", "sum", "title", "max", "round(1)", "wordcount", "trim", "upper", "lower", "capitalize", "length", "list", "join", "join(', ')", "default('z')", "default('z', true)", "string", "tojson", "items | list",
            "dictsort", "replace('a', 'xy')", "map('upper') | list", "reject('equalto', 'a') | list", "selectattr('age') | list", "selectattr('name', 'string') | list"]
-METHODS = ["strip()", "lstrip()", "rstrip('d')", "split()", "split('o')", "split(' ', 1)", "startswith('H')", "endswith(s)", "replace('l', 'L')", "items() | list",
+METHODS = ["upper()", "title()", "splitlines()", "count('l')", "find('o')", "rsplit(' ', 1)", "strip()", "lstrip()", "rstrip('d')", "split()", "split('o')", "split(' ', 1)", "startswith('H')", "endswith(s)", "replace('l', 'L')", "items() | list",
            "get('k')", "capitalize()"]
-TESTS = ["defined", "undefined", "none", "string", "boolean", "true", "false", "mapping", "iterable", "sequence"]
-BINARY = ["+", "-", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
+TESTS = ["odd", "number", "integer", "float", "callable", "lower", "defined", "undefined", "none", "string", "boolean", "true", "false", "mapping", "iterable", "sequence"]
+BINARY = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
 
 
 def random_expression(rng, depth):

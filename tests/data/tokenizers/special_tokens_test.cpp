@@ -139,8 +139,6 @@ TEST(SpecialTokens, AChatTemplateMayStandInAListOrAFile) {
   const core::test::TempDir folder;
   test::tokenizer_of({"▁"}).write_hf(folder.path());
   EXPECT_EQ(load_tokenizer(folder.path(), 0)->chat_template(), "");
-  core::test::write_bytes(folder / "chat_template.jinja", "from a file");
-  EXPECT_EQ(load_tokenizer(folder.path(), 0)->chat_template(), "from a file");
   const auto with = [&](const std::string& value) {
     core::test::write_bytes(folder / "tokenizer_config.json",
                             R"({"bos_token": "<s>", "eos_token": "</s>", "chat_template": )" + value + "}");
@@ -151,6 +149,34 @@ TEST(SpecialTokens, AChatTemplateMayStandInAListOrAFile) {
   EXPECT_EQ(with("[]"), "");
   EXPECT_ERROR(with("7"), "tokenizer_config.json: chat_template");
   EXPECT_ERROR(with(R"([{"name": "default"}])"), "template");
+  core::test::write_bytes(folder / "chat_template.jinja", "from a file");
+  EXPECT_EQ(with(R"("from a string")"), "from a file");
+}
+
+TEST(SpecialTokens, NamedChatTemplatesAreKeptInEachFormat) {
+  const core::test::TempDir folder;
+  SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "a"});
+  const ChatTemplates all{{"default", "d"}, {"rag", "r"}, {"tool_use", "t"}};
+  tokenizer.set_chat_templates(all);
+  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());
+  std::filesystem::create_directory(folder / "hf");
+  tokenizer.write_hf(folder / "hf");
+  for (const char* name : {"a.gguf", "hf"}) EXPECT_EQ(load_tokenizer(folder / name, 0)->chat_templates(), all) << name;
+  tokenizer.set_chat_template("alone");
+  EXPECT_EQ(tokenizer.chat_templates(), (ChatTemplates{{"default", "alone"}}));
+}
+
+TEST(SpecialTokens, OtherTokensThatEndATextGoIntoAGguf) {
+  const core::test::TempDir folder;
+  SentencePieceVocabulary vocabulary = test::vocabulary_of({"▁", "a"});
+  for (const char* piece : {"<x>", "<y>", "<z>"}) test::add_piece(vocabulary, piece, 0, PieceType::Control);
+  const auto n = static_cast<int32_t>(vocabulary.pieces.size());
+  SentencePieceTokenizer tokenizer(vocabulary, "the test");
+  tokenizer.end_at({vocabulary.eos, n - 3, n - 1});
+  EXPECT_TRUE(tokenizer.ends_text(n - 3) && tokenizer.ends_text(n - 1) && !tokenizer.ends_text(n - 2));
+  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());  // as the ends of a turn and of a message
+  const auto read = load_tokenizer(folder / "a.gguf", 0);
+  EXPECT_TRUE(read->ends_text(n - 3) && read->ends_text(n - 1) && !read->ends_text(n - 2));
 }
 
 }  // namespace

@@ -1,0 +1,143 @@
+#include "core/formats/generation_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <variant>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/file_status.h"
+#include "core/json.h"
+#include "core/weights.h"
+
+namespace folio::core {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFileName = "generation_config.json";
+constexpr const char* kRemedy = "correct it, or remove it from the file";
+constexpr double kAll = INT32_MAX;  // of repeat_last_n
+
+struct Field {
+  const char* name;
+  const char* hf;    ///< null: Hugging Face has none
+  const char* gguf;  ///< behind "general.sampling."
+  bool whole = false;
+};
+constexpr std::array<Field, 6> kFields{{{"temperature", "temperature", "temp"},
+                                        {"top_p", "top_p", "top_p"},
+                                        {"top_k", "top_k", "top_k", true},
+                                        {"min_p", "min_p", "min_p"},
+                                        {"repetition_penalty", "repetition_penalty", "penalty_repeat"},
+                                        {"repeat_last_n", nullptr, "penalty_last_n", true}}};
+
+std::string key_of(const Field& field) { return fmt::format("general.sampling.{}", field.gguf); }
+
+// -1 means off, or all, in both kinds of files.
+double with_meaning(const Field& field, double value) {
+  if (!field.whole || value != -1) return value;
+  return field.name == std::string_view("top_k") ? 0 : kAll;
+}
+
+nlohmann::json read_object(const fs::path& path) {
+  nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), path.string());
+  require(json.is_object(), "{}: it is not a JSON object; save it anew with transformers", path.string());
+  return json;
+}
+
+// An id, a list of ids, or null.
+std::vector<int32_t> end_tokens_of(const nlohmann::json& json, int64_t vocab_size, const std::string& where) {
+  const auto found = json.find("eos_token_id");
+  if (found == json.end() || found->is_null()) return {};
+  std::vector<int32_t> ids;
+  for (const nlohmann::json& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
+    require(id.is_number_integer() && id >= 0 && id < vocab_size,
+            "{}: eos_token_id is {}, but the vocabulary has the ids 0 to {}; {}", where, printable(id.dump(), 40),
+            vocab_size - 1, kRemedy);
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+GenerationConfig from_json(const fs::path& path, int64_t vocab_size) {
+  GenerationConfig config{.where = path.string()};
+  const nlohmann::json json = read_object(path);
+  for (const Field& field : kFields) {
+    if (field.hf == nullptr) continue;
+    const auto found = json.find(field.hf);
+    if (found == json.end() || found->is_null()) continue;
+    require(field.whole ? found->is_number_integer() : found->is_number(), "{}: {} is {}, not {}; {}", config.where,
+            field.hf, printable(found->dump(), 40), field.whole ? "an integer" : "a number", kRemedy);
+    config.sampling[field.name] = with_meaning(field, found->get<double>());
+  }
+  if (config.sampling.contains("repetition_penalty")) config.sampling["repeat_last_n"] = kAll;  // as transformers
+  config.end_tokens = end_tokens_of(json, vocab_size, config.where);
+  return config;
+}
+
+GenerationConfig from_gguf(const GgufFile& file) {
+  GenerationConfig config{.where = file.path().string()};
+  for (const Field& field : kFields) {
+    const std::string key = key_of(field);
+    if (file.find(key) == nullptr) continue;
+    const double value = field.whole ? static_cast<double>(file.integer(key)) : double{file.real(key)};
+    require(std::isfinite(value), "{}: {} is {}, not a number; correct it, or remove it from the file", config.where,
+            key, value);
+    config.sampling[field.name] = with_meaning(field, value);
+  }
+  return config;
+}
+
+}  // namespace
+
+GenerationConfig read_generation_config(const StoredModel& model, const std::string& source) {
+  const int64_t vocab_size = model.config.vocab_size;
+  if (source == "none") return {};
+  if (source != "auto") {
+    const fs::path path = fs::path(source) / kFileName;
+    require(path_exists(path), "{}: there is no {} in it; take auto, none, or a directory that has one", source,
+            kFileName);
+    return from_json(path, vocab_size);
+  }
+  if (model.gguf) return from_gguf(*model.gguf);
+  if (model.format != ModelFormat::HuggingFace) return {};
+  const fs::path path = fs::path(model.path) / kFileName;
+  if (path_exists(path)) return from_json(path, vocab_size);
+  const fs::path other = fs::path(model.path) / "config.json";
+  return {.where = other.string(), .end_tokens = end_tokens_of(read_object(other), vocab_size, other.string())};
+}
+
+GgufMetadata generation_to_gguf(const GenerationConfig& config) {
+  GgufMetadata metadata;
+  for (const Field& field : kFields) {
+    const auto found = config.sampling.find(field.name);
+    if (found == config.sampling.end()) continue;
+    if (field.whole) {
+      metadata.emplace_back(key_of(field), found->second == kAll ? -1 : static_cast<int32_t>(found->second));
+    } else {
+      metadata.emplace_back(key_of(field), static_cast<float>(found->second));
+    }
+  }
+  return metadata;
+}
+
+void write_generation_config(const fs::path& directory, const GenerationConfig& config, int64_t begin_of_text) {
+  if (config.sampling.empty() && config.end_tokens.size() < 2) return;
+  nlohmann::ordered_json json = {{"bos_token_id", begin_of_text}};
+  if (config.end_tokens.size() == 1) json["eos_token_id"] = config.end_tokens[0];
+  if (config.end_tokens.size() > 1) json["eos_token_id"] = config.end_tokens;
+  if (!config.sampling.empty()) json["do_sample"] = true;  // without it transformers ignores the rest
+  for (const Field& field : kFields) {
+    const auto found = config.sampling.find(field.name);
+    if (field.hf == nullptr || found == config.sampling.end()) continue;
+    if (field.whole) {
+      json[field.hf] = static_cast<int64_t>(found->second);
+    } else {
+      json[field.hf] = found->second;
+    }
+  }
+  write_file_atomically(directory / kFileName, json.dump(2) + "\n");
+}
+
+}  // namespace folio::core

@@ -1,0 +1,222 @@
+// Python's text % values.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "core/error.h"
+#include "jinja/builtins.h"
+
+namespace folio::data::jinja {
+namespace {
+
+struct Conversion {
+  std::string flags;
+  int64_t width = 0;
+  int64_t precision = -1;
+  char kind = 's';
+};
+
+class Formatter {
+ public:
+  Formatter(Session& session, TextView format, const Value& values)
+      : session_(session), format_(format), values_(values) {}
+
+  Text run() {
+    while (at_ < format_.size()) {
+      size_t percent = at_;
+      while (percent < format_.size() && code_of(format_[percent]) != U'%') ++percent;
+      session_.append(text_, format_.substr(at_, percent - at_));
+      at_ = percent + 1;
+      if (percent < format_.size()) convert();
+    }
+    // What could be a mapping to Python may go unused.
+    const bool may_stay =
+        values_.dict() != nullptr || values_.is_undefined() || (values_.list() != nullptr && !is_tuple());
+    if (!may_stay && next_ < (is_tuple() ? values_.list()->items.size() : 1)) {
+      core::fail("not all arguments converted during string formatting");
+    }
+    return std::move(text_);
+  }
+
+ private:
+  [[nodiscard]] bool is_tuple() const { return values_.list() != nullptr && values_.list()->is_tuple; }
+
+  [[nodiscard]] char peek() const {
+    if (at_ >= format_.size()) core::fail("incomplete format");
+    const char32_t code = code_of(format_[at_]);
+    return code < 0x80 ? static_cast<char>(code) : '\0';
+  }
+
+  Value next() {
+    if (is_tuple()) {
+      if (next_ >= values_.list()->items.size()) core::fail("not enough arguments for format string");
+      return values_.list()->items[next_++];
+    }
+    if (next_++ > 0) core::fail("not enough arguments for format string");
+    return values_;
+  }
+
+  // A number, or "*" for the next value.
+  int64_t count() {
+    if (peek() == '*') {
+      ++at_;
+      const Value value = next();
+      return integer(&value, 0);
+    }
+    int64_t n = 0;
+    for (; peek() >= '0' && peek() <= '9'; ++at_) {
+      n = n * 10 + (peek() - '0');
+      if (n > static_cast<int64_t>(kMaxText)) core::fail("a text has more than {} characters", kMaxText);
+    }
+    return n;
+  }
+
+  void convert() {
+    Conversion c;
+    std::optional<Value> named;
+    if (peek() == '(') {
+      const size_t begin = ++at_;
+      for (int depth = 1; depth > 0; ++at_) depth += peek() == '(' ? 1 : peek() == ')' ? -1 : 0;
+      if (values_.dict() == nullptr) core::fail("format requires a mapping");
+      const Value key = session_.text(Text(format_.substr(begin, at_ - 1 - begin)));
+      const Value* found = find_key(session_, *values_.dict(), key);
+      if (found == nullptr) core::fail("the key {} is missing", core::printable(to_utf8(*key.text())));
+      named = *found;
+    }
+    while (std::string_view("-+ #0").find(peek()) != std::string_view::npos) c.flags += peek(), ++at_;
+    c.width = count();
+    if (c.width < 0) {
+      c.flags += '-';
+      c.width = -c.width;
+    }
+    if (peek() == '.') {
+      ++at_;
+      c.precision = std::max<int64_t>(0, count());
+    }
+    while (peek() == 'h' || peek() == 'l' || peek() == 'L') ++at_;
+    c.kind = peek();
+    ++at_;
+    if (c.kind == '%') return session_.append(text_, U"%");
+    const Value value = named ? *named : next();
+    if (std::string_view("srac").find(c.kind) != std::string_view::npos) return add(c, worded(c, value), 0);
+    const std::string digits = numeric(c, value);
+    add(c, from_utf8(digits), digits[0] == '-' || digits[0] == '+' || digits[0] == ' ' ? 1 : 0);
+  }
+
+  Text worded(const Conversion& c, const Value& value) {
+    Text text;
+    if (c.kind == 'c') {
+      if (value.text() != nullptr && value.text()->size() == 1) return *value.text();
+      const int64_t code = value.text() != nullptr ? -1 : integer(&value, 0);
+      if (code < 0 || code > 0x10FFFF) core::fail("%c requires an int or a char");
+      return Text(1, static_cast<char32_t>(code));
+    }
+    write(session_, text, value, c.kind != 's');
+    if (c.kind == 'a') text = escaped(text);
+    if (c.precision >= 0 && static_cast<size_t>(c.precision) < text.size())
+      text.resize(static_cast<size_t>(c.precision));
+    return text;
+  }
+
+  // repr() in ASCII.
+  static Text escaped(const Text& text) {
+    Text result;
+    for (const char32_t c : text) {
+      const auto code = static_cast<uint32_t>(code_of(c));
+      result += code < 0x80      ? Text(1, c)
+                : code < 0x100   ? from_utf8(fmt::format("\\x{:02x}", code), c & kSaid)
+                : code < 0x10000 ? from_utf8(fmt::format("\\u{:04x}", code), c & kSaid)
+                                 : from_utf8(fmt::format("\\U{:08x}", code), c & kSaid);
+    }
+    return result;
+  }
+
+  static std::string numeric(const Conversion& c, const Value& value) {
+    if (!number(value)) core::fail("%{} format: a number is required, not '{}'", c.kind, type_name(value));
+    const bool plus = c.flags.find('+') != std::string::npos;
+    const bool space = c.flags.find(' ') != std::string::npos;
+    const bool alternate = c.flags.find('#') != std::string::npos;
+    if (c.precision > 1000) core::fail("a number has more than 1000 digits");
+    if (std::string_view("eEfFgG").find(c.kind) != std::string_view::npos) {
+      const std::string format = fmt::format("%{}{}.{}{}",
+                                             plus    ? "+"
+                                             : space ? " "
+                                                     : "",
+                                             alternate ? "#" : "", c.precision < 0 ? 6 : c.precision, c.kind);
+      std::array<char, 2048> text{};
+      std::snprintf(text.data(), text.size(), format.c_str(), *number(value));  // NOLINT
+      return text.data();
+    }
+    const bool is_float = value.is<double>();
+    if (is_float && std::string_view("diu").find(c.kind) == std::string_view::npos) {
+      core::fail("%{} format: an integer is required, not float", c.kind);
+    }
+    if (is_float && !(std::fabs(*number(value)) < 9.2e18)) core::fail("an integer is too large");
+    const int64_t whole = is_float ? static_cast<int64_t>(*number(value)) : integer(&value, 0);
+    const uint64_t size = whole < 0 ? 0 - static_cast<uint64_t>(whole) : static_cast<uint64_t>(whole);
+    std::string digits;
+    switch (c.kind) {
+      case 'd':
+      case 'i':
+      case 'u':
+        digits = fmt::format("{}", size);
+        break;
+      case 'o':
+        digits = fmt::format("{:o}", size);
+        break;
+      case 'x':
+        digits = fmt::format("{:x}", size);
+        break;
+      case 'X':
+        digits = fmt::format("{:X}", size);
+        break;
+      default:
+        core::fail("unsupported format character '{}'", core::printable(std::string(1, c.kind)));
+    }
+    if (static_cast<int64_t>(digits.size()) < c.precision) {
+      digits.insert(0, static_cast<size_t>(c.precision) - digits.size(), '0');
+    }
+    if (alternate && c.kind == 'o') digits.insert(0, "0o");
+    if (alternate && (c.kind == 'x' || c.kind == 'X')) digits.insert(0, c.kind == 'x' ? "0x" : "0X");
+    return (whole < 0 ? "-" : plus ? "+" : space ? " " : "") + digits;
+  }
+
+  // In the width; zeros go between a sign, or a prefix such as 0x, and the digits.
+  void add(const Conversion& c, Text text, size_t sign) {
+    const auto size = static_cast<int64_t>(text.size());
+    if (size < c.width) {
+      if (c.width > static_cast<int64_t>(kMaxText)) core::fail("a text has more than {} characters", kMaxText);
+      const auto n = static_cast<size_t>(c.width - size);
+      const bool is_number = std::string_view("srac").find(c.kind) == std::string_view::npos;
+      if (c.flags.find('-') != std::string::npos) {
+        text.append(n, U' ');
+      } else if (is_number && c.flags.find('0') != std::string::npos) {
+        const bool has_prefix =
+            c.flags.find('#') != std::string::npos && std::string_view("oxX").find(c.kind) != std::string_view::npos;
+        text.insert(sign + (has_prefix ? 2 : 0), n, U'0');
+      } else {
+        text.insert(0, n, U' ');
+      }
+    }
+    session_.append(text_, text);
+  }
+
+  Session& session_;
+  TextView format_;
+  const Value& values_;
+  Text text_;
+  size_t at_ = 0;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+Text formatted(Session& session, TextView format, const Value& values) {
+  return Formatter(session, format, values).run();
+}
+
+}  // namespace folio::data::jinja

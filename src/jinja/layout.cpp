@@ -1,0 +1,375 @@
+// Filters that lay a text out, and others that few templates use.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "jinja/builtins.h"
+
+namespace folio::data::jinja {
+namespace {
+
+using namespace std::string_view_literals;
+
+bool flag(const Value* argument, bool otherwise) { return argument == nullptr ? otherwise : truthy(*argument); }
+
+Value indent(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"width", "first", "blank"});
+  const Text by = a[0] != nullptr && a[0]->text() != nullptr
+                      ? *a[0]->text()
+                      : Text(static_cast<size_t>(std::clamp<int64_t>(integer(a[0], 4), 0, 100'000)), U' ');
+  const Text& text = text_of(self);
+  std::vector<TextView> lines = lines_of(text);
+  const bool ends_line = text.empty() || lines.back().data() + lines.back().size() != text.data() + text.size();
+  if (ends_line) lines.emplace_back();
+  if (text.empty()) lines = {TextView()};
+  Text result;
+  if (flag(a[1], false)) session.append(result, by);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (i > 0) session.append(result, U"\n");
+    if (i > 0 && (flag(a[2], false) || !lines[i].empty())) session.append(result, by);
+    session.append(result, lines[i]);
+  }
+  return session.text(std::move(result));
+}
+
+Value truncate(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"length", "killwords", "end", "leeway"});
+  const Text end = a[2] == nullptr ? Text(U"...") : text_of(*a[2]);
+  const int64_t length = integer(a[0], 255);
+  const int64_t leeway = integer(a[3], 5);
+  if (length < static_cast<int64_t>(end.size()))
+    core::fail("truncate: expected length >= {}, got {}", end.size(), length);
+  if (leeway < 0) core::fail("truncate: expected leeway >= 0, got {}", leeway);
+  const TextView text = text_of(self);
+  if (static_cast<int64_t>(text.size()) - leeway <= length) return self;
+  TextView kept = text.substr(0, static_cast<size_t>(length) - end.size());
+  if (!flag(a[1], false)) {
+    const auto blank = std::find_if(kept.rbegin(), kept.rend(), [](char32_t c) { return code_of(c) == U' '; });
+    if (blank != kept.rend()) kept = kept.substr(0, static_cast<size_t>(kept.rend() - blank) - 1);
+  }
+  return session.text(Text(kept) + end);
+}
+
+Value wordcount(Session& session, const Value& self, const Arguments& arguments) {
+  static_cast<void>(bind(arguments, {}));
+  const Text text = as_text(session, self);
+  int64_t n = 0;
+  for (size_t i = 0; i < text.size(); ++i) n += is_word(text[i]) && (i == 0 || !is_word(text[i - 1])) ? 1 : 0;
+  return {n};
+}
+
+// ---- Python's textwrap.wrap, which keeps tabs and all whitespace within a line ----
+
+bool is_blank(char32_t c) { return U"\t\n\x0b\x0c\r "sv.find(code_of(c)) != TextView::npos; }
+bool is_digit_of_words(char32_t c) { return code_of(c) >= U'0' && code_of(c) <= U'9'; }
+bool is_letter_of_words(char32_t c) { return is_word(c) && !is_digit_of_words(c); }  // [^\d\W]
+bool is_word_punctuation(char32_t c) { return is_word(c) || U"!\"'&.,?"sv.find(code_of(c)) != TextView::npos; }
+bool is_hyphen(char32_t c) { return code_of(c) == U'-'; }
+
+// Where the chunk that begins at `from` ends, as textwrap's wordsep_re splits: whitespace, a dash of several hyphens,
+// or a word up to a hyphen within it.
+size_t chunk_end(TextView text, size_t from, bool at_hyphens) {
+  size_t at = from;
+  if (is_blank(text[at])) {
+    while (at < text.size() && is_blank(text[at])) ++at;
+    return at;
+  }
+  const auto dash_end = [&](size_t i) {  // of two hyphens or more, behind which a word begins; i if there are none
+    size_t end = i;
+    while (end < text.size() && is_hyphen(text[end])) ++end;
+    return end >= i + 2 && end < text.size() && is_word(text[end]) ? end : i;
+  };
+  if (at_hyphens && from > 0 && is_word_punctuation(text[from - 1]) && dash_end(from) > from) return dash_end(from);
+  for (at = from + 1; at < text.size(); ++at) {
+    if (is_blank(text[at])) return at;
+    if (!at_hyphens) continue;
+    if (is_word_punctuation(text[at - 1]) && dash_end(at) > at) return at;
+    if (!is_hyphen(text[at])) continue;
+    const auto letter = [&](size_t i) { return i < text.size() && is_letter_of_words(text[i]); };
+    const bool behind = (at >= 2 && letter(at - 1) && letter(at - 2)) ||
+                        (at >= 3 && is_word_punctuation(text[at - 1]) && is_hyphen(text[at - 2]) && letter(at - 3));
+    const bool before =
+        letter(at + 1) && (letter(at + 2) || (at + 3 < text.size() && is_hyphen(text[at + 2]) && letter(at + 3)));
+    if (behind && before) return at + 1;
+  }
+  return at;
+}
+
+struct Wrapping {
+  size_t width;
+  bool break_words;
+  bool at_hyphens;
+};
+
+std::vector<Text> wrapped(TextView text, const Wrapping& how) {
+  std::vector<TextView> chunks;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = chunk_end(text, from, how.at_hyphens);
+    chunks.push_back(text.substr(from, end - from));
+    from = end;
+  }
+  std::ranges::reverse(chunks);
+  const auto is_empty = [](TextView chunk) { return std::ranges::all_of(chunk, is_space); };
+  std::vector<Text> lines;
+  while (!chunks.empty()) {
+    std::vector<TextView> line;
+    size_t size = 0;
+    if (!lines.empty() && is_empty(chunks.back())) chunks.pop_back();
+    while (!chunks.empty() && size + chunks.back().size() <= how.width) {
+      size += chunks.back().size();
+      line.push_back(chunks.back());
+      chunks.pop_back();
+    }
+    if (!chunks.empty() && chunks.back().size() > how.width) {
+      if (how.break_words) {
+        const TextView word = chunks.back();
+        size_t n = how.width - size;
+        if (how.at_hyphens && n > 0) {  // behind a hyphen, unless there are only such before it
+          size_t hyphen = n;
+          while (hyphen > 0 && !is_hyphen(word[hyphen - 1])) --hyphen;
+          const TextView before = word.substr(0, hyphen == 0 ? 0 : hyphen - 1);
+          if (hyphen > 1 && !std::ranges::all_of(before, is_hyphen)) n = hyphen;
+        }
+        line.push_back(word.substr(0, n));
+        chunks.back().remove_prefix(n);
+      } else if (line.empty()) {
+        line.push_back(chunks.back());
+        chunks.pop_back();
+      }
+    }
+    if (!line.empty() && is_empty(line.back())) line.pop_back();
+    if (line.empty()) continue;
+    Text joined_line;
+    for (const TextView chunk : line) joined_line += chunk;
+    lines.push_back(std::move(joined_line));
+  }
+  return lines;
+}
+
+Value wordwrap(Session& session, const Value& self, const Arguments& arguments) {
+  const auto a = bind(arguments, {"width", "break_long_words", "wrapstring", "break_on_hyphens"});
+  const int64_t width = integer(a[0], 79);
+  if (width <= 0 && !text_of(self).empty()) core::fail("invalid width {} (must be > 0)", width);
+  const Wrapping how{
+      .width = static_cast<size_t>(width), .break_words = flag(a[1], true), .at_hyphens = flag(a[3], true)};
+  const Text between = a[2] == nullptr || a[2]->is_none() ? Text(U"\n") : text_of(*a[2]);
+  const TextView text = text_of(self);
+  session.spend(1 + text.size());
+  Text result;
+  bool is_first = true;
+  for (const TextView line : lines_of(text)) {
+    if (!std::exchange(is_first, false)) session.append(result, between);
+    const std::vector<Text> parts = wrapped(line, how);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (i > 0) session.append(result, between);
+      session.append(result, parts[i]);
+    }
+  }
+  return session.text(std::move(result));
+}
+
+// ---- others ----
+
+void append_quoted(Session& session, Text& out, TextView text, bool in_query) {
+  for (const char32_t& c : text) {
+    const char32_t code = code_of(c);
+    if (code == U' ' && in_query) {
+      session.append(out, U"+");
+    } else if (code < 0x80 && (is_word(c) || U"-.~"sv.find(code) != TextView::npos || (code == U'/' && !in_query))) {
+      session.append(out, {&c, 1});
+    } else {
+      for (const char byte : to_utf8({&c, 1})) {
+        session.append(out, from_utf8(fmt::format("%{:02X}", static_cast<unsigned char>(byte)), c & kSaid));
+      }
+    }
+  }
+}
+
+Value urlencode(Session& session, const Value& self, const Arguments& arguments) {
+  static_cast<void>(bind(arguments, {}));
+  Text out;
+  const bool is_plain = self.list() == nullptr && self.dict() == nullptr && !self.is_undefined();
+  if (is_plain) {
+    append_quoted(session, out, as_text(session, self), false);
+    return session.text(std::move(out));
+  }
+  std::vector<std::pair<Value, Value>> pairs;
+  if (self.dict() != nullptr) pairs = self.dict()->items;
+  for (const Value& item : self.dict() != nullptr ? std::vector<Value>() : items_of(session, self)) {
+    const std::vector<Value> pair = items_of(session, item);
+    if (pair.size() != 2) core::fail("{} values for 2 names", pair.size());
+    pairs.emplace_back(pair[0], pair[1]);
+  }
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (i > 0) session.append(out, U"&");
+    append_quoted(session, out, as_text(session, pairs[i].first), true);
+    session.append(out, U"=");
+    append_quoted(session, out, as_text(session, pairs[i].second), true);
+  }
+  return session.text(std::move(out));
+}
+
+Value format(Session& session, const Value& self, const Arguments& arguments) {
+  const size_t n = arguments.values.size() - arguments.names.size();
+  if (n > 0 && !arguments.names.empty()) core::fail("format takes values or names, not both");
+  Value values = session.list(arguments.values, true);
+  if (!arguments.names.empty()) {
+    std::vector<std::pair<Value, Value>> named;
+    for (size_t i = 0; i < arguments.names.size(); ++i) {
+      named.emplace_back(session.text(from_utf8(arguments.names[i])), arguments.values[i]);
+    }
+    values = session.dict(std::move(named));
+  }
+  return session.text(formatted(session, as_text(session, self), values));
+}
+
+// Python's pprint.pformat of a width of 80: what fits into a line is one.
+class PrettyPrinter {
+ public:
+  explicit PrettyPrinter(Session& session) : session_(session) {}
+
+  void print(Text& out, const Value& value, size_t column, size_t behind) {
+    const Text line = in_line(value);
+    const List* list = value.list();
+    const Dict* dict = value.dict();
+    if (line.size() + column + behind <= kWidth || (list == nullptr && dict == nullptr)) {
+      return line.size() + column + behind > kWidth && value.text() != nullptr
+                 ? print_text(out, *value.text(), column, behind)
+                 : session_.append(out, line);
+    }
+    const bool is_tuple = list != nullptr && list->is_tuple;
+    session_.append(out, dict != nullptr ? U"{" : is_tuple ? U"(" : U"[");
+    const size_t n = list != nullptr ? list->items.size() : dict->items.size();
+    const auto pairs = dict == nullptr ? std::vector<const std::pair<Value, Value>*>() : sorted(*dict);
+    const bool is_single = is_tuple && n == 1;
+    for (size_t i = 0; i < n; ++i) {
+      if (i > 0) new_line(out, column + 1);
+      const size_t after = i + 1 < n ? 1 : behind + 1 + (is_single ? 1 : 0);
+      if (list != nullptr) {
+        print(out, list->items[i], column + 1, after);
+      } else {
+        const Text key = in_line(pairs[i]->first);
+        session_.append(out, key);
+        session_.append(out, U": ");
+        print(out, pairs[i]->second, column + 3 + key.size(), after);
+      }
+      if (i + 1 < n || is_single) session_.append(out, U",");
+    }
+    session_.append(out, dict != nullptr ? U"}" : is_tuple ? U")" : U"]");
+  }
+
+ private:
+  static constexpr size_t kWidth = 80;
+
+  void new_line(Text& out, size_t column) {
+    session_.append(out, U"\n");
+    session_.append(out, Text(column, U' '));
+  }
+
+  [[nodiscard]] std::vector<const std::pair<Value, Value>*> sorted(const Dict& dict) {
+    std::vector<const std::pair<Value, Value>*> pairs;
+    for (const auto& pair : dict.items) pairs.push_back(&pair);
+    const auto rank = [](const Value& v) { return v.data.index(); };
+    std::stable_sort(pairs.begin(), pairs.end(), [&](const auto* a, const auto* b) {
+      const bool comparable = rank(a->first) == rank(b->first) || (number(a->first) && number(b->first));
+      return comparable && !a->first.is_none() ? less(session_, a->first, b->first)
+                                               : type_name(a->first) < type_name(b->first);
+    });
+    return pairs;
+  }
+
+  // repr() with the keys of dicts in order.
+  Text in_line(const Value& value) {
+    Text out;
+    const List* list = value.list();
+    if (const Dict* dict = value.dict()) {
+      session_.append(out, U"{");
+      for (const auto* pair : sorted(*dict)) {
+        if (out.size() > 1) session_.append(out, U", ");
+        session_.append(out, in_line(pair->first));
+        session_.append(out, U": ");
+        session_.append(out, in_line(pair->second));
+      }
+      session_.append(out, U"}");
+    } else if (list != nullptr) {
+      session_.append(out, list->is_tuple ? U"(" : U"[");
+      for (size_t i = 0; i < list->items.size(); ++i) {
+        if (i > 0) session_.append(out, U", ");
+        session_.append(out, in_line(list->items[i]));
+      }
+      if (list->is_tuple && list->items.size() == 1) session_.append(out, U",");
+      session_.append(out, list->is_tuple ? U")" : U"]");
+    } else {
+      write(session_, out, value, true);
+    }
+    return out;
+  }
+
+  // A long text in several, one below the other.
+  void print_text(Text& out, const Text& text, size_t column, size_t behind) {
+    const bool is_outermost = out.empty();
+    const size_t inner = column + (is_outermost ? 1 : 0);
+    const size_t room = kWidth - std::min(kWidth, inner);
+    const size_t room_at_end = room - std::min(room, behind + (is_outermost ? 1 : 0));
+    std::vector<Text> parts;
+    const auto repr = [&](TextView t) { return in_line(session_.text(Text(t))); };
+    std::vector<TextView> lines;  // with their ends
+    const std::vector<TextView> bare = lines_of(text);
+    for (size_t i = 0; i < bare.size(); ++i) {
+      const char32_t* const end = i + 1 < bare.size() ? bare[i + 1].data() : text.data() + text.size();
+      lines.emplace_back(bare[i].data(), static_cast<size_t>(end - bare[i].data()));
+    }
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const bool is_last_line = i + 1 == lines.size();
+      if (repr(lines[i]).size() <= (is_last_line ? room_at_end : room)) {
+        parts.push_back(repr(lines[i]));
+        continue;
+      }
+      Text current;  // words with the blanks behind them
+      for (size_t from = 0, to = 0; from < lines[i].size(); from = to) {
+        while (to < lines[i].size() && !is_space(lines[i][to])) ++to;
+        while (to < lines[i].size() && is_space(lines[i][to])) ++to;
+        const Text longer = current + Text(lines[i].substr(from, to - from));
+        const bool is_last = is_last_line && to == lines[i].size();
+        if (repr(longer).size() > (is_last ? room_at_end : room)) {
+          if (!current.empty()) parts.push_back(repr(current));
+          current = Text(lines[i].substr(from, to - from));
+        } else {
+          current = longer;
+        }
+      }
+      if (!current.empty()) parts.push_back(repr(current));
+    }
+    const bool brackets = is_outermost && parts.size() > 1;
+    if (brackets) session_.append(out, U"(");
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (i > 0) new_line(out, inner);
+      session_.append(out, parts[i]);
+    }
+    if (brackets) session_.append(out, U")");
+  }
+
+  Session& session_;
+};
+
+Value pprint(Session& session, const Value& self, const Arguments& arguments) {
+  static_cast<void>(bind(arguments, {}));
+  Text text;
+  PrettyPrinter(session).print(text, self, 0, 0);
+  return session.text(std::move(text));
+}
+
+constexpr std::array kLayoutFilters{Builtin{"format", format},       Builtin{"indent", indent},
+                                    Builtin{"pprint", pprint},       Builtin{"truncate", truncate},
+                                    Builtin{"urlencode", urlencode}, Builtin{"wordcount", wordcount},
+                                    Builtin{"wordwrap", wordwrap}};
+
+}  // namespace
+
+std::span<const Builtin> layout_filters() { return kLayoutFilters; }
+
+}  // namespace folio::data::jinja
