@@ -104,8 +104,7 @@ core::TensorStream all_finite(core::TensorStream stream, const std::string& wher
 
 core::TensorStream typed(const Source& source, const std::string& type) {
   if (const auto one = type_named(type)) {
-    const bool is_half = one == core::DType::F16 || one == core::DType::BF16;
-    return core::stream_as(is_half ? all_finite(source.tensors(), source.model.path) : source.tensors(),
+    return core::stream_as(one == core::DType::F16 ? all_finite(source.tensors(), source.model.path) : source.tensors(),
                            core::uniform_types(source.model.config, *one));
   }
   if (const core::Mixture* mixture = core::find_mixture(type))

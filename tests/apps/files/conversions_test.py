@@ -112,7 +112,11 @@ def test_f32_to_f16_is_numpys_rounding(tmp_path):
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_through_f32_and_back_is_the_identity(tmp_path, kind):
-    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, planted(SHAPE, kind)).pack())
+    arrays = planted(SHAPE, kind)
+    if kind == "f16":  # --type f16 refuses the others
+        for array in arrays.values():
+            array[~np.isfinite(array)] = 1
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
     export(tmp_path / "a.gguf", tmp_path / "wide.gguf", "--type", "f32")
     assert {t for t, _ in bits_of(tmp_path / "wide.gguf").values()} == {"F32"}
     export(tmp_path / "wide.gguf", tmp_path / "b.gguf", "--type", kind)
@@ -300,10 +304,9 @@ def test_halves_of_a_model_that_is_not_finite_are_refused(tmp_path, kind, place,
     if kind == "bf16":
         arrays = {name: (a.view(np.uint32) >> 16).astype(np.uint16) if a.ndim > 1 else a for name, a in arrays.items()}
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
-    for to in ("f16", "bf16"):
-        done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", to)
-        assert_refused(done, FAILED, tmp_path / "a.gguf", f"the tensor {place} holds {str(value)}", "convert or train the model anew")
-        assert not (tmp_path / "b.gguf").exists()
+    done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", "f16")
+    assert_refused(done, FAILED, tmp_path / "a.gguf", f"the tensor {place} holds {str(value)}", "convert or train the model anew")
+    assert not (tmp_path / "b.gguf").exists()
     assert bits_of(export(tmp_path / "a.gguf", tmp_path / "b.gguf")) == bits_of(tmp_path / "a.gguf")
 
 
