@@ -561,3 +561,8 @@ def test_smollm2_answers_and_calls(smollm2):
         assert len(value.street) <= 20
         [choice] = smollm2(messages=ask, seed=seed, tools=TOOLS, tool_choice="required", max_tokens=300).choices
         assert_valid(choice.message.tool_calls[:-1] if choice.finish_reason == "length" else choice.message.tool_calls)
+    # Greedy, it would repeat a call until the context is full.
+    few = tool(parameters={"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"],
+                           "additionalProperties": False}, name="get_weather", description="The weather of a city.")
+    ask = [{"role": "user", "content": "he is"}]
+    assert distinct(smollm2(messages=ask, temperature=0, **few, tool_choice="required", max_tokens=None).choices[0]) < 32
