@@ -496,7 +496,7 @@ TEST(Sampler, OptionsOutOfRangeAreErrorsThatNameThem) {
   }
   for (const float v : {-101.0F, 101.0F, kNaN})
     refuses("logit bias of token 3", [&](auto& o) { o.logit_bias = {{3, v}}; });
-  refuses("top_k", [](auto& o) { o.top_k = -1; });
+  refuses("top_k", [](auto& o) { o.top_k = -2; });
   refuses("repeat_last_n", [](auto& o) { o.repeat_last_n = -1; });
 }
 

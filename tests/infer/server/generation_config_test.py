@@ -129,7 +129,7 @@ def test_a_servers_requests_and_page_have_the_files_defaults(plain, tmp_path):
 
 @pytest.mark.parametrize("field, value, part", [
     ("temperature", -1, "[0, 100]"), ("temperature", "hot", "a number"), ("top_p", 1.5, "[0, 1]"), ("top_p", [0.5], "a number"),
-    ("top_k", 2.5, "an integer"), ("top_k", -2, "[0,"), ("min_p", True, "a number"), ("repetition_penalty", 0, "[0.001, 100]"),
+    ("top_k", 2.5, "an integer"), ("top_k", -2, "[-1,"), ("min_p", True, "a number"), ("repetition_penalty", 0, "[0.001, 100]"),
     ("eos_token_id", 10**6, "the vocabulary has the ids 0 to"), ("eos_token_id", [1, "x"], "the vocabulary"),
     ("eos_token_id", {"a": 1}, "the vocabulary"), ("eos_token_id", -1, "the vocabulary")])
 @pytest.mark.parametrize("program", ["generate", "chat", "serve", "export"])
