@@ -47,7 +47,7 @@ O200K_PATTERN = TEKKEN_PATTERN.replace("]+|[", "]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
     r"]*|\p{N}|", r"]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
 SPECIAL = ["<|begin|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x"]
 LONG = "FOLIO_LONG" in os.environ  # `make long`: longer texts
-TEXT = mixed_text(1_100_000 if LONG else 200_000)
+TEXT = mixed_text(1_100_000 if LONG else 100_000)
 
 
 @functools.cache
