@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
@@ -17,14 +18,18 @@ namespace folio::train::parallel::test {
 inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& body) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> errors(static_cast<size_t>(shape.n_ranks()));
+  // A rank that ends closes its connections, and another one may not have made all of its own yet.
+  std::vector<std::unique_ptr<World>> worlds(errors.size());
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < shape.n_ranks(); ++rank) {
     threads.emplace_back([&, rank] {
+      std::unique_ptr<World>& world = worlds[static_cast<size_t>(rank)];
       try {
-        World world(store, shape, rank, std::chrono::seconds(60));
-        body(world);
+        world = std::make_unique<World>(store, shape, rank, std::chrono::seconds(60));
+        body(*world);
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
+        world.reset();  // the others end, too
       }
     });
   }
