@@ -19,7 +19,7 @@ struct Options {
   infer::GenerateOptions generate{.max_tokens = 256};
 };
 
-void add_flags(CLI::App& app, Options& o) {
+void add_flags(apps::Flags& app, Options& o) {
   app.add_option("-m,--model", o.model, "GGUF or Hugging Face directory of a Llama (default: the newest run)");
   app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from")->capture_default_str();
   app.add_option("-n,--max-tokens", o.generate.max_tokens, "tokens to generate")
@@ -46,7 +46,7 @@ std::string model_of(const std::string& flag) {
   }
 }
 
-int run(const CLI::App& app, Options& o) {
+int run(const apps::Flags& app, Options& o) {
   apps::complete_generation_options(app, o.generate);
   const std::string path = model_of(o.model);
   const core::StoredModel model = core::read_model(path);
@@ -71,7 +71,7 @@ int run(const CLI::App& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Generates text from a model with the arithmetic of your exercises.", "generate");
+  apps::Flags app("Generates text from a model with the arithmetic of your exercises.", "generate");
   Options options;
   add_flags(app, options);
   return apps::run_program(app, argc, argv, [&] { return run(app, options); });
