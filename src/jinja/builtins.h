@@ -53,8 +53,8 @@ struct Builtin {
 [[nodiscard]] bool is_upper(TextView text);
 /// A character of Python's \\w.
 [[nodiscard]] bool is_word(char32_t c);
-/// Python's str.splitlines().
-[[nodiscard]] std::vector<TextView> lines_of(TextView text);
+/// Python's str.splitlines(keepends=with_ends).
+[[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
 /// The item that a path such as "function.name" or an index names, as the filters with an attribute have it; an item
 /// that is missing on the way is `otherwise`, where it is given.
 [[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);

@@ -317,12 +317,7 @@ class PrettyPrinter {
     const size_t room_at_end = room - std::min(room, behind + (is_outermost ? 1 : 0));
     std::vector<Text> parts;
     const auto repr = [&](TextView t) { return in_line(session_.text(Text(t))); };
-    std::vector<TextView> lines;  // with their ends
-    const std::vector<TextView> bare = lines_of(text);
-    for (size_t i = 0; i < bare.size(); ++i) {
-      const char32_t* const end = i + 1 < bare.size() ? bare[i + 1].data() : text.data() + text.size();
-      lines.emplace_back(bare[i].data(), static_cast<size_t>(end - bare[i].data()));
-    }
+    const std::vector<TextView> lines = lines_of(text, true);
     for (size_t i = 0; i < lines.size(); ++i) {
       const bool is_last_line = i + 1 == lines.size();
       if (repr(lines[i]).size() <= (is_last_line ? room_at_end : room)) {

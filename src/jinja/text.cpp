@@ -10,6 +10,8 @@
 namespace folio::data::jinja {
 namespace {
 
+using namespace std::string_view_literals;
+
 // Unicode's simple mappings. Python has also those to several characters, such as that of "ß".
 locale_t unicode_locale() {
   static const locale_t kUnicode = [] {
@@ -27,7 +29,7 @@ char32_t upper(char32_t c) { return mapped(c, ::towupper_l); }
 char32_t lower(char32_t c) { return mapped(c, ::towlower_l); }
 bool is_upper_char(char32_t c) { return lower(c) != c; }
 bool is_lower_char(char32_t c) { return upper(c) != c; }
-bool is_cased(char32_t c) { return is_upper_char(c) || is_lower_char(c); }
+bool is_uncased(char32_t c) { return !is_upper_char(c) && !is_lower_char(c); }
 
 Text swapped_case(TextView text) {
   Text result(text);
@@ -35,25 +37,15 @@ Text swapped_case(TextView text) {
   return result;
 }
 
-// str.title: of each word of letters.
+bool parts_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
+
+// str.title has words of letters; those of the filter stand between blanks, hyphens and opening brackets.
+template <bool (*kParts)(char32_t)>
 Text titled(TextView text) {
   Text result(text);
   bool in_word = false;
   for (char32_t& c : result) {
-    const bool cased = is_cased(c);
-    c = in_word ? lower(c) : upper(c);
-    in_word = cased;
-  }
-  return result;
-}
-
-// The filter: of each word between blanks, hyphens and opening brackets.
-Text titled_words(TextView text) {
-  Text result(text);
-  bool in_word = false;
-  for (char32_t& c : result) {
-    const char32_t code = code_of(c);
-    const bool parts = is_space(c) || code == U'-' || code == U'(' || code == U'{' || code == U'[' || code == U'<';
+    const bool parts = kParts(c);
     if (!parts) c = in_word ? lower(c) : upper(c);
     in_word = !parts;
   }
@@ -119,28 +111,34 @@ std::vector<Text> words(TextView text, int64_t most) {
   }
 }
 
+Text backwards(TextView text) { return {text.rbegin(), text.rend()}; }
+
+// str.split, or from the right str.rsplit: that of the text read backwards.
+template <bool kFromRight>
 Value split(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"sep", "maxsplit"});
-  const TextView text = text_of(self);
+  const auto read = [](const Text& text) { return kFromRight ? backwards(text) : text; };
+  const Text text = read(text_of(self));
   int64_t most = integer(a[1], -1);
   std::vector<Text> parts;
   session.spend(1 + text.size() / kCharactersPerStep);
   if (a[0] == nullptr || a[0]->is_none()) {
     parts = words(text, most);
   } else {
-    const TextView separator = text_of(*a[0]);
+    const Text separator = read(text_of(*a[0]));
     if (separator.empty()) core::fail("empty separator");
     size_t from = 0;
     for (; most != 0; --most) {
       const size_t at = find_part(session, text, separator, from);
       if (at == Text::npos) break;
-      parts.emplace_back(text.substr(from, at - from));
+      parts.push_back(text.substr(from, at - from));
       from = at + separator.size();
     }
-    parts.emplace_back(text.substr(from));
+    parts.push_back(text.substr(from));
   }
+  if (kFromRight) std::ranges::reverse(parts);
   std::vector<Value> values;
-  for (Text& part : parts) values.push_back(session.text(std::move(part)));
+  for (const Text& part : parts) values.push_back(session.text(read(part)));
   return session.list(std::move(values));
 }
 
@@ -194,14 +192,9 @@ Within within(const Value& self, const Value* begin, const Value* end) {
 }
 
 size_t find_last_part(Session& session, TextView text, TextView part) {
-  size_t found = Text::npos;
-  for (size_t from = 0; from <= text.size();) {
-    const size_t at = find_part(session, text, part, from);
-    if (at == Text::npos) break;
-    found = at;
-    from = at + 1;
-  }
-  return found;
+  session.spend(1 + text.size() / kCharactersPerStep);
+  const size_t at = find_part(session, backwards(text), backwards(part));
+  return at == Text::npos ? Text::npos : text.size() - part.size() - at;
 }
 
 template <bool kLast, bool kRequired>
@@ -228,40 +221,6 @@ Value count_parts(Session& session, const Value& self, const Arguments& argument
   return {n};
 }
 
-Value rsplit(Session& session, const Value& self, const Arguments& arguments) {
-  const auto a = bind(arguments, {"sep", "maxsplit"});
-  TextView text = text_of(self);
-  int64_t most = integer(a[1], -1);
-  std::vector<Value> parts;  // from the last
-  const auto strip_end = [&] {
-    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  };
-  session.spend(1 + text.size() / kCharactersPerStep);
-  if (a[0] == nullptr || a[0]->is_none()) {
-    for (strip_end(); !text.empty(); strip_end()) {
-      size_t from = most-- == 0 ? 0 : text.size();
-      while (from > 0 && !is_space(text[from - 1])) --from;
-      parts.push_back(session.text(Text(text.substr(from))));
-      text = text.substr(0, from);
-    }
-  } else {
-    const TextView separator = text_of(*a[0]);
-    if (separator.empty()) core::fail("empty separator");
-    for (; most != 0; --most) {
-      session.spend(1 + text.size() / kCharactersPerStep);
-      size_t at = text.size() < separator.size() ? Text::npos : text.size() - separator.size();
-      while (at != Text::npos && !same(text.substr(at, separator.size()), separator))
-        at = at == 0 ? Text::npos : at - 1;
-      if (at == Text::npos) break;
-      parts.push_back(session.text(Text(text.substr(at + separator.size()))));
-      text = text.substr(0, at);
-    }
-    parts.push_back(session.text(Text(text)));
-  }
-  std::ranges::reverse(parts);
-  return session.list(std::move(parts));
-}
-
 template <bool kLast>
 Value partition(Session& session, const Value& self, const Arguments& arguments) {
   const TextView text = text_of(self);
@@ -281,12 +240,8 @@ Value splitlines(Session& session, const Value& self, const Arguments& arguments
   const TextView text = text_of(self);
   session.spend(1 + text.size() / kCharactersPerStep);
   std::vector<Value> lines;
-  const std::vector<TextView> all = lines_of(text);
-  for (size_t i = 0; i < all.size(); ++i) {
-    const char32_t* const end = i + 1 < all.size() ? all[i + 1].data() : text.data() + text.size();
-    const bool keeps = a[0] != nullptr && truthy(*a[0]);
-    lines.push_back(session.text(keeps ? Text(all[i].data(), end) : Text(all[i])));
-  }
+  for (const TextView line : lines_of(text, a[0] != nullptr && truthy(*a[0])))
+    lines.push_back(session.text(Text(line)));
   return session.list(std::move(lines));
 }
 
@@ -361,8 +316,8 @@ constexpr std::array kTextMethods{Builtin{"strip", strip<Ends::Both>},
                                   Builtin{"lstrip", strip<Ends::Left>},
                                   Builtin{"rstrip", strip<Ends::Right>},
                                   Builtin{"replace", replace},
-                                  Builtin{"split", split},
-                                  Builtin{"rsplit", rsplit},
+                                  Builtin{"split", split<false>},
+                                  Builtin{"rsplit", split<true>},
                                   Builtin{"splitlines", splitlines},
                                   Builtin{"partition", partition<false>},
                                   Builtin{"rpartition", partition<true>},
@@ -379,7 +334,7 @@ constexpr std::array kTextMethods{Builtin{"strip", strip<Ends::Both>},
                                   Builtin{"capitalize", change_text<capitalized>},
                                   Builtin{"upper", change_text<upper_case>},
                                   Builtin{"lower", change_text<lower_case>},
-                                  Builtin{"title", change_text<titled>},
+                                  Builtin{"title", change_text<titled<is_uncased>>},
                                   Builtin{"swapcase", change_text<swapped_case>},
                                   Builtin{"isupper", has_case<is_upper>},
                                   Builtin{"islower", has_case<is_lower>},
@@ -394,9 +349,12 @@ constexpr std::array kTextMethods{Builtin{"strip", strip<Ends::Both>},
                                   Builtin{"center", pad<Place::Center>},
                                   Builtin{"zfill", zfill}};
 
-constexpr std::array kTextFilters{Builtin{"trim", trim_filter},           Builtin{"replace", replace},
-                                  Builtin{"upper", change<upper_case>},   Builtin{"lower", change<lower_case>},
-                                  Builtin{"title", change<titled_words>}, Builtin{"capitalize", change<capitalized>},
+constexpr std::array kTextFilters{Builtin{"trim", trim_filter},
+                                  Builtin{"replace", replace},
+                                  Builtin{"upper", change<upper_case>},
+                                  Builtin{"lower", change<lower_case>},
+                                  Builtin{"title", change<titled<parts_words>>},
+                                  Builtin{"capitalize", change<capitalized>},
                                   Builtin{"center", center_filter}};
 
 }  // namespace
@@ -427,15 +385,16 @@ bool is_word(char32_t c) {
   return ::iswalnum_l(static_cast<wint_t>(code), unicode_locale()) != 0;
 }
 
-std::vector<TextView> lines_of(TextView text) {
+std::vector<TextView> lines_of(TextView text, bool with_ends) {
   constexpr TextView kEnds = U"\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029";
   std::vector<TextView> lines;
   while (!text.empty()) {
     size_t n = 0;
     while (n < text.size() && kEnds.find(code_of(text[n])) == TextView::npos) ++n;
-    lines.push_back(text.substr(0, n));
     const bool is_pair = n + 1 < text.size() && code_of(text[n]) == U'\r' && code_of(text[n + 1]) == U'\n';
-    text.remove_prefix(std::min(text.size(), n + (is_pair ? 2 : 1)));
+    const size_t end = std::min(text.size(), n + (is_pair ? 2 : 1));
+    lines.push_back(text.substr(0, with_ends ? end : n));
+    text.remove_prefix(end);
   }
   return lines;
 }

@@ -143,6 +143,9 @@ KEEPS = {  # and what of "  One, <b>two</b>  " is left as said
 # A million letters, by a loop that is allowed.
 LONG = "{% set ns = namespace(a='aaaaaaaaaa') %}{% for i in range(17) %}{% set ns.a = ns.a + ns.a %}{% endfor %}"
 
+# What costs little is no reason to refuse it.
+ACCEPTED += [LONG + "{{ ns.a.rsplit(ns.a[:500000] + 'b') | length }}", LONG + "{{ ns.a.rfind('a') }}"]
+
 HOSTILE = [
     "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
     "{% set ns = namespace(a='aaaaaaaaaa') %}{% for i in range(100) %}{% set ns.a = ns.a + ns.a %}{% endfor %}", "{{ range(1000000000) }}",
@@ -155,6 +158,7 @@ HOSTILE = [
     "{{ 99999999999999999999 }}", "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns.a.a.b.c }}",
     "{% for i in range(100000) %}{{ messages[0].content + messages[0].content }}{% endfor %}", LONG + "{{ raise_exception(ns.a ~ '\\n\\x01') }}",
     LONG + "{{ ns.a.replace('a', ns.a) }}", LONG + "{{ ns.a.split('a') | join(ns.a) }}",
+    LONG + "{{ ns.a.rsplit('b' + ns.a[:500000]) }}", LONG + "{{ ns.a.rfind('b' + ns.a[:500000]) }}",
     LONG + "{% for i in range(10000) %}{% set q = (ns.a + 'b') in ns.a %}{% endfor %}", "{{ " + "1 if " * 5000, "{{ x" + "x" * 100000 + ".y }}", "\x01{{", "{{ 'a' ~ }}"]
 
 
