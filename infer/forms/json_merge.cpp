@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/number.h"
 #include "infer/forms/json_number.h"
 
 namespace folio::infer::forms {
@@ -33,11 +33,9 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
     if (token[i] == '~' && i + 1 < token.size() && (token[i + 1] == '0' || token[i + 1] == '1')) {
       to += token[++i] == '0' ? '~' : '/';
     } else if (token[i] == '%') {
-      uint8_t byte = 0;
-      const char* first = token.data() + i + 1;
-      core::require(i + 2 < token.size() && std::from_chars(first, first + 2, byte, 16).ptr == first + 2,
-                    "{}: '$ref' \"{}\" is not a JSON pointer", at, core::printable(ref));
-      to += static_cast<char>(byte);
+      const auto byte = i + 2 < token.size() ? core::number_of<uint8_t>(token.substr(i + 1, 2), 16) : std::nullopt;
+      core::require(byte.has_value(), "{}: '$ref' \"{}\" is not a JSON pointer", at, core::printable(ref));
+      to += static_cast<char>(*byte);
       i += 2;
     } else {
       to += token[i];
@@ -76,11 +74,8 @@ Schema SchemaMerger::target(const std::string& ref, const std::string& at) const
     budget_.spend(1 + value->members.size());
     Json next = value->is(Kind::Object) ? value->at(token) : nullptr;
     if (value->is(Kind::Array)) {
-      size_t index = 0;
-      const auto [stop, error] = std::from_chars(token.data(), token.data() + token.size(), index);
-      if (error == std::errc() && stop == token.data() + token.size() && index < value->items.size()) {
-        next = value->items[index];
-      }
+      const auto index = core::number_of<size_t>(token);
+      if (index && *index < value->items.size()) next = value->items[*index];
     }
     core::require(next != nullptr, "{}: '$ref' \"{}\" leads nowhere", at, core::printable(ref));
     value = std::move(next);
@@ -301,11 +296,9 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
       set_member(to, key, make_list(std::move(names)));
     } else if (key == "multipleOf") {
       const auto number = [&](const Json& json) {
-        uint32_t n = 0;
-        const auto [end, error] = std::from_chars(json->text.data(), json->text.data() + json->text.size(), n);
-        core::require(error == std::errc() && end == json->text.data() + json->text.size() && n > 0,
-                      "{}: two of 'multipleOf' can only be merged if they are integers", at);
-        return uint64_t{n};
+        const uint64_t n = core::number_of<uint32_t>(json->text).value_or(0);
+        core::require(n > 0, "{}: two of 'multipleOf' can only be merged if they are integers", at);
+        return n;
       };
       set_member(to, key,
                  make_json({.kind = Kind::Number, .text = fmt::to_string(std::lcm(number(other), number(value)))}));

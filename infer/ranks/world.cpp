@@ -1,10 +1,10 @@
 #include "infer/ranks/world.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
 #include "core/error.h"
+#include "core/number.h"
 #include "core/shared_memory.h"
 
 namespace folio::infer {
@@ -17,15 +17,14 @@ std::string_view variable(const char* name) {
 
 uint64_t number_in(const char* name, uint64_t low, uint64_t high) {
   const std::string_view text = variable(name);
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+  const auto value = core::number_of<uint64_t>(text);
+  if (!value || *value < low || *value > high) {
     throw core::UsageError(fmt::format(
         "{} is \"{}\", but has to be a number in [{}, {}], since WORLD_SIZE is {}; start the ranks with torchrun "
         "--no-python, or unset WORLD_SIZE for one process",
         name, core::printable(text), low, high, core::printable(variable("WORLD_SIZE"))));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <type_traits>
@@ -12,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/file_status.h"
+#include "core/number.h"
 #include "core/random.h"
 #include "infer/engine/conversation.h"
 #include "infer/server/chat_messages.h"
@@ -54,9 +54,8 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
   if (value == nullptr) return biases;
   if (!value->is_object()) refuse_type("logit_bias", "an object of token ids and biases");
   for (const auto& [key, bias] : value->items()) {
-    int64_t token = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
-    if (error != std::errc() || end != key.data() + key.size() || token < 0 || token >= served.tokenizer.vocab_size()) {
+    const int64_t token = core::number_of<int64_t>(key).value_or(-1);
+    if (token < 0 || token >= served.tokenizer.vocab_size()) {
       refuse("logit_bias", fmt::format("names token {}, but the vocabulary has the ids 0 to {}", core::printable(key),
                                        served.tokenizer.vocab_size() - 1));
     }

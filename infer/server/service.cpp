@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/number.h"
 #include "core/random.h"
 #include "infer/server/assets.h"
 #include "infer/server/responses.h"
@@ -61,12 +61,10 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
 std::string percent_decoded(std::string_view text) {
   std::string to;
   for (size_t i = 0; i < text.size(); ++i) {
-    uint8_t byte = 0;
-    const char* digits = text.data() + i + 1;
-    const bool is_escape =
-        text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
-    to += is_escape ? static_cast<char>(byte) : text[i];
-    if (is_escape) i += 2;
+    const bool may_be = text[i] == '%' && i + 2 < text.size();
+    const auto byte = may_be ? core::number_of<uint8_t>(text.substr(i + 1, 2), 16) : std::nullopt;
+    to += byte ? static_cast<char>(*byte) : text[i];
+    if (byte) i += 2;
   }
   return to;
 }

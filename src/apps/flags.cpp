@@ -219,6 +219,9 @@ void Flags::add_version() {
 std::string Flags::version() const { return fmt::format("{} of Folio {}", name(), core::version()); }
 
 bool Flags::parse(int argc, char** argv) {
+  const auto wrong = [&](const char* what) {
+    return core::UsageError(fmt::format("{} (see {} --help)", what, name()));
+  };
   try {
     add_version();
     if (argc == 2 && std::string_view(argv[1]) == "--version") throw CLI::CallForVersion(version(), 0);
@@ -230,9 +233,9 @@ bool Flags::parse(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     fmt::print("{}\n", version.what());
   } catch (const CLI::ParseError& error) {
-    throw core::UsageError(fmt::format("{} (see {} --help)", error.what(), name()));
+    throw wrong(error.what());
   } catch (const core::UsageError& error) {  // of a value
-    throw core::UsageError(fmt::format("{} (see {} --help)", error.what(), name()));
+    throw wrong(error.what());
   }
   return false;
 }

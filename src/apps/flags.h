@@ -2,7 +2,6 @@
 // compile. Names and meaning are CLI11's.
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -10,10 +9,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "core/number.h"
 
 namespace CLI {
 class App;
@@ -22,14 +22,11 @@ class Option;
 
 namespace folio::apps {
 
-/// The whole text as a number; nothing if it is none.
+/// As core::number_of(), of a number that may have a plus sign.
 template <class T>
-[[nodiscard]] std::optional<T> number_of(std::string_view text) {
-  T value = 0;
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
+[[nodiscard]] std::optional<T> signed_number_of(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  return core::number_of<T>(text);
 }
 
 /// What a flag's text has to be: `check` may replace it, and returns what is wrong with it, or "".

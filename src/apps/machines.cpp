@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <functional>
 #include <utility>
 
 #include "apps/program.h"
 #include "core/error.h"
+#include "core/number.h"
 #include "core/print_stderr.h"
 #include "infer/cuda/cuda.h"
 #include "infer/reference/kernels.h"
@@ -24,7 +24,7 @@ std::optional<int> gpu_of(const std::string& text) {
   if (text == "cpu") return {};
   if (text == "cuda") return 0;
   if (text.starts_with("cuda:")) {
-    const auto number = number_of<int>(std::string_view(text).substr(5));
+    const auto number = core::number_of<int>(std::string_view(text).substr(5));
     if (number && *number >= 0) return number;
   }
   throw core::UsageError(fmt::format("--device: {} is not cpu, cuda, cuda:N or list", core::printable(text)));
@@ -55,7 +55,7 @@ uint64_t bytes_of(const char* flag, const std::string& text) {
   const size_t place = unit.empty() ? 0 : std::string_view("kmgt").find(unit) + 1;  // npos + 1: no such unit
   const bool known = unit.size() <= 1 && (unit.empty() || place > 0);
   const size_t shift = 10 * place;
-  const auto number = number_of<uint64_t>(std::string_view(text).substr(0, n_digits));
+  const auto number = core::number_of<uint64_t>(std::string_view(text).substr(0, n_digits));
   if (!known || !number || *number == 0 || *number > (UINT64_MAX >> 1U >> shift)) {
     throw core::UsageError(fmt::format("{}: {} is not a size, such as 512M or 2G", flag, core::printable(text)));
   }

@@ -106,7 +106,7 @@ core::AdapterPath adapter_path(const char* flag, const std::string& text) {
   if (colon == std::string::npos || core::path_exists(text)) return {.path = text};
   core::AdapterPath adapter{.path = text.substr(0, colon)};
   const std::string scale = text.substr(colon + 1);
-  adapter.scale = number_of<float>(scale).value_or(NAN);
+  adapter.scale = signed_number_of<float>(scale).value_or(NAN);
   if (!(std::abs(adapter.scale) <= 1000)) {
     throw core::UsageError(
         fmt::format("{}: the scale \"{}\" is not a number in [-1000, 1000]", flag, core::printable(scale)));

@@ -20,8 +20,8 @@ std::vector<infer::SamplerOptions::Bias> biases_of(const std::vector<std::string
   for (const std::string& text : all) {
     const size_t equals = text.find('=');
     const std::string_view view = text;
-    const auto token = number_of<int32_t>(view.substr(0, std::min(equals, view.size())));
-    const auto bias = number_of<float>(equals == std::string::npos ? "" : view.substr(equals + 1));
+    const auto token = signed_number_of<int32_t>(view.substr(0, std::min(equals, view.size())));
+    const auto bias = signed_number_of<float>(equals == std::string::npos ? "" : view.substr(equals + 1));
     if (!token || *token < 0 || !bias || !(std::abs(*bias) <= 100.0F))
       throw core::UsageError("--logit-bias: " + text + " is not ID=BIAS with a bias in [-100, 100]");
     biases.push_back({.token = *token, .bias = *bias});

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <utility>
 
 #include "core/error.h"
+#include "core/number.h"
 #include "core/print_stderr.h"
 #include "core/seconds_since.h"
 #include "core/thread_pool.h"
@@ -29,11 +29,11 @@ std::unique_ptr<data::Tokenizer> chosen_tokenizer(const std::string& name, const
   constexpr std::string_view kBpe = "bpe:";
   if (!name.starts_with(kBpe)) return data::load_tokenizer(name, 0);
   data::BpeTrainerOptions options;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kBpe.size(), end, options.vocab_size);
-  if (error != std::errc() || stop != end) {
+  const auto size = core::number_of<decltype(options.vocab_size)>(std::string_view(name).substr(kBpe.size()));
+  if (!size) {
     throw core::UsageError(fmt::format("--tokenizer {}: N of bpe:N is a number of tokens", core::printable(name)));
   }
+  options.vocab_size = *size;
   const double share = data.eval ? 0.0 : config.validation_fraction;
   const double part = std::clamp(1.0 - share - config.test_fraction, 0.0, 1.0);
   const auto n_bytes = static_cast<uint64_t>(static_cast<double>(data.summary.n_bytes) * part);

@@ -373,8 +373,8 @@ Values values_in(const std::string& toml) {
 }
 
 bool same_value(const std::string& a, const std::string& b) {
-  const auto number = number_of<double>(a);
-  return a == b || (number && number == number_of<double>(b));
+  const auto number = signed_number_of<double>(a);
+  return a == b || (number && number == signed_number_of<double>(b));
 }
 
 }  // namespace

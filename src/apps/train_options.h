@@ -49,7 +49,7 @@ void choose_run(TrainOptions& options, const std::string& dataset);
 
 /// Finds the other ranks, if the environment says that there are any. The defaults are the values of the preset, of the
 /// model to start from, or of the run to resume. Returns false after
-/// --help. Throws as CLI11 does, core::Error or UsageError.
+/// --help. Throws core::Error or UsageError.
 [[nodiscard]] bool parse_train_options(TrainOptions& options, int argc, char** argv);
 
 /// Ends the process with one line on stderr.

@@ -1,6 +1,5 @@
 #include "train/parallel/launch.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -8,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/mapped_file.h"
+#include "core/number.h"
 #include "data/document_tokens.h"
 
 namespace folio::train::parallel {
@@ -25,13 +25,12 @@ int64_t number(const char* name, int64_t low, int64_t high) {
         "{} is not set: a rank is started by torchrun --no-python, or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT",
         name));
   }
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || value < low || value > high) {
+  const auto value = core::number_of<int64_t>(*text);
+  if (!value || *value < low || *value > high) {
     throw core::UsageError(
         fmt::format("{}={}: has to be a number from {} to {}", name, core::printable(*text), low, high));
   }
-  return value;
+  return *value;
 }
 
 int64_t number_or(const char* name, int64_t otherwise) { return variable(name) ? number(name, 0, 1 << 20) : otherwise; }

@@ -82,8 +82,7 @@ GenerationConfig from_gguf(const GgufFile& file) {
     const std::string key = key_of(field);
     if (file.find(key) == nullptr) continue;
     const double value = field.whole ? static_cast<double>(file.integer(key)) : double{file.real(key)};
-    require(std::isfinite(value), "{}: {} is {}, not a number; correct it, or remove it from the file", config.where,
-            key, value);
+    require(std::isfinite(value), "{}: {} is {}, not a number; {}", config.where, key, value, kRemedy);
     config.sampling[field.name] = with_meaning(field, value);
   }
   return config;

@@ -1,0 +1,27 @@
+// Numbers in texts.
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+
+namespace folio::core {
+
+/// The whole text as a number, without spaces or a plus sign; nothing if it is none, or too large for T. `base` is that
+/// of an integer.
+template <class T>
+[[nodiscard]] std::optional<T> number_of(std::string_view text, int base = 10) {
+  T value = 0;
+  const char* const end = text.data() + text.size();
+  std::from_chars_result read{};
+  if constexpr (std::is_floating_point_v<T>) {
+    read = std::from_chars(text.data(), end, value);
+  } else {
+    read = std::from_chars(text.data(), end, value, base);
+  }
+  return read.ec == std::errc() && read.ptr == end ? std::optional<T>(value) : std::nullopt;
+}
+
+}  // namespace folio::core
