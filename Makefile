@@ -1,5 +1,7 @@
 # The short names for what a newcomer does. Everything is in CMakePresets.json and scripts/bootstrap.sh.
 PRESET ?= $(if $(CI),ci,default)
+# Without the vector kernels of other processors, which the presets by themselves compile, too.
+CONFIGURE := cmake --preset $(PRESET) $(if $(CI),,-DFOLIO_KERNELS=native) --log-level=ERROR
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
@@ -14,7 +16,7 @@ SAMPLE := -n 240 --seed 2011960282 "ROMEO:"
 demo: ## install what is missing, build, train on TinyShakespeare, generate (minutes; the second time seconds)
 	@test -e $(RUN)/model.gguf || echo 'make demo: 5 to 10 minutes on two cores; downloads up to 300 MB, uses 2 GB in build/ and runs/'
 	@scripts/bootstrap.sh build
-	@test -e build/build.ninja || cmake --preset $(PRESET) -DFOLIO_KERNELS=native -DFOLIO_TESTS=OFF --log-level=ERROR
+	@test -e build/build.ninja || $(CONFIGURE) -DFOLIO_KERNELS=widest -DFOLIO_TESTS=OFF
 	@cmake --build build --target train generate
 	@test -e $(RUN)/model.gguf || build/train tinyshakespeare $$(! test -e $(RUN)/checkpoints/last || echo --resume)
 	@echo
@@ -27,7 +29,7 @@ demo: ## install what is missing, build, train on TinyShakespeare, generate (min
 
 serve: ## build the server and start it with the newest run
 	@scripts/bootstrap.sh build
-	@test -e build/build.ninja || cmake --preset $(PRESET) --log-level=ERROR
+	@test -e build/build.ninja || $(CONFIGURE)
 	@cmake --build build --target serve
 	@build/serve
 
@@ -45,13 +47,13 @@ SMOLLM2 := build/venv/bin/python scripts/get_smollm2.py
 
 check: ## after an edit of a module: shapes, RoPE, gradients, and the engine against the modules (a minute)
 	@scripts/bootstrap.sh test-build
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@cmake --build build --target test_modules test_parity
 	@ctest --test-dir build --output-on-failure -j 2 -R '^(modules|parity)$$'
 
 test: ## build all programs and run each layer's tests (minutes)
 	@scripts/bootstrap.sh test-build
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@scripts/bootstrap.sh test & installing=$$!; \
 	  cmake --build --preset $(PRESET); built=$$?; \
 	  wait $$installing && exit $$built
@@ -71,7 +73,7 @@ full: ## the tests that make test leaves out: the emulated GPU, replayed fuzz fi
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
 	@$(SMOLLM2)
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target all full
 	@ctest --preset full
 
@@ -79,7 +81,7 @@ studies: ## the short forms of experiments/ with a table of their claims, and th
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
 	@$(SMOLLM2)
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target all studies
 	@ctest --preset studies
 	@scripts/ladder.py --results build/experiments/short
@@ -88,7 +90,7 @@ ranks: ## training and serving as several processes: every mesh of up to eight r
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
 	@$(SMOLLM2)
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target all ranks
 	@ctest --preset ranks
 
@@ -96,7 +98,7 @@ long: ## what make test runs in a shorter form, at its full length, and the engi
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
 	@$(SMOLLM2)
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target all full
 	@ctest --preset long
 
@@ -107,7 +109,7 @@ smollm2: ## fetch a published Llama, SmolLM2-135M-Instruct (98 MB), into data/sm
 
 ladder: ## run all studies of experiments/ and print one table of their claims (SHORT=1: reduced, minutes)
 	@scripts/bootstrap.sh build
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target experiments $(if $(SHORT),,train)
 	@test -n "$(SHORT)" -o -e $(RUN)/model.gguf || build/train tinyshakespeare  # the engine's studies look at it
 	@scripts/ladder.py $(if $(SHORT),--short)
@@ -159,7 +161,7 @@ neon: ## the serving half for 64-bit Arm, cross-compiled; its tests and its text
 
 soak: ## 100,000 requests to a server, each text compared (minutes; N=… for another number)
 	@scripts/bootstrap.sh test
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target serve generate
 	@FOLIO_SOAK=$(or $(N),100000) FOLIO_BUILD_DIR=$(CURDIR)/build PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache build/venv/bin/python -m pytest -q -s \
 	  -p no:cacheprovider tests/infer/server/load_test.py 2>/dev/null
@@ -170,7 +172,7 @@ interop: ## the tests that build and drive other engines: llama.cpp and, unless 
 	@scripts/bootstrap.sh $(if $(filter no,$(SERVER)),interop-library,interop)
 	@$(CORPUS)
 	@$(SMOLLM2)
-	@cmake --preset $(PRESET) --log-level=ERROR
+	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity serve format_tool form_tool folio_python
 	@ctest --test-dir build -C interop -L interop $(if $(filter no,$(SERVER)),-E 'interop_(serve|forms)$$') --output-on-failure
 

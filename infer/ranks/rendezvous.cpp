@@ -33,9 +33,9 @@ struct Hello {
   uint32_t n_ranks = 0;
 };
 
-using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-Addresses resolve(const World& world) {
+AddressList resolve(const World& world) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -118,7 +118,7 @@ Rendezvous::~Rendezvous() {
 }
 
 void Rendezvous::listen() {
-  const Addresses addresses = resolve(world_);
+  const AddressList addresses = resolve(world_);
   const addrinfo& first = *addresses;
   socket_ = ::socket(first.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   core::require(socket_ >= 0, "rank 0 gets no socket: {}", std::strerror(errno));
@@ -135,7 +135,7 @@ void Rendezvous::listen() {
 
 // Rank 0 may begin later.
 void Rendezvous::reach() {
-  const Addresses addresses = resolve(world_);
+  const AddressList addresses = resolve(world_);
   int error = 0;
   do {
     for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
