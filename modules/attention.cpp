@@ -63,9 +63,9 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
   core::require(dropout >= 0 && dropout < 1, "Attention: dropout has to be in [0, 1), but is {}", dropout);
   register_module("rope", rope_);
   const core::FamilyInfo& family = core::info(config.family);
-  wq_ = register_module("wq", Linear(dim_, config.query_dim(), family.qkv_bias));
-  wk_ = register_module("wk", Linear(dim_, config.kv_dim(), family.qkv_bias));
-  wv_ = register_module("wv", Linear(dim_, config.kv_dim(), family.qkv_bias));
+  wq_ = register_module("wq", Linear(dim_, config.query_dim(), config.qkv_bias()));
+  wk_ = register_module("wk", Linear(dim_, config.kv_dim(), config.qkv_bias()));
+  wv_ = register_module("wv", Linear(dim_, config.kv_dim(), config.qkv_bias()));
   wo_ = register_module("wo", Linear(config.query_dim(), dim_, family.output_bias));
   if (family.sinks) sinks_ = register_module("sinks", NamedTensor("weight", torch::zeros({n_heads_})));
   if (family.qk_norm != core::QkNorm::None) {

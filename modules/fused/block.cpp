@@ -316,7 +316,7 @@ bool can_be_fused(const core::ModelConfig& config) {
   const bool llama_norms = family.pre_norms && !family.post_norms && family.qk_norm == core::QkNorm::None;
   const bool llama_scores = config.attention_scale == 0.0F && config.attention_cap == 0.0F && !family.sinks;
   const bool llama_rope = config.rotated() == config.head_dim && config.local_rope_theta == 0.0F;
-  return llama_norms && llama_scores && llama_rope && !family.qkv_bias && family.gate == core::Gate::Silu &&
+  return llama_norms && llama_scores && llama_rope && !config.qkv_bias() && family.gate == core::Gate::Silu &&
          config.window_period == 1 && config.residual_scale == 1.0F;
 }
 

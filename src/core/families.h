@@ -81,7 +81,8 @@ struct HfNames {
   std::string_view qkv{};                                 ///< Wq, Wk and Wv as one matrix; empty: they are three
   std::string_view gate_up{};                             ///< W1 and W3, likewise
   bool packed_experts = false;                            ///< see HfPacked
-  bool says_bias = false;                                 ///< config.json has attention_bias, which is qkv_bias
+  bool says_bias = false;                                 ///< config.json has attention_bias, which is qkv_bias,
+  bool bias_varies = false;                               ///< and may differ from it: ModelConfig::other_qkv_bias
   bool ties = false;                                      ///< the output is the embedding where nothing is said
   float rotary_factor = 1.0F;                             ///< what of a head is rotated where nothing is said
 };

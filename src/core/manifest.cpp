@@ -101,7 +101,7 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     add(Role::Wk, l, {c.kv_dim(), c.dim}, "attn_k", "self_attn.k_proj", "attention.wk");
     add(Role::Wv, l, {c.kv_dim(), c.dim}, "attn_v", "self_attn.v_proj", "attention.wv");
     fuse(3, "attn_qkv", family.gguf_names.qkv, hf_qkv, ".weight");
-    if (family.qkv_bias) {
+    if (c.qkv_bias()) {
       add(Role::Bq, l, {c.query_dim()}, "attn_q", "self_attn.q_proj", "attention.wq", ".bias");
       add(Role::Bk, l, {c.kv_dim()}, "attn_k", "self_attn.k_proj", "attention.wk", ".bias");
       add(Role::Bv, l, {c.kv_dim()}, "attn_v", "self_attn.v_proj", "attention.wv", ".bias");

@@ -52,6 +52,9 @@ void validate(const ModelConfig& config, const std::string& where) {
       require(value >= low && value <= high, "{}: {} is {}, but has to be in [{}, {}]", where, name, value, low, high);
     }
   });
+  require(!config.other_qkv_bias || info(config.family).hf.bias_varies,
+          "{}: other_qkv_bias is true, but a {} {} biases of queries, keys and values", where, config.family,
+          info(config.family).qkv_bias ? "always has" : "never has");
   require(config.n_heads % config.n_kv_heads == 0, "{}: n_heads {} is not a multiple of n_kv_heads {}", where,
           config.n_heads, config.n_kv_heads);
   require(config.head_dim % 2 == 0, "{}: head_dim is {}, but RoPE rotates pairs, so it has to be even", where,

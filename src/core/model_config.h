@@ -81,6 +81,7 @@ struct ModelConfig {
   float norm_eps = 1e-5F;
   RopeScaling rope_scaling{};
   bool tie_embeddings = true;    ///< the output projection is the embedding matrix
+  bool other_qkv_bias = false;   ///< GLM: biases of queries, keys and values where the family has none, or the reverse
   float embedding_scale = 1.0F;  ///< factor of the embeddings
   float attention_scale = 0.0F;  ///< factor of q · k; 0: 1 / sqrt(head_dim)
   float attention_cap = 0.0F;    ///< scaled scores s become cap · tanh(s / cap); 0: they stay
@@ -88,6 +89,7 @@ struct ModelConfig {
   float logit_scale = 1.0F;      ///< factor of the logits
   float logit_cap = 0.0F;        ///< logits become cap · tanh(logit / cap); 0: they stay
 
+  [[nodiscard]] bool qkv_bias() const { return info(family).qkv_bias != other_qkv_bias; }
   [[nodiscard]] int64_t query_dim() const { return n_heads * head_dim; }
   [[nodiscard]] int64_t kv_dim() const { return n_kv_heads * head_dim; }
   [[nodiscard]] int64_t rotated() const { return rope_dims > 0 ? rope_dims : head_dim; }
@@ -160,6 +162,7 @@ struct ModelConfig {
     visit("rope_scaling_long", self.rope_scaling.long_factors, F{"", "", 0, 0, F::kLater});
     visit("tie_embeddings", self.tie_embeddings,
           F{"tie-embeddings", "whether the output is the embedding: true or false", 0, 0});
+    visit("other_qkv_bias", self.other_qkv_bias, F{"", "", 0, 0, F::kLater});
   }
 };
 

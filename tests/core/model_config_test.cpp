@@ -106,6 +106,19 @@ TEST(ModelConfig, OnlySomeFamiliesHaveAWindow) {
   EXPECT_NO_THROW(validate(c, "here"));
 }
 
+TEST(ModelConfig, BiasesVaryInSomeFamiliesAlone) {
+  ModelConfig c = kTiny;
+  c.other_qkv_bias = true;
+  EXPECT_ERROR(validate(c, "here"), "a llama never has biases of queries, keys and values");
+  c.family = Family::Qwen2;
+  EXPECT_ERROR(validate(c, "here"), "a qwen2 always has biases of queries, keys and values");
+  c.family = Family::Glm4;
+  EXPECT_NO_THROW(validate(c, "here"));
+  EXPECT_TRUE(c.qkv_bias());
+  c.family = Family::Glm;
+  EXPECT_FALSE(c.qkv_bias());
+}
+
 TEST(Families, AreFoundByTheirNames) {
   for (const FamilyInfo& family : families()) {
     EXPECT_EQ(&info(family.family), &family);
@@ -264,7 +277,7 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
     field = {};
   });
-  EXPECT_EQ(n_fields, 40U);
+  EXPECT_EQ(n_fields, 41U);
   const ModelConfig zeros{Family::Llama,
                           0,
                           0,
@@ -290,6 +303,7 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
                           0,
                           0.0F,
                           {RopeScalingType::Llama3, 0.0F, 0.0F, 0.0F, 0, 0.0F, false, {}, {}},
+                          false,
                           false,
                           0.0F,
                           0.0F,

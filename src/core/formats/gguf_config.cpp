@@ -252,6 +252,11 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   c.rope_theta = file.real(key("rope.freq_base"), 10000.0F);
   c.norm_eps = file.real(key("attention.layer_norm_rms_epsilon"), 1e-5F);
   c.tie_embeddings = file.find_tensor("output.weight") == nullptr;
+  if (family.hf.bias_varies) {
+    const bool biases =
+        file.find_tensor("blk.0.attn_q.bias") != nullptr || file.find_tensor("blk.0.attn_qkv.bias") != nullptr;
+    c.other_qkv_bias = biases != family.qkv_bias;
+  }
   const TensorView* embedding = file.find_tensor("token_embd.weight");
   require(embedding != nullptr && embedding->shape.size() == 2,
           "{}: the tensor token_embd.weight is missing or not a matrix", where);

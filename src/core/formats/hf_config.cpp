@@ -164,7 +164,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
     json["swiglu_limit"] = shortest(kGateLimit);
     json["swiglu_alpha"] = shortest(kGateSlope);
   }
-  if (family.hf.says_bias) json["attention_bias"] = family.qkv_bias;
+  if (family.hf.says_bias) json["attention_bias"] = c.qkv_bias();
   if (c.rotated() != c.head_dim || family.hf.rotary_factor != 1.0F) {
     json["partial_rotary_factor"] = rotary_factor(c.rotated(), c.head_dim);
   }
@@ -418,8 +418,10 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
     refuse("swiglu_limit", shortest(kGateLimit));
     refuse("swiglu_alpha", shortest(kGateSlope));
   }
+  const bool expected_bias = family.hf.says_bias && family.qkv_bias;
+  const bool other_bias = has(json, "attention_bias") && json["attention_bias"] != expected_bias;
   require(
-      !has(json, "attention_bias") || json["attention_bias"] == (family.hf.says_bias && family.qkv_bias),
+      !other_bias || (family.hf.bias_varies && json["attention_bias"].is_boolean()),
       "{}: attention_bias = {} is not supported here for {}, whose published models have {}biases of queries, keys "
       "and values; take one of those, or run this one with transformers",
       where, [&] { return printable(json["attention_bias"].dump()); }, family.name, family.qkv_bias ? "" : "no ");
@@ -441,6 +443,7 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   c.hidden_dim = json_get<int64_t>(json, "intermediate_size", where);
   c.context_length = json_get<int64_t>(json, "max_position_embeddings", where);
   c.norm_eps = json_get<float>(json, "rms_norm_eps", where);
+  c.other_qkv_bias = other_bias;
   c.tie_embeddings =
       json.contains("tie_word_embeddings") ? json_get<bool>(json, "tie_word_embeddings", where) : family.hf.ties;
   if (has(json, "head_dim")) {

@@ -68,6 +68,8 @@ MODELS = {
     "phi3 window": (transformers.Phi3Config, dict(sliding_window=37)),
     "glm": (transformers.GlmConfig, dict(head_dim=8, attention_bias=True)),
     "glm4": (transformers.Glm4Config, dict(head_dim=16, attention_bias=False)),
+    "glm no bias": (transformers.GlmConfig, dict(head_dim=8, attention_bias=False)),
+    "glm4 bias": (transformers.Glm4Config, dict(head_dim=16, attention_bias=True)),
     "gpt_oss": (transformers.GptOssConfig,
                 dict(head_dim=16, num_local_experts=6, num_experts_per_tok=2, sliding_window=37, rope_theta=1e4)),
     # As published: borders between pairs.
