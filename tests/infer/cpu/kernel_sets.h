@@ -25,7 +25,7 @@ inline std::vector<KernelSet> kernel_sets() {
   for (const core::Isa isa : kernels::isas_with_kernels()) {
     sets.push_back({std::string(core::isa_name(isa)), &kernels::kernels_for(isa)});
   }
-#if defined(__x86_64__)
+#ifdef FOLIO_EMULATED_AMX
   if (sets.back().kernels->isa == core::Isa::Avx512Bf16) {
     sets.push_back({"emulated_amx", &kernels::emulated_amx_kernels()});
   }
