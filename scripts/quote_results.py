@@ -41,6 +41,8 @@ def shown_as(text, value):
         return f"{number:.{len(text.partition('e')[0].partition('.')[2])}e}"
     grouped = "," in text or (len(text.partition(".")[0]) < 5 and abs(number) >= 10_000)
     rounded = Decimal(repr(abs(number))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+    if number and not rounded and re.search("[1-9]", text):
+        raise ValueError(f"{number} has no digit among the decimals of \"{text}\"; write it with more of them")
     new = f"{rounded:{',' if grouped else ''}f}"
     if number < 0 and float(new.replace(",", "")):
         return ("-" if text.startswith("-") else "−") + new

@@ -100,6 +100,7 @@ void study(Report& report) {
   report.table("Loss by counting n-grams (nats per character)",
                {"n", "add-0.01 training", "add-0.01 validation", "Witten-Bell training", "Witten-Bell validation"},
                rows);
+  report.value(fmt::format("distinct n-grams of up to {} characters", kMaxOrder), counts.distinct());
 
   const Losses counted{add_train.points[1].y, add_validation.points[1].y};
   const torch::Tensor logits_VV = bigram_by_gradient_descent(text, report.seed());

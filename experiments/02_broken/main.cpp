@@ -116,7 +116,7 @@ void study(Report& report) {
   report.table(
       fmt::format("After {} steps, on the validation split", kSteps),
       {"model", "at first", "loss it minimizes", "-ln p(right)", "mean p(right)", "accuracy", "first gradient"}, rows);
-  report.say(fmt::format("The bigram by counting (add-0.01) costs {:.3f} on the same split.\n", bigram));
+  report.value("loss of the bigram by counting (add-0.01) on the same split", bigram);
 
   report.claim_equal("the tutorial's number of parameters", broken.parameters, 33217);
   report.claim_above("with the extra softmax no loss gets below ln(e + 64) - 1", broken.lowest, bound);

@@ -124,7 +124,7 @@ void study(Report& report) {
                   difference(unmasked.sample, masked.sample)});
   report.table(fmt::format("Mean losses of {} seeds", seeds.size()),
                {"", "mean of 32 places", "last place", "its text, by a 3-gram"}, rows);
-  report.say(fmt::format("Shakespeare's own text costs the 3-gram {:.3f}.\n", real_text));
+  report.value("what Shakespeare's own text costs the 3-gram", real_text);
 
   report.claim_below("without the mask the mean loss falls below", unmasked.mean, 0.5);
   report.claim_above("but at the last place it stays above", unmasked.last, 2.7);

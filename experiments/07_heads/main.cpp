@@ -2,6 +2,7 @@
 // file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -115,6 +116,9 @@ void study(Report& report) {
   report.table(fmt::format("After {} steps; {}", setting.steps, experiments::count_of_intervals(chart.size() + 1)),
                {"model", "parameters", "bytes a token", "bytes allocated", "loss", "against MHA of as many heads"},
                rows);
+  const auto [lowest, highest] = std::ranges::minmax_element(outcomes[0].losses);
+  report.value(outcomes[0].name + ", lowest loss of a seed", *lowest);
+  report.value(outcomes[0].name + ", highest loss of a seed", *highest);
   report.table("The same parameters in another place", {"", "difference"},
                {{outcomes[5].name + " against " + outcomes[2].name,
                  experiments::shown(experiments::paired_interval(outcomes[5].losses, outcomes[2].losses))}});

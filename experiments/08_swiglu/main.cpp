@@ -3,6 +3,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <algorithm>
+
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
 #include "experiments/common/variants.h"
@@ -69,6 +71,18 @@ void show_starts(Report& report, const experiments::Shakespeare& text, const cor
                {"width, first values of w1 and w3", "SwiGLU", "ReLU", "GELU", "SwiGLU / ReLU"}, rows);
 }
 
+// Of the eight seeds: do their losses lie together, or in two groups?
+void show_seeds(Report& report, const std::vector<experiments::Outcome>& outcomes) {
+  std::vector<std::vector<Report::Json>> rows;
+  for (const experiments::Outcome& outcome : outcomes) {
+    std::vector<double> sorted = outcome.losses;
+    std::ranges::sort(sorted);
+    rows.push_back({outcome.name, sorted.front(), sorted[3], sorted[4], sorted.back()});
+  }
+  report.table("Losses of the seeds, each feed-forward's in order",
+               {"feed-forward", "lowest", "fourth", "fifth", "highest"}, rows);
+}
+
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   train::TrainConfig setting = experiments::small_setting(text);
@@ -111,6 +125,7 @@ void study(Report& report) {
                            experiments::count_of_intervals(chart.size() + 3)),
                {"feed-forward", "parameters", "rate", "loss", "against SwiGLU"}, rows);
   if (!report.short_form()) {
+    show_seeds(report, outcomes);
     report.claim_above("0.02: SwiGLU at its own rate is worse than ReLU by", difference(0, 1), 0.02);
     report.claim_above("0.02: SwiGLU at 0.003 is worse than ReLU by", difference(6, 1), 0.02);
     report.claim_above("1/√width: ReLU is worse than SwiGLU by", difference(4, 3), 0.0);

@@ -100,6 +100,7 @@ void switch_off(Report& report, const experiments::OptimizerTrials& trials,
                                          : t.warmup ? "no clipping"
                                                     : "neither");
     rows.push_back({name, experiments::mean_of(losses[i]), experiments::shown(change)});
+    report.value(name + ", against both on", change.mean);
     chart.rows.push_back({name, change});
   }
   report.table("Warm-up and clipping; " + experiments::count_of_intervals(chart.rows.size()),
@@ -125,6 +126,7 @@ void show_l2(Report& report, const experiments::OptimizerTrials& trials, const C
     rows.push_back({c.name, fmt::format("{:g}", c.search.best_rate()), experiments::mean_of(losses),
                     experiments::shown(experiments::paired_interval(losses, adam.judged)),
                     experiments::shown(experiments::paired_interval(losses, adamw.judged))});
+    report.value(c.name + ", against Adam", experiments::paired_interval(losses, adam.judged).mean);
     rate_rows.push_back({c.name, experiments::shown(c.search)});
   };
   add(l2, l2.judged);
@@ -163,6 +165,7 @@ void study(Report& report) {
   for (size_t i = 0; i < contenders.size(); ++i) {
     Contender& c = contenders[i];
     c.judged = judged[i];
+    report.value(c.name + ", against AdamW", experiments::paired_interval(c.judged, judged[4]).mean);
     rows.push_back({c.name, fmt::format("{:g}", c.search.best_rate()), experiments::mean_of(c.judged),
                     &c == &adamw
                         ? Report::Json()
@@ -177,6 +180,7 @@ void study(Report& report) {
   report.claim_above("weight decay in the gradient costs Adam", experiments::paired_interval(l2.judged, adam.judged),
                      0.3);
   report.claim_below("scaling each matrix gains SGD", experiments::paired_interval(sgd.judged, scaled.judged), 0.1);
+  report.value("scaling each matrix gains SGD, mean", experiments::paired_interval(sgd.judged, scaled.judged).mean);
   show_l2(report, trials, l2, adam, adamw);
   switch_off(report, trials, {&adamw, &muon});
 }

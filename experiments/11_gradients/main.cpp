@@ -134,7 +134,10 @@ void train_with_mistakes(Report& report) {
     const auto interval = experiments::paired_interval_or_difference(t.losses, all[0].losses);
     rows.push_back(
         {t.name, experiments::joined(t.losses), experiments::shown(interval), experiments::joined(t.cosines)});
-    if (&t != &all.front()) chart.rows.push_back({t.name, interval});
+    if (&t == &all.front()) continue;
+    chart.rows.push_back({t.name, interval});
+    report.value(t.name + ": loss minus autograd's, mean", interval.mean);
+    report.value(t.name + ": cosine, mean", experiments::mean_of(t.cosines));
   }
   report.table(fmt::format("After {} steps, by seed", setting.steps),
                {"gradients", "validation loss", "against autograd", "mean cosine with autograd"}, rows);

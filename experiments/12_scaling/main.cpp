@@ -53,6 +53,7 @@ void show_law(Report& report, const ScalingLaw& law, const std::vector<ScalingLa
   Rows rows;
   const auto add = [&](const std::string& name, const auto& number_of) {
     rows.push_back({name, with_middle(law, others, number_of)});
+    report.value(name, number_of(law));
   };
   add("E", [](const ScalingLaw& l) { return l.E; });
   add("A", [](const ScalingLaw& l) { return l.A; });
@@ -82,6 +83,8 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
          with_middle(law, others, [&](const ScalingLaw& l) { return l.optimum(flops, operations).tokens; }),
          fmt::format("{:.0f}", best.tokens / best.parameters), best.loss,
          outside.empty() ? "no" : "yes: " + outside.substr(0, outside.size() - 2)});
+    report.value(fmt::format("best N for {:g}", flops), best.parameters);
+    report.value(fmt::format("best D for {:g}", flops), best.tokens);
     if (outside.empty()) chart.series.back().points.push_back({flops, best.loss});
   }
   report.table("The best share of a budget", {"operations", "best N", "best D", "D / N", "loss", "extrapolated"}, rows);
@@ -91,7 +94,8 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
 // try, the next smaller.
 void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                const std::vector<ScalingPoint>& points) {
-  Rows rows{{"law of all", {}, fmt::format("{:.4f}", experiments::relative_deviation(law, points)), {}}};
+  const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
+  Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
   report.claim_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
   // Fits to the cells in which `number` is at most `seen`, and judges on those in which it is largest.
   const auto leave_out = [&](const std::string& what, double ScalingPoint::*number, double seen) {
@@ -104,7 +108,7 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
     const ScalingLaw partial = experiments::fit_scaling_law(in);
     const double error = experiments::relative_deviation(partial, out);
     rows.push_back({"law without " + what, fmt::format("{:.1f}", largest / seen),
-                    fmt::format("{:.4f}", experiments::relative_deviation(partial, in)), fmt::format("{:.4f}", error)});
+                    percent(experiments::relative_deviation(partial, in)), percent(error)});
     return error;
   };
   const size_t n = grid.widths.size(), m = grid.steps.size();
@@ -145,18 +149,25 @@ void study(Report& report) {
                          .x_label = "floating-point operations of the training",
                          .y_label = "validation loss (nats per character)",
                          .log_x = true};
-  Rows rows;
+  Rows rows, means;
+  std::vector<std::string> lengths{"N"};
+  for (size_t j = 0; j < grid.steps.size(); ++j) {
+    lengths.push_back(fmt::format("D = {}", std::llround(grid.at(0, j).tokens)));
+  }
   std::vector<ScalingPoint> points;
   for (size_t i = 0; i < grid.widths.size(); ++i) {
     chart.series.push_back({fmt::format("N = {:.0f}", grid.at(i, 0).parameters), {}});
+    means.push_back({std::llround(grid.at(i, 0).parameters)});
     for (size_t j = 0; j < grid.steps.size(); ++j) {
       const ScalingPoint p = points.emplace_back(grid.at(i, j).mean());
       rows.push_back({fmt::format("width {}, {} steps", grid.widths[i], grid.steps[j]), std::llround(p.parameters),
                       std::llround(p.tokens), p.loss, experiments::joined(grid.at(i, j).losses)});
+      means.back().emplace_back(p.loss);
       chart.series.back().points.push_back({grid.operations_per_token(p.parameters).all() * p.tokens, p.loss});
     }
   }
   report.table("Loss by size and tokens", {"", "N", "D", "mean loss", "by seed"}, rows);
+  report.table("Mean losses", lengths, means);
   show_operations(report, grid);
   if (report.short_form()) {
     report.claim_above("width 64 gains over 16", grid.at(0, 1).mean().loss - grid.at(1, 1).mean().loss, 0.0);

@@ -54,14 +54,14 @@ void table(Report& report, const std::string& title, const std::vector<Variant>&
 
 // The loss that counting reaches: the mean over 16 places, each with the longest n-gram that it has characters for, up
 // to 5; and that of the first place.
-void say_what_counting_reaches(const Report& report, const experiments::Shakespeare& text) {
+void show_what_counting_reaches(Report& report, const experiments::Shakespeare& text) {
   const train::NgramCounts counts(text.splits.train, text.vocab_size, 5);
   double sum = 0.0;
   for (int place = 0; place < 16; ++place) {
     sum += counts.witten_bell_loss(text.splits.validation, std::min(place + 2, 5));
   }
-  report.say(fmt::format("By counting: the first place {:.3f}, the mean of 16 places {:.3f}\n",
-                         counts.witten_bell_loss(text.splits.validation, 2), sum / 16.0));
+  report.value("by counting, the first place", counts.witten_bell_loss(text.splits.validation, 2));
+  report.value("by counting, the mean of 16 places", sum / 16.0);
 }
 
 void study(Report& report) {
@@ -104,10 +104,14 @@ void study(Report& report) {
       {"with other futures, more than one position's",
        difference(window.each(exchanged_loss), position.each(mean_loss))}};
   std::vector<std::vector<Report::Json>> rows;
-  for (const auto& [name, interval] : intervals) rows.push_back({name, experiments::shown(interval)});
+  for (const auto& [name, interval] : intervals) {
+    rows.push_back({name, experiments::shown(interval)});
+    report.value(name, interval.mean);
+  }
+  report.value(fmt::format("saved after {} steps", steps / 4), experiments::mean_of(window.early));
   table(report, fmt::format("After {} steps, means of {} seeds", steps, seeds.size()), all);
   report.table("Norm over the window: 5 means with 95 % intervals", {"", ""}, rows);
-  say_what_counting_reaches(report, text);
+  show_what_counting_reaches(report, text);
 
   int64_t parameters = 0;
   for (const torch::Tensor& p : tutorial::seeded({}, 1)->parameters()) parameters += p.numel();

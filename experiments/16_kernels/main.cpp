@@ -90,8 +90,9 @@ void study(Report& report) {
   const experiments::Roof one = experiments::measure_roof(alone, megabytes, seconds);
   const experiments::Roof all = experiments::measure_roof(pool, megabytes, seconds);
   for (const auto& [roof, threads] : {std::pair{one, size_t{1}}, {all, pool.size()}}) {
-    report.say(fmt::format("{} thread{}: {:.1f} GFLOP/s at most, {:.1f} GB/s from memory (shown, not judged)", threads,
-                           threads == 1 ? "" : "s", roof.operations_per_s / 1e9, roof.bytes_per_s / 1e9));
+    const std::string of = threads == 1 ? "one thread" : "all threads";
+    report.value("GFLOP/s at most, " + of, roof.operations_per_s / 1e9);
+    report.value("GB/s from memory, " + of, roof.bytes_per_s / 1e9);
   }
   const size_t small = report.short_form() ? 8 : 1;
   improve(report, "matrix by vector", Problem(1, 8192, 2048 / small, report.seed()), one, all, pool);

@@ -41,6 +41,7 @@ void compare_types(Study& s) {
     windows[type] = experiments::losses(experiments::as_floats(model), s.judged.validation, s.cpu);
     alone[type] = experiments::paired_interval(windows[type], s.losses);
     const auto here = whole ? std::optional(s.cost(model)) : std::nullopt;
+    s.report.value("weights in " + experiments::name_of(type) + " cost", alone[type].mean);
     rows.push_back({experiments::name_of(type), bytes, 8.0 * static_cast<double>(bytes) / static_cast<double>(elements),
                     experiments::shown(alone[type]), here ? Report::Json(experiments::shown(*here)) : Report::Json()});
     chart.push_back({experiments::name_of(type) + ", weights alone", alone[type]});
@@ -51,8 +52,9 @@ void compare_types(Study& s) {
                              std::filesystem::path(s.judged.model.path).lexically_relative(core::folio_home()).string(),
                              s.judged.validation.size(), all.mean),
                  {"type", "bytes", "bits a weight", "weights alone: loss - F32's", "the engine: loss - F32's"}, rows);
-  s.report.say("weights alone, Q4_1 - Q4_0: " +
-               experiments::shown(experiments::paired_interval(windows[DType::Q4_1], windows[DType::Q4_0])));
+  s.report.value("loss in F32", all.mean);
+  const Interval between = experiments::paired_interval(windows[DType::Q4_1], windows[DType::Q4_0]);
+  s.report.table("Weights alone, Q4_1 against Q4_0", {"", "Q4_1 - Q4_0"}, {{"loss", experiments::shown(between)}});
   s.report.claim_below("F16: what it changes in the loss", std::abs(alone[DType::F16].mean), 0.001);
   s.report.claim_below("Q8_0: what it changes in the loss", std::abs(alone[DType::Q8_0].mean), 0.005);
   s.report.claim_above("Q4_0 costs more than Q8_0 by", alone[DType::Q4_0].mean - alone[DType::Q8_0].mean, 0.0005);
@@ -89,6 +91,7 @@ void compare_tensors(Study& s) {
     }
     const Interval cost = s.cost(experiments::with_weights(s.exact, std::move(weights)));
     row.emplace_back(experiments::shown(cost));
+    s.report.value(kind + " alone in Q4_0 costs", cost.mean);
     chart.push_back({kind, cost});
     rows.push_back(std::move(row));
   }

@@ -98,11 +98,10 @@ void time(Report& report) {
   const core::StoredModel model = experiments::random_model(report.short_form());
   const experiments::Roofs roofs =
       experiments::measure_roofs(cpu, size_t{report.short_form() ? 32U : 512U} << 20U, seconds);
-  const double ridge = roofs.multiply_adds_per_s / roofs.bytes_per_s;
-  report.say(
-      fmt::format("one core, {}: memory is read at {:.1f} GB/s, {:.1f} billion multiply-adds/s: the ridge is at {:.1f} "
-                  "multiply-adds for a byte",
-                  core::isa_name(cpu.kernels().isa), roofs.bytes_per_s / 1e9, roofs.multiply_adds_per_s / 1e9, ridge));
+  report.say(fmt::format("one core, {}:", core::isa_name(cpu.kernels().isa)));
+  report.value("GB/s from memory", roofs.bytes_per_s / 1e9);
+  report.value("billion multiply-adds/s", roofs.multiply_adds_per_s / 1e9);
+  report.value("the ridge: multiply-adds for a byte", roofs.multiply_adds_per_s / roofs.bytes_per_s);
   std::vector<int64_t> numbers;
   for (int64_t n = 1; n <= (report.short_form() ? 8 : 128); n *= 2) numbers.push_back(n);
   std::vector<std::vector<Report::Json>> rows;

@@ -90,7 +90,7 @@ class Study {
     report_.claim_below("a score against ln p of its text in a pass of its own", worst_score_, 1e-4);
   }
 
-  // What is said again is cheap: why the likeliest texts repeat.
+  // What is said again, and what is new: how likely is either?
   void repetition() {
     std::vector<std::vector<Report::Json>> rows;
     train::LineChart chart{
@@ -106,8 +106,8 @@ class Study {
     report_.table("-ln p of a character", {"text", "that ends a repeated 8-gram", "all others"}, rows);
     report_.picture("surprise.svg", chart);
     const Counted& c = counted_.at("8 beams");
-    report_.claim_above("8 beams: -ln p of what is new more than of what repeats", c.anew.mean() - c.again.mean(),
-                        0.05);
+    // Not claimed: with a model of 1,000 steps it is 0.1, and with one of 2,500 next to nothing.
+    report_.value("8 beams: -ln p of what is new more than of what repeats", c.anew.mean() - c.again.mean());
   }
 
   void tables() {

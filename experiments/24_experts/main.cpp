@@ -23,7 +23,7 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
   measure_steps(report, text, setting, methods);
   judge(report, text, setting, methods, /*in_time=*/true);
 
-  std::vector<std::vector<Report::Json>> rows;
+  std::vector<std::vector<Report::Json>> rows, rates;
   for (const Method& m : methods) {
     const auto against = [&](const std::vector<double>& losses) {
       return &m == &methods[0] ? Report::Json() : Report::Json(shown(paired_interval(losses, methods[0].judged)));
@@ -31,6 +31,10 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
     rows.push_back({m.name, core::parameter_count(m.model), train::active_parameters(m.model),
                     fmt::format("{:g}", m.lr), mean_of(m.judged), against(m.judged), 1e3 * m.step_seconds,
                     m.steps_in_time, mean_of(m.judged_in_time), against(m.judged_in_time)});
+    report.value(m.name + " gain at equal steps", mean_of(methods[0].judged) - mean_of(m.judged));
+    for (size_t i = 0; i < m.search.rates.size(); ++i) {
+      rates.push_back({fmt::format("{} at {:g}", m.name, m.search.rates[i]), m.search.losses[i]});
+    }
     // As many numbers as the dense network's, and the router.
     const int64_t routers = setting.model.n_layers * m.model.n_experts * setting.model.dim;
     report.claim_equal(m.name + ": active parameters without routers", train::active_parameters(m.model) - routers,
@@ -41,6 +45,7 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
                {"", "parameters", "active", "rate", "loss", "against dense", "ms a step", "steps in that time", "loss",
                 "against dense"},
                rows);
+  report.table("Loss by rate, mean of the two seeds on which it is chosen", {"", "loss"}, rates);
   if (report.short_form()) return;
 
   IntervalChart chart{.title = "Experts against one network of the same work",
@@ -83,6 +88,7 @@ void balances(Report& report, const Shakespeare& text, const train::TrainConfig&
     const bool first = &m == &without;
     rows.push_back({m.name, mean_of(m.loads), mean_of(m.judged),
                     first ? Report::Json() : Report::Json(shown(paired_interval(m.judged, without.judged)))});
+    if (!first) report.value(m.name + " costs", mean_of(m.judged) - mean_of(without.judged));
   }
   report.table(fmt::format("2 of 8 experts, after {} steps: the load of the fullest expert, over the mean; {}",
                            setting.steps, count_of_intervals(4)),

@@ -40,6 +40,9 @@ void study(Report& report) {
       experiments::train_alone(experiments::ranks_config(false, report.seed(), steps)),
       experiments::train_alone(experiments::ranks_config(true, report.seed(), steps))};
 
+  report.value("loss of one process", alone[0].back());
+  report.value("loss of one process, with experts", alone[1].back());
+
   std::vector<std::vector<Report::Json>> held, sent;
   std::vector<std::string> names;
   for (size_t i = 0; i < divisions.size(); ++i) {

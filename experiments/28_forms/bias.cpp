@@ -67,9 +67,8 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
                rows);
   report.picture("bias.svg", picture.svg());
   const double off = std::abs(weight / static_cast<double>(n) - p_form) / std::sqrt(variance / static_cast<double>(n));
-  report.say(
-      fmt::format("p of the form {:.3g}, mean weight of {} texts {:.3g}; distance of the two distributions {:.3f}",
-                  p_form, n, weight / static_cast<double>(n), apart));
+  report.value("p of the form", p_form);
+  report.value("mean weight", weight / static_cast<double>(n));
   report.claim_below("the masked probabilities add up to 1, up to", std::abs(sum_masked - 1.0), 1e-5);
   report.claim_above("distance of masked sampling from the model given the form", apart, 0.1);
   report.claim_below("drawn against p / (product of m), in standard errors", worst, 5.0);

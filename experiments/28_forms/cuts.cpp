@@ -86,6 +86,7 @@ void cuts(Report& report) {
   }
   report.table(fmt::format("tokens that may begin {}: {:.2g} of the probability", shown(run), mass),
                {"token", "p", "p / m"}, rows);
+  report.value("probability of the tokens that may begin", mass);
 
   constexpr size_t n = 16;
   const std::vector<Tokens> prompts(n, prompt);
@@ -99,12 +100,11 @@ void cuts(Report& report) {
   }
   std::map<std::string, size_t> counted;
   int64_t differ = 0;
-  size_t n_drafts = 0, n_right = 0, n_tokens = 0;
+  size_t n_drafts = 0, n_right = 0;
   for (size_t i = 0; i < n; ++i) {
     differ += plain[i].tokens != guessed[i].tokens ? 1 : 0;
     n_drafts += guessed[i].n_drafts;
     n_right += guessed[i].n_right;
-    n_tokens += guessed[i].tokens.size();
     size_t bytes = 0, end = 0;
     while (end < plain[i].tokens.size() && bytes < run.size()) {
       bytes += tokenizer->token_bytes(plain[i].tokens[end++]).size();
@@ -117,8 +117,8 @@ void cuts(Report& report) {
   report.table(fmt::format("how {} texts are cut", n), {"tokens", "texts"}, rows);
   report.say("the tokenizer's own cut: " + joined(*tokenizer, tokenizer->encode(run)));
   report.say("one of them: " + plain[0].text);
-  report.say(fmt::format("alone, with drafts of up to 8 tokens: {} of {} drafts right, in {} tokens", n_right, n_drafts,
-                         n_tokens));
+  report.value("drafts", n_drafts);
+  report.value("drafts that were right", n_right);
   report.claim_equal("texts that are others alone and with speculation than together and without", differ, 0);
   report.claim_above("drafts that were right", static_cast<double>(n_right), 0.0);
 }

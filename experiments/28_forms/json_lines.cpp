@@ -81,6 +81,8 @@ class Model {
       for (const auto& [where, what] : faults) {
         rows.push_back({where, what.first, static_cast<double>(what.first) / n_wrong, what.second});
       }
+      report_.value("free lines that don't fit", static_cast<int64_t>(n_wrong));
+      report_.value("good bytes of these, mean", good_bytes / n_wrong);
       report_.table(fmt::format("where {} free lines leave the form, behind {:.0f} good bytes on average", n_wrong,
                                 good_bytes / n_wrong),
                     {"what the form waits for", "lines", "share", "one of them: what may not come is behind »"}, rows);

@@ -160,6 +160,7 @@ void Speeches::steps() {
   std::vector<MassPicture::Column> columns;  // the texts one after the other
   double log_mass_sum = 0.0, log_p_sum = 0.0;
   size_t n_tokens = 0;
+  bool is_shown = false;
   for (size_t i = 0; i < n; ++i) {
     const std::vector<Step> steps = walk(engine_, *reader_.tokenizer, *form_, prompt(i), held[i].tokens);
     std::string text;
@@ -187,7 +188,11 @@ void Speeches::steps() {
       }
       place = form_->after(place, letter);
     }
-    if (i != 0) continue;
+    // The first speech that a cut changes soon.
+    const auto first = std::span(steps).first(std::min<size_t>(steps.size(), 8));
+    const bool is_cut = std::ranges::any_of(first, [](const Step& step) { return step.mass < 0.1; });
+    if (is_shown || (!is_cut && i + 1 < n)) continue;
+    is_shown = true;
     std::vector<std::vector<Report::Json>> rows;
     std::string so_far;
     for (size_t t = 0; t < steps.size() && t < 14; ++t) {
@@ -196,6 +201,8 @@ void Speeches::steps() {
                       steps[t].p / steps[t].mass});
       so_far += token;
     }
+    report_.say("one that is cut soon:\n" + held[i].text);
+    report_.value("the cut in the first steps", std::ranges::min(first, {}, &Step::mass).mass);
     report_.table("the first steps", {"the form waits", "tokens that may come", "m", "drawn", "p", "p / m"}, rows);
   }
   MassPicture picture{.title = "Which letters may come, and their mass",
@@ -213,8 +220,8 @@ void Speeches::steps() {
   }
   report_.table("where the mass is cut", {"the form waits", "steps", "tokens that may come", "mean m", "e^(mean ln m)"},
                 rows);
-  report_.say(fmt::format("ln p of a token {:.3f}, of which ln m {:.3f}", log_p_sum / static_cast<double>(n_tokens),
-                          log_mass_sum / static_cast<double>(n_tokens)));
+  report_.value("ln p of a token", log_p_sum / static_cast<double>(n_tokens));
+  report_.value("of which ln m", log_mass_sum / static_cast<double>(n_tokens));
   const Sum& within = by_place.at("in a line");
   report_.claim_above("mean m within a line", within.mass / static_cast<double>(within.n), 0.8);
   if (const auto wall = by_place.find("behind 40 letters"); wall != by_place.end()) {

@@ -94,6 +94,7 @@ void from_nothing(Report& report, const Task& task) {
     if (method.optimizer != OptimizerKind::GaLore) continue;
     against.push_back({method.name, shown(paired_interval(method.judged, scaled.judged)),
                        shown(paired_interval(method.judged_in_time, scaled.judged_in_time))});
+    report.value(method.name + " against AdamW, a quarter", mean_of(method.judged) - mean_of(scaled.judged));
   }
   report.table("GaLore against AdamW, a quarter; " + count_of_intervals(2 * against.size()),
                {"", "equal steps", "equal time"}, against);
@@ -121,6 +122,7 @@ void from_nothing(Report& report, const Task& task) {
     rows.push_back(
         {every, (task.setting.steps + every - 1) / every, mean_of(losses),
          every == galore.every ? Report::Json() : Report::Json(shown(paired_interval(losses, galore.judged)))});
+    report.value(fmt::format("subspaces every {} steps, against 50", every), mean_of(losses) - mean_of(galore.judged));
   }
   report.table("GaLore, 16, by the steps between subspaces; " + count_of_intervals(2),
                {"steps between", "subspaces", "loss", "against 50"}, rows);

@@ -190,6 +190,7 @@ void show(Report& report, const std::string& title, const std::vector<Method>& m
       return first ? Report::Json() : Report::Json(shown(paired_interval(losses, methods[0].judged)));
     };
     rates.push_back({method.name, shown(method.search)});
+    report.value(title + ": " + method.name + " against AdamW", mean_of(method.judged) - mean_of(methods[0].judged));
     rows.push_back({method.name, fmt::format("{:g}", method.search.best_rate()), method.trained, method.state_bytes,
                     mean_of(method.judged), against(method.judged), 1e3 * method.step_seconds, method.steps_in_time,
                     mean_of(method.judged_in_time), against(method.judged_in_time)});

@@ -91,7 +91,7 @@ def test_a_short_run_is_refused(tmp_path):
     assert (tmp_path / "experiments" / "study" / "a.svg").read_text() == "new"
 
 
-STUDIES = [page for page in sorted((ROOT / "experiments").glob("*/README.md")) if (page.parent / "results.json").exists()]
+STUDIES = [page for page in sorted((ROOT / "experiments").glob("[0-9]*/README.md")) if (page.parent / "results.json").exists()]
 
 
 @pytest.mark.parametrize("page", STUDIES, ids=lambda page: page.parent.name)
