@@ -123,10 +123,11 @@ void show_l2(Report& report, const experiments::OptimizerTrials& trials, const C
   const auto judged = trials.judge(best);
   std::vector<std::vector<Report::Json>> rows, rate_rows;
   const auto add = [&](const Contender& c, const std::vector<double>& losses) {
+    const auto against_adam = experiments::paired_interval(losses, adam.judged);
     rows.push_back({c.name, fmt::format("{:g}", c.search.best_rate()), experiments::mean_of(losses),
-                    experiments::shown(experiments::paired_interval(losses, adam.judged)),
+                    experiments::shown(against_adam),
                     experiments::shown(experiments::paired_interval(losses, adamw.judged))});
-    report.value(c.name + ", against Adam", experiments::paired_interval(losses, adam.judged).mean);
+    report.value(c.name + ", against Adam", against_adam.mean);
     rate_rows.push_back({c.name, experiments::shown(c.search)});
   };
   add(l2, l2.judged);
@@ -165,11 +166,10 @@ void study(Report& report) {
   for (size_t i = 0; i < contenders.size(); ++i) {
     Contender& c = contenders[i];
     c.judged = judged[i];
-    report.value(c.name + ", against AdamW", experiments::paired_interval(c.judged, judged[4]).mean);
+    const auto against_adamw = experiments::paired_interval(c.judged, judged[4]);
+    report.value(c.name + ", against AdamW", against_adamw.mean);
     rows.push_back({c.name, fmt::format("{:g}", c.search.best_rate()), experiments::mean_of(c.judged),
-                    &c == &adamw
-                        ? Report::Json()
-                        : Report::Json(experiments::shown(experiments::paired_interval(c.judged, judged[4])))});
+                    &c == &adamw ? Report::Json() : Report::Json(experiments::shown(against_adamw))});
   }
   report.table("Each at its best rate; " + experiments::count_of_intervals(rows.size() - 1),
                {"optimizer", "rate", "loss", "against AdamW"}, rows);
@@ -179,8 +179,9 @@ void study(Report& report) {
   report.claim_above("AdamW beats SGD by", experiments::paired_interval(sgd.judged, adamw.judged), 0.1);
   report.claim_above("weight decay in the gradient costs Adam", experiments::paired_interval(l2.judged, adam.judged),
                      0.3);
-  report.claim_below("scaling each matrix gains SGD", experiments::paired_interval(sgd.judged, scaled.judged), 0.1);
-  report.value("scaling each matrix gains SGD, mean", experiments::paired_interval(sgd.judged, scaled.judged).mean);
+  const auto scaling_gains = experiments::paired_interval(sgd.judged, scaled.judged);
+  report.claim_below("scaling each matrix gains SGD", scaling_gains, 0.1);
+  report.value("scaling each matrix gains SGD, mean", scaling_gains.mean);
   show_l2(report, trials, l2, adam, adamw);
   switch_off(report, trials, {&adamw, &muon});
 }

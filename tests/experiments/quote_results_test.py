@@ -71,6 +71,11 @@ def test_a_marker_without_its_result_is_an_error(tmp_path, marker, message):
     assert done.returncode == 1 and done.stderr.startswith("experiments/study/README.md: "), done.stderr
 
 
+def test_a_number_that_would_lose_all_its_digits_is_refused(tmp_path):
+    done, page = run(tmp_path, PAGE.replace("0.87 s", "0.9 s"), results={**RESULTS, "values": {"seconds": 0.003}})
+    assert done.returncode == 1 and "0.003 has no digit" in done.stderr and "0.9 s" in page
+
+
 def test_columns_and_rows_can_be_chosen(tmp_path):
     page = "<!-- results: Losses | columns 1 3 | rows 2 -->\n| | bytes |\n|---|--:|\n| four | 7 |\n"
     done, page = run(tmp_path, page)
