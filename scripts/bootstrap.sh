@@ -119,12 +119,13 @@ make_venv() {
   fi
 }
 
+# By itself: what it requires is for Python alone, and comes with the tests' packages.
 install_torch() {
   local pip="$venv/bin/python -m pip --disable-pip-version-check"
   local plan
-  plan=$($pip install --quiet --dry-run --report - "$torch") || die "pip cannot find $torch; install LibTorch yourself and set CMAKE_PREFIX_PATH"
-  if ! grep -qE '"name": "(nvidia|cuda)-' <<<"$plan"; then
-    pip_install "$torch"
+  plan=$($pip install --quiet --no-deps --dry-run --report - "$torch") || die "pip cannot find $torch; install LibTorch yourself and set CMAKE_PREFIX_PATH"
+  if ! grep -qE '"(nvidia|cuda)-' <<<"$plan"; then
+    pip_install --no-deps "$torch"
   elif $pip install --quiet --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu "$torch" 2>/dev/null; then
     say "took the CPU build from PyTorch's own index"
   else

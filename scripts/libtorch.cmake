@@ -3,7 +3,8 @@
 set(FOLIO_MIN_TORCH 2.7)
 
 function(folio_torch_of_python python)
-  execute_process(COMMAND ${python} -c "import torch; print(torch.utils.cmake_prefix_path)"
+  # torch.utils.cmake_prefix_path, without importing torch, which takes seconds and packages that C++ has no use for.
+  execute_process(COMMAND ${python} -c "from importlib.util import find_spec; print(find_spec('torch').submodule_search_locations[0] + '/share/cmake')"
                   OUTPUT_VARIABLE prefix ERROR_QUIET RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT failed)
     list(APPEND CMAKE_PREFIX_PATH ${prefix})

@@ -14,9 +14,9 @@ import torch
 import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from api_test import client_of, post
+from api_test import PROMPT, client_of, post
 from chat_model import write_chat_model
-from support import HANG, generate, succeed
+from support import GOLDEN, HANG, generate, succeed
 
 SPECIAL = [AddedToken("<|user|>", rstrip=True, normalized=False, special=True),
            AddedToken("<|end|>", lstrip=True, normalized=False, special=True)]
@@ -224,3 +224,28 @@ def test_a_continuation_is_scored_as_lm_eval_does(model):
         at += 1
     assert at == n_context
     assert math.isclose(sum(logprobs["token_logprobs"][at:-1]), expected, abs_tol=2e-3)
+
+
+def test_greedy_is_transformers_greedy(server):
+    golden = server(GOLDEN, "-t", "1", "--name", "golden")
+    model = transformers.AutoModelForCausalLM.from_pretrained(GOLDEN)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(GOLDEN)
+    inputs = tokenizer(PROMPT, return_tensors="pt")
+    out = model.generate(**inputs, max_new_tokens=20, do_sample=False)
+    ours = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=20, temperature=0, logprobs=3)
+    assert ours.choices[0].text == tokenizer.decode(out[0, inputs.input_ids.shape[1]:])
+    # And the probabilities are those of its logits, the prompt's with "echo", too.
+    echoed = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=20, temperature=0,
+                                                  logprobs=3, echo=True)
+    with torch.no_grad():
+        log_p = model(out).logits[0].log_softmax(-1)
+    expected = [log_p[i, token].item() for i, token in enumerate(out[0, 1:])]
+    logprobs = echoed.choices[0].logprobs
+    assert logprobs.token_logprobs[0] is None and logprobs.top_logprobs[0] is None
+    assert logprobs.token_logprobs[1:] == pytest.approx(expected, abs=2e-4)
+    assert ours.choices[0].logprobs.token_logprobs == pytest.approx(expected[len(PROMPT) - 1:], abs=2e-4)
+    best = log_p[-2].topk(3)
+    assert list(logprobs.top_logprobs[-1].values()) == pytest.approx(best.values.tolist(), abs=2e-4)
+    assert list(logprobs.top_logprobs[-1]) == [tokenizer.decode([i]) for i in best.indices]
+    assert echoed.choices[0].text == PROMPT + ours.choices[0].text
+    assert [echoed.choices[0].text[i] for i in logprobs.text_offset] == logprobs.tokens
