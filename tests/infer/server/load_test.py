@@ -1,7 +1,7 @@
 """Many clients at once, for long: every text is the one that `generate` gives alone, whatever else goes on. Beside them
 are clients that read slowly, late or not at all, ask for more than they read, or leave.
 
-FOLIO_SOAK=100000 is the number of requests for `make soak`; else it is 2,000, and 600 under sanitizers."""
+FOLIO_SOAK=100000 is the number of requests for `make soak`; else it is 2,000, and 300 under sanitizers."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from wire import Wire, metric
 sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
 from slow_clients import SlowClients  # noqa: E402
 
-REQUESTS = int(os.environ.get("FOLIO_SOAK", 600 if "sanitize" in str(BUILD) else 2000))
+REQUESTS = int(os.environ.get("FOLIO_SOAK", 300 if "sanitize" in str(BUILD) else 2000))
 CLIENTS = 24
 CONTEXT = 256
 GREEDY = {"n": 8, "logprobs": 20, "stream": True}  # some 5 MB
@@ -202,6 +202,5 @@ def test_every_text_is_the_one_that_it_is_alone(server):
     print(f"{n_compared} texts compared; MB after each thousand: {[round(m / 1e6, 1) for m in memory]}")
     if "sanitize" not in str(BUILD):
         assert max(memory) - start < 64e6
-    if len(memory) >= 10 and "sanitize" not in str(BUILD):  # AddressSanitizer keeps what was freed
-        assert memory[9] - memory[1] < 2e6
-        assert memory[-1] - memory[1] < 2e6
+    if len(memory) >= 20 and "sanitize" not in str(BUILD):  # AddressSanitizer keeps what was freed
+        assert memory[-1] - memory[9] < 1e6  # what each kind of request needs once was there before

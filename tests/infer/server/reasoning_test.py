@@ -9,13 +9,14 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from chat_model import published_templates, write_chat_model
 from forms_test import ENDS, TOOLS, VOCABULARY, assert_valid
-from support import HANG
+from support import BUILD, HANG
 
 TEMPLATES = {"Qwen 3": published_templates.QWEN3, "SmolLM3": published_templates.SMOLLM3,
              "DeepSeek-R1": published_templates.DEEPSEEK_R1}
 BEGIN, END = len(VOCABULARY), len(VOCABULARY) + 1
 NEWLINE = next(i for i, (text, _, _) in enumerate(VOCABULARY) if text == "<0x0A>")
 MARKS = {BEGIN: 8.0, END: 8.0, NEWLINE: 6.0}
+SEEDS = 4 if "sanitize" in str(BUILD) else 12
 ASK = [{"role": "user", "content": "he is the user"}]
 
 
@@ -66,7 +67,7 @@ def test_reasoning_is_what_stands_before_the_mark(client_of, name):
     prompt = client.with_options(base_url=str(client.base_url).removesuffix("v1/")).post(
         "/tokenize", body={"messages": ASK}, cast_to=object)["tokens"]
     kinds = set()
-    for seed in range(12):
+    for seed in range(SEEDS):
         raw = client.completions.create(model="m", prompt=prompt, seed=seed, max_tokens=60, logit_bias=MARKS).choices[0].text
         reasoning, content = split(raw, begun=name == "DeepSeek-R1")
         assert answer(client, seed=seed) == (reasoning, content if content or not reasoning else None), raw
@@ -85,7 +86,7 @@ def test_a_template_that_does_not_think_has_no_reasoning(server, tmp_path):
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_form_begins_behind_the_reasoning(client_of, name):
-    answers = [answer(client_of(name), seed=seed, max_tokens=2000, extra_body={"guided_regex": "us|he"}) for seed in range(6)]
+    answers = [answer(client_of(name), seed=seed, max_tokens=2000, extra_body={"guided_regex": "us|he"}) for seed in range(SEEDS // 2)]
     assert all(re.fullmatch("us|he", content) for _, content in answers)
     assert any(reasoning for reasoning, _ in answers)
 
@@ -94,7 +95,7 @@ def test_a_form_begins_behind_the_reasoning(client_of, name):
 @pytest.mark.parametrize("name", ["Qwen 3", "SmolLM3"])
 def test_calls_come_behind_the_reasoning(client_of, name, choice):
     seen = 0
-    for seed in range(6):
+    for seed in range(SEEDS // 2):
         [made] = client_of(name).chat.completions.create(
             model="m", messages=ASK, tools=TOOLS, tool_choice=choice, seed=seed, max_tokens=3000,
             logit_bias=ENDS | MARKS | {BEGIN - 1: 7.0}).choices  # <tool_call>
