@@ -16,7 +16,7 @@ TEMPLATES = {"Qwen 3": published_templates.QWEN3, "SmolLM3": published_templates
 BEGIN, END = len(VOCABULARY), len(VOCABULARY) + 1
 NEWLINE = next(i for i, (text, _, _) in enumerate(VOCABULARY) if text == "<0x0A>")
 MARKS = {BEGIN: 8.0, END: 8.0, NEWLINE: 6.0}
-SEEDS = 4 if "sanitize" in str(BUILD) else 12
+SEEDS = 8 if "sanitize" in str(BUILD) else 12
 ASK = [{"role": "user", "content": "he is the user"}]
 
 
