@@ -18,7 +18,9 @@ import pydantic
 import pytest
 
 from chat_model import PIECES, published_templates, write_chat_model
-from support import GOLDEN, HANG, SMOLLM2, generate
+from support import BUILD, GOLDEN, HANG, SMOLLM2, generate
+
+SANITIZED = "sanitize" in str(BUILD)
 
 MARKS = ["[TOOL_CALLS]", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"]
 VOCABULARY = [*PIECES, *((mark, 0.0, 3) for mark in MARKS), ("<tool_call>", -90.0, 1)]
@@ -331,7 +333,7 @@ def assert_valid(calls):
 
 def test_the_choice_of_tools(any_model):
     seen = {"one": 0, "several": 0, "text": 0, "both": 0}
-    for seed in range(12):
+    for seed in range(4 if SANITIZED else 12):
         fields = {"tools": TOOLS, "seed": seed, "logit_bias": CALLS, "max_tokens": 1000}
         [choice] = any_model(**fields, tool_choice="auto").choices
         calls = choice.message.tool_calls or []
@@ -421,7 +423,7 @@ def test_a_call_that_is_cut_off_says_so(any_model):
     fields = {"tools": TOOLS, "tool_choice": "required", "seed": 3, "logit_bias": CALLS}
     done = any_model(**fields)
     whole = [c.function.arguments for c in done.choices[0].message.tool_calls]
-    for n in range(1, done.usage.completion_tokens - 1, 3):
+    for n in range(1, done.usage.completion_tokens - 1, 12 if SANITIZED else 3):
         [choice] = any_model(**fields, max_tokens=n).choices
         calls = [c.function.arguments for c in choice.message.tool_calls or []]
         assert choice.finish_reason == "length"
@@ -553,6 +555,7 @@ def test_wrong_messages_are_refused(model, messages, part):
 
 # ---- a trained model ----
 
+@pytest.mark.skipif(SANITIZED, reason="a published model takes minutes there")
 def test_smollm2_answers_and_calls(smollm2):
     ask = [{"role": "user", "content": "What is the weather in Paris, in C? Call a function."}]
     for seed in range(2):
