@@ -1,4 +1,4 @@
-// What do beams find that greedy decoding misses, and why do their texts repeat? Tables, pictures and explanation:
+// What do beams find that greedy decoding misses, and how much do their texts repeat? Tables, pictures and explanation:
 // README.md beside this file.
 #include <fmt/format.h>
 
