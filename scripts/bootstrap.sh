@@ -272,7 +272,15 @@ if [ "$goal" = test-build ]; then
 elif [ "$goal" != build ]; then
   once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages
 fi
-case $goal in interop*) once interop "$llama_cpp" build_llama_cpp; once ray "$ray" ray_packages; once gradio "$gradio" gradio_packages; once agents "$agents" agent_packages; once trl "$trl" trl_packages ;; esac
+case $goal in
+  interop*)
+    once interop "$llama_cpp" build_llama_cpp
+    once ray "$ray" ray_packages
+    once gradio "$gradio" gradio_packages
+    once agents "$agents" agent_packages
+    once forms "$forms" forms_packages
+    once trl "$trl" trl_packages ;;
+esac
 if [ "$goal" = interop ]; then
   once llama-server "$llama_cpp $(declare -f build_llama_server | cksum)" build_llama_server
 fi
