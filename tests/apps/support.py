@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 LONG = "FOLIO_LONG" in os.environ  # `make long`: a test that has a shorter form runs at its full length
+SANITIZED = "sanitize" in str(BUILD)
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"  # make smollm2 fetches it
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))

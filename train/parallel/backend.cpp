@@ -1,5 +1,5 @@
 // The header of c10d's Gloo backend includes Gloo's own, which the wheel lacks; those in gloo/ stand for them. Only
-// this file sees them.
+// this file includes them.
 #ifndef USE_C10D_GLOO
 #define USE_C10D_GLOO
 #endif

@@ -455,7 +455,7 @@ def test_many_connections(start):
         with Wire(server) as wire:
             assert wire.complete(max_tokens=5).answer()[0] == 200
         assert metric(server, "process_resident_memory_bytes") - before < 64e6
-        assert len(os.listdir(f"/proc/{server.process.pid}/task")) <= 4  # ThreadSanitizer has one of its own
+        assert len(os.listdir(f"/proc/{server.process.pid}/task")) <= 3 + ("tsan" in str(BUILD))  # which has one of its own
         for wire in wires:
             wire.socket.close()
         wait_until(lambda: metric(server, "process_open_fds") < 50)

@@ -9,14 +9,14 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from chat_model import published_templates, write_chat_model
 from forms_test import ENDS, TOOLS, VOCABULARY, assert_valid
-from support import BUILD, HANG
+from support import HANG, SANITIZED
 
 TEMPLATES = {"Qwen 3": published_templates.QWEN3, "SmolLM3": published_templates.SMOLLM3,
              "DeepSeek-R1": published_templates.DEEPSEEK_R1}
 BEGIN, END = len(VOCABULARY), len(VOCABULARY) + 1
 NEWLINE = next(i for i, (text, _, _) in enumerate(VOCABULARY) if text == "<0x0A>")
 MARKS = {BEGIN: 8.0, END: 8.0, NEWLINE: 6.0}
-SEEDS = 8 if "sanitize" in str(BUILD) else 12
+SEEDS = 8 if SANITIZED else 12
 ASK = [{"role": "user", "content": "he is the user"}]
 
 
