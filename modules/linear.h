@@ -1,48 +1,72 @@
-// A linear layer as LibTorch has it, whose weight may be frozen, and to which a low-rank adapter may be added.
+// What a matrix of a model is: here numbers that are trained. Others, say those of a mapped file, are classes derived
+// from Linear and Embedding, and from Linears, which makes them.
+//
+//     y [..., out] = x [..., in] Wᵀ + bias               W [out, in]
+//
+//     nn::Linear wq = linears.make("layers.0.attention.wq", config.dim, config.query_dim());
+//     torch::Tensor q = wq->forward(x);  // [B, T, dim] to [B, T, query_dim]
 #pragma once
 
-#include <torch/nn/modules/linear.h>
+#include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
 #include <memory>
 #include <string>
 
-#include "modules/frozen.h"
-
 namespace folio::nn {
 
-/// y = W x + bias, and with an adapter + scale · B A dropout(x), where A is [rank, in] and B [out, rank].
-/// Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, section 4.1; dropout as in peft.
-class LinearImpl : public torch::nn::LinearImpl {
+class LinearImpl : public torch::nn::Module {
  public:
+  /// First values as LibTorch's: uniform in ±1/√in.
   LinearImpl(int64_t in, int64_t out, bool bias = false);
+  /// A product with another module's parameter: a head that is the embedding.
+  explicit LinearImpl(const torch::Tensor& shared) : weight(shared), in_(shared.size(1)), out_(shared.size(0)) {}
 
-  /// x [..., in] to [..., out].
-  torch::Tensor forward(const torch::Tensor& x);
+  virtual torch::Tensor forward(const torch::Tensor& x);
+  void reset_parameters();  ///< draws the first values
+  [[nodiscard]] int64_t in() const { return in_; }
+  [[nodiscard]] int64_t out() const { return out_; }
 
-  /// From now on the weight is this matrix, and the parameter `weight` is gone; a bias gets no gradient.
-  /// Throws core::Error if its shape is another.
-  void freeze(std::shared_ptr<const FrozenMatrix> matrix);
-  /// Null: the weight is trained.
-  [[nodiscard]] const std::shared_ptr<const FrozenMatrix>& frozen() const { return frozen_; }
+  torch::Tensor weight;  ///< undefined where a derived class has its numbers elsewhere
+  torch::Tensor bias;    ///< [out], or undefined
 
-  struct LowRank {
-    torch::Tensor a, b;  ///< the parameters "lora_a" and "lora_b"; undefined: there is no adapter
-    double scale = 0.0;
-    double dropout = 0.0;  ///< the probability that a number of the adapter's input is dropped in training
-  };
-  /// Adds an adapter that does nothing yet: as in peft, A is uniform in ±1/√in, and B is 0.
-  void adapt(int64_t rank, double scale, double dropout);
-  [[nodiscard]] const LowRank& low_rank() const { return low_rank_; }
+ protected:
+  struct WithoutWeight {};
+  LinearImpl(int64_t in, int64_t out, WithoutWeight) : in_(in), out_(out) {}
 
  private:
-  std::shared_ptr<const FrozenMatrix> frozen_;
-  LowRank low_rank_;
+  int64_t in_, out_;
 };
 TORCH_MODULE(Linear);
 
-/// Freezes all that a module has: linear layers as Linear::freeze(), norms as copies without a gradient. `prefix` is in
-/// front of its parameters' names in `weights`.
-void freeze(torch::nn::Module& module, const std::string& prefix, const FrozenWeights& weights);
+/// Rows of a matrix, one for each token: int64 [B, T] to [B, T, dim]. First values are from N(0, 1).
+class EmbeddingImpl : public torch::nn::Module {
+ public:
+  EmbeddingImpl(int64_t vocab_size, int64_t dim);
+
+  virtual torch::Tensor forward(const torch::Tensor& tokens) { return torch::embedding(weight, tokens); }
+  /// The product with the same matrix, [..., dim] to [..., vocab_size].
+  [[nodiscard]] virtual Linear as_head() const { return Linear(weight); }
+  void reset_parameters();
+
+  torch::Tensor weight;  ///< [vocab_size, dim]
+
+ protected:
+  EmbeddingImpl() = default;
+};
+TORCH_MODULE(Embedding);
+
+/// Makes a model's matrices, of numbers that are trained. `name` is the module's in the model, "layers.3.ffn.w1".
+class Linears {
+ public:
+  virtual ~Linears() = default;
+  [[nodiscard]] virtual Linear make(const std::string& /*name*/, int64_t in, int64_t out, bool bias = false) const {
+    return Linear(in, out, bias);
+  }
+  [[nodiscard]] virtual Embedding embedding(const std::string& /*name*/, int64_t vocab_size, int64_t dim) const {
+    return Embedding(vocab_size, dim);
+  }
+};
+[[nodiscard]] inline std::shared_ptr<const Linears> dense() { return std::make_shared<const Linears>(); }
 
 }  // namespace folio::nn

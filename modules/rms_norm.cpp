@@ -15,8 +15,7 @@ torch::Tensor RMSNormImpl::forward(const torch::Tensor& x) {
   if (x.dim() == 0 || x.size(-1) != weight.size(0)) {
     core::fail("RMSNorm: the input has to be [..., {}], but is {}", weight.size(0), describe(x));
   }
-  const auto mean_square = x.square().mean(-1, /*keepdim=*/true);
-  return x * torch::rsqrt(mean_square + eps_) * weight;
+  return x * torch::rsqrt(x.square().mean(-1, /*keepdim=*/true) + eps_) * weight;
 }
 
 }  // namespace folio::nn

@@ -10,23 +10,16 @@
 
 namespace folio::nn {
 
-RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta, const std::vector<double>& factors,
-                             core::RopePairs pairs, double magnitude)
-    : pairs_(pairs) {
+RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta) {
   core::require(head_dim >= 2 && head_dim % 2 == 0,
                 "RopeCache: head_dim has to be even and at least 2, since pairs are rotated, but is {}", head_dim);
   core::require(context_length >= 1 && theta > 0,
                 "RopeCache: context_length has to be at least 1 and theta positive, but they are {} and {}",
                 context_length, theta);
-  core::require(factors.empty() || static_cast<int64_t>(factors.size()) == head_dim / 2,
-                "RopeCache: heads of {} numbers have {} pairs, but there are {} factors", head_dim, head_dim / 2,
-                factors.size());
   // In double: at position 10,000 an angle rounded to float would be off by up to 0.0005.
-  const auto i_P = torch::arange(0, head_dim, 2, torch::kDouble);
-  auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(head_dim));
-  if (!factors.empty()) frequency_P = frequency_P / torch::tensor(factors, torch::kDouble);
+  const auto frequency_P = torch::pow(theta, -torch::arange(0, head_dim, 2, torch::kDouble) / head_dim);
   const auto angle_TP = torch::outer(torch::arange(context_length, torch::kDouble), frequency_P);
-  rotations_ = torch::polar(torch::full_like(angle_TP, magnitude), angle_TP);
+  rotations_ = torch::polar(torch::ones_like(angle_TP), angle_TP);
 }
 
 RopeCacheImpl::RopeCacheImpl(torch::Tensor rotations_TP) : rotations_(std::move(rotations_TP)) {
@@ -46,20 +39,13 @@ torch::Tensor RopeCacheImpl::apply(const torch::Tensor& x_BTHK, int64_t first_po
     core::fail("RopeCache: positions have to be in [0, {}), but are [{}, {})", context, first_position, last);
   }
 
-  const auto real_type = at::toOpMathType(x_BTHK.scalar_type());  // half types are rotated in float
+  // A pair is a complex number, and a rotation a complex product. That reads memory once, where the formula in real
+  // numbers takes six operations. Half types are rotated in float.
+  const auto real_type = at::toOpMathType(x_BTHK.scalar_type());
   const auto rotations_TP =
       rotations_.slice(0, first_position, last).to(x_BTHK.device(), c10::toComplexType(real_type));
-  // A pair is a complex number, and a rotation a complex product. That reads memory once, where the formula in real
-  // numbers takes six operations.
-  const bool halves = pairs_ == core::RopePairs::Halves;
-  const auto adjacent = [&](const torch::Tensor& x) {  // [..., K] to [..., P, 2]
-    return halves ? x.unflatten(-1, {2, -1}).transpose(-1, -2) : x.unflatten(-1, {-1, 2});
-  };
-  const auto pairs_BTHP = torch::view_as_complex(adjacent(x_BTHK.to(real_type)).contiguous());
-  const auto turned_BTHP2 = torch::view_as_real(pairs_BTHP * rotations_TP.unsqueeze(1));
-  return (halves ? turned_BTHP2.transpose(-1, -2) : turned_BTHP2).flatten(-2).to(x_BTHK.scalar_type());
+  const auto pairs_BTHP = torch::view_as_complex(x_BTHK.to(real_type).unflatten(-1, {-1, 2}).contiguous());
+  return torch::view_as_real(pairs_BTHP * rotations_TP.unsqueeze(1)).flatten(-2).to(x_BTHK.scalar_type());
 }
-
-void RopeCacheImpl::to(torch::Device device, bool non_blocking) { rotations_ = rotations_.to(device, non_blocking); }
 
 }  // namespace folio::nn

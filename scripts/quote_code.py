@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the project's root")
     options = parser.parse_args()
     wrong = 0
-    for file in sorted(options.root.glob("experiments/**/README.md")):
+    for file in sorted([*options.root.glob("experiments/**/README.md"), *options.root.glob("modules/README.md")]):
         name, text = file.relative_to(options.root), file.read_text()
         try:
             new = with_quotes(options.root, text)

@@ -17,8 +17,8 @@
 #include "experiments/common/symptoms.h"
 #include "experiments/common/training.h"
 #include "experiments/common/variants.h"
-#include "train/step/evaluate.h"
 #include "train/report/ngram.h"
+#include "train/step/evaluate.h"
 
 namespace {
 
@@ -71,7 +71,7 @@ void study(Report& report) {
     config.seed = seed;
     const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, seed);
     const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);
-    const auto model_of = [&](const core::ModelConfig& shape, const nn::BlockFactory& blocks = {}) {
+    const auto model_of = [&](const core::ModelConfig& shape, const experiments::ModelParts& blocks = {}) {
       return experiments::seeded_llama(shape, seed, blocks);
     };
     nans.copied.push_back(experiments::count_nans(model_of(config.model, mean_norms)));

@@ -33,8 +33,8 @@ void study_table_of_gradients(Report& report, const Shakespeare& text, const tra
   Doubles weights, gradients;
   Rows rows;
   for (const bool discarded : {true, false}) {
-    nn::Llama model = seeded_llama(config.model, config.seed,
-                                   discarded ? blocks_that_discard_attention(config.model) : nn::BlockFactory{});
+    nn::Llama model =
+        seeded_llama(config.model, config.seed, discarded ? blocks_that_discard_attention(config.model) : ModelParts{});
     model->loss(batch.inputs_BT, batch.targets_BT).backward();
     const torch::Tensor wq = model->named_parameters()["layers.0.attention.wq.weight"];
     weights.push_back(near_zero(wq.detach(), 0.01));

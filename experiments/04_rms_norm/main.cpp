@@ -90,8 +90,9 @@ void compare_rates(Report& report, const experiments::Shakespeare& text) {
     train::TrainConfig config = setting;
     config.lr = rates[r];
     config.seed = seeds[s];
-    nn::Llama model = experiments::seeded_llama(
-        config.model, config.seed, normed ? nn::BlockFactory{} : experiments::blocks_without_norms(config.model));
+    nn::Llama model =
+        experiments::seeded_llama(config.model, config.seed,
+                                  normed ? experiments::ModelParts{} : experiments::blocks_without_norms(config.model));
     const double loss = experiments::train_model(model, text, config).validation_loss;
     (normed ? with : without)[r].losses[s] = loss;
     const std::lock_guard lock(one_line_at_a_time);

@@ -12,6 +12,7 @@
 #include "experiments/common/training.h"
 #include "experiments/common/variants.h"
 #include "train/report/ngram.h"
+#include "train/verify/observe.h"
 
 namespace {
 
@@ -37,7 +38,7 @@ torch::Tensor all_weights(nn::Llama& model, const torch::Tensor& tokens_1T) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> weights_HTT;
   const auto modules = model->named_modules();
-  model->forward(tokens_1T, [&](const std::string& name, const torch::Tensor& x_BTD) {
+  train::forward_observed(model, tokens_1T, [&](const std::string& name, const torch::Tensor& x_BTD) {
     const std::string suffix = "_norm";
     if (!name.ends_with(".attention" + suffix)) return;
     auto& module = modules[name.substr(0, name.size() - suffix.size())];

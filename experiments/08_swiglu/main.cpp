@@ -8,6 +8,7 @@
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
 #include "experiments/common/variants.h"
+#include "train/verify/observe.h"
 
 namespace {
 
@@ -35,16 +36,16 @@ std::vector<Variant> variants_of(core::ModelConfig model, int64_t dim, bool by_w
 
 // The root mean square of what the first feed-forward adds to the stream before training.
 double first_output(const Variant& variant, const experiments::Shakespeare& text, uint64_t seed) {
-  nn::Llama model = experiments::seeded_llama(variant.model, seed,
-                                              variant.blocks ? variant.blocks(variant.model) : nn::BlockFactory{});
+  nn::Llama model = experiments::seeded_llama(
+      variant.model, seed, variant.blocks ? variant.blocks(variant.model) : experiments::ModelParts{});
   if (variant.prepare) variant.prepare(model);
   double rms = 0.0;
   const torch::NoGradGuard no_grad;
   const auto first = text.splits.train.first(static_cast<size_t>(variant.model.context_length));
-  model->forward(torch::tensor(std::vector<int64_t>(first.begin(), first.end())).unsqueeze(0),
-                 [&](const std::string& name, const torch::Tensor& value) {
-                   if (name == "layers.0.ffn") rms = value.square().mean().sqrt().item<double>();
-                 });
+  train::forward_observed(model, torch::tensor(std::vector<int64_t>(first.begin(), first.end())).unsqueeze(0),
+                          [&](const std::string& name, const torch::Tensor& value) {
+                            if (name == "layers.0.ffn") rms = value.square().mean().sqrt().item<double>();
+                          });
   return rms;
 }
 

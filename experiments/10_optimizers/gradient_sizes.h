@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "experiments/common/shakespeare.h"
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 
 namespace folio::experiments {
 

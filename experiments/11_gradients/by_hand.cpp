@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "train/verify/observe.h"
 
 namespace folio::experiments::by_hand {
 namespace {
@@ -109,8 +110,8 @@ std::map<std::string, torch::Tensor> llama_backward(nn::Llama& model, const torc
   const auto weight = model->named_parameters();
   const auto modules = model->named_modules();
   std::map<std::string, torch::Tensor> seen, gradients;
-  const torch::Tensor logits_BTV =
-      model->forward(tokens_BT, [&](const std::string& name, const torch::Tensor& value) { seen[name] = value; });
+  const torch::Tensor logits_BTV = train::forward_observed(
+      model, tokens_BT, [&](const std::string& name, const torch::Tensor& value) { seen[name] = value; });
 
   const std::string head = config.tie_embeddings ? "tok_embeddings.weight" : "output.weight";
   const torch::Tensor d_logits_NV = cross_entropy_backward(logits_BTV.flatten(0, 1), targets_BT.flatten(), mistake);

@@ -9,35 +9,37 @@
 #include <ctime>
 #include <map>
 #include <memory>
+#include <utility>
 
-#include "core/rope_scaling.h"
 #include "data/batches.h"
-#include "modules/experts.h"
+#include "train/fused/experts.h"
 #include "train/step/adamw.h"
 #include "train/step/balance.h"
 #include "train/step/evaluate.h"
+#include "train/verify/observe.h"
 
 namespace folio::experiments {
 namespace {
 
-// Llama's attention beside any mixture.
-nn::BlockFactory blocks_of(const core::ModelConfig& model) {
-  core::ModelConfig plain = model;
-  plain.family = core::Family::Llama;
-  plain.n_experts = plain.experts_per_token = plain.expert_dim = 0;
-  const nn::RopeCache rope(plain.context_length, plain.head_dim, plain.rope_theta, core::rope_factors(plain));
-  return [=](const core::ModelConfig& c, int64_t) {
-    nn::BlockParts parts = nn::llama_parts(plain, rope);
-    if (c.n_experts > 0) parts.ffn = torch::nn::AnyModule(nn::Mixture(c));
-    return nn::Block(parts);
-  };
-}
+// Llama's attention with any mixture.
+class MixedParts : public nn::Parts {
+ public:
+  [[nodiscard]] nn::BlockParts block_parts(const core::ModelConfig& c, nn::RopeCache rope,
+                                           int64_t layer) const override {
+    core::ModelConfig plain = c;
+    plain.family = core::Family::Llama;
+    plain.n_experts = plain.experts_per_token = plain.expert_dim = 0;
+    nn::BlockParts parts = nn::Parts::block_parts(plain, std::move(rope), layer);
+    if (c.n_experts > 0) parts.ffn = torch::nn::AnyModule(nn::Mixture(c, train::fused::expert_products(c)));
+    return parts;
+  }
+};
 
 // A model in training, and its optimizer.
 class Running {
  public:
   Running(const Method& method, const train::TrainConfig& config)
-      : model(seeded_llama(method.model, config.seed, blocks_of(method.model))),
+      : model(seeded_llama(method.model, config.seed, std::make_shared<MixedParts>())),
         method_(method),
         mixtures_(nn::mixtures_of(*model)),
         adamw_(*model, config) {}
@@ -200,7 +202,7 @@ std::vector<Choices> choices_of(nn::Llama& model, const Shakespeare& text, int64
     const auto batch = train::to_tensors(batches.batch(number), torch::kCPU);
     const torch::Tensor characters_N = batch.inputs_BT.flatten();
     size_t layer = 0;
-    model->forward(batch.inputs_BT, [&](const std::string& name, const torch::Tensor& value) {
+    train::forward_observed(model, batch.inputs_BT, [&](const std::string& name, const torch::Tensor& value) {
       if (!name.ends_with(".ffn_norm")) return;
       const torch::Tensor experts_NK = mixtures[layer]->route(value.flatten(0, 1)).experts;
       const torch::Tensor pairs = (experts_NK * V + characters_N.unsqueeze(-1)).flatten();

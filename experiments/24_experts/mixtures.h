@@ -9,7 +9,7 @@
 #include "experiments/common/comparison.h"
 #include "experiments/common/report.h"
 #include "experiments/common/training.h"
-#include "train/run/choices.h"
+#include "train/config/choices.h"
 
 namespace folio::experiments {
 

@@ -9,7 +9,7 @@
 
 #include "core/file_io.h"
 #include "train/parallel/world.h"
-#include "train/step/trainer.h"
+#include "train/run/trainer.h"
 
 namespace folio::experiments {
 namespace {
@@ -23,7 +23,7 @@ int64_t bytes_of(const torch::Tensor& x) { return x.defined() ? static_cast<int6
 
 RankRecord record_of(train::Trainer& trainer) {
   RankRecord record;
-  train::parallel::RankTraining& ranks = *trainer.ranks();
+  train::parallel::RankModel& ranks = trainer.part();
   int64_t before = 0;
   while (trainer.state().step < trainer.config().steps) {
     before = ranks.bytes_sent();
@@ -31,8 +31,8 @@ RankRecord record_of(train::Trainer& trainer) {
   }
   record.sent = ranks.bytes_sent() - before;
   std::set<std::string> updated;
-  for (const train::Trained& trained : ranks.parameters().all) updated.insert(trained.name);
-  for (const train::parallel::Piece& piece : ranks.model().pieces()) {
+  for (const train::Trained& trained : train::Parameters(ranks).all) updated.insert(trained.name);
+  for (const train::parallel::Piece& piece : ranks.pieces()) {
     record.parameters += bytes_of(piece.local);
     record.gradients += bytes_of(piece.local.grad());
     record.parts.push_back({piece.name, piece.local.sizes().vec(), updated.contains(piece.name)});
@@ -128,7 +128,7 @@ void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t
     // Names of the ranks' groups are the same in each division.
     train::parallel::World world(c10::make_intrusive<c10d::PrefixStore>(division.name, store), division.mesh,
                                  launch.rank, kTimeout);
-    train::Trainer trainer(config, dataset, world, division.options);
+    train::Trainer trainer(config, dataset, {}, &world, division.options);
     records.push_back(to_json(record_of(trainer)));
     world.everyone().meet();  // rank 0 has the store
   }

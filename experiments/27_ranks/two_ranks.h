@@ -8,8 +8,8 @@
 
 #include "data/corpus.h"
 #include "train/parallel/launch.h"
-#include "train/parallel/rank_training.h"
-#include "train/run/train_config.h"
+#include "train/parallel/rank_model.h"
+#include "train/config/train_config.h"
 
 namespace folio::experiments {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "data/batches.h"
-#include "modules/lora.h"
+#include "train/lora/lora.h"
 #include "train/step/adamw.h"
 #include "train/step/evaluate.h"
 #include "train/step/optimizer.h"
@@ -87,13 +87,14 @@ double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCK
 nn::Llama model_for(const Task& task, const Method& method, uint64_t seed) {
   static std::mutex generator;  // of first values: LibTorch's is one for all threads
   const std::lock_guard lock(generator);
-  nn::Llama model = seeded_llama(task.setting.model, seed);
+  const nn::PartOptions with_adapters{.linears = std::make_shared<train::lora::LoraLinears>()};
+  nn::Llama model = seeded_llama(task.setting.model, seed, std::make_shared<nn::Parts>(with_adapters));
   if (task.start != nullptr) copy_parameters(*task.start, model);
   if (method.lora_rank > 0) {
     for (torch::Tensor& p : model->parameters()) p.set_requires_grad(false);
-    nn::add_lora(model, {.rank = method.lora_rank,
-                         .alpha = 2.0 * static_cast<double>(method.lora_rank),
-                         .targets = nn::lora_targets("all")});
+    train::lora::add_lora(model, {.rank = method.lora_rank,
+                                  .alpha = 2.0 * static_cast<double>(method.lora_rank),
+                                  .targets = train::lora::lora_targets("all")});
   }
   return model;
 }

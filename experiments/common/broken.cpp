@@ -13,7 +13,7 @@ class DiscardingBlockImpl : public nn::BlockImpl {
  public:
   using nn::BlockImpl::BlockImpl;
 
-  torch::Tensor forward(torch::Tensor x_BTD, const nn::Observer&, const std::string&, const torch::Tensor&) override {
+  torch::Tensor forward(const torch::Tensor& x_BTD, const torch::Tensor& /*starts*/) override {
     parts_.attention.forward(parts_.attention_norm.forward(x_BTD));  // and nobody takes what it returns
     return x_BTD + parts_.ffn.forward(parts_.ffn_norm.forward(x_BTD));
   }
@@ -23,20 +23,21 @@ class ReplacingBlockImpl : public nn::BlockImpl {
  public:
   using nn::BlockImpl::BlockImpl;
 
-  torch::Tensor forward(torch::Tensor x_BTD, const nn::Observer&, const std::string&, const torch::Tensor&) override {
-    x_BTD = parts_.attention.forward(parts_.attention_norm.forward(x_BTD));
-    return parts_.ffn.forward(parts_.ffn_norm.forward(x_BTD));
+  torch::Tensor forward(const torch::Tensor& x_BTD, const torch::Tensor& /*starts*/) override {
+    const torch::Tensor h_BTD = parts_.attention.forward(parts_.attention_norm.forward(x_BTD));
+    return parts_.ffn.forward(parts_.ffn_norm.forward(h_BTD));
   }
 };
 
 // Blocks of Llama's own parts in another arrangement.
 template <typename Arrangement>
-nn::BlockFactory arranged_blocks(const core::ModelConfig& config) {
-  nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
-  return [rope](const core::ModelConfig& c, int64_t) {
-    return nn::Block(std::shared_ptr<nn::BlockImpl>(std::make_shared<Arrangement>(nn::llama_parts(c, rope))));
-  };
-}
+class ArrangedParts : public nn::Parts {
+ public:
+  [[nodiscard]] nn::Block block(const core::ModelConfig& config, nn::RopeCache rope, int64_t layer) const override {
+    const std::shared_ptr<nn::BlockImpl> block = std::make_shared<Arrangement>(block_parts(config, rope, layer));
+    return nn::Block(block);
+  }
+};
 
 }  // namespace
 
@@ -56,7 +57,7 @@ torch::Tensor SequenceNormImpl::forward(const torch::Tensor& x) {
   return x / (x.square().mean({-2, -1}, /*keepdim=*/true) + eps_).sqrt() * weight;
 }
 
-torch::Tensor UnmaskedAttentionImpl::forward(const torch::Tensor& x) {
+torch::Tensor UnmaskedAttentionImpl::forward(const torch::Tensor& x, const torch::Tensor& /*starts*/) {
   const Heads heads = project(x);
   return output(at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/false, {},
                                                  /*enable_gqa=*/n_kv_heads_ != n_heads_));
@@ -68,18 +69,18 @@ torch::Tensor UnmaskedAttentionImpl::weights(const torch::Tensor& x) {
   return (heads.q.matmul(k_BHTK.transpose(-2, -1)) / std::sqrt(heads.q.size(-1))).softmax(-1);
 }
 
-nn::BlockFactory blocks_that_discard_attention(const core::ModelConfig& config) {
-  return arranged_blocks<DiscardingBlockImpl>(config);
+ModelParts blocks_that_discard_attention(const core::ModelConfig& /*config*/) {
+  return std::make_shared<ArrangedParts<DiscardingBlockImpl>>();
 }
 
-nn::BlockFactory blocks_without_residuals(const core::ModelConfig& config) {
-  return arranged_blocks<ReplacingBlockImpl>(config);
+ModelParts blocks_without_residuals(const core::ModelConfig& /*config*/) {
+  return std::make_shared<ArrangedParts<ReplacingBlockImpl>>();
 }
 
 void initialize_by_default(nn::Llama& model) {
   for (const auto& module : model->modules()) {
-    if (auto* linear = module->as<torch::nn::Linear>()) linear->reset_parameters();
-    if (auto* embedding = module->as<torch::nn::Embedding>()) embedding->reset_parameters();
+    if (auto* linear = module->as<nn::Linear>()) linear->reset_parameters();
+    if (auto* embedding = module->as<nn::Embedding>()) embedding->reset_parameters();
   }
 }
 

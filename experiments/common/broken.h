@@ -6,8 +6,8 @@
 #include <torch/nn/pimpl.h>
 #include <torch/types.h>
 
+#include "experiments/common/training.h"
 #include "modules/attention.h"
-#include "modules/llama.h"
 
 namespace folio::experiments {
 
@@ -43,13 +43,13 @@ class UnmaskedAttentionImpl : public nn::AttentionImpl {
  public:
   using nn::AttentionImpl::AttentionImpl;
 
-  torch::Tensor forward(const torch::Tensor& x);  ///< [B, T, dim] to [B, T, dim]
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
   torch::Tensor weights(const torch::Tensor& x);  ///< [B, n_heads, T, T], as Attention::weights
 };
 TORCH_MODULE(UnmaskedAttention);
 
 /// Blocks that compute attention and forget to add it to the stream.
-[[nodiscard]] nn::BlockFactory blocks_that_discard_attention(const core::ModelConfig& config);
+[[nodiscard]] ModelParts blocks_that_discard_attention(const core::ModelConfig& config);
 
 /// Draws all parameters anew as LibTorch does by default: N(0, 1) for embeddings and U(-1/√n, 1/√n) for linear layers
 /// of n inputs. nn::initialize is what mends it.
@@ -57,6 +57,6 @@ void initialize_by_default(nn::Llama& model);
 
 /// Blocks without residual connections: x = attention(norm(x)), then x = ffn(norm(x)). What a part doesn't pass on is
 /// lost to all that follow.
-[[nodiscard]] nn::BlockFactory blocks_without_residuals(const core::ModelConfig& config);
+[[nodiscard]] ModelParts blocks_without_residuals(const core::ModelConfig& config);
 
 }  // namespace folio::experiments

@@ -34,8 +34,7 @@ Trained train_variant(const Shakespeare& text, const train::TrainConfig& setting
   config.model = variant.model;
   config.seed = seed;
   std::unique_lock lock(generator);
-  nn::Llama model =
-      seeded_llama(variant.model, seed, variant.blocks ? variant.blocks(variant.model) : nn::BlockFactory{});
+  nn::Llama model = seeded_llama(variant.model, seed, variant.blocks ? variant.blocks(variant.model) : ModelParts{});
   if (variant.prepare) variant.prepare(model);
   lock.unlock();
   Trained trained{.parameters = count_parameters(model), .loss = train_model(model, text, config).validation_loss};

@@ -15,8 +15,8 @@ namespace folio::experiments {
 struct Variant {
   std::string name;
   core::ModelConfig model;
-  /// Makes the factory of the model's blocks; without it they are Llama's.
-  std::function<nn::BlockFactory(const core::ModelConfig&)> blocks{};
+  /// Makes the model's parts; without it they are Llama's.
+  std::function<ModelParts(const core::ModelConfig&)> blocks{};
   /// Changes the model's first values, if there is one.
   std::function<void(nn::Llama& model)> prepare{};
   double lr = 0.0;  ///< its own learning rate; 0: the setting's

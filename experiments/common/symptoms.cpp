@@ -7,6 +7,7 @@
 #include <string>
 
 #include "data/batches.h"
+#include "train/verify/observe.h"
 
 namespace folio::experiments {
 
@@ -14,7 +15,7 @@ int64_t count_nans(nn::Llama model) {
   const torch::NoGradGuard no_grad;
   int64_t count = -1;
   const torch::Tensor each_token_V1 = torch::arange(model->config().vocab_size).unsqueeze(1);
-  model->forward(each_token_V1, [&](const std::string& name, const torch::Tensor& x_V1D) {
+  train::forward_observed(model, each_token_V1, [&](const std::string& name, const torch::Tensor& x_V1D) {
     if (name == "layers.0.attention_norm") count = x_V1D.isnan().any(-1).sum().item<int64_t>();
   });
   return count;

@@ -59,10 +59,10 @@ train::TrainConfig small_setting(const Shakespeare& text) {
   return c;
 }
 
-nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, nn::BlockFactory blocks) {
+nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts) {
   static std::mutex generator;  // LibTorch's is one for all threads, and studies may run several models at once
   const std::lock_guard lock(generator);
-  nn::Llama model(config, /*dropout=*/0.0, std::move(blocks));
+  nn::Llama model = parts ? nn::Llama(config, std::move(parts)) : nn::Llama(config);
   // Drawn again: making the parts has drawn too, and not the same number for every variant.
   torch::manual_seed(seed);
   nn::initialize(*model, config.n_layers);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 #include "experiments/common/shakespeare.h"
 #include "modules/llama.h"
 #include "train/report/line_chart.h"
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 
 namespace folio::experiments {
 
@@ -19,8 +20,11 @@ namespace folio::experiments {
 /// constant 3e-3 after 20 steps of warm-up, gradients clipped to norm 1, no weight decay.
 [[nodiscard]] train::TrainConfig small_setting(const Shakespeare& text);
 
+/// What a model is made of; null: Llama's parts.
+using ModelParts = std::shared_ptr<const nn::Parts>;
+
 /// A model whose first values depend on the seed and on its list of parameters alone. May be called by several threads.
-[[nodiscard]] nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, nn::BlockFactory blocks = {});
+[[nodiscard]] nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts = {});
 
 /// Takes one step with the gradients that are there.
 using Update = std::function<void(double lr)>;

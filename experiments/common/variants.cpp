@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "experiments/common/training.h"
 
 namespace folio::experiments {
 namespace {
@@ -20,20 +19,34 @@ class NothingImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Nothing);
 
+class ChangedParts : public nn::Parts {
+ public:
+  ChangedParts(Change change, nn::RopeCache rope) : change_(std::move(change)), rope_(std::move(rope)) {}
+
+  [[nodiscard]] nn::RopeCache rope(const core::ModelConfig& config) const override {
+    return rope_.is_empty() ? nn::Parts::rope(config) : rope_;
+  }
+  [[nodiscard]] nn::BlockParts block_parts(const core::ModelConfig& config, nn::RopeCache rope,
+                                           int64_t layer) const override {
+    nn::BlockParts parts = nn::Parts::block_parts(config, rope, layer);
+    if (change_) change_(parts, rope);
+    return parts;
+  }
+
+ private:
+  Change change_;
+  nn::RopeCache rope_;
+};
+
 }  // namespace
 
 using torch::nn::AnyModule;
 
-nn::BlockFactory changed_blocks(const core::ModelConfig& config, Change change, nn::RopeCache rope) {
-  if (rope.is_empty()) rope = nn::RopeCache(config.context_length, config.head_dim, config.rope_theta);
-  return [change = std::move(change), rope](const core::ModelConfig& c, int64_t) {
-    nn::BlockParts parts = nn::llama_parts(c, rope);
-    if (change) change(parts, rope);
-    return nn::Block(std::move(parts));
-  };
+ModelParts changed_blocks(const core::ModelConfig& /*config*/, Change change, nn::RopeCache rope) {
+  return std::make_shared<ChangedParts>(std::move(change), std::move(rope));
 }
 
-nn::BlockFactory blocks_without_norms(const core::ModelConfig& config) {
+ModelParts blocks_without_norms(const core::ModelConfig& config) {
   return changed_blocks(config, [](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.attention_norm = AnyModule(torch::nn::Identity());
     parts.ffn_norm = AnyModule(torch::nn::Identity());
@@ -57,7 +70,7 @@ nn::RopeCache no_rope(const core::ModelConfig& config) {
   return nn::RopeCache(torch::ones({config.context_length, config.head_dim / 2}, torch::kComplexDouble));
 }
 
-torch::Tensor CachedAttentionImpl::forward(const torch::Tensor& x_B1D) {
+torch::Tensor CachedAttentionImpl::forward(const torch::Tensor& x_B1D, const torch::Tensor& /*starts*/) {
   const Heads heads = project(x_B1D, k_.defined() ? k_.size(2) : 0);
   k_ = k_.defined() ? torch::cat({k_, heads.k}, 2) : heads.k;
   v_ = v_.defined() ? torch::cat({v_, heads.v}, 2) : heads.v;
@@ -92,8 +105,8 @@ torch::Tensor PlainFeedForwardImpl::forward(const torch::Tensor& x_BTD) {
   return w2_->forward(activation_ == Activation::ReLU ? torch::relu(up_BTF) : torch::gelu(up_BTF));
 }
 
-nn::BlockFactory blocks_with_plain_feed_forward(const core::ModelConfig& config,
-                                                PlainFeedForwardImpl::Activation activation) {
+ModelParts blocks_with_plain_feed_forward(const core::ModelConfig& config,
+                                          PlainFeedForwardImpl::Activation activation) {
   core::require(config.hidden_dim % 2 == 0, "3/2 of a hidden_dim of {} is not a width: make it even",
                 config.hidden_dim);
   return changed_blocks(config, [config, activation](nn::BlockParts& parts, const nn::RopeCache&) {
@@ -117,14 +130,14 @@ void draw_blocks_by_width(nn::Llama& model) {
   }
 }
 
-nn::BlockFactory blocks_without_attention(const core::ModelConfig& config) {
+ModelParts blocks_without_attention(const core::ModelConfig& config) {
   return changed_blocks(config, [](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.attention_norm = AnyModule(torch::nn::Identity());
     parts.attention = AnyModule(Nothing());
   });
 }
 
-nn::BlockFactory blocks_without_feed_forward(const core::ModelConfig& config) {
+ModelParts blocks_without_feed_forward(const core::ModelConfig& config) {
   return changed_blocks(config, [](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.ffn_norm = AnyModule(torch::nn::Identity());
     parts.ffn = AnyModule(Nothing());

@@ -3,20 +3,20 @@
 
 #include <functional>
 
+#include "experiments/common/training.h"
 #include "modules/attention.h"
-#include "modules/llama.h"
 
 namespace folio::experiments {
 
 /// Replaces some parts of a block; `rope` is the one that all of the model's layers share.
 using Change = std::function<void(nn::BlockParts& parts, nn::RopeCache rope)>;
 
-/// Llama's blocks but for what `change` does to the parts of each. Without a `rope`, it is the configuration's own.
-[[nodiscard]] nn::BlockFactory changed_blocks(const core::ModelConfig& config, Change change = {},
-                                              nn::RopeCache rope = nullptr);
+/// Llama's parts but for what `change` does to the parts of each. Without a `rope`, it is the configuration's own.
+[[nodiscard]] ModelParts changed_blocks(const core::ModelConfig& config, Change change = {},
+                                        nn::RopeCache rope = nullptr);
 
 /// Blocks without their two norms. (The model's last norm, before the head, stays.)
-[[nodiscard]] nn::BlockFactory blocks_without_norms(const core::ModelConfig& config);
+[[nodiscard]] ModelParts blocks_without_norms(const core::ModelConfig& config);
 
 /// The rotations of config.context_length positions, with position p at the place p / scale: linear scaling, also
 /// known as position interpolation. Source: Chen et al., "Extending Context Window of Large Language Models via
@@ -36,7 +36,7 @@ class CachedAttentionImpl : public nn::AttentionImpl {
   using nn::AttentionImpl::AttentionImpl;
 
   /// x [B, 1, dim], the position after those that were seen, to [B, 1, dim].
-  torch::Tensor forward(const torch::Tensor& x);
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  private:
   torch::Tensor k_, v_;  ///< [B, n_kv_heads, positions, head_dim]; undefined before the first
@@ -68,8 +68,8 @@ TORCH_MODULE(PlainFeedForward);
 
 /// Llama's blocks with that feed-forward, of the width that gives it as many parameters as SwiGLU has: 3/2 hidden_dim.
 /// Throws core::Error for an odd hidden_dim.
-[[nodiscard]] nn::BlockFactory blocks_with_plain_feed_forward(const core::ModelConfig& config,
-                                                              PlainFeedForwardImpl::Activation activation);
+[[nodiscard]] ModelParts blocks_with_plain_feed_forward(const core::ModelConfig& config,
+                                                        PlainFeedForwardImpl::Activation activation);
 
 /// Draws the matrices that read the stream in every feed-forward (w1, w3) anew from N(0, 1/dim): what they return is
 /// then as large as what they read, at any width. With nn::initialize's N(0, 0.02²) it is 0.02 √dim of that.
@@ -79,7 +79,7 @@ void draw_feed_forwards_by_width(nn::Llama& model);
 void draw_blocks_by_width(nn::Llama& model);
 
 /// Blocks without their attention, or without their feed-forward, and without the norm before it.
-[[nodiscard]] nn::BlockFactory blocks_without_attention(const core::ModelConfig& config);
-[[nodiscard]] nn::BlockFactory blocks_without_feed_forward(const core::ModelConfig& config);
+[[nodiscard]] ModelParts blocks_without_attention(const core::ModelConfig& config);
+[[nodiscard]] ModelParts blocks_without_feed_forward(const core::ModelConfig& config);
 
 }  // namespace folio::experiments

@@ -56,7 +56,7 @@ Own find_own(const core::ModelConfig& config) {
   };
   const torch::NoGradGuard no_grad;
   look(own.modules, "the blocks and their modules", [&] {
-    nn::Llama(config, 0.0, exercises::my_blocks(config))->forward(torch::zeros({1, 2}, torch::kLong));
+    nn::Llama(config, std::make_shared<exercises::MyParts>())->forward(torch::zeros({1, 2}, torch::kLong));
   });
   look(own.loss, "cross-entropy", [] { (void)exercises::cross_entropy({0.0F, 0.0F}, {0}); });
   look(own.loss_backward, "its way back", [] {
@@ -166,7 +166,7 @@ class Trainee final : public exercises::Trainee {
  private:
   nn::Llama make_model(const core::ModelConfig& config) {
     torch::manual_seed(static_cast<int64_t>(setting_.seed));
-    return nn::Llama(config, 0.0, own_.modules ? exercises::my_blocks(config) : nn::llama_blocks(config));
+    return own_.modules ? nn::Llama(config, std::make_shared<exercises::MyParts>()) : nn::Llama(config);
   }
 
   void clip_gradients() {

@@ -23,10 +23,10 @@
 #include "core/print_stderr.h"
 #include "core/seconds_since.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "train/profile/profile.h"
+#include "train/profile/rank_costs.h"
+#include "train/profile/step_trace.h"
 #include "train/report/matrix_peak.h"
-#include "train/report/profile.h"
-#include "train/report/rank_costs.h"
-#include "train/report/step_trace.h"
 #include "train/run/run.h"
 #include "train/run/sample.h"
 #include "train/run/weights.h"
@@ -145,12 +145,11 @@ train::parallel::RankOptions rank_options(const apps::TrainOptions& o) {
 
 std::unique_ptr<train::Trainer> make_trainer(apps::TrainOptions& o, const train::Dataset& dataset) {
   if (!o.session) return std::make_unique<train::Trainer>(o.config, dataset, o.init.value_or(""));
-  if (o.config.lora_rank > 0) throw core::UsageError("--lora-rank: adapters are trained by one process");
   o.session->require_same("flags", apps::flags_of(o));
   o.session->require_same("data",
                           fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", dataset.source().bytes,
                                       dataset.source().digest, dataset.tokenizer().vocab_size()));
-  return std::make_unique<train::Trainer>(o.config, dataset, o.session->world(), rank_options(o));
+  return std::make_unique<train::Trainer>(o.config, dataset, o.init.value_or(""), &o.session->world(), rank_options(o));
 }
 
 int profile(apps::TrainOptions& o, const apps::TrainData& data) {

@@ -16,7 +16,7 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "data/tokenizers/training/bpe_trainer.h"
 #include "train/report/ngram.h"
-#include "train/step/trainer_state.h"
+#include "train/run/trainer_state.h"
 
 namespace folio::apps {
 namespace {

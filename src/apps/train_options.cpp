@@ -17,7 +17,7 @@
 #include "core/print_stderr.h"
 #include "data/chat/chat_template.h"
 #include "data/corpus.h"
-#include "train/step/trainer.h"
+#include "train/run/trainer.h"
 
 namespace folio::apps {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "train/parallel/session.h"
 #include "train/run/run_directory.h"
-#include "train/run/train_config.h"
-#include "train/step/trainer_state.h"
+#include "train/config/train_config.h"
+#include "train/run/trainer_state.h"
 
 namespace folio::apps {
 

@@ -13,10 +13,11 @@
 #include "data/corpus.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
+#include "modules/families/parts.h"
 #include "train/run/checkpoint.h"
 #include "train/run/weights.h"
 #include "train/step/evaluate.h"
-#include "train/step/trainer.h"
+#include "train/run/trainer.h"
 
 namespace {
 
@@ -163,7 +164,7 @@ int run(const Options& o) {
   // Where the file rounds its weights, both sides run the rounded ones: what is compared is the arithmetic.
   const bool rounded = file.tensors[0].type != core::DType::F32 || file.format == core::ModelFormat::Llama2cV2;
   if (rounded) fmt::print("the file's weights are rounded; LibTorch runs with them, too\n");
-  nn::Llama reference(file.config);
+  nn::Llama reference = nn::family_llama(file.config);
   train::load_weights(rounded ? core::to_weights(file) : weights, reference);
   reference->eval();
 

@@ -100,6 +100,16 @@ void validate(const ModelConfig& config, const std::string& where) {
   validate_experts(config, where);
 }
 
+bool ModelConfig::is_plain() const {
+  const FamilyInfo& of = info(family);
+  const bool plain_parts = of.pairs == RopePairs::Adjacent && of.pre_norms && !of.post_norms && of.gate == Gate::Silu &&
+                           !qkv_bias() && !of.output_bias && !of.sinks && of.qk_norm == QkNorm::None && n_experts == 0;
+  const bool plain_rope = rotated() == head_dim && !rope_scaling.active() && sliding_window == 0;
+  const bool plain_scales = embedding_scale == 1.0F && attention_scale == 0.0F && attention_cap == 0.0F &&
+                            residual_scale == 1.0F && logit_scale == 1.0F && logit_cap == 0.0F;
+  return plain_parts && plain_rope && plain_scales;
+}
+
 RopeScalingType rope_scaling_named(std::string_view name, const std::string& what) {
   const auto found = std::ranges::find(kRopeScalingNames, name);
   require(found != kRopeScalingNames.end(), "{}: RoPE scaling of type {} is not supported here", what, printable(name));

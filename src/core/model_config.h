@@ -100,6 +100,8 @@ struct ModelConfig {
     return attention_scale > 0.0F ? attention_scale : 1.0F / std::sqrt(static_cast<float>(head_dim));
   }
   [[nodiscard]] bool has_experts(int64_t layer) const { return n_experts > 0 && layer >= dense_layers; }
+  /// Whether no part is needed but Llama's, and no scaling of its rotations.
+  [[nodiscard]] bool is_plain() const;
 
   bool operator==(const ModelConfig&) const = default;
 

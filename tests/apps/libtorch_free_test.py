@@ -66,6 +66,35 @@ def test_the_scan_sees_libtorch_where_it_is():
         assert any(LIBTORCH.match(header) for _, header in includes(sources(folder)))
 
 
+# What a folder may include of ours, where that is less than its half. `modules` alone: the textbook.
+MAY_INCLUDE = {"modules": r"core/(error|model_config)\.h|modules/\w+\.h",
+               "modules/families": r"core/\w+\.h|modules/.*",
+               "train/lora": r"core/.*|modules/.*|train/lora/.*",
+               "train/fused": r"core/.*|modules/.*|train/(lora|fused)/.*"}
+TRAIN = ["lora", "fused", "config", "report", "parallel", "step", "run", "profile"]  # each may include those before it
+OURS = re.compile(r"^(core|data|infer|modules|train|jinja|apps)/")
+
+
+@pytest.mark.parametrize("folder", MAY_INCLUDE)
+def test_a_folder_of_the_training_half_includes_what_it_may(folder):
+    found = includes((ROOT / folder).glob("*.*"))
+    ours = {(f, h) for f, h in found if OURS.match(h)}
+    assert ours
+    assert [(f, h) for f, h in ours if not re.fullmatch(MAY_INCLUDE[folder], h)] == []
+
+
+@pytest.mark.parametrize("folder", TRAIN)
+def test_no_folder_of_the_trainer_includes_what_stands_on_it(folder):
+    found = includes(sources(f"train/{folder}"))
+    above = re.compile(f"train/({'|'.join([*TRAIN[TRAIN.index(folder) + 1:], 'verify'])})/")
+    assert [(f, h) for f, h in found if above.match(h)] == []
+
+
+def test_the_textbook_speaks_of_nothing_that_stands_on_it():
+    for file in (ROOT / "modules").glob("*.[hc]*"):
+        assert not re.search("family|frozen|lora|fused|experts", file.read_text(encoding="utf-8"), re.I), file
+
+
 def needed_libraries(program):
     dynamic = subprocess.run(["readelf", "-d", BUILD / program], capture_output=True, text=True, check=True).stdout
     needed = re.findall(r"\(NEEDED\).*\[([^\]]+)\]", dynamic)

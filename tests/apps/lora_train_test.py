@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, WRONG_USAGE, assert_refused, environment, export, generate,
                      held, log_of, read_until, run, succeed)
+from train_ranks import train_on_ranks
 
 torch.set_num_threads(1)
 TEXT = "".join(f"{a} {b} loves the {c},\nand so it was.\n\n" for a in ("The old", "My good", "A sly")
@@ -60,6 +61,20 @@ def loss_of(model, rows):
     ids = torch.from_numpy(rows.astype(np.int64))
     logits = model(ids[:, :-1]).logits
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def test_two_ranks_have_the_adapters_of_accumulated_half_batches(home, blocks):
+    more = ["--lora-targets", "q,v,down"]
+    alone, out = home / "halves", home / "two-ranks"
+    train(home, blocks[0], alone, "--accumulation", "2", *more)
+    twice = ["6" if flag == "3" else flag for flag in FLAGS]  # the batch
+    train_on_ranks(2, home, home / "kings.txt", "--init", blocks[0], "--lora-rank", "4", "--steps", STEPS, *twice, *more,
+                   "--out", out)
+    assert [entry["loss"] for entry in log_of(out)] == [entry["loss"] for entry in log_of(alone)]
+    mine, theirs = (load_file(d / "checkpoints/last/adapter_model.safetensors") for d in (out, alone))
+    assert mine.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        assert np.array_equal(mine[name], tensor), name
 
 
 @pytest.mark.parametrize("targets, base_type, fused", [("all", "f32", "true"), ("q,v,down", "f32", "true"),

@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "experiments/common/broken.h"
 #include "experiments/common/variants.h"
+#include "train/verify/observe.h"
 
 namespace folio::experiments {
 namespace {
@@ -25,7 +26,7 @@ const core::ModelConfig kConfig{
 double largest_difference(const torch::Tensor& a, const torch::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 // Weights large enough for every part to matter.
-nn::Llama model_of(nn::BlockFactory blocks = {}) {
+nn::Llama model_of(ModelParts blocks = {}) {
   nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
   const torch::NoGradGuard no_grad;
   for (auto& p : model->parameters()) p.mul_(p.dim() < 2 ? 1.0 : 15.0);
@@ -35,7 +36,7 @@ nn::Llama model_of(nn::BlockFactory blocks = {}) {
 torch::Tensor random_tokens() { return torch::randint(kConfig.vocab_size, {3, 8}, torch::kLong); }
 
 // What changes at the last position if the first token does.
-double reach(const nn::BlockFactory& blocks) {
+double reach(const ModelParts& blocks) {
   nn::Llama model = model_of(blocks);
   const torch::Tensor tokens = random_tokens();
   torch::Tensor changed = tokens.clone();
@@ -110,7 +111,7 @@ TEST(Blocks, WithoutAPartThatPartAddsNothingAndHasNoParameters) {
         model_of(part == "ffn" ? blocks_without_feed_forward(kConfig) : blocks_without_attention(kConfig));
     for (const auto& p : model->named_parameters()) EXPECT_EQ(p.key().find("." + part), std::string::npos) << p.key();
     int seen = 0;
-    model->forward(random_tokens(), [&](const std::string& name, const torch::Tensor& value) {
+    train::forward_observed(model, random_tokens(), [&](const std::string& name, const torch::Tensor& value) {
       if (name.ends_with("." + part)) seen += value.abs().max().item<double>() == 0.0;
     });
     EXPECT_EQ(seen, kConfig.n_layers) << part;
@@ -118,7 +119,7 @@ TEST(Blocks, WithoutAPartThatPartAddsNothingAndHasNoParameters) {
 }
 
 TEST(Broken, WithoutResidualsASilentPartSilencesTheStream) {
-  const auto spread = [](nn::BlockFactory blocks) {
+  const auto spread = [](ModelParts blocks) {
     nn::Llama model = model_of(std::move(blocks));
     const torch::NoGradGuard no_grad;
     for (auto& p : model->named_parameters()) {

@@ -20,7 +20,7 @@ torch::Tensor random_tokens(int64_t rows, int64_t length) {
 }
 
 // A model with weights large enough for every part to matter, in double.
-nn::Llama model_of(nn::BlockFactory blocks = {}) {
+nn::Llama model_of(ModelParts blocks = {}) {
   nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
   model->to(torch::kDouble);
   const torch::NoGradGuard no_grad;
@@ -39,7 +39,7 @@ Change norms(bool broken) {
 }
 
 // What changes before the last position if the last token does.
-double leak(const nn::BlockFactory& blocks) {
+double leak(const ModelParts& blocks) {
   nn::Llama model = model_of(blocks);
   const torch::Tensor tokens = random_tokens(3, 8);
   torch::Tensor changed = tokens.clone();

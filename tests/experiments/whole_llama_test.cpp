@@ -8,7 +8,7 @@
 
 #include "data/batches.h"
 #include "experiments/common/training.h"
-#include "train/step/trainer.h"
+#include "train/run/trainer.h"
 
 namespace folio::experiments {
 namespace {

@@ -1,4 +1,4 @@
-// Causal self-attention: its laws, for both forms, and what is our module's own.
+// Causal self-attention: its laws, for the formula and the kernel, and what is our module's own.
 #include "modules/attention.h"
 
 #include <gtest/gtest.h>
@@ -12,51 +12,50 @@
 namespace folio::test {
 namespace {
 
-using nn::Form;
-constexpr auto kPlain = Form::Plain, kFused = Form::Fused;
+constexpr bool kFormula = true, kKernel = false;
 
-template <Form kind>
+template <bool written_out>
 struct OurAttention {
   static nn::Attention make(const core::ModelConfig& config, double dropout = 0.0) {
     const nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
     nn::Attention attention(config, rope, dropout);
-    attention->form = kind;
+    attention->written_out = written_out;
     return attention;
   }
 };
 
-using BothKinds = testing::Types<OurAttention<kPlain>, OurAttention<kFused>>;
+using BothKinds = testing::Types<OurAttention<kFormula>, OurAttention<kKernel>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Attention, BothKinds);
 
-nn::Attention make(const core::ModelConfig& config) { return random_attention<OurAttention<kPlain>>(config); }
+nn::Attention make(const core::ModelConfig& config) { return random_attention<OurAttention<kFormula>>(config); }
 
-TEST(AttentionModule, PlainAndFusedAgreeInValuesAndGradients) {
+TEST(AttentionModule, FormulaAndKernelAgreeInValuesAndGradients) {
   for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
     const auto config = config_of(n_heads, n_kv_heads, head_dim);
     auto attention = make(config);
     const auto x = randn({B, T, config.dim}).set_requires_grad(true), r = randn({B, T, config.dim});
     const auto all = leaves(x, *attention);
-    const auto run = [&](Form which) {
-      attention->form = which;
+    const auto run = [&](bool written_out) {
+      attention->written_out = written_out;
       const auto y = attention->forward(x);
       auto results = torch::autograd::grad({(r * y).sum()}, all);
       results.push_back(y.detach());
       return results;
     };
-    const auto plain = run(kPlain), fused = run(kFused);
-    for (size_t i = 0; i < plain.size(); ++i) {
+    const auto formula = run(kFormula), kernel = run(kKernel);
+    for (size_t i = 0; i < formula.size(); ++i) {
       // Gradients of weights are sums over B · T positions more.
-      expect_close(fused[i], plain[i], static_cast<double>(B * T) * attention_tolerance(config, T, plain[i]));
+      expect_close(kernel[i], formula[i], static_cast<double>(B * T) * attention_tolerance(config, T, formula[i]));
     }
   }
 }
 
 TEST(AttentionModule, ABatchIsItsSequences) {
-  for (const auto kind : {kPlain, kFused}) {
+  for (const bool written_out : {kFormula, kKernel}) {
     for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
       const auto config = config_of(n_heads, n_kv_heads, head_dim);
       auto attention = make(config);
-      attention->form = kind;
+      attention->written_out = written_out;
       const auto x = randn({B, T, config.dim}), y = attention->forward(x);
       for (int64_t b = 0; b < B; ++b) {
         expect_close(attention->forward(x.slice(0, b, b + 1)), y.slice(0, b, b + 1), attention_tolerance(config, T, y));
@@ -66,9 +65,9 @@ TEST(AttentionModule, ABatchIsItsSequences) {
 }
 
 TEST(AttentionModule, DropoutActsInTrainingOnly) {
-  for (const auto kind : {kPlain, kFused}) {
-    auto attention = in_double(OurAttention<kPlain>::make(config_of(2, 2, 4), 0.5), 1.0 / std::sqrt(8));
-    attention->form = kind;
+  for (const bool written_out : {kFormula, kKernel}) {
+    auto attention = in_double(OurAttention<kFormula>::make(config_of(2, 2, 4), 0.5), 1.0 / std::sqrt(8));
+    attention->written_out = written_out;
     const auto x = randn({2, 8, 8});
     attention->eval();
     const auto y = attention->forward(x);
@@ -108,7 +107,7 @@ TEST(AttentionModule, RefusesOtherSizes) {
   expect_error([&] { attention->weights(randn({3, 8})); }, {"[B, T, 8]", "Double [3, 8]"});
   expect_error([&] { attention->forward(randn({1, 9, 8})); }, {"[0, 8)", "[0, 9)"});
   expect_error([] { make(config_of(3, 2, 4)); }, {"n_heads 3", "n_kv_heads 2"});
-  expect_error([] { OurAttention<kPlain>::make(config_of(2, 2, 4), 1.0); }, {"dropout", "[0, 1)", "1"});
+  expect_error([] { OurAttention<kFormula>::make(config_of(2, 2, 4), 1.0); }, {"dropout", "[0, 1)", "1"});
 }
 
 }  // namespace

@@ -9,12 +9,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <map>
 #include <string>
 
-#include "modules/attention.h"
-#include "modules/rms_norm.h"
-#include "modules/swiglu.h"
 #include "tests/modules/laws/block_laws.h"
 #include "tests/modules/support.h"
 
@@ -24,9 +20,8 @@ namespace {
 using torch::nn::AnyModule;
 
 nn::Block make(double dropout = 0.0) {
-  return nn::Block(
-      nn::llama_parts(kBlockConfig, nn::RopeCache(kBlockConfig.context_length, kBlockConfig.head_dim), dropout),
-      dropout);
+  const nn::Parts parts({.dropout = dropout});
+  return parts.block(kBlockConfig, parts.rope(kBlockConfig), /*layer=*/0);
 }
 
 nn::BlockParts identities() {
@@ -62,22 +57,6 @@ TEST(BlockModule, PartsCanBeSwapped) {
   auto linear = parts.ffn.get<torch::nn::Linear>();
   EXPECT_TRUE(torch::equal(block->forward(x), 2 * x + linear->forward(2 * x)));
   EXPECT_TRUE(block->named_parameters().contains("ffn.weight"));
-}
-
-TEST(BlockModule, ObserverSeesBranchesAndStream) {
-  auto block = make();
-  const auto x = torch::randn({2, 5, 8});
-  std::map<std::string, torch::Tensor> seen;
-  const auto y = block->forward(
-      x, [&](const std::string& name, const torch::Tensor& value) { seen[name] = value; }, "p.");
-  ASSERT_EQ(seen.size(), 6U);
-  EXPECT_TRUE(
-      torch::equal(seen["p.attention_norm"], block->named_children()["attention_norm"]->as<nn::RMSNorm>()->forward(x)));
-  EXPECT_TRUE(torch::equal(seen["p.ffn_norm"], block->named_children()["ffn_norm"]->as<nn::RMSNorm>()->forward(
-                                                   seen["p.attention_residual"])));
-  EXPECT_TRUE(torch::equal(seen["p.attention_residual"], x + seen["p.attention"]));
-  EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], seen["p.attention_residual"] + seen["p.ffn"]));
-  EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], y));
 }
 
 TEST(BlockModule, DropoutActsInTrainingOnly) {

@@ -1,5 +1,5 @@
 // A mixture of experts: its formula, its gradients, and that no row loses an expert that it chose.
-#include "modules/experts.h"
+#include "train/fused/experts.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "core/manifest.h"
-#include "modules/fused/block.h"
-#include "modules/llama.h"
+#include "modules/families/feed_forward.h"
+#include "modules/families/mixture.h"
+#include "modules/families/parts.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/mixtures.h"
 #include "tests/modules/support.h"
@@ -23,7 +24,7 @@ namespace folio::test {
 namespace {
 
 using core::Family;
-using nn::Form;
+enum class Form { Plain, Fused };
 
 std::vector<core::ModelConfig> all_families() {
   std::vector<core::ModelConfig> all;
@@ -35,9 +36,8 @@ std::vector<core::ModelConfig> all_families() {
 
 nn::Mixture mixture_of(const core::ModelConfig& config, Form form) {
   torch::manual_seed(3);
-  auto mixture = in_double(nn::Mixture(config), 0.5);
-  mixture->form = form;
-  return mixture;
+  const bool fused = form == Form::Fused;
+  return in_double(nn::Mixture(config, fused ? train::fused::expert_products(config) : nn::ExpertProducts()), 0.5);
 }
 
 TEST(Experts, GradientsAreThoseOfDifferences) {
@@ -193,7 +193,7 @@ TEST(Experts, ASelectionBiasIsNotPartOfAWeight) {
 TEST(Experts, EachParameterIsInTheManifestAndLearns) {
   for (const core::ModelConfig& c : all_families()) {
     torch::manual_seed(1);
-    nn::Llama model(c);
+    nn::Llama model = nn::family_llama(c);
     const auto tokens = torch::randint(c.vocab_size, {8, 12}, torch::kLong);
     model->loss(tokens, tokens.roll(-1, 1)).backward();
     auto parameters = model->named_parameters();

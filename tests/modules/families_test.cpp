@@ -10,16 +10,17 @@
 #include <vector>
 
 #include "core/manifest.h"
-#include "modules/attention.h"
-#include "modules/llama.h"
+#include "modules/families/attention.h"
+#include "modules/families/parts.h"
+#include "modules/families/rope.h"
 #include "tests/modules/gradient_check.h"
+#include "tests/modules/laws/rope_laws.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
 namespace {
 
 using core::Family;
-using nn::Form;
 
 std::vector<core::ModelConfig> configs() {
   const core::ModelConfig grouped{
@@ -52,17 +53,16 @@ std::string name_of(const core::ModelConfig& c) {
   return fmt::format("{} with heads of {} and a window of {}", c.family, c.head_dim, c.sliding_window);
 }
 
-nn::Attention attention_of(const core::ModelConfig& c, Form kind) {
-  nn::RopeCache rope(c.context_length, c.head_dim, c.rope_theta, std::vector<double>{}, core::info(c.family).pairs);
-  auto attention = in_double(nn::Attention(c, rope), 1.0 / std::sqrt(c.dim));
-  attention->form = kind;
+nn::FamilyAttention attention_of(const core::ModelConfig& c, bool written_out) {
+  auto attention = in_double(nn::FamilyAttention(c, nn::rope_of(c)), 1.0 / std::sqrt(c.dim));
+  attention->written_out = written_out;
   return attention;
 }
 
 TEST(Families, GradientsOfAttentionAreThoseOfDifferences) {
   for (const core::ModelConfig& c : configs()) {
-    for (const Form kind : {Form::Plain, Form::Fused}) {
-      auto attention = attention_of(c, kind);
+    for (const bool written_out : {true, false}) {
+      auto attention = attention_of(c, written_out);
       const auto x = randn({2, 5, c.dim});
       SCOPED_TRACE(name_of(c));
       expect_gradients([&] { return attention->forward(x); }, leaves(x, *attention));
@@ -71,23 +71,23 @@ TEST(Families, GradientsOfAttentionAreThoseOfDifferences) {
   }
 }
 
-TEST(Families, PlainAndFusedAgree) {
+TEST(Families, FormulaAndKernelAgree) {
   for (const core::ModelConfig& c : configs()) {
-    auto attention = attention_of(c, Form::Plain);
+    auto attention = attention_of(c, true);
     const auto x = randn({2, 9, c.dim});
-    const auto plain = attention->forward(x);
-    attention->form = Form::Fused;
+    const auto formula = attention->forward(x);
+    attention->written_out = false;
     // A few eps for each of the sums over dim, head_dim, positions and heads.
     const double terms = static_cast<double>(c.dim + c.head_dim + 9 + c.query_dim());
-    EXPECT_LT(largest(attention->forward(x) - plain), 4 * kEps * terms * (1 + largest(plain))) << name_of(c);
+    EXPECT_LT(largest(attention->forward(x) - formula), 4 * kEps * terms * (1 + largest(formula))) << name_of(c);
   }
 }
 
 TEST(Families, APositionSeesItsWindow) {
   constexpr int64_t T = 10;
   for (const core::ModelConfig& c : configs()) {
-    for (const Form kind : {Form::Plain, Form::Fused}) {
-      auto attention = attention_of(c, kind);
+    for (const bool written_out : {true, false}) {
+      auto attention = attention_of(c, written_out);
       const auto x = randn({1, T, c.dim});
       const auto y = attention->forward(x);
       for (int64_t changed = 0; changed < T; ++changed) {
@@ -106,7 +106,7 @@ TEST(Families, APositionSeesItsWindow) {
 
 TEST(Families, EachParameterIsInTheManifestAndLearns) {
   for (const core::ModelConfig& c : configs()) {
-    nn::Llama model(c);
+    nn::Llama model = nn::family_llama(c);
     const auto tokens = torch::randint(c.vocab_size, {2, 6}, torch::kLong);
     model->loss(tokens, tokens.roll(-1, 1)).backward();
     auto parameters = model->named_parameters();
@@ -130,16 +130,30 @@ TEST(Families, EachParameterIsInTheManifestAndLearns) {
   }
 }
 
+TEST(Families, FactorsDivideTheFrequencies) {
+  core::ModelConfig c{.dim = 6, .n_heads = 1, .context_length = kRopeContext, .rope_theta = 100.0F};
+  const auto plain = nn::rope_of(c)->rotations();
+  EXPECT_TRUE(torch::equal(plain, nn::RopeCache(kRopeContext, 6, 100.0)->rotations()));
+  c.rope_scaling.type = core::RopeScalingType::LongRope;
+  c.rope_scaling.short_factors = c.rope_scaling.long_factors = {1.0F, 2.0F, 4.0F};
+  const auto scaled = nn::rope_of(c)->rotations();
+  for (const int64_t t : {0, 1, 3, 9}) {  // position 4t of a pair that is four times as slow is the plain position t
+    EXPECT_TRUE(torch::equal(scaled[t][0], plain[t][0]));
+    EXPECT_TRUE(torch::allclose(scaled[2 * t][1], plain[t][1], 0.0, kAngleError));
+    EXPECT_TRUE(torch::allclose(scaled[4 * t][2], plain[t][2], 0.0, kAngleError));
+  }
+}
+
 // With the rows of a head in the other order, halves are adjacent pairs.
 TEST(Families, HalvesArePermutedPairs) {
   constexpr int64_t K = 10;
   const nn::RopeCache pairs(16, K, 100.0);
-  const nn::RopeCache halves(16, K, 100.0, std::vector<double>{}, core::RopePairs::Halves);
+  const nn::FamilyRopeImpl halves(pairs->rotations(), core::RopePairs::Halves);
   const auto x = randn({2, 16, 3, K});
   const auto to_halves = [](const torch::Tensor& y) {
     return y.unflatten(-1, {K / 2, 2}).transpose(-1, -2).flatten(-2);
   };
-  EXPECT_TRUE(torch::equal(halves->apply(to_halves(x)), to_halves(pairs->apply(x))));
+  EXPECT_TRUE(torch::equal(halves.apply(to_halves(x)), to_halves(pairs->apply(x))));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -143,18 +144,14 @@ TEST(Llama, TargetsThatAreIgnoredDoNotCount) {
   targets[1] = nn::LlamaImpl::kIgnored;
   const auto rows =
       torch::cross_entropy_loss(model->forward(tokens).flatten(0, 1), targets.flatten(), {}, at::Reduction::Sum);
-  for (const auto form : {nn::Form::Plain, nn::Form::Fused}) {
-    model->form = form;
-    model->zero_grad();
-    const auto loss = model->loss(tokens, targets);
-    EXPECT_NEAR(loss.item<double>(), rows.item<double>() / 3, 64 * kEps);
-    loss.backward();
-    const auto gradient = model->parameters().front().grad().clone();
-    model->zero_grad();
-    (torch::cross_entropy_loss(model->forward(tokens).flatten(0, 1), targets.flatten(), {}, at::Reduction::Sum) / 3)
-        .backward();
-    EXPECT_TRUE(torch::allclose(gradient, model->parameters().front().grad(), 1e-9, 1e-12));
-  }
+  const auto loss = model->loss(tokens, targets);
+  EXPECT_NEAR(loss.item<double>(), rows.item<double>() / 3, 64 * kEps);
+  loss.backward();
+  const auto gradient = model->parameters().front().grad().clone();
+  model->zero_grad();
+  (torch::cross_entropy_loss(model->forward(tokens).flatten(0, 1), targets.flatten(), {}, at::Reduction::Sum) / 3)
+      .backward();
+  EXPECT_TRUE(torch::allclose(gradient, model->parameters().front().grad(), 1e-9, 1e-12));
 }
 
 TEST(Llama, OverfitsOneBatch) {
@@ -182,11 +179,8 @@ TEST(Llama, OverfitsOneBatch) {
 }
 
 TEST(Llama, ALaterTokenChangesNoEarlierLogits) {
-  for (const auto kind : {nn::Form::Plain, nn::Form::Fused}) {
-    auto model = in_double(nn::Llama(kTiny));
-    model->apply([&](torch::nn::Module& module) {
-      if (auto* attention = module.as<nn::Attention>()) attention->form = kind;
-    });
+  for (const bool written_out : {true, false}) {
+    auto model = in_double(nn::Llama(kTiny, std::make_shared<nn::Parts>(nn::PartOptions{.written_out = written_out})));
     const auto tokens = random_tokens(kTiny, 2, 12), logits = model->forward(tokens);
     for (int64_t t = 0; t < 12; ++t) {
       auto changed = tokens.clone();
@@ -216,45 +210,35 @@ TEST(Llama, AllLayersShareOneRopeCache) {
   EXPECT_EQ(caches[0], caches[1]);
 }
 
-TEST(Llama, ObserverSeesEachIntermediateInOrder) {
-  nn::Llama model(kTiny);
-  std::vector<std::string> names;
-  std::vector<torch::Tensor> values;
-  const auto tokens = random_tokens(kTiny, 2, 5);
-  const auto logits = model->forward(tokens, [&](const std::string& name, const torch::Tensor& value) {
-    names.push_back(name);
-    values.push_back(value);
-  });
-  std::vector<std::string> expected{"embedding"};
-  for (const char* layer : {"layers.0.", "layers.1."}) {
-    for (const char* branch : {"attention", "ffn"}) {
-      for (const char* place : {"_norm", "", "_residual"}) expected.push_back(std::string(layer) + branch + place);
-    }
-  }
-  expected.insert(expected.end(), {"norm", "logits"});
-  EXPECT_EQ(names, expected);
-  for (size_t i = 0; i + 1 < values.size(); ++i) EXPECT_EQ(values[i].sizes(), (std::vector<int64_t>{2, 5, 8}));
-  EXPECT_TRUE(torch::equal(values[0] + values[2], values[3])) << "embedding + attention = the stream";
-  EXPECT_TRUE(torch::equal(values.back(), logits));
-  EXPECT_TRUE(torch::equal(model->forward(tokens), logits)) << "to be watched changes nothing";
-}
-
-TEST(Llama, BlocksComeFromTheFactory) {
-  std::vector<int64_t> layers;
-  nn::Llama model(kTiny, 0.0, [&](const core::ModelConfig& config, int64_t layer) {
+// Its second layer has another feed-forward network.
+struct MixedParts : nn::Parts {
+  torch::nn::AnyModule feed_forward(const core::ModelConfig& c, int64_t layer) const override {
     layers.push_back(layer);
-    auto parts = nn::llama_parts(config, nn::RopeCache(config.context_length, config.head_dim));
-    if (layer == 1) parts.ffn = torch::nn::AnyModule(torch::nn::Linear(config.dim, config.dim));
-    return nn::Block(parts);
-  });
-  EXPECT_EQ(layers, (std::vector<int64_t>{0, 1}));
+    return layer == 1 ? torch::nn::AnyModule(torch::nn::Linear(c.dim, c.dim)) : nn::Parts::feed_forward(c, layer);
+  }
+  mutable std::vector<int64_t> layers;
+};
+
+TEST(Llama, BlocksAreMadeOfTheParts) {
+  const auto parts = std::make_shared<MixedParts>();
+  nn::Llama model(kTiny, parts);
+  EXPECT_EQ(parts->layers, (std::vector<int64_t>{0, 1}));
   EXPECT_TRUE(model->named_parameters().contains("layers.0.ffn.w1.weight"));
   EXPECT_TRUE(model->named_parameters().contains("layers.1.ffn.weight"));
   EXPECT_EQ(model->forward(random_tokens(kTiny, 2, 5)).sizes(), (std::vector<int64_t>{2, 5, 7}));
 }
 
+TEST(Llama, RefusesPartsThatItLacks) {
+  core::ModelConfig windowed = kTiny, capped = kTiny;
+  windowed.family = core::Family::Mistral;
+  EXPECT_NO_THROW(nn::Llama{windowed});
+  windowed.sliding_window = 4;
+  capped.logit_cap = 30.0F;
+  for (const core::ModelConfig& config : {windowed, capped}) expect_error([&] { nn::Llama{config}; }, {"lacks"});
+}
+
 TEST(Llama, DropoutActsInTrainingOnly) {
-  nn::Llama model(kTiny, 0.3);
+  nn::Llama model(kTiny, std::make_shared<nn::Parts>(nn::PartOptions{.dropout = 0.3}));
   const auto tokens = random_tokens(kTiny, 2, 5);
   EXPECT_FALSE(torch::equal(model->forward(tokens), model->forward(tokens)));
   model->eval();
@@ -286,7 +270,7 @@ TEST(Llama, RefusesOtherSizesAndTypes) {
   expect_error([&] { model->forward(random_tokens(kTiny, 1, 13)); }, {"context_length 12", "Long [1, 13]"});
   expect_error([&] { model->loss(tokens, tokens.slice(1, 1)); }, {"Long [2, 5]", "Long [2, 4]"});
   expect_error([&] { model->loss(tokens, tokens.to(torch::kFloat)); }, {"Long [2, 5]", "Float [2, 5]"});
-  expect_error([] { nn::Llama(kTiny, 1.5); }, {"dropout", "[0, 1)", "1.5"});
+  expect_error([] { nn::Parts({.dropout = 1.5}); }, {"dropout", "[0, 1)", "1.5"});
   auto config = kTiny;
   config.n_kv_heads = 3;
   expect_error([&] { nn::Llama{config}; }, {"Llama", "n_heads 2", "n_kv_heads 3"});

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <vector>
-
 #include "tests/modules/laws/rope_laws.h"
 #include "tests/modules/support.h"
 
@@ -15,18 +13,6 @@ namespace {
 constexpr int64_t kContext = kRopeContext;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Rope, nn::RopeCache);
-
-TEST(RopeCache, FactorsDivideTheFrequencies) {
-  const auto plain = nn::RopeCache(kContext, 6, 100.0)->rotations();
-  const auto scaled = nn::RopeCache(kContext, 6, 100.0, std::vector{1.0, 2.0, 4.0})->rotations();
-  for (const int64_t t : {0, 1, 3, 9}) {  // position 4t of a pair that is four times as slow is the plain position t
-    EXPECT_TRUE(torch::equal(scaled[t][0], plain[t][0]));
-    EXPECT_TRUE(torch::allclose(scaled[2 * t][1], plain[t][1], 0.0, kAngleError));
-    EXPECT_TRUE(torch::allclose(scaled[4 * t][2], plain[t][2], 0.0, kAngleError));
-  }
-  const std::vector<double> none(3, 1.0);
-  EXPECT_TRUE(torch::equal(nn::RopeCache(kContext, 6, 100.0, none)->rotations(), plain));
-}
 
 TEST(RopeCache, FirstPositionContinuesASequenceBitForBit) {
   nn::RopeCache rope(kContext, 6);
@@ -79,7 +65,6 @@ TEST(RopeCache, RefusesOtherSizesAndPositions) {
   expect_error([] { nn::RopeCache(8, 5); }, {"even", "5"});
   expect_error([] { nn::RopeCache(0, 4); }, {"context_length", "0"});
   expect_error([] { nn::RopeCache(8, 4, -1.0); }, {"theta", "-1"});
-  expect_error([] { nn::RopeCache(8, 4, 10.0, std::vector{1.0}); }, {"2 pairs", "1 factors"});
   nn::RopeCache rope(8, 4);
   expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 9, 2, 4}))); }, {"[0, 8)", "[0, 9)"});
   expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 4}), 5)); }, {"[0, 8)", "[5, 9)"});

@@ -3,7 +3,7 @@
 
 #include "core/random.h"
 #include "tests/core/support.h"
-#include "train/step/trainer.h"
+#include "train/run/trainer.h"
 
 namespace folio::train::test {
 

@@ -146,12 +146,12 @@ Tensor ring_attention(const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& 
 
 ContextAttentionImpl::ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context,
                                            double dropout)
-    : AttentionImpl(config, std::move(rope), dropout), context_(context) {
+    : nn::FamilyAttentionImpl(config, std::move(rope), dropout), context_(context) {
   const auto refuse = [](const char* what) {
     core::fail("context ranks have no attention with {}; take --context-parallel 1", what);
   };
   if (window_ > 0) refuse("a sliding window");
-  if (scores_.cap > 0) refuse("a cap on its scores");
+  if (cap_ > 0) refuse("a cap on its scores");
   if (dropout > 0) refuse("dropout");
 }
 
@@ -164,7 +164,7 @@ Tensor ContextAttentionImpl::forward(const Tensor& x_BTD, const Tensor& starts_B
   const Heads second = project(x_BTD.narrow(1, chunk, chunk), (2 * C - 1 - c) * chunk);
   const auto both = [](const Tensor& a, const Tensor& b) { return torch::cat({a, b}, kT); };
   return output(ring_attention(both(first.q, second.q), both(first.k, second.k), both(first.v, second.v),
-                               1.0 / scores_.divisor, context_));
+                               1.0 / divisor_, context_));
 }
 
 }  // namespace folio::train::parallel

@@ -18,7 +18,7 @@
 // section 3.3.2.
 #pragma once
 
-#include "modules/attention.h"
+#include "modules/families/attention.h"
 #include "train/parallel/group.h"
 
 namespace folio::train::parallel {
@@ -38,7 +38,7 @@ struct RingBlock {
 [[nodiscard]] torch::Tensor ring_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                                            double scale, Group& context);
 
-class ContextAttentionImpl : public nn::AttentionImpl {
+class ContextAttentionImpl : public nn::FamilyAttentionImpl {
  public:
   /// Throws core::Error where the configuration has a window or a cap of scores, and for dropout. The group has to
   /// outlive the module and its graphs.
@@ -46,7 +46,7 @@ class ContextAttentionImpl : public nn::AttentionImpl {
 
   /// x [B, T/C, dim] of this rank's two chunks, to one of the same shape. Throws core::Error for another shape, an odd
   /// number of positions, and `starts`.
-  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(torch::Tensor())})

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "train/parallel/mesh.h"
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 
 namespace folio::train::parallel {
 

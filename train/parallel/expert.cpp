@@ -3,6 +3,8 @@
 
 #include <torch/utils.h>
 
+#include <utility>
+
 #include "core/error.h"
 #include "train/parallel/collectives.h"
 
@@ -25,8 +27,9 @@ std::vector<int64_t> sums_by_rank(const Tensor& counts_E, int64_t n_ranks) {
 
 }  // namespace
 
-ExpertParallelMixtureImpl::ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts)
-    : MixtureImpl(config, experts_here(config, experts)), group_(experts) {}
+ExpertParallelMixtureImpl::ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts,
+                                                     nn::ExpertProducts products)
+    : MixtureImpl(config, experts_here(config, experts), std::move(products), nn::Linears(), "ffn"), group_(experts) {}
 
 Tensor ExpertParallelMixtureImpl::of_experts(const Tensor& x_ND, const nn::Routes& routes) {
   const int64_t n_ranks = group_.size(), here = config().n_experts / n_ranks;
@@ -43,7 +46,7 @@ Tensor ExpertParallelMixtureImpl::of_experts(const Tensor& x_ND, const nn::Route
   const Tensor x_RD = exchange_rows(x_ND.index_select(0, row_S), sent, received, group_);
   const Tensor place_R1 =
       torch::arange(here, received_E.options()).repeat({n_ranks}).repeat_interleave(received_E).unsqueeze(-1);
-  const Tensor y_RD = of_experts_here(x_RD, place_R1, torch::ones({x_RD.size(0), 1}, routes.weights.options()));
+  const Tensor y_RD = own_experts()->forward(x_RD, place_R1, torch::ones({x_RD.size(0), 1}, routes.weights.options()));
   const Tensor y_SD = exchange_rows(y_RD, received, sent, group_);
   const Tensor weight_S = routes.weights.flatten().index_select(0, order_S);
   return torch::zeros_like(x_ND).index_add(0, row_S, y_SD * weight_S.unsqueeze(-1));

@@ -14,7 +14,7 @@
 // row is dropped, so a rank whose experts are liked has more to do.
 #pragma once
 
-#include "modules/experts.h"
+#include "modules/families/mixture.h"
 #include "train/parallel/group.h"
 
 namespace folio::train::parallel {
@@ -26,7 +26,7 @@ namespace folio::train::parallel {
 class ExpertParallelMixtureImpl : public nn::MixtureImpl {
  public:
   /// Throws core::Error unless the number of ranks divides that of experts. The group has to outlive the module.
-  ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts);
+  ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts, nn::ExpertProducts products = {});
 
  protected:
   torch::Tensor of_experts(const torch::Tensor& x, const nn::Routes& routes) override;

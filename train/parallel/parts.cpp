@@ -1,11 +1,9 @@
 #include "train/parallel/parts.h"
 
-#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "core/error.h"
-#include "modules/experts.h"
-#include "modules/fused/block.h"
 #include "train/parallel/backend.h"
 #include "train/parallel/context.h"
 #include "train/parallel/expert.h"
@@ -24,30 +22,60 @@ void require_divisible(const char* what, int64_t n, Axis axis, int64_t parts) {
       fmt::format("--{}-parallel {}: the model has {} {}, which is no multiple", name_of(axis), parts, n, what));
 }
 
-// The parts of a layer's block on this rank.
-nn::PartsFactory parts_of_rank(World& world) {
-  return [&world](const core::ModelConfig& whole, nn::RopeCache rope, double dropout, int64_t layer) {
-    const Mesh& mesh = world.mesh();
-    const int64_t t = mesh.size(Axis::Tensor);
-    core::ModelConfig c = whole;
-    c.n_heads /= t;
-    c.n_kv_heads /= t;
-    c.hidden_dim = std::max<int64_t>(1, c.hidden_dim / t);  // 1: of no layer, where all have experts
-    nn::BlockParts parts = nn::llama_parts(c, rope, dropout, layer);
-    if (mesh.size(Axis::Context) > 1) {
-      parts.attention = AnyModule(ContextAttention(c, rope, world.along({Axis::Context}), dropout));
+// What a rank has of each layer, and what stands in a block's place.
+class RankParts : public fused::FusedParts {
+ public:
+  RankParts(const TrainConfig& config, World& world, fused::Fusion fusion, std::shared_ptr<const nn::Linears> linears,
+            BlockWrapper wrap)
+      : fused::FusedParts(config.model,
+                          {.dropout = config.dropout, .written_out = !config.fused, .linears = std::move(linears)},
+                          fusion),
+        world_(world),
+        wrap_(std::move(wrap)) {}
+
+  [[nodiscard]] AnyModule attention(const core::ModelConfig& c, nn::RopeCache rope, int64_t layer) const override {
+    core::ModelConfig own = c;
+    own.n_heads /= size(Axis::Tensor);
+    own.n_kv_heads /= size(Axis::Tensor);
+    AnyModule attention =
+        size(Axis::Context) > 1
+            ? AnyModule(ContextAttention(own, std::move(rope), world_.along({Axis::Context}), options().dropout))
+            : fused::FusedParts::attention(own, std::move(rope), layer);
+    return tensor_parallel(std::move(attention), world_.along({Axis::Tensor}));
+  }
+
+  [[nodiscard]] AnyModule feed_forward(const core::ModelConfig& c, int64_t layer) const override {
+    if (c.has_experts(layer)) {
+      if (size(Axis::Expert) == 1) return fused::FusedParts::feed_forward(c, layer);
+      return AnyModule(ExpertParallelMixture(c, world_.along({Axis::Expert}), expert_products(c)));
     }
-    if (mesh.size(Axis::Expert) > 1 && c.has_experts(layer)) {
-      parts.ffn = AnyModule(ExpertParallelMixture(c, world.along({Axis::Expert})));
+    core::ModelConfig own = c;
+    own.hidden_dim /= size(Axis::Tensor);
+    return tensor_parallel(fused::FusedParts::feed_forward(own, layer), world_.along({Axis::Tensor}));
+  }
+
+  [[nodiscard]] nn::Block block(const core::ModelConfig& c, nn::RopeCache rope, int64_t layer) const override {
+    nn::Block block = fused::FusedParts::block(c, std::move(rope), layer);
+    return wrap_ ? wrap_(std::move(block), layer) : block;
+  }
+
+  Tensor loss(const core::ModelConfig& c, const Tensor& x_BTD, nn::RMSNorm norm, nn::Linear head,
+              const Tensor& targets_BT) const override {
+    if (world_.mesh().shape().n_ranks() == 1 || (targets_BT != kIgnored).any().item<bool>()) {
+      return fused::FusedParts::loss(c, x_BTD, std::move(norm), std::move(head), targets_BT);
     }
-    if (t > 1) {
-      Group& tensor = world.along({Axis::Tensor});
-      parts.attention = tensor_parallel(parts.attention, tensor);
-      if (!c.has_experts(layer)) parts.ffn = tensor_parallel(parts.ffn, tensor);
-    }
-    return parts;
-  };
-}
+    // No target of this rank counts, but others wait for its backward pass, of all its parameters.
+    Tensor nothing = x_BTD.sum() + norm->weight.sum();
+    if (head->weight.defined()) nothing = nothing + head->weight.sum();
+    return nothing * 0.0;
+  }
+
+ private:
+  [[nodiscard]] int64_t size(Axis axis) const { return world_.mesh().size(axis); }
+
+  World& world_;
+  BlockWrapper wrap_;
+};
 
 }  // namespace
 
@@ -99,28 +127,20 @@ void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pip
     refuse("--lora-rank: adapters are trained on data parallel ranks alone");
 }
 
-nn::Llama make_chunk(const TrainConfig& config, World& world, nn::LayerRange range, const BlockWrapper& wrap) {
+fused::Fusion fusion_of(const TrainConfig& c) {
+  fused::Fusion fusion{};
+  if (c.fused) fusion = fused::fusion_of(c.model, c.recompute);
+  if (c.device != DeviceKind::Cpu) fusion.blocks = fusion.ends = false;
+  return fusion;
+}
+
+std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world, fused::Fusion fusion,
+                                            std::shared_ptr<const nn::Linears> linears, BlockWrapper wrap) {
   const Mesh& mesh = world.mesh();
-  const core::ModelConfig& c = config.model;
-  const bool whole_blocks =
-      mesh.size(Axis::Tensor) == 1 && mesh.size(Axis::Context) == 1 && mesh.size(Axis::Expert) == 1;
-  const bool fused = config.fused && config.device == DeviceKind::Cpu && nn::can_be_fused(c);
   // A fused block keeps what it derives from its weights, and weights that come and go are to leave nothing.
-  auto blocks = whole_blocks && fused && !wrap ? nn::fused_blocks(c, config.dropout, config.recompute)
-                                               : nn::llama_blocks(c, config.dropout, parts_of_rank(world));
-  if (wrap) {
-    blocks = [inner = std::move(blocks), wrap](const core::ModelConfig& model, int64_t layer) {
-      return wrap(inner(model, layer), layer);
-    };
-  }
-  nn::Llama chunk(c, config.dropout, std::move(blocks), nullptr, range);
-  if (fused) chunk->form = nn::Form::Fused;
-  if (config.fused) return chunk;
-  chunk->apply([](torch::nn::Module& module) {
-    if (auto* attention = module.as<nn::Attention>()) attention->form = nn::Form::Plain;
-    if (auto* mixture = module.as<nn::Mixture>()) mixture->form = nn::Form::Plain;
-  });
-  return chunk;
+  fusion.blocks = fusion.blocks && !wrap && mesh.size(Axis::Tensor) == 1 && mesh.size(Axis::Context) == 1 &&
+                  mesh.size(Axis::Expert) == 1;
+  return std::make_shared<RankParts>(config, world, fusion, std::move(linears), std::move(wrap));
 }
 
 Piece piece_of(const std::string& name, const Tensor& local, const core::ModelConfig& c, const Mesh& mesh) {

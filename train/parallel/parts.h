@@ -9,9 +9,10 @@
 #include <functional>
 #include <string>
 
-#include "modules/llama.h"
+#include "train/config/train_config.h"
+#include "train/fused/parts.h"
+#include "train/parallel/chunk.h"
 #include "train/parallel/piece.h"
-#include "train/run/train_config.h"
 
 namespace folio::train::parallel {
 
@@ -22,11 +23,15 @@ void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pip
 /// What stands in a block's place, with its parameters (sharded.h).
 using BlockWrapper = std::function<nn::Block(nn::Block block, int64_t layer)>;
 
-/// The rank's part of the layers of a range, with the names of the whole model's parameters. `wrap` may be empty.
-[[nodiscard]] nn::Llama make_chunk(const TrainConfig& config, World& world, nn::LayerRange range,
-                                   const BlockWrapper& wrap = {});
+/// What is fused of a model that is trained.
+[[nodiscard]] fused::Fusion fusion_of(const TrainConfig& config);
 
-/// How the rank holds the parameter of this name of make_chunk()'s.
+/// What a rank has of each layer, with the names of the whole model's parameters. `wrap` may be empty.
+[[nodiscard]] std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world, fused::Fusion fusion,
+                                                          std::shared_ptr<const nn::Linears> linears,
+                                                          BlockWrapper wrap);
+
+/// How the rank holds the parameter of this name.
 [[nodiscard]] Piece piece_of(const std::string& name, const torch::Tensor& local, const core::ModelConfig& config,
                              const Mesh& mesh);
 

@@ -2,165 +2,268 @@
 
 #include <torch/utils.h>
 
-#include <cmath>
+#include <algorithm>
+#include <array>
 #include <utility>
 
-#include "train/parallel/parts.h"
-#include "train/parallel/pipeline.h"
-#include "train/parallel/schedule.h"
-#include "train/parallel/slices.h"
-#include "train/step/autocast.h"
+#include "core/error.h"
+#include "core/manifest.h"
 
 namespace folio::train::parallel {
 namespace {
 
 using torch::Tensor;
 
-// Ranks with tokens of their own.
-const std::vector<Axis> kTokenAxes = {Axis::Data, Axis::Expert, Axis::Context, Axis::Tensor};
+// On the CPU, where files are written from.
+Tensor in_own_memory(const Tensor& t) {
+  return t.to(torch::kCPU, t.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
 
 }  // namespace
 
-// A microbatch of this rank.
-struct RankModel::Part {
-  TensorBatch tokens;
-  double divisor;  ///< of the mean over the rank's own targets, in the mean of the step; ∞: it has none
-  double loss = 0.0;
-};
-
-RankModel::RankModel(const TrainConfig& config, World& world, int64_t pipeline_chunks, const BlockWrapper& wrap)
-    : config_(config), world_(world) {
+RankModel::RankModel(const TrainConfig& config, World& world, const RankOptions& options, const fused::Fusion& fusion,
+                     const std::shared_ptr<const lora::FrozenWeights>& frozen, torch::ScalarType type)
+    : config_(config), world_(world), is_whole_(is_data_alone(world.mesh().shape())) {
   const Mesh& mesh = world.mesh();
-  require_fits(config, mesh.shape(), pipeline_chunks);
+  require_fits(config, mesh.shape(), options.pipeline_chunks);
+  // All ranks draw the numbers of one process, and keep their part.
+  const nn::Llama whole = is_whole_ ? nn::Llama(nullptr) : nn::family_llama(config.model);
+  const auto linears = frozen ? std::make_shared<const lora::LoraLinears>(frozen) : nn::dense();
+  const auto parts = rank_parts(config, world, fusion, linears, wrapper(options.zero));
   const int64_t n_stages = mesh.size(Axis::Pipeline);
-  const int64_t layers = config.model.n_layers / (n_stages * pipeline_chunks);
-  for (int64_t chunk = 0; chunk < pipeline_chunks; ++chunk) {
-    const int64_t first = (chunk * n_stages + mesh.at(Axis::Pipeline)) * layers;
-    chunks_.push_back(make_chunk(config, world, {.first = first, .last = first + layers}, wrap));
-    chunks_.back()->train();
-    for (const auto& parameter : chunks_.back()->named_parameters())
+  if (n_stages == 1) {
+    llama_ = nn::Llama(config.model, parts);
+    if (frozen) {
+      lora::freeze_rest(llama_, *frozen);
+      lora::add_lora(llama_, lora_options(config));
+    }
+    modules_.push_back(llama_.ptr());
+  } else {
+    const int64_t layers = config.model.n_layers / (n_stages * options.pipeline_chunks);
+    for (int64_t chunk = 0; chunk < options.pipeline_chunks; ++chunk) {
+      const int64_t first = (chunk * n_stages + mesh.at(Axis::Pipeline)) * layers;
+      chunks_.emplace_back(config.model, parts, LayerRange{.first = first, .last = first + layers});
+      modules_.push_back(chunks_.back().ptr());
+    }
+  }
+  for (const auto& module : modules_) {
+    module->to(options.device, type);
+    for (const auto& parameter : module->named_parameters()) {
+      index_.emplace(parameter.key(), pieces_.size());
       pieces_.push_back(piece_of(parameter.key(), parameter.value(), config.model, mesh));
-    for (nn::Mixture& mixture : nn::mixtures_of(*chunks_.back())) mixtures_.push_back(std::move(mixture));
+    }
+    for (nn::Mixture& mixture : nn::mixtures_of(*module)) mixtures_.push_back(std::move(mixture));
+  }
+  train(true);
+  if (!whole.is_empty()) load(whole);
+
+  zero_ = std::make_unique<Zero>(pieces_, world, options.zero);
+  is_whole_ = is_whole_ && sharded_.empty();
+  for (auto& [layer, block] : sharded_) {
+    const std::string prefix = fmt::format("layers.{}.", layer);
+    std::vector<Piece> own;
+    std::vector<int64_t> owners;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      if (!pieces_[i].name.starts_with(prefix)) continue;
+      own.push_back(pieces_[i]);
+      owners.push_back(zero_->owner(i));
+    }
+    block->shard(std::move(own), std::move(owners), world);
+    block->release();
   }
 }
 
-void RankModel::load(const nn::Llama& whole) {
-  const torch::NoGradGuard no_grad;
-  const auto parameters = whole->named_parameters();
-  for (Piece& piece : pieces_) piece.local.copy_(part_of(parameters[piece.name], piece, world_.mesh()));
+BlockWrapper RankModel::wrapper(int64_t zero) {
+  if (zero < 3 || world_.mesh().size(Axis::Data) == 1) return {};
+  return [this](nn::Block block, int64_t layer) -> nn::Block {
+    ShardedBlock sharded(std::move(block));
+    sharded_.emplace(layer, sharded);
+    return nn::Block(std::static_pointer_cast<nn::BlockImpl>(sharded.ptr()));
+  };
 }
 
-std::vector<RankModel::Part> RankModel::cut(const std::vector<data::Batch>& batches) const {
+std::vector<Tensor> RankModel::tensors() const {
+  std::vector<Tensor> all;
+  for (const Piece& piece : pieces_) all.push_back(piece.local);
+  return all;
+}
+
+std::vector<Tensor> RankModel::gradients() const {
+  std::vector<Tensor> all;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    if (owns(i)) all.push_back(pieces_[i].local.grad());
+  }
+  return all;
+}
+
+void RankModel::train(bool on) {
+  for (const auto& module : modules_) module->train(on);
+}
+
+void RankModel::zero_grad() {
+  for (const auto& module : modules_) module->zero_grad();
+}
+
+std::vector<Microbatch> RankModel::cut(const std::vector<data::Batch>& batches) const {
   double n_counted = 0.0;
   for (const data::Batch& batch : batches) n_counted += static_cast<double>(batch.n_counted());
-  std::vector<Part> parts;
+  std::vector<Microbatch> parts;
   for (const data::Batch& batch : batches) {
-    Part part{.tokens = slice_of(to_tensors(batch, pieces_.front().local.device()), world_.mesh()), .divisor = 1.0};
+    Microbatch part{.tokens = slice_of(to_tensors(batch, pieces_.front().local.device()), world_.mesh())};
     part.divisor = n_counted / (part.tokens.targets_BT != nn::LlamaImpl::kIgnored).sum().item<double>();
     parts.push_back(std::move(part));
   }
   return parts;
 }
 
-Tensor RankModel::balance_loss() {
-  // f is of all ranks' rows; each rank adds its own rows' part of the mean scores p.
-  std::vector<Tensor> chosen, scores;
-  int64_t own = 0;
-  for (nn::Mixture& mixture : mixtures_) {
-    const auto load = mixture->take_load();
-    chosen.push_back(load.chosen);
-    scores.push_back(load.mean_scores);
-    own = load.n_rows;
-  }
-  const Tensor counts_LE =
-      torch::cat({torch::stack(chosen), torch::full({1, chosen.front().numel()}, own, chosen.front().options())});
-  world_.along(kTokenAxes).sum(counts_LE);
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    const Tensor rows = counts_LE[static_cast<int64_t>(i)];
-    chosen_[i] = chosen_[i].defined() ? chosen_[i] + rows : rows.clone();
-  }
-  if (config_.balance != Balance::Loss || config_.balance_rate == 0.0) return {};
-  const auto all = counts_LE[-1][0].item<double>();
-  const Tensor p_E = torch::stack(scores).mean(0);
-  const Tensor f_E = counts_LE.slice(0, 0, -1).to(p_E.scalar_type()).mean(0) / all;
-  return (f_E * p_E).sum() * (static_cast<double>(f_E.numel()) * static_cast<double>(own) / all);
+bool RankModel::is_last(int64_t chunk) const {
+  return chunks_.empty() || chunks_[static_cast<size_t>(chunk)]->is_last();
 }
 
-Tensor RankModel::forward(nn::Llama& chunk, Part& part, const Tensor& x_BTD) {
-  const Autocast autocast(config_.dtype == Precision::Bf16, part.tokens.inputs_BT.device());
-  const Tensor y_BTD =
-      chunk->through(chunk->is_first() ? chunk->embed(part.tokens.inputs_BT) : x_BTD, {}, part.tokens.starts_BT);
-  if (!chunk->is_last()) return y_BTD;
-  if (std::isinf(part.divisor)) {  // no target counts, but others wait for its backward pass, of all its parameters
-    Tensor nothing = y_BTD.sum();
-    for (const Tensor& p : chunk->parameters()) {
-      if (p.requires_grad() && p.numel() > 0) nothing = nothing + p.sum();
-    }
-    return nothing * 0.0;
+Tensor RankModel::forward(Microbatch& part, int64_t chunk, const Tensor& x_BTD) {
+  const auto& [inputs_BT, targets_BT, starts_BT] = part.tokens;
+  Tensor loss;
+  if (!has_pipeline()) {
+    loss = llama_->loss(inputs_BT, targets_BT, starts_BT);
+  } else {
+    Chunk& layers = chunks_[static_cast<size_t>(chunk)];
+    const Tensor y_BTD = layers->forward(layers->is_first() ? inputs_BT : x_BTD, starts_BT);
+    if (!layers->is_last()) return y_BTD;
+    loss = layers->loss(y_BTD, targets_BT);
   }
-  Tensor loss = chunk->loss_of(y_BTD, part.tokens.targets_BT);
   if (part.divisor != 1.0) loss = loss / part.divisor;
   part.loss = loss.item<double>();
   return loss;
 }
 
-void RankModel::run(std::vector<Part>& parts, bool backward) {
-  const auto n = static_cast<int64_t>(parts.size());
+void RankModel::run_pipeline(std::vector<Microbatch>& parts, bool backward,
+                             const std::function<Tensor(Microbatch&, int64_t, const Tensor&)>& forward) {
   Group& line = world_.along({Axis::Pipeline});
-  if (line.size() == 1) {
-    for (int64_t i = 0; i < n; ++i) {
-      Tensor objective = forward(chunks_.front(), parts[static_cast<size_t>(i)], {});
-      if (!backward) continue;
-      if (!mixtures_.empty()) {
-        if (const Tensor balance = balance_loss(); balance.defined()) {
-          objective = objective + balance * (config_.balance_rate / static_cast<double>(n));
-        }
-      }
-      if (i == n - 1 && before_last_backward) before_last_backward();
-      objective.backward();
-    }
-    return;
-  }
-  const auto n_chunks = static_cast<int64_t>(chunks_.size());
+  const auto n = static_cast<int64_t>(parts.size()), n_chunks = static_cast<int64_t>(chunks_.size());
   const Tensor& tokens = parts.front().tokens.inputs_BT;
   const StageWork work{.shape = {tokens.size(0), tokens.size(1), config_.model.dim},
                        .type = pieces_.front().local.scalar_type(),
                        .forward = [&](int64_t chunk, int64_t microbatch, const Tensor& x) {
-                         return forward(chunks_[static_cast<size_t>(chunk)], parts[static_cast<size_t>(microbatch)], x);
+                         return forward(parts[static_cast<size_t>(microbatch)], chunk, x);
                        }};
   const Schedule schedule = !backward      ? forward_only(line.size(), n_chunks, n)
                             : n_chunks > 1 ? interleaved(line.size(), n_chunks, n)
                                            : one_f_one_b(line.size(), n);
-  run_pipeline(schedule[static_cast<size_t>(line.index())], n_chunks, work, line);
-  if (backward && !mixtures_.empty()) static_cast<void>(balance_loss());
+  parallel::run_pipeline(schedule[static_cast<size_t>(line.index())], n_chunks, work, line);
 }
 
-double RankModel::pass(const std::vector<data::Batch>& batches) {
-  std::vector<Part> parts = cut(batches);
-  for (nn::Mixture& mixture : mixtures_) static_cast<void>(mixture->take_load());  // an evaluation's
-  chosen_.assign(mixtures_.size(), {});
-  run(parts, /*backward=*/true);
-  Tensor loss = torch::zeros({1}, torch::kDouble);
-  for (const Part& part : parts) loss += part.loss;
-  world_.everyone().sum(loss);  // where there are no losses, of earlier stages, they are 0
-  return loss.item<double>();
+void RankModel::reduce() {
+  if (world_.mesh().shape().n_ranks() > 1) zero_->finish();
 }
 
-double RankModel::mean_loss(const data::BatchOf& batches, uint64_t first, uint64_t n) {
+double RankModel::gradient_norm() { return zero_->gradient_norm(); }
+
+double RankModel::loss(const data::Batch& batch) {
   const torch::NoGradGuard no_grad;
-  for (nn::Llama& chunk : chunks_) chunk->eval();
-  Tensor sums = torch::zeros({2}, torch::kDouble);
-  for (uint64_t number = first; number < first + n; ++number) {
-    const data::Batch batch = batches(number);
-    std::vector<Part> parts = cut({batch});
-    run(parts, /*backward=*/false);
-    const auto counted = static_cast<double>(batch.n_counted());
-    sums[0] += parts.front().loss * counted;
-    if (world_.mesh().rank() == 0) sums[1] += counted;
+  const bool was_training = modules_.front()->is_training();
+  train(false);
+  std::vector<Microbatch> parts = cut({batch});
+  if (has_pipeline()) {
+    run_pipeline(parts, false,
+                 [&](Microbatch& part, int64_t chunk, const Tensor& x) { return forward(part, chunk, x); });
+  } else {
+    static_cast<void>(forward(parts.front()));
   }
-  world_.everyone().sum(sums);
-  for (nn::Llama& chunk : chunks_) chunk->train();
-  return (sums[0] / sums[1]).item<double>();
+  train(was_training);
+  return world_.sum(parts.front().loss);  // 0 in a pipeline's earlier stages
+}
+
+void RankModel::load(const nn::Llama& whole) {
+  if (!llama_.is_empty() && whole.ptr() == llama_.ptr()) return;
+  const torch::NoGradGuard no_grad;
+  for (auto& [layer, block] : sharded_) block->make_room();
+  const auto parameters = whole->named_parameters();
+  for (Piece& piece : pieces_) piece.local.copy_(parallel::part_of(parameters[piece.name], piece, world_.mesh()));
+  for (auto& [layer, block] : sharded_) block->release();
+}
+
+nn::Llama RankModel::to_fill() { return is_whole_ ? llama_ : nn::family_llama(config_.model); }
+
+Tensor RankModel::part_of(const std::string& parameter, const Tensor& whole) {
+  const auto found = index_.find(parameter);
+  core::require(found != index_.end(), "rank {} has no part of {}", world_.mesh().rank(), parameter);
+  return parallel::part_of(whole, pieces_[found->second], world_.mesh());
+}
+
+// From its owner to the data copies, from all ranks of its cut, and from the first stage that has it to the others of
+// the pipeline.
+Tensor RankModel::gather(const std::string& parameter, const Tensor& local, bool here,
+                         const std::vector<int64_t>& shape) {
+  const torch::NoGradGuard no_grad;
+  Group& data = world_.along({Axis::Data});
+  Group& line = world_.along({Axis::Pipeline});
+  const auto first_that_has = [](Group& group, bool has) {
+    Tensor index = torch::full({1}, has ? -group.index() : -group.size(), torch::kInt64);
+    group.largest(index);
+    return -index.item<int64_t>();
+  };
+  const auto found = index_.find(parameter);
+  const auto options = pieces_.front().local.options().requires_grad(false);
+  bool has = here;
+  Tensor value = local;
+  if (found != index_.end()) {
+    const Piece& piece = pieces_[found->second];
+    if (const int64_t owner = first_that_has(data, here); owner < data.size()) {
+      if (!here)
+        value =
+            torch::empty(parallel::part_of(torch::empty(shape, torch::kMeta), piece, world_.mesh()).sizes(), options);
+      value = value.detach().contiguous();
+      data.broadcast(value, owner);
+      value = whole_of(value, piece, world_).contiguous();
+      has = true;
+    }
+  }
+  if (line.size() > 1) {
+    const int64_t stage = first_that_has(line, has);
+    if (stage == line.size()) return {};
+    if (!has) value = torch::empty(shape, options);
+    line.broadcast(value, stage);
+    has = true;
+  }
+  return has ? value : Tensor();
+}
+
+nn::Llama RankModel::put_together(bool gradients) {
+  if (is_whole_ && !(gradients && zero_->stage() >= 2)) return llama_;
+  nn::Llama whole = world_.is_first() ? nn::family_llama(config_.model) : nn::Llama(nullptr);
+  for (const core::TensorSpec& spec : core::tensor_manifest(config_.model)) {
+    const auto found = index_.find(spec.module_name);
+    Tensor local;
+    if (found != index_.end()) {
+      const Tensor& own = pieces_[found->second].local;
+      local = gradients ? own.grad() : own.detach();
+    }
+    const bool here = local.defined() && local.numel() > 0;  // sharded, it is at its owner alone
+    const Tensor value = gather(spec.module_name, local, here, spec.shape);
+    if (!world_.is_first() || !value.defined()) continue;
+    Tensor parameter = *whole->named_parameters().find(spec.module_name);
+    if (gradients) {
+      parameter.mutable_grad() = in_own_memory(value);
+    } else {
+      const torch::NoGradGuard no_grad;
+      parameter.copy_(value);
+    }
+  }
+  return whole;
+}
+
+void naming_lost_ranks(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    const bool of_a_rank = std::ranges::any_of(std::array{"gloo", "NCCL", "onnection", "imed out"},
+                                               [&](const char* part) { return what.find(part) != std::string::npos; });
+    if (of_a_rank) throw RankLost(fmt::format("a sum of gradients: {}", what.substr(0, what.find('\n'))));
+    throw;
+  }
 }
 
 }  // namespace folio::train::parallel

@@ -41,7 +41,7 @@ class ShardedFunction : public torch::autograd::Function<ShardedFunction> {
 
 }  // namespace
 
-ShardedBlockImpl::ShardedBlockImpl(nn::Block inner) : nn::BlockImpl(nn::BlockParts{}), inner_(std::move(inner)) {
+ShardedBlockImpl::ShardedBlockImpl(nn::Block inner) : nn::BlockImpl(/*dropout=*/0.0), inner_(std::move(inner)) {
   for (const auto& child : inner_->named_children()) register_module(child.key(), child.value());
 }
 
@@ -83,9 +83,8 @@ void ShardedBlockImpl::release() {
   }
 }
 
-Tensor ShardedBlockImpl::forward(Tensor x, const nn::Observer& observer, const std::string& prefix,
-                                 const Tensor& starts) {
-  if (world_ == nullptr) return inner_->forward(x, observer, prefix, starts);
+Tensor ShardedBlockImpl::forward(const Tensor& x, const Tensor& starts) {
+  if (world_ == nullptr) return inner_->forward(x, starts);
   const auto pass = c10::make_intrusive<Pass>();
   pass->block = this;
   pass->starts = starts;
@@ -93,7 +92,7 @@ Tensor ShardedBlockImpl::forward(Tensor x, const nn::Observer& observer, const s
   {
     const torch::NoGradGuard no_grad;
     gather();
-    pass->output = inner_->forward(x, observer, prefix, starts);
+    pass->output = inner_->forward(x, starts);
     release();
   }
   return torch::GradMode::is_enabled() ? ShardedFunction::apply(x, pass) : pass->output;
@@ -112,7 +111,7 @@ Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const T
   variable_list results;
   {
     const torch::AutoGradMode with_grad(true);
-    const Tensor y = inner_->forward(inputs.front(), {}, "", starts);
+    const Tensor y = inner_->forward(inputs.front(), starts);
     results = torch::autograd::grad({y}, inputs, {gradient});
   }
   generator.set_state(now);

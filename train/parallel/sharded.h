@@ -25,8 +25,7 @@ class ShardedBlockImpl : public nn::BlockImpl {
   /// These of the block, and their owners along data, are sharded from now on; release() frees the others' part.
   void shard(std::vector<Piece> pieces, std::vector<int64_t> owners, World& world);
 
-  torch::Tensor forward(torch::Tensor x, const nn::Observer& observer = {}, const std::string& prefix = "",
-                        const torch::Tensor& starts = {}) override;
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
   void train(bool on = true) override;
 

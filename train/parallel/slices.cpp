@@ -5,6 +5,24 @@
 #include "core/error.h"
 #include "modules/llama.h"
 
+namespace folio::train {
+namespace {
+
+torch::Tensor to_tensor(const std::vector<int32_t>& tokens, const data::Batch& batch, torch::Device device) {
+  auto* data = const_cast<int32_t*>(tokens.data());  // only read
+  return torch::from_blob(data, {batch.rows, batch.length}, torch::kInt32).to(torch::kInt64).to(device);
+}
+
+}  // namespace
+
+TensorBatch to_tensors(const data::Batch& batch, torch::Device device) {
+  return {.inputs_BT = to_tensor(batch.inputs, batch, device),
+          .targets_BT = to_tensor(batch.targets, batch, device),
+          .starts_BT = batch.starts.empty() ? torch::Tensor() : to_tensor(batch.starts, batch, device)};
+}
+
+}  // namespace folio::train
+
 namespace folio::train::parallel {
 namespace {
 

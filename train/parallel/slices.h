@@ -8,8 +8,22 @@
 //                          tensor      0 0   0 0   1 1   1 1
 #pragma once
 
+#include <torch/types.h>
+
+#include "data/batches.h"
 #include "train/parallel/mesh.h"
-#include "train/step/evaluate.h"
+
+namespace folio::train {
+
+/// A batch as int64 tensors [rows, length] on `device`.
+struct TensorBatch {
+  torch::Tensor inputs_BT;
+  torch::Tensor targets_BT;
+  torch::Tensor starts_BT;  ///< undefined where the batch has none
+};
+[[nodiscard]] TensorBatch to_tensors(const data::Batch& batch, torch::Device device);
+
+}  // namespace folio::train
 
 namespace folio::train::parallel {
 

@@ -25,6 +25,18 @@ Group& World::ends_of_pipeline() {
   return last == 0 ? group_of({line.front()}) : group_of({line.front(), line.back()});
 }
 
+double World::sum(double value) {
+  const torch::Tensor t = torch::full({1}, value, torch::kDouble);
+  everyone().sum(t);
+  return t.item<double>();
+}
+
+double World::largest(double value) {
+  const torch::Tensor t = torch::full({1}, value, torch::kDouble);
+  everyone().largest(t);
+  return t.item<double>();
+}
+
 int64_t World::bytes_sent() const {
   int64_t n = 0;
   for (const auto& [ranks, group] : groups_) n += group->bytes_sent();

@@ -14,7 +14,8 @@ namespace folio::train::parallel {
 
 class World {
  public:
-  /// `store` is common to all ranks: torchrun's, or in tests one of a process whose threads are ranks.
+  /// `store` is common to all ranks: torchrun's, or in tests one of a process whose threads are ranks. A process alone
+  /// is a world of one, which needs none.
   World(c10::intrusive_ptr<c10d::Store> store, const MeshShape& shape, int64_t rank,
         std::chrono::milliseconds timeout = std::chrono::seconds(60));
   ~World();
@@ -26,6 +27,10 @@ class World {
   /// The first and the last stage of this rank's pipeline, which both hold tied embeddings. Only for these.
   [[nodiscard]] Group& ends_of_pipeline();
   [[nodiscard]] Group& everyone() { return along({kAxes.begin(), kAxes.end()}); }
+  /// Of all ranks' values.
+  [[nodiscard]] double sum(double value);
+  [[nodiscard]] double largest(double value);
+  [[nodiscard]] bool is_first() const { return mesh_.rank() == 0; }
   [[nodiscard]] int64_t bytes_sent() const;
 
  private:

@@ -9,7 +9,7 @@
 
 #include "core/manifest.h"
 #include "core/model_config.h"
-#include "train/run/choices.h"
+#include "train/config/choices.h"
 
 namespace folio::train {
 

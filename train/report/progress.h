@@ -6,7 +6,7 @@
 #include <string>
 
 #include "train/report/run_log.h"
-#include "train/run/choices.h"
+#include "train/config/choices.h"
 
 namespace folio::train {
 

@@ -110,7 +110,7 @@ core::AdapterInfo adapter_info(const TrainerState& state) {
   return {.rank = state.config.lora_rank,
           .alpha = state.config.lora_alpha,
           .dropout = state.config.lora_dropout,
-          .targets = nn::lora_targets(state.config.lora_targets),
+          .targets = lora::lora_targets(state.config.lora_targets),
           .base = state.base};
 }
 

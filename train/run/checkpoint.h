@@ -13,7 +13,7 @@
 #include "modules/llama.h"
 #include "train/run/checkpoint_directory.h"
 #include "train/step/optimizer.h"
-#include "train/step/trainer_state.h"
+#include "train/run/trainer_state.h"
 
 namespace folio::train {
 

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/file_status.h"
-#include "train/step/trainer_state.h"
+#include "train/run/trainer_state.h"
 
 namespace folio::train {
 namespace {

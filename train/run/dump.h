@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "data/batches.h"
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 
 namespace folio::train {
 

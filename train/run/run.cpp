@@ -45,7 +45,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   if (trainer.state().step == 0) trainer.save(options.run);
   std::optional<RunLog> log;  // of several ranks the first one has them
   std::optional<Progress> progress;
-  if (trainer.is_first_rank()) {
+  if (trainer.world().is_first()) {
     log.emplace(options.run, trainer.state().step);
     if (trainer.state().step > 0)
       log->draw(options.baseline, options.baseline_name);  // a run killed after a checkpoint may not have drawn it
@@ -77,7 +77,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     }
 
     bool interrupted = options.interrupted && options.interrupted();
-    if (trainer.ranks() != nullptr) interrupted = trainer.ranks()->largest(interrupted ? 1.0 : 0.0) > 0.0;
+    interrupted = trainer.world().largest(interrupted ? 1.0 : 0.0) > 0.0;
     const bool evaluates = step == c.steps || step % c.eval_every == 0;
     bool best = false;
     if (evaluates || step % c.log_every == 0) {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "train/step/trainer.h"
+#include "train/run/trainer.h"
 
 namespace folio::train {
 

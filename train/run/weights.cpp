@@ -32,7 +32,7 @@ core::Weights collect(const nn::Llama& model, Of&& of) {
 
 // A tensor of each adapter's a and b.
 template <typename Of>
-core::Adapter collect_adapter(const nn::Llama& model, const nn::LoraOptions& options, Of&& of) {
+core::Adapter collect_adapter(const nn::Llama& model, const lora::LoraOptions& options, Of&& of) {
   core::Adapter adapter;
   const auto parameters = model->named_parameters();
   const auto floats = [&](const std::string& name) {
@@ -41,7 +41,7 @@ core::Adapter collect_adapter(const nn::Llama& model, const nn::LoraOptions& opt
     return std::vector<float>(data, data + values.numel());
   };
   for (const core::TensorSpec& spec : core::adaptable_matrices(model->config())) {
-    const std::string module = nn::lora_module(spec);
+    const std::string module = lora::lora_module(spec);
     if (!parameters.contains(module + ".lora_a")) continue;
     adapter.parts.push_back({.role = spec.role,
                              .layer = spec.layer,
@@ -74,11 +74,11 @@ core::StoredModel stored_model(const core::Weights& weights) {
           .gguf = {}};
 }
 
-core::Adapter adapter_of(const nn::Llama& model, const nn::LoraOptions& options) {
+core::Adapter adapter_of(const nn::Llama& model, const lora::LoraOptions& options) {
   return collect_adapter(model, options, [](const torch::Tensor& parameter) { return parameter; });
 }
 
-core::Adapter adapter_gradients_of(const nn::Llama& model, const nn::LoraOptions& options) {
+core::Adapter adapter_gradients_of(const nn::Llama& model, const lora::LoraOptions& options) {
   return collect_adapter(model, options, gradient_of);
 }
 
@@ -88,7 +88,7 @@ void load_adapter(const core::Adapter& adapter, nn::Llama& model) {
   size_t n_read = 0;
   for (const core::TensorSpec& spec : core::adaptable_matrices(model->config())) {
     const core::Adapter::Part* part = adapter.find(spec.role, spec.layer);
-    const std::string module = nn::lora_module(spec);
+    const std::string module = lora::lora_module(spec);
     const bool here = parameters.contains(module + ".lora_a"), there = part != nullptr;
     core::require(here == there, "{}: {} an adapter of {}", adapter.path, there ? "it has" : "it lacks", module);
     if (!here) continue;

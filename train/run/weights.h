@@ -4,7 +4,7 @@
 #include "core/adapter.h"
 #include "core/formats/model_files.h"
 #include "modules/llama.h"
-#include "modules/lora.h"
+#include "train/lora/lora.h"
 
 namespace folio::train {
 
@@ -17,10 +17,10 @@ namespace folio::train {
 /// The model as an engine takes it; `weights` has to live as long.
 [[nodiscard]] core::StoredModel stored_model(const core::Weights& weights);
 
-/// Copies of a model's adapters (modules/lora.h), or of their gradients, as core::write_adapter() takes them. `options`
+/// Copies of a model's adapters (lora.h), or of their gradients, as core::write_adapter() takes them. `options`
 /// are those that made them.
-[[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const nn::LoraOptions& options);
-[[nodiscard]] core::Adapter adapter_gradients_of(const nn::Llama& model, const nn::LoraOptions& options);
+[[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const lora::LoraOptions& options);
+[[nodiscard]] core::Adapter adapter_gradients_of(const nn::Llama& model, const lora::LoraOptions& options);
 
 /// Copies an adapter's numbers into the model's. Throws core::Error if it has others.
 void load_adapter(const core::Adapter& adapter, nn::Llama& model);

@@ -12,14 +12,30 @@ Loads take_loads(std::vector<nn::Mixture>& mixtures) {
   return loads;
 }
 
-torch::Tensor balance_loss(const Loads& loads) {
+double add_ranks(Loads& loads, parallel::Group& group) {
+  if (group.size() == 1 || loads.empty()) return 1.0;
+  std::vector<torch::Tensor> counts;  // [layers + 1, E]: a line for each layer, and one of rows
+  for (const auto& load : loads) counts.push_back(load.chosen);
+  const int64_t own = loads.front().n_rows;
+  counts.push_back(torch::full_like(counts.front(), own));
+  const torch::Tensor sums = torch::stack(counts);
+  group.sum(sums);
+  const auto all = sums[-1][0].item<int64_t>();
+  for (size_t i = 0; i < loads.size(); ++i) {
+    loads[i].chosen = sums[static_cast<int64_t>(i)];
+    loads[i].n_rows = all;
+  }
+  return static_cast<double>(own) / static_cast<double>(all);
+}
+
+torch::Tensor balance_loss(const Loads& loads, double share) {
   std::vector<torch::Tensor> shares, scores;  // each of all layers' equally many rows
   for (const auto& load : loads) {
     scores.push_back(load.mean_scores);
     shares.push_back(load.chosen.to(load.mean_scores.scalar_type()) / load.n_rows);
   }
   const torch::Tensor f_E = torch::stack(shares).mean(0), p_E = torch::stack(scores).mean(0);
-  return (f_E * p_E).sum() * f_E.numel();
+  return (f_E * p_E).sum() * (static_cast<double>(f_E.numel()) * share);
 }
 
 void move_selection_bias(nn::Mixture& mixture, const torch::Tensor& chosen, double rate) {

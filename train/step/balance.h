@@ -6,7 +6,8 @@
 
 #include <vector>
 
-#include "modules/experts.h"
+#include "modules/families/mixture.h"
+#include "train/parallel/group.h"
 
 namespace folio::train {
 
@@ -15,11 +16,15 @@ using Loads = std::vector<nn::MixtureImpl::Load>;  ///< of each layer with exper
 /// What was noted since the last call.
 [[nodiscard]] Loads take_loads(std::vector<nn::Mixture>& mixtures);
 
+/// `chosen` and n_rows become the sums of a group of ranks that have rows of their own. Returns the share of this one.
+double add_ranks(Loads& loads, parallel::Group& group);
+
 /// E Σ_e f_e P_e over the rows of all layers together, where f_e is how many of them took expert e, a share of all
 /// rows, and P_e the mean of their scores of e: K where all experts are alike, with K for each token. Only P has
 /// a gradient. Of the last forward pass. Source: Fedus et al., "Switch Transformers", 2021, equation 4, for K experts
-/// of a token as transformers' load_balancing_loss_func has it.
-[[nodiscard]] torch::Tensor balance_loss(const Loads& loads);
+/// of a token as transformers' load_balancing_loss_func has it. Of several ranks, each has the terms of its own rows, a
+/// `share` of all: the sum is the loss.
+[[nodiscard]] torch::Tensor balance_loss(const Loads& loads, double share = 1.0);
 
 /// Lowers the selection bias of each expert that more than the mean of rows took, by `rate`, and raises those of the
 /// others. Source: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.

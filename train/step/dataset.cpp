@@ -7,7 +7,6 @@
 
 #include "core/file_status.h"
 #include "data/tokenizers/char_tokenizer.h"
-#include "train/step/trainer_state.h"
 
 namespace folio::train {
 namespace {
@@ -36,6 +35,12 @@ data::SplitsOf<data::TokenView> with_eval(data::TokenView tokens, data::TokenVie
 }
 
 }  // namespace
+
+std::string corpus_digest(std::string_view text) {
+  data::Digest digest;
+  digest.add(text);
+  return digest.hex();
+}
 
 std::string paths_of(const data::TextFiles& texts) { return fmt::format("{}", fmt::join(texts.paths, "\n")); }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/batches.h"
@@ -12,7 +13,7 @@
 #include "data/document_tokens.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/engine/request.h"
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 
 namespace folio::train {
 
@@ -27,6 +28,9 @@ struct Source {
   std::string digest;
   std::string eval_path{};  ///< of what is validated on, where that is not a part of it; likewise
 };
+
+/// A 64-bit hash of a text (FNV-1a) in hexadecimal digits. It detects changes, but is not cryptographic.
+[[nodiscard]] std::string corpus_digest(std::string_view text);
 
 /// Source::path of texts.
 [[nodiscard]] std::string paths_of(const data::TextFiles& texts);

@@ -2,7 +2,11 @@
 
 #include <torch/nn/module.h>
 
-#include "core/error.h"
+#include <map>
+#include <utility>
+
+#include "core/manifest.h"
+#include "train/parallel/rank_model.h"
 #include "train/step/adamw.h"
 #include "train/step/galore.h"
 #include "train/step/muon.h"
@@ -13,6 +17,37 @@ Parameters::Parameters(const torch::nn::Module& model) {
   for (const auto& parameter : model.named_parameters()) {
     if (parameter.value().requires_grad()) all.push_back({.name = parameter.key(), .tensor = parameter.value()});
   }
+}
+
+Parameters::Parameters(parallel::RankModel& model) {
+  for (size_t i = 0; i < model.pieces().size(); ++i) {
+    if (!model.owns(i)) continue;
+    const parallel::Piece& piece = model.pieces()[i];
+    Trained trained{.name = piece.name, .tensor = piece.local};
+    if (piece.cut_dim >= 0 && piece.by == parallel::Axis::Tensor) {  // the experts of a rank are whole matrices
+      trained.cut_dim = piece.cut_dim;
+      trained.ranks = &model.world().along({parallel::Axis::Tensor});
+    }
+    all.push_back(std::move(trained));
+  }
+}
+
+std::vector<Optimizer::State> whole_state(const Optimizer& optimizer, parallel::RankModel& model) {
+  if (model.is_whole() && !model.divides_state()) return optimizer.state();
+  std::map<std::string, torch::Tensor> own;
+  for (const Optimizer::State& state : optimizer.state()) own.emplace(state.name, state.tensor);
+  std::vector<Optimizer::State> all;
+  for (const core::TensorSpec& spec : core::tensor_manifest(model.config())) {
+    for (const char* kind : {"exp_avg.", "exp_avg_sq.", "momentum_buffer."}) {
+      const std::string name = kind + spec.module_name;
+      const auto found = own.find(name);
+      const bool here = found != own.end();
+      const torch::Tensor value =
+          model.gather(spec.module_name, here ? found->second : torch::Tensor(), here, spec.shape);
+      if (model.world().is_first() && value.defined()) all.push_back({name, value.to(torch::kCPU).clone()});
+    }
+  }
+  return all;
 }
 
 bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter) {

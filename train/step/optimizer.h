@@ -5,17 +5,17 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 
 namespace torch::nn {
 class Module;
 }
 namespace folio::train::parallel {
 class Group;
-}
+class RankModel;
+}  // namespace folio::train::parallel
 
 namespace folio::train {
 
@@ -30,7 +30,7 @@ struct Trained {
 /// Those of a model that require a gradient, in its order; or as many as a rank has.
 struct Parameters {
   Parameters(const torch::nn::Module& model);
-  Parameters(std::vector<Trained> those) : all(std::move(those)) {}
+  Parameters(parallel::RankModel& model);
   std::vector<Trained> all;
 };
 
@@ -57,6 +57,9 @@ class Optimizer {
 /// Whether a rule for matrices takes this parameter: it does the matrices of the blocks, and the stacks of experts. The
 /// embedding and the output have a row for each token, and most tokens are rare; they are left to AdamW.
 [[nodiscard]] bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter);
+
+/// A collective: all of the state of the ranks' optimizers, on rank 0; in one process that of its own.
+[[nodiscard]] std::vector<Optimizer::State> whole_state(const Optimizer& optimizer, parallel::RankModel& model);
 
 /// The optimizer that the config names, with no step done.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const TrainConfig& config);

@@ -1,7 +1,7 @@
 // The learning rate as a pure function of the step.
 #pragma once
 
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 
 namespace folio::train {
 

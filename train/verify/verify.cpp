@@ -13,7 +13,9 @@
 #include "infer/engine/perplexity.h"
 #include "infer/engine/scoped_requests.h"
 #include "modules/attention.h"
-#include "modules/experts.h"
+#include "modules/families/feed_forward.h"
+#include "modules/families/mixture.h"
+#include "train/verify/observe.h"
 
 namespace folio::train {
 namespace {
@@ -74,7 +76,7 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
   const auto parameters = model->named_parameters();
   const auto modules = model->named_modules();
   std::map<std::string, torch::Tensor> seen;
-  model->forward(to_tensor(tokens), [&](const std::string& name, const torch::Tensor& value) {
+  forward_observed(model, to_tensor(tokens), [&](const std::string& name, const torch::Tensor& value) {
     const auto show = [&](const std::string& place, const torch::Tensor& t) {
       seen[place] = t.detach().to(torch::kFloat32).contiguous().clone();
     };

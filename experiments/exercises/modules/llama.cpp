@@ -1,22 +1,21 @@
-// Your own modules in a whole Llama. A factory makes the block of each layer, of parts that are modules:
+// Your own modules in a whole Llama, which is built of parts: here you say what a layer's are.
 //
 //     torch::nn::AnyModule(RMSNorm(dim, eps))     is a norm as a part; nn::BlockParts has the names of the four
-//     layer_of(parts)                             is your block of them, as Llama takes it
 //
-// A layer has a norm of its own before each branch. One Rope serves all layers; attention gets it as a function.
-// The numbers are in the configuration: dim, hidden_dim, norm_eps, context_length, head_dim, rope_theta.
+// A layer has a norm of its own before each branch. Attention gets the rotation as a function. The numbers are in the
+// configuration: dim, hidden_dim, norm_eps, context_length, head_dim, rope_theta. Our own RopeCache is not needed.
 //
-// Read first: modules/block.h, modules/llama.h.
+// Read first: modules/block.h, modules/parts.h.
 // Check it with: make exercise N=modules/llama
 #include "experiments/exercises/modules/modules.h"
 
 namespace folio::exercises {
 
-nn::BlockFactory my_blocks(const core::ModelConfig& config) {
+nn::BlockParts MyParts::block_parts(const core::ModelConfig& c, nn::RopeCache ours, int64_t layer) const {
   throw Unfilled(
-      "The factory is still to be written, in experiments/exercises/modules/llama.cpp.\n"
-      "Make the Rope, and return a function of (const core::ModelConfig& c, int64_t layer) that keeps it: it makes two "
-      "RMSNorms, an Attention and a SwiGLU, puts them into nn::BlockParts, and returns layer_of(parts).");
+      "The parts are still to be written, in experiments/exercises/modules/llama.cpp.\n"
+      "Make a Rope and from it a Rotate, then two RMSNorms, an Attention and a SwiGLU, and return them as "
+      "nn::BlockParts.");
 }
 
 }  // namespace folio::exercises

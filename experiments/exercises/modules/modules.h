@@ -15,7 +15,6 @@
 
 #include "core/model_config.h"
 #include "experiments/exercises/unfilled.h"
-#include "modules/block.h"
 #include "modules/llama.h"
 
 namespace folio::exercises {
@@ -87,10 +86,7 @@ TORCH_MODULE(Attention);
 /// A layer: the parts are called as parts_.attention.forward(x).
 struct BlockImpl : nn::BlockImpl {
   using nn::BlockImpl::BlockImpl;
-  Tensor forward(Tensor x_BTD, const nn::Observer& /*observer*/ = {}, const std::string& /*prefix*/ = "",
-                 const Tensor& /*starts*/ = {}) override {
-    return layer(x_BTD);
-  }
+  Tensor forward(const Tensor& x_BTD, const Tensor& /*starts*/ = {}) override { return layer(x_BTD); }
   Tensor layer(const Tensor& x_BTD);  ///< to [B, T, D]; block.cpp
 };
 TORCH_MODULE(Block);
@@ -100,7 +96,13 @@ inline nn::Block layer_of(const nn::BlockParts& parts) {
   return nn::Block(std::shared_ptr<nn::BlockImpl>(Block(parts).ptr()));
 }
 
-/// Makes blocks of the modules above for nn::Llama; llama.cpp.
-nn::BlockFactory my_blocks(const core::ModelConfig& config);
+/// What nn::Llama is made of, here of the modules above.
+struct MyParts : nn::Parts {
+  nn::BlockParts block_parts(const core::ModelConfig& c, nn::RopeCache ours,
+                             int64_t layer) const override;  ///< llama.cpp
+  nn::Block block(const core::ModelConfig& c, nn::RopeCache ours, int64_t layer) const override {
+    return layer_of(block_parts(c, std::move(ours), layer));
+  }
+};
 
 }  // namespace folio::exercises

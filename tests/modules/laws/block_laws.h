@@ -7,8 +7,7 @@
 #include <torch/utils.h>
 
 #include "modules/attention.h"
-#include "modules/block.h"
-#include "modules/rms_norm.h"
+#include "modules/parts.h"
 #include "modules/swiglu.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
@@ -19,7 +18,8 @@ inline const core::ModelConfig kBlockConfig{
     .vocab_size = 1, .dim = 8, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 6, .context_length = 16};
 
 inline nn::BlockParts llama_block_parts() {
-  return nn::llama_parts(kBlockConfig, nn::RopeCache(kBlockConfig.context_length, kBlockConfig.head_dim));
+  const nn::Parts parts;
+  return parts.block_parts(kBlockConfig, parts.rope(kBlockConfig), /*layer=*/0);
 }
 
 template <typename BlockType>

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "modules/llama.h"
+#include "modules/families/attention.h"
+#include "modules/families/rope.h"
 #include "tests/train/parallel/layer_on_ranks.h"
 #include "train/parallel/tensor.h"
 
@@ -89,7 +90,7 @@ TEST(ContextAttention, OnARingIsTheWholeAttention) {
       const auto c = attention_config(family, 4, n_kv_heads);
       const auto rope = nn::rope_of(c);
       test::expect_whole_layer(
-          AnyModule(in_double(nn::Attention(c, rope), 0.3)), context_ranks(C),
+          AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), context_ranks(C),
           [&](World& world) { return AnyModule(ContextAttention(c, rope, world.along({Axis::Context}))); },
           randn({2, 2 * C * (C == 3 ? 1 : 5), c.dim}));
     }
@@ -104,7 +105,7 @@ TEST(ContextAttention, OnARingWithDividedHeadsIsTheWholeAttention) {
     part.n_kv_heads /= t;
     const auto rope = nn::rope_of(whole);
     test::expect_whole_layer(
-        AnyModule(in_double(nn::Attention(whole, rope), 0.3)), context_ranks(C, t),
+        AnyModule(in_double(nn::FamilyAttention(whole, rope), 0.3)), context_ranks(C, t),
         [&](World& world) {
           return tensor_parallel(AnyModule(ContextAttention(part, rope, world.along({Axis::Context}))),
                                  world.along({Axis::Tensor}));

@@ -9,6 +9,7 @@
 #include "tests/modules/mixtures.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
+#include "train/fused/experts.h"
 #include "train/parallel/piece.h"
 
 namespace folio::train::parallel {
@@ -33,8 +34,12 @@ Piece piece_of_mixture(const std::string& name, const Tensor& local) {
   return {.name = name, .local = local, .cut_dim = name.starts_with("experts.") ? 0 : -1, .by = Axis::Expert};
 }
 
+nn::ExpertProducts products_of(const core::ModelConfig& c, bool fused) {
+  return fused ? fused::expert_products(c) : nn::ExpertProducts();
+}
+
 // Ranks with rows_of(rank) rows each: outputs, and gradients of Σ y ⊙ r, against the whole mixture on all rows.
-void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, const std::vector<int64_t>& rows) {
+void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused, const std::vector<int64_t>& rows) {
   const auto n_ranks = static_cast<int64_t>(rows.size());
   std::vector<Tensor> xs, rs;
   for (const int64_t n : rows) {
@@ -51,9 +56,8 @@ void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, const std::
   on_ranks(experts_of(n_ranks), [&](World& world) {
     Group& group = world.along({Axis::Expert});
     const auto rank = static_cast<size_t>(group.index());
-    ExpertParallelMixture part(c, group);
+    ExpertParallelMixture part(c, group, products_of(c, fused));
     part->to(torch::kDouble);
-    part->form = whole->form;
     const auto of_whole = whole->named_parameters();
     {
       const torch::NoGradGuard no_grad;
@@ -99,12 +103,11 @@ TEST(ExpertParallel, OutputsAndGradientsAreTheWholeMixtures) {
     if (family.mixture.none) continue;
     SCOPED_TRACE(family.name);
     const core::ModelConfig c = mixture_config(family.family);
-    auto whole = folio::test::in_double(nn::Mixture(c), 0.5);
-    for (const nn::Form form : {nn::Form::Plain, nn::Form::Fused}) {
-      whole->form = form;
-      expect_as_whole(whole, c, {5, 5});
-      expect_as_whole(whole, c, {1, 9});
-      expect_as_whole(whole, c, {3, 1, 6, 2});
+    for (const bool fused : {false, true}) {
+      auto whole = folio::test::in_double(nn::Mixture(c, products_of(c, fused)), 0.5);
+      expect_as_whole(whole, c, fused, {5, 5});
+      expect_as_whole(whole, c, fused, {1, 9});
+      expect_as_whole(whole, c, fused, {3, 1, 6, 2});
     }
   }
 }
@@ -113,14 +116,13 @@ TEST(ExpertParallel, OutputsAndGradientsAreTheWholeMixtures) {
 TEST(ExpertParallel, ARankWithoutRowsHasGradientsOfZero) {
   torch::manual_seed(3);
   const core::ModelConfig c = mixture_config(core::Family::Mixtral);
-  for (const nn::Form form : {nn::Form::Plain, nn::Form::Fused}) {
-    auto whole = folio::test::in_double(nn::Mixture(c), 0.5);
-    whole->form = form;
+  for (const bool fused : {false, true}) {
+    auto whole = folio::test::in_double(nn::Mixture(c, products_of(c, fused)), 0.5);
     {
       const torch::NoGradGuard no_grad;
       whole->named_parameters()["router.weight"].zero_();  // all logits are alike: every row takes the same two
     }
-    expect_as_whole(whole, c, {4, 4, 3, 2});
+    expect_as_whole(whole, c, fused, {4, 4, 3, 2});
   }
 }
 

@@ -7,13 +7,14 @@
 
 #include "core/random.h"
 #include "tests/core/support.h"
+#include "modules/families/parts.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
 #include "train/parallel/backend.h"
 #include "train/parallel/parts.h"
 #include "train/parallel/rank_model.h"
 #include "train/step/balance.h"
-#include "train/step/evaluate.h"
+#include "train/step/step.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -132,17 +133,17 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
   TrainConfig c = config_for(mesh, experts);
   if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // an interleaved schedule wants a multiple of the stages
   torch::manual_seed(5);
-  auto whole = folio::test::in_double(nn::plain_llama(c.model), 0.3);
+  auto whole = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);
   std::vector<data::Batch> batches;
   for (int64_t i = 0; i < c.accumulation; ++i) batches.push_back(random_batch(c, static_cast<uint64_t>(70 + i)));
   const Expected expected = of_one_process(whole, c, batches);
 
   std::mutex one_at_a_time;  // prints what is wrong
   test::on_ranks(mesh, [&](World& world) {
-    RankModel model(c, world, chunks);
-    for (nn::Llama& chunk : model.chunks()) chunk->to(torch::kDouble);
+    RankModel model(c, world, {.pipeline_chunks = chunks}, fusion_of(c), nullptr, torch::kDouble);
     model.load(whole);
-    const double loss = model.pass(batches);
+    std::vector<Tensor> chosen;
+    const double loss = forward_backward(model, c, batches, chosen);
     sum_over_copies(model.pieces(), world);
     std::vector<Tensor> gradients;
     for (const Piece& piece : model.pieces()) {

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "modules/attention.h"
-#include "modules/llama.h"
+#include "modules/families/attention.h"
+#include "modules/families/rope.h"
 #include "modules/swiglu.h"
 #include "tests/train/parallel/layer_on_ranks.h"
 #include "train/parallel/collectives.h"
@@ -112,10 +112,10 @@ TEST(TensorParallel, AttentionOfDividedHeadsIsTheWholeAttention) {
       const auto c = config_for(family, 12, t == 4 ? 4 : 6);
       const auto rope = nn::rope_of(c);
       test::expect_whole_layer(
-          AnyModule(in_double(nn::Attention(c, rope), 0.3)), tensor_ranks(t),
+          AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), tensor_ranks(t),
           [&](World& world) {
             Group& group = world.along({Axis::Tensor});
-            return tensor_parallel(AnyModule(nn::Attention(divided(c, t), rope)), group);
+            return tensor_parallel(AnyModule(nn::FamilyAttention(divided(c, t), rope)), group);
           },
           randn({2, 12, c.dim}));
     }
@@ -127,9 +127,9 @@ TEST(TensorParallel, SequencesBehindEachOtherDontSeeEachOther) {
   const auto rope = nn::rope_of(c);
   const auto starts = torch::tensor({{0, 0, 0, 3, 3, 3, 3, 7}, {0, 1, 1, 1, 1, 1, 6, 6}}, torch::kInt64);
   test::expect_whole_layer(
-      AnyModule(in_double(nn::Attention(c, rope), 0.3)), tensor_ranks(2),
+      AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), tensor_ranks(2),
       [&](World& world) {
-        return tensor_parallel(AnyModule(nn::Attention(divided(c, 2), rope)), world.along({Axis::Tensor}));
+        return tensor_parallel(AnyModule(nn::FamilyAttention(divided(c, 2), rope)), world.along({Axis::Tensor}));
       },
       randn({2, 8, c.dim}), starts);
 }
@@ -159,7 +159,7 @@ TEST(TensorParallel, SendsWhatTheHeaderSays) {
 TEST(TensorParallel, TrainingAndEvaluationReachTheInnerLayer) {
   test::on_ranks(tensor_ranks(2), [&](World& world) {
     const auto c = config_for(core::Family::Llama, 2, 2);
-    nn::Attention inner(c, nn::rope_of(c), /*dropout=*/0.5);
+    nn::FamilyAttention inner(c, nn::rope_of(c), /*dropout=*/0.5);
     const auto layer = tensor_parallel(AnyModule(inner), world.along({Axis::Tensor}));
     layer.ptr()->eval();
     EXPECT_FALSE(inner->is_training());

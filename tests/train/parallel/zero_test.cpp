@@ -8,10 +8,10 @@
 #include <mutex>
 
 #include "core/random.h"
+#include "modules/families/parts.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
-#include "train/parallel/rank_training.h"
-#include "train/step/evaluate.h"
+#include "train/step/step.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -107,8 +107,8 @@ TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
   const Case& test = GetParam();
   const TrainConfig c = config_of(test);
   torch::manual_seed(5);
-  auto first = folio::test::in_double(nn::plain_llama(c.model), 0.3);
-  nn::Llama whole = nn::plain_llama(c.model);
+  auto first = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);
+  nn::Llama whole = nn::family_llama(c.model, {.written_out = true});
   whole->to(torch::kDouble);
   {
     const torch::NoGradGuard no_grad;
@@ -131,19 +131,21 @@ TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
   if (!test.shares_memory) ::setenv("FOLIO_RANK_TRANSPORT", "gloo", 1);
   std::mutex one_at_a_time;  // prints what is wrong
   test::on_ranks(test.mesh, [&](World& world) {
-    RankTraining training(c, world, {.zero = test.zero}, torch::kDouble);
-    training.load(first, nn::Llama(nullptr));
-    const auto own = make_optimizer(training.parameters(), c);
+    RankModel model(c, world, {.zero = test.zero}, fusion_of(c), nullptr, torch::kDouble);
+    model.load(first);
+    const auto own = make_optimizer(model, c);
     for (int step = 0; step < kSteps; ++step) {
-      static_cast<void>(training.pass(batches_of(c, step), step));
-      EXPECT_NEAR(training.gradient_norm(), norms[static_cast<size_t>(step)], 1e-9);
+      std::vector<Tensor> chosen;
+      forward_backward(model, c, batches_of(c, step), chosen);
+      model.reduce();
+      EXPECT_NEAR(model.gradient_norm(), norms[static_cast<size_t>(step)], 1e-9);
       own->step(kRate, kScale);
-      training.finish_step(step + 1);
+      model.share();
     }
     const std::lock_guard lock(one_at_a_time);
     const auto expected = whole->named_parameters();
     int64_t compared = 0;
-    for (const Piece& piece : training.model().pieces()) {
+    for (const Piece& piece : model.pieces()) {
       if (piece.local.numel() == 0) continue;  // at its owner
       SCOPED_TRACE(fmt::format("{}, rank {}, {}", to_string(test.mesh), world.mesh().rank(), piece.name));
       folio::test::expect_close(piece.local.detach(), part_of(expected[piece.name], piece, world.mesh()).detach(),

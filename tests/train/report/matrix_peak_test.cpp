@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 
 namespace folio::train {
 namespace {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/formats/safetensors.h"
+#include "modules/families/parts.h"
 #include "tests/train/support.h"
 #include "train/step/adamw.h"
 
@@ -171,7 +172,7 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
   a.trainer.step();
   a.trainer.save(run.path());
   const fs::path last = fs::canonical(run / "checkpoints/last");
-  nn::Llama model(a.trainer.config().model, 0.1);
+  nn::Llama model = nn::family_llama(a.trainer.config().model, {.dropout = 0.1});
   AdamW optimizer(*model, a.trainer.config());
   load_checkpoint(last, model, optimizer, read_trainer_state(last));
   const auto state_of = [&] {
@@ -279,7 +280,7 @@ TEST(Checkpoint, WeightsMomentsAndGeneratorComeBack) {
   a.trainer.step();
   a.trainer.save(run.path());
   const torch::Tensor drawn = torch::randn({5});
-  nn::Llama model(a.trainer.config().model, 0.1);
+  nn::Llama model = nn::family_llama(a.trainer.config().model, {.dropout = 0.1});
   AdamW optimizer(*model, a.trainer.config());
   load_checkpoint(run / "checkpoints/last", model, optimizer, read_trainer_state(run / "checkpoints/last"));
   EXPECT_TRUE(test::same_bits(test::copies(model), test::copies(a.trainer.model())));

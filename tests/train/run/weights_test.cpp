@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
+#include "modules/families/parts.h"
 #include "tests/train/support.h"
 
 namespace folio::train {
@@ -18,15 +19,15 @@ core::ModelConfig model_shape(bool tied) {
 class WeightsOfBoth : public testing::TestWithParam<bool> {};
 
 TEST_P(WeightsOfBoth, RoundTripKeepsEveryBit) {
-  nn::Llama a(model_shape(GetParam()));
-  nn::Llama b(model_shape(GetParam()));
+  nn::Llama a = nn::family_llama(model_shape(GetParam()));
+  nn::Llama b = nn::family_llama(model_shape(GetParam()));
   EXPECT_FALSE(test::same_bits(test::copies(a), test::copies(b)));
   load_weights(weights_of(a), b);
   EXPECT_TRUE(test::same_bits(test::copies(a), test::copies(b)));
 }
 
 TEST_P(WeightsOfBoth, AreInTheManifestsOrder) {
-  nn::Llama model(model_shape(GetParam()));
+  nn::Llama model = nn::family_llama(model_shape(GetParam()));
   const core::Weights weights = weights_of(model);
   const auto manifest = core::tensor_manifest(weights.config);
   ASSERT_EQ(weights.tensors.size(), manifest.size());
@@ -40,7 +41,7 @@ TEST_P(WeightsOfBoth, AreInTheManifestsOrder) {
 }
 
 TEST_P(WeightsOfBoth, AreCopies) {
-  nn::Llama model(model_shape(GetParam()));
+  nn::Llama model = nn::family_llama(model_shape(GetParam()));
   const core::Weights weights = weights_of(model);
   const float before = weights.tensors[0][0];
   const torch::NoGradGuard no_grad;
@@ -51,7 +52,7 @@ TEST_P(WeightsOfBoth, AreCopies) {
 INSTANTIATE_TEST_SUITE_P(TiedAndUntied, WeightsOfBoth, testing::Bool());
 
 TEST(Weights, OfAnotherShapeAreRefusedWithTheDifference) {
-  nn::Llama a(model_shape(true));
+  nn::Llama a = nn::family_llama(model_shape(true));
   core::ModelConfig other = model_shape(true);
   other.hidden_dim = 50;
   nn::Llama b(other);
@@ -60,7 +61,7 @@ TEST(Weights, OfAnotherShapeAreRefusedWithTheDifference) {
 
 TEST(Weights, GoThroughAHuggingFaceDirectoryUnchanged) {
   const test::TempDir directory;
-  nn::Llama a(model_shape(false));
+  nn::Llama a = nn::family_llama(model_shape(false));
   const core::Weights weights = weights_of(a);
   core::write_hf_directory(directory.path(), weights, 12);
   EXPECT_EQ(core::read_hf_directory(directory.path()).tensors, weights.tensors);

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "modules/families/parts.h"
 #include "tests/train/support.h"
 
 namespace folio::train {
@@ -94,7 +95,7 @@ struct PlainMuon {
 
 TEST(Muon, FollowsTheFormulaInDouble) {
   const TrainConfig c = muon_config();
-  nn::Llama model(c.model);
+  nn::Llama model = nn::family_llama(c.model);
   Muon optimizer(*model, c);
   std::map<std::string, PlainMuon> plain;
   int tall = 0, wide = 0;
@@ -140,7 +141,7 @@ TEST(Muon, EachExpertHasMatricesOfItsOwn) {
   c.model.experts_per_token = 2;
   c.model.expert_dim = 20;
   c.model.normalize_routes = true;
-  nn::Llama model(c.model);
+  nn::Llama model = nn::family_llama(c.model);
   Muon optimizer(*model, c);
   draw_gradients(model);
   std::map<std::string, PlainMuon> plain;
@@ -238,7 +239,7 @@ TEST(Muon, OrthogonalizesInBfloat16Too) {
 TEST(Muon, AStepHasTheSizeOfAdamWsWhateverTheShapeAndTheGradient) {
   TrainConfig c = muon_config();
   c.weight_decay = 0.0;
-  nn::Llama model(c.model);
+  nn::Llama model = nn::family_llama(c.model);
   const auto before = test::copies(model);
   Muon optimizer(*model, c);
   for (torch::Tensor& p : model->parameters()) p.mutable_grad() = 1e-3 * torch::randn_like(p);
@@ -257,7 +258,7 @@ TEST(Muon, AStepHasTheSizeOfAdamWsWhateverTheShapeAndTheGradient) {
 TEST(Muon, WithoutAGradientAStepOnlyDecays) {
   TrainConfig c = muon_config();
   c.decay_embeddings = false;
-  nn::Llama model(c.model);
+  nn::Llama model = nn::family_llama(c.model);
   Muon optimizer(*model, c);
   for (torch::Tensor& p : model->parameters()) {
     const torch::NoGradGuard no_grad;
@@ -274,8 +275,8 @@ TEST(Muon, WithoutAGradientAStepOnlyDecays) {
 
 TEST(Muon, AScaledGradientIsThatProduct) {
   const TrainConfig c = muon_config();
-  nn::Llama scaled(c.model);
-  nn::Llama product(c.model);
+  nn::Llama scaled = nn::family_llama(c.model);
+  nn::Llama product = nn::family_llama(c.model);
   for (size_t i = 0; i < scaled->parameters().size(); ++i) {
     const torch::NoGradGuard no_grad;
     product->parameters()[i].copy_(scaled->parameters()[i]);
@@ -299,7 +300,7 @@ TEST(Muon, AScaledGradientIsThatProduct) {
 
 TEST(Muon, HasOneStateForAMatrixAndAdamWsTwoForTheRest) {
   const TrainConfig c = muon_config();
-  nn::Llama model(c.model);
+  nn::Llama model = nn::family_llama(c.model);
   const Muon optimizer(*model, c);
   std::set<std::string> expected;
   for (const auto& p : model->named_parameters()) {
@@ -319,7 +320,7 @@ TEST(Muon, HasOneStateForAMatrixAndAdamWsTwoForTheRest) {
 TEST(Muon, LeavesFrozenParametersAloneAlsoIfNoneIsLeftForOneOfTheRules) {
   const TrainConfig c = muon_config();
   for (const bool blocks : {true, false}) {
-    nn::Llama model(c.model);
+    nn::Llama model = nn::family_llama(c.model);
     for (auto& p : model->named_parameters()) p->set_requires_grad(in_a_block(p.key(), *p) == blocks);
     Muon optimizer(*model, c);
     const auto before = test::copies(model);
@@ -336,7 +337,7 @@ TEST(Muon, LeavesFrozenParametersAloneAlsoIfNoneIsLeftForOneOfTheRules) {
 // The fused modules keep what they derive from weights until these change.
 TEST(Muon, AStepCountsAsAWriteToEachParameter) {
   const TrainConfig c = muon_config();
-  nn::Llama model(c.model);
+  nn::Llama model = nn::family_llama(c.model);
   Muon optimizer(*model, c);
   std::vector<uint32_t> before;
   for (const torch::Tensor& p : model->parameters()) before.push_back(p._version());

@@ -8,9 +8,9 @@
 #include <map>
 #include <string>
 
-#include "train/run/train_config.h"
+#include "train/config/train_config.h"
 #include "train/step/repeatable.h"
-#include "train/step/trainer_state.h"
+#include "train/run/trainer_state.h"
 
 namespace {
 

@@ -12,9 +12,11 @@
 #include "core/manifest.h"
 #include "core/random.h"
 #include "infer/cpu/cpu.h"
+#include "modules/families/parts.h"
 #include "tests/core/support.h"
 #include "train/run/weights.h"
 #include "train/step/evaluate.h"
+#include "train/verify/observe.h"
 
 namespace folio::train {
 namespace {
@@ -59,10 +61,33 @@ core::ModelConfig shape(const std::string& name) {
 
 // Weights large enough that every layer matters to what follows.
 nn::Llama random_model(const std::string& name) {
-  nn::Llama model(shape(name));
+  nn::Llama model = nn::family_llama(shape(name));
   const torch::NoGradGuard no_grad;
   for (auto& p : model->parameters()) p.normal_(p.dim() == 1 ? 1.0 : 0.0, p.dim() == 1 ? 0.2 : 0.15);
   return model;
+}
+
+TEST(Observe, SeesEachIntermediateInOrder) {
+  nn::Llama model = random_model("tied");
+  std::vector<std::string> names;
+  std::vector<torch::Tensor> values;
+  const auto tokens = torch::randint(13, {2, 5}, torch::kLong);
+  const auto logits = forward_observed(model, tokens, [&](const std::string& name, const torch::Tensor& value) {
+    names.push_back(name);
+    values.push_back(value);
+  });
+  std::vector<std::string> expected{"embedding"};
+  for (const char* layer : {"layers.0.", "layers.1."}) {
+    for (const char* branch : {"attention", "ffn"}) {
+      for (const char* place : {"_norm", "", "_residual"}) expected.push_back(std::string(layer) + branch + place);
+    }
+  }
+  expected.insert(expected.end(), {"norm", "logits"});
+  EXPECT_EQ(names, expected);
+  for (size_t i = 0; i + 1 < values.size(); ++i) EXPECT_EQ(values[i].sizes(), (std::vector<int64_t>{2, 5, 32}));
+  EXPECT_TRUE(torch::equal(values[0] + values[2], values[3])) << "embedding + attention = the stream";
+  EXPECT_TRUE(torch::equal(values.back(), logits));
+  EXPECT_TRUE(torch::equal(model->forward(tokens), logits)) << "to be watched changes nothing";
 }
 
 std::vector<int32_t> some_tokens(size_t n) {
@@ -324,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Verify,
                          [](const auto& info) { return info.param; });
 
 TEST(VerifyTrained, ATrainedModelAgrees) {
-  nn::Llama model(shape("untied"));
+  nn::Llama model = nn::family_llama(shape("untied"));
   const auto tokens = some_tokens(25);
   const auto ids = torch::tensor(at::ArrayRef<int32_t>(tokens)).to(torch::kInt64);
   const auto inputs_BT = ids.slice(0, 0, 24).unsqueeze(0);

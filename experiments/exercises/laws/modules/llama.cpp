@@ -1,6 +1,7 @@
 // The laws of a whole Llama that is made of the reader's modules: it is ours, with other code inside.
 #include <torch/utils.h>
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ const core::ModelConfig kSmall{.vocab_size = 11,
                                .rope_theta = 100.0,
                                .norm_eps = 1e-2};
 
-nn::Llama yours() { return test::in_double(nn::Llama(kSmall, 0.0, my_blocks(kSmall)), 0.5); }
+nn::Llama yours() { return test::in_double(nn::Llama(kSmall, std::make_shared<MyParts>()), 0.5); }
 
 std::vector<std::string> names_and_shapes(const nn::Llama& model) {
   std::vector<std::string> all;

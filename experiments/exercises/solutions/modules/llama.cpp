@@ -2,16 +2,13 @@
 
 namespace folio::exercises {
 
-nn::BlockFactory my_blocks(const core::ModelConfig& config) {
-  const Rope rope(config.context_length, config.head_dim, config.rope_theta);
+nn::BlockParts MyParts::block_parts(const core::ModelConfig& c, nn::RopeCache /*ours*/, int64_t /*layer*/) const {
+  const Rope rope(c.context_length, c.head_dim, c.rope_theta);
   const Rotate rotate = [rope](const Tensor& x) { return rope->apply(x); };
-  return [rotate](const core::ModelConfig& c, int64_t /*layer*/) {
-    const nn::BlockParts parts{.attention_norm = torch::nn::AnyModule(RMSNorm(c.dim, c.norm_eps)),
-                               .attention = torch::nn::AnyModule(Attention(c, rotate)),
-                               .ffn_norm = torch::nn::AnyModule(RMSNorm(c.dim, c.norm_eps)),
-                               .ffn = torch::nn::AnyModule(SwiGLU(c.dim, c.hidden_dim))};
-    return layer_of(parts);
-  };
+  return {.attention_norm = torch::nn::AnyModule(RMSNorm(c.dim, c.norm_eps)),
+          .attention = torch::nn::AnyModule(Attention(c, rotate)),
+          .ffn_norm = torch::nn::AnyModule(RMSNorm(c.dim, c.norm_eps)),
+          .ffn = torch::nn::AnyModule(SwiGLU(c.dim, c.hidden_dim))};
 }
 
 }  // namespace folio::exercises

@@ -1,0 +1,82 @@
+#include "modules/families/parts.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "modules/families/attention.h"
+#include "modules/families/block.h"
+#include "modules/families/feed_forward.h"
+#include "modules/families/rope.h"
+
+namespace folio::nn {
+
+using torch::nn::AnyModule;
+
+RopeCache FamilyParts::rope(const core::ModelConfig& config) const { return rope_of(config); }
+
+AnyModule FamilyParts::attention(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
+  const std::shared_ptr<AttentionImpl> attention = std::make_shared<FamilyAttentionImpl>(
+      config, std::move(rope), options().dropout, *options().linears, fmt::format("layers.{}.attention", layer));
+  attention->written_out = options().written_out;
+  return AnyModule(Attention(attention));
+}
+
+AnyModule FamilyParts::feed_forward(const core::ModelConfig& config, int64_t layer) const {
+  const std::string name = fmt::format("layers.{}.ffn", layer);
+  if (config.has_experts(layer)) {
+    return AnyModule(Mixture(config, expert_products(config), *options().linears, name));
+  }
+  const core::Gate gate = core::info(config.family).gate;
+  if (gate == core::Gate::Silu) return Parts::feed_forward(config, layer);
+  const std::shared_ptr<SwiGLUImpl> network =
+      std::make_shared<GatedFeedForwardImpl>(gate, config.dim, config.hidden_dim, *options().linears, name);
+  return AnyModule(SwiGLU(network));
+}
+
+BlockParts FamilyParts::block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
+  core::validate(config, "Llama");
+  core::ModelConfig own = config;
+  own.window_period = 1;
+  if (!config.has_window(layer)) {
+    own.sliding_window = 0;
+  } else if (const auto* of_family = rope->as<FamilyRopeImpl>(); of_family != nullptr && of_family->local) {
+    rope = of_family->local;
+  }
+  const bool pre_norms = core::info(config.family).pre_norms;
+  const auto norm = [&] { return pre_norms ? AnyModule(RMSNorm(config.dim, config.norm_eps)) : AnyModule(); };
+  return {.attention_norm = norm(),
+          .attention = attention(own, std::move(rope), layer),
+          .ffn_norm = norm(),
+          .ffn = feed_forward(own, layer)};
+}
+
+Block FamilyParts::block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
+  BlockParts parts = block_parts(config, std::move(rope), layer);
+  PostParts post{.scale = config.residual_scale};
+  if (core::info(config.family).post_norms) {
+    post.attention_norm = AnyModule(RMSNorm(config.dim, config.norm_eps));
+    post.ffn_norm = AnyModule(RMSNorm(config.dim, config.norm_eps));
+  } else if (post.scale == 1.0) {
+    return Block(std::move(parts), options().dropout);
+  }
+  const std::shared_ptr<BlockImpl> block =
+      std::make_shared<FamilyBlockImpl>(std::move(parts), std::move(post), options().dropout);
+  return Block(block);
+}
+
+torch::Tensor FamilyParts::embed(const core::ModelConfig& config, Embedding embedding,
+                                 const torch::Tensor& tokens) const {
+  auto x = embedding->forward(tokens);
+  if (config.embedding_scale != 1.0F) x = x * config.embedding_scale;
+  return torch::dropout(x, options().dropout, embedding->is_training());
+}
+
+torch::Tensor FamilyParts::logits(const core::ModelConfig& config, const torch::Tensor& x, RMSNorm norm,
+                                  Linear head) const {
+  auto logits = Parts::logits(config, x, std::move(norm), std::move(head));
+  if (config.logit_scale != 1.0F) logits = logits * config.logit_scale;
+  return config.logit_cap > 0.0F ? config.logit_cap * torch::tanh(logits / config.logit_cap) : logits;
+}
+
+}  // namespace folio::nn

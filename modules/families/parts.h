@@ -1,0 +1,45 @@
+// Llama's parts with what each family has besides. Which family takes which is one table, core/families.cpp; here are
+// modules for its columns, and none asks for the family:
+//
+//     pairs; scaled, partial and local rotations      rope.h
+//     qkv_bias, output_bias, qk_norm, sinks,          attention.h
+//     windows, caps and scales of scores
+//     gate                                            feed_forward.h
+//     pre_norms, post_norms, residual_scale           block.h
+//     mixture                                         router.h, experts.h, mixture.h
+//     scales of embeddings and logits, cap of logits  parts.cpp
+#pragma once
+
+#include <memory>
+
+#include "modules/families/mixture.h"
+#include "modules/llama.h"
+
+namespace folio::nn {
+
+class FamilyParts : public Parts {
+ public:
+  using Parts::Parts;
+
+  [[nodiscard]] RopeCache rope(const core::ModelConfig& config) const override;
+  [[nodiscard]] torch::nn::AnyModule attention(const core::ModelConfig& config, RopeCache rope,
+                                               int64_t layer) const override;
+  [[nodiscard]] torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const override;
+  /// attention() gets the layer's own configuration, with its window or none, and rotations.
+  [[nodiscard]] BlockParts block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const override;
+  [[nodiscard]] Block block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const override;
+  torch::Tensor embed(const core::ModelConfig& config, Embedding embedding, const torch::Tensor& tokens) const override;
+  torch::Tensor logits(const core::ModelConfig& config, const torch::Tensor& x, RMSNorm norm,
+                       Linear head) const override;
+
+ protected:
+  /// How a layer's experts are computed; by default as Mixture does.
+  [[nodiscard]] virtual ExpertProducts expert_products(const core::ModelConfig& /*config*/) const { return {}; }
+};
+
+/// A model of any family.
+[[nodiscard]] inline Llama family_llama(const core::ModelConfig& config, PartOptions options = {}) {
+  return Llama(config, std::make_shared<FamilyParts>(std::move(options)));
+}
+
+}  // namespace folio::nn

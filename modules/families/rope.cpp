@@ -1,0 +1,49 @@
+// Shapes: B sequences, T positions, H heads, K numbers in a head, P pairs of them that are rotated.
+#include "modules/families/rope.h"
+
+#include <memory>
+#include <vector>
+
+#include "core/rope_scaling.h"
+
+namespace folio::nn {
+namespace {
+
+torch::Tensor rotations_of(const core::ModelConfig& config) {
+  // As RopeCache has them, but for the factors.
+  const auto i_P = torch::arange(0, config.rotated(), 2, torch::kDouble);
+  const std::vector<double> factors = core::rope_factors(config);
+  const double theta = config.rope_theta;
+  const auto frequency_P =
+      torch::pow(theta, -i_P / static_cast<double>(config.rotated())) / torch::tensor(factors, torch::kDouble);
+  const auto angle_TP = torch::outer(torch::arange(config.context_length, torch::kDouble), frequency_P);
+  return torch::polar(torch::full_like(angle_TP, static_cast<double>(core::rope_magnitude(config))), angle_TP);
+}
+
+}  // namespace
+
+torch::Tensor FamilyRopeImpl::apply(const torch::Tensor& x_BTHK, int64_t first_position) const {
+  const int64_t rotated = 2 * rotations().size(1), rest = x_BTHK.size(-1) - rotated;
+  if (rest > 0) {
+    return torch::cat({apply(x_BTHK.narrow(-1, 0, rotated), first_position), x_BTHK.narrow(-1, rotated, rest)}, -1);
+  }
+  if (pairs_ == core::RopePairs::Adjacent) return RopeCacheImpl::apply(x_BTHK, first_position);
+  const auto adjacent_BTHK = x_BTHK.unflatten(-1, {2, -1}).transpose(-1, -2).flatten(-2);
+  const auto y_BTHK = RopeCacheImpl::apply(adjacent_BTHK, first_position);
+  return y_BTHK.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2);
+}
+
+RopeCache rope_of(const core::ModelConfig& config) {
+  const core::RopePairs pairs = core::info(config.family).pairs;
+  const auto rope = std::make_shared<FamilyRopeImpl>(rotations_of(config), pairs);
+  if (config.local_rope_theta > 0.0F) {
+    core::ModelConfig local = config;
+    local.rope_theta = config.local_rope_theta;
+    local.rope_scaling = {};
+    rope->local =
+        RopeCache(std::shared_ptr<RopeCacheImpl>(std::make_shared<FamilyRopeImpl>(rotations_of(local), pairs)));
+  }
+  return RopeCache(std::shared_ptr<RopeCacheImpl>(rope));
+}
+
+}  // namespace folio::nn

@@ -1,0 +1,70 @@
+// How a model is arranged: what it is made of, and what is before its first block and after its last one. Derive and
+// override to build the same model from other parts; what its matrices are is another matter (linear.h).
+//
+//     struct ReluParts : nn::Parts {
+//       AnyModule feed_forward(const core::ModelConfig& c, int64_t) const override { return AnyModule(Relu(c.dim)); }
+//     };
+//     nn::Llama model(config, std::make_shared<ReluParts>());
+#pragma once
+
+#include <torch/nn/modules/container/any.h>
+
+#include <memory>
+
+#include "core/model_config.h"
+#include "modules/block.h"
+#include "modules/linear.h"
+#include "modules/rms_norm.h"
+#include "modules/rope.h"
+
+namespace folio::nn {
+
+struct PartOptions {
+  double dropout = 0.0;      ///< probability of embeddings, attention weights and outputs of branches in training
+  bool written_out = false;  ///< attention by its formula instead of LibTorch's kernel (attention.h)
+  std::shared_ptr<const Linears> linears = dense();
+};
+
+class Parts {
+ public:
+  /// Throws core::Error unless dropout is in [0, 1).
+  explicit Parts(PartOptions options = {});
+  virtual ~Parts() = default;
+
+  /// The rotations that all layers share.
+  [[nodiscard]] virtual RopeCache rope(const core::ModelConfig& c) const {
+    return RopeCache(c.context_length, c.head_dim, c.rope_theta);
+  }
+  /// Each maps [B, T, dim] to [B, T, dim].
+  [[nodiscard]] virtual torch::nn::AnyModule attention(const core::ModelConfig& config, RopeCache rope,
+                                                       int64_t layer) const;
+  [[nodiscard]] virtual torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const;
+  /// Both of them, and a norm before each.
+  [[nodiscard]] virtual BlockParts block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const;
+  [[nodiscard]] virtual Block block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
+    return Block(block_parts(config, rope, layer), options_.dropout);
+  }
+
+  /// Token ids [B, T] to what goes into the first block, [B, T, dim].
+  virtual torch::Tensor embed(const core::ModelConfig& /*config*/, Embedding rows, const torch::Tensor& tokens) const {
+    return torch::dropout(rows->forward(tokens), options_.dropout, rows->is_training());
+  }
+  /// What comes out of the last block, [B, T, dim], to logits [B, T, vocab_size], and to the mean cross-entropy of
+  /// targets [B, T], of which those that are kIgnored do not count.
+  virtual torch::Tensor logits(const core::ModelConfig& /*config*/, const torch::Tensor& x, RMSNorm norm,
+                               Linear head) const {
+    return head->forward(norm->forward(x));
+  }
+  virtual torch::Tensor loss(const core::ModelConfig& config, const torch::Tensor& x, RMSNorm norm, Linear head,
+                             const torch::Tensor& targets) const {
+    return torch::cross_entropy_loss(logits(config, x, norm, head).flatten(0, 1), targets.flatten());
+  }
+  static constexpr int64_t kIgnored = -100;  ///< as LibTorch's cross_entropy_loss() has it
+
+  [[nodiscard]] const PartOptions& options() const { return options_; }
+
+ private:
+  PartOptions options_;
+};
+
+}  // namespace folio::nn

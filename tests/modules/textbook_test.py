@@ -1,0 +1,114 @@
+"""modules/ can be read, and built, alone: its files and the few of src/core that they include, copied into an empty
+folder, are a program that trains, and its loss and gradients are those of `train --fused false`."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+STEPS = 20
+CMAKE = """cmake_minimum_required(VERSION 3.20)
+project(textbook CXX)
+set(CMAKE_CXX_STANDARD 20)
+find_package(Torch REQUIRED)
+find_package(fmt REQUIRED)
+file(GLOB sources modules/*.cpp src/core/*.cpp)
+add_executable(example ${sources})
+target_include_directories(example BEFORE PRIVATE . src)
+target_link_libraries(example PRIVATE fmt::fmt ${TORCH_LIBRARIES})
+target_include_directories(example BEFORE PRIVATE FMT)
+set_target_properties(example PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+"""
+# What a reader would add to look at the gradients, before they are clipped.
+DUMP = """    if (step == 0) {
+      for (const auto& p : model->named_parameters()) {
+        const auto grad = p.value().grad().contiguous();
+        std::ofstream(p.key()).write(static_cast<const char*>(grad.data_ptr()), grad.nbytes());
+      }
+    }
+"""
+
+
+def needed(file, found):
+    """The file, what it includes of ours, and the sources of these headers."""
+    if file in found or not file.exists():
+        return
+    found.add(file)
+    needed(file.with_suffix(".cpp"), found)
+    for header in re.findall(r'^#include "(.*)"$', file.read_text(encoding="utf-8"), re.M):
+        needed(ROOT / ("src" if header.startswith("core/") else "") / header, found)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("textbook")
+    found = set()
+    needed(ROOT / "modules" / "example.cpp", found)
+    core = {f.stem for f in found if f.parent.name == "core"}
+    assert core == {"error", "families", "manifest", "model_config", "utf8"}
+    assert {f.parent for f in found} == {ROOT / "modules", ROOT / "src" / "core"}
+    for file in found:
+        target = folder / file.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, target)
+    source = folder / "modules" / "example.cpp"
+    text = source.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 40
+    source.write_text(text.replace("    loss.backward();\n", "    loss.backward();\n" + DUMP)
+                      .replace("<torch/utils.h>", "<torch/utils.h>\n\n#include <fstream>"), encoding="utf-8")
+    (folder / "CMakeLists.txt").write_text(CMAKE.replace("FMT", str(BUILD / "include")), encoding="utf-8")
+    torch = re.search(r"^Torch_DIR:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(encoding="utf-8"), re.M).group(1)
+    subprocess.run(["cmake", "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release", f"-DTorch_DIR={torch}",
+                    "-DCMAKE_CXX_FLAGS_RELEASE=-Og"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", folder / "build"], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(example):
+    text = example / "text.txt"
+    text.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")
+    command = [BUILD / "train", text, "--fused", "false", "--threads", 1, "--steps", STEPS, "--dim", 64, "--layers", 3,
+               "--heads", 4, "--kv-heads", 2, "--hidden-dim", 96, "--context", 64, "--window", 64, "--batch-size", 4,
+               "--schedule", "constant", "--warmup-steps", 0, "--lr", 2e-3, "--weight-decay", 0, "--log-every", 1,
+               "--dump-batches", example / "batches.npy", "--dump-grads", example / "grads.safetensors",
+               "--out", example / "run"]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    losses = [json.loads(line)["loss"] for line in (example / "run" / "log.jsonl").read_text().splitlines()]
+    np.load(example / "batches.npy").tofile(example / "tokens")
+    vocabulary = json.loads((example / "run/checkpoints/last/config.json").read_text())["vocab_size"]
+    lines = subprocess.run([example / "build" / "example", "tokens", str(STEPS), str(vocabulary)], cwd=example,
+                           env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True).stdout
+    return losses, [float(line.split()[-1]) for line in lines.splitlines()]
+
+
+def test_its_losses_are_those_of_the_trainer(trained):
+    losses, own = trained
+    assert len(own) == STEPS and np.float32(own[0]) == np.float32(losses[0])
+    assert np.allclose(own, losses, rtol=0, atol=1e-5)
+
+
+HF = {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attention.wq": "self_attn.q_proj",
+      "attention.wk": "self_attn.k_proj", "attention.wv": "self_attn.v_proj", "attention.wo": "self_attn.o_proj",
+      "ffn.w1": "mlp.gate_proj", "ffn.w3": "mlp.up_proj", "ffn.w2": "mlp.down_proj"}
+
+
+def test_its_gradients_are_those_of_the_trainer_bit_for_bit(example, trained):
+    theirs = load_file(example / "grads.safetensors")
+    assert len(theirs) == 2 + 3 * len(HF)
+    for name, gradient in theirs.items():
+        own = name.replace("model.", "").replace("embed_tokens", "tok_embeddings")
+        for module, hf in HF.items():
+            own = own.replace(hf, module)
+        value = np.fromfile(example / own, dtype=np.float32).reshape(gradient.shape)
+        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face's pairs are halves
+            value = value.reshape(-1, 8, 2, 64).transpose(0, 2, 1, 3).reshape(-1, 64)
+        assert value.tobytes() == gradient.tobytes(), name

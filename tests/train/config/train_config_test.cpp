@@ -1,0 +1,212 @@
+#include "train/config/train_config.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/train/support.h"
+
+namespace folio::train {
+namespace {
+
+constexpr int64_t kShakespeareTokens = 66;
+
+int64_t parameters_of(const std::string& name) {
+  TrainConfig c = preset(name);
+  c.model.vocab_size = kShakespeareTokens;
+  return core::parameter_count(c.model);
+}
+
+std::string usage_error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const core::UsageError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no usage error";
+  return {};
+}
+
+TEST(TrainConfig, PresetsHaveTheSizesThatTheyAreKnownBy) {
+  // V d + L (4 d² + 3 d h + 2 d) + d, and V d more with a head of its own.
+  EXPECT_EQ(parameters_of("tiny"), 66 * 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 2 * 128) + 128);
+  EXPECT_EQ(parameters_of("tiny"), 812416);
+  EXPECT_EQ(parameters_of("baby"), 2 * 66 * 384 + 6 * (4 * 384 * 384 + 3 * 384 * 1024 + 2 * 384) + 384);
+  EXPECT_NEAR(static_cast<double>(parameters_of("baby")), 10.6e6, 0.1e6);
+  EXPECT_EQ(parameters_of("blog"), parameters_of("tiny") + 66 * 128);
+}
+
+TEST(TrainConfig, TheFirstPresetIsTheDefault) {
+  EXPECT_EQ(preset_names().front(), "tiny");
+  EXPECT_TRUE(preset("tiny") == TrainConfig());
+}
+
+TEST(TrainConfig, EveryPresetIsValidAndCarriesItsName) {
+  for (const auto& name : preset_names()) {
+    EXPECT_NO_THROW(validate(preset(name))) << name;
+    EXPECT_EQ(preset(name).preset, name);
+  }
+}
+
+TEST(TrainConfig, AnUnknownPresetNamesTheKnownOnes) {
+  const std::string message = usage_error_of([] { static_cast<void>(preset("huge")); });
+  for (const char* part : {"--preset", "huge", "tiny", "race", "blog", "baby"})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+TEST(TrainConfig, TheBlogPresetIsTheTutorials) {
+  const TrainConfig c = preset("blog");
+  EXPECT_EQ(c.batch_size, 32);
+  EXPECT_EQ(c.window, 16);
+  EXPECT_EQ(c.model.dim, 128);
+  EXPECT_EQ(c.schedule, ScheduleKind::Constant);
+  EXPECT_EQ(c.log_style, LogStyle::Epoch);
+  EXPECT_EQ(c.clip, 0.0);
+  EXPECT_DOUBLE_EQ(c.beta2, 0.999);
+}
+
+// Each field has another value, so that mixing up two fields fails the test.
+TrainConfig unusual() {
+  TrainConfig c;
+  int n = 0;
+  const auto vary = [&n](auto& value) {
+    using T = std::decay_t<decltype(value)>;
+    ++n;
+    if constexpr (std::is_same_v<T, bool>) {
+      value = !value;
+    } else if constexpr (std::is_same_v<T, core::Family>) {
+      value = core::Family::Qwen3;
+    } else if constexpr (std::is_same_v<T, std::vector<float>>) {
+      value = {static_cast<float>(n), 0.1F};
+    } else if constexpr (std::is_enum_v<T>) {
+      value = static_cast<T>(value == static_cast<T>(1) ? 0 : 1);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      value = fmt::format("text {}", n);
+    } else {
+      value = static_cast<T>(n * 1.0625 + 0.1);
+    }
+  };
+  TrainConfig::visit_fields(c, [&](const std::string&, auto& value, auto&&...) { vary(value); });
+  core::ModelConfig::visit_fields(c.model, [&](const char*, auto& value, auto&&) { vary(value); });
+  c.preset = "baby";
+  c.seed = 0xFFFFFFFFFFFFFFFFULL;
+  c.lr = 0.1 + 0.2;  // no short decimal
+  return c;
+}
+
+TEST(TrainConfig, JsonRoundTripKeepsEveryBit) {
+  const TrainConfig c = unusual();
+  const auto text = to_json(c).dump();
+  EXPECT_EQ(config_from_json(nlohmann::json::parse(text), "here"), c);
+}
+
+TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
+  TrainConfig c;
+  c.model.dim = 96;
+  c.model.head_dim = 24;
+  auto json = nlohmann::json::parse(to_json(c).dump());
+  for (const char* key : {"family", "head_dim", "sliding_window"}) json["model"].erase(key);
+  EXPECT_EQ(config_from_json(json, "here"), c);
+}
+
+TEST(TrainConfig, WhatAnOlderRunDoesNotHaveIsTheDefault) {
+  auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
+  for (const char* key : {"decay_fraction", "ema", "patience", "export", "sample", "momentum"})
+    ASSERT_EQ(json.erase(key), 1U) << key;
+  EXPECT_EQ(config_from_json(json, "here"), preset("baby"));
+}
+
+TEST(TrainConfig, ARunFromBeforeTheFusedFormsGoesOnWithoutThem) {
+  auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
+  json.erase("fused");
+  json.erase("recompute");
+  EXPECT_FALSE(config_from_json(json, "here").fused);
+}
+
+TEST(TrainConfig, AMissingKeyIsNamed) {
+  auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
+  for (const char* key : {"warmup_steps", "preset", "model"}) {
+    auto less = json;
+    less.erase(key);
+    try {
+      static_cast<void>(config_from_json(less, "trainer.json"));
+      ADD_FAILURE() << key << " is not missed";
+    } catch (const core::Error& error) {
+      EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(TrainConfig, DifferencesAreShownFromAndTo) {
+  TrainConfig a;
+  a.lr = 0.001;
+  TrainConfig b = a;
+  EXPECT_EQ(describe_difference(a, b), "");
+  b.lr = 0.5;
+  b.model.n_layers = 7;
+  b.schedule = ScheduleKind::Constant;
+  const std::string difference = describe_difference(a, b);
+  for (const char* part : {"lr 0.001 -> 0.5", "n_layers 4 -> 7", "schedule \"cosine\" -> \"constant\""}) {
+    EXPECT_NE(difference.find(part), std::string::npos) << difference;
+  }
+}
+
+TEST(TrainConfig, IntervalsOfLoggingAndTheDeviceAreNoDifference) {
+  TrainConfig a;
+  TrainConfig b;
+  b.eval_every = b.checkpoint_every = b.log_every = 3;
+  b.log_style = LogStyle::Epoch;
+  b.device = DeviceKind::Cuda;
+  b.exported = Exported::Last;
+  b.sample = 7;
+  EXPECT_EQ(describe_difference(a, b), "");
+}
+
+TEST(TrainConfig, ANameThatIsNoneIsAnErrorThatListsThem) {
+  for (const char* key : {"schedule", "optimizer", "dtype", "device", "export", "log_style"}) {
+    auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
+    json[key] = "sgd";
+    const std::string message = test::error_of([&] { static_cast<void>(config_from_json(json, "here")); });
+    for (const char* part : {"here: ", key, "\"sgd\" has to be one of: "}) {
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+  }
+}
+
+struct Wrong {
+  const char* flag;
+  std::function<void(TrainConfig&)> spoil;
+};
+
+TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
+  const std::vector<Wrong> wrongs{
+      {"--window", [](TrainConfig& c) { c.window = c.model.context_length + 1; }},
+      {"--min-lr", [](TrainConfig& c) { c.min_lr = 2 * c.lr; }},
+      {"--validation-fraction", [](TrainConfig& c) { c.validation_fraction = c.test_fraction = 0.5; }},
+      {"--optimizer galore",
+       [](TrainConfig& c) {
+         c.lora_rank = 8;
+         c.optimizer = OptimizerKind::GaLore;
+       }},
+  };
+  for (const auto& wrong : wrongs) {
+    TrainConfig c;
+    wrong.spoil(c);
+    const std::string message = usage_error_of([&] { validate(c); });
+    EXPECT_NE(message.find(wrong.flag), std::string::npos) << message;
+  }
+}
+
+TEST(TrainConfig, AConstantScheduleHasNoSmallestRate) {
+  TrainConfig c;
+  c.schedule = ScheduleKind::Constant;
+  c.min_lr = 2 * c.lr;
+  EXPECT_NO_THROW(validate(c));
+}
+
+}  // namespace
+}  // namespace folio::train

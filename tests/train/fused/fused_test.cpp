@@ -1,0 +1,314 @@
+// The fused forms: their gradients against central differences in double, and both passes against the plain modules,
+// which are the truth.
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/modules/gradient_check.h"
+#include "tests/modules/support.h"
+#include "train/fused/dropout.h"
+#include "train/fused/head.h"
+#include "train/fused/loop_tables.h"
+#include "train/fused/parts.h"
+
+namespace folio::test {
+namespace {
+
+namespace fused = train::fused;
+
+struct Case {
+  std::string name;
+  core::ModelConfig config;
+  double dropout = 0.0;
+};
+
+core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
+  return {.vocab_size = 11,
+          .dim = 20,
+          .n_layers = 2,
+          .n_heads = 2,
+          .n_kv_heads = kv_heads,
+          .head_dim = 10,
+          .hidden_dim = 28,
+          .context_length = context,
+          .tie_embeddings = tied};
+}
+
+// Lengths on both sides of the loops' blocks of 16 and 32; heads that are no whole number of vectors.
+std::vector<Case> cases() {
+  Case windowed{"Window", shape(1, 37, true)};
+  windowed.config.family = core::Family::Mistral;
+  windowed.config.sliding_window = 7;
+  Case experts{"Experts", shape(1, 5, true)};
+  experts.config.family = core::Family::Mixtral;
+  experts.config.n_experts = 3;
+  experts.config.experts_per_token = 2;
+  experts.config.expert_dim = 7;
+  experts.config.normalize_routes = true;
+  Case dropped = experts;
+  dropped.name = "ExpertsDropout";
+  dropped.dropout = 0.3;
+  return {experts,
+          dropped,
+          {"Heads", shape(2, 33, true)},
+          {"Grouped", shape(1, 5, false)},
+          {"Dropout", shape(1, 33, true), 0.3},
+          windowed};
+}
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class Fused : public testing::TestWithParam<Case> {};
+// The plain form draws other masks of dropout.
+class FusedBesidePlain : public Fused {};
+
+std::vector<Case> cases_without_dropout() {
+  auto all = cases();
+  std::erase_if(all, [](const Case& c) { return c.dropout > 0; });
+  return all;
+}
+const auto kName = [](const testing::TestParamInfo<Case>& info) { return info.param.name; };
+INSTANTIATE_TEST_SUITE_P(All, Fused, testing::ValuesIn(cases()), kName);
+INSTANTIATE_TEST_SUITE_P(All, FusedBesidePlain, testing::ValuesIn(cases_without_dropout()), kName);
+
+/// Parameters far from their initial values, so that no part of the model is nearly linear.
+nn::Llama with_weights(nn::Llama model, torch::ScalarType type) {
+  torch::manual_seed(5);
+  model->to(type);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model->parameters()) {
+    parameter.copy_(torch::randn(parameter.sizes(), torch::kDouble) * (parameter.dim() < 2 ? 1.0 : 0.3));
+  }
+  return model;
+}
+
+struct Tokens {
+  torch::Tensor inputs, targets;
+};
+Tokens tokens(const core::ModelConfig& config, int64_t batch = 3) {
+  torch::manual_seed(6);
+  const auto rows = torch::randint(config.vocab_size, {batch, config.context_length + 1});
+  return {rows.narrow(1, 0, config.context_length), rows.narrow(1, 1, config.context_length)};
+}
+
+/// ‖a - b‖ / ‖b‖
+double distance(const torch::Tensor& a, const torch::Tensor& b) {
+  return ((a - b).to(torch::kDouble).norm() / b.to(torch::kDouble).norm()).item<double>();
+}
+
+struct Result {
+  torch::Tensor loss;
+  std::vector<torch::Tensor> gradients;
+};
+Result run(nn::Llama& model, const Tokens& t) {
+  torch::manual_seed(7);  // the same keys of dropout in each pass
+  auto loss = model->loss(t.inputs, t.targets);
+  return {loss.detach(), torch::autograd::grad({loss}, model->parameters())};
+}
+
+void expect_equal(const Result& actual, const Result& expected) {
+  EXPECT_TRUE(torch::equal(actual.loss, expected.loss));
+  for (size_t i = 0; i < expected.gradients.size(); ++i) {
+    EXPECT_TRUE(torch::equal(actual.gradients[i], expected.gradients[i])) << i;
+  }
+}
+
+TEST_P(Fused, GradientsAreCentralDifferences) {
+  auto model = with_weights(fused::fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kDouble);
+  const Tokens t = tokens(GetParam().config, 2);
+  const auto parameters = model->named_parameters();
+  const Result result = run(model, t);
+  const torch::NoGradGuard no_grad;
+  const double h = std::cbrt(kEps);
+  size_t i = 0;
+  for (const auto& parameter : parameters) {
+    auto numbers = parameter.value().view(-1);
+    const std::vector<int64_t> checked = checked_elements(numbers.numel());
+    auto differences = torch::zeros({static_cast<int64_t>(checked.size())}, torch::kDouble);
+    for (size_t k = 0; k < checked.size(); ++k) {
+      const auto loss = [&](double step) {
+        auto number = numbers[checked[k]];
+        const double before = number.item<double>();
+        number.fill_(before + step);
+        torch::manual_seed(7);
+        const double value = model->loss(t.inputs, t.targets).item<double>();
+        number.fill_(before);
+        return value;
+      };
+      differences[static_cast<int64_t>(k)] = (loss(h) - loss(-h)) / (2 * h);
+    }
+    EXPECT_LE(distance(result.gradients[i].view(-1).index_select(0, torch::tensor(checked)), differences), 1e-7)
+        << parameter.key();
+    ++i;
+  }
+}
+
+// In double the whole model agrees to thirteen digits, so what differs in float is rounding.
+TEST_P(FusedBesidePlain, EqualsThePlainForm) {
+  const Tokens t = tokens(GetParam().config);
+  auto by_hand = with_weights(fused::fused_llama(GetParam().config), torch::kDouble);
+  auto plain = with_weights(nn::family_llama(GetParam().config), torch::kDouble);
+  const Result actual = run(by_hand, t), expected = run(plain, t);
+  EXPECT_LE(distance(actual.loss, expected.loss), 1e-13);
+  for (size_t i = 0; i < expected.gradients.size(); ++i) {
+    EXPECT_LE(distance(actual.gradients[i], expected.gradients[i]), 1e-13) << plain->named_parameters().keys()[i];
+  }
+}
+
+TEST_P(FusedBesidePlain, InFloatABlockEqualsThePlainOne) {
+  const core::ModelConfig& config = GetParam().config;
+  const auto results = [&](nn::Block block) {
+    torch::manual_seed(5);
+    const torch::AutoGradMode on(true);
+    for (auto& p : block->parameters()) p.data().copy_(torch::randn(p.sizes()) * (p.dim() < 2 ? 1.0 : 0.3));
+    auto leaves = block->parameters();
+    leaves.push_back(torch::randn({3, config.context_length, config.dim}).requires_grad_());
+    const auto y = block->forward(leaves.back());
+    auto all = torch::autograd::grad({y}, leaves, {torch::randn(y.sizes())});
+    all.push_back(y.detach());
+    return all;
+  };
+  const nn::FamilyParts plain;
+  const auto rope = plain.rope(config);
+  const auto actual = results(fused::fused_blocks(config, rope, 0.0, false)(plain.block_parts(config, rope, 0))),
+             expected = results(plain.block(config, rope, 0));
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_LE(distance(actual[i], expected[i]), 1e-6) << i;
+}
+
+TEST_P(Fused, RecomputedActivationsGiveTheSameBits) {
+  const Tokens t = tokens(GetParam().config);
+  auto kept = with_weights(fused::fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kFloat);
+  auto recomputed =
+      with_weights(fused::fused_llama(GetParam().config, {.dropout = GetParam().dropout}, true), torch::kFloat);
+  expect_equal(run(recomputed, t), run(kept, t));
+}
+
+// In bfloat16 a number has 8 significant bits, so each rounding is off by up to 2^-9.
+TEST_P(FusedBesidePlain, InBfloat16IsAsNearAsThePlainForm) {
+  const Tokens t = tokens(GetParam().config);
+  auto exact = with_weights(nn::family_llama(GetParam().config), torch::kDouble);
+  auto by_hand = with_weights(fused::fused_llama(GetParam().config), torch::kFloat);
+  auto plain = with_weights(nn::family_llama(GetParam().config), torch::kFloat);
+  const Result truth = run(exact, t);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const Result actual = run(by_hand, t), other = run(plain, t);
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  for (size_t i = 0; i < truth.gradients.size(); ++i) {
+    EXPECT_LE(distance(actual.gradients[i], truth.gradients[i]), 1.5 * distance(other.gradients[i], truth.gradients[i]))
+        << plain->named_parameters().keys()[i];
+  }
+}
+
+TEST(FusedForm, SeesThatAWeightHasChanged) {
+  const core::ModelConfig config = shape(1, 5, true);
+  auto by_hand = with_weights(fused::fused_llama(config), torch::kFloat);
+  auto plain = with_weights(nn::family_llama(config), torch::kFloat);
+  const Tokens t = tokens(config);
+  run(by_hand, t);
+  const torch::NoGradGuard no_grad;
+  for (auto* model : {&by_hand, &plain}) {
+    for (auto& parameter : (*model)->parameters()) parameter.mul_(0.5);
+  }
+  EXPECT_LE(distance(by_hand->loss(t.inputs, t.targets), plain->loss(t.inputs, t.targets)), 1e-6);
+}
+
+TEST(FusedForm, EvaluatesWithoutDropout) {
+  const core::ModelConfig config = shape(1, 5, true);
+  auto by_hand = with_weights(fused::fused_llama(config, {.dropout = 0.5}), torch::kFloat);
+  auto plain = with_weights(nn::family_llama(config, {.dropout = 0.5}), torch::kFloat);
+  by_hand->eval();
+  plain->eval();
+  const Tokens t = tokens(config);
+  EXPECT_LE(distance(by_hand->loss(t.inputs, t.targets), plain->loss(t.inputs, t.targets)), 1e-6);
+}
+
+// More logits than are held at a time.
+TEST(FusedForm, ALargeHeadIsComputedInParts) {
+  torch::manual_seed(8);
+  constexpr int64_t kRows = 2200, kClasses = 8192, kWidth = 4;
+  const auto leaf = [](std::vector<int64_t> sizes) { return torch::randn(sizes, torch::kDouble).requires_grad_(); };
+  const auto x = leaf({kRows, kWidth}), weight = leaf({kWidth}), head = leaf({kClasses, kWidth});
+  const auto targets = torch::randint(kClasses, {kRows});
+  fused::Operand operand;
+  const auto actual = fused::linear_cross_entropy(x, weight, 1e-5, head, targets, operand);
+  const auto normed = x * torch::rsqrt(x.square().mean(-1, true) + 1e-5) * weight;
+  const auto expected = torch::cross_entropy_loss(torch::linear(normed, head), targets);
+  EXPECT_LE(distance(actual, expected), 1e-12);
+  // A factor other than 1, as accumulated batches have.
+  const auto gradients = torch::autograd::grad({actual * 0.5}, {x, weight, head});
+  const auto plain = torch::autograd::grad({expected * 0.5}, {x, weight, head});
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_LE(distance(gradients[i], plain[i]), 1e-12) << i;
+}
+
+TEST(FusedForm, RefusesTargetsOutsideTheVocabulary) {
+  const core::ModelConfig config = shape(1, 5, true);
+  auto model = fused::fused_llama(config);
+  const Tokens t = tokens(config);
+  expect_error([&] { model->loss(t.inputs, t.targets + config.vocab_size); }, {"[0, 11)"});
+}
+
+TEST(FusedForm, RefusesFamiliesWithOtherParts) {
+  core::ModelConfig config = shape(1, 5, true);
+  config.family = core::Family::Qwen3;
+  EXPECT_FALSE(fused::can_be_fused(config));
+  expect_error([&] { static_cast<void>(fused::fused_llama(config)); }, {"qwen3"});
+}
+
+// Bounds: five standard deviations of the binomial distribution's.
+TEST(FusedDropout, DropsItsShareAndKeepsTheMean) {
+  torch::manual_seed(1);
+  const auto y = fused::dropout(torch::ones({1000, 100}), 0.2);
+  const double kept = (y != 0).to(torch::kDouble).mean().item<double>();
+  EXPECT_NEAR(kept, 0.8, 5 * std::sqrt(0.16 / 1e5));
+  EXPECT_TRUE(((y == 0) | (y == 1.25)).all().item<bool>());
+  // Neither rows nor columns are alike, and a number says nothing of its neighbours.
+  const auto m = (y != 0).to(torch::kDouble) - 0.8;
+  for (const int64_t axis : {0, 1}) {
+    EXPECT_LE(m.mean(axis).abs().max().item<double>(), 5.5 * std::sqrt(0.16 / (axis == 0 ? 1000 : 100)));
+    const auto size = m.size(axis) - 1;
+    EXPECT_LE((m.narrow(axis, 0, size) * m.narrow(axis, 1, size)).mean().abs().item<double>(),
+              5 * 0.16 / std::sqrt(1e5));
+  }
+}
+
+TEST(FusedDropout, EachCallDrawsAnotherMaskAndTheSeedRepeatsThem) {
+  const auto draw = [] { return fused::dropout(torch::ones({10, 50}), 0.5); };
+  torch::manual_seed(1);
+  const auto first = draw(), second = draw();
+  torch::manual_seed(1);
+  EXPECT_TRUE(torch::equal(draw(), first));
+  EXPECT_FALSE(torch::equal(first, second));
+}
+
+TEST(FusedLoops, EachInstructionSetHasItsNameAndOnlyItsOwnLoops) {
+  using core::Isa;
+  const auto isas = core::supported_isas();
+  const auto here = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
+  const auto loops = [](Isa isa) { return &fused::loops_for(isa).in_bf16; };
+  if (here(Isa::Avx512Vnni)) {
+    EXPECT_EQ(loops(Isa::Avx512Vnni), loops(Isa::Avx512));
+  }
+  if (here(Isa::Avx512Bf16)) {
+    EXPECT_NE(loops(Isa::Avx512Bf16), loops(Isa::Avx512Vnni));
+  }
+}
+
+TEST(FusedDropout, AlmostEverythingIsDroppedJustBelowOne) {
+  for (const double probability : {1.0 - 1e-10, 1.0 - 1e-16}) {
+    EXPECT_EQ(fused::make_dropout(probability, 1, 2).threshold, 0xFFFFFFFFU) << probability;
+  }
+  EXPECT_EQ(fused::make_dropout(0.5, 1, 2).threshold, 0x80000000U);
+}
+
+}  // namespace
+}  // namespace folio::test

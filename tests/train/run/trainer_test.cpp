@@ -1,0 +1,372 @@
+#include "train/run/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tests/train/support.h"
+#include "train/report/matrix_peak.h"
+#include "train/run/weights.h"
+#include "train/step/evaluate.h"
+
+namespace folio::train {
+namespace {
+
+using test::Small;
+using test::small_config;
+using test::small_text;
+
+TEST(Trainer, TheSameSeedGivesTheSameBits) {
+  const auto run = [] {
+    Small small;
+    std::vector<double> numbers;
+    for (int step = 0; step < 4; ++step) {
+      const StepResult result = small.trainer.step();
+      numbers.push_back(result.loss);
+      numbers.push_back(result.grad_norm);
+    }
+    return std::pair(numbers, test::copies(small.trainer.model()));
+  };
+  const auto first = run();
+  const auto second = run();
+  EXPECT_EQ(first.first, second.first);
+  EXPECT_TRUE(test::same_bits(first.second, second.second));
+}
+
+TEST(Trainer, RepeatsItsBitsOnTheNumbersOfThreadsThatItNames) {
+  const int before = at::get_num_threads();
+  const auto run = [](const std::vector<int>& threads) {
+    at::set_num_threads(2);
+    Small small;
+    std::vector<bool> repeats;
+    for (const int n : threads) {
+      repeats.push_back(small.trainer.repeats_with(n));
+      EXPECT_EQ(at::get_num_threads(), 2);
+      if (repeats.back()) at::set_num_threads(n);
+      small.trainer.step();
+      at::set_num_threads(2);
+    }
+    return std::pair(repeats, test::copies(small.trainer.model()));
+  };
+  // With dropout: to ask takes none of its random numbers.
+  const auto same = run({2, 2, 2, 2}), others = run({1, 3, 2, 1});
+  EXPECT_EQ(same.first, std::vector<bool>(4, true)) << "the bits of two threads are those of two";
+  EXPECT_TRUE(test::same_bits(same.second, others.second));
+  at::set_num_threads(before);
+}
+
+TEST(Trainer, SaysOfNoOtherNumberThatItRepeatsWhereAFewGradientsDoNotShowIt) {
+  TrainConfig c = small_config();
+  c.dtype = Precision::Bf16;
+  EXPECT_FALSE(Small(c).trainer.repeats_with(1));
+  c = small_config();
+  c.optimizer = OptimizerKind::GaLore;
+  EXPECT_FALSE(Small(c).trainer.repeats_with(1));
+}
+
+TEST(Trainer, AnotherSeedGivesOtherLosses) {
+  TrainConfig c = small_config();
+  Small a(c);
+  const double loss = a.trainer.step().loss;
+  c.seed = 12;
+  Small b(c);
+  EXPECT_NE(b.trainer.step().loss, loss);
+}
+
+TEST(Trainer, TheFirstLossIsThatOfAGuess) {
+  Small small;
+  const double guess = std::log(static_cast<double>(small.dataset.tokenizer().vocab_size()));
+  EXPECT_NEAR(small.trainer.step().loss, guess, 0.1);
+}
+
+TEST(Trainer, LearnsTheText) {
+  TrainConfig c = small_config();
+  c.dropout = 0.0;
+  c.steps = 60;
+  Small small(c);
+  const double before = small.trainer.evaluate().validation;
+  for (int step = 0; step < 60; ++step) small.trainer.step();
+  EXPECT_LT(small.trainer.evaluate().validation, before - 1.0);
+}
+
+TEST(Trainer, AccumulatingTwoHalvesIsOneBatch) {
+  // Row r of batch n is number n * rows + r of one sequence, so two batches of 4 hold the rows of one batch of 8.
+  TrainConfig halves = small_config();
+  halves.dropout = 0.0;
+  TrainConfig whole = halves;
+  whole.batch_size = 8;
+  whole.accumulation = 1;
+  Small a(halves);
+  Small b(whole);
+  EXPECT_EQ(a.trainer.tokens_per_step(), b.trainer.tokens_per_step());
+  for (int step = 0; step < 5; ++step) {
+    const StepResult x = a.trainer.step();
+    const StepResult y = b.trainer.step();
+    // Float32 sums in another order: some 4e-7 in PyTorch (golden_losses.py), here both sides round.
+    EXPECT_NEAR(x.loss, y.loss, 5e-6) << step;
+    EXPECT_NEAR(x.grad_norm, y.grad_norm, 5e-5) << step;
+  }
+}
+
+TEST(Trainer, AccumulationChangesTheStep) {
+  TrainConfig c = small_config();
+  c.dropout = 0.0;
+  Small a(c);
+  c.accumulation = 1;
+  Small b(c);
+  EXPECT_NE(a.trainer.step().loss, b.trainer.step().loss);
+}
+
+TEST(Trainer, ClippingBoundsTheStepAndReportsTheNormBefore) {
+  // With beta1 = beta2 = 0 and a huge eps, AdamW is plain descent: the step's length is lr * |g| / eps.
+  TrainConfig c = small_config();
+  c.beta1 = c.beta2 = 0.0;
+  c.adam_eps = 1.0;
+  c.weight_decay = 0.0;
+  c.warmup_steps = 0;
+  c.dropout = 0.0;
+  c.clip = 1e-3;
+  Small small(c);
+  const auto before = test::copies(small.trainer.model());
+  const StepResult result = small.trainer.step();
+  EXPECT_GT(result.grad_norm, 0.1);
+  double squares = 0.0;
+  const auto after = test::copies(small.trainer.model());
+  for (size_t i = 0; i < after.size(); ++i)
+    squares += (after[i] - before[i]).to(torch::kDouble).square().sum().item<double>();
+  EXPECT_NEAR(std::sqrt(squares), c.lr * c.clip, 0.02 * c.lr * c.clip);
+}
+
+TEST(Trainer, ALossThatIsNotFiniteStopsBeforeAnyWeightChanges) {
+  const test::TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  const auto checkpoint = std::filesystem::weakly_canonical(run / "checkpoints/last");
+  const auto saved = test::read_bytes(checkpoint / "model.safetensors");
+  {
+    const torch::NoGradGuard no_grad;
+    small.trainer.model()->parameters()[3].view(-1)[0] = std::nan("");
+  }
+  const auto before = test::copies(small.trainer.model());
+  const std::string message = test::error_of([&] { small.trainer.step(); });
+  EXPECT_TRUE(test::contains(message, "the loss is nan at step 2") && test::contains(message, "--lr")) << message;
+  EXPECT_EQ(small.trainer.state().step, 1);
+  const auto after = test::copies(small.trainer.model());
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(torch::allclose(before[i], after[i], 0, 0, /*equal_nan=*/true));
+  EXPECT_EQ(test::read_bytes(checkpoint / "model.safetensors"), saved);
+  EXPECT_EQ(std::filesystem::read_symlink(run / "checkpoints/last"), "step-000001");
+}
+
+TEST(Trainer, AGradientThatIsNotFiniteStopsBeforeAnyWeightChanges) {
+  TrainConfig c = small_config();
+  c.dropout = 0.0;
+  c.clip = 0.0;
+  Small small(c);
+  small.trainer.model()->parameters()[2].register_hook([](const torch::Tensor& g) { return g * INFINITY; });
+  const auto before = test::copies(small.trainer.model());
+  const std::string message = test::error_of([&] { small.trainer.step(); });
+  EXPECT_TRUE(test::contains(message, "gradient")) << message;
+  EXPECT_TRUE(test::same_bits(before, test::copies(small.trainer.model())));
+}
+
+TEST(Trainer, InitFromTakesTheWeights) {
+  const test::TempDir run;
+  Small a;
+  a.trainer.step();
+  a.trainer.save(run.path());
+  TrainConfig c = small_config();
+  c.seed = 99;
+  Small b(c);
+  EXPECT_FALSE(test::same_bits(test::copies(a.trainer.model()), test::copies(b.trainer.model())));
+  b.trainer.init_from(run / "checkpoints/last");
+  EXPECT_TRUE(test::same_bits(test::copies(a.trainer.model()), test::copies(b.trainer.model())));
+  EXPECT_EQ(b.trainer.state().step, 0);
+}
+
+TEST(Trainer, InitFromAnotherShapeIsRefusedWithTheDifference) {
+  const test::TempDir run;
+  Small a;
+  a.trainer.save(run.path());
+  TrainConfig c = small_config();
+  c.model.n_layers = 3;
+  Small b(c);
+  EXPECT_ERROR((b.trainer.init_from(run / "checkpoints/last"), 0), "n_layers 2 -> 3");
+}
+
+TEST(Trainer, AWindowThatTheValidationSplitCannotHoldIsRefused) {
+  TrainConfig c = small_config();
+  EXPECT_ERROR(Small(c, small_text(30)), "shorter context");
+}
+
+TEST(Trainer, AWindowBeyondTheContextIsAUsageError) {
+  TrainConfig c = small_config();
+  c.window = 25;
+  EXPECT_THROW(Small{c}, core::UsageError);
+}
+
+TEST(Trainer, BFloat16TrainsNearFloat32) {
+  TrainConfig c = small_config();
+  c.dropout = 0.0;
+  Small a(c);
+  c.dtype = Precision::Bf16;
+  Small b(c);
+  for (int step = 0; step < 3; ++step) {
+    const double x = a.trainer.step().loss;
+    const double y = b.trainer.step().loss;
+    EXPECT_NEAR(x, y, 0.02) << step;  // bfloat16 has 8 bits: 1/256 of logits that stay below 2 here
+    EXPECT_NE(x, y);
+  }
+  for (const auto& p : b.trainer.model()->parameters()) EXPECT_EQ(p.scalar_type(), torch::kFloat32);
+}
+
+TEST(Trainer, AutoIsTheFasterTypeAndKeptByItsName) {
+  TrainConfig c = small_config();
+  c.dtype = Precision::Auto;
+  EXPECT_EQ(Small(c).trainer.config().dtype, faster_precision(torch::kCPU));
+}
+
+TEST(Trainer, TheBestLossIsTheSmallest) {
+  Small small;
+  EXPECT_TRUE(small.trainer.note_validation_loss(2.0));
+  EXPECT_FALSE(small.trainer.note_validation_loss(2.0));
+  EXPECT_FALSE(small.trainer.note_validation_loss(2.5));
+  EXPECT_FALSE(small.trainer.note_validation_loss(std::nan("")));
+  EXPECT_TRUE(small.trainer.note_validation_loss(1.5));
+  EXPECT_EQ(small.trainer.state().best_validation_loss, 1.5);
+}
+
+TEST(Trainer, PatienceEndsAfterThatManyEvaluationsWithoutABetterLoss) {
+  TrainConfig c = small_config();
+  c.patience = 2;
+  Small small(c);
+  Small endless;
+  const std::vector<double> losses{2.0, 2.0, 1.5, 1.6, std::nan("")};
+  for (size_t i = 0; i < losses.size(); ++i) {
+    small.trainer.note_validation_loss(losses[i]);
+    endless.trainer.note_validation_loss(losses[i]);
+    EXPECT_EQ(small.trainer.out_of_patience(), i == 4) << i;
+    EXPECT_FALSE(endless.trainer.out_of_patience());
+  }
+}
+
+TEST(Trainer, TheAverageIsThatOfTheFormula) {
+  TrainConfig c = small_config();
+  c.ema = 0.3;
+  Small small(c);
+  // As in weight_average.h, with the first three factors worked out: (1 + t) / (10 + t) reaches 0.3 at t = 3.
+  const std::vector<double> decays{2.0 / 11.0, 3.0 / 12.0, 0.3, 0.3};
+  std::vector<torch::Tensor> expected = test::copies(small.trainer.model());
+  for (torch::Tensor& tensor : expected) tensor = tensor.to(torch::kFloat64);
+  for (const double decay : decays) {
+    small.trainer.step();
+    const auto weights = test::copies(small.trainer.model());
+    for (size_t i = 0; i < expected.size(); ++i)
+      expected[i] = decay * expected[i] + (1.0 - decay) * weights[i].to(torch::kFloat64);
+  }
+  const auto average = test::copies(small.trainer.shown_model());
+  double largest = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, (average[i] - expected[i]).abs().max().item<double>());
+  }
+  EXPECT_LT(largest, 1e-6);  // weights are below 2: four steps of three roundings of float32 each
+  EXPECT_FALSE(test::same_bits(average, test::copies(small.trainer.model())));
+}
+
+TEST(Trainer, AnAverageChangesNoStep) {
+  TrainConfig c = small_config();
+  const auto losses = [&] {
+    Small small(c);
+    std::vector<double> numbers;
+    for (int step = 0; step < 3; ++step) numbers.push_back(small.trainer.step().loss);
+    return numbers;
+  };
+  const auto without = losses();
+  c.ema = 0.99;
+  EXPECT_EQ(losses(), without);
+}
+
+TEST(Trainer, TheAverageIsWhatIsEvaluatedAndSaved) {
+  TrainConfig c = small_config();
+  c.ema = 0.99;
+  Small small(c);
+  for (int step = 0; step < 3; ++step) small.trainer.step();
+  const auto loss_of = [&](nn::Llama& model) {
+    return split_loss(model, small.dataset.splits().validation, c.window, torch::kCPU);
+  };
+  EXPECT_EQ(small.trainer.evaluate().validation, loss_of(small.trainer.shown_model()));
+  EXPECT_NE(small.trainer.evaluate().validation, loss_of(small.trainer.model()));
+  const test::TempDir run;
+  small.trainer.save(run.path());
+  nn::Llama saved(small.trainer.config().model);
+  load_weights(core::read_hf_directory(run / "checkpoints/last"), saved);
+  EXPECT_TRUE(test::same_bits(test::copies(saved), test::copies(small.trainer.shown_model())));
+}
+
+TEST(Trainer, TheAverageBeginsWithTheWeightsOfInit) {
+  const test::TempDir run;
+  Small first;
+  first.trainer.step();
+  first.trainer.save(run.path());
+  TrainConfig c = small_config();
+  c.ema = 0.99;
+  Small second(c);
+  second.trainer.init_from(run / "checkpoints/last");
+  EXPECT_TRUE(test::same_bits(test::copies(second.trainer.shown_model()), test::copies(first.trainer.model())));
+}
+
+// Trains until step `last`, and reports `seconds` for each step. Only the last one ends a measurement.
+void measured_steps(Small& small, int64_t last, double seconds) {
+  while (small.trainer.state().step < last) {
+    small.trainer.step();
+    EXPECT_EQ(small.trainer.measure(seconds).has_value(), small.trainer.state().step == last);
+  }
+}
+
+TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
+  TrainConfig c = small_config();
+  c.steps = 7777;
+  Small small(c);
+  small.trainer.train_for(1.0);
+  small.trainer.step();
+  EXPECT_FALSE(small.trainer.measure(5.0));  // the first step is a warm-up: it takes time, and is not counted
+  measured_steps(small, kMeasuredSteps, 0.5);
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 91);  // 60 - 5 - 19 / 2 seconds
+  small.trainer.step();
+  EXPECT_FALSE(small.trainer.measure(0.1));
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 91);
+}
+
+TEST(Trainer, MinutesAreMeasuredAgainAfterATenthAndEachTimeTheStepsHaveDoubled) {
+  Small small;
+  small.trainer.train_for(5.0);
+  measured_steps(small, kMeasuredSteps, 1.0);
+  ASSERT_EQ(small.trainer.config().steps, 300);
+  measured_steps(small, 30, 4.0);  // 60 of 300 seconds are spent
+  ASSERT_EQ(small.trainer.config().steps, 30 + 240 / 4);
+  measured_steps(small, 60, 2.0);
+  EXPECT_EQ(small.trainer.config().steps, 60 + 180 / 2);
+  measured_steps(small, 120, 1.0);
+  EXPECT_EQ(small.trainer.config().steps, 120 + 120);
+}
+
+TEST(Trainer, TheNumberOfStepsNeverFallsBelowThoseThatAreDone) {
+  Small small;
+  small.trainer.train_for(0.01);
+  measured_steps(small, kMeasuredSteps, 10.0);
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps);
+}
+
+TEST(Trainer, WithoutMinutesNothingIsMeasured) {
+  Small small;
+  small.trainer.step();
+  EXPECT_FALSE(small.trainer.measure(1.0));
+  EXPECT_EQ(small.trainer.state().measured_steps, 0);
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -1,0 +1,174 @@
+// All settings of a training run: the model's shape, the batches, the optimizer, the schedule, the log.
+// `visit_fields` is the only list of the trainer's own fields: flags with their limits, config.toml and trainer.json
+// all go through it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/adapter.h"
+#include "core/model_config.h"
+#include "train/lora/lora.h"
+#include "train/config/choices.h"
+
+namespace folio::train {
+
+struct TrainConfig {
+  std::string preset = "tiny";
+  core::ModelConfig model;  ///< vocab_size comes from the corpus
+
+  int64_t steps = 2500;
+  int64_t batch_size = 4;        ///< windows in a batch
+  int64_t window = 256;          ///< tokens in a training or validation window; at most the model's context
+  int64_t accumulation = 1;      ///< batches whose gradients make one step
+  bool across_documents = true;  ///< windows go on with the next document
+  double dropout = 0.0;
+  uint64_t seed = 1337;
+
+  int64_t lora_rank = 0;  ///< of the adapters that are trained instead of the model; 0: the model is
+  double lora_alpha = 16.0;
+  std::string lora_targets = "all";
+  double lora_dropout = 0.0;
+
+  Balance balance = Balance::Loss;  ///< of a model with experts
+  double balance_rate = 1e-3;       ///< the loss's factor, or a step of the bias; 0: experts are not balanced
+
+  OptimizerKind optimizer = OptimizerKind::AdamW;
+  double lr = 2e-3;
+  double min_lr = 2e-4;  ///< at the end of the run, unless the schedule is constant
+  ScheduleKind schedule = ScheduleKind::Cosine;
+  int64_t warmup_steps = 100;
+  double decay_fraction = 0.2;  ///< of the steps, at the end, in which the rate of "wsd" falls
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double adam_eps = 1e-8;
+  double momentum = 0.95;  ///< Muon's
+  /// GaLore's: a quarter of the default model's width. The paper takes a quarter to a half of its models' widths.
+  int64_t rank = 32;
+  int64_t galore_every = 200;
+  double galore_scale = 0.25;
+  double weight_decay = 0.1;
+  bool decay_embeddings = true;
+  bool decay_norms = false;
+  double clip = 1.0;       ///< maximum norm of all gradients together; 0: off
+  bool fused = true;       ///< modules in their fused form, where there is one; false: one operation at a time
+  bool recompute = false;  ///< with fused: activations are computed again in the backward pass
+  Precision dtype = Precision::F32;  ///< a run keeps what Auto came to
+  DeviceKind device = DeviceKind::Cpu;
+
+  double validation_fraction = 0.1;
+  double test_fraction = 0.0;
+  double ema = 0.0;  ///< decay of the weights' average, which is evaluated and saved; 0: the weights themselves are
+  int64_t eval_every = 500;
+  int64_t eval_batches = 0;  ///< random batches of each split; 0: the whole validation split in consecutive windows
+  int64_t sample = 100;      ///< tokens that the model writes at an evaluation, to look at; 0: none
+  int64_t patience = 0;      ///< evaluations without a better validation loss after which the run ends; 0: off
+  int64_t checkpoint_every = 500;
+  Exported exported = Exported::Best;  ///< the checkpoint that model.gguf is made of
+  int64_t log_every = 10;
+  LogStyle log_style = LogStyle::Progress;  ///< Epoch: Epoch | Loss | Time | ETA
+
+  bool operator==(const TrainConfig&) const = default;
+
+  /// Calls visit(group, field, core::ConfigField) for each field but the model's; a group is one of train --help.
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    using F = core::ConfigField;
+    visit("Run", self.steps, F{"steps,--max-iters", "optimizer steps", 1, 1e12});
+    visit("Run", self.seed, F{"seed", "seed of weights, batches and dropout", 0, 1.8e19});
+    visit("Run", self.fused,
+          F{"fused", "fused forms of the modules, where there are; false: the plain ones", 0, 0, F::kLater});
+    visit("Run", self.recompute,
+          F{"recompute", "keep one block's activations at a time, and compute them again", 0, 0, F::kLater});
+    visit("Run", self.dtype, F{"dtype", "type of the matrix products: f32, bf16, or auto, the faster one here", 0, 0});
+    visit("Run", self.device, F{"device", "cpu or cuda", 0, 0});
+    visit("Batches", self.batch_size, F{"batch-size", "windows in a batch", 1, 1e6});
+    visit("Batches", self.window, F{"window", "tokens in a training and validation window", 1, 1 << 24});
+    visit("Batches", self.accumulation, F{"accumulation", "batches that make one step", 1, 1e6});
+    visit("Batches", self.across_documents,
+          F{"across-documents", "whether windows go on with the next document, or end with theirs", 0, 0, F::kLater});
+    visit("Batches", self.validation_fraction,
+          F{"validation-fraction", "share of the text to validate on", 1e-9, 0.99});
+    visit("Batches", self.test_fraction, F{"test-fraction", "share of the text that is held out", 0, 0.99});
+    visit("Experts", self.balance,
+          F{"balance", "what spreads tokens over experts: an auxiliary loss, or a bias of their selection", 0, 0,
+            F::kLater});
+    visit("Experts", self.balance_rate,
+          F{"balance-rate", "factor of that loss, or what a step changes a bias by; 0: off", 0, 1, F::kLater});
+    visit("LoRA", self.lora_rank,
+          F{"lora-rank", "train adapters of this rank, and leave the weights of --init as they are; 0: train these", 0,
+            core::kMaxAdapterRank, F::kLater});
+    visit("LoRA", self.lora_alpha,
+          F{"lora-alpha", "what an adapter adds is scaled by alpha / rank", 1e-3, 1e6, F::kLater});
+    visit("LoRA", self.lora_targets,
+          F{"lora-targets", "matrices with adapters: all, or some of q,k,v,o,gate,up,down", 0, 0, F::kLater});
+    visit("LoRA", self.lora_dropout,
+          F{"lora-dropout", "probability of dropping a number of an adapter's input", 0, 0.99, F::kLater});
+    visit("Optimizer", self.optimizer,
+          F{"optimizer", "adamw, or for the matrices of the blocks muon or galore (the rest by adamw)", 0, 0});
+    visit("Optimizer", self.beta1, F{"beta1", "AdamW's decay of the first moment", 0, 0.999999});
+    visit("Optimizer", self.beta2, F{"beta2", "AdamW's decay of the second moment", 0, 0.999999});
+    visit("Optimizer", self.adam_eps, F{"adam-eps", "AdamW's epsilon", 1e-30, 1});
+    visit("Optimizer", self.momentum, F{"momentum", "Muon's momentum", 0, 0.999999, F::kLater});
+    visit("Optimizer", self.rank,
+          F{"rank", "GaLore's rank, at most the smaller side of each matrix", 1, 1 << 20, F::kLater});
+    visit("Optimizer", self.galore_every, F{"galore-every", "steps between GaLore's subspaces", 1, 1e12, F::kLater});
+    visit("Optimizer", self.galore_scale,
+          F{"galore-scale", "of GaLore's steps for the matrices, beside --lr", 0, 1e3, F::kLater});
+    visit("Optimizer", self.weight_decay, F{"weight-decay", "decoupled weight decay", 0, 100});
+    visit("Optimizer", self.decay_embeddings, F{"decay-embeddings", "whether embeddings decay", 0, 0});
+    visit("Optimizer", self.decay_norms, F{"decay-norms", "whether norms decay", 0, 0});
+    visit("Optimizer", self.clip, F{"clip", "maximum norm of the gradients; 0: off", 0, 1e9});
+    visit("Optimizer", self.dropout, F{"dropout", "probability of dropping a number", 0, 0.99});
+    visit("Optimizer", self.ema,
+          F{"ema", "decay of an average of the weights, which is evaluated, sampled and saved; 0: off", 0, 0.999999,
+            F::kLater});
+    visit("Schedule", self.schedule, F{"schedule", "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0});
+    visit("Schedule", self.lr, F{"lr,--learning-rate", "highest learning rate", 0, 1e3});
+    visit("Schedule", self.min_lr, F{"min-lr", "learning rate at the end of the run", 0, 1e3});
+    visit("Schedule", self.warmup_steps, F{"warmup-steps", "steps in which the learning rate rises", 0, 1e12});
+    visit("Schedule", self.decay_fraction,
+          F{"decay-fraction", "last share of the steps, in which the rate of wsd falls", 0, 1, F::kLater});
+    visit("Evaluation", self.eval_every, F{"eval-every", "steps between evaluations", 1, 1e12});
+    visit("Evaluation", self.eval_batches,
+          F{"eval-batches", "random batches of each split; 0: the whole validation split", 0, 1e6});
+    visit("Evaluation", self.sample,
+          F{"sample", "tokens of a text that the model writes at each evaluation; 0: none", 0, 1e6, F::kLater});
+    visit("Evaluation", self.patience,
+          F{"patience", "evaluations without a better validation loss that end the run; 0: off", 0, 1e12, F::kLater});
+    visit("Checkpoints and log", self.checkpoint_every, F{"checkpoint-every", "steps between checkpoints", 1, 1e12});
+    visit("Checkpoints and log", self.exported,
+          F{"export", "checkpoint that becomes model.gguf: best or last", 0, 0, F::kLater});
+    visit("Checkpoints and log", self.log_every, F{"log-every", "steps between log lines", 1, 1e12});
+    visit("Checkpoints and log", self.log_style, F{"log-style", "progress or epoch", 0, 0});
+  }
+};
+
+/// Names of the presets, the default first.
+[[nodiscard]] const std::vector<std::string>& preset_names();
+
+/// Throws core::UsageError that lists the names if there is no such preset.
+[[nodiscard]] TrainConfig preset(const std::string& name);
+
+/// Throws core::UsageError if the values don't fit each other.
+void validate(const TrainConfig& config);
+
+/// The adapters of a run with a lora_rank.
+[[nodiscard]] lora::LoraOptions lora_options(const TrainConfig& config);
+
+/// To JSON as in trainer.json, with the names of the flags with underscores, and back. What was added since the first
+/// version has its default where it is missing. Throws core::Error if another value is.
+[[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
+[[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
+
+/// The values that differ, as "lr 0.001 -> 0.002"; empty if none do. Values that change no result are left out: the
+/// intervals of evaluations, checkpoints and the log; samples; which checkpoint is exported; and the device, which
+/// changes the rounding alone.
+[[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
+
+/// The first name of the flag, with '_' for '-': "steps" of "steps,--max-iters".
+[[nodiscard]] std::string field_key(const core::ConfigField& field);
+
+}  // namespace folio::train

@@ -1,0 +1,221 @@
+// Causal attention of one head, in blocks of queries: neither the scores nor the weights of a whole sequence are
+// stored.
+//   s_ij = q_i · k_j / √K,   p_ij = e^(s_ij - l_i) with l_i = log Σ_j e^(s_ij),   o_i = Σ_j m_ij p_ij v_j,
+// over the j that i sees, where m is dropout's mask with its scale. Kept for the backward pass: o and l.
+//
+// Backward (Dao et al., "FlashAttention", 2022, appendix B.2): the weights are computed once more, and
+//   dv_j = Σ_i m_ij p_ij do_i,
+//   dp_ij = m_ij (do_i · v_j),   ds_ij = p_ij (dp_ij - δ_i)  with  δ_i = Σ_j p_ij dp_ij = do_i · o_i,
+//   dq_i = Σ_j ds_ij k_j / √K,   dk_j = Σ_i ds_ij q_i / √K.
+#pragma once
+
+#include <algorithm>
+
+#include "train/fused/dropout_body.h"
+#include "train/fused/products_body.h"
+
+namespace folio::train::fused {
+namespace {
+
+constexpr size_t kQueryBlock = 32;
+
+template <typename T>
+inline void store_rows(const Real<T>* x, size_t stride, size_t n, size_t dim, Real<T> factor, T* out,
+                       size_t out_stride) {
+  for (size_t i = 0; i < n; ++i, x += stride, out += out_stride) {
+#pragma omp simd
+    for (size_t d = 0; d < dim; ++d) out[d] = rounded<T>(x[d] * factor);
+  }
+}
+
+/// The keys that the queries of a block see: [first, end), of which row i sees [first_of(i), i].
+struct Seen {
+  size_t window;
+  const int64_t* starts;
+  size_t first, end;
+
+  Seen(const AttentionShape& shape, size_t sequence, size_t block, size_t n_queries)
+      : window(shape.window == 0 ? shape.n_positions : shape.window),
+        starts(shape.starts == nullptr ? nullptr : shape.starts + sequence * shape.n_positions),
+        first(first_of(block) / 16 * 16),
+        end(block + n_queries) {}
+  [[nodiscard]] size_t first_of(size_t row) const {
+    const size_t start = starts == nullptr ? 0 : static_cast<size_t>(starts[row]);
+    return row + 1 > window ? std::max(start, row + 1 - window) : start;
+  }
+  [[nodiscard]] size_t begin(size_t row) const { return std::max(first_of(row), first) - first; }
+  [[nodiscard]] size_t width() const { return padded(end - first); }
+};
+
+inline uint64_t attention_row(const AttentionShape& shape, size_t sequence, size_t head, size_t row) {
+  return (sequence * shape.n_heads + head) * shape.n_positions + row;
+}
+
+/// Where the columns of one head are in a row, and how scratch memory is laid out.
+struct Layout {
+  size_t n, dim, stride, at_key, at_value;
+  size_t width;   ///< of a row of K numbers
+  size_t length;  ///< of a row of T numbers
+
+  Layout(const AttentionShape& shape, size_t kv_head)
+      : n(shape.n_positions),
+        dim(shape.head_dim),
+        stride(shape.qkv_dim()),
+        at_key((shape.n_heads + kv_head) * dim),
+        at_value(at_key + shape.n_kv_heads * dim),
+        width(padded(dim)),
+        length(padded(n) + 16) {}
+};
+
+template <typename T>
+void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const Dropout& dropout, size_t sequence,
+               T* out, Real<T>* log_sums) {
+  using R = Real<T>;
+  using P = Product<T>;
+  using E = typename P::E;
+  const Layout l(shape, kv_head);
+  const size_t group = shape.n_heads / shape.n_kv_heads;
+  const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
+
+  const Scratch<E> packed(l.dim * l.length + l.n * l.width + kQueryBlock * (l.width + l.length) + l.width);
+  E* keys = packed.data();                              // [K / g, length], columns
+  E* values = keys + l.dim * l.length;                  // [T / g, width], groups of rows
+  E* queries = values + (l.n + 1) * l.width;            // [block, width / g]
+  E* packed_weights = queries + kQueryBlock * l.width;  // [block, length / g]
+  const Scratch<R> numbers(kQueryBlock * (l.width + l.length));
+  R* weights = numbers.data();                  // [block, length]
+  R* means = weights + kQueryBlock * l.length;  // [block, width]
+  pack_columns(qkv + l.at_key, l.stride, l.n, l.dim, keys, l.length);
+  pack_row_groups<T>(qkv + l.at_value, l.stride, l.n, l.dim, values, l.width);
+  for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (size_t block = 0; block < l.n; block += kQueryBlock) {
+      const size_t n_queries = std::min(kQueryBlock, l.n - block);
+      const Seen seen(shape, sequence, block, n_queries);
+      const size_t n_keys = seen.end - seen.first;
+      pack_rows<T>(qkv + block * l.stride + head * l.dim, l.stride, n_queries, l.dim, queries, l.width);
+      multiply<P>(n_queries, seen.width(), l.dim, {queries, l.width, 1}, keys + seen.first, l.length, weights, l.length,
+                  false);
+      R factors[kQueryBlock];
+      for (size_t i = 0; i < n_queries; ++i) {
+        const size_t row = block + i, begin = seen.begin(row), end = row + 1 - seen.first;
+        R* s = weights + i * l.length;
+        R largest = s[begin];
+#pragma omp simd reduction(max : largest)
+        for (size_t j = begin; j < end; ++j) largest = s[j] > largest ? s[j] : largest;
+        R sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (size_t j = begin; j < end; ++j) sum += s[j] = exp((s[j] - largest) * scale);
+        std::fill(s, s + begin, R{0});
+        std::fill(s + end, s + seen.width(), R{0});
+        if (dropout.on()) {
+          const RowMask<R> mask(dropout, attention_row(shape, sequence, head, row));
+#pragma omp simd
+          for (size_t j = begin; j < end; ++j) s[j] *= mask[seen.first + j];
+        }
+        factors[i] = 1 / sum;
+        log_sums[head * l.n + row] = largest * scale + std::log(sum);
+      }
+      pack_rows<T>(weights, l.length, n_queries, seen.width(), packed_weights, l.length);
+      multiply<P>(n_queries, l.width, n_keys, {packed_weights, l.length, 1}, values + seen.first / P::kGroup * l.width,
+                  l.width, means, l.width, false);
+      for (size_t i = 0; i < n_queries; ++i) {
+        store_rows<T>(means + i * l.width, l.width, 1, l.dim, factors[i],
+                      out + (block + i) * shape.query_dim() + head * l.dim, 0);
+      }
+    }
+  }
+}
+
+template <typename T>
+void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>* log_sums, const AttentionShape& shape,
+                        size_t kv_head, const Dropout& dropout, size_t sequence, T* dqkv) {
+  using R = Real<T>;
+  using P = Product<T>;
+  using E = typename P::E;
+  const Layout l(shape, kv_head);
+  const size_t group = shape.n_heads / shape.n_kv_heads;
+  const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
+
+  const Scratch<E> packed(2 * l.dim * l.length + (l.n + 1) * l.width + kQueryBlock * (4 * l.width + 2 * l.length));
+  E* key_columns = packed.data();                            // [K / g, length]
+  E* value_columns = key_columns + l.dim * l.length;         // [K / g, length]
+  E* keys = value_columns + l.dim * l.length;                // [T / g, width], groups of rows
+  E* queries = keys + (l.n + 1) * l.width;                   // [block, width / g]
+  E* query_groups = queries + kQueryBlock * l.width;         // [block / g, width]
+  E* douts = query_groups + kQueryBlock * l.width;           // [block, width / g]
+  E* dout_groups = douts + kQueryBlock * l.width;            // [block / g, width]
+  E* packed_scores = dout_groups + kQueryBlock * l.width;    // [block, length / g]
+  E* score_groups = packed_scores + kQueryBlock * l.length;  // [block / g, length]
+  const Scratch<R> numbers(2 * l.n * l.width + kQueryBlock * (l.width + 2 * l.length));
+  R* dkeys = numbers.data();                      // [T, width]
+  R* dvalues = dkeys + l.n * l.width;             // [T, width]
+  R* dqueries = dvalues + l.n * l.width;          // [block, width]
+  R* weights = dqueries + kQueryBlock * l.width;  // [block, length]
+  R* dscores = weights + kQueryBlock * l.length;  // [block, length]
+  pack_columns(qkv + l.at_key, l.stride, l.n, l.dim, key_columns, l.length);
+  pack_columns(qkv + l.at_value, l.stride, l.n, l.dim, value_columns, l.length);
+  pack_row_groups<T>(qkv + l.at_key, l.stride, l.n, l.dim, keys, l.width);
+  std::fill(dkeys, dkeys + 2 * l.n * l.width, R{0});
+  for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (size_t block = 0; block < l.n; block += kQueryBlock) {
+      const size_t n_queries = std::min(kQueryBlock, l.n - block);
+      const Seen seen(shape, sequence, block, n_queries);
+      const size_t n_keys = seen.end - seen.first;
+      const T* query = qkv + block * l.stride + head * l.dim;
+      const size_t at_out = block * shape.query_dim() + head * l.dim;
+      pack_rows<T>(query, l.stride, n_queries, l.dim, queries, l.width);
+      pack_rows<T>(dout + at_out, shape.query_dim(), n_queries, l.dim, douts, l.width);
+      pack_row_groups<T>(query, l.stride, n_queries, l.dim, query_groups, l.width);
+      pack_row_groups<T>(dout + at_out, shape.query_dim(), n_queries, l.dim, dout_groups, l.width);
+      multiply<P>(n_queries, seen.width(), l.dim, {queries, l.width, 1}, key_columns + seen.first, l.length, weights,
+                  l.length, false);
+      multiply<P>(n_queries, seen.width(), l.dim, {douts, l.width, 1}, value_columns + seen.first, l.length, dscores,
+                  l.length, false);
+      for (size_t i = 0; i < n_queries; ++i) {
+        const size_t row = block + i, begin = seen.begin(row), end = row + 1 - seen.first;
+        const T* o = out + at_out + i * shape.query_dim();
+        const T* d_o = dout + at_out + i * shape.query_dim();
+        R delta = 0;
+#pragma omp simd reduction(+ : delta)
+        for (size_t d = 0; d < l.dim; ++d) delta += real(d_o[d]) * real(o[d]);
+        const R log_sum = log_sums[head * l.n + row];
+        R* p = weights + i * l.length;
+        R* ds = dscores + i * l.length;
+        if (dropout.on()) {
+          const RowMask<R> mask(dropout, attention_row(shape, sequence, head, row));
+#pragma omp simd
+          for (size_t j = begin; j < end; ++j) {
+            const R weight = exp(p[j] * scale - log_sum), m = mask[seen.first + j];
+            ds[j] = weight * (m * ds[j] - delta);
+            p[j] = m * weight;
+          }
+        } else {
+#pragma omp simd
+          for (size_t j = begin; j < end; ++j) {
+            p[j] = exp(p[j] * scale - log_sum);
+            ds[j] = p[j] * (ds[j] - delta);
+          }
+        }
+        for (R* x : {p, ds}) {
+          std::fill(x, x + begin, R{0});
+          std::fill(x + end, x + seen.width(), R{0});
+        }
+      }
+      pack_row_groups<T>(weights, l.length, n_queries, seen.width(), score_groups, l.length);
+      multiply<P>(n_keys, l.width, n_queries, {score_groups, 1, l.length}, dout_groups, l.width,
+                  dvalues + seen.first * l.width, l.width, true);
+      pack_row_groups<T>(dscores, l.length, n_queries, seen.width(), score_groups, l.length);
+      multiply<P>(n_keys, l.width, n_queries, {score_groups, 1, l.length}, query_groups, l.width,
+                  dkeys + seen.first * l.width, l.width, true);
+      pack_rows<T>(dscores, l.length, n_queries, seen.width(), packed_scores, l.length);
+      multiply<P>(n_queries, l.width, n_keys, {packed_scores, l.length, 1}, keys + seen.first / P::kGroup * l.width,
+                  l.width, dqueries, l.width, false);
+      store_rows(dqueries, l.width, n_queries, l.dim, scale, dqkv + block * l.stride + head * l.dim, l.stride);
+    }
+  }
+  store_rows(dkeys, l.width, l.n, l.dim, scale, dqkv + l.at_key, l.stride);
+  store_rows(dvalues, l.width, l.n, l.dim, R{1}, dqkv + l.at_value, l.stride);
+}
+
+}  // namespace
+}  // namespace folio::train::fused

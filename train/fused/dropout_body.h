@@ -1,0 +1,68 @@
+// Dropout as a function: whether a number is dropped is decided by a hash of the key, its row and its column. The
+// backward pass asks the same function again, so that no mask is stored.
+// out = x + m ⊙ y / (1 - p), so dy = m ⊙ dout / (1 - p).
+#pragma once
+
+#include "train/fused/numbers.h"
+
+namespace folio::train::fused {
+namespace {
+
+/// The key of one row. The mixing function is splitmix64's (Steele, Lea & Flood, 2014).
+inline uint32_t row_key(uint64_t key, uint64_t row) {
+  uint64_t z = key + (row + 1) * 0x9E3779B97F4A7C15ULL;
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
+  return static_cast<uint32_t>((z ^ (z >> 31U)) >> 16U);
+}
+
+/// Uniform in [0, 2³²). Source of the constants: Wellons, "Prospecting for Hash Functions", 2018 (lowbias32).
+inline uint32_t hash(uint32_t row_key, uint32_t column) {
+  uint32_t x = row_key + column * 0x9E3779B9U;
+  x = (x ^ (x >> 16U)) * 0x7FEB352DU;
+  x = (x ^ (x >> 15U)) * 0x846CA68BU;
+  return x ^ (x >> 16U);
+}
+
+/// The mask of one row: 0 for a number that is dropped, else the scale.
+template <typename R>
+struct RowMask {
+  RowMask(const Dropout& dropout, uint64_t row)
+      : key(row_key(dropout.key, row)), threshold(dropout.threshold), scale(static_cast<R>(dropout.scale)) {}
+
+  R operator[](size_t column) const { return hash(key, static_cast<uint32_t>(column)) >= threshold ? scale : R{0}; }
+
+  uint32_t key, threshold;
+  R scale;
+};
+
+template <typename T>
+void add(const Real<T>* x, const T* y, const Dropout& dropout, size_t first, size_t n, size_t dim, Real<T>* out) {
+  if (!dropout.on()) {
+#pragma omp simd
+    for (size_t i = 0; i < n * dim; ++i) out[i] = x[i] + real(y[i]);
+    return;
+  }
+  for (size_t i = 0; i < n; ++i, x += dim, y += dim, out += dim) {
+    const RowMask<Real<T>> mask(dropout, first + i);
+#pragma omp simd
+    for (size_t j = 0; j < dim; ++j) out[j] = x[j] + mask[j] * real(y[j]);
+  }
+}
+
+template <typename T>
+void drop(const Real<T>* dout, const Dropout& dropout, size_t first, size_t n, size_t dim, T* dy) {
+  if (!dropout.on()) {
+#pragma omp simd
+    for (size_t i = 0; i < n * dim; ++i) dy[i] = rounded<T>(dout[i]);
+    return;
+  }
+  for (size_t i = 0; i < n; ++i, dout += dim, dy += dim) {
+    const RowMask<Real<T>> mask(dropout, first + i);
+#pragma omp simd
+    for (size_t j = 0; j < dim; ++j) dy[j] = rounded<T>(mask[j] * dout[j]);
+  }
+}
+
+}  // namespace
+}  // namespace folio::train::fused

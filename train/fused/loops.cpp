@@ -1,0 +1,60 @@
+#include "train/fused/loops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/isa.h"
+#include "train/fused/loop_tables.h"
+
+namespace folio::train::fused {
+
+LoopTables loops_for(core::Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__) && FOLIO_AVX512
+    case core::Isa::Amx:
+    case core::Isa::Avx512Bf16:
+      return avx512bf16_loops();
+    case core::Isa::Avx512Vnni:
+    case core::Isa::Avx512:
+      return avx512_loops();
+#endif
+#if defined(__x86_64__) && FOLIO_AVX2
+    case core::Isa::Avx2:
+      return avx2_loops();
+#endif
+    default:
+      return plain_loops();
+  }
+}
+
+namespace {
+
+const LoopTables& selected() {
+  static const LoopTables kTables = loops_for(core::select_isa());
+  return kTables;
+}
+
+}  // namespace
+
+template <>
+const Loops<BFloat16>& loops() {
+  return selected().in_bf16;
+}
+template <>
+const Loops<float>& loops() {
+  return selected().in_f32;
+}
+template <>
+const Loops<double>& loops() {
+  return selected().in_f64;
+}
+
+constexpr long kHashes = 1L << 32;  // a probability just below 1 would round to all of them
+
+Dropout make_dropout(double probability, uint64_t key, uint64_t site) {
+  return {.key = key ^ (site * 0xD1342543DE82EF95ULL),
+          .threshold = static_cast<uint32_t>(std::min(std::lround(probability * kHashes), kHashes - 1)),
+          .scale = 1.0 / (1.0 - probability)};
+}
+
+}  // namespace folio::train::fused

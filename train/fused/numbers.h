@@ -1,0 +1,70 @@
+// Conversions, exp and aligned scratch memory for the loops' bodies. Everything here is compiled again for each
+// instruction set, so it is in an unnamed namespace: the linker must not mix them.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "core/aligned_vector.h"
+#include "core/exp_constants.h"
+#include "train/fused/loops.h"
+
+namespace folio::train::fused {
+namespace {
+
+inline float real(float x) { return x; }
+inline double real(double x) { return x; }
+inline float real(BFloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16U); }
+
+template <typename T>
+inline T rounded(Real<T> x) {
+  return x;
+}
+/// To the nearest, and to even in the middle.
+template <>
+inline BFloat16 rounded<BFloat16>(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return {static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U)};
+}
+
+/// e^x within 2 units in the last place, for loops that g++ turns into vectors. e^x = 2^n e^r with whole n and
+/// |r| <= ln 2 / 2, where a polynomial of degree 6 in r suffices. Below e^-87 it is 0.
+inline float exp(float x) {
+  using namespace core::exp_constants;
+  const float clamped = x < -87.0F ? -87.0F : x > 88.0F ? 88.0F : x;
+  constexpr float kRound = 12582912.0F;  // 1.5 · 2^23: adding it rounds to a whole number
+  const float shifted = clamped * kLog2E + kRound;
+  const float n = shifted - kRound;
+  const float r = (clamped - n * kLn2High) - n * kLn2Low;
+  float p = kPolynomial[0] * r + kPolynomial[1];
+  p = p * r + kPolynomial[2];
+  p = p * r + kPolynomial[3];
+  p = p * r + kPolynomial[4];
+  p = p * r + kPolynomial[5];
+  p = p * r * r + r + 1.0F;
+  const uint32_t exponent = std::bit_cast<uint32_t>(shifted) << 23U;
+  const float scaled = std::bit_cast<float>(std::bit_cast<uint32_t>(p) + exponent);
+  return x < -87.0F ? 0.0F : scaled;
+}
+inline double exp(double x) { return std::exp(x); }
+
+/// Uninitialized memory for `count` numbers, aligned for any vector.
+template <typename R>
+class Scratch {
+ public:
+  explicit Scratch(size_t count) : data_(static_cast<R*>(::operator new(count * sizeof(R), core::kCacheLine))) {}
+  ~Scratch() { ::operator delete(data_, core::kCacheLine); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  [[nodiscard]] R* data() const { return data_; }
+
+ private:
+  R* data_;
+};
+
+}  // namespace
+}  // namespace folio::train::fused

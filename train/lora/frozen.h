@@ -1,0 +1,65 @@
+// Weights that are not trained: the matrices of a model file where they are mapped, in the type that they are stored
+// in, 16 bits or blocks. A product expands the matrix that it needs, and forgets it: beside the mapped file there is
+// never more than one product's matrices in memory (Dettmers et al., "QLoRA", 2023, section 3).
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/weights.h"
+
+namespace folio::train::lora {
+
+/// A matrix [rows, columns] of a file.
+class FrozenMatrix {
+ public:
+  /// `stored` is a matrix of a type that weights may have; `owner` owns its bytes.
+  FrozenMatrix(core::TensorView stored, std::shared_ptr<const void> owner);
+
+  [[nodiscard]] int64_t rows() const { return stored_.shape[0]; }
+  [[nodiscard]] int64_t columns() const { return stored_.shape[1]; }
+
+  /// All of it as a floating-point type, on the CPU. Where it is stored in that type, the tensor is the mapped file
+  /// itself, and must not be written to.
+  [[nodiscard]] torch::Tensor to(torch::ScalarType type) const;
+  /// The same into `out` [rows, columns], whose rows are contiguous.
+  void write(torch::Tensor out) const;
+  /// The rows of these ids, int64 of any shape [...], as floats [..., columns]. Throws core::Error for an id that is no
+  /// row.
+  [[nodiscard]] torch::Tensor rows_of(const torch::Tensor& ids) const;
+
+ private:
+  core::TensorView stored_;
+  std::shared_ptr<const void> owner_;
+  torch::Tensor numbers_;  ///< the mapped ones as a tensor; undefined for blocks
+};
+
+/// The weights of a model file by the names of the modules' parameters.
+class FrozenWeights {
+ public:
+  explicit FrozenWeights(core::StoredModel model);
+
+  [[nodiscard]] const core::StoredModel& model() const { return *model_; }
+  [[nodiscard]] const core::ModelConfig& config() const { return model_->config; }
+  /// "layers.0.attention.wq.weight", …
+  [[nodiscard]] std::shared_ptr<const FrozenMatrix> matrix(const std::string& name) const;
+  /// A copy of a vector, as floats.
+  [[nodiscard]] torch::Tensor vector(const std::string& name) const;
+
+ private:
+  [[nodiscard]] const core::TensorView& find(const std::string& name) const;
+
+  std::shared_ptr<const core::StoredModel> model_;
+  std::vector<core::TensorSpec> manifest_;
+};
+
+/// The type of the products of an `x`: its own, or autocast's where that is on.
+[[nodiscard]] torch::ScalarType product_type(const torch::Tensor& x);
+
+/// x Wᵀ, and its gradient by x alone; x [..., columns]. Within autocast the product is in its type.
+[[nodiscard]] torch::Tensor multiply(const torch::Tensor& x, std::shared_ptr<const FrozenMatrix> matrix);
+
+}  // namespace folio::train::lora

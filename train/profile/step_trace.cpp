@@ -1,0 +1,111 @@
+#include "train/profile/step_trace.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/file_status.h"
+#include "core/temporary_path.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+namespace profiler = torch::autograd::profiler;
+using nlohmann::json;
+using torch::profiler::impl::ActivityType;
+
+void start_recording() {
+  ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);  // else it says on stderr that it starts and stops
+  const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
+  profiler::prepareProfiler(config, {ActivityType::CPU});
+  profiler::enableProfiler(config, {ActivityType::CPU});
+}
+
+// What Kineto recorded, as it writes it: to a file, and nowhere else. In the folder for temporary files, since the
+// timeline may be a device.
+std::string stop_recording() {
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  core::require(!error, "no folder for temporary files: {}; name one with TMPDIR", error.message());
+  std::string name = (folder / "folio-trace-XXXXXX").string();
+  core::require(::mkdtemp(name.data()) != nullptr, "cannot make {}: {}", name, std::strerror(errno));
+  const core::TemporaryPath scratch(name);
+  const fs::path file = scratch.path() / "trace.json";
+  profiler::disableProfiler()->save(file);
+  return core::read_text_file(file, size_t{4} << 30U);
+}
+
+// The texts of all ranks on the first one.
+std::vector<std::string> gathered(const std::string& text, parallel::World* world) {
+  if (world == nullptr) return {text};
+  parallel::Group& all = world->everyone();
+  torch::Tensor longest = torch::full({1}, static_cast<int64_t>(text.size()), torch::kInt64);
+  const torch::Tensor sizes = all.gather(longest, 0);
+  const torch::Tensor bytes = torch::zeros({1, sizes.max().item<int64_t>()}, torch::kByte);
+  std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  const torch::Tensor texts = all.gather(bytes, 0);
+  std::vector<std::string> result;
+  for (int64_t rank = 0; rank < all.size(); ++rank) {
+    result.emplace_back(reinterpret_cast<const char*>(texts[rank].data_ptr()),
+                        static_cast<size_t>(sizes[rank].item<int64_t>()));
+  }
+  return result;
+}
+
+// A process for each rank, with the operations and the names of its threads.
+json merged(const std::vector<std::string>& traces) {
+  json events = json::array();
+  for (size_t rank = 0; rank < traces.size(); ++rank) {
+    events.push_back(
+        {{"ph", "M"}, {"name", "process_name"}, {"pid", rank}, {"args", {{"name", fmt::format("rank {}", rank)}}}});
+    json trace = json::parse(traces[rank]);
+    for (json& event : trace.at("traceEvents")) {
+      const bool is_operation = event.at("ph") == "X" && event.at("cat") != "Trace";
+      if (!is_operation && event.at("name") != "thread_name") continue;
+      event["pid"] = rank;
+      if (is_operation) event.erase("args");
+      events.push_back(std::move(event));
+    }
+  }
+  return {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
+}
+
+}  // namespace
+
+StepTrace::StepTrace(fs::path file, parallel::World* world) : file_(std::move(file)), world_(world) {
+  const fs::path folder = core::absolute_path(file_).parent_path();
+  core::require(core::is_folder(folder), "--trace {}: there is no folder {}", file_.string(), folder.string());
+}
+
+StepTrace::~StepTrace() {
+  if (recording_) profiler::disableProfiler();
+}
+
+void StepTrace::step_begins() {
+  if (++n_steps_ != kFirst) return;
+  if (world_ != nullptr) world_->everyone().meet();
+  start_recording();
+  recording_ = true;
+}
+
+void StepTrace::step_ended() {
+  if (n_steps_ != kLast) return;
+  recording_ = false;
+  const int64_t rank = world_ == nullptr ? 0 : world_->mesh().rank();
+  const std::vector<std::string> traces = gathered(stop_recording(), world_);
+  if (rank == 0) core::write_file_atomically(file_, merged(traces).dump());
+}
+
+}  // namespace folio::train

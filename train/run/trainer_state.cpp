@@ -1,0 +1,111 @@
+#include "train/run/trainer_state.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/json.h"
+#include "data/document_tokens.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kVersion = 2;  // of trainer.json and the files beside it
+
+// The fields of trainer.json, for reading and writing.
+template <typename Self, typename Visitor>
+void visit_environment(Self& self, Visitor&& visit) {
+  visit("folio", self.folio);
+  visit("libtorch", self.libtorch);
+  visit("cpu", self.cpu);
+  visit("threads", self.threads);
+}
+
+template <typename Self, typename Visitor>
+void visit_state(Self& self, Visitor&& visit) {
+  visit("step", self.step);
+  visit("corpus", self.corpus);
+  visit("corpus_path", self.corpus_path);
+  visit("corpus_field", self.corpus_field);
+  visit("corpus_bytes", self.corpus_bytes);
+  visit("corpus_digest", self.corpus_digest);
+  visit("corpus_eval", self.corpus_eval);
+  visit("base", self.base);
+  visit("base_digest", self.base_digest);
+  visit("best_validation_loss", self.best_validation_loss);
+  visit("best_step", self.best_step);
+  visit("evaluations_since_best", self.evaluations_since_best);
+  visit("minutes", self.minutes);
+  visit("spent_seconds", self.spent_seconds);
+  visit("measured_seconds", self.measured_seconds);
+  visit("measured_steps", self.measured_steps);
+  visit("measures_until", self.measures_until);
+}
+
+// Reads each value of an object into a variable, as the variable's type.
+auto reader(const nlohmann::json& json, const std::string& where) {
+  return [&json, where](const char* key, auto& value) {
+    // Older runs don't have these.
+    static const std::set<std::string_view> kNewer{"corpus_eval", "corpus_field", "evaluations_since_best",
+                                                   "measures_until", "spent_seconds"};
+    if (!json.contains(key) && kNewer.contains(key)) return;
+    value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
+  };
+}
+
+nlohmann::ordered_json to_json(const Environment& environment) {
+  nlohmann::ordered_json json;
+  visit_environment(environment, [&](const char* key, const auto& value) { json[key] = value; });
+  return json;
+}
+
+}  // namespace
+
+std::string model_digest(const core::StoredModel& model) {
+  constexpr size_t kMost = size_t{64} << 10U;
+  data::Digest digest;
+  for (const core::TensorView& tensor : model.tensors) {
+    digest.add(fmt::format("{} {} {}\n", tensor.name, core::info(tensor.type).name, core::shape_string(tensor.shape)));
+    const auto first = tensor.bytes.first(std::min(kMost, tensor.bytes.size()));
+    digest.add({reinterpret_cast<const char*>(first.data()), first.size()});
+  }
+  return digest.hex();
+}
+
+void write_trainer_state(const fs::path& checkpoint, const TrainerState& state) {
+  nlohmann::ordered_json json = {{"version", kVersion}};
+  visit_state(state, [&](const char* key, const auto& value) { json[key] = value; });
+  json["environment"] = to_json(state.environment);
+  json["config"] = to_json(state.config);
+  core::write_file_atomically(checkpoint / "trainer.json", json.dump(2) + "\n");
+}
+
+TrainerState read_trainer_state(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / "trainer.json";
+  const std::string where = path.string();
+  const nlohmann::json json = core::parse_json(core::read_text_file(path, size_t{16} << 20U), where);
+  const auto version = core::json_get<int64_t>(json, "version", where);
+  core::require(version == kVersion, "{}: version {} is not read here ({} is); train anew", where, version, kVersion);
+  TrainerState state;
+  visit_state(state, reader(json, where));
+  const auto environment = core::json_get<nlohmann::json>(json, "environment", where);
+  visit_environment(state.environment, reader(environment, where + ": environment"));
+  state.config = config_from_json(core::json_get<nlohmann::json>(json, "config", where), where + ": config");
+  return state;
+}
+
+std::string describe_difference(const Environment& from, const Environment& to) {
+  const auto before = to_json(from);
+  const auto after = to_json(to);
+  std::string difference;
+  for (const auto& [key, value] : before.items()) {
+    if (after[key] == value) continue;
+    difference += fmt::format("{}{} {} -> {}", difference.empty() ? "" : ", ", key, value.dump(), after[key].dump());
+  }
+  return difference;
+}
+
+}  // namespace folio::train

@@ -1,0 +1,79 @@
+#include "train/step/step.h"
+
+#include <ATen/record_function.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "train/step/autocast.h"
+#include "train/step/balance.h"
+#include "train/step/schedule.h"
+
+namespace folio::train {
+
+using parallel::Axis;
+using parallel::Microbatch;
+using torch::Tensor;
+
+double forward_backward(parallel::RankModel& model, const TrainConfig& c, const std::vector<data::Batch>& batches,
+                        std::vector<Tensor>& chosen) {
+  parallel::World& world = model.world();
+  std::vector<Microbatch> parts = model.cut(batches);
+  const auto balance = [&]() -> Tensor {
+    Loads loads = take_loads(model.mixtures());
+    const double share = add_ranks(loads, world.along({Axis::Data, Axis::Expert, Axis::Context, Axis::Tensor}));
+    for (size_t i = 0; i < loads.size(); ++i)
+      chosen[i] = chosen[i].defined() ? chosen[i] + loads[i].chosen : loads[i].chosen;
+    if (loads.empty() || c.balance != Balance::Loss || c.balance_rate == 0.0) return {};
+    return balance_loss(loads, share) * (c.balance_rate / static_cast<double>(parts.size()));
+  };
+  const auto forward = [&](Microbatch& part, int64_t chunk, const Tensor& x) {
+    const Autocast autocast(c.dtype == Precision::Bf16, part.tokens.inputs_BT.device());
+    return model.forward(part, chunk, x);
+  };
+
+  model.zero_grad();
+  static_cast<void>(take_loads(model.mixtures()));  // an evaluation's
+  chosen.assign(model.mixtures().size(), {});
+  if (model.has_pipeline()) {
+    model.run_pipeline(parts, /*backward=*/true, forward);
+    static_cast<void>(balance());
+  } else {
+    for (Microbatch& part : parts) {
+      Tensor loss = forward(part, 0, {});
+      if (const Tensor more = balance(); more.defined()) loss = loss + more;
+      if (&part == &parts.back()) model.before_last_backward();
+      loss.backward();
+    }
+  }
+  double loss = 0.0;
+  for (const Microbatch& part : parts) loss += part.loss;
+  return world.sum(loss);
+}
+
+StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const TrainConfig& c, int64_t number,
+                      const std::vector<data::Batch>& batches, const std::function<void()>& see_gradients) {
+  StepResult result{};
+  std::vector<Tensor> chosen;  // of each mixture, the rows that took each expert
+  parallel::naming_lost_ranks([&] {
+    result.loss = forward_backward(model, c, batches, chosen);
+    model.reduce();
+  });
+  core::require(std::isfinite(result.loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip",
+                result.loss, number + 1);
+  RECORD_FUNCTION("folio::update", {});  // profile.h
+  result.grad_norm = model.gradient_norm();
+  core::require(std::isfinite(result.grad_norm), "the gradient's norm is {} at step {}; lower --lr", result.grad_norm,
+                number + 1);
+  if (see_gradients) see_gradients();
+  const bool clips = c.clip > 0.0 && result.grad_norm > c.clip;
+  const double clip = clips ? c.clip / (result.grad_norm + 1e-6) : 1.0;  // what each gradient is multiplied by
+  optimizer.step(learning_rate(c, number), clip);
+  if (c.balance == Balance::Bias && c.balance_rate > 0.0) {
+    for (size_t i = 0; i < chosen.size(); ++i) move_selection_bias(model.mixtures()[i], chosen[i], c.balance_rate);
+  }
+  model.share();
+  return result;
+}
+
+}  // namespace folio::train
