@@ -15,12 +15,20 @@ void append_window(Batch& batch, TokenView tokens, size_t start, DocumentEnd doc
   const TokenView targets = tokens.subspan(start + 1, length);
   batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
   batch.targets.insert(batch.targets.end(), targets.begin(), targets.end());
-  if (!document_end) return;
+  if (!document_end.token) return;
+  if (document_end.masked) {
+    int32_t start = 0;
+    for (size_t i = 0; i < length; ++i) {
+      if (inputs[i] == *document_end.token) start = static_cast<int32_t>(i);
+      batch.starts.push_back(start);
+    }
+    return;
+  }
   const auto row = batch.targets.end() - batch.length;
-  auto end = std::find(row, batch.targets.end(), *document_end);
+  auto end = std::find(row, batch.targets.end(), *document_end.token);
   if (end == batch.targets.end()) return;
   ++end;  // that the document ends is learned, too
-  std::fill(batch.inputs.begin() + (end - batch.targets.begin()), batch.inputs.end(), *document_end);
+  std::fill(batch.inputs.begin() + (end - batch.targets.begin()), batch.inputs.end(), *document_end.token);
   std::fill(end, batch.targets.end(), Batch::kIgnored);
 }
 

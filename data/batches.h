@@ -33,9 +33,11 @@ struct Batches {
   BatchOf batch;
 };
 
-/// With the token that ends a document, windows end there, too: what stands behind it in the window is this token
-/// again, and no target. Nothing: windows go on with the next document.
-using DocumentEnd = std::optional<int32_t>;
+/// How windows treat the end of a document. Without its token they continue with the next document.
+struct DocumentEnd {
+  std::optional<int32_t> token{};  ///< ends a document, and the window: the rest of it is this token, and no target
+  bool masked = false;             ///< the window continues; the token begins the next sequence (Batch::starts)
+};
 
 class BatchSampler {
  public:

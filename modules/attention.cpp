@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "modules/mask.h"
 #include "modules/shapes.h"
 
 namespace folio::nn {
@@ -32,25 +31,25 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
 
 AttentionImpl::Heads AttentionImpl::project(const Tensor& x_BTD, int64_t first_position) {
   require_BTD(x_BTD, dim_, "Attention");
-  const Tensor q_BTHK = queries(x_BTD), k_BTGK = keys(x_BTD);
+  Tensor q_BTHK = wq_->forward(x_BTD).unflatten(-1, {n_heads_, -1});
+  Tensor k_BTGK = wk_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
   const Tensor v_BTGK = wv_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
+  before_rotation(q_BTHK, k_BTGK);
   return {.q = rope_->apply(q_BTHK, first_position).transpose(1, 2),
           .k = rope_->apply(k_BTGK, first_position).transpose(1, 2),
           .v = v_BTGK.transpose(1, 2)};
 }
 
 Tensor AttentionImpl::attend(const Heads& heads, const Tensor& starts_BT) {
-  if (written_out) return attend_written_out(heads, starts_BT);
+  if (written_out || !has_kernel_) {
+    const Tensor weights_BHTT = torch::dropout(weights(heads, starts_BT), dropout_, is_training());
+    return weights_BHTT.matmul(heads.v.repeat_interleave(n_heads_ / n_kv_heads_, 1));
+  }
   const Tensor mask_TT = mask(heads.q.size(2), heads.q.device(), starts_BT);
   const auto given = mask_TT.defined() ? std::optional(mask_TT) : std::nullopt;
   return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, given, is_training() ? dropout_ : 0.0,
                                           /*is_causal=*/!given, /*scale=*/1.0 / divisor_,
                                           /*enable_gqa=*/n_kv_heads_ != n_heads_);
-}
-
-Tensor AttentionImpl::attend_written_out(const Heads& heads, const Tensor& starts_BT) {
-  const Tensor weights_BHTT = torch::dropout(weights(heads, starts_BT), dropout_, is_training());
-  return weights_BHTT.matmul(heads.v.repeat_interleave(n_heads_ / n_kv_heads_, 1));
 }
 
 Tensor AttentionImpl::weights(const Heads& heads, const Tensor& starts_BT) {
@@ -59,10 +58,6 @@ Tensor AttentionImpl::weights(const Heads& heads, const Tensor& starts_BT) {
   const Tensor scores_BHTT = heads.q.matmul(k_BHTK.transpose(-2, -1)) / divisor_;
   const Tensor mask_TT = mask(T, heads.q.device(), starts_BT);
   return softmax(scores_BHTT, mask_TT.defined() ? mask_TT : causal_mask(T, heads.q.device()));
-}
-
-Tensor AttentionImpl::mask(int64_t T, torch::Device device, const Tensor& starts_BT) const {
-  return starts_BT.defined() ? causal_mask(T, device, starts_BT) : Tensor();
 }
 
 Tensor AttentionImpl::softmax(const Tensor& scores_BHTT, const Tensor& mask_TT) {

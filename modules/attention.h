@@ -17,6 +17,7 @@
 
 #include "core/model_config.h"
 #include "modules/linear.h"
+#include "modules/mask.h"
 #include "modules/rope.h"
 
 namespace folio::nn {
@@ -42,7 +43,7 @@ class AttentionImpl : public torch::nn::Module {
     torch::Tensor q, k, v;
   };
   Heads project(const torch::Tensor& x, int64_t first_position = 0);
-  virtual torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {});
+  torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {});
   torch::Tensor weights(const Heads& heads, const torch::Tensor& starts = {});
   torch::Tensor weights(const torch::Tensor& x) { return weights(project(x)); }
   torch::Tensor output(const torch::Tensor& y) { return wo_->forward(y.transpose(1, 2).flatten(2)); }
@@ -50,17 +51,18 @@ class AttentionImpl : public torch::nn::Module {
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(torch::Tensor())})
 
-  /// Queries and keys before they are rotated, [B, T, heads, head_dim].
-  virtual torch::Tensor queries(const torch::Tensor& x) { return wq_->forward(x).unflatten(-1, {n_heads_, -1}); }
-  virtual torch::Tensor keys(const torch::Tensor& x) { return wk_->forward(x).unflatten(-1, {n_kv_heads_, -1}); }
+  /// Changes queries [B, T, n_heads, head_dim] and keys [B, T, n_kv_heads, head_dim] before they are rotated.
+  virtual void before_rotation(torch::Tensor& /*q*/, torch::Tensor& /*k*/) {}
   /// The mask of T positions, undefined if it is the causal one of single sequences; and the softmax within a mask.
-  [[nodiscard]] virtual torch::Tensor mask(int64_t T, torch::Device device, const torch::Tensor& starts) const;
+  [[nodiscard]] virtual torch::Tensor mask(int64_t T, torch::Device device, const torch::Tensor& starts) const {
+    return starts.defined() ? causal_mask(T, device, starts) : torch::Tensor();
+  }
   virtual torch::Tensor softmax(const torch::Tensor& scores, const torch::Tensor& mask);
-  torch::Tensor attend_written_out(const Heads& heads, const torch::Tensor& starts);
 
   int64_t dim_, n_heads_, n_kv_heads_;
   double divisor_;  ///< of q · k: √head_dim
   double dropout_;
+  bool has_kernel_ = true;  ///< LibTorch's computes this attention
   RopeCache rope_;
   Linear wq_, wk_, wv_, wo_;
 };

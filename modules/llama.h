@@ -28,10 +28,9 @@ class LlamaImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& tokens, const torch::Tensor& starts = {}) {
     return logits(stream(tokens, starts));
   }
-  /// The mean cross-entropy in nats of `targets` [B, T] under these logits. Targets that are kIgnored do not count;
-  /// there has to be another. Throws as forward does, and where shapes or types differ.
+  /// The mean cross-entropy in nats of `targets` [B, T] under these logits. Targets that are Parts::kIgnored do not
+  /// count; there has to be another. Throws as forward does, and where shapes or types differ.
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
-  static constexpr int64_t kIgnored = Parts::kIgnored;
 
   /// The steps of forward(): token ids [B, T] to [B, T, dim], which the blocks keep, and its logits.
   torch::Tensor embed(const torch::Tensor& tokens);

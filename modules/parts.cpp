@@ -29,12 +29,15 @@ AnyModule Parts::feed_forward(const core::ModelConfig& config, int64_t layer) co
 }
 
 BlockParts Parts::block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
-  core::validate(config, "Llama");
-  core::require(config.is_plain(), "Llama: the configuration has parts that a plain Llama lacks; build it of others");
   return {.attention_norm = AnyModule(RMSNorm(config.dim, config.norm_eps)),
           .attention = attention(config, std::move(rope), layer),
           .ffn_norm = AnyModule(RMSNorm(config.dim, config.norm_eps)),
           .ffn = feed_forward(config, layer)};
+}
+
+Block Parts::block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
+  core::require(config.is_plain(), "Llama: the configuration has parts that a plain Llama lacks; build it of others");
+  return Block(block_parts(config, std::move(rope), layer), options_.dropout);
 }
 
 }  // namespace folio::nn

@@ -41,9 +41,7 @@ class Parts {
   [[nodiscard]] virtual torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const;
   /// Both of them, and a norm before each.
   [[nodiscard]] virtual BlockParts block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const;
-  [[nodiscard]] virtual Block block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
-    return Block(block_parts(config, rope, layer), options_.dropout);
-  }
+  [[nodiscard]] virtual Block block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const;
 
   /// Token ids [B, T] to what goes into the first block, [B, T, dim].
   virtual torch::Tensor embed(const core::ModelConfig& /*config*/, Embedding rows, const torch::Tensor& tokens) const {

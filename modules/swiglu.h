@@ -13,6 +13,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <functional>
 #include <string>
 
 #include "modules/linear.h"
@@ -21,20 +22,21 @@ namespace folio::nn {
 
 class SwiGLUImpl : public torch::nn::Module {
  public:
+  using Gate = std::function<torch::Tensor(const torch::Tensor& z, const torch::Tensor& up)>;
+  static torch::Tensor silu_gate(const torch::Tensor& z, const torch::Tensor& up) { return torch::silu(z) * up; }
+
   /// `name` is the module's in the model, for `linears`. Throws core::Error unless both sizes are at least 1.
-  SwiGLUImpl(int64_t dim, int64_t hidden_dim, const Linears& linears = Linears(), const std::string& name = "ffn");
+  SwiGLUImpl(int64_t dim, int64_t hidden_dim, const Linears& linears = Linears(), const std::string& name = "ffn",
+             Gate gate = silu_gate);
 
   /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape.
-  torch::Tensor forward(const torch::Tensor& x);
-
- protected:
-  /// silu(z) ⊙ up, both [B, T, hidden_dim].
-  [[nodiscard]] virtual torch::Tensor gated(const torch::Tensor& z, const torch::Tensor& up) const {
-    return torch::silu(z) * up;
-  }
+  torch::Tensor forward(const torch::Tensor& x) { return w2_->forward(hidden(x)); }
+  /// silu(w1 x) ⊙ w3 x, [B, T, hidden_dim].
+  torch::Tensor hidden(const torch::Tensor& x);
 
  private:
   int64_t dim_;
+  Gate gate_;
   Linear w1_, w2_, w3_;
 };
 TORCH_MODULE(SwiGLU);

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "data/batches.h"
-#include "train/fused/experts.h"
+#include "train/fused/parts.h"
 #include "train/step/adamw.h"
 #include "train/step/balance.h"
 #include "train/step/evaluate.h"

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "modules/families/named_tensor.h"
 #include "modules/mask.h"
 
 namespace folio::nn {
@@ -16,43 +17,31 @@ FamilyAttentionImpl::FamilyAttentionImpl(const core::ModelConfig& config, RopeCa
       cap_(config.attention_cap),
       norms_all_(core::info(config.family).qk_norm == core::QkNorm::All),
       q_norm_(nullptr),
-      k_norm_(nullptr),
-      sinks_(nullptr) {
-  if (config.attention_scale > 0) divisor_ = 1.0 / config.attention_scale;
+      k_norm_(nullptr) {
   const core::FamilyInfo& family = core::info(config.family);
-  if (family.sinks) sinks_ = register_module("sinks", NamedTensor("weight", torch::zeros({n_heads_})));
+  if (config.attention_scale > 0) divisor_ = 1.0 / config.attention_scale;
+  has_kernel_ = cap_ == 0 && !family.sinks;
+  if (family.sinks) sinks_ = register_named(*this, "sinks.weight", torch::zeros({n_heads_}));
   if (family.qk_norm == core::QkNorm::None) return;
   q_norm_ = register_module("q_norm", RMSNorm(norms_all_ ? config.query_dim() : config.head_dim, config.norm_eps));
   k_norm_ = register_module("k_norm", RMSNorm(norms_all_ ? config.kv_dim() : config.head_dim, config.norm_eps));
 }
 
-torch::Tensor FamilyAttentionImpl::heads_of(Linear& linear, RMSNorm& norm, int64_t n_heads,
-                                            const torch::Tensor& x_BTD) {
-  const auto y = linear->forward(x_BTD);
-  if (norm && norms_all_) return norm.get()->forward(y).unflatten(-1, {n_heads, -1});
-  const auto y_BTHK = y.unflatten(-1, {n_heads, -1});
-  return norm ? norm.get()->forward(y_BTHK) : y_BTHK;
-}
-
-torch::Tensor FamilyAttentionImpl::queries(const torch::Tensor& x_BTD) {
-  return heads_of(wq_, q_norm_, n_heads_, x_BTD);
-}
-
-torch::Tensor FamilyAttentionImpl::keys(const torch::Tensor& x_BTD) {
-  return heads_of(wk_, k_norm_, n_kv_heads_, x_BTD);
-}
-
-torch::Tensor FamilyAttentionImpl::attend(const Heads& heads, const torch::Tensor& starts_BT) {
-  if (cap_ == 0 && !sinks_) return AttentionImpl::attend(heads, starts_BT);
-  return attend_written_out(heads, starts_BT);
+void FamilyAttentionImpl::before_rotation(torch::Tensor& q_BTHK, torch::Tensor& k_BTGK) {
+  if (!q_norm_) return;
+  const auto normed = [&](RMSNorm& norm, const torch::Tensor& x) {
+    return norms_all_ ? norm->forward(x.flatten(2)).view_as(x) : norm->forward(x);
+  };
+  q_BTHK = normed(q_norm_, q_BTHK);
+  k_BTGK = normed(k_norm_, k_BTGK);
 }
 
 torch::Tensor FamilyAttentionImpl::softmax(const torch::Tensor& scores_BHTT, const torch::Tensor& mask_TT) {
   const auto capped_BHTT = cap_ > 0 ? cap_ * torch::tanh(scores_BHTT / cap_) : scores_BHTT;
-  if (!sinks_) return AttentionImpl::softmax(capped_BHTT, mask_TT);
+  if (!sinks_.defined()) return AttentionImpl::softmax(capped_BHTT, mask_TT);
   // The sink is one position more that all see, and its weight is left out.
   const int64_t B = scores_BHTT.size(0), T = scores_BHTT.size(-1);
-  const auto sinks_BHT1 = sinks_->value.to(scores_BHTT.scalar_type()).view({1, -1, 1, 1}).expand({B, -1, T, 1});
+  const auto sinks_BHT1 = sinks_.to(scores_BHTT.scalar_type()).view({1, -1, 1, 1}).expand({B, -1, T, 1});
   const auto masked_BHTT = capped_BHTT.masked_fill(~mask_TT, -std::numeric_limits<double>::infinity());
   return torch::cat({masked_BHTT, sinks_BHT1}, -1).softmax(-1).narrow(-1, 0, T);
 }

@@ -7,23 +7,19 @@
 #include <string>
 
 #include "modules/attention.h"
-#include "modules/families/named_tensor.h"
 #include "modules/rms_norm.h"
 
 namespace folio::nn {
 
 class FamilyAttentionImpl : public AttentionImpl {
  public:
-  /// `config` is the layer's own, with its window or none. As AttentionImpl in all else.
+  /// `config` is the layer's own, with its window or none. As AttentionImpl in all else, but always by the formula
+  /// with a cap, and with sinks, with which weights sum to less than 1.
   FamilyAttentionImpl(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0,
                       const Linears& linears = Linears(), const std::string& name = "attention");
 
-  /// By the formula where LibTorch's kernel has no form: with a cap, or sinks, with which weights sum to less than 1.
-  torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {}) override;
-
  protected:
-  torch::Tensor queries(const torch::Tensor& x) override;
-  torch::Tensor keys(const torch::Tensor& x) override;
+  void before_rotation(torch::Tensor& q, torch::Tensor& k) override;
   torch::Tensor softmax(const torch::Tensor& scores, const torch::Tensor& mask) override;
   [[nodiscard]] torch::Tensor mask(int64_t T, torch::Device device, const torch::Tensor& starts) const override;
 
@@ -31,11 +27,9 @@ class FamilyAttentionImpl : public AttentionImpl {
   double cap_;      ///< 0: none
 
  private:
-  torch::Tensor heads_of(Linear& linear, RMSNorm& norm, int64_t n_heads, const torch::Tensor& x);
-
   bool norms_all_;           ///< q_norm and k_norm are over all heads at once
   RMSNorm q_norm_, k_norm_;  ///< empty in families that have none
-  NamedTensor sinks_;        ///< [n_heads], likewise
+  torch::Tensor sinks_;      ///< [n_heads]; undefined likewise
 };
 TORCH_MODULE(FamilyAttention);
 

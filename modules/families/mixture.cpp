@@ -1,37 +1,76 @@
-// Shapes: B sequences, T positions, N = B T rows, D model width, E experts.
+// Shapes: B sequences, T positions, N = B T rows, D model width, E experts, K of them for a row, F an
+// expert's width, G groups of S experts.
 #include "modules/families/mixture.h"
 
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "core/error.h"
+#include "modules/families/feed_forward.h"
+#include "modules/families/named_tensor.h"
 #include "modules/shapes.h"
 
 namespace folio::nn {
+namespace {
 
 using torch::Tensor;
 
+// The columns of `by` [N, E] outside of the best groups become -∞. A group's score is the sum of its two largest.
+Tensor within_best_groups(const Tensor& by_NE, const core::ModelConfig& c) {
+  const int64_t size = c.n_experts / c.expert_groups;
+  const auto by_NGS = by_NE.unflatten(1, {c.expert_groups, size});
+  const auto groups_NG = std::get<0>(by_NGS.topk(std::min<int64_t>(2, size), -1)).sum(-1);
+  const auto best = std::get<1>(groups_NG.topk(c.groups_per_token, -1));
+  const auto outside_NG = torch::ones_like(groups_NG, torch::kBool).scatter(1, best, false);
+  return by_NGS.masked_fill(outside_NG.unsqueeze(-1), -std::numeric_limits<double>::infinity()).flatten(1);
+}
+
+}  // namespace
+
 MixtureImpl::MixtureImpl(const core::ModelConfig& config, int64_t n_here, ExpertProducts products,
                          const Linears& linears, const std::string& name)
-    : config_(config),
-      router_(nullptr),
-      selection_(nullptr),
-      experts_(nullptr),
-      shared_gate_(nullptr),
-      shared_(nullptr) {
+    : config_(config), products_(std::move(products)), shared_(nullptr) {
   core::validate(config, "Mixture");
   core::require(config.n_experts > 0, "Mixture: the configuration has no experts");
-  const int64_t E = config.n_experts, D = config.dim;
+  const int64_t E = config.n_experts, D = config.dim, F = config.expert_dim;
   const core::MixtureInfo& mixture = core::info(config.family).mixture;
-  router_ = register_module("router", NamedTensor("weight", torch::zeros({E, D})));
-  if (mixture.selection_bias) {
-    selection_ = register_module("selection", NamedTensor("bias", torch::zeros({E}), /*trained=*/false));
+  const auto zeros = [&](const char* parameter, std::vector<int64_t> shape, bool trained = true) {
+    return register_named(*this, parameter, torch::zeros(shape), trained);
+  };
+  router_ = zeros("router.weight", {E, D});
+  if (mixture.selection_bias) selection_ = zeros("selection.bias", {E}, /*trained=*/false);
+  if (mixture.biases) router_bias_ = zeros("router.bias", {E});
+  w1_ = zeros("experts.w1.weight", {n_here, F, D});
+  w3_ = zeros("experts.w3.weight", {n_here, F, D});
+  w2_ = zeros("experts.w2.weight", {n_here, D, F});
+  if (mixture.biases) {
+    b1_ = zeros("experts.w1.bias", {n_here, F});
+    b3_ = zeros("experts.w3.bias", {n_here, F});
+    b2_ = zeros("experts.w2.bias", {n_here, D});
   }
-  if (mixture.biases) router_->add_bias(torch::zeros({E}));
-  experts_ = register_module("experts", Experts(n_here, config, std::move(products)));
   if (config.shared_dim == 0) return;
-  if (mixture.shared_gate) shared_gate_ = register_module("shared_gate", NamedTensor("weight", torch::zeros({D})));
+  if (mixture.shared_gate) shared_gate_ = zeros("shared_gate.weight", {D});
   shared_ = register_module("shared", SwiGLU(D, config.shared_dim, linears, name + ".shared"));
+}
+
+Routes MixtureImpl::route(const Tensor& x_ND) const {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const auto logits_NE = torch::linear(x_ND, router_, router_bias_);
+  const bool sigmoid = core::info(config_.family).mixture.score == core::RouterScore::Sigmoid;
+  const auto scores_NE = sigmoid ? torch::sigmoid(logits_NE) : torch::softmax(logits_NE, -1);
+
+  auto by_NE = scores_NE.detach();
+  if (selection_.defined()) by_NE = by_NE + selection_;
+  if (config_.groups_per_token < config_.expert_groups) by_NE = within_best_groups(by_NE, config_);
+  const auto experts_NK = std::get<0>(std::get<1>(by_NE.topk(config_.experts_per_token, -1)).sort(-1));
+  auto weights_NK = scores_NE.gather(1, experts_NK);
+  if (config_.normalize_routes) weights_NK = weights_NK / (weights_NK.sum(-1, /*keepdim=*/true) + 1e-20);
+  if (config_.route_scale != 1.0F) weights_NK = weights_NK * config_.route_scale;
+  return {.scores = scores_NE, .experts = experts_NK, .weights = weights_NK};
 }
 
 Tensor MixtureImpl::forward(const Tensor& x_BTD) {
@@ -46,14 +85,41 @@ Tensor MixtureImpl::forward(const Tensor& x_BTD) {
   auto y_ND = of_experts(x_ND, routes);
   if (shared_) {
     auto shared_ND = shared_->forward(x_BTD).flatten(0, 1);
-    if (shared_gate_) shared_ND = shared_ND * torch::sigmoid(x_ND.mv(shared_gate_->value)).unsqueeze(-1);
+    if (shared_gate_.defined()) shared_ND = shared_ND * torch::sigmoid(x_ND.mv(shared_gate_)).unsqueeze(-1);
     y_ND = y_ND + shared_ND;
   }
   return y_ND.view_as(x_BTD);
 }
 
-Tensor MixtureImpl::of_experts(const Tensor& x_ND, const Routes& routes) {
-  return experts_->forward(x_ND, routes.experts, routes.weights);
+Tensor MixtureImpl::own_experts(const Tensor& x_ND, const Tensor& experts_NK, const Tensor& weights_NK) {
+  // Without rows gradients are 0, and there: who waits for them cannot know.
+  if (x_ND.size(0) == 0) {
+    Tensor y_ND = x_ND;
+    for (const Tensor& w : {w1_, b1_, w3_, b3_, w2_, b2_}) {
+      if (w.defined()) y_ND = y_ND + 0.0 * w.sum();
+    }
+    return y_ND;
+  }
+  if (products_) {
+    const Tensor y_ND = products_(x_ND, experts_NK, weights_NK, w1_, w3_, w2_);
+    if (y_ND.defined()) return y_ND;
+  }
+  const core::Gate gate = core::info(config_.family).gate;
+  auto y_ND = torch::zeros_like(x_ND);
+  for (int64_t e = 0; e < w1_.size(0); ++e) {
+    const auto at = (experts_NK == e).nonzero();  // [n, 2]: rows that chose it, and where in theirs
+    if (at.size(0) == 0) continue;
+    const auto rows_n = at.select(1, 0);
+    const auto x_nD = x_ND.index_select(0, rows_n);
+    const auto product = [e](const Tensor& x, const Tensor& w, const Tensor& bias) {
+      return torch::linear(x, w[e], bias.defined() ? bias[e] : Tensor());
+    };
+    const auto hidden_nF = gated(gate, product(x_nD, w1_, b1_), product(x_nD, w3_, b3_));
+    const auto weight_n = weights_NK.index({rows_n, at.select(1, 1)});
+    const auto out_nD = product(hidden_nF, w2_, b2_) * weight_n.unsqueeze(-1);
+    y_ND = y_ND.index_add(0, rows_n, out_nD.to(y_ND.scalar_type()));
+  }
+  return y_ND;
 }
 
 std::vector<Mixture> mixtures_of(const torch::nn::Module& model) {

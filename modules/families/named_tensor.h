@@ -1,22 +1,24 @@
-// A tensor as a module.
+// Parameters whose names have dots, such as "router.weight", without a module class of their own.
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/nn/pimpl.h>
+
+#include <memory>
+#include <string>
 
 namespace folio::nn {
 
-/// One tensor as a module, since a parameter's name is that of a module and one of its own: "router.weight".
-class NamedTensorImpl : public torch::nn::Module {
- public:
-  NamedTensorImpl(const char* name, const torch::Tensor& of, bool trained = true)
-      : value(register_parameter(name, of, trained)) {}
-
-  torch::Tensor value;
-  torch::Tensor bias{};  ///< a second one, "bias": add_bias()
-
-  void add_bias(const torch::Tensor& of) { bias = register_parameter("bias", of); }
-};
-TORCH_MODULE(NamedTensor);
+/// The parameter's first parts name plain modules, which are made if they are not there.
+inline torch::Tensor register_named(torch::nn::Module& module, const std::string& name, const torch::Tensor& value,
+                                    bool trained = true) {
+  const size_t dot = name.find('.');
+  if (dot == std::string::npos) return module.register_parameter(name, value, trained);
+  const std::string first = name.substr(0, dot);
+  auto children = module.named_children();
+  if (!children.contains(first)) {
+    children.insert(first, module.register_module(first, std::make_shared<torch::nn::Module>()));
+  }
+  return register_named(*children[first], name.substr(dot + 1), value, trained);
+}
 
 }  // namespace folio::nn

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "modules/families/attention.h"
-#include "modules/families/block.h"
 #include "modules/families/feed_forward.h"
 #include "modules/families/rope.h"
+#include "modules/swiglu.h"
 
 namespace folio::nn {
 
@@ -27,15 +27,13 @@ AnyModule FamilyParts::feed_forward(const core::ModelConfig& config, int64_t lay
   if (config.has_experts(layer)) {
     return AnyModule(Mixture(config, expert_products(config), *options().linears, name));
   }
-  const core::Gate gate = core::info(config.family).gate;
-  if (gate == core::Gate::Silu) return Parts::feed_forward(config, layer);
-  const std::shared_ptr<SwiGLUImpl> network =
-      std::make_shared<GatedFeedForwardImpl>(gate, config.dim, config.hidden_dim, *options().linears, name);
-  return AnyModule(SwiGLU(network));
+  const auto gate = [gate = core::info(config.family).gate](const auto& z, const auto& up) {
+    return gated(gate, z, up);
+  };
+  return AnyModule(SwiGLU(config.dim, config.hidden_dim, *options().linears, name, gate));
 }
 
 BlockParts FamilyParts::block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
-  core::validate(config, "Llama");
   core::ModelConfig own = config;
   own.window_period = 1;
   if (!config.has_window(layer)) {
@@ -43,26 +41,9 @@ BlockParts FamilyParts::block_parts(const core::ModelConfig& config, RopeCache r
   } else if (const auto* of_family = rope->as<FamilyRopeImpl>(); of_family != nullptr && of_family->local) {
     rope = of_family->local;
   }
-  const bool pre_norms = core::info(config.family).pre_norms;
-  const auto norm = [&] { return pre_norms ? AnyModule(RMSNorm(config.dim, config.norm_eps)) : AnyModule(); };
-  return {.attention_norm = norm(),
-          .attention = attention(own, std::move(rope), layer),
-          .ffn_norm = norm(),
-          .ffn = feed_forward(own, layer)};
-}
-
-Block FamilyParts::block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
-  BlockParts parts = block_parts(config, std::move(rope), layer);
-  PostParts post{.scale = config.residual_scale};
-  if (core::info(config.family).post_norms) {
-    post.attention_norm = AnyModule(RMSNorm(config.dim, config.norm_eps));
-    post.ffn_norm = AnyModule(RMSNorm(config.dim, config.norm_eps));
-  } else if (post.scale == 1.0) {
-    return Block(std::move(parts), options().dropout);
-  }
-  const std::shared_ptr<BlockImpl> block =
-      std::make_shared<FamilyBlockImpl>(std::move(parts), std::move(post), options().dropout);
-  return Block(block);
+  BlockParts parts = Parts::block_parts(own, std::move(rope), layer);
+  if (!core::info(config.family).pre_norms) parts.attention_norm = parts.ffn_norm = AnyModule();
+  return parts;
 }
 
 torch::Tensor FamilyParts::embed(const core::ModelConfig& config, Embedding embedding,

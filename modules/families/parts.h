@@ -5,8 +5,8 @@
 //     qkv_bias, output_bias, qk_norm, sinks,          attention.h
 //     windows, caps and scales of scores
 //     gate                                            feed_forward.h
-//     pre_norms, post_norms, residual_scale           block.h
-//     mixture                                         router.h, experts.h, mixture.h
+//     pre_norms, post_norms, residual_scale           block.cpp
+//     mixture                                         mixture.h
 //     scales of embeddings and logits, cap of logits  parts.cpp
 #pragma once
 

@@ -2,7 +2,7 @@
 #include "modules/families/rope.h"
 
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "core/rope_scaling.h"
 
@@ -12,10 +12,9 @@ namespace {
 torch::Tensor rotations_of(const core::ModelConfig& config) {
   // As RopeCache has them, but for the factors.
   const auto i_P = torch::arange(0, config.rotated(), 2, torch::kDouble);
-  const std::vector<double> factors = core::rope_factors(config);
+  const auto factor_P = torch::tensor(core::rope_factors(config), torch::kDouble);
   const double theta = config.rope_theta;
-  const auto frequency_P =
-      torch::pow(theta, -i_P / static_cast<double>(config.rotated())) / torch::tensor(factors, torch::kDouble);
+  const auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(config.rotated())) / factor_P;
   const auto angle_TP = torch::outer(torch::arange(config.context_length, torch::kDouble), frequency_P);
   return torch::polar(torch::full_like(angle_TP, static_cast<double>(core::rope_magnitude(config))), angle_TP);
 }
@@ -34,14 +33,12 @@ torch::Tensor FamilyRopeImpl::apply(const torch::Tensor& x_BTHK, int64_t first_p
 }
 
 RopeCache rope_of(const core::ModelConfig& config) {
-  const core::RopePairs pairs = core::info(config.family).pairs;
-  const auto rope = std::make_shared<FamilyRopeImpl>(rotations_of(config), pairs);
+  const auto rope = std::make_shared<FamilyRopeImpl>(rotations_of(config), core::info(config.family).pairs);
   if (config.local_rope_theta > 0.0F) {
     core::ModelConfig local = config;
-    local.rope_theta = config.local_rope_theta;
+    local.rope_theta = std::exchange(local.local_rope_theta, 0.0F);
     local.rope_scaling = {};
-    rope->local =
-        RopeCache(std::shared_ptr<RopeCacheImpl>(std::make_shared<FamilyRopeImpl>(rotations_of(local), pairs)));
+    rope->local = rope_of(local);
   }
   return RopeCache(std::shared_ptr<RopeCacheImpl>(rope));
 }

@@ -5,13 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
+#include <ranges>
 #include <utility>
 #include <vector>
 
 #include "apps/program.h"
 #include "core/error.h"
-#include "core/file_io.h"
 #include "core/file_status.h"
 #include "core/formats/model_files.h"
 #include "core/print_stderr.h"
@@ -24,28 +23,33 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// All values as in a TOML file, in the order of the flags.
-Values values_of(const train::TrainConfig& c) {
+// Values as in a TOML file, in the order of the flags.
+Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
-  const auto add = [&](const char*, const auto& value, const core::ConfigField& field) {
+  const auto add = [&](const auto& value, const core::ConfigField& field) {
     using T = std::decay_t<decltype(value)>;
     const std::string flags = field.flag;
     if (flags.empty()) return;
+    const std::string text = fmt::format("{}", value);
     constexpr bool kText = std::is_enum_v<T> || std::is_same_v<T, std::string>;
-    values.emplace_back(flags.substr(0, flags.find(',')),
-                        kText ? fmt::format("\"{}\"", value) : fmt::format("{}", value));
+    const bool quoted = kText && text != "true" && text != "false";
+    values.emplace_back(flags.substr(0, flags.find(',')), quoted ? "\"" + text + "\"" : text);
   };
-  core::ModelConfig::visit_fields(c.model, add);
-  train::TrainConfig::visit_fields(c, add);
+  core::ModelConfig::visit_fields(c.model, [&](auto&&, const auto& value, const auto& field) { add(value, field); });
+  train::TrainConfig::visit_fields(c, [&](auto&&, const auto& value, const train::TrainField& field) {
+    if (field.kept <= most) add(value, field);
+  });
   return values;
 }
 
 // What differs between the presets, a column for each.
 std::string preset_table() {
   std::vector<Values> columns;
-  for (const std::string& name : train::preset_names()) columns.push_back(values_of(train::preset(name)));
   std::string table = fmt::format("\n{:24}", "Presets:");
-  for (const std::string& name : train::preset_names()) table += fmt::format("  {:>8}", name);
+  for (const std::string& name : train::preset_names()) {
+    columns.push_back(values_of(train::preset(name)));
+    table += fmt::format("  {:>8}", name);
+  }
   for (size_t row = 0; row < columns.front().size(); ++row) {
     const auto& [key, value] = columns.front()[row];
     const auto same = [&, &value = value](const Values& column) { return column[row].second == value; };
@@ -60,32 +64,33 @@ std::string preset_table() {
   return table;
 }
 
-// Started by torchrun --no-python --nproc-per-node N, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
-void add_mesh_flags(Flags& app, train::parallel::MeshFlags& mesh) {
-  const auto add = [&](const char* flag, auto& value, double high, const char* help) {
-    app.add_option(flag, value, help)->check(in_range(0, high))->group("Ranks")->capture_default_str();
-  };
-  const auto add_ranks = [&](const char* flag, int64_t& value, const char* help) {
-    app.add_option(flag, value, help)->check(in_range(1, 1 << 16))->group("Ranks")->capture_default_str();
-  };
-  app.add_option("--data-parallel", mesh.data,
-                 "ranks with the same weights and other rows of a batch (default: all that are left)")
-      ->check(in_range(1, 1 << 16))
-      ->group("Ranks");
-  add_ranks("--tensor-parallel", mesh.tensor, "ranks that divide heads, hidden numbers and positions");
-  add_ranks("--pipeline-parallel", mesh.pipeline, "ranks that divide the layers; batches are those of --accumulation");
-  add_ranks("--pipeline-chunks", mesh.pipeline_chunks, "ranges of layers that a rank of a pipeline has");
-  add_ranks("--context-parallel", mesh.context, "ranks that divide positions, with keys and values on a ring");
-  add_ranks("--expert-parallel", mesh.expert, "ranks that divide the experts, and rows");
-  add("--zero", mesh.zero, 3,
-      "of data parallel ranks one alone has a parameter's 1: moments, 2: and gradient, 3: and weights");
-  app.add_option("--rank-timeout", mesh.timeout, "seconds to wait for another rank")
-      ->check(in_range(1, 1e6))
-      ->group("Ranks")
-      ->capture_default_str();
+template <class T>
+void add_field(Flags& app, const char* group, T& value, const core::ConfigField& field) {
+  const std::string flags = field.flag;
+  if (flags.empty()) return;
+  Flag* option = app.add_option("--" + flags, value, field.help)->group(group);
+  std::string shown = fmt::format("{}", value);
+  if constexpr (std::is_enum_v<T>) {
+    std::vector<std::pair<std::string, int>> names;
+    const auto add = [&](std::string_view name) { names.emplace_back(name, static_cast<int>(names.size())); };
+    if constexpr (train::Choice<T>) {
+      std::ranges::for_each(train::kNames<T>, add);
+      option->type_name(fmt::format("{}", fmt::join(train::kNames<T>, "|")));
+    } else {
+      std::ranges::for_each(core::families(), add, &core::FamilyInfo::name);
+      option->type_name("NAME")->description(fmt::format("{}", fmt::join(std::views::keys(names), ", ")));
+    }
+    option->transform(by_name(names))->default_str(shown);
+  } else if (field.low == field.high) {
+    option->capture_default_str();
+  } else {
+    const Check limits = in_range(field.low, field.high);
+    if (limits.check(shown).empty()) option->capture_default_str();  // else it stands for none
+    option->check(limits);
+  }
 }
 
-// The flags are bound to `o.config`, which has the values of the preset or the resumed run as defaults.
+// The flags are bound to `o`, which has the values of the preset or the resumed run as defaults.
 std::unique_ptr<Flags> make_app(TrainOptions& o) {
   auto app =
       std::make_unique<Flags>("Trains a Llama, or a model of another family, on texts or conversations.", "train");
@@ -108,9 +113,6 @@ std::unique_ptr<Flags> make_app(TrainOptions& o) {
   app->add_config("--config", "values from a TOML file; flags go before it");
   app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
   Flag* init = app->add_option("--init", o.init, "start from this model: its shape, weights and tokenizer");
-  app->add_option("--minutes", o.minutes, "train for this many minutes instead of --steps")->check(in_range(0.01, 1e6));
-  app->add_option("--epochs", o.epochs, "see the dataset so often, instead of --steps")->check(in_range(0.001, 1e6));
-  app->add_option("--threads", o.threads, "threads (default: all cores)")->check(in_range(1, 1024));
   app->add_flag("--profile", o.profile, "print where the time of a step goes, and train no run; bench --train is this");
   app->add_option("--dump-batches", o.dump_batches, "write the steps' batches, 1,000 at most, a NumPy array");
   app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients, safetensors");
@@ -122,98 +124,53 @@ std::unique_ptr<Flags> make_app(TrainOptions& o) {
       ->excludes(init)
       ->excludes(resume);
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
-  add_mesh_flags(*app, o.mesh);
 
-  const auto add = [&](const char* group, auto& value, const core::ConfigField& field) {
-    const std::string flags = field.flag;
-    if (flags.empty()) return;
-    using T = std::decay_t<decltype(value)>;
-    Flag* option = app->add_option("--" + flags, value, field.help)->group(group);
-    if constexpr (std::is_same_v<T, core::Family>) {
-      std::vector<std::pair<std::string, int>> names;
-      for (const core::FamilyInfo& f : core::families()) names.emplace_back(f.name, static_cast<int>(f.family));
-      std::string all;
-      for (const auto& [name, number] : names) all += (all.empty() ? "" : ", ") + name;
-      option->description(all)->transform(by_name(names))->type_name("NAME");
-      option->default_str(std::string(core::info(value).name));
-    } else if constexpr (train::Choice<T>) {
-      std::vector<std::pair<std::string, int>> names;
-      for (const std::string_view name : train::kNames<T>) names.emplace_back(name, static_cast<int>(names.size()));
-      option->transform(by_name(names))->type_name(fmt::format("{}", fmt::join(train::kNames<T>, "|")));
-      option->default_str(std::string(train::name_of(value)));
-    } else {
-      option->capture_default_str();
-    }
-    if (field.low != field.high) option->check(in_range(field.low, field.high));
+  // --help shows groups in the order of their first flags: the ranks' before the model's.
+  const auto add_if_of_ranks = [&](bool of_ranks) {
+    train::TrainConfig::visit_fields(o.config, [&](const char* group, auto& value, const train::TrainField& field) {
+      if ((std::string_view(group) == "Ranks") == of_ranks) add_field(*app, group, value, field);
+    });
   };
-  core::ModelConfig::visit_fields(
-      o.config.model, [&](const char*, auto& value, const core::ConfigField& field) { add("Model", value, field); });
-  train::TrainConfig::visit_fields(o.config, add);
-  app->add_option("--shared-experts", o.shared_experts, "experts that all tokens take, as wide as the others")
-      ->check(in_range(1, 1 << 10))
-      ->group("Experts");
+  add_if_of_ranks(true);
+  core::ModelConfig::visit_fields(o.config.model, [&](const char*, auto& value, const core::ConfigField& field) {
+    add_field(*app, "Model", value, field);
+  });
+  add_if_of_ranks(false);
   app->footer(preset_table);
   return app;
 }
 
-// A flag that says nothing beside the value of another one. A preset and a config.toml have a value for everything, so
-// only what was typed counts.
-void refuse_idle_flags(const TrainOptions& o, int argc, char** argv) {
-  const train::TrainConfig& c = o.config;
-  const auto refuse = [&](const std::string& flag, bool idle, const std::string& other, const std::string& remedy) {
-    const bool typed = std::any_of(argv, argv + argc, [&](const std::string& argument) {
-      return argument == flag || argument.starts_with(flag + "=");
-    });
-    if (idle && typed) {
-      throw core::UsageError(fmt::format("{} changes nothing with {}; leave it out, or take {}", flag, other, remedy));
-    }
-  };
-  using train::ScheduleKind;
-  const std::string schedule = fmt::format("--schedule {}", c.schedule);
-  const std::string optimizer = fmt::format("--optimizer {}", c.optimizer);
-  refuse("--momentum", c.optimizer != train::OptimizerKind::Muon, optimizer, "--optimizer muon");
-  for (const char* of_galore : {"--rank", "--galore-every", "--galore-scale"}) {
-    refuse(of_galore, c.optimizer != train::OptimizerKind::GaLore, optimizer, "--optimizer galore");
-  }
-  for (const char* of_lora : {"--lora-alpha", "--lora-targets", "--lora-dropout"}) {
-    refuse(of_lora, c.lora_rank == 0, "--lora-rank 0", "a larger --lora-rank");
-  }
-  for (const char* of_experts :
-       {"--experts-per-token", "--expert-dim", "--shared-experts", "--shared-dim", "--dense-layers", "--expert-groups",
-        "--groups-per-token", "--normalize-routes", "--route-scale", "--balance", "--balance-rate"}) {
-    refuse(of_experts, c.model.n_experts == 0, "--experts 0", "more --experts");
-  }
-  refuse("--shared-experts", c.model.shared_dim != o.shared_experts * c.model.expert_dim, "--shared-dim", "it alone");
-  refuse("--decay-fraction", c.schedule != ScheduleKind::Wsd, schedule, "--schedule wsd");
-  refuse("--min-lr", c.schedule == ScheduleKind::Constant, schedule, "--schedule cosine");
-  refuse("--recompute", c.recompute && !c.fused, "--fused false", "--fused true");
-  for (const char* steps : {"--steps", "--max-iters", "--epochs"}) {
-    refuse(steps, o.minutes > 0.0, "--minutes", "it alone");
-  }
-  for (const char* steps : {"--steps", "--max-iters"}) refuse(steps, o.epochs > 0.0, "--epochs", "it alone");
-  refuse("--validation-fraction", !o.eval.empty(), "--eval", "it alone");
-  const bool scaled = c.model.rope_scaling.active();
-  for (const char* scaling : {"--rope-scaling-low", "--rope-scaling-high", "--rope-scaling-context"}) {
-    refuse(scaling, !scaled, "--rope-scaling 1", "a larger --rope-scaling");
-  }
-}
-
-}  // namespace
-
-// What follows from the flags that were given: widths, and without --family the family that has these parts.
-void complete_experts(TrainOptions& o, const Flags& app) {
+// Values that follow from flags that were given.
+void complete_shape(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
-  const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+  const auto& given = o.request.given;
+  if (given("--heads") && !given("--kv-heads")) m.n_kv_heads = m.n_heads;
+  if ((given("--dim") || given("--heads")) && !given("--head-dim")) {
+    if (m.dim % m.n_heads != 0) {
+      throw core::UsageError(
+          fmt::format("--dim {} is not a multiple of --heads {}; or take --head-dim", m.dim, m.n_heads));
+    }
+    m.head_dim = m.dim / m.n_heads;
+  }
+  if (given("--context") && !given("--window")) c.window = std::min(c.window, m.context_length);
+  if (given("--lr") && !given("--min-lr")) c.min_lr = std::min(c.min_lr, c.lr);
+}
+
+// The widths of experts, and without --family the family that has these parts.
+void complete_experts(TrainOptions& o) {
+  train::TrainConfig& c = o.config;
+  core::ModelConfig& m = c.model;
+  const auto& given = o.request.given;
   if (m.n_experts == 0 || o.resume) return;
   if (m.experts_per_token == 0) m.experts_per_token = std::min<int64_t>(2, m.n_experts);
   // As much work as one network is, in whole multiples of 8: transformers' grouped products want rows of 16 bytes.
   constexpr int64_t kMultiple = 8;
   if (m.expert_dim == 0) {
-    const int64_t width = m.hidden_dim / (m.experts_per_token + o.shared_experts);
+    const int64_t width = m.hidden_dim / (m.experts_per_token + c.shared_experts);
     m.expert_dim = std::max(kMultiple, width / kMultiple * kMultiple);
   }
-  if (given("--shared-experts") && !given("--shared-dim")) m.shared_dim = o.shared_experts * m.expert_dim;
+  if (given("--shared-experts") && !given("--shared-dim")) m.shared_dim = c.shared_experts * m.expert_dim;
 
   if (!given("--family") && !o.init) {
     const bool bias = c.balance == train::Balance::Bias;
@@ -245,82 +202,87 @@ void complete_family(core::ModelConfig& m) {
   m.rope_dims = static_cast<int64_t>(static_cast<float>(m.head_dim) * family.hf.rotary_factor) / 2 * 2;
 }
 
-namespace {
+// Of several ranks the first one chooses.
+void choose_run(TrainOptions& o, const std::string& dataset) {
+  const bool force = o.force && !o.resume;
+  const std::string path = o.session->from_first("run", [&] {
+    o.choice = train::choose_run(dataset, o.out, o.resume, force);
+    return o.choice->path.string();
+  });
+  if (!o.choice) o.choice = train::RunChoice{.path = path, .resume = o.resume, .force = force, .lock = {}};
+}
+
+void find_ranks(TrainOptions& o, const train::MeshFlags& mesh) {
+  const auto launch = train::parallel::launch_from_environment();
+  o.session = std::make_unique<train::parallel::Session>(launch.value_or(train::parallel::Launch{}), mesh,
+                                                         [](const std::string& why) { end_rank(why, 1); });
+  if (!o.session->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) core::fail("cannot open /dev/null");
+}
 
 // torchrun --max-restarts starts all ranks anew after one has ended: then the run goes on, if it has a checkpoint.
-bool goes_on_by_itself(const TrainOptions& first, train::parallel::Session& session, const std::string& name) {
-  if (session.launch().attempt == 0) return false;
+bool goes_on_by_itself(const TrainOptions& first, train::parallel::Session& session, const std::string& dataset) {
+  if (session.launch().attempt == 0 || session.is_alone() || first.resume) return false;
   return session.from_first("goes on", [&]() -> std::string {
-    const std::filesystem::path run = train::run_path(name, first.out, false);
+    const std::filesystem::path run = train::run_path(dataset, first.out, false);
     return core::path_exists(run / "checkpoints" / "last") ? "yes" : "no";
   }) == "yes";
 }
 
-void find_ranks(TrainOptions& o, TrainOptions& first) {
-  using namespace train::parallel;
-  const std::optional<Launch> launch = launch_from_environment();
-  if (!launch || launch->n_ranks == 1) {
-    static_cast<void>(mesh_of(first.mesh, 1));
-    return;
-  }
-  o.session = std::make_unique<Session>(*launch, first.mesh, [](const std::string& why) { end_rank(why, 1); });
-  if (!o.session->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) core::fail("cannot open /dev/null");
-  const std::string name = data::dataset_name(first.datasets.front());
-  if (!first.resume && goes_on_by_itself(first, *o.session, name)) first.resume = o.restarted = true;
-}
-
 }  // namespace
+
+std::string config_toml(const train::TrainConfig& c, train::Kept most) {
+  std::string toml = fmt::format("preset = \"{}\"\n", c.preset);
+  for (const auto& [key, value] : values_of(c, most)) toml += fmt::format("{} = {}\n", key, value);
+  return toml;
+}
 
 // Parses twice: the first time to find the preset, model or run whose values are the defaults.
 bool parse_train_options(TrainOptions& o, int argc, char** argv) {
   TrainOptions first;
   const auto scout = make_app(first);
   if (!scout->parse(argc, argv)) return false;
+  const std::string dataset = data::dataset_name(first.datasets.front());
   const bool adapters = first.config.lora_rank > 0 && scout->count("--preset") == 0;
-  o.config = train::preset(adapters ? "lora" : first.config.preset);
+  train::TrainConfig& c = o.config;
+  c = train::preset(adapters ? "lora" : first.config.preset);
   if (first.init) {
-    o.config.model = core::read_model(*first.init).config;
-    o.config.window = std::min(o.config.window, o.config.model.context_length);
+    c.model = core::read_model(*first.init).config;
+    c.window = std::min(c.window, c.model.context_length);
   }
-  find_ranks(o, first);
-  if (first.resume) {
-    const std::string name = data::dataset_name(first.datasets.front());
+  find_ranks(o, first.config.mesh);
+  const bool restarted = goes_on_by_itself(first, *o.session, dataset);
+  if (first.resume || restarted) {
     o.out = first.out;
     o.resume = true;
-    choose_run(o, name);
+    choose_run(o, dataset);
     const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
-    o.config = saved.config;
-    o.minutes = saved.minutes;
+    c = saved.config;
+    c.minutes = saved.minutes;
     o.eval = saved.corpus_eval;
     if (!saved.base.empty()) o.init = saved.base;
-    if (!o.session) o.threads = static_cast<int>(saved.environment.threads);
+    if (o.session->is_alone()) c.threads = static_cast<int>(saved.environment.threads);
   }
-  const auto app = make_app(o);
-  static_cast<void>(app->parse(argc, argv));
-  if (o.restarted) {
+  o.flags = make_app(o);
+  static_cast<void>(o.flags->parse(argc, argv));
+  o.request = {.given = [flags = o.flags.get()](const char* flag) { return flags->count(flag) > 0; },
+               .typed =
+                   [argc, argv](const std::string& flag) {
+                     return std::any_of(argv, argv + argc, [&](const std::string& argument) {
+                       return argument == flag || argument.starts_with(flag + "=");
+                     });
+                   },
+               .has_model = o.init || o.resume};
+  if (restarted) {
     o.force = false;
     o.tokenizer.reset();  // the checkpoint's is taken
   }
-  if (app->count("--heads") > 0 && app->count("--kv-heads") == 0) o.config.model.n_kv_heads = o.config.model.n_heads;
-  core::ModelConfig& m = o.config.model;
-  if (app->count("--dim") + app->count("--heads") > 0 && app->count("--head-dim") == 0) {
-    if (m.dim % m.n_heads != 0) {
-      throw core::UsageError(
-          fmt::format("--dim {} is not a multiple of --heads {}; or take --head-dim", m.dim, m.n_heads));
-    }
-    m.head_dim = m.dim / m.n_heads;
-  }
-  if (app->count("--context") > 0 && app->count("--window") == 0) {
-    o.config.window = std::min(o.config.window, o.config.model.context_length);
-  }
-  if (app->count("--lr") > 0 && app->count("--min-lr") == 0) o.config.min_lr = std::min(o.config.min_lr, o.config.lr);
-  complete_experts(o, *app);
-  if (!o.init && !o.resume) complete_family(m);
-  if (o.config.lora_rank > 0 && !o.init && !o.resume) {
-    throw core::UsageError("--lora-rank trains adapters for a model; name it with --init");
-  }
-  refuse_idle_flags(o, argc, argv);
-  if (o.minutes > 0.0) o.config.warmup_steps = std::max(o.config.warmup_steps, train::kMeasuredSteps);
+  c.mesh.data = o.session->world().mesh().size(train::parallel::Axis::Data);
+  complete_shape(o);
+  complete_experts(o);
+  if (!o.init && !o.resume) complete_family(c.model);
+  if (c.minutes > 0.0) c.warmup_steps = std::max(c.warmup_steps, train::kMeasuredSteps);
+  train::validate(c, o.request);
+  if (!o.choice && !o.profile) choose_run(o, dataset);
   return true;
 }
 
@@ -328,81 +290,6 @@ void end_rank(const std::string& why, int code) {
   core::print_stderr("train: {}\n", why.substr(0, why.find('\n')));
   std::fflush(nullptr);
   std::_Exit(code);
-}
-
-void choose_run(TrainOptions& o, const std::string& dataset) {
-  const bool force = o.force && !o.resume;
-  if (!o.session) {
-    o.choice = train::choose_run(dataset, o.out, o.resume, force);
-    return;
-  }
-  const std::string path = o.session->from_first("run", [&] {
-    o.choice = train::choose_run(dataset, o.out, o.resume, force);
-    return o.choice->path.string();
-  });
-  if (!o.session->is_first()) o.choice = train::RunChoice{.path = path, .resume = o.resume, .force = force, .lock = {}};
-}
-
-std::string flags_of(const TrainOptions& o) {
-  const train::parallel::MeshFlags& m = o.mesh;
-  return config_toml(o.config) +
-         fmt::format(
-             "minutes = {}\nepochs = {}\nresume = {}\ndata-parallel = {}\ntensor-parallel = {}\n"
-             "pipeline-parallel = {}\npipeline-chunks = {}\ncontext-parallel = {}\nexpert-parallel = {}\n"
-             "zero = {}\n",
-             o.minutes, o.epochs, o.resume, m.data, m.tensor, m.pipeline, m.pipeline_chunks, m.context, m.expert,
-             m.zero);
-}
-
-namespace {
-
-// The lines "key = value" of a TOML file as config_toml() writes it.
-Values values_in(const std::string& toml) {
-  Values values;
-  std::istringstream lines(toml);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t equals = line.find('=');
-    if (line.starts_with('#') || equals == std::string::npos) continue;
-    const auto trimmed = [](std::string text) {
-      text.erase(text.find_last_not_of(" \t\r") + 1);
-      return text.erase(0, std::min(text.find_first_not_of(" \t"), text.size()));
-    };
-    values.emplace_back(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)));
-  }
-  return values;
-}
-
-bool same_value(const std::string& a, const std::string& b) {
-  const auto number = signed_number_of<double>(a);
-  return a == b || (number && number == signed_number_of<double>(b));
-}
-
-}  // namespace
-
-std::string edited_values(const std::filesystem::path& file, const train::TrainerState& saved,
-                          const train::TrainConfig& now) {
-  if (!core::path_exists(file)) return "";
-  const Values in_checkpoint = values_in(config_toml(saved.config));
-  const Values in_use = values_in(config_toml(now));
-  const auto has = [](const Values& values, const auto& entry) {
-    return std::ranges::any_of(values, [&](const auto& other) {
-      return other.first == entry.first && same_value(other.second, entry.second);
-    });
-  };
-  std::string edited;
-  for (const auto& entry : values_in(core::read_text_file(file, size_t{1} << 20U))) {
-    if (entry.first == "steps" && saved.minutes > 0.0) continue;  // which --minutes sets
-    if (has(in_checkpoint, entry) || has(in_use, entry)) continue;
-    edited += fmt::format("{}{} = {}", edited.empty() ? "" : ", ", core::printable(entry.first),
-                          core::printable(entry.second));
-  }
-  return edited;
-}
-
-std::string config_toml(const train::TrainConfig& c) {
-  std::string toml = fmt::format("preset = \"{}\"\n", c.preset);
-  for (const auto& [key, value] : values_of(c)) toml += fmt::format("{} = {}\n", key, value);
-  return toml;
 }
 
 }  // namespace folio::apps

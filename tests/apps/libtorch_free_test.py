@@ -16,7 +16,7 @@ TRAINING_STUDIES = ["24_experts", "26_pipeline", "27_ranks", "29_galore"]  # bes
 SERVING_FOLDERS = ["data", "infer", *(f"src/{folder.name}" for folder in (ROOT / "src").iterdir()
                                       if folder.is_dir() and folder.name != "apps")]
 APPS = [f for f in (ROOT / "src/apps").rglob("*") if f.suffix in (".h", ".cpp")]
-SERVING_SOURCES = [f for f in APPS if f.stem not in ("train", "train_data", "train_options", "verify")]
+SERVING_SOURCES = [f for f in APPS if f.stem not in ("train", "train_data", "train_options", "train_report", "verify")]
 PROGRAMS = [f.parent.name if f.stem == "main" else f.stem for f in APPS if "\nint main(" in f.read_text(encoding="utf-8")]
 SERVING_PROGRAMS = [p for p in PROGRAMS if p not in TRAINING_PROGRAMS and (p != "cuda_bench" or (BUILD / p).exists())]
 ENGINE_STUDIES = [f.name for f in (ROOT / "experiments").glob("[0-9]*") if int(f.name[:2]) >= 15

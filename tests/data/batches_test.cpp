@@ -37,12 +37,12 @@ TEST(BatchSampler, TargetsAreTheInputsShiftedByOne) {
 TEST(BatchSampler, AWindowMayEndWithItsDocument) {
   const std::vector<int32_t> tokens{5, 6, 0, 7, 0, 0, 8, 9, 5, 6, 7, 8};
   constexpr int32_t no = Batch::kIgnored;
-  const Batch all = consecutive_batch(tokens, 0, 3, 3, 0);
+  const Batch all = consecutive_batch(tokens, 0, 3, 3, {.token = 0});
   EXPECT_EQ(all.inputs, (std::vector<int32_t>{5, 6, 0, 7, 0, 0, 8, 9, 5}));
   EXPECT_EQ(all.targets, (std::vector<int32_t>{6, 0, no, 0, no, no, 9, 5, 6}));
   EXPECT_EQ(all.n_counted(), 6);
   EXPECT_EQ(consecutive_batch(tokens, 0, 3, 3).n_counted(), 9);
-  const BatchSampler sampler(tokens, 4, 3, 1, 0);
+  const BatchSampler sampler(tokens, 4, 3, 1, {.token = 0});
   const BatchSampler across(tokens, 4, 3, 1);
   for (uint64_t number = 0; number < 20; ++number) {
     const Batch cut = sampler.batch(number);
@@ -54,6 +54,16 @@ TEST(BatchSampler, AWindowMayEndWithItsDocument) {
       EXPECT_EQ(cut.inputs[i], ended ? 0 : whole.inputs[i]);
     }
   }
+}
+
+TEST(BatchSampler, MaskedDocumentsBeginWithTheTokenThatEndsTheOneBefore) {
+  const std::vector<int32_t> tokens{5, 6, 0, 7, 0, 8, 8, 9, 0};
+  const Batch masked = consecutive_batch(tokens, 0, 2, 4, {.token = 0, .masked = true});
+  const Batch across = consecutive_batch(tokens, 0, 2, 4);
+  EXPECT_EQ(masked.inputs, across.inputs);
+  EXPECT_EQ(masked.targets, across.targets);
+  EXPECT_EQ(masked.starts, (std::vector<int32_t>{0, 0, 2, 2, 0, 0, 0, 0}));
+  EXPECT_TRUE(across.starts.empty());
 }
 
 TEST(BatchSampler, ABatchDependsOnlyOnSeedAndNumber) {

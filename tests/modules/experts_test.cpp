@@ -1,6 +1,4 @@
 // A mixture of experts: its formula, its gradients, and that no row loses an expert that it chose.
-#include "train/fused/experts.h"
-
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -19,6 +17,7 @@
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/mixtures.h"
 #include "tests/modules/support.h"
+#include "train/fused/parts.h"
 
 namespace folio::test {
 namespace {
@@ -155,7 +154,7 @@ TEST(Experts, AreOfTheBestGroupsAlone) {
   c.groups_per_token = 2;
   auto mixture = mixture_of(c, Form::Plain);
   const torch::NoGradGuard no_grad;
-  const auto& bias = mixture->selection_bias()->value;
+  const auto& bias = mixture->selection_bias();
   const auto x = randn({200, c.dim});
   const nn::Routes routes = mixture->route(x);
   const auto by = (routes.scores + bias).unflatten(1, {3, 2});
@@ -183,8 +182,8 @@ TEST(Experts, ASelectionBiasIsNotPartOfAWeight) {
   c.route_scale = 1.0F;
   auto mixture = mixture_of(c, Form::Plain);
   const torch::NoGradGuard no_grad;
-  mixture->selection_bias()->value.zero_();
-  mixture->selection_bias()->value[1] = 100.0;
+  mixture->selection_bias().zero_();
+  mixture->selection_bias()[1] = 100.0;
   const nn::Routes routes = mixture->route(randn({20, c.dim}));
   EXPECT_TRUE((routes.experts == 1).any(1).all().item<bool>());
   EXPECT_TRUE(torch::equal(routes.weights, routes.scores.gather(1, routes.experts)));

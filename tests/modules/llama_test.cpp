@@ -140,8 +140,8 @@ TEST(Llama, TargetsThatAreIgnoredDoNotCount) {
   model->to(torch::kDouble);
   const auto tokens = random_tokens(kTiny, 2, 4);
   auto targets = random_tokens(kTiny, 2, 4);
-  targets[0][1] = nn::LlamaImpl::kIgnored;
-  targets[1] = nn::LlamaImpl::kIgnored;
+  targets[0][1] = nn::Parts::kIgnored;
+  targets[1] = nn::Parts::kIgnored;
   const auto rows =
       torch::cross_entropy_loss(model->forward(tokens).flatten(0, 1), targets.flatten(), {}, at::Reduction::Sum);
   const auto loss = model->loss(tokens, targets);

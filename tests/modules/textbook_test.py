@@ -47,11 +47,10 @@ def needed(file, found):
         needed(ROOT / ("src" if header.startswith("core/") else "") / header, found)
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("textbook")
+def build_alone(name, folder, edited=lambda text: text):
+    """Builds the program modules/NAME, of `edited` text, as FOLDER/build/example."""
     found = set()
-    needed(ROOT / "modules" / "example.cpp", found)
+    needed(ROOT / "modules" / name, found)
     core = {f.stem for f in found if f.parent.name == "core"}
     assert core == {"error", "families", "manifest", "model_config", "utf8"}
     assert {f.parent for f in found} == {ROOT / "modules", ROOT / "src" / "core"}
@@ -59,16 +58,22 @@ def example(tmp_path_factory):
         target = folder / file.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
-    source = folder / "modules" / "example.cpp"
+    source = folder / "modules" / name
     text = source.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 40
-    source.write_text(text.replace("    loss.backward();\n", "    loss.backward();\n" + DUMP)
-                      .replace("<torch/utils.h>", "<torch/utils.h>\n\n#include <fstream>"), encoding="utf-8")
+    source.write_text(edited(text), encoding="utf-8")
     (folder / "CMakeLists.txt").write_text(CMAKE.replace("FMT", str(BUILD / "include")), encoding="utf-8")
     torch = re.search(r"^Torch_DIR:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(encoding="utf-8"), re.M).group(1)
     subprocess.run(["cmake", "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release", f"-DTorch_DIR={torch}",
                     "-DCMAKE_CXX_FLAGS_RELEASE=-Og"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", folder / "build"], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("textbook")
+    build_alone("example.cpp", folder, lambda text: text.replace("    loss.backward();\n", "    loss.backward();\n" + DUMP)
+                .replace("<torch/utils.h>", "<torch/utils.h>\n\n#include <fstream>"))
     return folder
 
 
@@ -101,13 +106,19 @@ HF = {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm
       "ffn.w1": "mlp.gate_proj", "ffn.w3": "mlp.up_proj", "ffn.w2": "mlp.down_proj"}
 
 
+def own_name(name):
+    """The modules' name of Hugging Face's parameter."""
+    name = name.replace("model.", "").replace("embed_tokens", "tok_embeddings")
+    for module, hf in HF.items():
+        name = name.replace(hf, module)
+    return name
+
+
 def test_its_gradients_are_those_of_the_trainer_bit_for_bit(example, trained):
     theirs = load_file(example / "grads.safetensors")
     assert len(theirs) == 2 + 3 * len(HF)
     for name, gradient in theirs.items():
-        own = name.replace("model.", "").replace("embed_tokens", "tok_embeddings")
-        for module, hf in HF.items():
-            own = own.replace(hf, module)
+        own = own_name(name)
         value = np.fromfile(example / own, dtype=np.float32).reshape(gradient.shape)
         if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face's pairs are halves
             value = value.reshape(-1, 8, 2, 64).transpose(0, 2, 1, 3).reshape(-1, 64)

@@ -18,6 +18,7 @@ enum class Precision { Auto, F32, Bf16 };  ///< of matrix products; Auto: faster
 enum class DeviceKind { Cpu, Cuda };
 enum class OptimizerKind { AdamW, Muon, GaLore };
 enum class Balance { Loss, Bias };  ///< of experts: balance.h
+enum class AcrossDocuments { False, True, Mask };
 enum class ScheduleKind { Cosine, Linear, Wsd, Constant };
 enum class Exported { Best, Last };
 enum class LogStyle { Progress, Epoch };
@@ -32,6 +33,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kNames<OptimizerKind>{"adamw", "muon", "galore"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<Balance>{"loss", "bias"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<AcrossDocuments>{"false", "true", "mask"};
 template <>
 inline constexpr std::array<std::string_view, 4> kNames<ScheduleKind>{"cosine", "linear", "wsd", "constant"};
 template <>
@@ -58,15 +61,20 @@ template <Choice E>
 
 }  // namespace folio::train
 
+// "true" and "false" are JSON's own.
 template <folio::train::Choice E>
 struct nlohmann::adl_serializer<E> {
   template <typename Json>
   static void to_json(Json& json, E choice) {
-    json = folio::train::name_of(choice);
+    const auto name = folio::train::name_of(choice);
+    if (name == "true" || name == "false")
+      json = name == "true";
+    else
+      json = name;
   }
   template <typename Json>
   static void from_json(const Json& json, E& choice) {
-    choice = folio::train::choice_named<E>(json.template get<std::string>());
+    choice = folio::train::choice_named<E>(json.is_boolean() ? json.dump() : json.template get<std::string>());
   }
 };
 

@@ -3,16 +3,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
 
 namespace folio::train {
 namespace {
-
-using core::UsageError;
 
 // The default: under two minutes on two cores. Its windows are as long as its context: windows of 64 are cheaper, but
 // leave the positions after 64 untrained, and reached a higher loss (1.636 against 1.607 after 2500 steps).
@@ -22,7 +22,6 @@ TrainConfig tiny() { return {}; }
 // twice the batch. experiments/LOG.md has what else was tried.
 TrainConfig race() {
   TrainConfig c;
-  c.preset = "race";
   c.steps = 2000;
   c.batch_size = 8;
   c.model.tie_embeddings = false;
@@ -41,7 +40,6 @@ TrainConfig race() {
 // tiny with experts: eight in each layer, of which a token takes two of half the width, so its work is tiny's.
 TrainConfig experts() {
   TrainConfig c;
-  c.preset = "experts";
   c.model.family = core::Family::Mixtral;
   c.model.n_experts = 8;
   c.model.experts_per_token = 2;
@@ -56,7 +54,6 @@ TrainConfig experts() {
 // width (there each is 128 wide), and a hidden width of 352 (128 there).
 TrainConfig blog() {
   TrainConfig c;
-  c.preset = "blog";
   c.model = {.dim = 128,
              .n_layers = 4,
              .n_heads = 8,
@@ -89,7 +86,6 @@ TrainConfig blog() {
 // a quarter as large, Muon, an output of its own, and a rate that falls to 0 in 24 passes over the text.
 TrainConfig baby() {
   TrainConfig c;
-  c.preset = "baby";
   c.model = {.dim = 384,
              .n_layers = 6,
              .n_heads = 6,
@@ -111,7 +107,6 @@ TrainConfig baby() {
 // the end.
 TrainConfig of_adapters() {
   TrainConfig c;
-  c.preset = "lora";
   c.lora_rank = 8;
   c.steps = 200;
   c.lr = 1e-3;
@@ -126,85 +121,26 @@ TrainConfig of_adapters() {
   return c;
 }
 
-void validate_experts(const TrainConfig& c) {
-  const core::FamilyInfo& family = core::info(c.model.family);
-  const core::MixtureInfo& mixture = family.mixture;
-  if (c.balance == Balance::Bias && !mixture.selection_bias) {
-    throw UsageError(
-        fmt::format("--balance bias moves a selection bias, which a {} lacks; take --balance loss, or leave "
-                    "--family out",
-                    family.name));
-  }
-  if (c.balance == Balance::Loss && mixture.score != core::RouterScore::Softmax) {
-    throw UsageError(
-        fmt::format("--balance loss is of probabilities, and the scores of a {} are none; take --balance "
-                    "bias",
-                    family.name));
-  }
-  if (c.model.shared_dim > 0 && !mixture.shared_gate && !mixture.deepseek_keys) {
-    throw UsageError(fmt::format("a {} has no shared experts; leave --family out, or --shared-experts", family.name));
-  }
-  if (c.model.shared_dim == 0 && mixture.shared_gate) {
-    throw UsageError(fmt::format("a {} has shared experts; take --shared-experts 1", family.name));
-  }
-  if (c.lora_rank > 0) throw UsageError("--lora-rank trains no adapters of a model with experts here");
-  if (c.optimizer == OptimizerKind::GaLore) {
-    throw UsageError("--optimizer galore takes matrices, not stacks of experts; take adamw or muon");
-  }
-  if (c.recompute) throw UsageError("--recompute computes no experts again; leave it out");
-}
+constexpr std::array<std::pair<const char*, TrainConfig (*)()>, 6> kPresets{
+    {{"tiny", tiny}, {"race", race}, {"blog", blog}, {"baby", baby}, {"lora", of_adapters}, {"experts", experts}}};
 
 }  // namespace
 
-const std::vector<std::string>& preset_names() {
-  static const std::vector<std::string> kNames{"tiny", "race", "blog", "baby", "lora", "experts"};
-  return kNames;
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : kPresets) names.emplace_back(name);
+  return names;
 }
 
 TrainConfig preset(const std::string& name) {
-  const auto& names = preset_names();
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
-    throw UsageError(
-        fmt::format("--preset is \"{}\", but has to be one of: {}", core::printable(name), fmt::join(names, ", ")));
+  for (const auto& [known, make] : kPresets) {
+    if (known != name) continue;
+    TrainConfig c = make();
+    c.preset = name;
+    return c;
   }
-  if (name == "race") return race();
-  if (name == "blog") return blog();
-  if (name == "baby") return baby();
-  if (name == "lora") return of_adapters();
-  if (name == "experts") return experts();
-  return tiny();
-}
-
-void validate(const TrainConfig& c) {
-  try {
-    core::ModelConfig shape = c.model;
-    shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is known
-    core::validate(shape,
-                   "--layers, --heads, --kv-heads, --dim, --head-dim, --hidden-dim, --experts, --context or "
-                   "--sliding-window");
-  } catch (const core::Error& error) {
-    throw UsageError(error.what());
-  }
-  if (c.window > c.model.context_length) {
-    throw UsageError(fmt::format("--window is {}, more than the --context of {}", c.window, c.model.context_length));
-  }
-  if (c.schedule != ScheduleKind::Constant && c.min_lr > c.lr) {
-    throw UsageError(fmt::format("--min-lr is {}, more than the --lr of {}", c.min_lr, c.lr));
-  }
-  if (c.lora_rank > 0) {
-    static_cast<void>(lora::lora_targets(c.lora_targets));
-    if (c.device != DeviceKind::Cpu) throw UsageError("--lora-rank trains on a CPU; leave --device out");
-    if (c.ema > 0.0) throw UsageError("--ema averages whole models; leave it out with --lora-rank");
-    if (c.dropout > 0.0) throw UsageError("--dropout is for the whole model; with --lora-rank take --lora-dropout");
-    if (c.optimizer == OptimizerKind::GaLore) {
-      throw UsageError("--optimizer galore is for whole matrices; with --lora-rank take adamw or muon");
-    }
-  }
-  if (c.model.n_experts > 0) validate_experts(c);
-  if (c.validation_fraction + c.test_fraction >= 1.0) {
-    throw UsageError(fmt::format("--validation-fraction {} and --test-fraction {} leave nothing to train on",
-                                 c.validation_fraction, c.test_fraction));
-  }
+  throw core::UsageError(fmt::format("--preset is \"{}\", but has to be one of: {}", core::printable(name),
+                                     fmt::join(preset_names(), ", ")));
 }
 
 std::string field_key(const core::ConfigField& field) {
@@ -226,8 +162,9 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
   json["preset"] = config.preset;
   core::ModelConfig::visit_fields(config.model,
                                   [&](const char* name, const auto& value, auto&&) { json["model"][name] = value; });
-  TrainConfig::visit_fields(
-      config, [&](const char*, const auto& value, const core::ConfigField& field) { json[field_key(field)] = value; });
+  TrainConfig::visit_fields(config, [&](const char*, const auto& value, const TrainField& field) {
+    if (field.kept == Kept::InFiles) json[field_key(field)] = value;
+  });
   return json;
 }
 
@@ -251,8 +188,8 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
   if (!model.contains("head_dim")) {
     config.model.head_dim = core::even_head_dim(config.model.dim, config.model.n_heads, where);
   }
-  TrainConfig::visit_fields(config, [&](const char*, auto& value, const core::ConfigField& field) {
-    read(json, field_key(field), value, field.later);
+  TrainConfig::visit_fields(config, [&](const char*, auto& value, const TrainField& field) {
+    if (field.kept == Kept::InFiles) read(json, field_key(field), value, field.later);
   });
   return config;
 }

@@ -1,29 +1,48 @@
-// All settings of a training run: the model's shape, the batches, the optimizer, the schedule, the log.
-// `visit_fields` is the only list of the trainer's own fields: flags with their limits, config.toml and trainer.json
-// all go through it.
+// All settings of a training run: the model's shape, the batches, the optimizer, the schedule, the log, the ranks.
+// `visit_fields` is the only list of the trainer's own fields: flags with their limits, config.toml, trainer.json and
+// what ranks compare all go through it. What does not go together is one table, combinations.cpp.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "core/adapter.h"
 #include "core/model_config.h"
-#include "train/lora/lora.h"
 #include "train/config/choices.h"
+#include "train/lora/lora.h"
 
 namespace folio::train {
+
+/// How many ranks there are in each dimension.
+struct MeshFlags {
+  int64_t data = 0, tensor = 1, pipeline = 1, context = 1, expert = 1;  ///< data 0: what is left
+  int64_t pipeline_chunks = 1;
+  int64_t zero = 0;
+  double timeout = 600.0;  ///< seconds that a rank waits for another
+
+  bool operator==(const MeshFlags&) const = default;
+};
+
+/// Where a field is kept: in a run's files, config.toml and trainer.json; or only on the command line, as something
+/// that all ranks must have in common, or as a process's own.
+enum class Kept { InFiles, ByRanks, ByProcess };
+
+struct TrainField : core::ConfigField {
+  Kept kept = Kept::InFiles;
+};
 
 struct TrainConfig {
   std::string preset = "tiny";
   core::ModelConfig model;  ///< vocab_size comes from the corpus
 
   int64_t steps = 2500;
-  int64_t batch_size = 4;        ///< windows in a batch
-  int64_t window = 256;          ///< tokens in a training or validation window; at most the model's context
-  int64_t accumulation = 1;      ///< batches whose gradients make one step
-  bool across_documents = true;  ///< windows go on with the next document
+  int64_t batch_size = 4;    ///< windows in a batch
+  int64_t window = 256;      ///< tokens in a training or validation window; at most the model's context
+  int64_t accumulation = 1;  ///< batches whose gradients make one step
+  AcrossDocuments across_documents = AcrossDocuments::True;  ///< windows continue with the next document
   double dropout = 0.0;
   uint64_t seed = 1337;
 
@@ -70,12 +89,39 @@ struct TrainConfig {
   int64_t log_every = 10;
   LogStyle log_style = LogStyle::Progress;  ///< Epoch: Epoch | Loss | Time | ETA
 
+  double minutes = 0.0;        ///< > 0: they decide how many steps there are,
+  double epochs = 0.0;         ///< or these
+  int threads = 0;             ///< 0: all cores
+  int64_t shared_experts = 0;  ///< > 0: they decide model.shared_dim
+  MeshFlags mesh;
+
   bool operator==(const TrainConfig&) const = default;
 
-  /// Calls visit(group, field, core::ConfigField) for each field but the model's; a group is one of train --help.
+  /// Calls visit(group, field, TrainField) for each field except the model's; a group is one of train --help.
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    using F = core::ConfigField;
+    using F = TrainField;
+    const auto visit_ranks = [&](const char* flag, auto& n, const char* help) {
+      visit("Ranks", n, F{flag, help, 1, 1 << 16, F::kLater, Kept::ByRanks});
+    };
+    visit_ranks("data-parallel", self.mesh.data,
+                "ranks with the same weights and other rows of a batch (default: all that are left)");
+    visit_ranks("tensor-parallel", self.mesh.tensor, "ranks that divide heads, hidden numbers and positions");
+    visit_ranks("pipeline-parallel", self.mesh.pipeline,
+                "ranks that divide the layers; batches are those of --accumulation");
+    visit_ranks("pipeline-chunks", self.mesh.pipeline_chunks, "ranges of layers that a rank of a pipeline has");
+    visit_ranks("context-parallel", self.mesh.context, "ranks that divide positions, with keys and values on a ring");
+    visit_ranks("expert-parallel", self.mesh.expert, "ranks that divide the experts, and rows");
+    visit("Ranks", self.mesh.zero,
+          F{"zero", "of data parallel ranks one alone has a parameter's 1: moments, 2: and gradient, 3: and weights", 0,
+            3, F::kLater, Kept::ByRanks});
+    visit("Ranks", self.mesh.timeout,
+          F{"rank-timeout", "seconds to wait for another rank", 1, 1e6, F::kLater, Kept::ByProcess});
+    visit("Run", self.minutes,
+          F{"minutes", "train for this many minutes instead of --steps", 0.01, 1e6, F::kLater, Kept::ByRanks});
+    visit("Run", self.epochs,
+          F{"epochs", "see the dataset so often, instead of --steps", 0.001, 1e6, F::kLater, Kept::ByRanks});
+    visit("Run", self.threads, F{"threads", "threads (default: all cores)", 1, 1024, F::kLater, Kept::ByProcess});
     visit("Run", self.steps, F{"steps,--max-iters", "optimizer steps", 1, 1e12});
     visit("Run", self.seed, F{"seed", "seed of weights, batches and dropout", 0, 1.8e19});
     visit("Run", self.fused,
@@ -88,7 +134,8 @@ struct TrainConfig {
     visit("Batches", self.window, F{"window", "tokens in a training and validation window", 1, 1 << 24});
     visit("Batches", self.accumulation, F{"accumulation", "batches that make one step", 1, 1e6});
     visit("Batches", self.across_documents,
-          F{"across-documents", "whether windows go on with the next document, or end with theirs", 0, 0, F::kLater});
+          F{"across-documents", "continue windows with the next document; mask: it does not attend to earlier ones", 0,
+            0, F::kLater});
     visit("Batches", self.validation_fraction,
           F{"validation-fraction", "share of the text to validate on", 1e-9, 0.99});
     visit("Batches", self.test_fraction, F{"test-fraction", "share of the text that is held out", 0, 0.99});
@@ -97,6 +144,9 @@ struct TrainConfig {
             F::kLater});
     visit("Experts", self.balance_rate,
           F{"balance-rate", "factor of that loss, or what a step changes a bias by; 0: off", 0, 1, F::kLater});
+    visit("Experts", self.shared_experts,
+          F{"shared-experts", "experts that all tokens take, as wide as the others", 1, 1 << 10, F::kLater,
+            Kept::ByRanks});
     visit("LoRA", self.lora_rank,
           F{"lora-rank", "train adapters of this rank, and leave the weights of --init as they are; 0: train these", 0,
             core::kMaxAdapterRank, F::kLater});
@@ -147,13 +197,23 @@ struct TrainConfig {
 };
 
 /// Names of the presets, the default first.
-[[nodiscard]] const std::vector<std::string>& preset_names();
+[[nodiscard]] std::vector<std::string> preset_names();
 
 /// Throws core::UsageError that lists the names if there is no such preset.
 [[nodiscard]] TrainConfig preset(const std::string& name);
 
-/// Throws core::UsageError if the values don't fit each other.
-void validate(const TrainConfig& config);
+/// What is known of a run beyond its configuration.
+struct Request {
+  static bool none(const char*) { return false; }
+  std::function<bool(const char* flag)> given = none;  ///< on the command line or in the file of --config
+  std::function<bool(const char* flag)> typed = none;  ///< on the command line: a config.toml has all values
+  std::string text{}, conversations{};                 ///< the first file of the dataset, once its kind is known
+  bool has_model = true;                               ///< to start from, or to go on with
+  bool learns_tokenizer = false;                       ///< from the dataset
+};
+
+/// Throws core::UsageError if there is no such model, or with the first row of combinations.cpp that applies.
+void validate(const TrainConfig& config, const Request& request = {});
 
 /// The adapters of a run with a lora_rank.
 [[nodiscard]] lora::LoraOptions lora_options(const TrainConfig& config);

@@ -28,23 +28,24 @@ inline void store_rows(const Real<T>* x, size_t stride, size_t n, size_t dim, Re
   }
 }
 
-/// The keys that the queries of a block see: [first, end), of which row i sees [first_of(i), i].
+/// A block of queries, and the keys that they see, the first of which is `first`: row i sees [first_of(i), i].
 struct Seen {
   size_t window;
   const int64_t* starts;
-  size_t first, end;
+  size_t n_queries, first, n_keys;
 
-  Seen(const AttentionShape& shape, size_t sequence, size_t block, size_t n_queries)
+  Seen(const AttentionShape& shape, size_t sequence, size_t block)
       : window(shape.window == 0 ? shape.n_positions : shape.window),
         starts(shape.starts == nullptr ? nullptr : shape.starts + sequence * shape.n_positions),
+        n_queries(std::min(kQueryBlock, shape.n_positions - block)),
         first(first_of(block) / 16 * 16),
-        end(block + n_queries) {}
+        n_keys(block + n_queries - first) {}
   [[nodiscard]] size_t first_of(size_t row) const {
     const size_t start = starts == nullptr ? 0 : static_cast<size_t>(starts[row]);
     return row + 1 > window ? std::max(start, row + 1 - window) : start;
   }
   [[nodiscard]] size_t begin(size_t row) const { return std::max(first_of(row), first) - first; }
-  [[nodiscard]] size_t width() const { return padded(end - first); }
+  [[nodiscard]] size_t width() const { return padded(n_keys); }
 };
 
 inline uint64_t attention_row(const AttentionShape& shape, size_t sequence, size_t head, size_t row) {
@@ -53,12 +54,14 @@ inline uint64_t attention_row(const AttentionShape& shape, size_t sequence, size
 
 /// Where the columns of one head are in a row, and how scratch memory is laid out.
 struct Layout {
+  size_t group;  ///< query heads of a key/value head
   size_t n, dim, stride, at_key, at_value;
   size_t width;   ///< of a row of K numbers
   size_t length;  ///< of a row of T numbers
 
   Layout(const AttentionShape& shape, size_t kv_head)
-      : n(shape.n_positions),
+      : group(shape.n_heads / shape.n_kv_heads),
+        n(shape.n_positions),
         dim(shape.head_dim),
         stride(shape.qkv_dim()),
         at_key((shape.n_heads + kv_head) * dim),
@@ -74,26 +77,24 @@ void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const 
   using P = Product<T>;
   using E = typename P::E;
   const Layout l(shape, kv_head);
-  const size_t group = shape.n_heads / shape.n_kv_heads;
   const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
 
-  const Scratch<E> packed(l.dim * l.length + l.n * l.width + kQueryBlock * (l.width + l.length) + l.width);
-  E* keys = packed.data();                              // [K / g, length], columns
+  const auto packed = scratch<E>(l.dim * l.length + l.n * l.width + kQueryBlock * (l.width + l.length) + l.width);
+  E* keys = packed.get();                               // [K / g, length], columns
   E* values = keys + l.dim * l.length;                  // [T / g, width], groups of rows
   E* queries = values + (l.n + 1) * l.width;            // [block, width / g]
   E* packed_weights = queries + kQueryBlock * l.width;  // [block, length / g]
-  const Scratch<R> numbers(kQueryBlock * (l.width + l.length));
-  R* weights = numbers.data();                  // [block, length]
+  const auto numbers = scratch<R>(kQueryBlock * (l.width + l.length));
+  R* weights = numbers.get();                   // [block, length]
   R* means = weights + kQueryBlock * l.length;  // [block, width]
   pack_columns(qkv + l.at_key, l.stride, l.n, l.dim, keys, l.length);
   pack_row_groups<T>(qkv + l.at_value, l.stride, l.n, l.dim, values, l.width);
-  for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+  for (size_t head = kv_head * l.group; head < (kv_head + 1) * l.group; ++head) {
     for (size_t block = 0; block < l.n; block += kQueryBlock) {
-      const size_t n_queries = std::min(kQueryBlock, l.n - block);
-      const Seen seen(shape, sequence, block, n_queries);
-      const size_t n_keys = seen.end - seen.first;
+      const Seen seen(shape, sequence, block);
+      const size_t n_queries = seen.n_queries, n_keys = seen.n_keys, width = seen.width();
       pack_rows<T>(qkv + block * l.stride + head * l.dim, l.stride, n_queries, l.dim, queries, l.width);
-      multiply<P>(n_queries, seen.width(), l.dim, {queries, l.width, 1}, keys + seen.first, l.length, weights, l.length,
+      multiply<P>(n_queries, width, l.dim, {queries, l.width, 1}, keys + seen.first, l.length, weights, l.length,
                   false);
       R factors[kQueryBlock];
       for (size_t i = 0; i < n_queries; ++i) {
@@ -106,16 +107,16 @@ void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const 
 #pragma omp simd reduction(+ : sum)
         for (size_t j = begin; j < end; ++j) sum += s[j] = exp((s[j] - largest) * scale);
         std::fill(s, s + begin, R{0});
-        std::fill(s + end, s + seen.width(), R{0});
+        std::fill(s + end, s + width, R{0});
         if (dropout.on()) {
           const RowMask<R> mask(dropout, attention_row(shape, sequence, head, row));
 #pragma omp simd
-          for (size_t j = begin; j < end; ++j) s[j] *= mask[seen.first + j];
+          for (size_t j = begin; j < end; ++j) s[j] *= mask(seen.first + j);
         }
         factors[i] = 1 / sum;
         log_sums[head * l.n + row] = largest * scale + std::log(sum);
       }
-      pack_rows<T>(weights, l.length, n_queries, seen.width(), packed_weights, l.length);
+      pack_rows<T>(weights, l.length, n_queries, width, packed_weights, l.length);
       multiply<P>(n_queries, l.width, n_keys, {packed_weights, l.length, 1}, values + seen.first / P::kGroup * l.width,
                   l.width, means, l.width, false);
       for (size_t i = 0; i < n_queries; ++i) {
@@ -133,11 +134,11 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
   using P = Product<T>;
   using E = typename P::E;
   const Layout l(shape, kv_head);
-  const size_t group = shape.n_heads / shape.n_kv_heads;
   const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
 
-  const Scratch<E> packed(2 * l.dim * l.length + (l.n + 1) * l.width + kQueryBlock * (4 * l.width + 2 * l.length));
-  E* key_columns = packed.data();                            // [K / g, length]
+  const auto packed =
+      scratch<E>(2 * l.dim * l.length + (l.n + 1) * l.width + kQueryBlock * (4 * l.width + 2 * l.length));
+  E* key_columns = packed.get();                             // [K / g, length]
   E* value_columns = key_columns + l.dim * l.length;         // [K / g, length]
   E* keys = value_columns + l.dim * l.length;                // [T / g, width], groups of rows
   E* queries = keys + (l.n + 1) * l.width;                   // [block, width / g]
@@ -146,8 +147,8 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
   E* dout_groups = douts + kQueryBlock * l.width;            // [block / g, width]
   E* packed_scores = dout_groups + kQueryBlock * l.width;    // [block, length / g]
   E* score_groups = packed_scores + kQueryBlock * l.length;  // [block / g, length]
-  const Scratch<R> numbers(2 * l.n * l.width + kQueryBlock * (l.width + 2 * l.length));
-  R* dkeys = numbers.data();                      // [T, width]
+  const auto numbers = scratch<R>(2 * l.n * l.width + kQueryBlock * (l.width + 2 * l.length));
+  R* dkeys = numbers.get();                       // [T, width]
   R* dvalues = dkeys + l.n * l.width;             // [T, width]
   R* dqueries = dvalues + l.n * l.width;          // [block, width]
   R* weights = dqueries + kQueryBlock * l.width;  // [block, length]
@@ -156,21 +157,20 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
   pack_columns(qkv + l.at_value, l.stride, l.n, l.dim, value_columns, l.length);
   pack_row_groups<T>(qkv + l.at_key, l.stride, l.n, l.dim, keys, l.width);
   std::fill(dkeys, dkeys + 2 * l.n * l.width, R{0});
-  for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+  for (size_t head = kv_head * l.group; head < (kv_head + 1) * l.group; ++head) {
     for (size_t block = 0; block < l.n; block += kQueryBlock) {
-      const size_t n_queries = std::min(kQueryBlock, l.n - block);
-      const Seen seen(shape, sequence, block, n_queries);
-      const size_t n_keys = seen.end - seen.first;
+      const Seen seen(shape, sequence, block);
+      const size_t n_queries = seen.n_queries, n_keys = seen.n_keys, width = seen.width();
       const T* query = qkv + block * l.stride + head * l.dim;
       const size_t at_out = block * shape.query_dim() + head * l.dim;
       pack_rows<T>(query, l.stride, n_queries, l.dim, queries, l.width);
       pack_rows<T>(dout + at_out, shape.query_dim(), n_queries, l.dim, douts, l.width);
       pack_row_groups<T>(query, l.stride, n_queries, l.dim, query_groups, l.width);
       pack_row_groups<T>(dout + at_out, shape.query_dim(), n_queries, l.dim, dout_groups, l.width);
-      multiply<P>(n_queries, seen.width(), l.dim, {queries, l.width, 1}, key_columns + seen.first, l.length, weights,
-                  l.length, false);
-      multiply<P>(n_queries, seen.width(), l.dim, {douts, l.width, 1}, value_columns + seen.first, l.length, dscores,
-                  l.length, false);
+      multiply<P>(n_queries, width, l.dim, {queries, l.width, 1}, key_columns + seen.first, l.length, weights, l.length,
+                  false);
+      multiply<P>(n_queries, width, l.dim, {douts, l.width, 1}, value_columns + seen.first, l.length, dscores, l.length,
+                  false);
       for (size_t i = 0; i < n_queries; ++i) {
         const size_t row = block + i, begin = seen.begin(row), end = row + 1 - seen.first;
         const T* o = out + at_out + i * shape.query_dim();
@@ -181,33 +181,26 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
         const R log_sum = log_sums[head * l.n + row];
         R* p = weights + i * l.length;
         R* ds = dscores + i * l.length;
-        if (dropout.on()) {
-          const RowMask<R> mask(dropout, attention_row(shape, sequence, head, row));
+        with_mask<R>(dropout, attention_row(shape, sequence, head, row), [&](const auto& mask) {
 #pragma omp simd
           for (size_t j = begin; j < end; ++j) {
-            const R weight = exp(p[j] * scale - log_sum), m = mask[seen.first + j];
+            const R weight = exp(p[j] * scale - log_sum), m = mask(seen.first + j);
             ds[j] = weight * (m * ds[j] - delta);
             p[j] = m * weight;
           }
-        } else {
-#pragma omp simd
-          for (size_t j = begin; j < end; ++j) {
-            p[j] = exp(p[j] * scale - log_sum);
-            ds[j] = p[j] * (ds[j] - delta);
-          }
-        }
+        });
         for (R* x : {p, ds}) {
           std::fill(x, x + begin, R{0});
-          std::fill(x + end, x + seen.width(), R{0});
+          std::fill(x + end, x + width, R{0});
         }
       }
-      pack_row_groups<T>(weights, l.length, n_queries, seen.width(), score_groups, l.length);
+      pack_row_groups<T>(weights, l.length, n_queries, width, score_groups, l.length);
       multiply<P>(n_keys, l.width, n_queries, {score_groups, 1, l.length}, dout_groups, l.width,
                   dvalues + seen.first * l.width, l.width, true);
-      pack_row_groups<T>(dscores, l.length, n_queries, seen.width(), score_groups, l.length);
+      pack_row_groups<T>(dscores, l.length, n_queries, width, score_groups, l.length);
       multiply<P>(n_keys, l.width, n_queries, {score_groups, 1, l.length}, query_groups, l.width,
                   dkeys + seen.first * l.width, l.width, true);
-      pack_rows<T>(dscores, l.length, n_queries, seen.width(), packed_scores, l.length);
+      pack_rows<T>(dscores, l.length, n_queries, width, packed_scores, l.length);
       multiply<P>(n_queries, l.width, n_keys, {packed_scores, l.length, 1}, keys + seen.first / P::kGroup * l.width,
                   l.width, dqueries, l.width, false);
       store_rows(dqueries, l.width, n_queries, l.dim, scale, dqkv + block * l.stride + head * l.dim, l.stride);

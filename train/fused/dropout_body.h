@@ -30,37 +30,38 @@ struct RowMask {
   RowMask(const Dropout& dropout, uint64_t row)
       : key(row_key(dropout.key, row)), threshold(dropout.threshold), scale(static_cast<R>(dropout.scale)) {}
 
-  R operator[](size_t column) const { return hash(key, static_cast<uint32_t>(column)) >= threshold ? scale : R{0}; }
+  R operator()(size_t column) const { return hash(key, static_cast<uint32_t>(column)) >= threshold ? scale : R{0}; }
 
   uint32_t key, threshold;
   R scale;
 };
 
+/// Calls body(mask), for a row without dropout with a mask of ones.
+template <typename R, typename Body>
+inline void with_mask(const Dropout& dropout, uint64_t row, Body&& body) {
+  if (dropout.on()) {
+    body(RowMask<R>(dropout, row));
+  } else {
+    body([](size_t) { return R{1}; });
+  }
+}
 template <typename T>
 void add(const Real<T>* x, const T* y, const Dropout& dropout, size_t first, size_t n, size_t dim, Real<T>* out) {
-  if (!dropout.on()) {
-#pragma omp simd
-    for (size_t i = 0; i < n * dim; ++i) out[i] = x[i] + real(y[i]);
-    return;
-  }
   for (size_t i = 0; i < n; ++i, x += dim, y += dim, out += dim) {
-    const RowMask<Real<T>> mask(dropout, first + i);
+    with_mask<Real<T>>(dropout, first + i, [&](const auto& mask) {
 #pragma omp simd
-    for (size_t j = 0; j < dim; ++j) out[j] = x[j] + mask[j] * real(y[j]);
+      for (size_t j = 0; j < dim; ++j) out[j] = x[j] + mask(j) * real(y[j]);
+    });
   }
 }
 
 template <typename T>
 void drop(const Real<T>* dout, const Dropout& dropout, size_t first, size_t n, size_t dim, T* dy) {
-  if (!dropout.on()) {
-#pragma omp simd
-    for (size_t i = 0; i < n * dim; ++i) dy[i] = rounded<T>(dout[i]);
-    return;
-  }
   for (size_t i = 0; i < n; ++i, dout += dim, dy += dim) {
-    const RowMask<Real<T>> mask(dropout, first + i);
+    with_mask<Real<T>>(dropout, first + i, [&](const auto& mask) {
 #pragma omp simd
-    for (size_t j = 0; j < dim; ++j) dy[j] = rounded<T>(mask[j] * dout[j]);
+      for (size_t j = 0; j < dim; ++j) dy[j] = rounded<T>(mask(j) * dout[j]);
+    });
   }
 }
 

@@ -3,69 +3,138 @@
 // Backward, with u_i = s_i dy_i B_i [N, rank]:
 //   dx = dy [W1; W2; …] + Σ dropped(u_i A_i),   dB_i = s_i dy_iᵀ (z_i A_iᵀ),   dA_i = u_iᵀ z_i.
 // The gradients of frozen weights are not computed.
+// Shapes: N rows, k inputs, n outputs, r the rank.
 #pragma once
 
-#include <torch/types.h>
-
+#include <algorithm>
+#include <utility>
 #include <vector>
 
-#include "train/fused/loops.h"
-#include "train/fused/operand.h"
-#include "train/lora/linear.h"
+#include "train/fused/operations.h"
+#include "train/lora/lora.h"
 
 namespace folio::train::fused {
 
 /// Null where the weight is trained, and where there is no adapter.
-[[nodiscard]] const lora::FrozenMatrix* frozen_of(const nn::Linear& layer);
-[[nodiscard]] const lora::LowRank* low_rank_of(const nn::Linear& layer);
+[[nodiscard]] inline const lora::FrozenMatrix* frozen_of(const nn::Linear& layer) {
+  const auto* lora = layer->as<lora::LoraLinearImpl>();
+  return lora == nullptr ? nullptr : lora->frozen().get();
+}
+[[nodiscard]] inline const lora::LowRank* low_rank_of(const nn::Linear& layer) {
+  const auto* lora = layer->as<lora::LoraLinearImpl>();
+  return lora == nullptr || !lora->low_rank().a.defined() ? nullptr : &lora->low_rank();
+}
 
-/// What an adapter adds to the columns [first, first + n) of a product.
-struct LowRankPart {
-  size_t layer;  ///< of the StackedLinears
+/// What one layer is of a product, for one pass: its columns [first, first + n).
+struct Columns {
   int64_t first, n;
-  torch::Tensor a, b;  ///< [rank, k] and [n, rank] of R
-  double scale;
-  Dropout dropout;  ///< of the input
+  bool frozen;
+  const lora::LowRank* adapter;  ///< a [r, k] and b [n, r] of R; null: there is none
+  Dropout dropout;               ///< of the adapter's input
 };
 
 /// The weights of a product for one pass. T is the type of the product, R = Real<T>.
 struct Product {
-  torch::Tensor weight;  ///< [sum of n_i, k] of T
-  std::vector<LowRankPart> low_rank;
+  Tensor weight;  ///< [sum of n_i, k] of T; undefined: there are no layers
+  std::vector<Columns> layers;
 };
 
-class StackedLinears {
- public:
-  /// `first_site` tells the dropout of these layers from that of others (Dropout's site).
-  StackedLinears(std::vector<nn::Linear> layers, uint64_t first_site)
-      : layers_(std::move(layers)), first_site_(first_site) {}
+struct StackedLinears {
+  std::vector<nn::Linear> layers;
+  uint64_t first_site;  ///< tells the dropout of these layers from that of others (Dropout's site)
+  Operand operand{};
+
+  [[nodiscard]] bool frozen() const { return !layers.empty() && frozen_of(layers.front()) != nullptr; }
 
   /// The weights in `type`: trained ones are made once for each value, frozen ones anew for each call.
-  [[nodiscard]] Product product(torch::ScalarType type, bool training, uint64_t key);
+  [[nodiscard]] Tensor weight(torch::ScalarType type) {
+    if (layers.empty()) return {};
+    if (!frozen()) {
+      std::vector<Tensor> weights;
+      for (const nn::Linear& layer : layers) weights.push_back(layer->weight);
+      return operand.get(weights, type);
+    }
+    if (layers.size() == 1) return frozen_of(layers.front())->to(type);
+    int64_t rows = 0, first = 0;
+    for (const nn::Linear& layer : layers) rows += layer->out();
+    const Tensor stacked = torch::empty({rows, layers.front()->in()}, type);
+    for (const nn::Linear& layer : layers) {
+      frozen_of(layer)->write(stacked.narrow(0, std::exchange(first, first + layer->out()), layer->out()));
+    }
+    return stacked;
+  }
 
-  [[nodiscard]] const std::vector<nn::Linear>& layers() const { return layers_; }
-  [[nodiscard]] bool frozen() const { return frozen_of(layers_.front()) != nullptr; }
-
- private:
-  std::vector<nn::Linear> layers_;
-  uint64_t first_site_;
-  Operand operand_;
+  [[nodiscard]] Product product(torch::ScalarType type, bool training, uint64_t key) {
+    Product product{.weight = weight(type), .layers = {}};
+    int64_t first = 0;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const lora::LowRank* adapter = low_rank_of(layers[i]);
+      const double dropout = training && adapter != nullptr ? adapter->dropout : 0.0;
+      product.layers.push_back({.first = first,
+                                .n = layers[i]->out(),
+                                .frozen = frozen_of(layers[i]) != nullptr,
+                                .adapter = adapter,
+                                .dropout = make_dropout(dropout, key, first_site + i)});
+      first += layers[i]->out();
+    }
+    return product;
+  }
 };
+
+/// z = dropped(x), [N, k] of T.
+template <typename T>
+Tensor adapter_input(const Columns& layer, const Tensor& x) {
+  return layer.dropout.on() ? drop<T>(x.to(kType<Real<T>>), layer.dropout) : x;
+}
+/// u = s dy B, [N, r] of T, from the dy of all layers.
+template <typename T>
+Tensor into_rank(const Columns& layer, const Tensor& dy) {
+  return dy.narrow(1, layer.first, layer.n).mm(layer.adapter->b.to(kType<T>)).mul_(layer.adapter->scale);
+}
 
 /// y [N, sum of n_i] of T from x [N, k] of T.
 template <typename T>
-torch::Tensor multiply(const Product& product, const torch::Tensor& x);
+Tensor multiply(const Product& product, const Tensor& x) {
+  Tensor y = x.mm(product.weight.t());
+  for (const Columns& layer : product.layers) {
+    if (layer.adapter == nullptr) continue;
+    const Tensor t_Nr = adapter_input<T>(layer, x).mm(layer.adapter->a.to(kType<T>).t());
+    y.narrow(1, layer.first, layer.n).addmm_(t_Nr, layer.adapter->b.to(kType<T>).t(), 1.0, layer.adapter->scale);
+  }
+  return y;
+}
 
 /// dx [N, k] of T from dy [N, sum of n_i] of T.
 template <typename T>
-torch::Tensor input_gradient(const Product& product, const torch::Tensor& dy);
+Tensor input_gradient(const Product& product, const Tensor& dy) {
+  Tensor dx = dy.mm(product.weight);
+  for (const Columns& layer : product.layers) {
+    if (layer.adapter == nullptr) continue;
+    const Tensor u_Nr = into_rank<T>(layer, dy), a = layer.adapter->a.to(kType<T>);
+    if (layer.dropout.on()) {
+      dx.add_(adapter_input<T>(layer, u_Nr.mm(a)));
+    } else {
+      dx.addmm_(u_Nr, a);
+    }
+  }
+  return dx;
+}
 
-struct LowRankGradients {
-  torch::Tensor a, b;  ///< of R
-};
-/// Those of product.low_rank, in its order.
+/// Those by the parameters of the layers, of R: of each its weight, unless it is frozen, and its adapter's a and b.
 template <typename T>
-std::vector<LowRankGradients> low_rank_gradients(const Product& product, const torch::Tensor& dy,
-                                                 const torch::Tensor& x);
+std::vector<Tensor> parameter_gradients(const Product& product, const Tensor& dy, const Tensor& x) {
+  constexpr torch::ScalarType kReal = kType<Real<T>>;
+  std::vector<Tensor> all;
+  const Tensor dweight = product.layers.front().frozen ? Tensor() : dy.t().mm(x).to(kReal);
+  for (const Columns& layer : product.layers) {
+    if (!layer.frozen) all.push_back(dweight.narrow(0, layer.first, layer.n));
+    if (layer.adapter == nullptr) continue;
+    const Tensor z_Nk = adapter_input<T>(layer, x);
+    const Tensor t_Nr = z_Nk.mm(layer.adapter->a.to(kType<T>).t());
+    all.push_back(into_rank<T>(layer, dy).t().mm(z_Nk).to(kReal));
+    all.push_back(dy.narrow(1, layer.first, layer.n).t().mm(t_Nr).to(kReal).mul_(layer.adapter->scale));
+  }
+  return all;
+}
 
 }  // namespace folio::train::fused

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/isa.h"
-#include "train/fused/loop_tables.h"
-
 namespace folio::train::fused {
 
-LoopTables loops_for(core::Isa isa) {
+// loop_table.cpp for each instruction set.
+const LoopTables& plain_loops();
+const LoopTables& avx2_loops();
+const LoopTables& avx512_loops();
+const LoopTables& avx512bf16_loops();
+
+const LoopTables& loops_for(core::Isa isa) {
   switch (isa) {
 #if defined(__x86_64__) && FOLIO_AVX512
     case core::Isa::Amx:
@@ -25,28 +28,6 @@ LoopTables loops_for(core::Isa isa) {
     default:
       return plain_loops();
   }
-}
-
-namespace {
-
-const LoopTables& selected() {
-  static const LoopTables kTables = loops_for(core::select_isa());
-  return kTables;
-}
-
-}  // namespace
-
-template <>
-const Loops<BFloat16>& loops() {
-  return selected().in_bf16;
-}
-template <>
-const Loops<float>& loops() {
-  return selected().in_f32;
-}
-template <>
-const Loops<double>& loops() {
-  return selected().in_f64;
 }
 
 constexpr long kHashes = 1L << 32;  // a probability just below 1 would round to all of them

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <memory>
 #include <new>
 
 #include "core/aligned_vector.h"
@@ -53,18 +53,13 @@ inline float exp(float x) {
 inline double exp(double x) { return std::exp(x); }
 
 /// Uninitialized memory for `count` numbers, aligned for any vector.
-template <typename R>
-class Scratch {
- public:
-  explicit Scratch(size_t count) : data_(static_cast<R*>(::operator new(count * sizeof(R), core::kCacheLine))) {}
-  ~Scratch() { ::operator delete(data_, core::kCacheLine); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  [[nodiscard]] R* data() const { return data_; }
-
- private:
-  R* data_;
+struct Release {
+  void operator()(void* memory) const { ::operator delete(memory, core::kCacheLine); }
 };
+template <typename R>
+std::unique_ptr<R[], Release> scratch(size_t count) {
+  return std::unique_ptr<R[], Release>(static_cast<R*>(::operator new(count * sizeof(R), core::kCacheLine)));
+}
 
 }  // namespace
 }  // namespace folio::train::fused

@@ -5,11 +5,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/fused/dropout.h"
-#include "train/fused/experts.h"
-#include "train/fused/head.h"
+#include "train/fused/ends.h"
 #include "train/fused/linears.h"
-#include "train/fused/operations.h"
 
 namespace folio::train::fused {
 
@@ -24,14 +21,7 @@ FusedParts::FusedParts(const core::ModelConfig& config, nn::PartOptions options,
                 core::info(config.family).name);
 }
 
-nn::Block FusedParts::block(const core::ModelConfig& config, nn::RopeCache rope, int64_t layer) const {
-  if (!fusion_.blocks) return nn::FamilyParts::block(config, std::move(rope), layer);
-  if (!make_block_) make_block_ = fused_blocks(config, rope, options().dropout, fusion_.recompute);
-  return make_block_(block_parts(config, std::move(rope), layer));
-}
-
-torch::Tensor FusedParts::embed(const core::ModelConfig& config, nn::Embedding embedding,
-                                const torch::Tensor& tokens) const {
+Tensor FusedParts::embed(const core::ModelConfig& config, nn::Embedding embedding, const Tensor& tokens) const {
   const bool drops = embedding->is_training() && options().dropout > 0.0;
   if (!fusion_.ends || !drops) return nn::FamilyParts::embed(config, std::move(embedding), tokens);
   auto x = embedding->forward(tokens);
@@ -39,8 +29,8 @@ torch::Tensor FusedParts::embed(const core::ModelConfig& config, nn::Embedding e
   return x.is_cpu() ? dropout(x, options().dropout) : torch::dropout(x, options().dropout, true);
 }
 
-torch::Tensor FusedParts::loss(const core::ModelConfig& config, const torch::Tensor& x_BTD, nn::RMSNorm norm,
-                               nn::Linear head, const torch::Tensor& targets_BT) const {
+Tensor FusedParts::loss(const core::ModelConfig& config, const Tensor& x_BTD, nn::RMSNorm norm, nn::Linear head,
+                        const Tensor& targets_BT) const {
   const bool plain_logits = config.logit_scale == 1.0F && config.logit_cap == 0.0F;
   if (!fusion_.ends || !x_BTD.is_cpu() || !plain_logits) {
     return nn::FamilyParts::loss(config, x_BTD, std::move(norm), std::move(head), targets_BT);
@@ -54,18 +44,12 @@ torch::Tensor FusedParts::loss(const core::ModelConfig& config, const torch::Ten
     targets_N = targets_N.index_select(0, rows);
   }
   const lora::FrozenMatrix* frozen = frozen_of(head);
-  const torch::Tensor head_VD = frozen != nullptr ? frozen->to(product_type(x_ND)) : head->weight;
+  const Tensor head_VD = frozen != nullptr ? frozen->to(product_type(x_ND)) : head->weight;
   return linear_cross_entropy(x_ND, norm->weight, norm->eps(), head_VD, targets_N, head_);
 }
 
 nn::ExpertProducts FusedParts::expert_products(const core::ModelConfig& config) const {
   return fusion_.experts ? fused::expert_products(config) : nn::ExpertProducts();
-}
-
-nn::Llama fused_llama(const core::ModelConfig& config, nn::PartOptions options, bool recompute) {
-  core::validate(config, "Llama");
-  const Fusion fusion{.blocks = true, .ends = true, .experts = true, .recompute = recompute};
-  return nn::Llama(config, std::make_shared<FusedParts>(config, std::move(options), fusion));
 }
 
 }  // namespace folio::train::fused

@@ -1,21 +1,33 @@
-// A family's parts with backward passes by hand, on a CPU. Where blocks cannot be fused (can_be_fused()), LibTorch's
-// kernel for attention and its operations serve.
+// A family's parts with backward passes by hand, on a CPU. Where blocks cannot be fused, LibTorch's kernel for
+// attention and its operations serve; on another device a fused block is nn::Block itself, whose parameters it has.
 #pragma once
 
-#include "train/fused/block.h"
-#include "train/fused/operand.h"
+#include <memory>
+
+#include "modules/families/parts.h"
+#include "train/fused/operations.h"
 
 namespace folio::train::fused {
 
+/// Whether block.cpp has all parts of this configuration: no biases, and no norms of queries and keys.
+[[nodiscard]] bool can_be_fused(const core::ModelConfig& config);
+
+/// Of a model's experts where they have a form here: gates are silu, there are no biases, and x is a float or double on
+/// the CPU. Empty where the configuration has others. Products are in autocast's type where that is on.
+[[nodiscard]] nn::ExpertProducts expert_products(const core::ModelConfig& config);
+
 /// What of a model is fused.
 struct Fusion {
-  bool blocks = false;     ///< block.h
-  bool ends = false;       ///< the final norm, the head and the loss (head.h), and the embeddings' dropout
-  bool experts = false;    ///< experts.h
-  bool recompute = false;  ///< of blocks
+  bool blocks = false;     ///< block.cpp
+  bool ends = false;       ///< ends.h
+  bool experts = false;    ///< experts.cpp
+  bool recompute = false;  ///< a block's backward pass computes its activations once more, and only its input is kept
+                           ///< (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016)
 };
 /// All that can be.
 [[nodiscard]] Fusion fusion_of(const core::ModelConfig& config, bool recompute = false);
+
+struct BlockSettings;
 
 /// Of one model.
 class FusedParts : public nn::FamilyParts {
@@ -24,22 +36,17 @@ class FusedParts : public nn::FamilyParts {
   FusedParts(const core::ModelConfig& config, nn::PartOptions options, Fusion fusion);
 
   [[nodiscard]] nn::Block block(const core::ModelConfig& config, nn::RopeCache rope, int64_t layer) const override;
-  torch::Tensor embed(const core::ModelConfig& config, nn::Embedding embedding,
-                      const torch::Tensor& tokens) const override;
-  torch::Tensor loss(const core::ModelConfig& config, const torch::Tensor& x, nn::RMSNorm norm, nn::Linear head,
-                     const torch::Tensor& targets) const override;
+  Tensor embed(const core::ModelConfig& config, nn::Embedding embedding, const Tensor& tokens) const override;
+  Tensor loss(const core::ModelConfig& config, const Tensor& x, nn::RMSNorm norm, nn::Linear head,
+              const Tensor& targets) const override;
 
  protected:
   [[nodiscard]] nn::ExpertProducts expert_products(const core::ModelConfig& config) const override;
 
  private:
   Fusion fusion_;
-  mutable BlockMaker make_block_;
+  mutable std::shared_ptr<const BlockSettings> settings_;
   mutable Operand head_;
 };
-
-/// A model all of which is fused. Throws core::Error unless can_be_fused().
-[[nodiscard]] nn::Llama fused_llama(const core::ModelConfig& config, nn::PartOptions options = {},
-                                    bool recompute = false);
 
 }  // namespace folio::train::fused

@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <optional>
+#include <map>
 #include <utility>
 
 #include "core/error.h"
@@ -20,61 +20,23 @@ namespace {
 #error at::parallel_for would run on one thread: this file has to be compiled with OpenMP
 #endif
 
-using nn::describe;
 using torch::Tensor;
 
-std::optional<torch::ScalarType> number_type(core::DType type) {
-  if (type == core::DType::F32) return torch::kFloat;
-  if (type == core::DType::F16) return torch::kHalf;
-  if (type == core::DType::BF16) return torch::kBFloat16;
-  return {};
-}
+const std::map<core::DType, torch::ScalarType> kNumberTypes{
+    {core::DType::F32, torch::kFloat}, {core::DType::F16, torch::kHalf}, {core::DType::BF16, torch::kBFloat16}};
 
-Tensor mapped(const core::TensorView& stored, torch::ScalarType type) {
-  return torch::from_blob(const_cast<std::byte*>(stored.bytes.data()), stored.shape, type);  // only read
-}
-
-// Rows [begin, end) of blocks, into as many rows of `out`.
-void dequantize_rows(const core::TensorView& stored, int64_t begin, int64_t end, const Tensor& out) {
-  const auto columns = static_cast<size_t>(stored.shape[1]);
-  const size_t row_bytes = stored.bytes.size() / static_cast<size_t>(stored.shape[0]);
-  const bool direct = out.scalar_type() == torch::kFloat;
-  std::vector<float> row(direct ? 0 : columns);
-  for (int64_t i = begin; i < end; ++i) {
-    const auto bytes = stored.bytes.subspan(static_cast<size_t>(i) * row_bytes, row_bytes);
-    const Tensor to = out[i - begin];
-    if (direct) {
-      core::dequantize(stored.type, bytes, {to.data_ptr<float>(), columns});
-    } else {
-      core::dequantize(stored.type, bytes, row);
-      to.copy_(torch::from_blob(row.data(), {stored.shape[1]}, torch::kFloat));
-    }
-  }
-}
-
+// Of x and a matrix in one type. The backward pass expands the matrix again.
 struct FrozenProduct : torch::autograd::Function<FrozenProduct> {
-  struct Held : torch::CustomClassHolder {
-    std::shared_ptr<const FrozenMatrix> matrix;
-  };
-
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x,
-                        const std::shared_ptr<const FrozenMatrix>& matrix) {
-    const torch::ScalarType type = product_type(x);
-    auto held = c10::make_intrusive<Held>();
-    held->matrix = matrix;
-    context->saved_data["matrix"] = c10::IValue::make_capsule(std::move(held));
-    context->saved_data["product_type"] = static_cast<int64_t>(type);
-    context->saved_data["input_type"] = static_cast<int64_t>(x.scalar_type());
-    return x.to(type).matmul(matrix->to(type).t());
+                        const c10::intrusive_ptr<FrozenMatrix>& matrix) {
+    context->saved_data["matrix"] = c10::IValue::make_capsule(matrix);
+    return x.matmul(matrix->to(x.scalar_type()).t());
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& douts) {
     const auto capsule = context->saved_data["matrix"].toCapsule();
-    const auto type = static_cast<torch::ScalarType>(context->saved_data["product_type"].toInt());
-    const auto input_type = static_cast<torch::ScalarType>(context->saved_data["input_type"].toInt());
-    const auto& matrix = static_cast<const Held&>(*capsule).matrix;
-    return {douts[0].to(type).matmul(matrix->to(type)).to(input_type), {}};
+    return {douts[0].matmul(static_cast<const FrozenMatrix&>(*capsule).to(douts[0].scalar_type())), {}};
   }
 };
 
@@ -85,7 +47,10 @@ FrozenMatrix::FrozenMatrix(core::TensorView stored, std::shared_ptr<const void> 
   core::require(stored_.shape.size() == 2, "FrozenMatrix: {} has to be a matrix, but is {}", stored_.name,
                 core::shape_string(stored_.shape));
   core::require_weight_type(stored_, "");
-  if (const auto type = number_type(stored_.type)) numbers_ = mapped(stored_, *type);
+  if (const auto type = kNumberTypes.find(stored_.type); type != kNumberTypes.end()) {
+    numbers_ =
+        torch::from_blob(const_cast<std::byte*>(stored_.bytes.data()), stored_.shape, type->second);  // only read
+  }
 }
 
 Tensor FrozenMatrix::to(torch::ScalarType type) const {
@@ -95,21 +60,32 @@ Tensor FrozenMatrix::to(torch::ScalarType type) const {
   return out;
 }
 
-void FrozenMatrix::write(Tensor out) const {
+void FrozenMatrix::write(const Tensor& out) const {
   RECORD_FUNCTION("folio::expand", {});
+  constexpr int64_t kAtLeast = 16;
+  at::parallel_for(0, rows(), kAtLeast,
+                   [&](int64_t begin, int64_t end) { write_rows(begin, out.narrow(0, begin, end - begin)); });
+}
+
+void FrozenMatrix::write_rows(int64_t first, const Tensor& out) const {
   const torch::NoGradGuard no_grad;
   if (numbers_.defined()) {
-    out.copy_(numbers_);
+    out.copy_(numbers_.narrow(0, first, out.size(0)));
     return;
   }
-  constexpr int64_t kAtLeast = 16;
-  at::parallel_for(0, rows(), kAtLeast, [&](int64_t begin, int64_t end) {
-    dequantize_rows(stored_, begin, end, out.narrow(0, begin, end - begin));
-  });
+  const size_t row_bytes = stored_.bytes.size() / static_cast<size_t>(rows());
+  const auto width = static_cast<size_t>(columns());
+  const bool direct = out.scalar_type() == torch::kFloat;
+  std::vector<float> floats(direct ? 0 : width);
+  for (int64_t i = 0; i < out.size(0); ++i) {
+    const auto bytes = stored_.bytes.subspan(static_cast<size_t>(first + i) * row_bytes, row_bytes);
+    const Tensor row = out[i];
+    core::dequantize(stored_.type, bytes, direct ? std::span(row.data_ptr<float>(), width) : std::span(floats));
+    if (!direct) row.copy_(torch::from_blob(floats.data(), {columns()}, torch::kFloat));
+  }
 }
 
 Tensor FrozenMatrix::rows_of(const Tensor& ids) const {
-  const torch::NoGradGuard no_grad;
   const Tensor ids_N = ids.flatten().contiguous();
   std::vector<int64_t> shape = ids.sizes().vec();
   shape.push_back(columns());
@@ -117,12 +93,7 @@ Tensor FrozenMatrix::rows_of(const Tensor& ids) const {
   const int64_t* id = ids_N.data_ptr<int64_t>();
   for (int64_t i = 0; i < ids_N.size(0); ++i) {
     core::require(id[i] >= 0 && id[i] < rows(), "the token {} is not in [0, {})", id[i], rows());
-    auto row_K = out_NK[i];
-    if (numbers_.defined()) {
-      row_K.copy_(numbers_[id[i]]);
-    } else {
-      dequantize_rows(stored_, id[i], id[i] + 1, row_K.unsqueeze(0));
-    }
+    write_rows(id[i], out_NK.narrow(0, i, 1));
   }
   return out_NK.view(shape);
 }
@@ -137,8 +108,8 @@ const core::TensorView& FrozenWeights::find(const std::string& name) const {
   return model_->tensors[static_cast<size_t>(found - manifest_.begin())];
 }
 
-std::shared_ptr<const FrozenMatrix> FrozenWeights::matrix(const std::string& name) const {
-  return std::make_shared<const FrozenMatrix>(find(name), model_);
+c10::intrusive_ptr<FrozenMatrix> FrozenWeights::matrix(const std::string& name) const {
+  return c10::make_intrusive<FrozenMatrix>(find(name), model_);
 }
 
 Tensor FrozenWeights::vector(const std::string& name) const {
@@ -150,11 +121,10 @@ torch::ScalarType product_type(const Tensor& x) {
   return at::autocast::is_autocast_enabled(at::kCPU) ? at::autocast::get_autocast_dtype(at::kCPU) : x.scalar_type();
 }
 
-Tensor multiply(const Tensor& x, std::shared_ptr<const FrozenMatrix> matrix) {
-  if (x.dim() == 0 || x.size(-1) != matrix->columns()) {
-    core::fail("the input has to be [..., {}], but is {}", matrix->columns(), describe(x));
-  }
-  return FrozenProduct::apply(x, matrix);
+Tensor multiply(const Tensor& x, const c10::intrusive_ptr<FrozenMatrix>& matrix) {
+  const bool fits = x.dim() > 0 && x.size(-1) == matrix->columns();
+  if (!fits) core::fail("the input has to be [..., {}], but is {}", matrix->columns(), nn::describe(x));
+  return FrozenProduct::apply(x.to(product_type(x)), matrix);
 }
 
 }  // namespace folio::train::lora

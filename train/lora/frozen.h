@@ -3,6 +3,7 @@
 // never more than one product's matrices in memory (Dettmers et al., "QLoRA", 2023, section 3).
 #pragma once
 
+#include <torch/custom_class.h>
 #include <torch/types.h>
 
 #include <memory>
@@ -13,8 +14,8 @@
 
 namespace folio::train::lora {
 
-/// A matrix [rows, columns] of a file.
-class FrozenMatrix {
+/// A matrix [rows, columns] of a file. The base class lets an autograd graph hold it.
+class FrozenMatrix : public torch::CustomClassHolder {
  public:
   /// `stored` is a matrix of a type that weights may have; `owner` owns its bytes.
   FrozenMatrix(core::TensorView stored, std::shared_ptr<const void> owner);
@@ -26,12 +27,13 @@ class FrozenMatrix {
   /// itself, and must not be written to.
   [[nodiscard]] torch::Tensor to(torch::ScalarType type) const;
   /// The same into `out` [rows, columns], whose rows are contiguous.
-  void write(torch::Tensor out) const;
-  /// The rows of these ids, int64 of any shape [...], as floats [..., columns]. Throws core::Error for an id that is no
-  /// row.
+  void write(const torch::Tensor& out) const;
+  /// Rows by their ids, int64 [...], as floats [..., columns]. Throws core::Error for an id that is no row.
   [[nodiscard]] torch::Tensor rows_of(const torch::Tensor& ids) const;
 
  private:
+  void write_rows(int64_t first, const torch::Tensor& out) const;
+
   core::TensorView stored_;
   std::shared_ptr<const void> owner_;
   torch::Tensor numbers_;  ///< the mapped ones as a tensor; undefined for blocks
@@ -45,7 +47,7 @@ class FrozenWeights {
   [[nodiscard]] const core::StoredModel& model() const { return *model_; }
   [[nodiscard]] const core::ModelConfig& config() const { return model_->config; }
   /// "layers.0.attention.wq.weight", …
-  [[nodiscard]] std::shared_ptr<const FrozenMatrix> matrix(const std::string& name) const;
+  [[nodiscard]] c10::intrusive_ptr<FrozenMatrix> matrix(const std::string& name) const;
   /// A copy of a vector, as floats.
   [[nodiscard]] torch::Tensor vector(const std::string& name) const;
 
@@ -60,6 +62,6 @@ class FrozenWeights {
 [[nodiscard]] torch::ScalarType product_type(const torch::Tensor& x);
 
 /// x Wᵀ, and its gradient by x alone; x [..., columns]. Within autocast the product is in its type.
-[[nodiscard]] torch::Tensor multiply(const torch::Tensor& x, std::shared_ptr<const FrozenMatrix> matrix);
+[[nodiscard]] torch::Tensor multiply(const torch::Tensor& x, const c10::intrusive_ptr<FrozenMatrix>& matrix);
 
 }  // namespace folio::train::lora

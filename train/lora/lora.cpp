@@ -1,8 +1,9 @@
 #include "train/lora/lora.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
+#include <cmath>
+#include <map>
+#include <set>
 
 #include "core/error.h"
 
@@ -11,36 +12,83 @@ namespace {
 
 using core::Role;
 
-constexpr std::array<std::pair<std::string_view, Role>, 7> kTargets{{{"q", Role::Wq},
-                                                                     {"k", Role::Wk},
-                                                                     {"v", Role::Wv},
-                                                                     {"o", Role::Wo},
-                                                                     {"gate", Role::W1},
-                                                                     {"up", Role::W3},
-                                                                     {"down", Role::W2}}};
+template <typename... Args>
+nn::Linear lora_linear(Args&&... args) {
+  return nn::Linear(std::shared_ptr<nn::LinearImpl>(std::make_shared<LoraLinearImpl>(std::forward<Args>(args)...)));
+}
+
+// Rows of a file's matrix, in the type of the model's other numbers.
+class FrozenEmbeddingImpl : public nn::EmbeddingImpl {
+ public:
+  explicit FrozenEmbeddingImpl(c10::intrusive_ptr<FrozenMatrix> matrix) : matrix_(std::move(matrix)) {}
+
+  torch::Tensor forward(const torch::Tensor& tokens) override { return matrix_->rows_of(tokens).to(type_); }
+  [[nodiscard]] nn::Linear as_head() const override { return lora_linear(matrix_); }
+
+  void to(torch::Device /*device*/, torch::Dtype type, bool /*non_blocking*/) override { type_ = type; }
+  void to(torch::Dtype type, bool /*non_blocking*/) override { type_ = type; }
+  using torch::nn::Module::to;
+
+ private:
+  c10::intrusive_ptr<FrozenMatrix> matrix_;
+  torch::Dtype type_ = torch::kFloat;
+};
 
 }  // namespace
 
+LoraLinearImpl::LoraLinearImpl(c10::intrusive_ptr<FrozenMatrix> matrix, bool with_bias)
+    : nn::LinearImpl(matrix->columns(), matrix->rows(), WithoutWeight()), frozen_(std::move(matrix)) {
+  if (with_bias) bias = register_parameter("bias", torch::zeros({out()}), /*requires_grad=*/false);
+}
+
+torch::Tensor LoraLinearImpl::forward(const torch::Tensor& x) {
+  torch::Tensor y = frozen_ ? multiply(x, frozen_) : nn::LinearImpl::forward(x);
+  if (frozen_ && bias.defined()) y = y + bias;
+  if (!low_rank_.a.defined()) return y;
+  const auto dropped = torch::dropout(x, low_rank_.dropout, is_training());
+  return y + torch::linear(torch::linear(dropped, low_rank_.a), low_rank_.b) * low_rank_.scale;
+}
+
+void LoraLinearImpl::adapt(int64_t rank, double scale, double dropout) {
+  const double most = 1.0 / std::sqrt(static_cast<double>(in()));
+  low_rank_ = {.a = register_parameter("lora_a", torch::empty({rank, in()}).uniform_(-most, most)),
+               .b = register_parameter("lora_b", torch::zeros({out(), rank})),
+               .scale = scale,
+               .dropout = dropout};
+}
+
+nn::Linear LoraLinears::make(const std::string& name, int64_t in, int64_t out, bool bias) const {
+  if (!weights_) return lora_linear(in, out, bias);
+  auto matrix = weights_->matrix(name + ".weight");
+  core::require(matrix->rows() == out && matrix->columns() == in,
+                "the frozen matrix is [{}, {}], but has to be [{}, {}]", matrix->rows(), matrix->columns(), out, in);
+  return lora_linear(std::move(matrix), bias);
+}
+
+nn::Embedding LoraLinears::embedding(const std::string& name, int64_t vocab_size, int64_t dim) const {
+  if (!weights_) return nn::Linears::embedding(name, vocab_size, dim);
+  return nn::Embedding(
+      std::shared_ptr<nn::EmbeddingImpl>(std::make_shared<FrozenEmbeddingImpl>(weights_->matrix(name + ".weight"))));
+}
+
 std::vector<Role> lora_targets(std::string_view names) {
-  std::vector<Role> targets;
+  static const std::map<std::string_view, Role> roles{{"q", Role::Wq},   {"k", Role::Wk},    {"v", Role::Wv},
+                                                      {"o", Role::Wo},   {"gate", Role::W1}, {"up", Role::W3},
+                                                      {"down", Role::W2}};
+  std::set<Role> targets;
   for (size_t begin = 0; begin <= names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
     const std::string_view name = names.substr(begin, end - begin);
     begin = end + 1;
-    const auto found = std::ranges::find(kTargets, name, [](const auto& target) { return target.first; });
-    if (name == "all") {
-      for (const auto& target : kTargets) targets.push_back(target.second);
-    } else if (found != kTargets.end()) {
-      targets.push_back(found->second);
-    } else {
+    if (name != "all" && !roles.contains(name)) {
       throw core::UsageError(
           fmt::format("--lora-targets: \"{}\" has to be all, or of q, k, v, o, gate, up, down", core::printable(name)));
     }
+    for (const auto& [known, role] : roles) {
+      if (name == "all" || name == known) targets.insert(role);
+    }
   }
-  std::ranges::sort(targets);
-  const auto twice = std::ranges::unique(targets);
-  targets.erase(twice.begin(), twice.end());
-  return targets;
+  return {targets.begin(), targets.end()};
 }
 
 std::string lora_module(const core::TensorSpec& spec) {

@@ -8,8 +8,6 @@
 #define USE_C10D_NCCL
 #endif
 
-#include "train/parallel/backend.h"
-
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -19,37 +17,37 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
+#include "train/parallel/group.h"
+
 namespace folio::train::parallel {
 namespace {
 
+using c10d::ProcessGroup;
+using c10d::ProcessGroupGloo;
+
 #ifdef FOLIO_NCCL
 constexpr bool kNccl = true;
-
-void add_nccl(c10d::ProcessGroup& group, const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+void add_nccl(ProcessGroup& group, const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
               std::chrono::milliseconds timeout) {
   if (!at::hasCUDA()) return;
   ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);  // a wait ends with an error, not the process
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
   const auto own = c10::make_intrusive<c10d::PrefixStore>("nccl", store);
-  group.setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL,
+  group.setBackend(c10::DeviceType::CUDA, ProcessGroup::BackendType::NCCL,
                    c10::make_intrusive<c10d::ProcessGroupNCCL>(own, rank, size, std::move(options)));
 }
 #else
 constexpr bool kNccl = false;
-
-void add_nccl(c10d::ProcessGroup& /*group*/, const c10::intrusive_ptr<c10d::Store>& /*store*/, int /*rank*/,
-              int /*size*/, std::chrono::milliseconds /*timeout*/) {}
+void add_nccl(ProcessGroup&, const c10::intrusive_ptr<c10d::Store>&, int, int, std::chrono::milliseconds) {}
 #endif
 
 }  // namespace
 
 bool has_nccl() { return kNccl; }
 
-c10::intrusive_ptr<c10d::ProcessGroup> connect(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
-                                               std::chrono::milliseconds timeout) {
-  using c10d::ProcessGroup;
-  using c10d::ProcessGroupGloo;
+c10::intrusive_ptr<ProcessGroup> Group::connect(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
+                                                int64_t size, std::chrono::milliseconds timeout) {
   auto options = ProcessGroupGloo::Options::create(timeout);
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   options->devices.push_back(interface != nullptr ? ProcessGroupGloo::createDeviceForInterface(interface)

@@ -2,6 +2,9 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <functional>
+#include <utility>
+
 namespace folio::train::parallel {
 namespace {
 
@@ -9,73 +12,49 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The base class lets an autograd context hold it.
-struct HeldGroup : torch::CustomClassHolder {
-  explicit HeldGroup(Group& held) : group(held) {}
-  Group& group;
+// A collective and that of its backward pass. The base class lets an autograd context hold it.
+struct Collective : torch::CustomClassHolder {
+  using Send = std::function<Tensor(const Tensor&)>;
+  Collective(Send forward_pass, Send backward_pass)
+      : forward(std::move(forward_pass)), backward(std::move(backward_pass)) {}
+  Send forward, backward;
 };
 
-struct GatherFunction : torch::autograd::Function<GatherFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, int64_t dim, Group* group) {
-    save_group(*context, *group);
-    context->saved_data["dim"] = dim;
-    return group->gather(x.contiguous(), dim);
+struct CollectiveFunction : torch::autograd::Function<CollectiveFunction> {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const c10::intrusive_ptr<Collective>& collective) {
+    context->saved_data["collective"] = c10::IValue::make_capsule(collective);
+    return collective->forward(x.contiguous());
   }
   static variable_list backward(AutogradContext* context, const variable_list& dys) {
-    const int64_t dim = context->saved_data["dim"].toInt();
-    return {saved_group(*context).sum_scatter(dys[0].contiguous(), dim), {}, {}};
-  }
-};
-
-struct SumScatterFunction : torch::autograd::Function<SumScatterFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, int64_t dim, Group* group) {
-    save_group(*context, *group);
-    context->saved_data["dim"] = dim;
-    return group->sum_scatter(x.contiguous(), dim);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& dys) {
-    const int64_t dim = context->saved_data["dim"].toInt();
-    return {saved_group(*context).gather(dys[0].contiguous(), dim), {}, {}};
+    const auto capsule = context->saved_data["collective"].toCapsule();
+    return {static_cast<Collective&>(*capsule).backward(dys[0].contiguous()), {}};
   }
 };
 
-struct ExchangeFunction : torch::autograd::Function<ExchangeFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, const std::vector<int64_t>& sent,
-                        const std::vector<int64_t>& received, Group* group) {
-    save_group(*context, *group);
-    context->saved_data["sent"] = sent;
-    context->saved_data["received"] = received;
-    return group->exchange(x.contiguous(), sent, received);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& dys) {
-    const auto sent = context->saved_data["sent"].toIntVector();
-    const auto received = context->saved_data["received"].toIntVector();
-    return {saved_group(*context).exchange(dys[0].contiguous(), received, sent), {}, {}, {}};
-  }
-};
+Tensor apply(const Tensor& x, const Group& group, Collective::Send forward, Collective::Send backward) {
+  if (group.size() == 1) return x;
+  return CollectiveFunction::apply(x, c10::make_intrusive<Collective>(std::move(forward), std::move(backward)));
+}
 
 }  // namespace
 
 Tensor gather_rows(const Tensor& x, int64_t dim, Group& group) {
-  return group.size() == 1 ? x : GatherFunction::apply(x, dim, &group);
+  return apply(
+      x, group, [&group, dim](const Tensor& t) { return group.gather(t, dim); },
+      [&group, dim](const Tensor& dt) { return group.sum_scatter(dt, dim); });
 }
 
 Tensor sum_scatter_rows(const Tensor& x, int64_t dim, Group& group) {
-  return group.size() == 1 ? x : SumScatterFunction::apply(x, dim, &group);
+  return apply(
+      x, group, [&group, dim](const Tensor& t) { return group.sum_scatter(t, dim); },
+      [&group, dim](const Tensor& dt) { return group.gather(dt, dim); });
 }
 
 Tensor exchange_rows(const Tensor& x, const std::vector<int64_t>& sent, const std::vector<int64_t>& received,
                      Group& group) {
-  return group.size() == 1 ? x : ExchangeFunction::apply(x, sent, received, &group);
-}
-
-void save_group(AutogradContext& context, Group& group) {
-  context.saved_data["group"] = c10::IValue::make_capsule(c10::make_intrusive<HeldGroup>(group));
-}
-
-Group& saved_group(AutogradContext& context) {
-  const auto capsule = context.saved_data["group"].toCapsule();
-  return static_cast<HeldGroup&>(*capsule).group;
+  return apply(
+      x, group, [&group, sent, received](const Tensor& t) { return group.exchange(t, sent, received); },
+      [&group, sent, received](const Tensor& dt) { return group.exchange(dt, received, sent); });
 }
 
 }  // namespace folio::train::parallel

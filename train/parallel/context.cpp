@@ -12,7 +12,6 @@
 
 #include "core/error.h"
 #include "modules/shapes.h"
-#include "train/parallel/collectives.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -24,9 +23,7 @@ using torch::autograd::variable_list;
 constexpr int64_t kT = 2;  // the dimension of positions
 
 // Sums over blocks and ranks are not in 16 bits.
-torch::ScalarType sum_type(const Tensor& x) {
-  return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
-}
+auto sum_type(const Tensor& x) { return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat; }
 
 // A tensor on its way to the next rank, and that of the rank before on its way here.
 class Travel {
@@ -61,7 +58,7 @@ void around(Group& ring, Tensor kv, Use&& use) {
   }
 }
 
-// The part of a step's tensors that its block has.
+// A block's part of a step's tensors.
 Tensor queries_of(const Tensor& x, const RingBlock& block) {
   const int64_t chunk = x.size(kT) / 2;
   return x.narrow(kT, block.first_query * chunk, x.size(kT) - block.first_query * chunk);
@@ -94,7 +91,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       lse.sub_(torch::log_sigmoid(lse - sum_BHN));
     });
     out_BHTK = out_BHTK.to(q_BHTK.scalar_type());
-    save_group(*context, *ring);
+    context->saved_data["ring"] = reinterpret_cast<int64_t>(ring);  // it outlives the graph
     context->save_for_backward({q_BHTK, kv, out_BHTK, lse_BHT});
     context->saved_data["scale"] = scale;
     return out_BHTK;
@@ -105,10 +102,10 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
     const Tensor &q_BHTK = saved[0], &kv = saved[1], &out_BHTK = saved[2], &lse_BHT = saved[3];
     const Tensor dout_BHTK = douts[0].contiguous();
     const double scale = context->saved_data["scale"].toDouble();
-    Group& ring = saved_group(*context);
+    Group& ring = *reinterpret_cast<Group*>(context->saved_data["ring"].toInt());
     const int64_t H = q_BHTK.size(1), G = kv.size(2);
     const Tensor dq_BHTK = torch::zeros_like(q_BHTK, sum_type(q_BHTK));
-    // What all ranks before this one added to the gradients of the keys that are here follows one step behind them.
+    // The gradients of the keys that are here, with the terms of all ranks before this one, follow one step later.
     Tensor dkv;
     std::optional<Travel> gradients;
     around(ring, kv, [&](int64_t from, const Tensor& kv_here) {

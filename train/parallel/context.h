@@ -1,18 +1,15 @@
 // Context parallelism: the T positions of a sequence are divided among C ranks, and keys and values travel around a
-// ring, so that the queries of each rank see all of them. Rank c has the chunks c and 2C - 1 - c of 2C ("zigzag").
+// ring. Rank c has the chunks c and 2C - 1 - c of 2C ("zigzag").
 //
 //   C = 2         keys of chunks   0   1   2   3       in step 0 a rank has its own keys and values, in step s those of
-//   rank 0  queries of chunk 0     ◣   ·   ·   ·       rank c - s. Of these its queries see, under the causal mask (·):
-//                      chunk 3     ■   ■   ■   ◣         own            all, by their positions (2 of ◣, one ■)
-//   rank 1  queries of chunk 1     ■   ◣   ·   ·         a rank before  both chunks of queries the first of keys (2 of
-//   ■)
-//                      chunk 2     ■   ■   ◣   ·         a rank behind  the second chunk of queries both of keys (2 of
-//                      ■)
+//   rank 0  queries of chunk 0     ◣   ·   ·   ·       rank c - s. Its queries attend, under the causal mask (·), to
+//                      chunk 3     ■   ■   ■   ◣       its own: all, by their positions; of a rank before: its first
+//   rank 1  queries of chunk 1     ■   ◣   ·   ·       chunk; of a rank after: both, by the second chunk of queries
+//                      chunk 2     ■   ■   ◣   ·       only. Each is two blocks of ■.
 //
-// So all ranks have the same work in each step, and it is half of what there would be without the mask. While a step
-// computes, the keys of the next are under way. A step gives the mean of the values it saw and the logarithm of its
-// weights' sum, from which the means are merged. The backward pass is a second trip, in which the gradients of keys and
-// values travel with them and come home at the end.
+// So all ranks have the same work in each step, half of that without the mask. While a step computes, the keys of the
+// next are under way. A step gives a mean of values and the logarithm of its weights' sum, by which the means are
+// merged. In the backward pass, a second trip, the gradients of keys and values travel with them.
 // Sent by a rank: 2 (C - 1) B G (T/C) K numbers forward, 2 (2C - 1) B G (T/C) K backward.
 // Sources: Liu et al., "Ring Attention with Blockwise Transformers", 2023; zigzag: "The Llama 3 Herd of Models", 2024,
 // section 3.3.2.
@@ -23,24 +20,24 @@
 
 namespace folio::train::parallel {
 
-/// What a rank's queries see of the keys of rank `from`: the queries of chunks first_query .. 1, of its own two, the
-/// keys of chunks 0 .. n_keys - 1.
+/// What a rank computes with the keys of rank `from`: the queries of chunks first_query .. 1, of its own two, attend to
+/// the keys of chunks 0 .. n_keys - 1.
 struct RingBlock {
   int64_t first_query;
   int64_t n_keys;
-  bool causal;  ///< query i sees keys up to i; otherwise it sees all
+  bool causal;  ///< query i attends to keys up to i; otherwise to all
 };
 [[nodiscard]] RingBlock ring_block(int64_t rank, int64_t from);
 
 /// The attention of a whole sequence, computed by all ranks of the group. q [B, H, T/C, K], k and v [B, G, T/C, K] of
-/// this rank's positions, rotated; to the weighted means of the values, [B, H, T/C, K]. Query head h reads head
-/// h / (H / G). Weights are the softmax of scale · q · k. With a backward pass; on CPUs.
+/// this rank's positions, rotated; to the weighted means of the values, [B, H, T/C, K]. Query head h reads key head
+/// h / (H / G). Weights are the softmax of scale · q · k. On CPUs.
 [[nodiscard]] torch::Tensor ring_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                                            double scale, Group& context);
 
 class ContextAttentionImpl : public nn::FamilyAttentionImpl {
  public:
-  /// Throws core::Error where the configuration has a window or a cap of scores, and for dropout. The group has to
+  /// Throws core::Error where the configuration has a window or a cap of scores, and for dropout. The group must
   /// outlive the module and its graphs.
   ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context, double dropout = 0.0);
 

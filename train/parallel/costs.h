@@ -1,12 +1,12 @@
-// What a rank holds and sends, by counting: the formulas that measured bytes are compared with. All in bytes; numbers
-// have 4, as the trainer's parameters, and its activations without --dtype bf16, have them.
+// The bytes that a rank holds and sends, by formulas that measurements are compared with. Elements have 4 bytes, like
+// the trainer's parameters and, without --dtype bf16, its activations.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "train/parallel/mesh.h"
 #include "train/config/train_config.h"
+#include "train/parallel/mesh.h"
 
 namespace folio::train::parallel {
 
@@ -18,13 +18,13 @@ struct Costs {
     std::string what;
     double bytes;  ///< of one step
   };
-  std::vector<Sent> sent;  ///< what is sent at all
+  std::vector<Sent> sent;  ///< those above 0
 
   [[nodiscard]] double bytes_sent() const;
 };
 
-/// `pipeline_chunks` and `zero` are the flags of these names. Of zero's stages it is the mean over the ranks that share
-/// a parameter: which of them owns it depends on sizes. Experts are taken to be chosen equally often.
+/// `pipeline_chunks` and `zero` are the flags of these names. With zero it is the mean over the ranks that share a
+/// parameter. Assumes that experts are chosen equally often.
 [[nodiscard]] Costs costs_of(const TrainConfig& config, const Mesh& mesh, int64_t pipeline_chunks = 1,
                              int64_t zero = 0);
 

@@ -1,5 +1,5 @@
-// Expert parallelism: the experts of a mixture are divided among ranks that have tokens of their own. Rows go to where
-// their experts are, and come back.
+// Expert parallelism: the experts of a mixture are divided among ranks that have tokens of their own. Rows are sent to
+// their experts and back.
 //
 //   2 ranks, 4 experts, a row takes 2       rank 0: experts 0, 1        rank 1: experts 2, 3
 //                                           rows a, b                   rows c, d
@@ -9,9 +9,9 @@
 //   experts                                 0(a c) 1(b c)               2(a d) 3(b d)
 //   exchange back, weights, sums            a0 b1 a2 b3 → a, b          c0 c1 d2 d3 → c, d
 //
-// The backward pass is its mirror. For N rows of dimension D, each taking K experts, a rank of e sends about
-// N · K · D · (e - 1) / e numbers at each of four exchanges, and before the first how many rows each expert gets. No
-// row is dropped, so a rank whose experts are liked has more to do.
+// The backward pass mirrors it. For N rows of dimension D and K experts of each, a rank of e sends about
+// N · K · D · (e - 1) / e elements at each of four exchanges, and before the first the rows of each expert. No row is
+// dropped, so a rank whose experts are chosen more often has more to do.
 #pragma once
 
 #include "modules/families/mixture.h"
@@ -19,13 +19,13 @@
 
 namespace folio::train::parallel {
 
-/// A mixture of which this rank has the experts index · E/e … (index + 1) · E/e - 1: experts.{w1,w3}.weight [E/e, F, D]
-/// and experts.w2.weight [E/e, D, F]. Router, selection bias and shared expert are whole copies, for the rank's own
-/// rows, and so is what take_load() says. All ranks of the group run it together, with any numbers of rows.
-/// Source: Lepikhin et al., "GShard", 2020, section 3.2, without its capacity.
+/// A mixture with the experts index · E/e … (index + 1) · E/e - 1: experts.{w1,w3}.weight [E/e, F, D] and
+/// experts.w2.weight [E/e, D, F]. Router, selection bias and shared expert are whole copies, for the rank's own rows,
+/// as is take_load(). All ranks of the group run it together, with any numbers of rows. Source: Lepikhin et al.,
+/// "GShard", 2020, section 3.2, without its capacity.
 class ExpertParallelMixtureImpl : public nn::MixtureImpl {
  public:
-  /// Throws core::Error unless the number of ranks divides that of experts. The group has to outlive the module.
+  /// Throws core::Error unless the number of ranks divides that of experts. The group must outlive the module.
   ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts, nn::ExpertProducts products = {});
 
  protected:

@@ -1,5 +1,5 @@
-// Ranks that send each other tensors. c10d does the work: its Gloo backend for tensors on CPUs, and NCCL, where
-// LibTorch has it, for those on GPUs.
+// Ranks that send each other tensors, by c10d: its Gloo backend for tensors on CPUs, and NCCL, where LibTorch has it,
+// for those on GPUs.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -22,33 +23,34 @@ class Work;
 
 namespace folio::train::parallel {
 
-/// A rank that others wait for is gone, or didn't come in time.
+/// A rank that others wait for is gone, or did not come in time.
 class RankLost : public core::Error {
  public:
   using core::Error::Error;
 };
 
-/// Something that was begun. Its tensors must not be touched before wait() returns.
+/// Whether ranks of this build can send each other tensors on GPUs.
+[[nodiscard]] bool has_nccl();
+
+/// An operation that was begun. Its tensors must not be touched before wait() returns.
 class Pending {
  public:
   Pending() = default;
-  Pending(c10::intrusive_ptr<c10d::Work> work, std::string what);
-  ~Pending();
-  Pending(Pending&&) noexcept;
-  Pending& operator=(Pending&&) noexcept;
-  /// Throws RankLost that says what, and with whom.
-  void wait();
+  explicit Pending(std::function<void()> wait) : wait_(std::move(wait)) {}
+  /// Throws RankLost that names the operation and the group.
+  void wait() {
+    if (const auto wait = std::exchange(wait_, {})) wait();
+  }
 
  private:
-  c10::intrusive_ptr<c10d::Work> work_;
-  std::string what_;
+  std::function<void()> wait_;
 };
 
-/// All ranks of a group make the same calls in the same order. A group of one rank does nothing. Each call throws
-/// RankLost that names the group, and so the ranks in it, if one of them is gone or doesn't come within the timeout.
+/// All ranks of a group make the same calls in the same order. A group of one rank sends nothing. Each call throws
+/// RankLost that names the group's ranks if one of them is gone or does not come within the timeout.
 class Group {
  public:
-  /// `ranks` of the world, ascending, of which `rank` is this one. All of them come here with the same name.
+  /// `ranks` of the world, ascending, of which `rank` is this one. A collective with the same name on all of them.
   Group(const c10::intrusive_ptr<c10d::Store>& store, std::string name, std::vector<int64_t> ranks, int64_t rank,
         std::chrono::milliseconds timeout);
   ~Group();
@@ -56,23 +58,21 @@ class Group {
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
   /// This rank's place in the group.
   [[nodiscard]] int64_t index() const { return index_; }
-  [[nodiscard]] const std::vector<int64_t>& ranks() const { return ranks_; }
-  [[nodiscard]] const std::string& name() const { return name_; }
 
-  /// t becomes the sum of all ranks' t; the largest of them, element by element.
+  /// t becomes the sum of all ranks' t, or the largest of them, element by element.
   void sum(torch::Tensor t);
   void largest(torch::Tensor t);
-  [[nodiscard]] Pending begin_sum(torch::Tensor t);
   /// t of the rank with this index becomes the sum; that of the others is undefined.
   void sum_at(torch::Tensor t, int64_t index);
   /// t becomes what it is at the rank with this index.
   void broadcast(torch::Tensor t, int64_t index);
-  /// All ranks' t, of one shape, behind each other along dim.
+  /// All ranks' t, of one shape, concatenated along dim.
   [[nodiscard]] torch::Tensor gather(const torch::Tensor& t, int64_t dim);
-  /// Of the sum of all ranks' t, cut into size() equal parts along dim, this rank's. Summed in the order of the ranks.
+  /// This rank's part of the sum of all ranks' t, cut into size() equal parts along dim. Summed in the order of the
+  /// ranks.
   [[nodiscard]] torch::Tensor sum_scatter(const torch::Tensor& t, int64_t dim);
-  /// Rows of t [sum of sent, …]: the first sent[0] go to rank 0, and so on. What comes, in the order of the ranks, of
-  /// which received[i] from rank i.
+  /// Sends rows of t [sum of sent, …]: the first sent[0] to rank 0, and so on. Returns the rows that come, received[i]
+  /// from rank i, in the order of the ranks.
   [[nodiscard]] torch::Tensor exchange(const torch::Tensor& t, const std::vector<int64_t>& sent,
                                        const std::vector<int64_t>& received);
   /// t to, or into t from, the rank with this index. Both sides give the same tag.
@@ -88,7 +88,16 @@ class Group {
   [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> process_group() const;
 
  private:
-  Pending begin(const char* what, int64_t bytes, const std::function<c10::intrusive_ptr<c10d::Work>()>& call);
+  /// Connections between each two of `size` ranks, over TCP. Gloo takes the network interface whose name is in
+  /// $GLOO_SOCKET_IFNAME, or the one with the host's own address; NCCL connects at the first call with a tensor on a
+  /// GPU.
+  static c10::intrusive_ptr<c10d::ProcessGroup> connect(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
+                                                        int64_t size, std::chrono::milliseconds timeout);
+
+  using Tensors = std::vector<torch::Tensor>;
+  using Call = std::function<c10::intrusive_ptr<c10d::Work>(Tensors&)>;  // of c10d, which begins to work on tensors
+  Pending begin(const char* what, int64_t bytes, Tensors tensors, const Call& call);
+  void in_place(const char* what, int64_t bytes, torch::Tensor t, const Call& call, bool has_result = true);
 
   std::string name_;
   std::vector<int64_t> ranks_;

@@ -1,7 +1,7 @@
 #include "train/parallel/launch.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -80,43 +80,49 @@ std::string get(c10d::Store& store, const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
+bool comes(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout) {
+  try {
+    store.wait({key}, timeout);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+std::vector<int64_t> missing_keys(c10d::Store& store, const std::vector<int64_t>& ranks,
+                                  const std::function<std::string(int64_t)>& key, std::chrono::milliseconds timeout) {
+  using std::chrono::milliseconds;
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  std::vector<int64_t> missing;
+  for (const int64_t rank : ranks) {
+    const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
+    if (!comes(store, key(rank), std::max(left, milliseconds(1)))) missing.push_back(rank);
+  }
+  return missing;
+}
+
 void require_same(c10d::Store& store, const Launch& launch, const std::string& what, const std::string& text,
                   std::chrono::milliseconds timeout) {
   const auto key = [&](int64_t rank) { return fmt::format("same {} {}", what, rank); };
   put(store, key(launch.rank), text);
-  const auto line_of = [](std::string_view& rest) {
-    const size_t end = rest.find('\n');
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    return line;
-  };
   std::string first;
   for (int64_t rank = 0; rank < launch.n_ranks; ++rank) {
-    try {
-      store.wait({key(rank)}, timeout);
-    } catch (const std::exception&) {
-      core::fail("rank {} did not come within {} s of the start", rank, timeout.count() / 1000);
-    }
+    core::require(comes(store, key(rank), timeout), "rank {} did not come within {} s of the start", rank,
+                  timeout.count() / 1000);
     const std::string other = get(store, key(rank));
     if (rank == 0) first = other;
     if (other == first) continue;
-    std::string_view a = first, b = other;
-    std::string_view line_a, line_b;
-    do {
-      line_a = line_of(a);
-      line_b = line_of(b);
-    } while (line_a == line_b && !(a.empty() && b.empty()));
-    // Whoever has the store stays until the others have read it.
+    const auto at = std::mismatch(first.begin(), first.end(), other.begin(), other.end()).first - first.begin();
+    const size_t begin = first.substr(0, static_cast<size_t>(at)).rfind('\n') + 1;  // npos + 1 is 0
+    const auto line_of = [&](const std::string& all) { return all.substr(begin, all.find('\n', begin) - begin); };
+    // The process that has the store stays until the others have read it.
     const auto told = [&](int64_t by) { return fmt::format("told {} {}", what, by); };
     put(store, told(launch.rank), "");
     for (int64_t by = 1; launch.rank == 0 && !launch.agent_has_store && by < launch.n_ranks; ++by) {
-      try {
-        store.wait({told(by)}, std::chrono::seconds(5));
-      } catch (const std::exception&) {  // it is gone, or slow
-      }
+      comes(store, told(by), std::chrono::seconds(5));
     }
     throw core::UsageError(fmt::format("rank {} has another {} than rank 0: {}, not {}; start all ranks alike", rank,
-                                       what, core::printable(line_b), core::printable(line_a)));
+                                       what, core::printable(line_of(other)), core::printable(line_of(first))));
   }
 }
 

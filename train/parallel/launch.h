@@ -1,5 +1,5 @@
-// How a process learns which rank it is, and where the ranks meet first: from the environment, as torchrun sets it, or
-// by hand. The meeting place is a store of c10d, which maps keys to values.
+// A process learns from the environment which rank it is, and where the ranks meet first: as torchrun sets it, or by
+// hand. The meeting place is a store of c10d, which maps keys to values.
 //
 //   torchrun    one agent a host starts the ranks; the first host's agent has the store, at MASTER_ADDR:MASTER_PORT
 //   by hand     RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank 0 has the store
@@ -9,8 +9,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace c10d {
 class Store;
@@ -26,23 +28,28 @@ struct Launch {
   std::string address;
   uint16_t port = 0;
   bool agent_has_store = false;
-  int64_t attempt = 0;  ///< how often torchrun has started all ranks anew after one of them ended
+  int64_t attempt = 0;  ///< restarts of all ranks by torchrun after one of them ended
 };
 
-/// Empty where the environment names no rank. Throws core::UsageError that names the variable which is missing or
-/// wrong.
+/// Empty where the environment names no rank. Throws core::UsageError that names a missing or wrong variable.
 [[nodiscard]] std::optional<Launch> launch_from_environment();
 
-/// A connection to the store. Keys of an earlier attempt are not seen. Throws core::Error if nobody answers in time.
+/// A connection to the store, without the keys of earlier attempts. Throws core::Error if there is none in time.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve,
                                                             std::chrono::milliseconds timeout);
 
 /// Texts in the store.
 void put(c10d::Store& store, const std::string& key, const std::string& text);
 [[nodiscard]] std::string get(c10d::Store& store, const std::string& key);
+/// Whether the key comes in time.
+bool comes(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout);
+/// Ranks whose key did not come within the timeout for all.
+std::vector<int64_t> missing_keys(c10d::Store& store, const std::vector<int64_t>& ranks,
+                                  const std::function<std::string(int64_t rank)>& key,
+                                  std::chrono::milliseconds timeout);
 
-/// Throws core::UsageError unless all ranks give the same text of several lines; it shows the first that differs:
-/// "rank 1 has another build than rank 0: …". All ranks call it with the same `what`, "build" for example.
+/// A collective: throws core::UsageError unless all ranks have the same text, with the first line that differs: "rank 1
+/// has another build than rank 0: …" where `what` is "build".
 void require_same(c10d::Store& store, const Launch& launch, const std::string& what, const std::string& text,
                   std::chrono::milliseconds timeout);
 

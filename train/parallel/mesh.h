@@ -1,9 +1,7 @@
-// A mesh: the ranks of a run in five dimensions. Ranks that differ in one coordinate alone form a line, and each
-// parallelism sends along the lines of its own dimension.
+// A mesh: the ranks of a run in five dimensions. Ranks that differ in one coordinate only form a line, and each
+// parallelism sends along the lines of its own dimension. Ranks that send most, those of a tensor line, are neighbours:
 //
 //   rank = (((p · data + d) · expert + e) · context + c) · tensor + t
-//
-// so that the ranks that send most, those of a tensor line, are neighbours.
 #pragma once
 
 #include <array>
@@ -16,10 +14,9 @@ namespace folio::train::parallel {
 enum class Axis { Pipeline, Data, Expert, Context, Tensor };
 inline constexpr std::array kAxes = {Axis::Pipeline, Axis::Data, Axis::Expert, Axis::Context, Axis::Tensor};
 
-/// "pipeline", …
 [[nodiscard]] const char* name_of(Axis axis);
 
-/// How many ranks there are in each dimension.
+/// The number of ranks in each dimension.
 struct MeshShape {
   std::array<int64_t, kAxes.size()> sizes{1, 1, 1, 1, 1};  ///< in the order of kAxes
 
@@ -43,7 +40,7 @@ class Mesh {
   [[nodiscard]] int64_t size(Axis axis) const { return shape_[axis]; }
   /// This rank's coordinate, in [0, size(axis)).
   [[nodiscard]] int64_t at(Axis axis) const { return place_[axis]; }
-  /// The ranks that differ from this one in these dimensions alone, itself too, ascending.
+  /// The ranks that differ from this one in these dimensions at most, ascending.
   [[nodiscard]] std::vector<int64_t> along(const std::vector<Axis>& axes) const;
 
  private:

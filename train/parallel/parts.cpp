@@ -4,10 +4,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/parallel/backend.h"
 #include "train/parallel/context.h"
 #include "train/parallel/expert.h"
-#include "train/parallel/slices.h"
 #include "train/parallel/tensor.h"
 
 namespace folio::train::parallel {
@@ -15,12 +13,6 @@ namespace {
 
 using torch::Tensor;
 using torch::nn::AnyModule;
-
-void require_divisible(const char* what, int64_t n, Axis axis, int64_t parts) {
-  if (n % parts == 0) return;
-  throw core::UsageError(
-      fmt::format("--{}-parallel {}: the model has {} {}, which is no multiple", name_of(axis), parts, n, what));
-}
 
 // What a rank has of each layer, and what stands in a block's place.
 class RankParts : public fused::FusedParts {
@@ -79,52 +71,20 @@ class RankParts : public fused::FusedParts {
 
 }  // namespace
 
-void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pipeline_chunks) {
-  const core::ModelConfig& c = config.model;
-  require_divides(shape, config.batch_size, config.window);
-  const int64_t t = shape[Axis::Tensor], e = shape[Axis::Expert], p = shape[Axis::Pipeline];
-  require_divisible("heads", c.n_heads, Axis::Tensor, t);
-  require_divisible("key/value heads", c.n_kv_heads, Axis::Tensor, t);
-  if (c.n_experts == 0 || c.dense_layers > 0) require_divisible("hidden numbers", c.hidden_dim, Axis::Tensor, t);
-  const auto refuse = [](const std::string& why) { throw core::UsageError(why); };
-  if (config.device == DeviceKind::Cuda) {
-    if (p > 1) {
-      refuse(
-          "--pipeline-parallel: between two ranks NCCL takes messages in one order, and a schedule's have none; take "
-          "another mesh with --device cuda");
-    }
-    if (shape[Axis::Context] > 1)
-      refuse("--context-parallel: its attention is for CPUs; take another mesh with --device cuda");
-    if (!has_nccl()) {
-      refuse(
-          "--device cuda: ranks send each other what is on GPUs by NCCL, which this build lacks; take a LibTorch with "
-          "CUDA, and nccl.h");
-    }
+void require_fits(TrainConfig config, const MeshShape& shape, int64_t pipeline_chunks, int64_t zero) {
+  config.mesh = {.data = shape[Axis::Data],
+                 .tensor = shape[Axis::Tensor],
+                 .pipeline = shape[Axis::Pipeline],
+                 .context = shape[Axis::Context],
+                 .expert = shape[Axis::Expert],
+                 .pipeline_chunks = pipeline_chunks,
+                 .zero = zero};
+  validate(config);
+  if (config.device == DeviceKind::Cuda && shape.n_ranks() > 1 && !has_nccl()) {
+    throw core::UsageError(
+        "--device cuda: ranks send each other what is on GPUs by NCCL, which this build lacks; take a LibTorch with "
+        "CUDA, and nccl.h");
   }
-  if (t > 1 && core::info(c.family).qk_norm == core::QkNorm::All) {
-    refuse(fmt::format("--tensor-parallel {}: a {} normalizes all heads at once, which no rank has; take another mesh",
-                       t, core::info(c.family).name));
-  }
-  if ((t > 1 || shape[Axis::Context] > 1) && core::info(c.family).sinks) {
-    refuse(fmt::format("--{}-parallel: a {} has attention sinks, which no rank's attention knows; take another mesh",
-                       name_of(t > 1 ? Axis::Tensor : Axis::Context), core::info(c.family).name));
-  }
-  if (e > 1 && c.n_experts == 0)
-    refuse(fmt::format("--expert-parallel {}: the model has no experts; take --experts, or another mesh", e));
-  if (c.n_experts > 0) require_divisible("experts", c.n_experts, Axis::Expert, e);
-  if (p == 1 && pipeline_chunks > 1)
-    refuse(fmt::format("--pipeline-chunks {}: there is no pipeline; take --pipeline-parallel, too", pipeline_chunks));
-  if (c.n_layers % (p * pipeline_chunks) != 0) {
-    refuse(fmt::format("--pipeline-parallel {}{}: the model has {} layers, which is no multiple", p,
-                       pipeline_chunks > 1 ? fmt::format(" × --pipeline-chunks {}", pipeline_chunks) : "", c.n_layers));
-  }
-  if (p > 1 && c.n_experts > 0 && config.balance == Balance::Loss && config.balance_rate > 0.0) {
-    refuse(
-        "--pipeline-parallel: the loss of --balance is of all layers at once, which no rank has; take --balance "
-        "bias, or --balance-rate 0");
-  }
-  if (config.lora_rank > 0 && shape.n_ranks() != shape[Axis::Data])
-    refuse("--lora-rank: adapters are trained on data parallel ranks alone");
 }
 
 fused::Fusion fusion_of(const TrainConfig& c) {

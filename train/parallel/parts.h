@@ -16,9 +16,8 @@
 
 namespace folio::train::parallel {
 
-/// Throws core::UsageError that names both numbers where the mesh does not divide the model or its batches, or names
-/// the part that has no form for several ranks.
-void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pipeline_chunks = 1);
+/// Throws core::UsageError as validate() does for the configuration on this mesh.
+void require_fits(TrainConfig config, const MeshShape& shape, int64_t pipeline_chunks = 1, int64_t zero = 0);
 
 /// What stands in a block's place, with its parameters (sharded.h).
 using BlockWrapper = std::function<nn::Block(nn::Block block, int64_t layer)>;

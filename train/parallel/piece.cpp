@@ -1,5 +1,6 @@
 #include "train/parallel/piece.h"
 
+#include <torch/csrc/autograd/variable.h>
 #include <torch/utils.h>
 
 #include "core/error.h"
@@ -34,12 +35,17 @@ torch::Tensor whole_of(const torch::Tensor& local, const Piece& piece, World& wo
   return world.along({piece.by}).gather(local.contiguous(), piece.cut_dim);
 }
 
-void sum_over_copies(const std::vector<Piece>& pieces, World& world) {
-  for (const Piece& piece : pieces) {
-    if (!piece.local.grad().defined()) continue;
-    world.along(piece.copies()).sum(piece.local.grad());
-    if (piece.tied_ends) world.ends_of_pipeline().sum(piece.local.grad());
-  }
+void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, int64_t owner, World& world) {
+  std::vector<Axis> others = piece.copies();
+  std::erase(others, Axis::Data);
+  world.along(others).sum(gradient);
+  world.along({Axis::Data}).sum_at(gradient, owner);
+}
+
+void broadcast_from_owner(const Piece& piece, int64_t owner, World& world) {
+  const torch::NoGradGuard no_grad;
+  world.along({Axis::Data}).broadcast(piece.local, owner);
+  torch::autograd::impl::bump_version(piece.local);  // what is derived from the weights must be computed anew
 }
 
 }  // namespace folio::train::parallel

@@ -1,6 +1,7 @@
-// What a rank holds of a model's parameters. One rule makes every gradient right, whatever parallelisms are composed:
-// ranks that hold the same numbers of a parameter are its copies, each rank computes the gradient of the part of the
-// step's mean loss that its own tokens and its own outputs make, and the gradient of each copy becomes their sum.
+// The part of a model's parameters that a rank holds. One rule makes every gradient right, whatever parallelisms are
+// composed: ranks that hold the same elements of a parameter are its copies, each rank computes the gradient of the
+// part of the step's mean loss that its own tokens and its own outputs make, and the gradient of each copy becomes
+// their sum.
 #pragma once
 
 #include <torch/types.h>
@@ -19,18 +20,20 @@ struct Piece {
   Axis by = Axis::Tensor;  ///< where it is cut
   bool tied_ends = false;  ///< held by the first and by the last stage of a pipeline
 
-  /// The dimensions along which ranks hold copies; besides, those of tied_ends.
+  /// The dimensions along which ranks hold copies, besides tied_ends.
   [[nodiscard]] std::vector<Axis> copies() const;
   [[nodiscard]] int64_t n_copies(const Mesh& mesh) const;
 };
 
-/// Of the whole parameter what the rank holds, a view.
+/// The part of the whole parameter that the rank holds, a view.
 [[nodiscard]] torch::Tensor part_of(const torch::Tensor& whole, const Piece& piece, const Mesh& mesh);
-/// The parameter's whole tensor, from all ranks of its cut; `local` is the piece's parameter, or its gradient or
-/// moment, of the same shape. All ranks along the cut call it.
+/// The whole tensor, from all ranks along the cut; `local` is the piece's parameter, gradient or moment.
 [[nodiscard]] torch::Tensor whole_of(const torch::Tensor& local, const Piece& piece, World& world);
 
-/// The rule itself: the gradient of each piece that has one becomes the sum over its copies, one after the other.
-void sum_over_copies(const std::vector<Piece>& pieces, World& world);
+/// A gradient of the piece becomes the sum over its copies, at the owner among the data copies; that of the others is
+/// undefined. All copies call it.
+void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, int64_t owner, World& world);
+/// The piece's parameter becomes what it is at the owner among its data copies. All of these call it.
+void broadcast_from_owner(const Piece& piece, int64_t owner, World& world);
 
 }  // namespace folio::train::parallel

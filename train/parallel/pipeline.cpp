@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <torch/csrc/distributed/c10d/Work.hpp>  // of Pending
 #include <utility>
 
 #include "core/error.h"
@@ -22,53 +21,44 @@ class PipelineRun {
       : n_stages_(n_chunks * line.size()), work_(work), line_(line), backward_(backward) {}
 
   void run(const std::vector<Action>& actions) {
-    Arrival next = begin_receive(actions, 0);
+    Transfer next = begin_receive(actions, 0);
     for (size_t i = 0; i < actions.size(); ++i) {
-      Arrival now = std::exchange(next, {});
-      next = begin_receive(actions, i + 1);  // it comes while this action is done
+      Transfer now = std::exchange(next, begin_receive(actions, i + 1));  // it comes while this action is done
       now.pending.wait();
-      if (actions[i].kind == Kind::Forward) {
-        forward(actions[i], now.t);
-      } else {
-        backward(actions[i], now.t);
-      }
+      actions[i].kind == Kind::Forward ? forward(actions[i], now.t) : backward(actions[i], now.t);
     }
-    for (Sent& sent : gradients_sent_) sent.pending.wait();
+    for (Transfer& sent : gradients_sent_) sent.pending.wait();
     for (auto& [key, pass] : passes_) pass.sent.pending.wait();
   }
 
  private:
-  struct Arrival {
+  struct Transfer {  // whose tensor must live until it has been sent or received
     Tensor t{};
     Pending pending{};
   };
-  struct Sent {
-    Tensor t{};  // has to live until it is sent
-    Pending pending{};
-  };
-  struct Pass {  // forward, and waits for its gradient
+  struct Pass {  // a forward pass that waits for its gradient
     Tensor x, y;
-    Sent sent;
+    Transfer sent;
   };
 
   [[nodiscard]] int64_t stage_of(const Action& action) const { return action.chunk * line_.size() + line_.index(); }
   [[nodiscard]] bool is_last(const Action& action) const { return stage_of(action) == n_stages_ - 1; }
   [[nodiscard]] int64_t before() const { return (line_.index() + line_.size() - 1) % line_.size(); }
-  [[nodiscard]] int64_t behind() const { return (line_.index() + 1) % line_.size(); }
-  // Of what crosses the border behind a stage.
+  [[nodiscard]] int64_t after() const { return (line_.index() + 1) % line_.size(); }
+  // For what is sent between a stage and the next.
   [[nodiscard]] int tag(int64_t stage, int64_t microbatch, Kind kind) const {
     return static_cast<int>((microbatch * n_stages_ + stage) * 2 + (kind == Kind::Forward ? 0 : 1));
   }
 
-  Arrival begin_receive(const std::vector<Action>& actions, size_t i) {
+  Transfer begin_receive(const std::vector<Action>& actions, size_t i) {
     if (i == actions.size()) return {};
     const Action& action = actions[i];
     const bool forward = action.kind == Kind::Forward;
     if (forward ? stage_of(action) == 0 : is_last(action)) return {};
-    Tensor t = torch::empty(work_.shape, work_.type);
+    const Tensor t = torch::empty(work_.shape, work_.type);
     const int64_t border = forward ? stage_of(action) - 1 : stage_of(action);
-    Pending pending = line_.receive(t, forward ? before() : behind(), tag(border, action.microbatch, action.kind));
-    return {.t = std::move(t), .pending = std::move(pending)};
+    return {.t = t,
+            .pending = line_.receive(t, forward ? before() : after(), tag(border, action.microbatch, action.kind))};
   }
 
   void forward(const Action& action, Tensor x) {
@@ -80,7 +70,7 @@ class PipelineRun {
                     "stage {} of the pipeline makes [{}] of {}; [{}] of {} goes from stage to stage", stage_of(action),
                     fmt::join(y.sizes(), ", "), torch::toString(y.scalar_type()), fmt::join(work_.shape, ", "),
                     torch::toString(work_.type));
-      pass.sent = {.t = y, .pending = line_.send(y, behind(), tag(stage_of(action), action.microbatch, action.kind))};
+      pass.sent = {.t = y, .pending = line_.send(y, after(), tag(stage_of(action), action.microbatch, action.kind))};
     }
     if (!backward_) pass.x = pass.y = Tensor();
     passes_.insert_or_assign({action.chunk, action.microbatch}, std::move(pass));
@@ -106,7 +96,7 @@ class PipelineRun {
   Group& line_;
   bool backward_;
   std::map<std::pair<int64_t, int64_t>, Pass> passes_;  // by chunk and microbatch
-  std::vector<Sent> gradients_sent_;
+  std::vector<Transfer> gradients_sent_;
 };
 
 }  // namespace

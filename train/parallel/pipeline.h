@@ -1,4 +1,5 @@
-// Pipeline parallelism: each rank has some of the layers, and microbatches pass from rank to rank.
+// Pipeline parallelism: each rank has some of the layers, and microbatches pass from rank to rank, in the order of a
+// Schedule.
 //
 //   rank 0: layers 0, 1          rank 1: layers 2, 3          rank 2: layers 4, 5
 //   embeddings                                                norm, head, loss
@@ -6,8 +7,8 @@
 //      backward(dx) ◀── dx ─────────── backward(dx) ◀── dx ────── backward
 //
 // With v chunks of layers in each rank, chunk c of the last rank sends to chunk c + 1 of the first. A rank sends
-// B · T · D numbers for each microbatch, chunk and direction: less than any other parallelism, but it waits while the
-// pipeline fills up and empties. What is done when is a Schedule.
+// B · T · D elements for each microbatch, chunk and direction: less than any other parallelism, but it waits while the
+// pipeline fills up and empties.
 #pragma once
 
 #include <torch/types.h>
@@ -21,17 +22,17 @@
 namespace folio::train::parallel {
 
 struct StageWork {
-  std::vector<int64_t> shape;  ///< of what goes from stage to stage, for every microbatch
+  std::vector<int64_t> shape;  ///< of what is sent from stage to stage, for every microbatch
   torch::ScalarType type;
-  /// A microbatch through the layers of a chunk: x of the stage before, undefined in the model's first, to what the
-  /// next one takes, and in the last to the scalar whose gradient is wanted.
+  /// A microbatch through the layers of a chunk: x of the stage before, undefined in the model's first, to that of the
+  /// next, and in the last to the loss.
   std::function<torch::Tensor(int64_t chunk, int64_t microbatch, const torch::Tensor& x)> forward;
 };
 
-/// Does the actions of this rank, of at least two in `line`; chunk c of rank r is stage c · line.size() + r of the
-/// model. Adds to the gradients of what `forward` used. Without backward actions nothing is recorded for them.
-/// What a microbatch sends back is held until the end: B · T · D numbers.
-/// Throws core::Error where a stage makes another shape or type, for an action that a simulation alone knows or whose
+/// Runs the actions of this rank, of at least two in `line`; chunk c of rank r is stage c · line.size() + r of the
+/// model. Adds to the gradients of what `forward` used. Without backward actions no graph is recorded.
+/// What a microbatch sends back is held until the end: B · T · D elements.
+/// Throws core::Error where a stage makes another shape or type, for an action that is only for simulations or whose
 /// forward pass was not before it, and as Group does.
 void run_pipeline(const std::vector<Action>& actions, int64_t n_chunks, const StageWork& work, Group& line);
 

@@ -25,7 +25,7 @@ RankModel::RankModel(const TrainConfig& config, World& world, const RankOptions&
                      const std::shared_ptr<const lora::FrozenWeights>& frozen, torch::ScalarType type)
     : config_(config), world_(world), is_whole_(is_data_alone(world.mesh().shape())) {
   const Mesh& mesh = world.mesh();
-  require_fits(config, mesh.shape(), options.pipeline_chunks);
+  require_fits(config, mesh.shape(), options.pipeline_chunks, options.zero);
   // All ranks draw the numbers of one process, and keep their part.
   const nn::Llama whole = is_whole_ ? nn::Llama(nullptr) : nn::family_llama(config.model);
   const auto linears = frozen ? std::make_shared<const lora::LoraLinears>(frozen) : nn::dense();
@@ -110,7 +110,7 @@ std::vector<Microbatch> RankModel::cut(const std::vector<data::Batch>& batches) 
   std::vector<Microbatch> parts;
   for (const data::Batch& batch : batches) {
     Microbatch part{.tokens = slice_of(to_tensors(batch, pieces_.front().local.device()), world_.mesh())};
-    part.divisor = n_counted / (part.tokens.targets_BT != nn::LlamaImpl::kIgnored).sum().item<double>();
+    part.divisor = n_counted / (part.tokens.targets_BT != nn::Parts::kIgnored).sum().item<double>();
     parts.push_back(std::move(part));
   }
   return parts;

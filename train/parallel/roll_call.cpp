@@ -1,7 +1,6 @@
 #include "train/parallel/roll_call.h"
 
-#include <fmt/ranges.h>
-
+#include <algorithm>
 #include <csignal>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
@@ -15,25 +14,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAnswer{3000};    // that a living process takes at most to answer, on a busy machine
-constexpr milliseconds kVerdict{12000};  // until the rank that rang has told what it found
-constexpr milliseconds kPatience{5000};  // of the answering thread with its main thread, then
-constexpr milliseconds kHearing{1000};   // that the answering thread takes to hear it
+constexpr milliseconds kAnswer{3000};    // for a living process to answer, on a busy machine
+constexpr milliseconds kVerdict{12000};  // for the first rank that failed to name the lost ones
+constexpr milliseconds kPatience{5000};  // for the main thread to end after that
+constexpr milliseconds kHearing{1000};   // for the answering thread to hear it
 constexpr milliseconds kForEver = std::chrono::hours(24 * 365);
 
 std::string alarm_for(int64_t rank) { return fmt::format("alarm {}", rank); }
 std::string answer_of(int64_t rank) { return fmt::format("answer {}", rank); }
 std::string heard_by(int64_t rank) { return fmt::format("heard {}", rank); }
 std::string place_of(int64_t rank) { return fmt::format("place {}", rank); }
-
-bool comes(c10d::Store& store, const std::string& key, milliseconds timeout) {
-  try {
-    store.wait({key}, timeout);
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
 
 std::string first_line(const std::exception& error) {
   const std::string what = error.what();
@@ -45,6 +35,9 @@ std::string first_line(const std::exception& error) {
 RollCall::RollCall(const Launch& launch, c10::intrusive_ptr<c10d::Store> store,
                    c10::intrusive_ptr<c10d::Store> listener, std::function<void(const std::string&)> end)
     : launch_(launch), store_(std::move(store)), listener_(std::move(listener)), end_(std::move(end)) {
+  for (int64_t rank = 0; rank < launch.n_ranks; ++rank) {
+    if (rank != launch.rank) others_.push_back(rank);
+  }
   note(0, false);
   thread_ = std::thread([this] { listen(); });
 }
@@ -78,8 +71,7 @@ void RollCall::listen() {
     put(*listener_, answer_of(launch_.rank), fmt::format("{} {}", in_step_ ? "in" : "before", step_.load()));
     if (!comes(*listener_, "verdict", kVerdict)) return;
     verdict = get(*listener_, "verdict");
-    const std::lock_guard lock(mutex_);
-    verdict_ = verdict;
+    heard_.set_value(verdict);
   } catch (const std::exception&) {
     if (stopped_) return;
     verdict = store_is_gone();
@@ -100,26 +92,6 @@ std::string RollCall::store_is_gone() const {
                      launch_.address, launch_.port);
 }
 
-std::string RollCall::heard_or_gone() {
-  for (milliseconds waited{0}; waited < kHearing; waited += milliseconds(20)) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!verdict_.empty()) return verdict_;
-    }
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  return store_is_gone();
-}
-
-// The process that has the store stays until all who can have read it.
-void RollCall::await_hearing() {
-  const auto until = std::chrono::steady_clock::now() + kAnswer;
-  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-    const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
-    comes(*store_, heard_by(rank), std::max(left, milliseconds(1)));
-  }
-}
-
 std::string RollCall::explain(const std::exception& error) {
   const std::string why = first_line(error);
   if (std::exchange(told_, true)) return why;
@@ -131,48 +103,48 @@ std::string RollCall::explain(const std::exception& error) {
     const std::vector<uint8_t> ours(first.begin(), first.end());
     std::string verdict = own ? fmt::format("rank {}: {}", launch_.rank, why) : why;
     if (store_->compareSet("first to fail", {}, ours) == ours) {
-      for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-        if (rank != launch_.rank) put(*store_, alarm_for(rank), "");
-      }
+      for (const int64_t rank : others_) put(*store_, alarm_for(rank), "");
       if (!own) verdict = call_roll(why);
       put(*store_, "verdict", verdict);
     } else if (comes(*store_, "verdict", kVerdict)) {
       verdict = get(*store_, "verdict");
     }
     put(*store_, heard_by(launch_.rank), "");
-    if (launch_.rank == 0 && !launch_.agent_has_store) await_hearing();
+    if (launch_.rank == 0 && !launch_.agent_has_store) missing_keys(*store_, others_, heard_by, kAnswer);
     return own ? why : verdict;
   } catch (const std::exception&) {
-    return own ? why : heard_or_gone();
+    if (own) return why;
+    auto heard = heard_.get_future();
+    return heard.wait_for(kHearing) == std::future_status::ready ? heard.get() : store_is_gone();
   }
 }
 
 std::string RollCall::call_roll(const std::string& why) {
-  std::vector<std::string> gone, away;
-  const auto until = std::chrono::steady_clock::now() + kAnswer;
-  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-    if (rank == launch_.rank) continue;
-    const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
-    const bool answers = comes(*store_, answer_of(rank), std::max(left, milliseconds(1)));
-    const std::string step = get(*store_, place_of(rank));
-    if (!answers)
-      gone.push_back(fmt::format("rank {} is gone: it was last seen at step {}", rank, step));
-    else if (get(*store_, answer_of(rank)).starts_with("before"))
-      away.push_back(fmt::format("rank {} does not come: it was last seen at step {}", rank, step));
+  std::string gone, away;
+  const std::vector<int64_t> silent = missing_keys(*store_, others_, answer_of, kAnswer);
+  const auto add = [&](std::string& list, int64_t rank, const char* what) {
+    list += fmt::format("{}rank {} {}: it was last seen at step {}", list.empty() ? "" : ", ", rank, what,
+                        get(*store_, place_of(rank)));
+  };
+  for (const int64_t rank : others_) {
+    if (std::find(silent.begin(), silent.end(), rank) != silent.end()) {
+      add(gone, rank, "is gone");
+    } else if (get(*store_, answer_of(rank)).starts_with("before")) {
+      add(away, rank, "does not come");
+    }
   }
-  if (!gone.empty()) return fmt::format("{}", fmt::join(gone, ", "));
-  if (!away.empty()) return fmt::format("{}", fmt::join(away, ", "));
+  if (!gone.empty() || !away.empty()) return gone.empty() ? away : gone;
   return fmt::format("rank {}, step {}: {}", launch_.rank, step_.load(), why);
 }
 
 void RollCall::leave() {
   put(*store_, fmt::format("left {}", launch_.rank), "");
-  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) comes(*store_, fmt::format("left {}", rank), kVerdict);
+  for (const int64_t rank : others_) comes(*store_, fmt::format("left {}", rank), kVerdict);
   stop();
-  // Whoever has the store goes last.
+  // The process that has the store ends last.
   put(*store_, fmt::format("gone {}", launch_.rank), "");
   if (launch_.rank != 0 || launch_.agent_has_store) return;
-  for (int64_t rank = 1; rank < launch_.n_ranks; ++rank) comes(*store_, fmt::format("gone {}", rank), kVerdict);
+  for (const int64_t rank : others_) comes(*store_, fmt::format("gone {}", rank), kVerdict);
 }
 
 }  // namespace folio::train::parallel

@@ -7,8 +7,8 @@
 namespace folio::train::parallel {
 namespace {
 
-// Microbatches go around together in groups of at least n_stages, so that nobody waits for the first of a group to come
-// around again; the larger groups come first.
+// Groups have at least n_stages microbatches, so that no rank waits for the first of a group to come around again; the
+// larger groups come first.
 std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
   const int64_t n_groups = std::max<int64_t>(1, n_microbatches / n_stages);
   std::vector<int64_t> sizes(static_cast<size_t>(n_groups), n_microbatches / n_groups);
@@ -48,10 +48,10 @@ Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches)
   Schedule schedule;
   for (int64_t rank = 0; rank < n_stages; ++rank) {
     // Forward passes before the first backward pass. With one chunk: until the first microbatch is at the last stage.
-    // With several: until the first group is there, and the first microbatch of it back again. Twice the way, since
-    // between two passes of a rank the ranks behind it have theirs.
-    const int64_t behind = n_stages - 1 - rank;
-    const int64_t n = n_chunks == 1 ? behind : groups.front() * (n_chunks - 1) + 2 * behind;
+    // With several: until the first group is there, and its first microbatch back again. Twice the way, since between
+    // two passes of a rank the ranks after it have theirs.
+    const int64_t after = n_stages - 1 - rank;
+    const int64_t n = n_chunks == 1 ? after : groups.front() * (n_chunks - 1) + 2 * after;
     const size_t warm_up = std::min(forward.size(), static_cast<size_t>(n));
     std::vector<Action> actions(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(warm_up));
     for (size_t i = 0; i < backward.size(); ++i) {

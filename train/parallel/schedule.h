@@ -1,10 +1,10 @@
-// Which rank of a pipeline does what, and in which order. A schedule is data: pipeline.h runs it, a simulation counts
-// its idle time, and pictures show it. Nothing of it needs LibTorch.
+// The order in which each rank of a pipeline works. A schedule is data: pipeline.h runs it, a simulation counts its
+// idle time, and pictures show it. Does not need LibTorch.
 //
-//   1F1B, 3 ranks, 4 microbatches        Each rank begins with as many forward passes as there are ranks behind it;
-//     0   F0 F1 F2       B0 F3 B1 B2 B3  from then on each backward pass makes room for the next forward pass. So rank
-//     1      F0 F1    B0 F2 B1 F3 B2 B3  r of p never has activations of more than p - r microbatches, however many
-//     2         F0 B0 F1 B1 F2 B2 F3 B3  there are.
+//   1F1B, 3 ranks, 4 microbatches        Each rank begins with as many forward passes as there are ranks after it;
+//     0   F0 F1 F2       B0 F3 B1 B2 B3  then backward and forward passes alternate. So rank r of p never has
+//     1      F0 F1    B0 F2 B1 F3 B2 B3  activations of more than p - r microbatches, however many there are.
+//     2         F0 B0 F1 B1 F2 B2 F3 B3
 //
 // Interleaved: rank r has v chunks of layers, stages r, r + p, r + 2p, … of p · v. A microbatch goes around v times,
 // and the pipeline fills up in a v-th of the time.
@@ -16,8 +16,8 @@
 namespace folio::train::parallel {
 
 struct Action {
-  /// The last two are a backward pass in two halves: the gradient of the input, for which the stage before waits, and
-  /// those of the weights, for which nobody does. Only simulations have them.
+  /// The last two are a backward pass in two halves, for simulations: the gradient of the input, for which the stage
+  /// before waits, and those of the weights.
   enum class Kind { Forward, Backward, BackwardInput, BackwardWeights };
   Kind kind;
   int64_t chunk;  ///< of the rank's own, 0 .. n_chunks - 1
@@ -25,7 +25,7 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// What each rank does, in its order. An action begins when the one before has ended and what it takes has come.
+/// The actions of each rank. One begins when the one before has ended and its input has come.
 using Schedule = std::vector<std::vector<Action>>;
 
 /// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021, section 2.2.1.
@@ -33,10 +33,10 @@ using Schedule = std::vector<std::vector<Action>>;
 [[nodiscard]] Schedule one_f_one_b(int64_t n_stages, int64_t n_microbatches);
 
 /// Microbatches go around in groups of n_stages, or of some more where that does not divide their number. With one
-/// chunk it is one_f_one_b(). Source: the same, section 2.2.2. Throws core::Error unless all are at least 1.
+/// chunk it is one_f_one_b(). Source and errors: the same, section 2.2.2.
 [[nodiscard]] Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches);
 
-/// An evaluation: no backward passes. Throws core::Error unless all are at least 1.
+/// An evaluation: no backward passes. Errors: the same.
 [[nodiscard]] Schedule forward_only(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches);
 
 }  // namespace folio::train::parallel

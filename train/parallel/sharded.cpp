@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/utils.h>
 
 #include <utility>
@@ -15,10 +14,10 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Dropout has to drop the same numbers when a block is computed again.
+// Dropout must drop the same elements when a block is computed again.
 at::Generator generator_of(const Tensor& x) { return at::globalContext().defaultGenerator(x.device()); }
 
-// What a forward pass leaves to the backward pass, beside its input.
+// What the backward pass needs of a forward pass, besides its input.
 struct Pass : torch::CustomClassHolder {
   ShardedBlockImpl* block = nullptr;
   Tensor starts, random_state, output;
@@ -67,11 +66,7 @@ void ShardedBlockImpl::make_room() {
 
 void ShardedBlockImpl::gather() {
   make_room();
-  const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < pieces_.size(); ++i) {
-    world_->along({Axis::Data}).broadcast(pieces_[i].local, owners_[i]);
-    torch::autograd::impl::bump_version(pieces_[i].local);  // what is derived from the weights has to be made anew
-  }
+  for (size_t i = 0; i < pieces_.size(); ++i) broadcast_from_owner(pieces_[i], owners_[i], *world_);
 }
 
 void ShardedBlockImpl::release() {
@@ -119,17 +114,11 @@ Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const T
   const torch::NoGradGuard no_grad;
   size_t next = 1;
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    Piece& piece = pieces_[i];
-    if (!piece.local.requires_grad()) continue;
-    Tensor part = results[next++].contiguous();
-    std::vector<Axis> others;
-    for (const Axis axis : piece.copies()) {
-      if (axis != Axis::Data) others.push_back(axis);
-    }
-    world_->along(others).sum(part);
-    world_->along({Axis::Data}).sum_at(part, owners_[i]);
+    if (!pieces_[i].local.requires_grad()) continue;
+    const Tensor part = results[next++].contiguous();
+    sum_at_owner(part, pieces_[i], owners_[i], *world_);
     if (owners_[i] != world_->mesh().at(Axis::Data)) continue;
-    Tensor& sum = piece.local.mutable_grad();
+    Tensor& sum = pieces_[i].local.mutable_grad();
     sum = sum.defined() ? sum + part : part;
   }
   return results.front();

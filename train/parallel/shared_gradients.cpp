@@ -11,18 +11,46 @@ namespace {
 
 using torch::Tensor;
 
-constexpr int64_t kAligned = 16;               // numbers: whole vectors
-constexpr int64_t kBlock = int64_t{1} << 17U;  // numbers that stay in a core's cache between their sum and its copies
+constexpr int64_t kAligned = 16;               // elements: whole vectors
+constexpr int64_t kBlock = int64_t{1} << 17U;  // elements that stay in a core's cache between their sum and its copies
 
 int64_t rounded_up(int64_t n) { return (n + kAligned - 1) / kAligned * kAligned; }
+
+// Whether all ranks can, the same for all.
+bool all_can(bool can, Group& group) {
+  const Tensor not_all = torch::full({1}, can ? 0 : 1, torch::kInt64);
+  group.largest(not_all);
+  return not_all.item<int64_t>() == 0;
+}
+
+// Memory that all ranks map; empty where they can't.
+core::SharedMemory map_together(Group& group, size_t bytes) {
+  struct Name {                                         // only needed until all have opened it
+    std::string text = core::SharedMemory::new_name();  // of a fixed length
+    bool is_mine = false;
+    ~Name() {
+      if (is_mine) core::SharedMemory::unlink(text);
+    }
+  } name;
+  core::SharedMemory memory;
+  if (group.index() == 0) {
+    memory = core::SharedMemory::create(name.text, bytes);
+    name.is_mine = true;
+  }
+  // The first rank sends the name. A rank that can't open it is on another host, or in another container.
+  group.broadcast(torch::from_blob(name.text.data(), {static_cast<int64_t>(name.text.size())}, torch::kByte), 0);
+  if (group.index() != 0) memory = core::SharedMemory::open(name.text, bytes);
+  return all_can(static_cast<bool>(memory), group) ? std::move(memory) : core::SharedMemory();
+}
 
 }  // namespace
 
 std::unique_ptr<SharedGradients> SharedGradients::open(std::vector<Tensor> parameters, std::vector<int64_t> owners,
                                                        Group& group) {
   if (parameters.empty() || !parameters.front().is_cpu()) return nullptr;
+  if (group.size() == 1 || !all_can(core::ranks_share_memory(), group)) return nullptr;
   std::unique_ptr<SharedGradients> opened(new SharedGradients(std::move(parameters), std::move(owners), group));
-  return opened->rooms_ ? std::move(opened) : nullptr;
+  return opened->memory_ ? std::move(opened) : nullptr;
 }
 
 SharedGradients::SharedGradients(std::vector<Tensor> parameters, std::vector<int64_t> owners, Group& group)
@@ -34,11 +62,18 @@ SharedGradients::SharedGradients(std::vector<Tensor> parameters, std::vector<int
     int64_t& end = ends[static_cast<size_t>(owners_[i])];
     weights_.push_back(std::exchange(end, end + rounded_up(parameters_[i].numel())));
   }
-  rooms_ = SharedRooms::open(group, *std::max_element(ends.begin(), ends.end()), parameters_.front().scalar_type());
+  room_ = *std::max_element(ends.begin(), ends.end());
+  memory_ = map_together(group, static_cast<size_t>(group.size() * room_) * parameters_.front().element_size());
+}
+
+Tensor SharedGradients::room(int64_t rank, int64_t begin, int64_t n) const {
+  const Tensor& like = parameters_.front();
+  const int64_t bytes = (rank * room_ + begin) * static_cast<int64_t>(like.element_size());
+  return torch::from_blob(memory_.data() + bytes, {n}, like.scalar_type());
 }
 
 Tensor SharedGradients::at(int64_t rank, int64_t begin, size_t i) const {
-  return rooms_->room(rank).narrow(0, begin, parameters_[i].numel()).view(parameters_[i].sizes());
+  return room(rank, begin, parameters_[i].numel()).view(parameters_[i].sizes());
 }
 
 void SharedGradients::sum() {
@@ -47,11 +82,7 @@ void SharedGradients::sum() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Tensor own = at(group_.index(), gradients_[i], i);
     Tensor& gradient = parameters_[i].mutable_grad();
-    if (gradient.defined()) {
-      own.copy_(gradient);
-    } else {
-      own.zero_();
-    }
+    gradient.defined() ? own.copy_(gradient) : own.zero_();
     gradient = own;
   }
   group_.meet();
@@ -60,9 +91,7 @@ void SharedGradients::sum() {
     const int64_t part = rounded_up((n_gradients_ + n - 1) / n);
     const int64_t end = std::min(n_gradients_, (group_.index() + 1) * part);
     for (int64_t begin = group_.index() * part; begin < end; begin += kBlock) {
-      const auto block = [&](int64_t rank) {
-        return rooms_->room(rank).narrow(0, begin, std::min(kBlock, end - begin));
-      };
+      const auto block = [&](int64_t rank) { return room(rank, begin, std::min(kBlock, end - begin)); };
       Tensor sum = block(0);
       for (int64_t rank = 1; rank < n; ++rank) sum.add_(block(rank));
       for (int64_t rank = 1; rank < n; ++rank) block(rank).copy_(sum);
@@ -85,7 +114,7 @@ void SharedGradients::share() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (owners_[i] != group_.index()) parameters_[i].copy_(at(owners_[i], weights_[i], i));
   }
-  // They are written anew after the next sum, at which all meet: whoever comes to it has read these.
+  // They are written anew after the next sum, at which all meet: a rank that comes to it has read these.
 }
 
 }  // namespace folio::train::parallel

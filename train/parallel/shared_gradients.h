@@ -1,50 +1,56 @@
-// Data parallel ranks of one host: their gradients are in memory that all see, a room for each rank, one gradient
-// behind the other. With sockets the bytes of a sum are copied four times, by both ranks' processors; here they are
-// read once.
+// Data parallel ranks of one host: their gradients are in shared memory, a room for each rank, one gradient after the
+// other. With sockets the bytes of a sum are copied four times, by both ranks' processors; here they are read once.
 //
 //   rank 0's room   [ gradients ............ | ...................... ]
 //                        ▼ + ▲ rank 0 adds up      ▼ + ▲ rank 1 adds up, and each writes the sum into all rooms
 //   rank 1's room   [ gradients ............ | ...................... ]
 //
-// The ranks meet (group.h) when all have written their gradients, and again when all have written their sums.
-// Parameters that owners have updated (zero.h) go the same way.
+// The ranks meet (group.h) when all have written their gradients, and again when all have written their sums: through
+// Gloo, so a rank that is lost is noticed as ever. Parameters that owners have updated (zero.h) go the same way.
 #pragma once
+
+#include <torch/types.h>
 
 #include <memory>
 #include <vector>
 
-#include "train/parallel/shared_rooms.h"
+#include "core/shared_memory.h"
+#include "train/parallel/group.h"
 
 namespace folio::train::parallel {
 
 class SharedGradients {
  public:
-  /// A collective. Null where the ranks share no memory. `owners`, an index in the group for each parameter: who
-  /// updates it; none, if all do.
+  /// A collective. Null where the ranks are on several hosts, where /dev/shm is too small, and where
+  /// $FOLIO_RANK_TRANSPORT is "gloo"; throws core::UsageError if that is neither "gloo" nor "shared". `owners`: the
+  /// index in the group of the rank that updates each parameter; empty, if all do.
   static std::unique_ptr<SharedGradients> open(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners,
                                                Group& group);
 
   /// After a step's last backward pass: each parameter's gradient is the sum over the ranks, added in their order, and
-  /// lies in this rank's room. A parameter without a gradient counts as zeros.
+  /// is in this rank's room. A parameter without a gradient counts as zeros.
   void sum();
   /// Each parameter becomes what it is at its owner.
   void share();
 
-  /// Bytes that this rank has read of others' rooms, and has written into them.
+  /// Bytes that this rank has read from others' rooms, and has written into them.
   [[nodiscard]] int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
   SharedGradients(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners, Group& group);
-  /// Of parameter i's shape, in the room of a rank.
+  /// n elements of a rank's room.
+  [[nodiscard]] torch::Tensor room(int64_t rank, int64_t begin, int64_t n) const;
+  /// With parameter i's shape.
   [[nodiscard]] torch::Tensor at(int64_t rank, int64_t begin, size_t i) const;
 
   std::vector<torch::Tensor> parameters_;
   std::vector<int64_t> owners_;
   Group& group_;
-  std::unique_ptr<SharedRooms> rooms_;
+  core::SharedMemory memory_;
   std::vector<int64_t> gradients_;  ///< where each one's gradient begins in a room
-  std::vector<int64_t> weights_;    ///< behind all gradients: where its new weights do, in its owner's room
-  int64_t n_gradients_ = 0;         ///< numbers of all gradients in a room
+  std::vector<int64_t> weights_;    ///< after all gradients: where its new weights do, in its owner's room
+  int64_t n_gradients_ = 0;         ///< elements of all gradients in a room
+  int64_t room_ = 0;                ///< elements of a room
   int64_t bytes_sent_ = 0;
 };
 

@@ -2,7 +2,6 @@
 
 #include <torch/utils.h>
 
-#include "core/error.h"
 #include "modules/llama.h"
 
 namespace folio::train {
@@ -58,18 +57,6 @@ Tensor of_context(const Tensor& x_BT, const Mesh& mesh) {
 
 }  // namespace
 
-void require_divides(const MeshShape& shape, int64_t rows, int64_t length) {
-  if (const int64_t n = parts_of_rows(shape); rows % n != 0) {
-    throw core::UsageError(fmt::format(
-        "--batch-size {}: its windows are not divided by {} data and expert ranks; take a multiple", rows, n));
-  }
-  if (const int64_t n = parts_of_positions(shape); length % n != 0) {
-    throw core::UsageError(fmt::format(
-        "--window {}: its positions are not divided by {} ({}); take a multiple", length, n,
-        shape[Axis::Context] > 1 ? "two chunks for each context rank, times the tensor ranks" : "the tensor ranks"));
-  }
-}
-
 TensorBatch slice_of(const TensorBatch& whole, const Mesh& mesh) {
   const MeshShape& shape = mesh.shape();
   const int64_t rows = up_to(whole.inputs_BT.size(0), parts_of_rows(shape));
@@ -82,7 +69,7 @@ TensorBatch slice_of(const TensorBatch& whole, const Mesh& mesh) {
     return part(x_BT, 1, mesh.at(Axis::Tensor), mesh.size(Axis::Tensor)).contiguous();
   };
   return {.inputs_BT = of_tensor(of_rank(whole.inputs_BT, 0)),
-          .targets_BT = of_tensor(of_rank(whole.targets_BT, nn::LlamaImpl::kIgnored)),
+          .targets_BT = of_tensor(of_rank(whole.targets_BT, nn::Parts::kIgnored)),
           .starts_BT = whole.starts_BT.defined() ? of_rank(whole.starts_BT, 0).contiguous() : Tensor()};
 }
 

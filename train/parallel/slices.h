@@ -27,9 +27,6 @@ struct TensorBatch {
 
 namespace folio::train::parallel {
 
-/// Throws core::UsageError that names both numbers unless the mesh divides batches of `rows` windows of `length`.
-void require_divides(const MeshShape& shape, int64_t rows, int64_t length);
-
 /// The rank's tokens [rows / (data · expert), length / (context · tensor)], and `starts`, where there are, of its
 /// context rank's positions [.., length / context]. A batch that the mesh does not divide is filled up with targets
 /// that don't count.

@@ -1,4 +1,4 @@
-// One rank among all of a run: its place in the mesh, and the groups that it sends in.
+// One rank of a run: its place in the mesh, and the groups that it sends in.
 #pragma once
 
 #include <chrono>
@@ -14,20 +14,18 @@ namespace folio::train::parallel {
 
 class World {
  public:
-  /// `store` is common to all ranks: torchrun's, or in tests one of a process whose threads are ranks. A process alone
-  /// is a world of one, which needs none.
+  /// `store` is common to all ranks. A process alone is a world of one, which needs none.
   World(c10::intrusive_ptr<c10d::Store> store, const MeshShape& shape, int64_t rank,
         std::chrono::milliseconds timeout = std::chrono::seconds(60));
   ~World();
 
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-  /// The ranks that differ from this one in these dimensions alone. Made at the first call; all ranks of a group ask
-  /// for their groups in the same order.
+  /// The ranks of mesh().along(axes). Connects at the first call, which all ranks of a group make in the same order.
   [[nodiscard]] Group& along(const std::vector<Axis>& axes);
-  /// The first and the last stage of this rank's pipeline, which both hold tied embeddings. Only for these.
+  /// The first and the last stage of this rank's pipeline, which both hold tied embeddings.
   [[nodiscard]] Group& ends_of_pipeline();
   [[nodiscard]] Group& everyone() { return along({kAxes.begin(), kAxes.end()}); }
-  /// Of all ranks' values.
+  /// The sum and the largest of all ranks' values.
   [[nodiscard]] double sum(double value);
   [[nodiscard]] double largest(double value);
   [[nodiscard]] bool is_first() const { return mesh_.rank() == 0; }

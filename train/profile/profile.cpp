@@ -1,5 +1,6 @@
 #include "train/profile/profile.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
@@ -8,26 +9,29 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/seconds_since.h"
 #include "train/report/matrix_peak.h"
+#include "train/step/step_threads.h"
 
 namespace folio::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Its operations count as its own: Muon's products are no products of the model.
+// Includes all operations within it: Muon's products are not the model's.
 constexpr std::string_view kUpdate = "folio::update";
 
-// While one exists, the seconds that each operation of this thread takes, without those of operations within it.
+// Records, while it exists, the seconds of each operation of this thread without those of operations within it.
 class OwnTimes {
  public:
-  OwnTimes() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&begin, &end))) { current() = this; }
+  OwnTimes() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&begin, &end))) { current_ = this; }
   ~OwnTimes() {
     at::removeCallback(handle_);
-    current() = nullptr;
+    current_ = nullptr;
   }
   OwnTimes(const OwnTimes&) = delete;
   OwnTimes& operator=(const OwnTimes&) = delete;
@@ -41,16 +45,11 @@ class OwnTimes {
     bool of_update = false;
     Operation* outer = nullptr;
   };
-  // The callbacks are plain functions.
-  static OwnTimes*& current() {
-    static thread_local OwnTimes* times = nullptr;
-    return times;
-  }
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    // What is under way to other ranks ends at any time, and Gloo's threads call this, too.
-    if (current() == nullptr || function.isAsync()) return nullptr;
+    // Transfers to other ranks end at any time, and Gloo's threads call this, too.
+    if (current_ == nullptr || function.isAsync()) return nullptr;
     auto operation = std::make_unique<Operation>();
-    operation->outer = std::exchange(current()->innermost_, operation.get());
+    operation->outer = std::exchange(current_->innermost_, operation.get());
     operation->of_update = function.name() == kUpdate || (operation->outer != nullptr && operation->outer->of_update);
     return operation;
   }
@@ -59,23 +58,27 @@ class OwnTimes {
     const auto* operation = static_cast<const Operation*>(context);
     const double seconds = core::seconds_since(operation->start);
     const std::string name(operation->of_update ? kUpdate : std::string_view(function.name()));
-    current()->seconds_[name] += seconds - operation->inner;
+    current_->seconds_[name] += seconds - operation->inner;
     if (operation->outer != nullptr) operation->outer->inner += seconds;
-    current()->innermost_ = operation->outer;
+    current_->innermost_ = operation->outer;
   }
+
+  inline static thread_local OwnTimes* current_ = nullptr;  // for the callbacks, which are plain functions
 
   std::map<std::string, double> seconds_;
   Operation* innermost_ = nullptr;
   at::CallbackHandle handle_;
 };
 
-// The classes of operations by how their names begin.
+// Operations by how their names begin, in the order of a step's work.
 struct Class {
   const char* name;
   std::vector<std::string_view> prefixes;
+  double seconds = 0.0;     ///< of a step
+  double operations = 0.0;  ///< floating-point ones of a step; 0: not counted
 };
-const std::vector<Class>& classes() {
-  static const std::vector<Class> kClasses{
+std::vector<Class> classes() {
+  return {
       {"matrix products", {"aten::mm", "aten::addmm", "aten::bmm", "folio::experts"}},
       {"attention", {"folio::attend", "aten::_scaled_dot_product"}},
       {"norms", {"folio::norm", "aten::rsqrt", "aten::mean", "aten::square", "aten::pow"}},
@@ -90,10 +93,9 @@ const std::vector<Class>& classes() {
       {"clipping, optimizer", {kUpdate}},
       {"other operations", {"aten::"}},
   };
-  return kClasses;
 }
 
-// Of a frozen model without the gradients of its weights, and without the adapters' small products.
+// Without the gradients of a frozen model's weights, and without the adapters' small products.
 double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool frozen) {
   int64_t weights = c.vocab_size * c.dim;  // of the output
   for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
@@ -102,63 +104,60 @@ double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool f
   return (frozen ? 4.0 : 6.0) * static_cast<double>(tokens) * static_cast<double>(weights);
 }
 
-// Two products in the forward pass and five in the backward pass, of the half that the mask leaves.
+// Two products in the forward pass and five in the backward pass, without the half that is masked.
 double operations_of_attention(const core::ModelConfig& c, int64_t tokens, int64_t window) {
   return 7.0 * static_cast<double>(c.n_layers * c.query_dim() * tokens) * static_cast<double>(window + 1);
 }
 
 }  // namespace
 
-StepProfile profile_steps(Trainer& trainer, int64_t steps) {
+std::string profile_steps(Trainer& trainer, int64_t steps) {
   constexpr int kWarmUp = 3;
+  const TrainConfig& c = trainer.config();
+  const double peak = matrix_peak(c.dtype, torch::kCPU).operations_per_s;
+  // As in a run (run.cpp), once what other programs use has been measured.
+  StepThreads threads(at::get_num_threads(), [&](int n) { return trainer.repeats_with(n); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  threads.watch();
   for (int i = 0; i < kWarmUp; ++i) trainer.step();
   std::vector<double> times;
   for (int64_t i = 0; i < steps; ++i) {
     const auto start = Clock::now();
     trainer.step();
     times.push_back(core::seconds_since(start));
+    threads.watch();
   }
   std::nth_element(times.begin(), times.begin() + steps / 2, times.end());
-  StepProfile profile{.items = {}, .step_seconds = times[static_cast<size_t>(steps / 2)]};
-  for (const Class& c : classes()) profile.items.push_back({.name = c.name});
 
+  std::vector<Class> parts = classes();
   const OwnTimes own;
   const auto start = Clock::now();
   for (int64_t i = 0; i < steps; ++i) trainer.step();
-  double rest = core::seconds_since(start);
+  const double all = core::seconds_since(start) / static_cast<double>(steps);
+  double rest = all;
   for (const auto& [name, seconds] : own.seconds()) {
-    for (size_t i = 0; i < classes().size(); ++i) {
-      const auto& prefixes = classes()[i].prefixes;
-      if (std::none_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return name.starts_with(prefix); }))
-        continue;
-      profile.items[i].seconds += seconds / static_cast<double>(steps);
-      rest -= seconds;
-      break;
-    }
+    const auto part = std::find_if(parts.begin(), parts.end(), [&, &name = name](const Class& one) {
+      return std::any_of(one.prefixes.begin(), one.prefixes.end(),
+                         [&](auto prefix) { return name.starts_with(prefix); });
+    });
+    if (part == parts.end()) continue;
+    part->seconds += seconds / static_cast<double>(steps);
+    rest -= seconds / static_cast<double>(steps);
   }
-  profile.items.push_back({.name = "autograd, batches", .seconds = rest / static_cast<double>(steps)});
-  const TrainConfig& c = trainer.config();
   const auto n_ranks = static_cast<double>(trainer.world().mesh().shape().n_ranks());
-  profile.items[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
-  profile.items[1].operations = operations_of_attention(c.model, trainer.tokens_per_step(), c.window) / n_ranks;
-  return profile;
-}
+  parts[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
+  parts[1].operations = operations_of_attention(c.model, trainer.tokens_per_step(), c.window) / n_ranks;
+  parts.push_back({"autograd, batches", {}, rest});
+  parts.push_back({"a step", {}, all, parts[0].operations + parts[1].operations});
 
-std::string to_table(const StepProfile& profile, double peak) {
   std::string table = fmt::format("{:<26}{:>9}{:>9}{:>16}\n", "part", "ms", "share", "of the peak");
-  double all = 0.0, operations = 0.0;
-  for (const auto& part : profile.items) all += part.seconds;
-  const auto line = [&](const std::string& name, double seconds, double count) {
-    const std::string share = count == 0.0 ? "" : fmt::format("{:.0f} %", 100 * count / seconds / peak);
-    table += fmt::format("{:<26}{:>9.2f}{:>7.1f} %{:>16}\n", name, 1e3 * seconds, 100 * seconds / all, share);
-  };
-  for (const auto& part : profile.items) {
-    line(part.name, part.seconds, part.operations);
-    operations += part.operations;
+  for (const Class& part : parts) {
+    const double share = part.operations / part.seconds / peak;
+    table += fmt::format("{:<26}{:>9.2f}{:>7.1f} %{:>16}\n", part.name, 1e3 * part.seconds, 100 * part.seconds / all,
+                         part.operations == 0.0 ? "" : fmt::format("{:.0f} %", 100 * share));
   }
-  line("a step", all, operations);
   table += fmt::format("a step that is not watched: {:.2f} ms (median); peak: {:.0f} GFLOP/s\n",
-                       1e3 * profile.step_seconds, peak / 1e9);
+                       1e3 * times[static_cast<size_t>(steps / 2)], peak / 1e9);
   return table;
 }
 

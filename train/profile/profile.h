@@ -1,28 +1,48 @@
-// Where the time of a training step goes.
+// Measurements of a run's steps: tables, and a timeline.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
-#include <vector>
 
+#include "train/report/memory_use.h"
 #include "train/run/trainer.h"
 
 namespace folio::train {
 
-struct StepProfile {
-  struct Item {
-    std::string name;
-    double seconds = 0.0;     ///< of a step
-    double operations = 0.0;  ///< floating-point ones of a step; 0: not counted
-  };
-  std::vector<Item> items;    ///< in the order of a step's work; their times add up to a step's, measured with them
-  double step_seconds = 0.0;  ///< the median of steps that nobody watched
+/// Where the time of a step goes: trains for some steps to warm up, then for `steps`, then for as many while LibTorch's
+/// profiler measures the operations' own times. In milliseconds, shares of the step, and of the matrix peak
+/// (matrix_peak.h). CPU only: a GPU works on after an operation's end.
+[[nodiscard]] std::string profile_steps(Trainer& trainer, int64_t steps);
+
+/// The bytes that each rank holds and sends: measured, and by formulas (train/parallel/costs.h). Trains for some steps.
+/// `memory` has counted since before the trainer was made. A collective; the first rank gets the table, the others an
+/// empty string.
+[[nodiscard]] std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory, const parallel::RankOptions& options);
+
+/// The timeline of some steps by LibTorch's profiler, Kineto, as a file for Perfetto and Chrome's about:tracing: each
+/// operation of LibTorch, and on threads of their own transfers to other ranks.
+class StepTrace {
+ public:
+  static constexpr int64_t kFirst = 4, kLast = 6;  ///< the steps of this process that are recorded
+
+  /// All ranks make the same calls, and the first one writes the file, which has a process for each rank. Throws
+  /// core::Error where its folder does not exist.
+  StepTrace(std::filesystem::path file, parallel::World& world);
+  ~StepTrace();
+  StepTrace(const StepTrace&) = delete;
+  StepTrace& operator=(const StepTrace&) = delete;
+
+  void step_begins();
+  /// Writes the file after kLast. Throws core::Error where it can't be written.
+  void step_ended();
+  [[nodiscard]] bool is_written() const { return n_steps_ >= kLast; }
+
+ private:
+  std::filesystem::path file_;
+  parallel::World& world_;
+  int64_t n_steps_ = 0;
+  bool recording_ = false;
 };
-
-/// Trains for some steps to warm up, then for `steps`, then for as many while LibTorch's profiler tells the operations'
-/// own times apart. CPU only: a GPU works on after an operation's end.
-[[nodiscard]] StepProfile profile_steps(Trainer& trainer, int64_t steps);
-
-/// As a table: milliseconds, shares of the step, and shares of `peak` operations/s.
-[[nodiscard]] std::string to_table(const StepProfile& profile, double peak);
 
 }  // namespace folio::train

@@ -1,10 +1,9 @@
-#include "train/profile/rank_costs.h"
-
 #include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include "train/parallel/costs.h"
+#include "train/profile/profile.h"
 
 namespace folio::train {
 namespace {
@@ -15,7 +14,7 @@ double megabytes(double bytes) { return bytes / 1e6; }
 
 double bytes_of(const Tensor& x) { return x.defined() ? static_cast<double>(x.nbytes()) : 0.0; }
 
-// "1.23 (1.24)"; without a formula the first alone.
+// "1.230 (1.240)"
 std::string cell(double measured, double formula) {
   return fmt::format("{:>17}", fmt::format("{:.3f} ({:.3f})", megabytes(measured), megabytes(formula)));
 }
@@ -48,16 +47,17 @@ std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory, const parall
                                   to_string(shape), options.zero);
   table += fmt::format("{:>4}{:>17}{:>17}{:>17}{:>17}{:>14}{:>14}\n", "rank", "parameters", "gradients", "optimizer",
                        "sent a step", "held between", "most in step");
+  const auto costs_of_rank = [&](int64_t rank) {
+    return costs_of(trainer.config(), parallel::Mesh(shape, rank), options.pipeline_chunks, options.zero);
+  };
   for (int64_t rank = 0; rank < shape.n_ranks(); ++rank) {
-    const parallel::Costs costs =
-        costs_of(trainer.config(), parallel::Mesh(shape, rank), options.pipeline_chunks, options.zero);
+    const parallel::Costs costs = costs_of_rank(rank);
     const auto value = [&](Column column) { return rows[rank][column].item<double>(); };
     table += fmt::format("{:>4}{}{}{}{}{:>14.3f}{:>14.3f}\n", rank, cell(value(kParameters), costs.parameters),
                          cell(value(kGradients), costs.gradients), cell(value(kOptimizer), costs.optimizer),
                          cell(value(kSent), costs.bytes_sent()), megabytes(value(kBetween)), megabytes(value(kPeak)));
   }
-  const parallel::Costs first = costs_of(trainer.config(), ranks.world().mesh(), options.pipeline_chunks, options.zero);
-  for (const auto& [what, bytes] : first.sent)
+  for (const auto& [what, bytes] : costs_of_rank(0).sent)
     table += fmt::format("rank 0 sends by the formula: {:.3f} MB, {}\n", megabytes(bytes), what);
   return table;
 }

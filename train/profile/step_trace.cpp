@@ -1,5 +1,3 @@
-#include "train/profile/step_trace.h"
-
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/types.h>
@@ -17,6 +15,7 @@
 #include "core/file_io.h"
 #include "core/file_status.h"
 #include "core/temporary_path.h"
+#include "train/profile/profile.h"
 
 namespace folio::train {
 namespace {
@@ -33,8 +32,7 @@ void start_recording() {
   profiler::enableProfiler(config, {ActivityType::CPU});
 }
 
-// What Kineto recorded, as it writes it: to a file, and nowhere else. In the folder for temporary files, since the
-// timeline may be a device.
+// Kineto writes what it recorded to a file only: a temporary one, since the timeline may be a device.
 std::string stop_recording() {
   std::error_code error;
   const fs::path folder = fs::temp_directory_path(error);
@@ -47,12 +45,8 @@ std::string stop_recording() {
   return core::read_text_file(file, size_t{4} << 30U);
 }
 
-// The texts of all ranks on the first one.
-std::vector<std::string> gathered(const std::string& text, parallel::World* world) {
-  if (world == nullptr) return {text};
-  parallel::Group& all = world->everyone();
-  torch::Tensor longest = torch::full({1}, static_cast<int64_t>(text.size()), torch::kInt64);
-  const torch::Tensor sizes = all.gather(longest, 0);
+std::vector<std::string> gathered(const std::string& text, parallel::Group& all) {
+  const torch::Tensor sizes = all.gather(torch::full({1}, static_cast<int64_t>(text.size()), torch::kInt64), 0);
   const torch::Tensor bytes = torch::zeros({1, sizes.max().item<int64_t>()}, torch::kByte);
   std::memcpy(bytes.data_ptr(), text.data(), text.size());
   const torch::Tensor texts = all.gather(bytes, 0);
@@ -84,7 +78,7 @@ json merged(const std::vector<std::string>& traces) {
 
 }  // namespace
 
-StepTrace::StepTrace(fs::path file, parallel::World* world) : file_(std::move(file)), world_(world) {
+StepTrace::StepTrace(fs::path file, parallel::World& world) : file_(std::move(file)), world_(world) {
   const fs::path folder = core::absolute_path(file_).parent_path();
   core::require(core::is_folder(folder), "--trace {}: there is no folder {}", file_.string(), folder.string());
 }
@@ -95,7 +89,7 @@ StepTrace::~StepTrace() {
 
 void StepTrace::step_begins() {
   if (++n_steps_ != kFirst) return;
-  if (world_ != nullptr) world_->everyone().meet();
+  world_.everyone().meet();
   start_recording();
   recording_ = true;
 }
@@ -103,9 +97,8 @@ void StepTrace::step_begins() {
 void StepTrace::step_ended() {
   if (n_steps_ != kLast) return;
   recording_ = false;
-  const int64_t rank = world_ == nullptr ? 0 : world_->mesh().rank();
-  const std::vector<std::string> traces = gathered(stop_recording(), world_);
-  if (rank == 0) core::write_file_atomically(file_, merged(traces).dump());
+  const std::vector<std::string> traces = gathered(stop_recording(), world_.everyone());
+  if (world_.is_first()) core::write_file_atomically(file_, merged(traces).dump());
 }
 
 }  // namespace folio::train

@@ -103,26 +103,24 @@ std::string LineChart::svg() const {
     labels.push_back({reference.name + " " + svg::value_text(reference.y), "", {kPlot.right(), at}});
   }
   for (size_t i = 0; i < series.size(); ++i) {
+    const std::string colour = svg::colour(i);
     const auto parts = visible_parts(series[i].points, x, y);
     if (parts.empty()) continue;
     for (const auto& part : parts) {
-      fmt::format_to(out, "<path class=\"line {}{}\" d=\"", svg::colour(i), part.size() > kMaxThick ? " thin" : "");
+      fmt::format_to(out, "<path class=\"line {}{}\" d=\"", colour, part.size() > kMaxThick ? " thin" : "");
       for (size_t k = 0; k < part.size(); ++k)
         fmt::format_to(out, "{}{:.1f} {:.1f}", k == 0 ? 'M' : 'L', part[k].x, part[k].y);
       // A part of one point becomes a line of length 0, whose round ends are drawn as a dot.
       fmt::format_to(out, "{}\"/>\n", part.size() == 1 ? "h0" : "");
     }
-    if (series[i].points.size() <= kMaxDots) {
-      for (const auto& part : parts) {
-        for (const Point& p : part) {
-          fmt::format_to(out, "<circle class=\"{} fill\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>", svg::colour(i), p.x,
-                         p.y);
-        }
-      }
+    for (const auto& part : parts) {
+      if (series[i].points.size() > kMaxDots) break;
+      for (const Point& p : part)
+        fmt::format_to(out, "<circle class=\"{} fill\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>", colour, p.x, p.y);
     }
     double last = 0.0;
     for (const Point& p : series[i].points) last = x.shows(p.x) && y.shows(p.y) ? p.y : last;
-    labels.push_back({series[i].name + " " + svg::value_text(last), svg::colour(i), parts.back().back()});
+    labels.push_back({series[i].name + " " + svg::value_text(last), colour, parts.back().back()});
   }
   if (labels.empty()) {
     body += svg::text_at(kPlot.left + kPlot.width / 2, kPlot.top + kPlot.height / 2, "no finite values", "middle");

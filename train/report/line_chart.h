@@ -1,5 +1,4 @@
 // Line charts as SVG text: the loss.svg of a training run, and the pictures of the experiments.
-// A chart has its own background, light or dark as the reader's system asks, so it is legible on any page.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// How much of the machine's arithmetic a run uses: the operations that training a token takes, against those of large
-// matrix products, measured on the same threads and in the same type.
+// Model FLOPs utilization: the operations that training a token needs, against those of large matrix products,
+// measured on the same threads and in the same type.
 #pragma once
 
 #include <torch/types.h>
@@ -13,16 +13,15 @@
 
 namespace folio::train {
 
-/// The numbers of a tensor that a token's forward pass has to do with: of a stack those of the experts that it takes.
+/// Elements of a tensor that the forward pass of a token uses: of a stack, those of its experts.
 [[nodiscard]] int64_t active_elements(const core::ModelConfig& config, const core::TensorSpec& spec);
-
 /// Those of all tensors.
 [[nodiscard]] int64_t active_parameters(const core::ModelConfig& config);
 
 /// Floating-point operations of the forward and the backward pass of one token in windows of `window` tokens, as in
 /// Chowdhery et al. 2022 (PaLM), appendix B: 6 N + 12 L H Q T, with N the active parameters (without an embedding that
-/// is only looked up), L layers, H heads of width Q and T the window. Attention counts whole, with what the mask leaves
-/// out. Of a `frozen` model 4 N, since the gradients of its weights are not computed.
+/// is only looked up), L layers, H heads of width Q and T the window. Attention counts whole, without the mask. For a
+/// `frozen` model 4 N, since the gradients of its weights are not computed.
 [[nodiscard]] double operations_per_token(const core::ModelConfig& config, int64_t window, bool frozen = false);
 
 struct MatrixPeak {
@@ -30,8 +29,7 @@ struct MatrixPeak {
   int64_t size;             ///< n of the fastest one
 };
 
-/// The fastest of some products of square matrices, of growing sizes, within 0.3 s. `dtype` is
-/// TrainConfig's. Takes no random numbers.
+/// The fastest of some products of square matrices of growing sizes, within 0.3 s. Uses no random numbers.
 [[nodiscard]] MatrixPeak matrix_peak(Precision dtype, torch::Device device);
 
 /// Bf16 or F32: the one with the higher matrix_peak. Without instructions for bfloat16 a CPU's products in it are

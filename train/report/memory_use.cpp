@@ -1,77 +1,37 @@
 #include "train/report/memory_use.h"
 
-#include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <algorithm>
-#include <mutex>
-#include <utility>
-
 namespace folio::train {
-// Stands in front of LibTorch's allocator.
-class MemoryUse::Counting : public c10::Allocator {
- public:
-  struct Bytes {
-    std::mutex mutex;
-    int64_t now = 0, peak = 0;
 
-    void add(int64_t change) {
-      const std::lock_guard lock(mutex);
-      now += change;
-      peak = std::max(peak, now);
-    }
-  };
-
-  Counting() : inner_(*c10::GetCPUAllocator()), bytes_(std::make_shared<Bytes>()) { c10::SetCPUAllocator(this); }
-  ~Counting() override { c10::SetCPUAllocator(&inner_); }
-  Counting(const Counting&) = delete;
-  Counting& operator=(const Counting&) = delete;
-
-  c10::DataPtr allocate(size_t n) override {
-    const auto size = static_cast<int64_t>(n);
-    auto block = std::make_unique<Block>(Block{.memory = inner_.allocate(n), .size = size, .bytes = bytes_});
-    bytes_->add(size);
-    void* data = block->memory.get();
-    const c10::Device device = block->memory.device();
-    return {data, block.release(), &Block::free, device};
+void MemoryUse::Count::add(int64_t change) {
+  const int64_t bytes = now += change;
+  for (int64_t most = peak; most < bytes && !peak.compare_exchange_weak(most, bytes);) {
   }
-  void copy_data(void* to, const void* from, size_t n) const override { inner_.copy_data(to, from, n); }
+}
 
-  [[nodiscard]] Bytes& bytes() { return *bytes_; }
+// A tensor's memory. Another thread may free it, also after the allocator is gone.
+struct MemoryUse::Block {
+  c10::DataPtr memory;
+  int64_t size;
+  std::shared_ptr<Count> count;
 
- private:
-  // A tensor's memory; it may be freed by another thread, and after the allocator is gone.
-  struct Block {
-    c10::DataPtr memory;
-    int64_t size;
-    std::shared_ptr<Bytes> bytes;
-
-    static void free(void* block) {
-      const std::unique_ptr<Block> freed(static_cast<Block*>(block));
-      freed->bytes->add(-freed->size);
-    }
-  };
-
-  c10::Allocator& inner_;
-  std::shared_ptr<Bytes> bytes_;
+  static void free(void* block) {
+    const std::unique_ptr<Block> freed(static_cast<Block*>(block));
+    freed->count->add(-freed->size);
+  }
 };
 
-MemoryUse::MemoryUse() : counting_(std::make_unique<Counting>()) {}
-MemoryUse::~MemoryUse() = default;
+MemoryUse::MemoryUse() : inner_(*c10::GetCPUAllocator()) { c10::SetCPUAllocator(this); }
+MemoryUse::~MemoryUse() { c10::SetCPUAllocator(&inner_); }
 
-int64_t MemoryUse::bytes() const {
-  const std::lock_guard lock(counting_->bytes().mutex);
-  return counting_->bytes().now;
-}
-
-int64_t MemoryUse::peak() const {
-  const std::lock_guard lock(counting_->bytes().mutex);
-  return counting_->bytes().peak;
-}
-
-void MemoryUse::reset_peak() {
-  const std::lock_guard lock(counting_->bytes().mutex);
-  counting_->bytes().peak = counting_->bytes().now;
+c10::DataPtr MemoryUse::allocate(size_t n) {
+  const auto size = static_cast<int64_t>(n);
+  auto block = std::make_unique<Block>(Block{.memory = inner_.allocate(n), .size = size, .count = count_});
+  count_->add(size);
+  void* data = block->memory.get();
+  const c10::Device device = block->memory.device();
+  return {data, block.release(), &Block::free, device};
 }
 
 }  // namespace folio::train

@@ -76,7 +76,8 @@ void NgramCounts::require_tokens(std::span<const int32_t> tokens, const char* wh
   }
 }
 
-void NgramCounts::require_order(int order) const {
+void NgramCounts::require_counted(int order, Smoothing k) const {
+  core::require(!k || *k >= 0.0, "add-k smoothing needs a k of at least 0, not {}", k.value_or(0.0));
   core::require(order >= 1 && order <= max_order_, "n-grams of order 1 to {} were counted, not of order {}", max_order_,
                 order);
 }
@@ -86,15 +87,6 @@ void NgramCounts::advance(Contexts& contexts, int32_t token, int order) const {
     contexts.node[k] = child_of(contexts.node[k - 1], token);
   }
   contexts.known = std::min(contexts.known + 1, order - 1);
-}
-
-NgramCounts::Contexts NgramCounts::contexts_after(std::span<const int32_t> history, int order) const {
-  require_order(order);
-  Contexts contexts;
-  for (const int32_t token : history.last(std::min(history.size(), static_cast<size_t>(order - 1)))) {
-    advance(contexts, token, order);
-  }
-  return contexts;
 }
 
 double NgramCounts::add_k(const Contexts& contexts, int32_t token, int order, double k) const {
@@ -120,41 +112,28 @@ double NgramCounts::witten_bell(const Contexts& contexts, int32_t token, int ord
   return probability;
 }
 
-double NgramCounts::add_k_probability(std::span<const int32_t> history, int32_t token, int order, double k) const {
+double NgramCounts::probability(std::span<const int32_t> history, int32_t token, int order, Smoothing k) const {
   require_tokens(history, "the history");
   require_tokens({&token, 1}, "the prediction");
-  core::require(k >= 0.0, "add-k smoothing needs a k of at least 0, not {}", k);
-  return add_k(contexts_after(history, order), token, order, k);
+  require_counted(order, k);
+  Contexts contexts;
+  for (const int32_t before : history.last(std::min(history.size(), static_cast<size_t>(order - 1)))) {
+    advance(contexts, before, order);
+  }
+  return smoothed(contexts, token, order, k);
 }
 
-double NgramCounts::witten_bell_probability(std::span<const int32_t> history, int32_t token, int order) const {
-  require_tokens(history, "the history");
-  require_tokens({&token, 1}, "the prediction");
-  return witten_bell(contexts_after(history, order), token, order);
-}
-
-template <typename Probability>
-double NgramCounts::loss(std::span<const int32_t> split, int order, Probability probability) const {
-  require_order(order);
+double NgramCounts::loss(std::span<const int32_t> split, int order, Smoothing k) const {
+  require_counted(order, k);
   core::require(!split.empty(), "there are no tokens to measure a loss on");
   require_tokens(split, "the split");
   Contexts contexts;
   double sum = 0.0;
   for (const int32_t token : split) {
-    sum -= std::log(probability(contexts, token));
+    sum -= std::log(smoothed(contexts, token, order, k));
     advance(contexts, token, order);
   }
   return sum / static_cast<double>(split.size());
-}
-
-double NgramCounts::add_k_loss(std::span<const int32_t> split, int order, double k) const {
-  core::require(k >= 0.0, "add-k smoothing needs a k of at least 0, not {}", k);
-  return loss(split, order, [&](const Contexts& contexts, int32_t token) { return add_k(contexts, token, order, k); });
-}
-
-double NgramCounts::witten_bell_loss(std::span<const int32_t> split, int order) const {
-  return loss(split, order,
-              [&](const Contexts& contexts, int32_t token) { return witten_bell(contexts, token, order); });
 }
 
 }  // namespace folio::train

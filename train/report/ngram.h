@@ -1,17 +1,16 @@
-// Language models by counting: each token is predicted from the few tokens before it.
-// They are baselines for a training run: a network has to reach a lower loss than a table of counts.
-// All n-grams of up to `max_order` tokens are counted in one pass into a trie, for any size of vocabulary.
+// N-gram language models: baselines that a network must beat. All n-grams of up to `max_order` tokens are counted in
+// one pass into a trie, for any size of vocabulary.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace folio::train {
 
-/// An n-gram of order n predicts a token from its context, the n - 1 tokens before it. At the beginning of a split the
-/// context is shorter: the first token is predicted from nothing. A context never extends over the border of its split.
-/// Losses are in nats per token, the mean over all tokens of the split.
+/// An n-gram of order n predicts a token from its context, the n - 1 tokens before it; at the beginning of a split from
+/// fewer. Losses are in nats per token, the mean over all tokens of the split.
 class NgramCounts {
  public:
   static constexpr int kMaxOrder = 16;
@@ -23,15 +22,23 @@ class NgramCounts {
   /// P(w | h) = (c(hw) + k) / (c(h) + k V): add-k (Lidstone) smoothing, V the size of the vocabulary. With k = 0,
   /// these are the relative frequencies, and after a context that never occurred every token has probability 1 / V.
   /// h is the last order - 1 tokens of `history`. Throws core::Error for an order that was not counted or k < 0.
-  [[nodiscard]] double add_k_probability(std::span<const int32_t> history, int32_t token, int order, double k) const;
+  [[nodiscard]] double add_k_probability(std::span<const int32_t> history, int32_t token, int order, double k) const {
+    return probability(history, token, order, k);
+  }
 
   /// P_n(w | h) = (c(hw) + T(h) P_{n-1}(w | h')) / (c(h) + T(h)): Witten & Bell 1991, method C, interpolated. T(h) is
   /// the number of distinct tokens seen after h, h' is h without its first token, and P_0 = 1 / V.
-  [[nodiscard]] double witten_bell_probability(std::span<const int32_t> history, int32_t token, int order) const;
+  [[nodiscard]] double witten_bell_probability(std::span<const int32_t> history, int32_t token, int order) const {
+    return probability(history, token, order, {});
+  }
 
   /// The loss of each on a split; infinite if k = 0 gives a token of it the probability 0.
-  [[nodiscard]] double add_k_loss(std::span<const int32_t> split, int order, double k) const;
-  [[nodiscard]] double witten_bell_loss(std::span<const int32_t> split, int order) const;
+  [[nodiscard]] double add_k_loss(std::span<const int32_t> split, int order, double k) const {
+    return loss(split, order, k);
+  }
+  [[nodiscard]] double witten_bell_loss(std::span<const int32_t> split, int order) const {
+    return loss(split, order, {});
+  }
 
   /// How many distinct n-grams of any order up to max_order occur.
   [[nodiscard]] size_t distinct() const { return nodes_.size() - 1; }
@@ -40,8 +47,8 @@ class NgramCounts {
   using NodeId = uint32_t;
   static constexpr NodeId kUnseen = ~NodeId{0};
 
-  // One n-gram, a path from the root. As a context h, it is followed `followers` = c(h) times (once less than it
-  // occurs, if the text ends with it) by `distinct_followers` = T(h) different tokens.
+  // One n-gram, a path from the root. As a context h, it is followed `followers` = c(h) times by
+  // `distinct_followers` = T(h) different tokens.
   struct Node {
     uint32_t count = 0;
     uint32_t followers = 0;
@@ -64,14 +71,18 @@ class NgramCounts {
   NodeId child_or_new(NodeId node, int32_t token);
   void grow();
 
+  using Smoothing = std::optional<double>;  // the k of add-k smoothing; empty: Witten-Bell
+
   void require_tokens(std::span<const int32_t> tokens, const char* what) const;
-  void require_order(int order) const;
-  [[nodiscard]] Contexts contexts_after(std::span<const int32_t> history, int order) const;
+  void require_counted(int order, Smoothing k) const;
   void advance(Contexts& contexts, int32_t token, int order) const;
   [[nodiscard]] double add_k(const Contexts& contexts, int32_t token, int order, double k) const;
   [[nodiscard]] double witten_bell(const Contexts& contexts, int32_t token, int order) const;
-  template <typename Probability>
-  [[nodiscard]] double loss(std::span<const int32_t> split, int order, Probability probability) const;
+  [[nodiscard]] double smoothed(const Contexts& contexts, int32_t token, int order, Smoothing k) const {
+    return k ? add_k(contexts, token, order, *k) : witten_bell(contexts, token, order);
+  }
+  [[nodiscard]] double probability(std::span<const int32_t> history, int32_t token, int order, Smoothing k) const;
+  [[nodiscard]] double loss(std::span<const int32_t> split, int order, Smoothing k) const;
 
   int32_t vocab_size_;
   int max_order_;

@@ -57,18 +57,15 @@ void Progress::say(const std::string& line) {
   std::fflush(stdout);
 }
 
-// Set off, so that no line of it is taken for one of the log, and without what would move the cursor.
-void Progress::show_sample(const std::string& text) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) say("  | " + core::printable(line, text.size()));
-}
-
 void Progress::show(const LogEntry& entry) {
-  show_numbers(entry);
-  if (entry.sample) show_sample(*entry.sample);
+  show_metrics(entry);
+  if (!entry.sample) return;
+  // Indented, so that no line of it is taken for one of the log, and without what would move the cursor.
+  std::istringstream lines(*entry.sample);
+  for (std::string line; std::getline(lines, line);) say("  | " + core::printable(line, entry.sample->size()));
 }
 
-void Progress::show_numbers(const LogEntry& entry) {
+void Progress::show_metrics(const LogEntry& entry) {
   const double per_step =
       core::seconds_since(start_) / static_cast<double>(std::max<int64_t>(1, entry.step - first_step_));
   const double eta = per_step * static_cast<double>(last_step_ - entry.step);
@@ -77,9 +74,8 @@ void Progress::show_numbers(const LogEntry& entry) {
     const auto now = std::chrono::steady_clock::now();
     const double since = std::chrono::duration<double>(now - previous_).count();
     previous_ = now;
-    const double loss = entry.val_loss.value_or(entry.loss);
-    say(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step, loss, since, eta));
-    return;
+    return say(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step,
+                           entry.val_loss.value_or(entry.loss), since, eta));
   }
   const std::string validation = val_loss_ ? fmt::format("  val {:.4f}", *val_loss_) : "";
   const std::string load = entry.expert_load ? fmt::format("  load {:.2f}", *entry.expert_load) : "";
@@ -88,15 +84,12 @@ void Progress::show_numbers(const LogEntry& entry) {
     return fmt::format("step {}/{}  loss {:.4f}{}{}  {:.0f} tokens/s{}  ETA {}", entry.step, last_step_, entry.loss,
                        validation, load, entry.tokens_per_s, more, clock_string(eta));
   };
-  if (!terminal_) {
-    say(numbers(share));
-    return;
-  }
-  // What is wider than the terminal goes on to the next line, and could not be drawn over.
+  if (!terminal_) return say(numbers(share));
+  // A line wider than the terminal would wrap, and could not be drawn over.
   const size_t columns = columns_of_terminal() - 1;
-  const std::string beside = numbers("").substr(0, columns);
+  const std::string text = numbers("").substr(0, columns);
   const double done = static_cast<double>(entry.step) / static_cast<double>(std::max<int64_t>(1, last_step_));
-  fmt::print("\r\x1b[K{}{}", bar(done, columns - beside.size()), beside);
+  fmt::print("\r\x1b[K{}{}", bar(done, columns - text.size()), text);
   std::fflush(stdout);
   bar_shown_ = true;
   if (entry.val_loss) say(numbers(share));  // evaluations stay on the screen

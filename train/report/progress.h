@@ -1,12 +1,12 @@
-// A run's progress on stdout: a bar on a terminal, plain lines in a pipe.
+// Progress of a run on stdout: a bar on a terminal, plain lines in a pipe.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <string>
 
-#include "train/report/run_log.h"
 #include "train/config/choices.h"
+#include "train/report/run_log.h"
 
 namespace folio::train {
 
@@ -24,8 +24,7 @@ class Progress {
   void say(const std::string& line);
 
  private:
-  void show_numbers(const LogEntry& entry);
-  void show_sample(const std::string& text);
+  void show_metrics(const LogEntry& entry);
   void clear_bar();
 
   int64_t first_step_;

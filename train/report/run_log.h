@@ -1,10 +1,8 @@
-// A run's numbers: log.jsonl, one JSON object a line; the same as events for TensorBoard; and loss.svg, drawn from
-// them.
+// The metrics of a run: log.jsonl, one JSON object a line; the same as events for TensorBoard; and loss.svg.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,23 +29,23 @@ struct LogEntry {
 class RunLog {
  public:
   /// Opens run/log.jsonl to append, after removing the entries of steps after `keep_up_to`: a resumed run writes them
-  /// again. The events go to a file of their own, which revokes those steps.
+  /// again. The events go to a new file, which revokes those steps.
   RunLog(const std::filesystem::path& run, int64_t keep_up_to);
 
   /// Throws core::Error if the line cannot be written. If the process is killed, its last line may be incomplete.
   void append(const LogEntry& entry);
 
   /// Syncs the file to disk. A checkpoint needs the lines up to its step, also after a power failure.
-  void sync() { file_->sync(); }
+  void sync() { file_.sync(); }
 
-  /// Draws run/loss.svg, with a line at the loss of what is called `name`; 0: without.
+  /// Draws run/loss.svg, with a line at the loss `baseline` (0: without) that has this name.
   void draw(double baseline, const std::string& name) const;
 
  private:
   std::filesystem::path run_;
   std::vector<LogEntry> entries_;
-  std::unique_ptr<core::OutputFile> file_;
-  std::unique_ptr<EventFile> events_;
+  core::OutputFile file_;
+  EventFile events_;
 };
 
 /// The entries of a log. Incomplete and unknown lines are skipped.

@@ -54,19 +54,12 @@ std::string escape(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const core::Utf8Char c = core::decode_utf8(text, at);
     const bool allowed = c.valid && c.code_point >= 0x20 && c.code_point != 0xFFFE && c.code_point != 0xFFFF;
-    if (!allowed) {
-      out += "\xEF\xBF\xBD";  // U+FFFD: XML does not allow these characters
-    } else if (c.code_point == '&') {
-      out += "&amp;";
-    } else if (c.code_point == '<') {
-      out += "&lt;";
-    } else if (c.code_point == '>') {
-      out += "&gt;";
-    } else if (c.code_point == '"') {
-      out += "&quot;";
-    } else {
-      out += text.substr(at, c.length);
-    }
+    out += !allowed              ? "\xEF\xBF\xBD"  // U+FFFD
+           : c.code_point == '&' ? "&amp;"
+           : c.code_point == '<' ? "&lt;"
+           : c.code_point == '>' ? "&gt;"
+           : c.code_point == '"' ? "&quot;"
+                                 : text.substr(at, c.length);
     at += c.length;
   }
   return out;

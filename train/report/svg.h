@@ -1,5 +1,5 @@
-// Common parts of the pictures: escaped text, formatted numbers, axes, and a background that is light or dark as the
-// reader's system asks. A picture is one SVG document with its own style sheet.
+// Common parts of SVG pictures: escaped text, formatted numbers, axes, and a background that follows the reader's light
+// or dark mode. A picture is one document with its own style sheet.
 #pragma once
 
 #include <cstddef>
@@ -35,12 +35,11 @@ struct Axis {
 
   /// Whether the axis can show the value: it is finite, and above 0 on a logarithmic axis.
   [[nodiscard]] bool shows(double value) const;
-  /// The position of the value, from 0 at the low end to 1 at the high end.
+  /// From 0 at the low end to 1 at the high end.
   [[nodiscard]] double place(double value) const;
-  /// Widens the axis so that it holds the value. A value that can't be shown is ignored.
+  /// Widens the axis to the value, if it can be shown.
   void include(double value);
-  /// `whole`: the axis is extended to whole steps, unless it is logarithmic. For vertical axes, which also have fewer
-  /// steps.
+  /// `whole`, for vertical axes: fewer ticks, and unless it is logarithmic the axis ends at ticks.
   void set_ticks(bool whole);
 };
 

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using core::require;
 
-constexpr const char* kWeights = "weights.";  // beside an average of them
+constexpr const char* kWeights = "weights.";  // besides their average
 constexpr const char* kRandom = "random_state.";
 constexpr const char* kCudaRandom = "random_state.cuda";
 
@@ -37,21 +37,16 @@ core::DType type_of(const torch::Tensor& tensor) {
   return tensor.scalar_type() == torch::kFloat32 ? core::DType::F32 : core::DType::U8;
 }
 
-core::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
-  require(tensor.is_contiguous() && tensor.device().is_cpu(), "tensor {} is not contiguous in the CPU's memory", name);
-  return {.name = name,
-          .type = type_of(tensor),
-          .shape = tensor.sizes().vec(),
-          .bytes = {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
-}
-
 void write_optimizer(const fs::path& path, const nn::Llama& model, const std::vector<Optimizer::State>& moments,
                      int64_t steps, bool with_weights) {
   std::vector<torch::Tensor> kept;  // until they are written
   std::vector<core::TensorView> views;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
-    kept.push_back(tensor.detach().to(torch::kCPU).contiguous());
-    views.push_back(view_of(name, kept.back()));
+    const torch::Tensor& t = kept.emplace_back(tensor.detach().to(torch::kCPU).contiguous());
+    views.push_back({.name = name,
+                     .type = type_of(t),
+                     .shape = t.sizes().vec(),
+                     .bytes = {static_cast<const std::byte*>(t.data_ptr()), t.nbytes()}});
   };
   for (const auto& [name, tensor] : moments) add(name, tensor);
   if (with_weights) {
@@ -79,7 +74,7 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
   to.copy_(from);
 }
 
-// Otherwise moments would be dropped silently. Of several ranks each knows the names of the whole model's parameters.
+// Otherwise moments would be dropped silently. Each of several ranks has the names of the whole model's parameters.
 void require_no_other_state(const core::SafetensorsFile& file, const Optimizer& optimizer, const nn::Llama& model,
                             bool of_ranks) {
   std::set<std::string> known;

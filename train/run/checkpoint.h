@@ -1,9 +1,11 @@
-// Checkpoints: Hugging Face model directories with optimizer.safetensors (the optimizer's state, random generators) and
-// trainer.json beside the weights. Of a run that trains adapters they are peft's directories. With an average of the
-// weights, that is the directory's model, and the weights that training goes on with are in optimizer.safetensors.
-// checkpoint_directory.h says how a run's checkpoints are written and replaced.
+// Checkpoints: Hugging Face model directories, or peft's where adapters are trained, with optimizer.safetensors (the
+// optimizer's state, random generators) and trainer.json. With an average of the weights, that is the directory's
+// model, and the weights that are trained are in optimizer.safetensors. In checkpoints/ of a run each is written to
+// step-NNNNNN/ under a temporary name, synced and renamed. `last` and `best` are symbolic links that are replaced by
+// rename; a save takes effect when `last` is replaced.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -11,16 +13,15 @@
 
 #include "data/tokenizers/tokenizer.h"
 #include "modules/llama.h"
-#include "train/run/checkpoint_directory.h"
-#include "train/step/optimizer.h"
 #include "train/run/trainer_state.h"
+#include "train/step/optimizer.h"
 
 namespace folio::train {
 
-/// The environment of this process, with LibTorch's number of threads now.
+/// The environment of this process, with LibTorch's current number of threads.
 [[nodiscard]] Environment this_environment();
 
-/// What a run's adapters say of themselves (core/adapter.h).
+/// The options of a run's adapters.
 [[nodiscard]] core::AdapterInfo adapter_info(const TrainerState& state);
 
 /// Writes checkpoints/step-NNNNNN of the run as commit_checkpoint() does: the whole model and the whole state of its
@@ -29,14 +30,25 @@ void save_checkpoint(const std::filesystem::path& run, const nn::Llama& model,
                      const std::vector<Optimizer::State>& moments, const TrainerState& state,
                      const data::Tokenizer& tokenizer, const nn::Llama& average = nullptr);
 
-/// Of a parameter with this name, or its moments, the part that this process has.
+/// The part of a parameter, or of its moments, that this process has.
 using PartOf = std::function<torch::Tensor(const std::string& parameter, const torch::Tensor& whole)>;
 
 /// Copies weights, their average if it is not empty, the optimizer's state and that of the random generators from a
 /// checkpoint directory. Throws core::Error if a file is missing or does not fit the model, and if the checkpoint has a
-/// state of other parameters than the optimizer. With `part_of` the optimizer is that of one rank among several: it has
-/// parts of some of the moments.
+/// state of other parameters than the optimizer. `part_of`, for one of several ranks: cuts the moments.
 void load_checkpoint(const std::filesystem::path& checkpoint, nn::Llama& model, Optimizer& optimizer,
                      const TrainerState& state, nn::Llama average = nullptr, const PartOf& part_of = {});
+
+/// Creates checkpoints/step-NNNNNN: `write` fills the directory that it is given. Then points `last` at it, and `best`
+/// if `best_step` is the step, and removes the checkpoints that neither link names. A step that a link names already is
+/// not written again, since equal steps of a run have equal bits. Throws core::Error; `last` then names its old
+/// checkpoint or the new one, complete in both cases.
+void commit_checkpoint(const std::filesystem::path& run, int64_t step, int64_t best_step,
+                       const std::function<void(const std::filesystem::path&)>& write);
+
+/// Repairs what a killed save left, before a checkpoint is read and with the run's lock held. Points `best` at the best
+/// step in the state of `last`, and removes checkpoints and temporary files that no link names; other files stay.
+/// Throws core::Error if trainer.json of `last` cannot be read, or a file cannot be removed.
+void recover_checkpoints(const std::filesystem::path& run);
 
 }  // namespace folio::train

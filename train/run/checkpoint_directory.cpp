@@ -1,11 +1,11 @@
-#include "train/run/checkpoint_directory.h"
-
+#include <regex>
 #include <set>
 #include <string>
 
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/file_status.h"
+#include "train/run/checkpoint.h"
 #include "train/run/trainer_state.h"
 
 namespace folio::train {
@@ -20,18 +20,6 @@ fs::path temporary_of(const fs::path& checkpoints, const std::string& name) {
   return checkpoints / fmt::format(".{}.tmp", name);
 }
 
-bool is_step_name(const std::string& name) {
-  constexpr std::string_view kPrefix = "step-";
-  return name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
-         name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
-}
-
-bool is_temporary(const std::string& name) {
-  if (!name.starts_with(".") || !name.ends_with(".tmp") || name.size() < 6) return false;
-  const std::string inner = name.substr(1, name.size() - 5);
-  return inner == "last" || inner == "best" || is_step_name(inner);
-}
-
 // The target of the link, or "" if there is no link.
 std::string target_of(const fs::path& link) {
   std::error_code error;
@@ -39,21 +27,24 @@ std::string target_of(const fs::path& link) {
 }
 
 void point_link(const fs::path& checkpoints, const std::string& link, const std::string& target) {
-  if (target_of(checkpoints / link) == target) return;
-  const fs::path temporary = temporary_of(checkpoints, link);
   std::error_code error;
-  fs::remove(temporary, error);
-  fs::create_directory_symlink(target, temporary, error);
-  if (!error) fs::rename(temporary, checkpoints / link, error);
-  core::require(!error, "cannot point {} at {}: {}", (checkpoints / link).string(), target, error.message());
+  if (target_of(checkpoints / link) != target) {
+    const fs::path temporary = temporary_of(checkpoints, link);
+    fs::remove(temporary, error);
+    fs::create_directory_symlink(target, temporary, error);
+    if (!error) fs::rename(temporary, checkpoints / link, error);
+    core::require(!error, "cannot point {} at {}: {}", (checkpoints / link).string(), target, error.message());
+  }
+  core::sync_directory(checkpoints);
 }
 
 // Removes temporary files, and the steps that are not in `kept`. Returns an error message, or "".
 std::string remove_others(const fs::path& checkpoints, const std::set<std::string>& kept) {
+  const std::regex steps_and_temporaries("step-[0-9]+|\\.(last|best|step-[0-9]+)\\.tmp");
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
     const std::string name = entry.path().filename().string();
-    if (!is_temporary(name) && (!is_step_name(name) || kept.contains(name))) continue;
+    if (!std::regex_match(name, steps_and_temporaries) || kept.contains(name)) continue;
     fs::remove_all(entry.path(), error);
     if (error) return fmt::format("cannot remove {}: {}", entry.path().string(), error.message());
   }
@@ -88,14 +79,10 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
   };
   try {
     if (core::make_folders(checkpoints)) core::sync_directory(run);
-    const bool stands = target_of(checkpoints / "last") == name || target_of(checkpoints / "best") == name;
-    if (!stands) write_step(checkpoints, name, write);
+    const bool exists = target_of(checkpoints / "last") == name || target_of(checkpoints / "best") == name;
+    if (!exists) write_step(checkpoints, name, write);
     point_link(checkpoints, "last", name);
-    core::sync_directory(checkpoints);
-    if (best_step == step) {
-      point_link(checkpoints, "best", name);
-      core::sync_directory(checkpoints);
-    }
+    if (best_step == step) point_link(checkpoints, "best", name);
   } catch (const fs::filesystem_error& error) {
     failed(fmt::format("cannot write {}: {}", (error.path2().empty() ? error.path1() : error.path2()).string(),
                        error.code().message()));
@@ -123,8 +110,8 @@ void recover_checkpoints(const fs::path& run) {
       std::error_code error;
       fs::remove(checkpoints / "best", error);
       core::require(!error, "cannot remove {}: {}", (checkpoints / "best").string(), error.message());
+      core::sync_directory(checkpoints);
     }
-    core::sync_directory(checkpoints);
   }
   const std::string failure = remove_others(checkpoints, kept);
   core::require(failure.empty(), "{}", failure);

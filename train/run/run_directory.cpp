@@ -1,5 +1,13 @@
 #include "train/run/run_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "core/error.h"
@@ -47,7 +55,50 @@ void check_state(const RunChoice& choice) {
   }
 }
 
+// The process id that the holder wrote into the file, if it already did.
+std::string holder(int fd) {
+  std::array<char, 16> text{};
+  const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
+  const std::string number(text.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  return number.empty() ? "another process" : fmt::format("process {}", core::printable(number));
+}
+
+// Whether `path` still names the file `fd`: the previous holder removes the file when it releases the lock.
+bool is_named(int fd, const fs::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
 }  // namespace
+
+RunLock::RunLock(const fs::path& run) {
+  const fs::path path = run / ".lock";
+  int fd = -1;
+  do {
+    if (fd >= 0) ::close(fd);
+    fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) core::fail("cannot lock the run: cannot write {}: {}", path.string(), std::strerror(errno));
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      const std::string by = holder(fd);
+      ::close(fd);
+      core::require(error != EWOULDBLOCK,
+                    "the run in {} is being trained by {}: let it end or stop it, or take another --out", run.string(),
+                    by);
+      core::fail("cannot lock {}: {}; take an --out on a file system that has locks", path.string(),
+                 std::strerror(error));
+    }
+  } while (!is_named(fd, path));
+  // Only shown to users, so a full disk is no reason to fail.
+  const std::string number = std::to_string(::getpid());
+  if (::ftruncate(fd, 0) == 0) static_cast<void>(!::pwrite(fd, number.data(), number.size(), 0));
+  held_ = std::shared_ptr<void>(nullptr, [path, fd](void*) {
+    ::unlink(path.c_str());
+    ::close(fd);
+  });
+}
 
 RunState run_state(const fs::path& run) {
   if (core::path_exists(run / "model.gguf")) return RunState::Finished;

@@ -1,15 +1,24 @@
-// The directory of a run: config.toml, log.jsonl, loss.svg, events.out.tfevents.*,
-// checkpoints/, model.gguf.
-// One process at a time trains in it (run_lock.h). Nothing is written or removed without the lock.
+// The directory of a run: config.toml, log.jsonl, loss.svg, events.out.tfevents.*, checkpoints/, model.gguf.
+// One process at a time trains in it. Nothing is written or removed without its lock.
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "train/run/run_lock.h"
-
 namespace folio::train {
+
+/// The lock on a run directory: a flock on RUN/.lock, which the kernel releases when the process ends for any reason. A
+/// .lock file that is left over locks nothing.
+class RunLock {
+ public:
+  /// Locks an existing directory. Throws core::Error that names the process that holds the lock.
+  explicit RunLock(const std::filesystem::path& run);
+
+ private:
+  std::shared_ptr<void> held_;  ///< releases the lock with the last copy
+};
 
 enum class RunState { Absent, Unfinished, Finished };
 
@@ -24,7 +33,7 @@ struct RunChoice {
   std::optional<RunLock> lock;  ///< taken by choose_run() if the directory exists
 };
 
-/// Where a run of `dataset` goes, without a look at what stands there: see choose_run().
+/// The directory for a run of `dataset`, of any state: see choose_run().
 [[nodiscard]] std::filesystem::path run_path(const std::string& dataset, const std::optional<std::string>& out,
                                              bool force);
 

@@ -1,4 +1,4 @@
-// A text that the model in training writes, to look at beside its loss.
+// A completion by the model in training, for the log.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace folio::train {
 
-/// At most `tokens` tokens behind the prompt, by the engine, and what stands before them: two samples of one prompt
-/// differ by their models alone. `adapter` may be null. Neither the model nor a random state of training is changed.
+/// At most `tokens` tokens after the prompt, by the engine, and prompt.before: two samples of one prompt differ by
+/// their models alone. `adapter` may be null. Changes neither the model nor a random state of training.
 [[nodiscard]] std::string sample_text(const core::StoredModel& model, const core::Adapter* adapter,
                                       const data::Tokenizer& tokenizer, const SamplePrompt& prompt, int64_t tokens);
 

@@ -9,8 +9,7 @@ namespace folio::train {
 AdamW::AdamW(const Parameters& parameters, const TrainConfig& config,
              const std::function<bool(const std::string& name, const torch::Tensor& parameter)>& takes)
     : beta1_(config.beta1), beta2_(config.beta2), eps_(config.adam_eps) {
-  Group decayed{.weight_decay = config.weight_decay, .parameters = {}, .first = {}, .second = {}, .steps = {}};
-  Group plain{.weight_decay = 0.0, .parameters = {}, .first = {}, .second = {}, .steps = {}};
+  Group decayed{.weight_decay = config.weight_decay}, plain{.weight_decay = 0.0};
   for (const auto& [name, p, cut_dim, ranks] : parameters.all) {
     if (takes && !takes(name, p)) continue;
     parameters_.push_back(p);
@@ -22,7 +21,7 @@ AdamW::AdamW(const Parameters& parameters, const TrainConfig& config,
     group.parameters.push_back(p);
     group.first.push_back(moments_.back().first);
     group.second.push_back(moments_.back().second);
-    group.steps.push_back(torch::zeros({}, torch::TensorOptions().dtype(torch::kFloat32).device(p.device())));
+    group.steps.push_back(torch::zeros({}, torch::dtype(torch::kFloat32).device(p.device())));
   }
   for (Group& group : {std::ref(decayed), std::ref(plain)}) {
     if (!group.parameters.empty()) groups_.push_back(std::move(group));
@@ -47,13 +46,10 @@ void AdamW::set_steps(int64_t steps) {
 
 void AdamW::step(double lr, double gradient_scale) {
   const torch::NoGradGuard no_grad;
-  set_steps(steps_ + 1);  // the kernel's bias correction counts from one
-  // The kernel divides by it, in the pass that it makes anyway.
-  std::optional<torch::Tensor> divisor;
-  if (gradient_scale != 1.0 && !groups_.empty()) {
-    const auto options = groups_[0].parameters[0].options().requires_grad(false);
-    divisor =
-        torch::full({}, 1.0 / gradient_scale, options.dtype(torch::kFloat32));  // of whatever type the weights are
+  set_steps(steps_ + 1);                 // the kernel's bias correction counts from one
+  std::optional<torch::Tensor> divisor;  // of the gradients, in the kernel's own pass
+  if (gradient_scale != 1.0 && !parameters_.empty()) {
+    divisor = torch::full({}, 1.0 / gradient_scale, torch::dtype(torch::kFloat32).device(parameters_[0].device()));
   }
   for (Group& group : groups_) {
     std::vector<torch::Tensor> gradients;
@@ -61,9 +57,26 @@ void AdamW::step(double lr, double gradient_scale) {
     for (const torch::Tensor& p : group.parameters) gradients.push_back(p.grad());
     at::_fused_adamw_(group.parameters, gradients, group.first, group.second, /*max_exp_avg_sqs=*/{}, group.steps, lr,
                       beta1_, beta2_, group.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false, divisor);
-    // The kernel does not say that it has written, and what is derived from the weights has to be made anew.
+    // The kernel does not do so, and what is derived from the weights must be computed anew.
     for (const torch::Tensor& p : group.parameters) torch::autograd::impl::bump_version(p);
   }
+}
+
+MatrixOptimizer::MatrixOptimizer(const Parameters& parameters, const TrainConfig& config)
+    : others_(parameters, config,
+              [](const std::string& name, const torch::Tensor& p) { return !is_matrix_of_block(name, p); }),
+      parameters_(others_.parameters()) {
+  for (const Trained& trained : parameters.all) {
+    if (!is_matrix_of_block(trained.name, trained.tensor)) continue;
+    matrices_.push_back(trained);
+    parameters_.push_back(trained.tensor);
+  }
+}
+
+std::vector<Optimizer::State> MatrixOptimizer::state() const {
+  std::vector<State> all = state_of_matrices();
+  for (State& state : others_.state()) all.push_back(std::move(state));
+  return all;
 }
 
 }  // namespace folio::train

@@ -41,7 +41,7 @@ torch::Tensor balance_loss(const Loads& loads, double share) {
 void move_selection_bias(nn::Mixture& mixture, const torch::Tensor& chosen, double rate) {
   const torch::NoGradGuard no_grad;
   const torch::Tensor rows = chosen.to(torch::kDouble);
-  torch::Tensor& bias = mixture->selection_bias()->value;
+  torch::Tensor& bias = mixture->selection_bias();
   bias.add_(torch::sign(rows.mean() - rows).to(bias.scalar_type()), rate);
 }
 

@@ -18,8 +18,7 @@ namespace {
 using data::ChatExample;
 
 struct ChatSplits {
-  std::vector<data::Conversation> train;
-  std::vector<data::Conversation> validation;
+  std::vector<data::Conversation> train, validation;
 };
 
 // Neighbours in a file are often about the same, so each split is drawn from all over it.
@@ -92,14 +91,9 @@ SamplePrompt sample_of(const std::vector<data::Conversation>& conversations, con
 
 ChatDataset::ChatDataset(const data::TextFiles& texts, const data::TextFiles* eval, const TrainConfig& config,
                          std::unique_ptr<const data::Tokenizer> tokenizer, data::ChatTemplate chat)
-    : source_{.name = texts.name,
-              .path = paths_of(texts),
-              .field = "messages",
-              .bytes =
-                  static_cast<int64_t>(texts.documents.n_bytes() + (eval == nullptr ? 0 : eval->documents.n_bytes())),
-              .digest = {},
-              .eval_path = eval == nullptr ? "" : paths_of(*eval)},
-      tokenizer_(std::move(tokenizer)) {
+    : Dataset({.name = texts.name, .path = paths_of(texts), .field = "messages"}, std::move(tokenizer)) {
+  source_.bytes = static_cast<int64_t>(texts.documents.n_bytes() + (eval == nullptr ? 0 : eval->documents.n_bytes()));
+  if (eval != nullptr) source_.eval_path = paths_of(*eval);
   std::vector<data::Conversation> all = data::read_conversations(texts.documents);
   core::require(!all.empty(), "{} has no conversations", texts.paths.front());
   ChatSplits splits = eval == nullptr ? drawn_splits(std::move(all), config)

@@ -1,4 +1,4 @@
-// Conversations as a dataset: rendered by the model's chat template, packed into windows, learned in their answers.
+// Conversations, rendered by the model's chat template and packed into windows. The loss is that of their answers.
 #pragma once
 
 #include "data/chat/packing.h"
@@ -8,14 +8,12 @@ namespace folio::train {
 
 class ChatDataset final : public Dataset {
  public:
-  /// Without `eval`, a share of the conversations is validated on, as the configuration says: the same for all seeds,
-  /// spread over the files. Throws core::Error as data::read_conversations(), data::ChatRenderer and
+  /// Without `eval`, the validation split is a share of the conversations, as the configuration says: the same for all
+  /// seeds, spread over the files. Throws core::Error as data::read_conversations(), data::ChatRenderer and
   /// data::PackedExamples do, and if there are too few conversations for the splits.
   ChatDataset(const data::TextFiles& texts, const data::TextFiles* eval, const TrainConfig& config,
               std::unique_ptr<const data::Tokenizer> tokenizer, data::ChatTemplate chat);
 
-  [[nodiscard]] const Source& source() const override { return source_; }
-  [[nodiscard]] const data::Tokenizer& tokenizer() const override { return *tokenizer_; }
   [[nodiscard]] data::BatchOf random_batches(Split split, const TrainConfig& config, uint64_t seed) const override;
   [[nodiscard]] data::Batches validation_batches(const TrainConfig& config) const override;
   [[nodiscard]] int64_t windows_per_epoch(const TrainConfig&) const override { return train_.packed->n_windows(); }
@@ -31,10 +29,7 @@ class ChatDataset final : public Dataset {
   };
   [[nodiscard]] const Part& part(Split split) const { return split == Split::Train ? train_ : validation_; }
 
-  Source source_;
-  std::unique_ptr<const data::Tokenizer> tokenizer_;
-  Part train_;
-  Part validation_;
+  Part train_, validation_;
   SamplePrompt sample_;
 };
 

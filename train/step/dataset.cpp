@@ -17,21 +17,23 @@ std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data:
   return std::make_unique<data::CharTokenizer>(data::CharTokenizer::from_text(corpus.text, corpus.path.string()));
 }
 
-// Long enough for a window, which is checked here, before the model is built.
-data::SplitsOf<data::TokenView> checked(const data::SplitsOf<data::TokenView>& splits, const TrainConfig& config) {
+// The splits of tokens, or with `eval` as validation split. Each must be long enough for a window, which is checked
+// here, before the model is built.
+data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config,
+                                          const data::TokenView* eval = nullptr) {
+  data::SplitsOf<data::TokenView> splits{.train = tokens, .validation = {}, .test = {}};
+  if (eval == nullptr) {
+    splits = data::split_view(tokens, config.validation_fraction, config.test_fraction);
+  } else {
+    if (config.test_fraction > 0.0) {
+      const auto parts = data::split_view(tokens, config.test_fraction, 0.0);
+      splits = {.train = parts.train, .validation = {}, .test = parts.validation};
+    }
+    splits.validation = *eval;
+  }
   static_cast<void>(data::consecutive_windows(splits.train, config.window));
   static_cast<void>(data::consecutive_windows(splits.validation, config.window));
   return splits;
-}
-
-data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config) {
-  return checked(data::split_view(tokens, config.validation_fraction, config.test_fraction), config);
-}
-
-data::SplitsOf<data::TokenView> with_eval(data::TokenView tokens, data::TokenView eval, const TrainConfig& config) {
-  if (config.test_fraction == 0.0) return checked({.train = tokens, .validation = eval, .test = {}}, config);
-  const auto parts = data::split_view(tokens, config.test_fraction, 0.0);
-  return checked({.train = parts.train, .validation = eval, .test = parts.validation}, config);
 }
 
 }  // namespace
@@ -46,30 +48,33 @@ std::string paths_of(const data::TextFiles& texts) { return fmt::format("{}", fm
 
 TextDataset::TextDataset(const data::Corpus& corpus, const TrainConfig& config,
                          std::unique_ptr<const data::Tokenizer> tokenizer)
-    : source_{.name = corpus.name,
-              .path = core::absolute_path(corpus.path).string(),
-              .bytes = static_cast<int64_t>(corpus.text.size()),
-              .digest = corpus_digest(corpus.text)},
-      tokenizer_(or_characters(std::move(tokenizer), corpus)),
+    : Dataset({.name = corpus.name,
+               .path = core::absolute_path(corpus.path).string(),
+               .bytes = static_cast<int64_t>(corpus.text.size()),
+               .digest = corpus_digest(corpus.text)},
+              or_characters(std::move(tokenizer), corpus)),
       tokens_(tokenizer_->encode(corpus.text)),
       splits_(splits_of(tokens_, config)) {}
 
 TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
                          std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options,
                          const data::TextFiles* eval)
-    : source_{.name = texts.name,
-              .path = paths_of(texts),
-              .field = texts.field,
-              .bytes = static_cast<int64_t>(summary.n_bytes),
-              .digest = summary.digest},
-      tokenizer_(tokenizer ? std::move(tokenizer)
-                           : std::make_unique<data::CharTokenizer>(summary.characters, texts.paths.front())),
-      document_tokens_(std::in_place, texts.documents, summary, *tokenizer_, options),
-      splits_(eval == nullptr ? splits_of(document_tokens_->view(), config) : data::SplitsOf<data::TokenView>()) {
-  if (eval == nullptr) return;
+    : Dataset({.name = texts.name,
+               .path = paths_of(texts),
+               .field = texts.field,
+               .bytes = static_cast<int64_t>(summary.n_bytes),
+               .digest = summary.digest},
+              tokenizer ? std::move(tokenizer)
+                        : std::make_unique<data::CharTokenizer>(summary.characters, texts.paths.front())),
+      document_tokens_(std::in_place, texts.documents, summary, *tokenizer_, options) {
+  if (eval == nullptr) {
+    splits_ = splits_of(document_tokens_->view(), config);
+    return;
+  }
   const data::DocumentsSummary eval_summary = data::summarize(eval->documents);
   eval_tokens_.emplace(eval->documents, eval_summary, *tokenizer_, options);
-  splits_ = with_eval(document_tokens_->view(), eval_tokens_->view(), config);
+  const data::TokenView validation = eval_tokens_->view();
+  splits_ = splits_of(document_tokens_->view(), config, &validation);
   source_.eval_path = paths_of(*eval);
   source_.bytes += static_cast<int64_t>(eval_summary.n_bytes);
   source_.digest = corpus_digest(source_.digest + eval_summary.digest);
@@ -87,7 +92,8 @@ SamplePrompt TextDataset::sample_prompt() const {
 }
 
 data::DocumentEnd TextDataset::document_end(const TrainConfig& config) const {
-  return config.across_documents ? data::DocumentEnd() : tokenizer_->end_of_text();
+  if (config.across_documents == AcrossDocuments::True) return {};
+  return {.token = tokenizer_->end_of_text(), .masked = config.across_documents == AcrossDocuments::Mask};
 }
 
 data::BatchOf TextDataset::random_batches(Split split, const TrainConfig& c, uint64_t seed) const {

@@ -16,8 +16,8 @@ namespace folio::train {
                                uint64_t first, uint64_t n);
 
 /// The mean over the whole split in consecutive windows of `window` tokens, each evaluated on its own.
-/// The fewer than `window` tokens after the last whole window are not counted, and with `document_end` (batches.h)
-/// those of a window's second document on.
+/// The fewer than `window` tokens after the last whole window are not counted, nor what `document_end` (batches.h)
+/// leaves out.
 [[nodiscard]] double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device,
                                 data::DocumentEnd document_end = {});
 

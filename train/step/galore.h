@@ -1,7 +1,6 @@
 // GaLore (Zhao et al. 2024, https://arxiv.org/abs/2403.03507) for the matrices of the blocks, AdamW for the rest.
-// AdamW's moments of a matrix are kept in a subspace of low rank, the one that holds most of a recent gradient, and so
-// take a fraction of the memory. The matrix itself keeps its full rank: what changes it moves from subspace to
-// subspace.
+// AdamW's moments of a matrix are kept in a subspace of low rank, the one that holds most of a recent gradient, in a
+// fraction of the memory. The matrix itself keeps its full rank: its updates move from subspace to subspace.
 #pragma once
 
 #include <torch/types.h>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "train/step/adamw.h"
-#include "train/step/optimizer.h"
 
 namespace folio::train {
 
@@ -22,38 +20,29 @@ namespace folio::train {
 ///   U = M / (√V + eps)
 ///   W = W - lr √(1 - β2^t) / (1 - β1^t) scale (U P, or P U)
 ///   W = W - lr λ W
-/// So it is in galore_torch.AdamW with proj_type "std", the authors' own, down to what differs from torch.optim.AdamW:
-/// decay comes last, and eps is added before the corrections of M and V. Three more things follow from it. M and V go
-/// on in a new subspace as they are, although their numbers belonged to the old one's vectors. The signs of singular
-/// vectors are the library's choice; within a subspace they do not matter, since M has the same ones, but M goes on
-/// with the old ones. And a rank above the smaller side of a matrix is that side: then P only turns the matrix, and the
-/// state is larger than AdamW's. P, M, V and W are float32, and so is the decomposition.
-class GaLore : public Optimizer {
+/// As in galore_torch.AdamW with proj_type "std", the authors' own, also where that differs from torch.optim.AdamW:
+/// decay comes last, and eps is added before the corrections of M and V. M and V are kept in a new subspace, although
+/// their elements, and the signs of singular vectors, which are the library's choice, belong to the old one. A rank
+/// above the smaller side of a matrix is that side: then P only turns the matrix, and the state is larger than AdamW's.
+/// P, M, V and W are float32, and so is the decomposition.
+class GaLore : public MatrixOptimizer {
  public:
-  /// Matrices of blocks ("layers. …") decay; the others as in AdamW. Throws core::UsageError where a rank has a part of
-  /// a matrix.
+  /// Matrices decay; the others as in AdamW. Throws core::UsageError where a rank has a part of a matrix.
   GaLore(const Parameters& parameters, const TrainConfig& config);
 
   void step(double lr, double gradient_scale = 1.0) override;
 
-  [[nodiscard]] const std::vector<torch::Tensor>& parameters() const override { return parameters_; }
-  /// "ortho_matrix.NAME", "exp_avg.NAME" and "exp_avg_sq.NAME" are P, M and V, as in galore_torch; then AdamW's.
-  [[nodiscard]] std::vector<State> state() const override;
-  [[nodiscard]] int64_t steps() const override { return others_.steps(); }
-  void set_steps(int64_t steps) override { others_.set_steps(steps); }
-
  private:
-  struct Matrix {
-    std::string name;
-    torch::Tensor parameter;
+  struct Subspace {
     torch::Tensor projection, first, second;  ///< P, M and V
   };
 
+  /// "ortho_matrix.NAME", "exp_avg.NAME" and "exp_avg_sq.NAME" are P, M and V, as in galore_torch.
+  [[nodiscard]] std::vector<State> state_of_matrices() const override;
+
   double beta1_, beta2_, eps_, weight_decay_, scale_;
   int64_t every_;
-  std::vector<Matrix> matrices_;
-  AdamW others_;
-  std::vector<torch::Tensor> parameters_;
+  std::vector<Subspace> subspaces_;  ///< of each matrix
 };
 
 }  // namespace folio::train

@@ -40,32 +40,24 @@ torch::Tensor all_of(const std::vector<torch::Tensor>& parameters) {
 }  // namespace
 
 Muon::Muon(const Parameters& parameters, const TrainConfig& config)
-    : momentum_(config.momentum),
+    : MatrixOptimizer(parameters, config),
+      momentum_(config.momentum),
       weight_decay_(config.weight_decay),
-      bf16_(config.dtype == Precision::Bf16),
-      others_(parameters, config,
-              [](const std::string& name, const torch::Tensor& p) { return !is_matrix_of_block(name, p); }),
-      parameters_(others_.parameters()) {
-  for (const auto& [name, p, cut_dim, ranks] : parameters.all) {
-    if (!is_matrix_of_block(name, p)) continue;
+      bf16_(config.dtype == Precision::Bf16) {
+  for (const auto& [name, p, cut_dim, ranks] : matrices_) {
     const int64_t cut = ranks == nullptr ? -1 : cut_dim + 3 - p.dim();  // of [matrices, n, m]
     auto stack = std::find_if(stacks_.begin(), stacks_.end(), [&, &w = p](const Stack& s) {
       return s.cut_dim == cut && matrices_of(s.parameters.front()).sizes().slice(1) == matrices_of(w).sizes().slice(1);
     });
-    if (stack == stacks_.end()) {
-      stack = stacks_.emplace(stack);
-      stack->cut_dim = cut;
-      stack->ranks = ranks;
-    }
+    if (stack == stacks_.end()) stack = stacks_.insert(stack, {.cut_dim = cut, .ranks = ranks});
     stack->names.push_back(name);
     stack->parameters.push_back(p);
-    parameters_.push_back(p);
   }
   const torch::NoGradGuard no_grad;
   for (Stack& stack : stacks_) stack.momentum = torch::zeros_like(all_of(stack.parameters));
 }
 
-std::vector<Optimizer::State> Muon::state() const {
+std::vector<Optimizer::State> Muon::state_of_matrices() const {
   std::vector<State> all;
   for (const Stack& stack : stacks_) {
     int64_t first = 0;
@@ -76,7 +68,6 @@ std::vector<Optimizer::State> Muon::state() const {
                      stack.momentum.narrow(0, std::exchange(first, first + n), n).view(p.sizes())});
     }
   }
-  for (State& state : others_.state()) all.push_back(std::move(state));
   return all;
 }
 
@@ -85,7 +76,6 @@ void Muon::step(double lr, double gradient_scale) {
   others_.step(lr, gradient_scale);
   for (Stack& stack : stacks_) {
     std::vector<torch::Tensor> gradients;
-    gradients.reserve(stack.parameters.size());
     for (const torch::Tensor& w : stack.parameters) gradients.push_back(w.grad());
     // A step's size depends on no scale, but the gradient's share in the momentum does.
     if (gradient_scale != 1.0) at::_foreach_mul_(gradients, gradient_scale);

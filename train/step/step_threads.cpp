@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <future>
+#include <latch>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -64,22 +64,18 @@ class StepThreads::ExtraThreads {
       : starter_([this, n] {
 #pragma omp parallel num_threads(n)
           { asm volatile("" ::: "memory"); }  // an empty region is left out
-          started_.set_value();
-          end_.get_future().wait();
+          started_.count_down();
+          end_.wait();
         }) {
-    started_.get_future().wait();
+    started_.wait();
   }
   ExtraThreads(const ExtraThreads&) = delete;
   ExtraThreads& operator=(const ExtraThreads&) = delete;
-  ~ExtraThreads() {
-    end_.set_value();
-    starter_.join();  // its team ends with it
-  }
+  ~ExtraThreads() { end_.count_down(); }
 
  private:
-  std::promise<void> started_;
-  std::promise<void> end_;
-  std::thread starter_;
+  std::latch started_{1}, end_{1};
+  std::jthread starter_;  // its team ends with it
 };
 
 int threads_that_fit(int now, double processors_left, int threads) {
@@ -118,11 +114,8 @@ void StepThreads::fit(int n) {
   if (n == now_) return;
   now_ = n;
   if (repeats_with_ && !same_bits_.contains(n)) {
-    if (repeats_with_(n)) {
-      same_bits_.insert(n);
-    } else {
-      repeats_with_ = nullptr;
-    }
+    if (!repeats_with_(n)) repeats_with_ = nullptr;
+    same_bits_.insert(n);
   }
   at::set_num_threads(repeats_with_ ? n : threads_);
   set_spinning(repeats_with_ || n == threads_);

@@ -1,7 +1,7 @@
-// How many threads steps use, and how they wait for each other. OpenMP's threads spin where they wait: GCC's for
-// milliseconds, before they sleep. That is fastest where each has a processor of its own. Beside other programs they
-// take the processor from the thread that they wait for, and a step takes three times as long. So fewer threads are
-// used then, as many as others leave processors, if that changes no bit of the run; else all, which sleep.
+// The number of threads of a step, and how they wait for each other. OpenMP's threads spin for milliseconds before they
+// sleep, which is fastest where each has a processor of its own. Where other programs run, they take the processor from
+// the thread that they wait for, and a step takes three times as long. Then fewer threads are used, as many as others
+// leave processors, if that changes no bit of the run; else all, which sleep.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,12 @@
 
 namespace folio::train {
 
-/// How many of `threads` threads have a processor each if other programs leave so many (their time over the clock's);
-/// at least one. `now`: how many there are now; near the bounds that stays.
+/// How many of `threads` threads have a processor each where other programs leave `processors_left`; at least one. With
+/// hysteresis around `now`, their current number.
 [[nodiscard]] int threads_that_fit(int now, double processors_left, int threads);
 
-/// Watches what others use, and sets LibTorch's number of threads, or lets libgomp's threads spin or not. Does nothing
-/// where the user has said how to wait (GOMP_SPINCOUNT, OMP_WAIT_POLICY) or the system doesn't tell how its processors
-/// are used.
+/// Measures what other programs use, and sets LibTorch's number of threads, or lets libgomp's threads spin or not. Does
+/// nothing where GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, or where the system has no /proc/stat.
 class StepThreads {
  public:
   /// For operations on `threads` threads. `repeats_with(n)`: whether n threads compute the same bits.
@@ -26,13 +25,11 @@ class StepThreads {
   StepThreads& operator=(const StepThreads&) = delete;
   ~StepThreads();
 
-  /// Call it after each step. Looks every half second; that costs some microseconds.
+  /// Call it after each step. Measures every half second, which costs some microseconds.
   void watch();
-
-  /// As if n threads had a processor each.
+  /// Adapts to n threads that have a processor each.
   void fit(int n);
-
-  /// Lets the threads spin as OpenMP has it, or hardly.
+  /// Lets the threads spin as OpenMP does by default, or hardly.
   void set_spinning(bool spin);
   [[nodiscard]] bool spins() const { return extra_ == nullptr; }
 

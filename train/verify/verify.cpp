@@ -13,8 +13,8 @@
 #include "infer/engine/perplexity.h"
 #include "infer/engine/scoped_requests.h"
 #include "modules/attention.h"
-#include "modules/families/feed_forward.h"
 #include "modules/families/mixture.h"
+#include "modules/swiglu.h"
 #include "train/verify/observe.h"
 
 namespace folio::train {
@@ -48,25 +48,18 @@ torch::Tensor to_tensor(std::span<const int32_t> tokens) {
   return torch::tensor(std::vector<int64_t>(tokens.begin(), tokens.end())).unsqueeze(0);
 }
 
-Divergence furthest(const std::string& name, const torch::Tensor& expected, std::span<const float> actual) {
-  const int64_t width = expected.size(-1);
-  const float* e = expected.data_ptr<float>();
-  Divergence d{.name = name, .relative_error = 0, .position = 0, .index = 0, .libtorch = e[0], .engine = actual[0]};
-  double squares = 0.0;
-  double largest = -1.0;
-  for (int64_t i = 0; i < expected.numel(); ++i) {
-    squares += static_cast<double>(e[i]) * e[i];
-    double gap = std::abs(static_cast<double>(actual[static_cast<size_t>(i)]) - e[i]);
-    if (std::isnan(gap)) gap = std::numeric_limits<double>::infinity();
-    if (gap <= largest) continue;
-    largest = gap;
-    d.position = i / width;
-    d.index = i % width;
-    d.libtorch = e[i];
-    d.engine = actual[static_cast<size_t>(i)];
-  }
-  d.relative_error = largest / (std::sqrt(squares / static_cast<double>(expected.numel())) + 1e-30);
-  return d;
+Divergence furthest(const std::string& name, const torch::Tensor& expected, const std::vector<float>& actual) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto libtorch = expected.flatten().to(torch::kDouble);
+  const auto engine = torch::tensor(actual, torch::kDouble);
+  const auto gaps = (engine - libtorch).abs().nan_to_num(kInfinity, kInfinity);
+  const auto at = gaps.argmax().item<int64_t>(), width = expected.size(-1);
+  return {.name = name,
+          .relative_error = gaps[at].item<double>() / (libtorch.square().mean().sqrt().item<double>() + 1e-30),
+          .position = at / width,
+          .index = at % width,
+          .libtorch = libtorch[at].item<double>(),
+          .engine = engine[at].item<double>()};
 }
 
 // What LibTorch computes at the engine's places: those that the model shows, and those inside of a block's parts.
@@ -92,21 +85,20 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
       show(layer + "heads", joined(attention->attend(heads)));
     }
     if (name.ends_with(".ffn_norm")) {
-      const auto* mixture = modules[layer + "ffn"]->as<nn::Mixture>();
-      std::string network = layer + "ffn";
-      if (mixture != nullptr) {
+      torch::nn::Module* network = modules[layer + "ffn"].get();
+      torch::Tensor share;  // of the network that all tokens take
+      if (const auto* mixture = network->as<nn::Mixture>()) {
         const nn::Routes routes = mixture->route(value.flatten(0, 1));
         show(layer + "routes", torch::zeros_like(routes.scores).scatter(1, routes.experts, routes.weights));
-        network += ".shared";
+        const auto* shared = modules.find(layer + "ffn.shared");
+        if (shared == nullptr) return;
+        network = shared->get();
+        if (const auto* gate = parameters.find(layer + "ffn.shared_gate.weight")) {
+          share = torch::sigmoid(value.matmul(*gate)).unsqueeze(-1);
+        }
       }
-      if (!parameters.contains(network + ".w1.weight")) return;
-      const auto gate = torch::linear(value, parameters[network + ".w1.weight"]);
-      auto hidden = nn::gated(core::info(model->config().family).gate, gate,
-                              torch::linear(value, parameters[network + ".w3.weight"]));
-      if (const auto* gate_of_shared = parameters.find(layer + "ffn.shared_gate.weight")) {
-        hidden = hidden * torch::sigmoid(torch::matmul(value, *gate_of_shared)).unsqueeze(-1);
-      }
-      show(layer + "ffn_hidden", hidden);
+      const auto hidden = network->as<nn::SwiGLU>()->hidden(value);
+      show(layer + "ffn_hidden", share.defined() ? hidden * share : hidden);
     }
   });
   return seen;
@@ -125,14 +117,11 @@ std::vector<int32_t> matching_ids(const data::Tokenizer& reference, const data::
   for (int32_t id = 0; id < other.vocab_size(); ++id) id_of.emplace(other.token_bytes(id), id);
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < reference.vocab_size(); ++id) {
-    if (id == reference.end_of_text()) {
-      ids.push_back(other.end_of_text());
-      continue;
-    }
+    const bool ends = id == reference.end_of_text();
     const auto found = id_of.find(reference.token_bytes(id));
-    core::require(found != id_of.end(), "the model file has no token for \"{}\", token {} of the checkpoint",
+    core::require(ends || found != id_of.end(), "the model file has no token for \"{}\", token {} of the checkpoint",
                   core::printable(reference.token_bytes(id)), id);
-    ids.push_back(found->second);
+    ids.push_back(ends ? other.end_of_text() : found->second);
   }
   return ids;
 }

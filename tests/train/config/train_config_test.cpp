@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -90,7 +91,9 @@ TrainConfig unusual() {
       value = static_cast<T>(n * 1.0625 + 0.1);
     }
   };
-  TrainConfig::visit_fields(c, [&](const std::string&, auto& value, auto&&...) { vary(value); });
+  TrainConfig::visit_fields(c, [&](auto&&, auto& value, const TrainField& field) {
+    if (field.kept == Kept::InFiles) vary(value);
+  });
   core::ModelConfig::visit_fields(c.model, [&](const char*, auto& value, auto&&) { vary(value); });
   c.preset = "baby";
   c.seed = 0xFFFFFFFFFFFFFFFFULL;
@@ -102,6 +105,12 @@ TEST(TrainConfig, JsonRoundTripKeepsEveryBit) {
   const TrainConfig c = unusual();
   const auto text = to_json(c).dump();
   EXPECT_EQ(config_from_json(nlohmann::json::parse(text), "here"), c);
+}
+
+TEST(TrainConfig, RanksAndThreadsAreInNoFileOfARun) {
+  const auto json = to_json(TrainConfig());
+  for (const char* key : {"minutes", "epochs", "threads", "shared_experts", "data_parallel", "zero", "rank_timeout"})
+    EXPECT_FALSE(json.contains(key)) << key;
 }
 
 TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
@@ -125,6 +134,17 @@ TEST(TrainConfig, ARunFromBeforeTheFusedFormsGoesOnWithoutThem) {
   json.erase("fused");
   json.erase("recompute");
   EXPECT_FALSE(config_from_json(json, "here").fused);
+}
+
+TEST(TrainConfig, WindowsAcrossDocumentsAreABooleanOrAName) {
+  TrainConfig c;
+  EXPECT_EQ(to_json(c)["across_documents"], true);
+  c.across_documents = AcrossDocuments::Mask;
+  EXPECT_EQ(to_json(c)["across_documents"], "mask");
+  auto json = nlohmann::json::parse(to_json(c).dump());
+  EXPECT_EQ(config_from_json(json, "here"), c);
+  json["across_documents"] = false;
+  EXPECT_EQ(config_from_json(json, "here").across_documents, AcrossDocuments::False);
 }
 
 TEST(TrainConfig, AMissingKeyIsNamed) {
@@ -192,6 +212,17 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
          c.lora_rank = 8;
          c.optimizer = OptimizerKind::GaLore;
        }},
+      {"--zero 1: adapters are not divided",
+       [](TrainConfig& c) {
+         c.lora_rank = 8;
+         c.mesh = {.data = 2, .zero = 1};
+       }},
+      {"--zero 2 divides", [](TrainConfig& c) { c.mesh.zero = 2; }},
+      {"--tensor-parallel 3: the model has 4 heads",
+       [](TrainConfig& c) {
+         c.mesh.tensor = 3;
+         c.window = 255;
+       }},
   };
   for (const auto& wrong : wrongs) {
     TrainConfig c;
@@ -199,6 +230,13 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
     const std::string message = usage_error_of([&] { validate(c); });
     EXPECT_NE(message.find(wrong.flag), std::string::npos) << message;
   }
+}
+
+TEST(TrainConfig, AFlagWithoutAnEffectIsRefusedWhereItIsTyped) {
+  const auto is_momentum = [](const char* flag) { return std::string_view(flag) == "--momentum"; };
+  EXPECT_EQ(usage_error_of([&] { validate(TrainConfig(), {.typed = is_momentum}); }),
+            "--momentum changes nothing with --optimizer adamw; leave it out, or take --optimizer muon");
+  EXPECT_NO_THROW(validate(TrainConfig(), {.given = is_momentum}));
 }
 
 TEST(TrainConfig, AConstantScheduleHasNoSmallestRate) {

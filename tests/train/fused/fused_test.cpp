@@ -14,9 +14,9 @@
 
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
-#include "train/fused/dropout.h"
-#include "train/fused/head.h"
-#include "train/fused/loop_tables.h"
+#include "tests/train/fused/fused_llama.h"
+#include "train/fused/ends.h"
+#include "train/fused/loops.h"
 #include "train/fused/parts.h"
 
 namespace folio::test {
@@ -122,7 +122,7 @@ void expect_equal(const Result& actual, const Result& expected) {
 }
 
 TEST_P(Fused, GradientsAreCentralDifferences) {
-  auto model = with_weights(fused::fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kDouble);
+  auto model = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kDouble);
   const Tokens t = tokens(GetParam().config, 2);
   const auto parameters = model->named_parameters();
   const Result result = run(model, t);
@@ -154,7 +154,7 @@ TEST_P(Fused, GradientsAreCentralDifferences) {
 // In double the whole model agrees to thirteen digits, so what differs in float is rounding.
 TEST_P(FusedBesidePlain, EqualsThePlainForm) {
   const Tokens t = tokens(GetParam().config);
-  auto by_hand = with_weights(fused::fused_llama(GetParam().config), torch::kDouble);
+  auto by_hand = with_weights(fused_llama(GetParam().config), torch::kDouble);
   auto plain = with_weights(nn::family_llama(GetParam().config), torch::kDouble);
   const Result actual = run(by_hand, t), expected = run(plain, t);
   EXPECT_LE(distance(actual.loss, expected.loss), 1e-13);
@@ -178,16 +178,15 @@ TEST_P(FusedBesidePlain, InFloatABlockEqualsThePlainOne) {
   };
   const nn::FamilyParts plain;
   const auto rope = plain.rope(config);
-  const auto actual = results(fused::fused_blocks(config, rope, 0.0, false)(plain.block_parts(config, rope, 0))),
+  const auto actual = results(fused::FusedParts(config, {}, {.blocks = true}).block(config, rope, 0)),
              expected = results(plain.block(config, rope, 0));
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_LE(distance(actual[i], expected[i]), 1e-6) << i;
 }
 
 TEST_P(Fused, RecomputedActivationsGiveTheSameBits) {
   const Tokens t = tokens(GetParam().config);
-  auto kept = with_weights(fused::fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kFloat);
-  auto recomputed =
-      with_weights(fused::fused_llama(GetParam().config, {.dropout = GetParam().dropout}, true), torch::kFloat);
+  auto kept = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kFloat);
+  auto recomputed = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}, true), torch::kFloat);
   expect_equal(run(recomputed, t), run(kept, t));
 }
 
@@ -195,7 +194,7 @@ TEST_P(Fused, RecomputedActivationsGiveTheSameBits) {
 TEST_P(FusedBesidePlain, InBfloat16IsAsNearAsThePlainForm) {
   const Tokens t = tokens(GetParam().config);
   auto exact = with_weights(nn::family_llama(GetParam().config), torch::kDouble);
-  auto by_hand = with_weights(fused::fused_llama(GetParam().config), torch::kFloat);
+  auto by_hand = with_weights(fused_llama(GetParam().config), torch::kFloat);
   auto plain = with_weights(nn::family_llama(GetParam().config), torch::kFloat);
   const Result truth = run(exact, t);
   at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
@@ -211,7 +210,7 @@ TEST_P(FusedBesidePlain, InBfloat16IsAsNearAsThePlainForm) {
 
 TEST(FusedForm, SeesThatAWeightHasChanged) {
   const core::ModelConfig config = shape(1, 5, true);
-  auto by_hand = with_weights(fused::fused_llama(config), torch::kFloat);
+  auto by_hand = with_weights(fused_llama(config), torch::kFloat);
   auto plain = with_weights(nn::family_llama(config), torch::kFloat);
   const Tokens t = tokens(config);
   run(by_hand, t);
@@ -224,7 +223,7 @@ TEST(FusedForm, SeesThatAWeightHasChanged) {
 
 TEST(FusedForm, EvaluatesWithoutDropout) {
   const core::ModelConfig config = shape(1, 5, true);
-  auto by_hand = with_weights(fused::fused_llama(config, {.dropout = 0.5}), torch::kFloat);
+  auto by_hand = with_weights(fused_llama(config, {.dropout = 0.5}), torch::kFloat);
   auto plain = with_weights(nn::family_llama(config, {.dropout = 0.5}), torch::kFloat);
   by_hand->eval();
   plain->eval();
@@ -252,7 +251,7 @@ TEST(FusedForm, ALargeHeadIsComputedInParts) {
 
 TEST(FusedForm, RefusesTargetsOutsideTheVocabulary) {
   const core::ModelConfig config = shape(1, 5, true);
-  auto model = fused::fused_llama(config);
+  auto model = fused_llama(config);
   const Tokens t = tokens(config);
   expect_error([&] { model->loss(t.inputs, t.targets + config.vocab_size); }, {"[0, 11)"});
 }
@@ -261,7 +260,7 @@ TEST(FusedForm, RefusesFamiliesWithOtherParts) {
   core::ModelConfig config = shape(1, 5, true);
   config.family = core::Family::Qwen3;
   EXPECT_FALSE(fused::can_be_fused(config));
-  expect_error([&] { static_cast<void>(fused::fused_llama(config)); }, {"qwen3"});
+  expect_error([&] { static_cast<void>(fused_llama(config)); }, {"qwen3"});
 }
 
 // Bounds: five standard deviations of the binomial distribution's.
@@ -294,7 +293,7 @@ TEST(FusedLoops, EachInstructionSetHasItsNameAndOnlyItsOwnLoops) {
   using core::Isa;
   const auto isas = core::supported_isas();
   const auto here = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
-  const auto loops = [](Isa isa) { return &fused::loops_for(isa).in_bf16; };
+  const auto loops = [](Isa isa) { return &fused::loops_for(isa); };
   if (here(Isa::Avx512Vnni)) {
     EXPECT_EQ(loops(Isa::Avx512Vnni), loops(Isa::Avx512));
   }

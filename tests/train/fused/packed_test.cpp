@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/modules/support.h"
-#include "train/fused/parts.h"
+#include "tests/train/fused/fused_llama.h"
 
 namespace folio::test {
 namespace {
@@ -43,7 +43,7 @@ nn::Llama model_of(const PackedCase& c) {
                                  .context_length = 60,
                                  .sliding_window = c.window};
   torch::manual_seed(5);
-  return in_double(c.fused ? train::fused::fused_llama(config) : nn::family_llama(config, {.written_out = true}), 0.3);
+  return in_double(c.fused ? fused_llama(config) : nn::family_llama(config, {.written_out = true}), 0.3);
 }
 
 // Lengths on both sides of the loops' blocks of 16 and 32; two rows, the second with other borders.

@@ -17,7 +17,7 @@
 
 #include "core/weights.h"
 #include "tests/modules/support.h"
-#include "train/fused/parts.h"
+#include "tests/train/fused/fused_llama.h"
 
 namespace folio::test {
 namespace {
@@ -90,7 +90,7 @@ void PrintTo(const LoraCase& c, std::ostream* out) { *out << c.name; }
 
 nn::Llama frozen_llama(const LoraCase& c, const std::shared_ptr<const train::lora::FrozenWeights>& weights) {
   nn::PartOptions options{.written_out = !c.fused, .linears = std::make_shared<train::lora::LoraLinears>(weights)};
-  nn::Llama model = c.fused ? train::fused::fused_llama(weights->config(), std::move(options), c.recompute)
+  nn::Llama model = c.fused ? fused_llama(weights->config(), std::move(options), c.recompute)
                             : nn::family_llama(weights->config(), std::move(options));
   train::lora::freeze_rest(model, *weights);
   return model;

@@ -9,7 +9,7 @@
 #include "tests/modules/mixtures.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
-#include "train/fused/experts.h"
+#include "train/fused/parts.h"
 #include "train/parallel/piece.h"
 
 namespace folio::train::parallel {

@@ -50,10 +50,6 @@ TEST_P(Groups, SumAndLargestAreOfAllRanks) {
     group.sum(t);
     expect_same(t, expected);
 
-    Tensor begun = of_rank(rank, {3, 5}, type);
-    group.begin_sum(begun).wait();
-    expect_same(begun, expected);
-
     Tensor columns = of_rank(rank, {5, 3}, type).t();  // of another layout in memory
     group.sum(columns);
     Tensor expected_columns = torch::zeros({5, 3}, type);

@@ -10,7 +10,6 @@
 #include "modules/families/parts.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
-#include "train/parallel/backend.h"
 #include "train/parallel/parts.h"
 #include "train/parallel/rank_model.h"
 #include "train/step/balance.h"
@@ -144,11 +143,13 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
     model.load(whole);
     std::vector<Tensor> chosen;
     const double loss = forward_backward(model, c, batches, chosen);
-    sum_over_copies(model.pieces(), world);
     std::vector<Tensor> gradients;
     for (const Piece& piece : model.pieces()) {
-      const Tensor gradient = piece.local.grad();
-      gradients.push_back(gradient.defined() ? whole_of(gradient, piece, world) : Tensor());
+      const Tensor gradient = gradients.emplace_back(piece.local.grad());
+      if (!gradient.defined()) continue;
+      world.along(piece.copies()).sum(gradient);
+      if (piece.tied_ends) world.ends_of_pipeline().sum(gradient);
+      gradients.back() = whole_of(gradient, piece, world);
     }
 
     const std::lock_guard lock(one_at_a_time);

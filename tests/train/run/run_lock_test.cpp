@@ -1,5 +1,3 @@
-#include "train/run/run_lock.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,6 +7,7 @@
 #include <cstdio>
 
 #include "tests/core/support.h"
+#include "train/run/run_directory.h"
 
 namespace folio::train {
 namespace {

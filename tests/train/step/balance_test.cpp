@@ -44,7 +44,7 @@ TEST(Balance, ABiasMovesAgainstTheLoad) {
                                         .expert_dim = 3,
                                         .normalize_routes = true});
   move_selection_bias(mixture, torch::tensor({9, 5, 5, 1}), 0.25);
-  EXPECT_TRUE(torch::equal(mixture->selection_bias()->value, torch::tensor({-0.25F, 0.0F, 0.0F, 0.25F})));
+  EXPECT_TRUE(torch::equal(mixture->selection_bias(), torch::tensor({-0.25F, 0.0F, 0.0F, 0.25F})));
 }
 
 // As at the beginning of a run whose router prefers two experts.

@@ -10,7 +10,7 @@
 
 #include "train/config/train_config.h"
 #include "train/step/repeatable.h"
-#include "train/run/trainer_state.h"
+#include "train/step/dataset.h"
 
 namespace {
 

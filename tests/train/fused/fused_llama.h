@@ -1,0 +1,17 @@
+// A model all of which is fused.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "train/fused/parts.h"
+
+namespace folio::test {
+
+/// Throws core::Error unless the configuration can be fused.
+inline nn::Llama fused_llama(const core::ModelConfig& config, nn::PartOptions options = {}, bool recompute = false) {
+  const train::fused::Fusion all{.blocks = true, .ends = true, .experts = true, .recompute = recompute};
+  return nn::Llama(config, std::make_shared<train::fused::FusedParts>(config, std::move(options), all));
+}
+
+}  // namespace folio::test

@@ -1,0 +1,110 @@
+// Shapes: N rows, n of them at a time, D model width, V vocabulary.
+#include "train/fused/ends.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/error.h"
+#include "train/fused/operations.h"
+
+namespace folio::train::fused {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+Tensor dropped(const Tensor& x, double probability, int64_t key) {
+  const Dropout dropout = make_dropout(probability, static_cast<uint64_t>(key), 0);
+  const auto x_ND = x.contiguous().flatten(0, -2);
+  return (x.scalar_type() == torch::kDouble ? drop<double>(x_ND, dropout) : drop<float>(x_ND, dropout)).view(x.sizes());
+}
+
+struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
+  static Tensor forward(AutogradContext* context, const Tensor& x, double probability, int64_t key) {
+    context->saved_data["probability"] = probability;
+    context->saved_data["key"] = key;
+    return dropped(x, probability, key);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& douts) {
+    auto& saved = context->saved_data;
+    return {dropped(douts[0], saved["probability"].toDouble(), saved["key"].toInt()), {}, {}};
+  }
+};
+
+// Numbers. With fewer rows at a time a large head would be read from memory too often.
+constexpr int64_t kLogitsAtOnce = int64_t{1} << 23;
+
+// The mean loss, and its gradients by x, the norm's weight and the head, undefined where they are not needed.
+template <typename T>
+std::pair<double, variable_list> compute(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps,
+                                         const Tensor& head_VD, const Tensor& targets_N, bool gradients, bool by_head) {
+  const int64_t N = x_ND.size(0), V = head_VD.size(0);
+  const int64_t at_once = std::clamp<int64_t>(kLogitsAtOnce / V, 1, N);
+  const Normed normed = norm<T>(x_ND, norm_weight_D, norm_eps);
+  const Tensor dnormed_ND = gradients ? torch::empty_like(normed.y) : Tensor();
+  const Tensor dhead_VD = gradients && by_head ? torch::zeros(head_VD.sizes(), kType<Real<T>>) : Tensor();
+  const double scale = gradients ? 1.0 / static_cast<double>(N) : 0.0;
+  double loss = 0.0;
+  for (int64_t first = 0; first < N; first += at_once) {
+    const int64_t n = std::min(at_once, N - first);
+    const Tensor rows_nD = normed.y.narrow(0, first, n);
+    const Tensor logits_nV = rows_nD.mm(head_VD.t());
+    loss += cross_entropy<T>(logits_nV, targets_N.narrow(0, first, n), scale);
+    if (!gradients) continue;
+    Tensor dnormed_nD = dnormed_ND.narrow(0, first, n);
+    at::mm_out(dnormed_nD, logits_nV, head_VD);
+    if (by_head) dhead_VD.add_(logits_nV.t().mm(rows_nD));
+  }
+  loss /= static_cast<double>(N);
+  if (!gradients) return {loss, variable_list(3)};
+  const Tensor nothing_ND = torch::zeros_like(x_ND);  // the stream ends here
+  auto [dx_ND, dweight_D] = norm_backward<T>(dnormed_ND, x_ND, norm_weight_D, normed.inverse_rms, nothing_ND);
+  return {loss, {dx_ND, dweight_D, dhead_VD}};
+}
+
+struct HeadFunction : torch::autograd::Function<HeadFunction> {
+  static Tensor forward(AutogradContext* context, const Tensor& x_ND, const Tensor& norm_weight_D,
+                        const Tensor& head_VD, double norm_eps, const Tensor& operand_VD, const Tensor& targets_N,
+                        bool needs_gradients) {
+    const auto [loss, gradients] = with_type(operand_VD.scalar_type(), [&]<typename T>() {
+      return compute<T>(x_ND.contiguous(), norm_weight_D, norm_eps, operand_VD, targets_N, needs_gradients,
+                        head_VD.requires_grad());
+    });
+    context->save_for_backward(gradients);
+    return torch::full({}, loss, x_ND.scalar_type());
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& douts) {
+    variable_list gradients = context->get_saved_variables();
+    const double dloss = douts[0].item<double>();
+    for (Tensor& d : gradients) {
+      if (dloss != 1.0 && d.defined()) d = d * dloss;
+    }
+    gradients.resize(7);  // none for what is no parameter
+    return gradients;
+  }
+};
+
+}  // namespace
+
+int64_t random_key() {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return static_cast<int64_t>(at::check_generator<at::CPUGeneratorImpl>(generator)->random64() >> 2U);
+}
+
+Tensor dropout(const Tensor& x, double probability) { return DropoutFunction::apply(x, probability, random_key()); }
+
+Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps, const Tensor& head_VD,
+                            const Tensor& targets_N, Operand& operand) {
+  const int64_t V = head_VD.size(0), low = targets_N.min().item<int64_t>(), high = targets_N.max().item<int64_t>();
+  core::require(low >= 0 && high < V, "Llama: targets have to be in [0, {}), but go from {} to {}", V, low, high);
+  const bool gradients = torch::GradMode::is_enabled() &&
+                         (x_ND.requires_grad() || norm_weight_D.requires_grad() || head_VD.requires_grad());
+  return HeadFunction::apply(x_ND, norm_weight_D, head_VD, norm_eps, operand.get({head_VD}, product_type(x_ND)),
+                             targets_N.contiguous(), gradients);
+}
+
+}  // namespace folio::train::fused
