@@ -98,13 +98,15 @@ inline void tile(const StridedMatrix<typename P::E>& a, const typename P::E* b, 
 }
 
 template <typename P, size_t kVectors>
-inline void columns(size_t m, StridedMatrix<typename P::E> a, const typename P::E* b, size_t b_stride, size_t k,
+inline void columns(size_t m, const StridedMatrix<typename P::E>& a, const typename P::E* b, size_t b_stride, size_t k,
                     typename P::R* c, size_t c_stride, bool add) {
   constexpr size_t kRows = kTile / kVectors;
-  for (; m >= kRows; m -= kRows, a.data += kRows * a.row_stride, c += kRows * c_stride) {
-    tile<P, kRows, kVectors>(a, b, b_stride, k, c, c_stride, add);
-  }
-  for (; m > 0; --m, a.data += a.row_stride, c += c_stride) tile<P, 1, kVectors>(a, b, b_stride, k, c, c_stride, add);
+  size_t i = 0;
+  const auto rest = [&] {
+    return StridedMatrix<typename P::E>{a.data + i * a.row_stride, a.row_stride, a.column_stride};
+  };
+  for (; i + kRows <= m; i += kRows) tile<P, kRows, kVectors>(rest(), b, b_stride, k, c + i * c_stride, c_stride, add);
+  for (; i < m; ++i) tile<P, 1, kVectors>(rest(), b, b_stride, k, c + i * c_stride, c_stride, add);
 }
 
 /// k counts numbers; an odd one's partner in its element has to be 0 in A or in B. n has to be a multiple of 16, and
