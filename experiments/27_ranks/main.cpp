@@ -56,13 +56,13 @@ void study(Report& report) {
         off = std::max(off, std::abs(rank.losses.at(step) - expected[step]));
       }
     }
-    const train::TrainConfig config =
+    train::TrainConfig config =
         sized(experiments::ranks_config(division.of_experts, report.seed(), steps), ranks.front());
+    config.mesh.zero = division.zero;
     double parameters = 0.0, bytes = 0.0;
     std::string what;
     for (const int64_t rank : {0, 1}) {
-      const auto costs = train::parallel::costs_of(config, train::parallel::Mesh(division.mesh, rank),
-                                                   division.options.pipeline_chunks, division.options.zero);
+      const auto costs = train::parallel::costs_of(config, train::parallel::Mesh(division.mesh, rank));
       parameters += costs.parameters;
       bytes += costs.bytes_sent();
       if (rank > 0) continue;
@@ -73,11 +73,11 @@ void study(Report& report) {
     sent.push_back({division.name, what, fmt::format("{:.1f}", kilobytes(bytes)),
                     fmt::format("{:.1f}", kilobytes(ranks[0].sent + ranks[1].sent))});
     report.claim_below(division.name + ": a loss of either rank from one process's", off, 1e-5);
-    if (division.options.zero < 3) {
+    if (division.zero < 3) {
       report.claim_equal(division.name + ": bytes of parameters at both ranks, by the formula",
                          ranks[0].parameters + ranks[1].parameters, std::llround(parameters));
     }
-    if (!division.of_experts && division.options.zero < 3) {
+    if (!division.of_experts && division.zero < 3) {
       report.claim_below(division.name + ": bytes sent in a step, off the formula's, of these",
                          std::abs(static_cast<double>(ranks[0].sent + ranks[1].sent) - bytes) / bytes, 0.01);
     }

@@ -71,14 +71,14 @@ std::vector<Division> divisions() {
     shape[axis] = 2;
     return shape;
   };
-  std::vector<Division> all{{.name = "data", .mesh = two(Axis::Data), .options = {}}};
+  std::vector<Division> all{{.name = "data", .mesh = two(Axis::Data)}};
   for (const int64_t stage : {1, 2, 3}) {
-    all.push_back({.name = fmt::format("data, --zero {}", stage), .mesh = two(Axis::Data), .options = {.zero = stage}});
+    all.push_back({.name = fmt::format("data, --zero {}", stage), .mesh = two(Axis::Data), .zero = stage});
   }
-  all.push_back({.name = "tensor", .mesh = two(Axis::Tensor), .options = {}});
-  all.push_back({.name = "context", .mesh = two(Axis::Context), .options = {}});
-  all.push_back({.name = "pipeline", .mesh = two(Axis::Pipeline), .options = {}});
-  all.push_back({.name = "expert", .mesh = two(Axis::Expert), .options = {}, .of_experts = true});
+  all.push_back({.name = "tensor", .mesh = two(Axis::Tensor)});
+  all.push_back({.name = "context", .mesh = two(Axis::Context)});
+  all.push_back({.name = "pipeline", .mesh = two(Axis::Pipeline)});
+  all.push_back({.name = "expert", .mesh = two(Axis::Expert), .of_experts = true});
   return all;
 }
 
@@ -123,12 +123,13 @@ void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t
   const data::Corpus corpus = data::load_corpus("tinyshakespeare");
   Json records = Json::array();
   for (const Division& division : divisions()) {
-    const train::TrainConfig config = ranks_config(division.of_experts, seed, steps);
+    train::TrainConfig config = ranks_config(division.of_experts, seed, steps);
+    config.mesh.zero = division.zero;
     const train::TextDataset dataset(corpus, config);
     // Names of the ranks' groups are the same in each division.
     train::parallel::World world(c10::make_intrusive<c10d::PrefixStore>(division.name, store), division.mesh,
                                  launch.rank, kTimeout);
-    train::Trainer trainer(config, dataset, {}, &world, division.options);
+    train::Trainer trainer(config, dataset, {}, &world);
     records.push_back(to_json(record_of(trainer)));
     world.everyone().meet();  // rank 0 has the store
   }

@@ -17,7 +17,7 @@ namespace folio::experiments {
 struct Division {
   std::string name;
   train::parallel::MeshShape mesh;
-  train::parallel::RankOptions options;
+  int64_t zero = 0;
   bool of_experts = false;  ///< the model is experts_config()
 };
 [[nodiscard]] std::vector<Division> divisions();

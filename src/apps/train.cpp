@@ -40,13 +40,8 @@ train::Trainer make_trainer(const apps::TrainOptions& o, const train::Dataset& d
   session.require_same("data",
                        fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", dataset.source().bytes,
                                    dataset.source().digest, dataset.tokenizer().vocab_size()));
-  return {o.config,
-          dataset,
-          o.init.value_or(""),
-          &session.world(),
-          {.zero = o.config.mesh.zero,
-           .pipeline_chunks = o.config.mesh.pipeline_chunks,
-           .device = train::device_of(o.config, session.launch().on_host)}};
+  return {o.config, dataset, o.init.value_or(""), &session.world(),
+          train::device_of(o.config, session.launch().on_host)};
 }
 
 int run(apps::TrainOptions& o) {

@@ -183,7 +183,7 @@ void print_profile(train::Trainer& trainer, std::optional<train::MemoryUse>& mem
   const train::TrainConfig& c = trainer.config();
   fmt::print("{}, {} tokens a step, {}, dropout {}, {} threads\n", parameters_of(c.model), trainer.tokens_per_step(),
              c.dtype, c.dropout, at::get_num_threads());
-  if (memory) fmt::print("{}", train::measure_rank_costs(trainer, *memory, trainer.rank_options()));
+  if (memory) fmt::print("{}", train::measure_rank_costs(trainer, *memory));
   memory.reset();  // counting takes time
   fmt::print("{}", train::profile_steps(trainer, kSteps));
 }

@@ -22,12 +22,12 @@ double Costs::bytes_sent() const {
   return std::accumulate(sent.begin(), sent.end(), 0.0, [](double all, const Sent& part) { return all + part.bytes; });
 }
 
-Costs costs_of(const TrainConfig& config, const Mesh& mesh, int64_t pipeline_chunks, int64_t zero) {
+Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
   const core::ModelConfig& c = config.model;
   const auto size = [&](Axis axis) { return static_cast<double>(mesh.size(axis)); };
   const double D = size(Axis::Data), C = size(Axis::Context), t = size(Axis::Tensor), e = size(Axis::Expert);
   const auto microbatches = static_cast<double>(config.accumulation);
-  if (mesh.size(Axis::Data) == 1) zero = 0;
+  const int64_t pipeline_chunks = config.mesh.pipeline_chunks, zero = mesh.size(Axis::Data) == 1 ? 0 : config.mesh.zero;
   const int64_t n_stages = mesh.size(Axis::Pipeline), stage = mesh.at(Axis::Pipeline);
   const bool is_first = stage == 0, is_last = stage == n_stages - 1, tied_ends = c.tie_embeddings && n_stages > 1;
   const auto has_layer = [&](int64_t layer) {

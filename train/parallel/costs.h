@@ -23,9 +23,7 @@ struct Costs {
   [[nodiscard]] double bytes_sent() const;
 };
 
-/// `pipeline_chunks` and `zero` are the flags of these names. With zero it is the mean over the ranks that share a
-/// parameter. Assumes that experts are chosen equally often.
-[[nodiscard]] Costs costs_of(const TrainConfig& config, const Mesh& mesh, int64_t pipeline_chunks = 1,
-                             int64_t zero = 0);
+/// With --zero it is the mean over the ranks that share a parameter. Assumes that experts are chosen equally often.
+[[nodiscard]] Costs costs_of(const TrainConfig& config, const Mesh& mesh);
 
 }  // namespace folio::train::parallel

@@ -71,14 +71,12 @@ class RankParts : public fused::FusedParts {
 
 }  // namespace
 
-void require_fits(TrainConfig config, const MeshShape& shape, int64_t pipeline_chunks, int64_t zero) {
-  config.mesh = {.data = shape[Axis::Data],
-                 .tensor = shape[Axis::Tensor],
-                 .pipeline = shape[Axis::Pipeline],
-                 .context = shape[Axis::Context],
-                 .expert = shape[Axis::Expert],
-                 .pipeline_chunks = pipeline_chunks,
-                 .zero = zero};
+void require_fits(TrainConfig config, const MeshShape& shape) {
+  config.mesh.data = shape[Axis::Data];
+  config.mesh.tensor = shape[Axis::Tensor];
+  config.mesh.pipeline = shape[Axis::Pipeline];
+  config.mesh.context = shape[Axis::Context];
+  config.mesh.expert = shape[Axis::Expert];
   validate(config);
   if (config.device == DeviceKind::Cuda && shape.n_ranks() > 1 && !has_nccl()) {
     throw core::UsageError(

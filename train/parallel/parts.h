@@ -17,7 +17,7 @@
 namespace folio::train::parallel {
 
 /// Throws core::UsageError as validate() does for the configuration on this mesh.
-void require_fits(TrainConfig config, const MeshShape& shape, int64_t pipeline_chunks = 1, int64_t zero = 0);
+void require_fits(TrainConfig config, const MeshShape& shape);
 
 /// What stands in a block's place, with its parameters (sharded.h).
 using BlockWrapper = std::function<nn::Block(nn::Block block, int64_t layer)>;

@@ -21,43 +21,57 @@ Tensor in_own_memory(const Tensor& t) {
 
 }  // namespace
 
-RankModel::RankModel(const TrainConfig& config, World& world, const RankOptions& options, const fused::Fusion& fusion,
+double loss_of(const std::vector<Microbatch>& parts) {
+  double loss = 0.0;
+  for (const Microbatch& part : parts) loss += part.loss.defined() ? part.loss.item<double>() : 0.0;
+  return loss;
+}
+
+RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use use,
                      const std::shared_ptr<const lora::FrozenWeights>& frozen, torch::ScalarType type)
-    : config_(config), world_(world), is_whole_(is_data_alone(world.mesh().shape())) {
+    : config_(std::move(config)), world_(world), is_whole_(is_data_alone(world.mesh().shape())) {
   const Mesh& mesh = world.mesh();
-  require_fits(config, mesh.shape(), options.pipeline_chunks, options.zero);
+  require_fits(config_, mesh.shape());
+  fused::Fusion fusion = fusion_of(config_);
+  if (use == Use::Average) {
+    fusion = {.experts = true};
+    config_.dropout = 0.0;
+    config_.fused = true;
+    config_.mesh.zero = 0;
+  }
   // All ranks draw the numbers of one process, and keep their part.
-  const nn::Llama whole = is_whole_ ? nn::Llama(nullptr) : nn::family_llama(config.model);
+  const nn::Llama whole = is_whole_ ? nn::Llama(nullptr) : nn::family_llama(config_.model);
   const auto linears = frozen ? std::make_shared<const lora::LoraLinears>(frozen) : nn::dense();
-  const auto parts = rank_parts(config, world, fusion, linears, wrapper(options.zero));
+  const auto parts = rank_parts(config_, world, fusion, linears, wrapper());
   const int64_t n_stages = mesh.size(Axis::Pipeline);
   if (n_stages == 1) {
-    llama_ = nn::Llama(config.model, parts);
+    llama_ = nn::Llama(config_.model, parts);
     if (frozen) {
       lora::freeze_rest(llama_, *frozen);
-      lora::add_lora(llama_, lora_options(config));
+      lora::add_lora(llama_, lora_options(config_));
     }
     modules_.push_back(llama_.ptr());
   } else {
-    const int64_t layers = config.model.n_layers / (n_stages * options.pipeline_chunks);
-    for (int64_t chunk = 0; chunk < options.pipeline_chunks; ++chunk) {
+    const int64_t n_chunks = config_.mesh.pipeline_chunks, layers = config_.model.n_layers / (n_stages * n_chunks);
+    for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
       const int64_t first = (chunk * n_stages + mesh.at(Axis::Pipeline)) * layers;
-      chunks_.emplace_back(config.model, parts, LayerRange{.first = first, .last = first + layers});
+      chunks_.emplace_back(config_.model, parts, LayerRange{.first = first, .last = first + layers});
       modules_.push_back(chunks_.back().ptr());
     }
   }
   for (const auto& module : modules_) {
-    module->to(options.device, type);
+    module->to(device, type);
     for (const auto& parameter : module->named_parameters()) {
+      if (use == Use::Average) parameter.value().set_requires_grad(false);
       index_.emplace(parameter.key(), pieces_.size());
-      pieces_.push_back(piece_of(parameter.key(), parameter.value(), config.model, mesh));
+      pieces_.push_back(piece_of(parameter.key(), parameter.value(), config_.model, mesh));
     }
     for (nn::Mixture& mixture : nn::mixtures_of(*module)) mixtures_.push_back(std::move(mixture));
   }
   train(true);
   if (!whole.is_empty()) load(whole);
 
-  zero_ = std::make_unique<Zero>(pieces_, world, options.zero);
+  zero_ = std::make_unique<Zero>(pieces_, world, config_.mesh.zero);
   is_whole_ = is_whole_ && sharded_.empty();
   for (auto& [layer, block] : sharded_) {
     const std::string prefix = fmt::format("layers.{}.", layer);
@@ -73,8 +87,8 @@ RankModel::RankModel(const TrainConfig& config, World& world, const RankOptions&
   }
 }
 
-BlockWrapper RankModel::wrapper(int64_t zero) {
-  if (zero < 3 || world_.mesh().size(Axis::Data) == 1) return {};
+BlockWrapper RankModel::wrapper() {
+  if (config_.mesh.zero < 3 || world_.mesh().size(Axis::Data) == 1) return {};
   return [this](nn::Block block, int64_t layer) -> nn::Block {
     ShardedBlock sharded(std::move(block));
     sharded_.emplace(layer, sharded);
@@ -132,7 +146,7 @@ Tensor RankModel::forward(Microbatch& part, int64_t chunk, const Tensor& x_BTD) 
     loss = layers->loss(y_BTD, targets_BT);
   }
   if (part.divisor != 1.0) loss = loss / part.divisor;
-  part.loss = loss.item<double>();
+  part.loss = loss.detach();
   return loss;
 }
 
@@ -170,7 +184,7 @@ double RankModel::loss(const data::Batch& batch) {
     static_cast<void>(forward(parts.front()));
   }
   train(was_training);
-  return world_.sum(parts.front().loss);  // 0 in a pipeline's earlier stages
+  return loss_of(parts);
 }
 
 void RankModel::load(const nn::Llama& whole) {

@@ -25,25 +25,23 @@
 
 namespace folio::train::parallel {
 
-struct RankOptions {
-  int64_t zero = 0;  ///< the stage, 0 to 3
-  int64_t pipeline_chunks =
-      1;  ///< v ranges of layers of a rank of P in a pipeline: range c · P + p is chunk c of rank p
-  torch::Device device = torch::kCPU;
-};
-
 /// A batch of a step, of which this rank has a part.
 struct Microbatch {
   TensorBatch tokens;
   double divisor = 1.0;  ///< of the mean over the rank's own targets, in the mean of the step; ∞: it has none
-  double loss = 0.0;     ///< the rank's part of the step's mean, once it is known
+  torch::Tensor loss{};  ///< the rank's part of the step's mean; undefined before, and in earlier stages of a pipeline
 };
+/// The sum of this rank's losses.
+[[nodiscard]] double loss_of(const std::vector<Microbatch>& parts);
+
+/// What a model is for: training, or an average of weights, which is evaluated in LibTorch's operations.
+enum class Use { Training, Average };
 
 class RankModel {
  public:
   /// Has the weights that one process draws from LibTorch's generator; with config.lora_rank, the frozen ones, and
   /// adapters. Throws as require_fits() does (parts.h).
-  RankModel(const TrainConfig& config, World& world, const RankOptions& options, const fused::Fusion& fusion,
+  RankModel(TrainConfig config, World& world, torch::Device device = torch::kCPU, Use use = Use::Training,
             const std::shared_ptr<const lora::FrozenWeights>& frozen = nullptr, torch::ScalarType type = torch::kFloat);
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
@@ -82,7 +80,7 @@ class RankModel {
   [[nodiscard]] double gradient_norm();
   /// After the optimizer: what other ranks own, from them.
   void share() { zero_->share(); }
-  /// The mean loss of a batch, without gradients, the same on all ranks.
+  /// This rank's part of the mean loss of a batch, without gradients: the sum over all ranks is the loss.
   double loss(const data::Batch& batch);
 
   /// Takes the rank's part of each parameter of the whole model.
@@ -101,7 +99,7 @@ class RankModel {
   [[nodiscard]] int64_t bytes_sent() const { return world_.bytes_sent() + zero_->bytes_sent(); }
 
  private:
-  BlockWrapper wrapper(int64_t zero);
+  BlockWrapper wrapper();
   nn::Llama put_together(bool gradients);
 
   TrainConfig config_;

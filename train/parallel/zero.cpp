@@ -112,6 +112,7 @@ Zero::Zero(std::vector<Piece>& pieces, World& world, int64_t stage)
     parameters.push_back(pieces[i].local);
     if (stage_ == 1) owners.push_back(owners_[i]);
   }
+  if (parameters.empty()) return;
   shared_ = SharedGradients::open(parameters, std::move(owners), world.everyone());
   if (!shared_) overlapped_ = std::make_unique<Overlapped>(parameters, world.everyone().process_group());
 }

@@ -18,7 +18,7 @@ namespace folio::train {
 /// The bytes that each rank holds and sends: measured, and by formulas (train/parallel/costs.h). Trains for some steps.
 /// `memory` has counted since before the trainer was made. A collective; the first rank gets the table, the others an
 /// empty string.
-[[nodiscard]] std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory, const parallel::RankOptions& options);
+[[nodiscard]] std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory);
 
 /// The timeline of some steps by LibTorch's profiler, Kineto, as a file for Perfetto and Chrome's about:tracing: each
 /// operation of LibTorch, and on threads of their own transfers to other ranks.

@@ -21,7 +21,7 @@ std::string cell(double measured, double formula) {
 
 }  // namespace
 
-std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory, const parallel::RankOptions& options) {
+std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory) {
   constexpr int64_t kWarmUp = 2, kSteps = 4;
   parallel::RankModel& ranks = trainer.part();
   for (int64_t i = 0; i < kWarmUp; ++i) trainer.step();
@@ -44,12 +44,10 @@ std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory, const parall
 
   const parallel::MeshShape& shape = ranks.world().mesh().shape();
   std::string table = fmt::format("{}, zero {}: MB, and in brackets by the formulas of train/parallel/costs.h\n",
-                                  to_string(shape), options.zero);
+                                  to_string(shape), trainer.config().mesh.zero);
   table += fmt::format("{:>4}{:>17}{:>17}{:>17}{:>17}{:>14}{:>14}\n", "rank", "parameters", "gradients", "optimizer",
                        "sent a step", "held between", "most in step");
-  const auto costs_of_rank = [&](int64_t rank) {
-    return costs_of(trainer.config(), parallel::Mesh(shape, rank), options.pipeline_chunks, options.zero);
-  };
+  const auto costs_of_rank = [&](int64_t rank) { return costs_of(trainer.config(), parallel::Mesh(shape, rank)); };
   for (int64_t rank = 0; rank < shape.n_ranks(); ++rank) {
     const parallel::Costs costs = costs_of_rank(rank);
     const auto value = [&](Column column) { return rows[rank][column].item<double>(); };

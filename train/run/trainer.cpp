@@ -37,7 +37,7 @@ using core::require;
 
 TrainConfig completed(TrainConfig config, const Dataset& dataset, torch::Device device, parallel::World& world) {
   config.model.vocab_size = dataset.tokenizer().vocab_size();
-  validate(config);
+  parallel::require_fits(config, world.mesh().shape());
   if (config.dtype != Precision::Auto) return config;
   // Of several ranks the first one measures, and tells: two measurements may come out differently.
   const bool bf16 = world.is_first() && faster_precision(device) == Precision::Bf16;
@@ -114,14 +114,14 @@ torch::Device device_of(const TrainConfig& config, int64_t number) {
 }
 
 Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& base, parallel::World* world,
-                 parallel::RankOptions options)
-    : dataset_(dataset), world_(world), options_(options) {
+                 torch::Device device)
+    : dataset_(dataset), world_(world), device_(device) {
   if (world_ == nullptr) {
     world_ = &alone_.emplace(nullptr, parallel::MeshShape{}, 0);
-    options_.device = device_of(config);
+    device_ = device_of(config);
   }
   const Source& source = dataset.source();
-  state_ = {.config = completed(std::move(config), dataset, options_.device, *world_),
+  state_ = {.config = completed(std::move(config), dataset, device_, *world_),
             .corpus = source.name,
             .corpus_path = source.path,
             .corpus_field = source.field,
@@ -130,19 +130,15 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& bas
             .corpus_eval = source.eval_path};
   const TrainConfig& c = state_.config;
   batches_ = dataset.random_batches(Split::Train, c, c.seed);
-  if (c.ema > 0.0) {  // before the seed, whose numbers the model takes; evaluated in LibTorch's operations
-    TrainConfig plain = c;
-    plain.dropout = 0.0;
-    plain.fused = true;
-    average_ = std::make_unique<parallel::RankModel>(plain, *world_, options_, fused::Fusion{.experts = true});
-  }
+  if (c.ema > 0.0)  // before the seed, whose numbers the model takes
+    average_ = std::make_unique<parallel::RankModel>(c, *world_, device_, parallel::Use::Average);
   frozen_ = frozen_weights(c, base);
   if (frozen_) {
     state_.base = core::absolute_path(base).lexically_normal().string();
     state_.base_digest = model_digest(frozen_->model());
   }
   torch::manual_seed(c.seed);
-  model_ = std::make_unique<parallel::RankModel>(c, *world_, options_, parallel::fusion_of(c), frozen_);
+  model_ = std::make_unique<parallel::RankModel>(c, *world_, device_, parallel::Use::Training, frozen_);
   begin_average();
   optimizer_ = make_optimizer(*model_, c);
 }
@@ -271,7 +267,8 @@ Trainer::Evaluation Trainer::evaluate() {
     return largest_load(loads);
   };
   const auto loss_of = [&](const data::BatchOf& batches, uint64_t first, uint64_t n) {
-    return mean_loss([&](const data::Batch& batch) { return shown().loss(batch); }, batches, first, n);
+    const auto own_part = [&](const data::Batch& batch) { return shown().loss(batch); };
+    return world_->sum(mean_loss(own_part, batches, first, n));
   };
   if (c.eval_batches == 0) {
     const data::Batches whole = dataset_.validation_batches(c);

@@ -30,7 +30,7 @@ class Trainer {
   /// Of several ranks, which train one model together, all make the same calls, each with its own world; any of them
   /// may throw RankLost. A null world is one of this process alone, and the device is the configuration's.
   Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& base = {},
-          parallel::World* world = nullptr, parallel::RankOptions options = {});
+          parallel::World* world = nullptr, torch::Device device = torch::kCPU);
 
   /// Trains for this many minutes instead of config.steps; measure() finds the number of steps. Call it before
   /// resume().
@@ -84,8 +84,7 @@ class Trainer {
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
   [[nodiscard]] const TrainerState& state() const { return state_; }
   [[nodiscard]] int64_t tokens_per_step() const;
-  [[nodiscard]] torch::Device device() const { return options_.device; }
-  [[nodiscard]] const parallel::RankOptions& rank_options() const { return options_; }
+  [[nodiscard]] torch::Device device() const { return device_; }
   [[nodiscard]] parallel::World& world() const { return *world_; }
   /// Of several ranks, this one's.
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
@@ -105,7 +104,7 @@ class Trainer {
   Environment environment_ = this_environment();  ///< with the run's number of threads; step_threads.h may take fewer
   std::optional<parallel::World> alone_;
   parallel::World* world_;
-  parallel::RankOptions options_;
+  torch::Device device_;
   std::shared_ptr<const lora::FrozenWeights> frozen_;  ///< with config.lora_rank
   std::unique_ptr<parallel::RankModel> model_;
   std::unique_ptr<parallel::RankModel> average_;  ///< with config.ema

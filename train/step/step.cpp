@@ -46,9 +46,7 @@ double forward_backward(parallel::RankModel& model, const TrainConfig& c, const 
       loss.backward();
     }
   }
-  double loss = 0.0;
-  for (const Microbatch& part : parts) loss += part.loss;
-  return world.sum(loss);
+  return world.sum(loss_of(parts));
 }
 
 StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const TrainConfig& c, int64_t number,

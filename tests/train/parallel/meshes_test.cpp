@@ -131,6 +131,7 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
   const auto& [mesh, experts, chunks] = GetParam();
   TrainConfig c = config_for(mesh, experts);
   if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // an interleaved schedule wants a multiple of the stages
+  c.mesh.pipeline_chunks = chunks;
   torch::manual_seed(5);
   auto whole = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);
   std::vector<data::Batch> batches;
@@ -139,7 +140,7 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
 
   std::mutex one_at_a_time;  // prints what is wrong
   test::on_ranks(mesh, [&](World& world) {
-    RankModel model(c, world, {.pipeline_chunks = chunks}, fusion_of(c), nullptr, torch::kDouble);
+    RankModel model(c, world, torch::kCPU, Use::Training, nullptr, torch::kDouble);
     model.load(whole);
     std::vector<Tensor> chosen;
     const double loss = forward_backward(model, c, batches, chosen);

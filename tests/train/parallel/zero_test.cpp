@@ -79,6 +79,7 @@ TrainConfig config_of(const Case& test) {
   c.window = 8;
   c.accumulation = 2;
   c.optimizer = test.optimizer;
+  c.mesh.zero = test.zero;
   return c;
 }
 
@@ -131,7 +132,7 @@ TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
   if (!test.shares_memory) ::setenv("FOLIO_RANK_TRANSPORT", "gloo", 1);
   std::mutex one_at_a_time;  // prints what is wrong
   test::on_ranks(test.mesh, [&](World& world) {
-    RankModel model(c, world, {.zero = test.zero}, fusion_of(c), nullptr, torch::kDouble);
+    RankModel model(c, world, torch::kCPU, Use::Training, nullptr, torch::kDouble);
     model.load(first);
     const auto own = make_optimizer(model, c);
     for (int step = 0; step < kSteps; ++step) {
