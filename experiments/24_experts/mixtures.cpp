@@ -24,14 +24,13 @@ namespace {
 // Llama's attention with any mixture.
 class MixedParts : public nn::Parts {
  public:
-  [[nodiscard]] nn::BlockParts block_parts(const core::ModelConfig& c, nn::RopeCache rope,
-                                           int64_t layer) const override {
+  [[nodiscard]] nn::Block block(const core::ModelConfig& c, nn::RopeCache rope, int64_t layer) const override {
     core::ModelConfig plain = c;
     plain.family = core::Family::Llama;
     plain.n_experts = plain.experts_per_token = plain.expert_dim = 0;
-    nn::BlockParts parts = nn::Parts::block_parts(plain, std::move(rope), layer);
+    nn::BlockParts parts = block_parts(plain, std::move(rope), layer);
     if (c.n_experts > 0) parts.ffn = torch::nn::AnyModule(nn::Mixture(c, train::fused::expert_products(c)));
-    return parts;
+    return nn::Block(parts, options().dropout);
   }
 };
 
