@@ -185,21 +185,21 @@ void complete_experts(TrainOptions& o) {
   if (o.init) return;
   const core::FamilyInfo& family = core::info(m.family);
   if (!given("--normalize-routes")) m.normalize_routes = family.mixture.normalizes;
-  if (family.hf.expert_dim == "intermediate_size") m.hidden_dim = m.expert_dim;  // its files have one width
+  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // its files have one width
 }
 
 // Numbers of a family that have no flags. The caps are those of Gemma 2.
 void complete_family(core::ModelConfig& m) {
   const core::FamilyInfo& family = core::info(m.family);
-  if (family.scales == core::FileScales::Gemma) m.embedding_scale = std::sqrt(static_cast<float>(m.dim));
+  if (family.scales == core::Scales::Gemma) m.embedding_scale = std::sqrt(static_cast<float>(m.dim));
   if (family.caps) {
     m.attention_cap = 50.0F;
     m.logit_cap = 30.0F;
   }
   m.window_period = family.window_period;
   m.local_rope_theta = family.local_theta;
-  if (family.hf.rotary_factor == 1.0F) return;
-  m.rope_dims = static_cast<int64_t>(static_cast<float>(m.head_dim) * family.hf.rotary_factor) / 2 * 2;
+  if (family.rotary_factor == 1.0F) return;
+  m.rope_dims = static_cast<int64_t>(static_cast<float>(m.head_dim) * family.rotary_factor) / 2 * 2;
 }
 
 // Of several ranks the first one chooses.

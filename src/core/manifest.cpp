@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "core/formats/family_files.h"
+
 namespace folio::core {
 
 int64_t TensorSpec::elements() const {
@@ -31,24 +33,26 @@ std::vector<int64_t> TensorSpec::hf_shape() const {
 
 std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
+  const HfFamily& of_hf = hf_family(c.family);
+  const GgufFamily& of_gguf = gguf_family(c.family);
   std::vector<TensorSpec> tensors;
   const auto add = [&](Role role, int64_t layer, std::vector<int64_t> shape, const std::string& gguf,
                        const std::string& hf, const std::string& module, const char* kind = ".weight") {
     const std::string blk = layer < 0 ? "" : fmt::format("blk.{}.", layer);
     const std::string hf_layer = layer < 0 ? "" : fmt::format("model.layers.{}.", layer);
     const std::string module_layer = layer < 0 ? "" : fmt::format("layers.{}.", layer);
-    const bool permuted = family.pairs != family.hf_pairs && (role == Role::Wq || role == Role::Wk);
+    const bool permuted = family.pairs != of_hf.pairs && (role == Role::Wq || role == Role::Wk);
     tensors.push_back({role, layer, std::move(shape), blk + gguf + kind, hf_layer + hf + kind,
                        module_layer + module + kind, permuted});
   };
   const auto add_experts = [&](int64_t l) {
-    const std::string ffn = fmt::format("{}.", family.hf.ffn);
-    const std::string router = ffn + std::string(family.hf.router);
-    const auto expert = [&](size_t which) { return fmt::format("{}experts.{{}}.{}", ffn, family.hf.expert[which]); };
+    const std::string ffn = fmt::format("{}.", of_hf.ffn);
+    const std::string router = ffn + std::string(of_hf.router);
+    const auto expert = [&](size_t which) { return fmt::format("{}experts.{{}}.{}", ffn, of_hf.expert[which]); };
     const auto pack = [&](int64_t first, int64_t step) {  // the last tensor
       TensorSpec& spec = tensors.back();
       const char* bias = spec.is_stack() ? "" : "_bias";
-      const std::string_view matrix = family.hf.expert[step == 2 ? 0 : 2];
+      const std::string_view matrix = of_hf.expert[step == 2 ? 0 : 2];
       spec.hf_packed = {fmt::format("model.layers.{}.{}experts.{}{}", l, ffn, matrix, bias), first, step};
       spec.hf_name = spec.hf_packed.name;
     };
@@ -68,7 +72,7 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
       for (size_t i = 0; i < 3; ++i) {
         add(roles[i], l, i < 2 ? shape(c.expert_dim, c.dim) : shape(c.dim, c.expert_dim), kGguf[i], expert(i),
             kModule[i], vectors ? ".bias" : ".weight");
-        if (family.hf.packed_experts) pack(i == 1 ? 1 : 0, i < 2 ? 2 : 1);
+        if (of_hf.packed_experts) pack(i == 1 ? 1 : 0, i < 2 ? 2 : 1);
       }
     };
     add_three({Role::ExpertW1, Role::ExpertW3, Role::ExpertW2}, false);
@@ -91,21 +95,21 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
       first += spec.shape[0];
     }
   };
-  const std::string hf_qkv = family.hf.qkv.empty() ? "" : fmt::format("self_attn.{}", family.hf.qkv);
+  const std::string hf_qkv = of_hf.qkv.empty() ? "" : fmt::format("self_attn.{}", of_hf.qkv);
   add(Role::TokenEmbedding, -1, {c.vocab_size, c.dim}, "token_embd", "model.embed_tokens", "tok_embeddings");
   for (int64_t l = 0; l < c.n_layers; ++l) {
     if (family.pre_norms) {
-      add(Role::AttentionNorm, l, {c.dim}, "attn_norm", std::string(family.hf.attention_norm), "attention_norm");
+      add(Role::AttentionNorm, l, {c.dim}, "attn_norm", "input_layernorm", "attention_norm");
     }
     add(Role::Wq, l, {c.query_dim(), c.dim}, "attn_q", "self_attn.q_proj", "attention.wq");
     add(Role::Wk, l, {c.kv_dim(), c.dim}, "attn_k", "self_attn.k_proj", "attention.wk");
     add(Role::Wv, l, {c.kv_dim(), c.dim}, "attn_v", "self_attn.v_proj", "attention.wv");
-    fuse(3, "attn_qkv", family.gguf_names.qkv, hf_qkv, ".weight");
+    fuse(3, "attn_qkv", of_gguf.qkv, hf_qkv, ".weight");
     if (c.qkv_bias()) {
       add(Role::Bq, l, {c.query_dim()}, "attn_q", "self_attn.q_proj", "attention.wq", ".bias");
       add(Role::Bk, l, {c.kv_dim()}, "attn_k", "self_attn.k_proj", "attention.wk", ".bias");
       add(Role::Bv, l, {c.kv_dim()}, "attn_v", "self_attn.v_proj", "attention.wv", ".bias");
-      fuse(3, "attn_qkv", family.gguf_names.qkv, hf_qkv, ".bias");
+      fuse(3, "attn_qkv", of_gguf.qkv, hf_qkv, ".bias");
     }
     if (family.qk_norm != QkNorm::None) {
       const bool heads = family.qk_norm == QkNorm::Heads;
@@ -120,30 +124,29 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     add(Role::Wo, l, {c.dim, c.query_dim()}, "attn_output", "self_attn.o_proj", "attention.wo");
     if (family.output_bias) add(Role::Bo, l, {c.dim}, "attn_output", "self_attn.o_proj", "attention.wo", ".bias");
     if (family.post_norms) {
-      add(Role::PostAttentionNorm, l, {c.dim}, "post_attention_norm", std::string(family.hf.post_attention_norm),
+      add(Role::PostAttentionNorm, l, {c.dim}, "post_attention_norm", std::string(of_hf.post_attention_norm),
           "post_attention_norm");
     }
     if (family.pre_norms) {
-      add(Role::FfnNorm, l, {c.dim}, std::string(family.gguf_names.ffn_norm), std::string(family.hf.ffn_norm),
-          "ffn_norm");
+      add(Role::FfnNorm, l, {c.dim}, std::string(of_gguf.ffn_norm), std::string(of_hf.ffn_norm), "ffn_norm");
     }
     if (c.has_experts(l)) add_experts(l);
     const int64_t width = c.has_experts(l) ? c.shared_dim : c.hidden_dim;
     const std::string gguf = c.has_experts(l) ? "_shexp" : "";
     const std::string hf =
-        c.has_experts(l) ? fmt::format("{}.{}.", family.hf.ffn, family.hf.shared) : fmt::format("{}.", family.hf.ffn);
+        c.has_experts(l) ? fmt::format("{}.{}.", of_hf.ffn, of_hf.shared) : fmt::format("{}.", of_hf.ffn);
     const std::string module = c.has_experts(l) ? "ffn.shared." : "ffn.";
     if (width > 0) {
       add(Role::W1, l, {width, c.dim}, "ffn_gate" + gguf, hf + "gate_proj", module + "w1");
       add(Role::W3, l, {width, c.dim}, "ffn_up" + gguf, hf + "up_proj", module + "w3");
-      if (!c.has_experts(l) && (family.gguf_names.gate_up || !family.hf.gate_up.empty())) {
-        fuse(2, family.gguf_names.gate_up ? "ffn_up" : nullptr, family.gguf_names.gate_up,
-             family.hf.gate_up.empty() ? "" : fmt::format("{}.{}", family.hf.ffn, family.hf.gate_up), ".weight");
+      if (!c.has_experts(l) && (of_gguf.gate_up || !of_hf.gate_up.empty())) {
+        fuse(2, of_gguf.gate_up ? "ffn_up" : nullptr, of_gguf.gate_up,
+             of_hf.gate_up.empty() ? "" : fmt::format("{}.{}", of_hf.ffn, of_hf.gate_up), ".weight");
       }
       add(Role::W2, l, {c.dim, width}, "ffn_down" + gguf, hf + "down_proj", module + "w2");
     }
     if (family.post_norms) {
-      add(Role::PostFfnNorm, l, {c.dim}, "post_ffw_norm", std::string(family.hf.post_ffn_norm), "post_ffn_norm");
+      add(Role::PostFfnNorm, l, {c.dim}, "post_ffw_norm", std::string(of_hf.post_ffn_norm), "post_ffn_norm");
     }
   }
   add(Role::OutputNorm, -1, {c.dim}, "output_norm", "model.norm", "norm");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/formats/family_files.h"
 #include "core/manifest.h"
 
 namespace folio::core {
@@ -22,7 +23,7 @@ bool has_more_bits(int64_t layer, int64_t n_layers) {
 
 // What llama.cpp takes for a 70B model: of 80 layers whose keys and values are shared by heads, or Qwen 2.
 bool is_70b(const ModelConfig& c) {
-  const std::string_view architecture = info(c.family).gguf;
+  const std::string architecture = gguf_architecture(c.family);
   const bool shared = architecture == "llama" && c.n_kv_heads != c.n_heads && c.n_experts != 8;
   return c.n_layers == 80 && (shared || architecture == "qwen2");
 }

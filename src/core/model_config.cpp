@@ -33,9 +33,9 @@ void validate_experts(const ModelConfig& c, const std::string& where) {
   require(c.dense_layers < c.n_layers, "{}: dense_layers is {}, so none of {} layers has experts", where,
           c.dense_layers, c.n_layers);
   const FamilyInfo& family = info(c.family);
-  require(c.dense_layers == 0 || family.hf.expert_dim != "intermediate_size",
+  require(c.dense_layers == 0 || family.mixture.own_width,
           "{}: dense_layers is {}, but the family {} has experts in all layers", where, c.dense_layers, c.family);
-  require(family.mixture.deepseek_keys || (c.expert_groups == 1 && c.route_scale == 1.0F),
+  require(family.mixture.deepseek || (c.expert_groups == 1 && c.route_scale == 1.0F),
           "{}: expert_groups is {} and route_scale {}, but the family {} has neither", where, c.expert_groups,
           c.route_scale, c.family);
   require(std::isfinite(c.route_scale) && c.route_scale > 0.0F, "{}: route_scale is {}, but has to be positive", where,
@@ -52,7 +52,7 @@ void validate(const ModelConfig& config, const std::string& where) {
       require(value >= low && value <= high, "{}: {} is {}, but has to be in [{}, {}]", where, name, value, low, high);
     }
   });
-  require(!config.other_qkv_bias || info(config.family).hf.bias_varies,
+  require(!config.other_qkv_bias || info(config.family).qkv_bias_varies,
           "{}: other_qkv_bias is true, but a {} {} biases of queries, keys and values", where, config.family,
           info(config.family).qkv_bias ? "always has" : "never has");
   require(config.n_heads % config.n_kv_heads == 0, "{}: n_heads {} is not a multiple of n_kv_heads {}", where,
@@ -61,7 +61,7 @@ void validate(const ModelConfig& config, const std::string& where) {
           config.head_dim);
   require(config.query_dim() <= 1 << 20, "{}: {} heads of {} numbers are too wide", where, config.n_heads,
           config.head_dim);
-  require(config.sliding_window == 0 || info(config.family).window != HfWindow::None,
+  require(config.sliding_window == 0 || info(config.family).sliding_window,
           "{}: a sliding window of {}, but the family {} has none", where, config.sliding_window, config.family);
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1.0F,
           "{}: rope_theta is {}, but has to be a finite number of at least 1", where, config.rope_theta);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "core/formats/family_files.h"
 #include "core/manifest.h"
 #include "tests/core/support.h"
 
@@ -123,7 +124,7 @@ TEST(Families, AreFoundByTheirNames) {
   for (const FamilyInfo& family : families()) {
     EXPECT_EQ(&info(family.family), &family);
     EXPECT_EQ(&family_named(family.name, "it"), &family);
-    const FamilyInfo& read_as = family_of_gguf(family.gguf, !family.mixture.none, "it");
+    const FamilyInfo& read_as = family_of_gguf(gguf_architecture(family.family), !family.mixture.none, "it");
     EXPECT_EQ(read_as.pairs, family.pairs);
     EXPECT_EQ(read_as.mixture.none, family.mixture.none);
   }

@@ -33,7 +33,7 @@ std::vector<core::ModelConfig> configs() {
         c.family = family;
         c.head_dim = head_dim;
         c.sliding_window = window;
-        if (window == 0 || core::info(family).window != core::HfWindow::None) all.push_back(c);
+        if (window == 0 || core::info(family).sliding_window) all.push_back(c);
       }
     }
   }

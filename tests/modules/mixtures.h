@@ -20,8 +20,8 @@ inline core::ModelConfig mixture_config(core::Family family) {
                       .context_length = 12};
   const core::FamilyInfo& info = core::info(family);
   c.normalize_routes = info.mixture.normalizes;
-  if (info.mixture.shared_gate || info.mixture.deepseek_keys) c.shared_dim = 3;
-  if (info.mixture.deepseek_keys) {
+  if (info.mixture.shared_gate || info.mixture.deepseek) c.shared_dim = 3;
+  if (info.mixture.deepseek) {
     c.expert_groups = 2;
     c.groups_per_token = 1;
     c.route_scale = 2.5F;

@@ -98,7 +98,7 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
           family.name),
       row(experts && c.balance == Balance::Loss && family.mixture.score != core::RouterScore::Softmax,
           "--balance loss is of probabilities, and the scores of a {} are none; take --balance bias", family.name),
-      row(experts && model.shared_dim > 0 && !family.mixture.shared_gate && !family.mixture.deepseek_keys,
+      row(experts && model.shared_dim > 0 && !family.mixture.shared_gate && !family.mixture.deepseek,
           "a {} has no shared experts; leave --family out, or --shared-experts", family.name),
       row(experts && model.shared_dim == 0 && family.mixture.shared_gate,
           "a {} has shared experts; take --shared-experts 1", family.name),

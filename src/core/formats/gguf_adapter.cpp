@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/formats/adapter_tensors.h"
+#include "core/formats/family_files.h"
 #include "core/formats/gguf.h"
 
 namespace folio::core {
@@ -23,8 +24,8 @@ void check_kind(const GgufFile& file, const ModelConfig& config) {
           [&] { return printable(type); });
   const std::string& architecture = file.string("general.architecture");
   require(
-      architecture == info(config.family).gguf, "{}: it is an adapter of a {}, but the model is a {}", where,
-      [&] { return printable(architecture); }, info(config.family).gguf);
+      architecture == gguf_architecture(config.family), "{}: it is an adapter of a {}, but the model is a {}", where,
+      [&] { return printable(architecture); }, gguf_architecture(config.family));
   const char* invocation = "adapter.alora.invocation_tokens";
   require(file.find(invocation) == nullptr, "{}: an adapter that tokens switch on ({}) is not supported here", where,
           invocation);
@@ -85,7 +86,7 @@ void write_gguf_adapter(const std::filesystem::path& path, const ModelConfig& co
     add(".lora_a", part.a, info.rank, spec.shape[1]);
     add(".lora_b", part.b, spec.shape[0], info.rank);
   }
-  const GgufMetadata metadata{{"general.architecture", std::string(core::info(config.family).gguf)},
+  const GgufMetadata metadata{{"general.architecture", std::string(gguf_architecture(config.family))},
                               {"general.type", std::string("adapter")},
                               {"general.name", name},
                               {"adapter.type", std::string("lora")},

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/formats/family_files.h"
 #include "core/formats/gguf_model.h"
 #include "core/formats/said.h"
 #include "core/rope_scaling.h"
@@ -82,7 +83,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
     s.factor = factor;
   }
   if (s.type == RopeScalingType::Yarn) {
-    s.whole_pairs = !info(c.family).gguf_names.yarn_between_pairs;
+    s.whole_pairs = !gguf_family(c.family).yarn_between_pairs;
     s.original_context = file.integer(key(kOriginalContext), c.context_length);
     s.low_freq_factor = file.real(key("rope.scaling.yarn_beta_slow"), 1.0F);
     s.high_freq_factor = file.real(key("rope.scaling.yarn_beta_fast"), 32.0F);
@@ -99,7 +100,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   if (!s.active()) s = {};
 }
 
-void write_rope_scaling(const FamilyInfo& family, const Keys& key, const RopeScaling& s, GgufMetadata& metadata) {
+void write_rope_scaling(Family family, const Keys& key, const RopeScaling& s, GgufMetadata& metadata) {
   if (s == RopeScaling{}) return;
   const auto context = static_cast<uint32_t>(s.original_context);
   if (s.type == RopeScalingType::Llama3) {
@@ -117,9 +118,9 @@ void write_rope_scaling(const FamilyInfo& family, const Keys& key, const RopeSca
   metadata.emplace_back(key("rope.scaling.type"), fmt::format("{}", s.type));
   metadata.emplace_back(key("rope.scaling.factor"), s.factor);
   if (s.type == RopeScalingType::Linear) return;
-  require(s.whole_pairs != family.gguf_names.yarn_between_pairs,
-          "a GGUF of architecture {} can't say that YaRN's borders are {} pairs; take --format hf", family.gguf,
-          s.whole_pairs ? "whole" : "between");
+  require(s.whole_pairs != gguf_family(family).yarn_between_pairs,
+          "a GGUF of architecture {} can't say that YaRN's borders are {} pairs; take --format hf",
+          gguf_architecture(family), s.whole_pairs ? "whole" : "between");
   metadata.emplace_back(key(kOriginalContext), context);
   metadata.emplace_back(key("rope.scaling.yarn_beta_slow"), s.low_freq_factor);
   metadata.emplace_back(key("rope.scaling.yarn_beta_fast"), s.high_freq_factor);
@@ -133,7 +134,7 @@ void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family
   const std::string where = file.path().string();
   const int64_t window = file.integer(key("attention.sliding_window"), 0);
   c.window_period = family.window_period;
-  if (!family.gguf_names.window) {
+  if (!gguf_family(c.family).window) {
     require(window == 0 || window >= c.context_length, "{}: {} = {} is not supported here", where,
             key("attention.sliding_window"), window);
     return;
@@ -162,22 +163,22 @@ float logit_divisor(float logit_scale) {
 }
 
 // The factor of scores in llama.cpp, for which Gemma's files have no key; 0: 1 / sqrt(head_dim).
-float gemma_score_scale(const FamilyInfo& family, const ModelConfig& c) {
-  if (c.n_layers != family.gguf_names.layers_27b || c.dim / c.n_heads == c.head_dim) return 0.0F;
+float gemma_score_scale(const ModelConfig& c) {
+  if (c.n_layers != gguf_family(c.family).layers_27b || c.dim / c.n_heads == c.head_dim) return 0.0F;
   return 1.0F / std::sqrt(static_cast<float>(c.dim / c.n_heads));
 }
 
 void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
-  if (family.scales == FileScales::Gemma) {
+  if (family.scales == Scales::Gemma) {
     c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
-    c.attention_scale = gemma_score_scale(family, c);
+    c.attention_scale = gemma_score_scale(c);
     c.logit_cap = file.real(key("final_logit_softcapping"), 0.0F);
     if (!family.caps) return;
     c.attention_cap = file.real(key("attn_logit_softcapping"));
     require(c.attention_cap > 0.0F && c.logit_cap > 0.0F,
             "{}: the soft caps of scores and logits are {} and {}, but have to be positive", file.path().string(),
             c.attention_cap, c.logit_cap);
-  } else if (family.scales == FileScales::Granite) {
+  } else if (family.scales == Scales::Granite) {
     c.embedding_scale = file.real(key("embedding_scale"), 1.0F);
     c.attention_scale = file.real(key("attention.scale"), 0.0F);
     if (c.attention_scale == 1.0F / std::sqrt(static_cast<float>(c.head_dim))) c.attention_scale = 0.0F;
@@ -200,7 +201,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   c.experts_per_token = file.integer(key("expert_used_count"));
   require(c.experts_per_token > 0, "{}: {} is {}, but has to be positive", where, key("expert_used_count"),
           c.experts_per_token);
-  const bool own_width = family.hf.expert_dim != "intermediate_size";
+  const bool own_width = mixture.own_width;
   c.expert_dim =
       own_width ? file.integer(key("expert_feed_forward_length"), c.hidden_dim / c.experts_per_token) : c.hidden_dim;
   c.normalize_routes = mixture.normalizes;
@@ -213,7 +214,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
     require(c.shared_dim > 0, "{}: a {} has shared experts, but {} is {}", where, family.name,
             key("expert_shared_feed_forward_length"), c.shared_dim);
   }
-  if (!mixture.deepseek_keys) return;
+  if (!mixture.deepseek) return;
   const int64_t shared = file.integer(key("expert_shared_count"), 0);
   require(shared >= 0 && shared <= 1 << 10 && c.expert_dim <= 1 << 20, "{}: {} shared experts of width {} are too many",
           where, shared, c.expert_dim);
@@ -237,7 +238,7 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   const std::string architecture = file.string("general.architecture");
   const bool experts = file.integer(architecture + ".expert_count", 0) > 0;
   const FamilyInfo& family = family_of_gguf(architecture, experts, where + ": the architecture");
-  const Keys key(family.gguf);
+  const Keys key(architecture);
   ModelConfig c;
   c.family = family.family;
   c.dim = file.integer(key("embedding_length"));
@@ -252,7 +253,7 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   c.rope_theta = file.real(key("rope.freq_base"), 10000.0F);
   c.norm_eps = file.real(key("attention.layer_norm_rms_epsilon"), 1e-5F);
   c.tie_embeddings = file.find_tensor("output.weight") == nullptr;
-  if (family.hf.bias_varies) {
+  if (family.qkv_bias_varies) {
     const bool biases =
         file.find_tensor("blk.0.attn_q.bias") != nullptr || file.find_tensor("blk.0.attn_qkv.bias") != nullptr;
     c.other_qkv_bias = biases != family.qkv_bias;
@@ -269,7 +270,7 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   validate(c, where);
   const int64_t rotated = file.integer(key("rope.dimension_count"), c.head_dim);
   const bool all = rotated == c.head_dim;
-  require(all || (family.hf.rotary_factor != 1.0F && rotated > 0),
+  require(all || (family.rotary_factor != 1.0F && rotated > 0),
           "{}: RoPE over {} of {} dimensions a head is not supported here", where, rotated, c.head_dim);
   c.rope_dims = all ? 0 : rotated;
   const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
@@ -283,10 +284,10 @@ ModelConfig config_from_gguf(const GgufFile& file) {
 }
 
 ModelConfig as_in_gguf(ModelConfig c) {
-  const FamilyInfo& family = family_of_gguf(info(c.family).gguf, c.n_experts > 0, "");
+  const FamilyInfo& family = family_of_gguf(gguf_architecture(c.family), c.n_experts > 0, "");
   c.family = family.family;
-  if (c.n_experts > 0 && family.hf.expert_dim == "intermediate_size") c.hidden_dim = c.expert_dim;
-  if (c.sliding_window > 0 && !family.gguf_names.window) {
+  if (c.n_experts > 0 && !family.mixture.own_width) c.hidden_dim = c.expert_dim;
+  if (c.sliding_window > 0 && !gguf_family(c.family).window) {
     c.context_length = std::min(c.context_length, std::exchange(c.sliding_window, 0));
     c.window_period = family.window_period;
   }
@@ -297,7 +298,7 @@ std::string lost_in_gguf(const ModelConfig& c) {
   const int64_t context = as_in_gguf(c).context_length;
   if (context == c.context_length) return {};
   return fmt::format("a GGUF of architecture {} has no sliding window: its context is {} instead of {}",
-                     info(c.family).gguf, context, c.context_length);
+                     gguf_architecture(c.family), context, c.context_length);
 }
 
 namespace {
@@ -307,9 +308,9 @@ GgufValue u32(int64_t value) { return static_cast<uint32_t>(value); }
 void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
   const MixtureInfo& mixture = family.mixture;
   const auto unsaid = [&](bool lost, const char* what) {
-    require(!lost, "a GGUF of architecture {} can't say that {}; take --format hf", family.gguf, what);
+    require(!lost, "a GGUF of architecture {} can't say that {}; take --format hf", gguf_architecture(c.family), what);
   };
-  if (!mixture.deepseek_keys) {
+  if (!mixture.deepseek) {
     unsaid(c.normalize_routes && !mixture.normalizes, "the weights of a token's experts sum to 1");
     unsaid(!c.normalize_routes && mixture.normalizes, "the weights of a token's experts don't sum to 1");
     unsaid(c.dense_layers > 0, "the first layers have no experts");
@@ -318,7 +319,7 @@ void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig&
   metadata.emplace_back(key("expert_used_count"), u32(c.experts_per_token));
   metadata.emplace_back(key("expert_feed_forward_length"), u32(c.expert_dim));
   if (mixture.shared_gate) metadata.emplace_back(key("expert_shared_feed_forward_length"), u32(c.shared_dim));
-  if (!mixture.deepseek_keys) return;
+  if (!mixture.deepseek) return;
   unsaid(c.shared_dim % c.expert_dim != 0, "the shared experts are not a multiple of the others' width");
   metadata.emplace_back(key("expert_shared_count"), u32(c.shared_dim / c.expert_dim));
   metadata.emplace_back(key("leading_dense_block_count"), u32(c.dense_layers));
@@ -332,7 +333,7 @@ void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig&
 }
 
 void write_window(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
-  if (!family.gguf_names.window || c.sliding_window == 0) return;
+  if (!gguf_family(c.family).window || c.sliding_window == 0) return;
   metadata.emplace_back(key("attention.sliding_window"), u32(c.sliding_window));
   if (c.window_period != family.window_period) {
     metadata.emplace_back(key("attention.sliding_window_pattern"), u32(c.window_period));
@@ -341,18 +342,18 @@ void write_window(const FamilyInfo& family, const Keys& key, const ModelConfig& 
 }
 
 void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
-  if (family.scales == FileScales::Gemma) {
+  if (family.scales == Scales::Gemma) {
     ModelConfig said = c;
-    said.attention_scale = gemma_score_scale(family, c);
+    said.attention_scale = gemma_score_scale(c);
     require(std::abs(said.score_scale() - c.score_scale()) <= 1e-6F * c.score_scale(),
             "a GGUF of architecture {} can't say that scores are multiplied by {}, not by {}; take --format hf",
-            family.gguf, c.score_scale(), said.score_scale());
+            gguf_architecture(c.family), c.score_scale(), said.score_scale());
     require((c.attention_cap > 0.0F) == family.caps && (c.logit_cap > 0.0F || !family.caps),
-            "a GGUF of architecture {} can't say that scores have {} soft cap; take --format hf", family.gguf,
-            family.caps ? "no" : "a");
+            "a GGUF of architecture {} can't say that scores have {} soft cap; take --format hf",
+            gguf_architecture(c.family), family.caps ? "no" : "a");
     if (family.caps) metadata.emplace_back(key("attn_logit_softcapping"), c.attention_cap);
     if (c.logit_cap > 0.0F) metadata.emplace_back(key("final_logit_softcapping"), c.logit_cap);
-  } else if (family.scales == FileScales::Granite) {
+  } else if (family.scales == Scales::Granite) {
     metadata.emplace_back(key("embedding_scale"), c.embedding_scale);
     metadata.emplace_back(key("attention.scale"), c.score_scale());
     metadata.emplace_back(key("residual_scale"), c.residual_scale);
@@ -366,9 +367,10 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
   const ModelConfig c = as_in_gguf(config);
   const FamilyInfo& family = info(c.family);
   require_said(c);
-  const Keys key(family.gguf);
+  const std::string architecture = gguf_architecture(c.family);
+  const Keys key(architecture);
   GgufMetadata metadata{
-      {"general.architecture", std::string(family.gguf)},
+      {"general.architecture", architecture},
       {"general.name", model_name},
       {key("block_count"), u32(c.n_layers)},
       {key("context_length"), u32(c.context_length)},
@@ -388,7 +390,7 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
   if (c.n_experts > 0) write_experts(family, key, c, metadata);
   write_window(family, key, c, metadata);
   write_scales(family, key, c, metadata);
-  write_rope_scaling(family, key, c.rope_scaling, metadata);
+  write_rope_scaling(c.family, key, c.rope_scaling, metadata);
   return metadata;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/family_files.h"
 #include "core/quants.h"
 #include "core/rope_scaling.h"
 
@@ -93,7 +94,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
   std::vector<TensorView> views;
   std::set<std::string_view> names;
   for (const TensorSpec& spec : tensor_manifest(config)) views.push_back(find_part(file, spec, names));
-  const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", info(config.family).gguf), 0);
+  const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", gguf_architecture(config.family)), 0);
   for (const TensorView& tensor : file.tensors()) {
     if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads the factors
     if (behind > 0 && is_behind(tensor.name, config.n_layers)) continue;

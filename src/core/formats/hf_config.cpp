@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/family_files.h"
 #include "core/formats/hf_model.h"
 #include "core/formats/said.h"
 #include "core/json.h"
@@ -37,37 +38,39 @@ double rotary_factor(int64_t rotated, int64_t head_dim) {
   return factor;
 }
 
-// As HfWindow says. Where it is switched, max_window_layers counts the layers without a window.
+// See HfWindow. Where it is switched, max_window_layers counts the layers without a window.
 void write_window(const ModelConfig& c, OrderedJson& json) {
   const FamilyInfo& family = info(c.family);
+  const HfWindow window = hf_family(c.family).window;
   const bool active = c.sliding_window > 0;
-  if (family.window == HfWindow::None) return;
+  if (!family.sliding_window) return;
   json["sliding_window"] = active ? OrderedJson(c.sliding_window) : OrderedJson();
-  if (family.window == HfWindow::Switched) json["use_sliding_window"] = active;
+  if (window == HfWindow::Switched) json["use_sliding_window"] = active;
   if (c.window_period > 1 || family.window_period > 1) {
     json["layer_types"] = OrderedJson::array();
     for (int64_t l = 0; l < c.n_layers; ++l) {
       json["layer_types"].push_back(c.has_window(l) ? "sliding_attention" : "full_attention");
     }
-  } else if (family.window == HfWindow::Switched || family.window == HfWindow::Layers) {
+  } else if (window == HfWindow::Switched || window == HfWindow::Layers) {
     json["max_window_layers"] = active ? 0 : c.n_layers;
   }
 }
 
 void write_experts(const ModelConfig& c, OrderedJson& json) {
   const FamilyInfo& family = info(c.family);
+  const HfFamily& of_hf = hf_family(c.family);
   if (family.mixture.none) return;
-  json[std::string(family.hf.n_experts)] = c.n_experts;
+  json[std::string(of_hf.n_experts)] = c.n_experts;
   json["num_experts_per_tok"] = c.experts_per_token;
-  json[std::string(family.hf.expert_dim)] = c.expert_dim;
-  if (family.hf.n_experts == "num_local_experts") {
+  json[std::string(of_hf.expert_dim)] = c.expert_dim;
+  if (of_hf.n_experts == "num_local_experts") {
     require(c.normalize_routes, "config.json of a {} can't say that the weights of a token's experts don't sum to 1",
             c.family);
     return;
   }
   json["norm_topk_prob"] = c.normalize_routes;
   if (family.mixture.shared_gate) json["shared_expert_intermediate_size"] = c.shared_dim;
-  if (family.mixture.deepseek_keys) {
+  if (family.mixture.deepseek) {
     require(c.shared_dim % c.expert_dim == 0, "config.json of a {} can't say a shared width of {}: not {} times some",
             c.family, c.shared_dim, c.expert_dim);
     json["n_shared_experts"] = c.shared_dim / c.expert_dim;
@@ -76,7 +79,7 @@ void write_experts(const ModelConfig& c, OrderedJson& json) {
     json["topk_group"] = c.groups_per_token;
     json["routed_scaling_factor"] = shortest(c.route_scale);
     json["num_nextn_predict_layers"] = 0;
-  } else if (family.hf.expert_dim == "moe_intermediate_size") {
+  } else if (of_hf.expert_dim == "moe_intermediate_size") {
     json["decoder_sparse_step"] = 1;
     json["mlp_only_layers"] = OrderedJson::array();
     for (int64_t l = 0; l < c.dense_layers; ++l) json["mlp_only_layers"].push_back(l);
@@ -87,8 +90,8 @@ OrderedJson cap(float value) { return value > 0.0F ? OrderedJson(shortest(value)
 
 // What is multiplied in Gemma's and Granite's models. score_scale() is query_pre_attn_scalar^-0.5.
 void write_scales(const ModelConfig& c, OrderedJson& json) {
-  const FileScales scales = info(c.family).scales;
-  if (scales == FileScales::Gemma) {
+  const Scales scales = info(c.family).scales;
+  if (scales == Scales::Gemma) {
     const double scale = c.attention_scale;
     json["query_pre_attn_scalar"] = c.attention_scale == 0.0F
                                         ? OrderedJson(c.head_dim)
@@ -96,7 +99,7 @@ void write_scales(const ModelConfig& c, OrderedJson& json) {
     json["attn_logit_softcapping"] = cap(c.attention_cap);
     json["final_logit_softcapping"] = cap(c.logit_cap);
     if (c.local_rope_theta > 0.0F) json["rope_local_base_freq"] = shortest(c.local_rope_theta);
-  } else if (scales == FileScales::Granite) {
+  } else if (scales == Scales::Granite) {
     json["embedding_multiplier"] = shortest(c.embedding_scale);
     json["attention_multiplier"] = shortest(c.score_scale());
     json["residual_multiplier"] = shortest(c.residual_scale);
@@ -139,7 +142,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
   const FamilyInfo& family = info(c.family);
   require_said(c);
   OrderedJson json = {
-      {"architectures", {family.hf_class}},
+      {"architectures", {hf_architecture(c.family)}},
       {"model_type", family.name},
       {"vocab_size", c.vocab_size},
       {"hidden_size", c.dim},
@@ -164,8 +167,8 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
     json["swiglu_limit"] = shortest(kGateLimit);
     json["swiglu_alpha"] = shortest(kGateSlope);
   }
-  if (family.hf.says_bias) json["attention_bias"] = c.qkv_bias();
-  if (c.rotated() != c.head_dim || family.hf.rotary_factor != 1.0F) {
+  if (hf_family(c.family).attention_bias) json["attention_bias"] = c.qkv_bias();
+  if (c.rotated() != c.head_dim || family.rotary_factor != 1.0F) {
     json["partial_rotary_factor"] = rotary_factor(c.rotated(), c.head_dim);
   }
   write_window(c, json);
@@ -175,7 +178,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
     json["rope_scaling"] = rope_scaling_json(s);
     // Some classes take it from here.
     if (s.type == RopeScalingType::LongRope) json["original_max_position_embeddings"] = s.original_context;
-  } else if (family.gguf_names.yarn_between_pairs) {  // transformers scales its rotations where nothing is said
+  } else if (hf_family(c.family).rope_parameters) {  // transformers scales its rotations where nothing is said
     json["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", shortest(c.rope_theta)}};
   }
   return json.dump(2) + "\n";
@@ -194,7 +197,7 @@ void read_rotated(const nlohmann::json& json, const std::string& where, float ot
   const auto factor = get_or<double>(json, "partial_rotary_factor", where, otherwise);
   require(factor > 0.0 && factor <= 1.0, "{}: partial_rotary_factor is {}, but has to be in (0, 1]", where, factor);
   const auto rotated = static_cast<int64_t>(static_cast<double>(c.head_dim) * factor);
-  require(rotated == c.head_dim || (rotated > 0 && info(c.family).hf.rotary_factor != 1.0F),
+  require(rotated == c.head_dim || (rotated > 0 && info(c.family).rotary_factor != 1.0F),
           "{}: partial_rotary_factor = {} is not supported here", where, factor);
   c.rope_dims = rotated == c.head_dim ? 0 : rotated;
 }
@@ -275,7 +278,8 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
 // Which of the layers have a sliding window, where there is one.
 std::vector<bool> layers_with_window(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
-  const bool some = family.window == HfWindow::Switched || family.window == HfWindow::Layers;
+  const HfWindow window = hf_family(c.family).window;
+  const bool some = window == HfWindow::Switched || window == HfWindow::Layers;
   std::vector<bool> windows;
   if ((some || family.window_period > 1) && has(json, "layer_types")) {
     const nlohmann::json& types = json_list(json, "layer_types", where);
@@ -318,17 +322,18 @@ std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual
 void read_window(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   c.window_period = family.window_period;
-  if (family.window == HfWindow::None) return;
-  if (family.window == HfWindow::Switched && !get_or(json, "use_sliding_window", where, false)) return;
+  const HfFamily& of_hf = hf_family(c.family);
+  if (!family.sliding_window) return;
+  if (of_hf.window == HfWindow::Switched && !get_or(json, "use_sliding_window", where, false)) return;
   const bool said = json.contains("sliding_window");
-  if (said ? json["sliding_window"].is_null() : family.window == HfWindow::Optional) return;
+  if (said ? json["sliding_window"].is_null() : of_hf.window == HfWindow::Optional) return;
   const std::vector<bool> windows = layers_with_window(json, where, c);
   const auto layers = std::ranges::count(windows, true);
   if (layers == 0) return;
   const std::optional<int64_t> period = period_of(windows, family.window_period);
   require(period.has_value(), "{}: a sliding window in {} of {} layers, in this order, is not supported here", where,
           layers, c.n_layers);
-  const int64_t positions = said ? json_get<int64_t>(json, "sliding_window", where) : family.hf_window;
+  const int64_t positions = said ? json_get<int64_t>(json, "sliding_window", where) : of_hf.window_size;
   require(positions > 0, "{}: sliding_window is {}, but has to be positive", where, positions);
   c.sliding_window = positions;
   c.window_period = *period;
@@ -355,17 +360,18 @@ void read_experts(const nlohmann::json& json, const std::string& where, const Fa
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {  // transformers writes other names
     if (has(json, key)) c.n_experts = json_get<int64_t>(json, key, where);            // than published files have
   }
-  require(c.n_experts > 0, "{}: a {} has experts, but {} is missing or 0", where, family.name, family.hf.n_experts);
+  const HfFamily& of_hf = hf_family(c.family);
+  require(c.n_experts > 0, "{}: a {} has experts, but {} is missing or 0", where, family.name, of_hf.n_experts);
   c.experts_per_token = json_get<int64_t>(json, "num_experts_per_tok", where);
-  c.expert_dim = json_get<int64_t>(json, std::string(family.hf.expert_dim).c_str(), where);
-  const bool mixtral = family.hf.n_experts == "num_local_experts";
+  c.expert_dim = json_get<int64_t>(json, std::string(of_hf.expert_dim).c_str(), where);
+  const bool mixtral = of_hf.n_experts == "num_local_experts";
   c.normalize_routes = mixtral || get_or(json, "norm_topk_prob", where, false);
   if (family.mixture.shared_gate) {
     c.shared_dim = json_get<int64_t>(json, "shared_expert_intermediate_size", where);
     require(c.shared_dim > 0, "{}: a {} has shared experts, but shared_expert_intermediate_size is {}", where,
             family.name, c.shared_dim);
   }
-  if (family.mixture.deepseek_keys) return read_deepseek_experts(json, where, c);
+  if (family.mixture.deepseek) return read_deepseek_experts(json, where, c);
   const auto step = get_or<int64_t>(json, "decoder_sparse_step", where, 1);
   require(step == 1, "{}: decoder_sparse_step = {} is not supported here", where, step);
   if (!has(json, "mlp_only_layers")) return;
@@ -381,7 +387,7 @@ void require_factor(double value, const char* key, const std::string& where) {
 }
 
 void read_scales(const nlohmann::json& json, const std::string& where, const FamilyInfo& family, ModelConfig& c) {
-  if (family.scales == FileScales::Gemma) {
+  if (family.scales == Scales::Gemma) {
     c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
     const auto scalar = json_get<double>(json, "query_pre_attn_scalar", where);
     require_factor(scalar, "query_pre_attn_scalar", where);
@@ -389,7 +395,7 @@ void read_scales(const nlohmann::json& json, const std::string& where, const Fam
     c.attention_scale = scale == score_scale_of(static_cast<double>(c.head_dim)) ? 0.0F : scale;
     c.attention_cap = get_or(json, "attn_logit_softcapping", where, 0.0F);
     c.logit_cap = get_or(json, "final_logit_softcapping", where, 0.0F);
-  } else if (family.scales == FileScales::Granite) {
+  } else if (family.scales == Scales::Granite) {
     c.embedding_scale = get_or(json, "embedding_multiplier", where, 1.0F);
     const auto scores = get_or(json, "attention_multiplier", where, 1.0F);
     require_factor(scores, "attention_multiplier", where);
@@ -407,6 +413,7 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   const std::string where = path.string();
   const nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), where);
   const FamilyInfo& family = family_named(json_get<std::string>(json, "model_type", where), where + ": model_type");
+  const HfFamily& of_hf = hf_family(family.family);
   const auto refuse = [&](const char* key, const auto& allowed) {
     require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported here", where, key,
             [&] { return printable(json[key].dump()); });
@@ -418,14 +425,14 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
     refuse("swiglu_limit", shortest(kGateLimit));
     refuse("swiglu_alpha", shortest(kGateSlope));
   }
-  const bool expected_bias = family.hf.says_bias && family.qkv_bias;
+  const bool expected_bias = of_hf.attention_bias && family.qkv_bias;
   const bool other_bias = has(json, "attention_bias") && json["attention_bias"] != expected_bias;
   require(
-      !other_bias || (family.hf.bias_varies && json["attention_bias"].is_boolean()),
+      !other_bias || (family.qkv_bias_varies && json["attention_bias"].is_boolean()),
       "{}: attention_bias = {} is not supported here for {}, whose published models have {}biases of queries, keys "
       "and values; take one of those, or run this one with transformers",
       where, [&] { return printable(json["attention_bias"].dump()); }, family.name, family.qkv_bias ? "" : "no ");
-  require(!family.hf.says_bias || has(json, "attention_bias"), "{}: the key \"attention_bias\" is missing", where);
+  require(!of_hf.attention_bias || has(json, "attention_bias"), "{}: the key \"attention_bias\" is missing", where);
   refuse("mlp_bias", false);
   refuse("use_qk_norm", family.qk_norm != QkNorm::None);
   refuse("use_bidirectional_attention", false);
@@ -445,19 +452,19 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   c.norm_eps = json_get<float>(json, "rms_norm_eps", where);
   c.other_qkv_bias = other_bias;
   c.tie_embeddings =
-      json.contains("tie_word_embeddings") ? json_get<bool>(json, "tie_word_embeddings", where) : family.hf.ties;
+      json.contains("tie_word_embeddings") ? json_get<bool>(json, "tie_word_embeddings", where) : of_hf.ties;
   if (has(json, "head_dim")) {
     c.head_dim = json_get<int64_t>(json, "head_dim", where);
   } else {
-    c.head_dim = family.hf_head_dim > 0 ? family.hf_head_dim : even_head_dim(c.dim, c.n_heads, where);
+    c.head_dim = of_hf.head_dim > 0 ? of_hf.head_dim : even_head_dim(c.dim, c.n_heads, where);
   }
   if (!family.mixture.none) read_experts(json, where, family, c);
   validate(c, where);
   c.rope_theta = json.contains("rope_theta") ? json_get<float>(json, "rope_theta", where) : 10000.0F;
   c.local_rope_theta =
       family.local_theta > 0.0F ? get_or(json, "rope_local_base_freq", where, family.local_theta) : 0.0F;
-  read_rotated(json, where, family.hf.rotary_factor, c);
-  require(!family.gguf_names.yarn_between_pairs || json.contains("rope_scaling") || json.contains("rope_parameters"),
+  read_rotated(json, where, family.rotary_factor, c);
+  require(!of_hf.rope_parameters || json.contains("rope_scaling") || json.contains("rope_parameters"),
           "{}: the key \"rope_parameters\" is missing", where);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!json.contains(key)) continue;

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/file_status.h"
+#include "core/formats/family_files.h"
 #include "core/formats/hf_packed.h"
 #include "core/formats/safetensors.h"
 #include "core/json.h"
@@ -189,7 +190,7 @@ StoredModel read_hf_model(const fs::path& directory) {
                       : spec.is_stack()            ? stacked(shards, spec, where, model)
                                                    : shards.take(spec, 0, where);
     view.shape = spec.shape;
-    if (info(model.config.family).hf_norms_less_1 && is_norm(spec.role)) {
+    if (hf_family(model.config.family).norms_less_1 && is_norm(spec.role)) {
       auto values = std::make_shared<std::vector<float>>(plus(view, 1.0F));
       view.type = DType::F32;
       view.bytes = std::as_bytes(std::span(*values));
@@ -207,7 +208,7 @@ StoredModel read_hf_model(const fs::path& directory) {
   }
   // Behind the last layer published models of some families have another that guesses tokens ahead; transformers leaves
   // it out, too.
-  if (info(model.config.family).mixture.deepseek_keys) {
+  if (info(model.config.family).mixture.deepseek) {
     const std::string behind = fmt::format("model.layers.{}.", model.config.n_layers);
     std::erase_if(shards.tensors, [&](const auto& entry) { return entry.first.starts_with(behind); });
   }
@@ -236,7 +237,7 @@ struct HfTensor {
 // The same tensors with Hugging Face's names and row order.
 TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
-  const bool less_1 = info(config.family).hf_norms_less_1;
+  const bool less_1 = hf_family(config.family).norms_less_1;
   std::vector<TensorView> tensors;
   std::vector<HfTensor> sources;
   for (size_t i = 0; i < manifest.size(); ++i) {

@@ -12,7 +12,7 @@ void require_said(const ModelConfig& c) {
     require(sayable || value == only, "{} is {}, but files of the family {} can't say another than {}", name, value,
             family.name, only);
   };
-  const bool gemma = family.scales == FileScales::Gemma, granite = family.scales == FileScales::Granite;
+  const bool gemma = family.scales == Scales::Gemma, granite = family.scales == Scales::Granite;
   require_only("embedding_scale", c.embedding_scale, granite, gemma ? std::sqrt(static_cast<float>(c.dim)) : 1.0F);
   require_only("attention_scale", c.attention_scale, gemma || granite, 0.0F);
   require_only("residual_scale", c.residual_scale, granite, 1.0F);
@@ -20,7 +20,7 @@ void require_said(const ModelConfig& c) {
   require_only("attention_cap", c.attention_cap, gemma, 0.0F);
   require_only("logit_cap", c.logit_cap, gemma, 0.0F);
   require_only("local_rope_theta", c.local_rope_theta, family.local_theta > 0.0F, 0.0F);
-  require_only("rope_dims", static_cast<float>(c.rope_dims), family.hf.rotary_factor != 1.0F, 0.0F);
+  require_only("rope_dims", static_cast<float>(c.rope_dims), family.rotary_factor != 1.0F, 0.0F);
 }
 
 }  // namespace folio::core

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/formats/family_files.h"
 #include "core/formats/safetensors.h"
 #include "tests/core/model_support.h"
 
@@ -289,11 +290,11 @@ TEST(HfModel, FamiliesWithHalvesStayMapped) {
   for (const FamilyInfo& family : families()) {
     const TempDir dir;
     ModelConfig config = kGrouped;
-    if (!family.mixture.none || family.hf_norms_less_1) continue;  // whose stacks and norms are copied
+    if (!family.mixture.none || hf_family(family.family).norms_less_1) continue;  // whose stacks and norms are copied
     config.family = family.family;
     write_hf_directory(dir.path(), numbered_weights(config), 10);
     const StoredModel model = read_hf_model(dir.path());
-    const auto copies = family.pairs == family.hf_pairs ? 0 : 2 * config.n_layers;
+    const auto copies = family.pairs == hf_family(family.family).pairs ? 0 : 2 * config.n_layers;
     EXPECT_EQ(model.storage.size(), static_cast<size_t>(copies)) << family.name;
     const auto mapped = std::ranges::count_if(model.tensors, [&](const auto& tensor) { return model.maps(tensor); });
     EXPECT_EQ(static_cast<size_t>(mapped), model.tensors.size() - static_cast<size_t>(copies)) << family.name;

@@ -46,7 +46,7 @@ core::ModelConfig shape(const std::string& name) {
     c.expert_dim = 20;
     c.shared_dim = shared_dim;
     c.normalize_routes = core::info(family).mixture.normalizes;
-    if (core::info(family).hf.expert_dim == "intermediate_size") c.hidden_dim = c.expert_dim;
+    if (!core::info(family).mixture.own_width) c.hidden_dim = c.expert_dim;
   };
   if (name == "mixtral") with_experts(core::Family::Mixtral, 0);
   if (name == "qwen2_moe") with_experts(core::Family::Qwen2Moe, 24);

@@ -1,0 +1,148 @@
+#include "core/formats/family_files.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace folio::core {
+namespace {
+
+constexpr std::array kHfFamilies{
+    HfFamily{.family = Family::Qwen2, .window = HfWindow::Switched},
+    HfFamily{.family = Family::Qwen3, .window = HfWindow::Switched, .head_dim = 128},
+    HfFamily{.family = Family::Mixtral,
+             .ffn = "block_sparse_moe",
+             .expert = {"w1", "w3", "w2"},
+             .n_experts = "num_local_experts",
+             .expert_dim = "intermediate_size"},
+    HfFamily{.family = Family::Qwen2Moe, .window = HfWindow::Switched},
+    HfFamily{.family = Family::Qwen3Moe, .window = HfWindow::Switched},
+    HfFamily{.family = Family::Olmoe, .expert_dim = "intermediate_size"},
+    HfFamily{.family = Family::Dots1,
+             .window = HfWindow::Layers,
+             .shared = "shared_experts",
+             .n_experts = "n_routed_experts"},
+    HfFamily{
+        .family = Family::Glm4Moe, .attention_bias = true, .shared = "shared_experts", .n_experts = "n_routed_experts"},
+    HfFamily{.family = Family::Gemma2,
+             .norms_less_1 = true,
+             .head_dim = 256,
+             .ties = true,
+             .ffn_norm = "pre_feedforward_layernorm"},
+    HfFamily{.family = Family::Gemma3,
+             .architecture = "Gemma3ForCausalLM",
+             .norms_less_1 = true,
+             .head_dim = 256,
+             .ties = true,
+             .ffn_norm = "pre_feedforward_layernorm"},
+    HfFamily{.family = Family::Phi3, .window = HfWindow::Optional, .qkv = "qkv_proj", .gate_up = "gate_up_proj"},
+    HfFamily{.family = Family::Glm,
+             .pairs = RopePairs::Adjacent,
+             .head_dim = 128,
+             .attention_bias = true,
+             .gate_up = "gate_up_proj"},
+    HfFamily{.family = Family::Glm4,
+             .pairs = RopePairs::Adjacent,
+             .head_dim = 128,
+             .attention_bias = true,
+             .post_attention_norm = "post_self_attn_layernorm",
+             .post_ffn_norm = "post_mlp_layernorm",
+             .gate_up = "gate_up_proj"},
+    HfFamily{.family = Family::GptOss,
+             .window_size = 128,
+             .head_dim = 64,
+             .attention_bias = true,
+             .rope_parameters = true,
+             .router = "router",
+             .expert = {"gate_up_proj", "gate_up_proj", "down_proj"},
+             .n_experts = "num_local_experts",
+             .expert_dim = "intermediate_size",
+             .packed_experts = true},
+};
+
+constexpr std::array kGgufFamilies{
+    GgufFamily{.family = Family::Mistral, .architecture = "llama"},
+    GgufFamily{.family = Family::Mixtral, .architecture = "llama"},
+    GgufFamily{.family = Family::Glm4Moe, .ffn_norm = "post_attention_norm"},
+    GgufFamily{.family = Family::Gemma2, .window = true, .layers_27b = 46},
+    GgufFamily{.family = Family::Gemma3, .architecture = "gemma3", .window = true, .layers_27b = 62},
+    GgufFamily{.family = Family::Phi3, .qkv = true, .gate_up = true, .window = true},
+    GgufFamily{.family = Family::Glm, .architecture = "chatglm", .gate_up = true},
+    GgufFamily{.family = Family::Glm4, .gate_up = true},
+    GgufFamily{.family = Family::GptOss,
+               .architecture = "gpt-oss",
+               .ffn_norm = "post_attention_norm",
+               .window = true,
+               .yarn_between_pairs = true},
+};
+
+template <typename Row, size_t n>
+const Row& row_of(const std::array<Row, n>& table, Family family) {
+  static constexpr Row kRule{};
+  const auto* const found = std::ranges::find(table, family, &Row::family);
+  return found == table.end() ? kRule : *found;
+}
+
+}  // namespace
+
+const HfFamily& hf_family(Family family) { return row_of(kHfFamilies, family); }
+
+const GgufFamily& gguf_family(Family family) { return row_of(kGgufFamilies, family); }
+
+std::string hf_architecture(Family family) {
+  if (const auto& own = hf_family(family).architecture; !own.empty()) return std::string(own);
+  std::string name;
+  bool begins = true;
+  for (const char c : info(family).name) {
+    if (c != '_') name.push_back(begins ? static_cast<char>(std::toupper(c)) : c);
+    begins = c == '_';
+  }
+  return name + "ForCausalLM";
+}
+
+std::string gguf_architecture(Family family) {
+  if (const auto& own = gguf_family(family).architecture; !own.empty()) return std::string(own);
+  std::string name(info(family).name);
+  std::erase(name, '_');
+  return name;
+}
+
+const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, const std::string& what) {
+  std::vector<std::string> known;
+  for (const FamilyInfo& family : families()) {
+    const std::string own = gguf_architecture(family.family);
+    if (own == architecture && family.mixture.none != experts) return family;
+    if (std::ranges::find(known, own) == known.end()) known.push_back(own);
+  }
+  require(std::ranges::find(known, architecture) == known.end(), "{} is {}, {} experts, which is not supported here",
+          what, architecture, experts ? "with" : "without");
+  fail("{} is {}, but only these run here: {}", what, printable(architecture), fmt::join(known, ", "));
+}
+
+void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kParts{{
+      {"_shexp.", "experts that all tokens take"},  // in GGUF, and in Hugging Face's files
+      {".shared_expert", "experts that all tokens take"},
+      {"exp_probs_b", "a bias for the selection of experts"},
+      {"e_score_correction_bias", "a bias for the selection of experts"},
+      {"_exps.", "experts"},
+      {".experts.", "experts"},
+      {"sinks", "attention sinks"},
+      {"attn_q_norm", "norms of q and k"},
+      {".q_norm.", "norms of q and k"},
+      {".bias", "biases"},
+  }};
+  const auto part = std::ranges::find_if(kParts, [&](const auto& p) { return tensor.find(p.first) != tensor.npos; });
+  const bool known = part != kParts.end() && part->second == "experts" && !info(family).mixture.none;
+  require(!known, "{}: the tensor {} is not one of the experts that there are", where, printable(tensor));
+  if (part != kParts.end())
+    fail("{}: a {} with {} ({}) is not supported here", where, family, part->second, printable(tensor));
+  fail("{}: the tensor {} is not part of a {} that is supported here", where, printable(tensor), family);
+}
+
+}  // namespace folio::core
