@@ -30,15 +30,15 @@ class AttentionImpl : public torch::nn::Module {
                          const Linears& linears = Linears(), const std::string& name = "attention",
                          bool qkv_bias = false, bool output_bias = false);
 
-  /// x [B, T, dim] to [B, T, dim]; `starts` as in mask.h, where each sequence of a row is then what it is by itself,
-  /// since scores depend on distances. Throws core::Error for another shape, and where T exceeds the context.
+  /// x [B, T, dim] to [B, T, dim]; `starts` as in mask.h: packed sequences give the same result as separate ones, since
+  /// RoPE is relative. Throws core::Error for another shape, and where T exceeds the context.
   virtual torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) {
     return output(attend(project(x), starts));
   }
-  /// Whether attention is the formula, written out, or LibTorch's kernel for it, which keeps no weights in memory.
+  /// Computes attention by its formula instead of LibTorch's kernel, which does not store the weights.
   bool written_out = false;
-  /// The steps of forward(): what of x is compared, with q and k rotated; the means of the values, [B, n_heads, T,
-  /// head_dim]; their weights, [B, n_heads, T, T], a row for each position of the output; and wo of the means.
+  /// The steps of forward(): queries, keys (both rotated) and values; weighted means of the values [B, n_heads, T,
+  /// head_dim]; weights [B, n_heads, T, T], a row for each position of the output; and the output projection.
   struct Heads {
     torch::Tensor q, k, v;
   };
@@ -53,7 +53,7 @@ class AttentionImpl : public torch::nn::Module {
 
   /// Changes queries [B, T, n_heads, head_dim] and keys [B, T, n_kv_heads, head_dim] before they are rotated.
   virtual void before_rotation(torch::Tensor& /*q*/, torch::Tensor& /*k*/) {}
-  /// The mask of T positions, undefined if it is the causal one of single sequences; and the softmax within a mask.
+  /// The mask of T positions (mask.h), undefined where it is the plain causal one; and the softmax where it is true.
   [[nodiscard]] virtual torch::Tensor mask(int64_t T, torch::Device device, const torch::Tensor& starts) const {
     return starts.defined() ? causal_mask(T, device, starts) : torch::Tensor();
   }
@@ -62,7 +62,7 @@ class AttentionImpl : public torch::nn::Module {
   int64_t dim_, n_heads_, n_kv_heads_;
   double divisor_;  ///< of q · k: √head_dim
   double dropout_;
-  bool has_kernel_ = true;  ///< LibTorch's computes this attention
+  bool has_kernel_ = true;  ///< LibTorch's scaled_dot_product_attention computes this attention
   RopeCache rope_;
   Linear wq_, wk_, wv_, wo_;
 };

@@ -1,5 +1,5 @@
-// One layer of a Llama: attention moves what positions know, the feed-forward network works on each by itself, and each
-// adds to the stream what it makes of its normed input.
+// One layer of a Llama, a pre-norm block: attention mixes positions, the feed-forward network acts on each position
+// separately, and both add to the residual stream.
 //
 //     h = x + attention(norm(x)),  y = h + ffn(norm(h))              x, h, y [B, T, dim]
 //
@@ -32,7 +32,7 @@ class BlockImpl : public torch::nn::Module {
   /// `starts` is for the attention (mask.h). Throws core::Error if a part returns another shape than x's.
   virtual torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
 
-  /// What forward() calls. Another part in place of one is called, but no module of the model.
+  /// What forward() calls. Replacing one here changes forward(), but does not register the new module.
   [[nodiscard]] BlockParts& parts() { return parts_; }
 
  protected:
@@ -40,7 +40,7 @@ class BlockImpl : public torch::nn::Module {
   void add(const char* name, const torch::nn::AnyModule& part) {
     if (!part.is_empty()) register_module(name, part.ptr());
   }
-  /// What a branch adds to the stream.
+  /// The branches' outputs, before they are added to the residual stream.
   virtual torch::Tensor attended(const torch::Tensor& x, const torch::Tensor& starts);
   virtual torch::Tensor fed(const torch::Tensor& h);
 

@@ -1,5 +1,5 @@
-// What a matrix of a model is: here numbers that are trained. Others, say those of a mapped file, are classes derived
-// from Linear and Embedding, and from Linears, which makes them.
+// Linear and embedding layers with trainable weights, and Linears, which makes them for a model. Other weights, such as
+// those of a mapped file, are classes derived from the three.
 //
 //     y [..., out] = x [..., in] Wᵀ + bias               W [out, in]
 //
@@ -17,17 +17,17 @@ namespace folio::nn {
 
 class LinearImpl : public torch::nn::Module {
  public:
-  /// First values as LibTorch's: uniform in ±1/√in.
+  /// Initialized as torch.nn.Linear: uniform in ±1/√in.
   LinearImpl(int64_t in, int64_t out, bool bias = false);
-  /// A product with another module's parameter: a head that is the embedding.
+  /// Shares another module's parameter: a head tied to the embedding.
   explicit LinearImpl(const torch::Tensor& shared) : weight(shared), in_(shared.size(1)), out_(shared.size(0)) {}
 
   virtual torch::Tensor forward(const torch::Tensor& x);
-  void reset_parameters();  ///< draws the first values
+  void reset_parameters();  ///< initializes again
   [[nodiscard]] int64_t in() const { return in_; }
   [[nodiscard]] int64_t out() const { return out_; }
 
-  torch::Tensor weight;  ///< undefined where a derived class has its numbers elsewhere
+  torch::Tensor weight;  ///< undefined where a derived class stores it elsewhere
   torch::Tensor bias;    ///< [out], or undefined
 
  protected:
@@ -39,7 +39,7 @@ class LinearImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Linear);
 
-/// Rows of a matrix, one for each token: int64 [B, T] to [B, T, dim]. First values are from N(0, 1).
+/// Rows of a matrix, one for each token: int64 [B, T] to [B, T, dim]. Initialized from N(0, 1).
 class EmbeddingImpl : public torch::nn::Module {
  public:
   EmbeddingImpl(int64_t vocab_size, int64_t dim);
@@ -56,7 +56,7 @@ class EmbeddingImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Embedding);
 
-/// Makes a model's matrices, of numbers that are trained. `name` is the module's in the model, "layers.3.ffn.w1".
+/// Makes a model's linear layers, with trainable weights. `name` is the module's in the model, "layers.3.ffn.w1".
 class Linears {
  public:
   virtual ~Linears() = default;

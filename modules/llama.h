@@ -29,10 +29,10 @@ class LlamaImpl : public torch::nn::Module {
     return logits(stream(tokens, starts));
   }
   /// The mean cross-entropy in nats of `targets` [B, T] under these logits. Targets that are Parts::kIgnored do not
-  /// count; there has to be another. Throws as forward does, and where shapes or types differ.
+  /// count; at least one must. Throws as forward does, and where shapes or types differ.
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
 
-  /// The steps of forward(): token ids [B, T] to [B, T, dim], which the blocks keep, and its logits.
+  /// The steps of forward(): token ids [B, T] to hidden states [B, T, dim]; blocks, which keep the shape; logits.
   torch::Tensor embed(const torch::Tensor& tokens);
   [[nodiscard]] std::vector<Block>& blocks() { return layers_; }
   torch::Tensor logits(const torch::Tensor& x) { return parts_->logits(config_, x, norm_, head_); }

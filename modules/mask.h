@@ -1,4 +1,4 @@
-// Which positions attention may see.
+// Positions that attention may attend to; where it is not written out, LibTorch's is_causal or a loop's bound instead.
 //
 //     causal           in rows of two sequences, 0 1 2 | 3 4
 //     t = 0  x . . . .        0  x . . . .
@@ -16,8 +16,8 @@
 
 namespace folio::nn {
 
-/// True where position t (a row) sees position s <= t, [T, T]. A row of a batch may hold several sequences: with
-/// `starts`, int64 [B, T], where each position's own begins, it is [B, 1, T, T], and none sees what is before its own.
+/// True where position t (a row) attends to position s <= t, [T, T]. With packed sequences [B, 1, T, T]: starts[b, t],
+/// int64 [B, T], is the first position of the sequence that contains t, which attends to nothing before it.
 [[nodiscard]] torch::Tensor causal_mask(int64_t T, torch::Device device, const torch::Tensor& starts = {});
 
 }  // namespace folio::nn

@@ -36,7 +36,7 @@ BlockParts Parts::block_parts(const core::ModelConfig& config, RopeCache rope, i
 }
 
 Block Parts::block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
-  core::require(config.is_plain(), "Llama: the configuration has parts that a plain Llama lacks; build it of others");
+  core::require(config.is_plain(), "Llama: the configuration is not a plain Llama's; pass the parts that it needs");
   return Block(block_parts(config, std::move(rope), layer), options_.dropout);
 }
 

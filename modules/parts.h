@@ -1,5 +1,5 @@
-// How a model is arranged: what it is made of, and what is before its first block and after its last one. Derive and
-// override to build the same model from other parts; what its matrices are is another matter (linear.h).
+// The submodules of a model, and what is before its first block (embedding) and after its last one (norm, head, loss).
+// Derive and override to build the same model from other parts. Its linear layers come from Linears (linear.h).
 //
 //     struct ReluParts : nn::Parts {
 //       AnyModule feed_forward(const core::ModelConfig& c, int64_t) const override { return AnyModule(Relu(c.dim)); }

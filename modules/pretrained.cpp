@@ -1,5 +1,5 @@
-// Continues a text with SmolLM2-135M-Instruct. WEIGHTS is a folder with a file for each parameter, named as it is, of
-// float32 numbers; the logits of all tokens but the last are written there, too.
+// Continues a text with SmolLM2-135M-Instruct. WEIGHTS is a folder with one raw float32 file per parameter, named after
+// it. Writes the logits of all tokens but the last there.
 #include <fmt/format.h>
 #include <torch/utils.h>
 

@@ -1,4 +1,4 @@
-// Rotary position embedding: position p turns pair i of each query and key, its numbers (2i, 2i+1), by an angle.
+// Rotary position embedding: position p rotates pair i of each query and key, dimensions (2i, 2i+1), by an angle.
 //
 //     (a, b) -> (a cos α - b sin α, a sin α + b cos α),  α = p · theta^(-2i/d)         x [B, T, heads, d]
 //
@@ -30,7 +30,7 @@ class RopeCacheImpl : public torch::nn::Module {
   /// cos(angle) + i sin(angle), complex double [context_length, head_dim / 2].
   [[nodiscard]] const torch::Tensor& rotations() const { return rotations_; }
 
-  /// They stay complex double when a model that contains them is moved.
+  /// to() changes the device, never the type.
   void to(torch::Device device, bool non_blocking = false) override {
     rotations_ = rotations_.to(device, non_blocking);
   }
