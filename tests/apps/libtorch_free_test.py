@@ -66,28 +66,39 @@ def test_the_scan_sees_libtorch_where_it_is():
         assert any(LIBTORCH.match(header) for _, header in includes(sources(folder)))
 
 
-# What a folder may include of ours, where that is less than its half. `modules` alone: the textbook.
-MAY_INCLUDE = {"modules": r"core/(error|model_config)\.h|modules/\w+\.h",
-               "modules/families": r"core/\w+\.h|modules/.*",
-               "train/lora": r"core/.*|modules/.*|train/lora/.*",
-               "train/fused": r"core/.*|modules/.*|train/(lora|fused)/.*"}
-TRAIN = ["lora", "fused", "config", "report", "parallel", "step", "run", "profile"]  # each may include those before it
+def rules():
+    """CONTRIBUTING's table: the folders, in its order, and what each may include besides itself."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Which folder may include which")[1].split("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
+    return {re.findall("`([^`]+)`", folder)[0]: re.findall("`([^`]+)`", others) for folder, others in rows}
+
+
+RULES = rules()
 OURS = re.compile(r"^(core|data|infer|modules|train|jinja|apps)/")
 
 
-@pytest.mark.parametrize("folder", MAY_INCLUDE)
-def test_a_folder_of_the_training_half_includes_what_it_may(folder):
-    found = includes((ROOT / folder).glob("*.*"))
-    ours = {(f, h) for f, h in found if OURS.match(h)}
+def row_of(path):
+    """The row for a file, as it is included: that of the innermost folder that has one."""
+    rows = [folder for folder in RULES if path.startswith(folder + "/")]
+    return max(rows, key=len) if rows else None
+
+
+def test_the_table_has_no_circles_and_all_folders():
+    for number, (folder, others) in enumerate(RULES.items()):
+        assert {row_of(other + "/") or row_of(other) for other in others} <= set(list(RULES)[:number]), folder
+    for folder in [*SERVING_FOLDERS, *TRAINING_FOLDERS, "python"]:
+        for file in sources(folder):
+            assert row_of(str(file.relative_to(ROOT)).removeprefix("src/")), f"{file} is in no row of the table"
+
+
+@pytest.mark.parametrize("folder", RULES)
+def test_a_folder_includes_what_the_table_permits(folder):
+    there = next(f for f in (ROOT / folder, ROOT / "src" / folder) if f.is_dir())
+    files = [f for f in there.rglob("*") if f.suffix in (".h", ".cpp", ".cu", ".cuh")
+             and row_of(str(f.relative_to(ROOT)).removeprefix("src/")) == folder]
+    ours = {(f, h) for f, h in includes(files) if OURS.match(h)}
     assert ours
-    assert [(f, h) for f, h in ours if not re.fullmatch(MAY_INCLUDE[folder], h)] == []
-
-
-@pytest.mark.parametrize("folder", TRAIN)
-def test_no_folder_of_the_trainer_includes_what_stands_on_it(folder):
-    found = includes(sources(f"train/{folder}"))
-    above = re.compile(f"train/({'|'.join([*TRAIN[TRAIN.index(folder) + 1:], 'verify'])})/")
-    assert [(f, h) for f, h in found if above.match(h)] == []
+    assert [(f, h) for f, h in ours if h not in RULES[folder] and row_of(h) not in (folder, *RULES[folder])] == []
 
 
 def test_the_textbook_speaks_of_nothing_that_stands_on_it():
