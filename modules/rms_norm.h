@@ -1,5 +1,4 @@
-// Root-mean-square normalization over the last dimension: each position is divided by its own root mean square,
-// independently of the others.
+// Root-mean-square normalization over the last dimension: each position is divided by its own root mean square.
 //
 //     y = x / √(mean(x²) + eps) · weight            x, y [..., dim], weight [dim]
 //

@@ -31,6 +31,7 @@ class SwiGLUImpl : public torch::nn::Module {
 
   /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape.
   torch::Tensor forward(const torch::Tensor& x) { return w2_->forward(hidden(x)); }
+  [[nodiscard]] const Gate& gate() const { return gate_; }
   /// gate(w1 x, w3 x), [B, T, hidden_dim]: what w2 projects down.
   torch::Tensor hidden(const torch::Tensor& x);
 

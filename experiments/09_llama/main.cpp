@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/manifest.h"
 #include "data/batches.h"
 #include "experiments/common/broken.h"
 #include "experiments/common/comparison.h"

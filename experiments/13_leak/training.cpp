@@ -63,7 +63,7 @@ bool Training::train_to(int64_t steps, double minutes) {
     Dropout& dropout = model_->dropout();
     dropout.generator.set_current_seed(core::random_bits(seed_, static_cast<uint64_t>(steps_)));
     dropout.weights = dropout.output = 0.1;
-    for (const torch::Tensor& p : adam_.parameters()) p.mutable_grad() = torch::zeros_like(p);
+    for (const torch::Tensor& p : model_->parameters()) p.mutable_grad() = torch::zeros_like(p);
     const torch::Tensor logits_BTV = model_->forward(batch.inputs_BT);
     const torch::Tensor loss = torch::cross_entropy_loss(logits_BTV.flatten(0, 1), batch.targets_BT.flatten());
     core::require(std::isfinite(loss.item<double>()), "the loss of step {} is not finite", steps_);
@@ -91,8 +91,8 @@ std::vector<train::LineChart::Point> Training::curve() const {
 
 std::vector<torch::Tensor> Training::state() const {
   std::vector<torch::Tensor> tensors;
-  for (const torch::Tensor& p : adam_.parameters()) tensors.push_back(p.detach());
-  for (const auto& moments : adam_.moments()) tensors.insert(tensors.end(), {moments.first, moments.second});
+  for (const torch::Tensor& p : model_->parameters()) tensors.push_back(p.detach());
+  for (const auto& [name, moment] : adam_.state()) tensors.push_back(moment);
   return tensors;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/manifest.h"
 #include "experiments/20_batching/batches.h"
 #include "experiments/20_batching/roofline.h"
 #include "experiments/common/readers_model.h"

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/formats/model_files.h"
+#include "core/manifest.h"
 #include "data/corpus.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "experiments/23_tokens/parts.h"

@@ -5,6 +5,7 @@
 #include <array>
 #include <string_view>
 
+#include "core/manifest.h"
 #include "experiments/24_experts/mixtures.h"
 #include "experiments/common/heat_map.h"
 #include "experiments/common/interval_chart.h"

@@ -115,7 +115,7 @@ class DualPipeRank {
 }  // namespace
 
 Plan plan_1f1b(int64_t n_ranks, int64_t n_microbatches) {
-  return plan_of("1F1B", train::parallel::one_f_one_b(n_ranks, n_microbatches), 1);
+  return plan_of("1F1B", train::parallel::interleaved(n_ranks, 1, n_microbatches), 1);
 }
 
 Plan plan_interleaved(int64_t n_ranks, int64_t n_chunks, int64_t n_microbatches) {
@@ -127,7 +127,7 @@ Plan plan_zb1p(int64_t n_ranks, int64_t n_microbatches) {
   // Rank r puts r halves off until the end. Then all ranks hold equally much: 1F1B gives rank r activations of p - r
   // microbatches, and r more wait for their weights' half.
   Schedule schedule;
-  for (const auto& whole : train::parallel::one_f_one_b(n_ranks, n_microbatches)) {
+  for (const auto& whole : train::parallel::interleaved(n_ranks, 1, n_microbatches)) {
     const auto rank = static_cast<int64_t>(schedule.size());
     auto& actions = schedule.emplace_back();
     int64_t n_weights = 0;

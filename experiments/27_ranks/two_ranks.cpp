@@ -26,10 +26,10 @@ RankRecord record_of(train::Trainer& trainer) {
   train::parallel::RankModel& ranks = trainer.part();
   int64_t before = 0;
   while (trainer.state().step < trainer.config().steps) {
-    before = ranks.bytes_sent();
+    before = ranks.world().bytes_sent();
     record.losses.push_back(trainer.step().loss);
   }
-  record.sent = ranks.bytes_sent() - before;
+  record.sent = ranks.world().bytes_sent() - before;
   std::set<std::string> updated;
   for (const train::Trained& trained : train::Parameters(ranks).all) updated.insert(trained.name);
   for (const train::parallel::Piece& piece : ranks.pieces()) {
@@ -109,8 +109,13 @@ train::TrainConfig ranks_config(bool with_experts, uint64_t seed, int64_t steps)
   return c;
 }
 
+train::TextDataset dataset_for(const train::TrainConfig& config) {
+  const data::TextFiles texts = data::find_texts({"tinyshakespeare"});
+  return train::TextDataset(texts, data::summarize(texts.documents), config);
+}
+
 std::vector<double> train_alone(const train::TrainConfig& config) {
-  const train::TextDataset dataset(data::load_corpus("tinyshakespeare"), config);
+  const train::TextDataset dataset = dataset_for(config);
   train::Trainer trainer(config, dataset);
   std::vector<double> losses;
   while (trainer.state().step < config.steps) losses.push_back(trainer.step().loss);
@@ -120,12 +125,16 @@ std::vector<double> train_alone(const train::TrainConfig& config) {
 void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t steps,
                    const std::filesystem::path& directory) {
   const auto store = connect_store(launch, /*may_serve=*/true, kTimeout);
-  const data::Corpus corpus = data::load_corpus("tinyshakespeare");
   Json records = Json::array();
   for (const Division& division : divisions()) {
     train::TrainConfig config = ranks_config(division.of_experts, seed, steps);
-    config.mesh.zero = division.zero;
-    const train::TextDataset dataset(corpus, config);
+    config.mesh = {.data = division.mesh[Axis::Data],
+                   .tensor = division.mesh[Axis::Tensor],
+                   .pipeline = division.mesh[Axis::Pipeline],
+                   .context = division.mesh[Axis::Context],
+                   .expert = division.mesh[Axis::Expert],
+                   .zero = division.zero};
+    const train::TextDataset dataset = dataset_for(config);
     // Names of the ranks' groups are the same in each division.
     train::parallel::World world(c10::make_intrusive<c10d::PrefixStore>(division.name, store), division.mesh,
                                  launch.rank, kTimeout);

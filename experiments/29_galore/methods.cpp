@@ -41,41 +41,29 @@ std::vector<torch::Tensor> trained_parameters(const nn::Llama& model) {
 }
 
 // AdamW with a rate of its own for the matrices of the blocks.
-class TwoRates : public train::Optimizer {
+class TwoRates : public train::AdamW {
  public:
-  TwoRates(const nn::Llama& model, const train::TrainConfig& config, double scale)
-      : scale_(scale),
-        matrices_(*model, config, train::is_matrix_of_block),
-        others_(*model, config, [](const auto& name, const auto& p) { return !train::is_matrix_of_block(name, p); }),
-        parameters_(matrices_.parameters()) {
-    parameters_.insert(parameters_.end(), others_.parameters().begin(), others_.parameters().end());
+  TwoRates(const train::Parameters& parameters, const train::TrainConfig& config, double scale)
+      : AdamW(parameters.filtered(/*matrices_of_blocks=*/false), config),
+        scale_(scale),
+        matrices_(parameters.filtered(/*matrices_of_blocks=*/true), config) {
+    state_.insert(state_.end(), matrices_.state().begin(), matrices_.state().end());
   }
 
   void step(double lr, double gradient_scale) override {
+    matrices_.set_steps(steps_);
     matrices_.step(scale_ * lr, gradient_scale);
-    others_.step(lr, gradient_scale);
-  }
-  [[nodiscard]] const std::vector<torch::Tensor>& parameters() const override { return parameters_; }
-  [[nodiscard]] std::vector<State> state() const override {
-    std::vector<State> all = matrices_.state();
-    for (State& state : others_.state()) all.push_back(std::move(state));
-    return all;
-  }
-  [[nodiscard]] int64_t steps() const override { return others_.steps(); }
-  void set_steps(int64_t steps) override {
-    matrices_.set_steps(steps);
-    others_.set_steps(steps);
+    AdamW::step(lr, gradient_scale);
   }
 
  private:
   double scale_;
-  train::AdamW matrices_, others_;
-  std::vector<torch::Tensor> parameters_;
+  train::AdamW matrices_;
 };
 
 std::unique_ptr<train::Optimizer> optimizer_for(const nn::Llama& model, const train::TrainConfig& config,
                                                 const Method& method) {
-  if (method.quarter) return std::make_unique<TwoRates>(model, config, config.galore_scale);
+  if (method.quarter) return std::make_unique<TwoRates>(*model, config, config.galore_scale);
   return train::make_optimizer(*model, config);
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/formats/model_files.h"
+#include "core/manifest.h"
 #include "core/paths.h"
 #include "data/tokenizers/tokenizer_files.h"
 

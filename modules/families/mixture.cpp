@@ -31,12 +31,12 @@ Tensor within_best_groups(const Tensor& by_NE, const core::ModelConfig& c) {
 
 }  // namespace
 
-MixtureImpl::MixtureImpl(const core::ModelConfig& config, int64_t n_here, ExpertProducts products,
-                         const Linears& linears, const std::string& name)
+MixtureImpl::MixtureImpl(const core::ModelConfig& config, ExpertProducts products, const Linears& linears,
+                         const std::string& name, std::optional<int64_t> n_here)
     : config_(config), products_(std::move(products)), shared_(nullptr) {
   core::validate(config, "Mixture");
   core::require(config.n_experts > 0, "Mixture: the configuration has no experts");
-  const int64_t E = config.n_experts, D = config.dim, F = config.expert_dim;
+  const int64_t E = config.n_experts, E_here = n_here.value_or(E), D = config.dim, F = config.expert_dim;
   const core::MixtureInfo& mixture = core::info(config.family).mixture;
   const auto zeros = [&](const char* parameter, std::vector<int64_t> shape, bool trained = true) {
     return register_named(*this, parameter, torch::zeros(shape), trained);
@@ -44,13 +44,13 @@ MixtureImpl::MixtureImpl(const core::ModelConfig& config, int64_t n_here, Expert
   router_ = zeros("router.weight", {E, D});
   if (mixture.selection_bias) selection_ = zeros("selection.bias", {E}, /*trained=*/false);
   if (mixture.biases) router_bias_ = zeros("router.bias", {E});
-  w1_ = zeros("experts.w1.weight", {n_here, F, D});
-  w3_ = zeros("experts.w3.weight", {n_here, F, D});
-  w2_ = zeros("experts.w2.weight", {n_here, D, F});
+  w1_ = zeros("experts.w1.weight", {E_here, F, D});
+  w3_ = zeros("experts.w3.weight", {E_here, F, D});
+  w2_ = zeros("experts.w2.weight", {E_here, D, F});
   if (mixture.biases) {
-    b1_ = zeros("experts.w1.bias", {n_here, F});
-    b3_ = zeros("experts.w3.bias", {n_here, F});
-    b2_ = zeros("experts.w2.bias", {n_here, D});
+    b1_ = zeros("experts.w1.bias", {E_here, F});
+    b3_ = zeros("experts.w3.bias", {E_here, F});
+    b2_ = zeros("experts.w2.bias", {E_here, D});
   }
   if (config.shared_dim == 0) return;
   if (mixture.shared_gate) shared_gate_ = zeros("shared_gate.weight", {D});

@@ -4,9 +4,9 @@
 //     y = Σ g_e w2_e (silu(w1_e x) ⊙ w3_e x) over the K experts that x takes, or with another gate (feed_forward.h),
 //       + the shared SwiGLU of x, times sigmoid(shared_gate · x) in families that have that.
 //
-// With s = softmax(router x), or the sigmoid of each number: x takes the K experts with the largest s, or s + selection
-// bias (of the groups whose two best have the largest sum), and g is s of these, divided by their sum if the model
-// normalizes, times route_scale.
+// With s the softmax or sigmoid of router x: x takes the K experts with the largest s, or s + selection bias (of the
+// groups whose two best have the largest sum), and g is s of these, divided by their sum if the model normalizes, times
+// route_scale.
 //
 // Parameters: router.weight [E, D]; experts.{w1,w3}.weight [E, F, D]; experts.w2.weight [E, D, F]; and where the model
 // has them router.bias [E], experts.{w1,w3}.bias [E, F], experts.w2.bias [E, D], selection.bias [E], which has no
@@ -16,6 +16,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,11 +41,11 @@ struct Routes {
 
 class MixtureImpl : public torch::nn::Module {
  public:
-  /// Without `products` the formula is computed expert by expert. Throws core::Error where the configuration is invalid
-  /// or has no experts.
+  /// Without `products` the formula is computed expert by expert. A derived class may have only n_here of the experts
+  /// that the router selects. Throws core::Error where the configuration is invalid or has no experts.
   explicit MixtureImpl(const core::ModelConfig& config, ExpertProducts products = {},
-                       const Linears& linears = Linears(), const std::string& name = "ffn")
-      : MixtureImpl(config, config.n_experts, std::move(products), linears, name) {}
+                       const Linears& linears = Linears(), const std::string& name = "ffn",
+                       std::optional<int64_t> n_here = {});
 
   /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape.
   torch::Tensor forward(const torch::Tensor& x);
@@ -63,10 +64,6 @@ class MixtureImpl : public torch::nn::Module {
   [[nodiscard]] torch::Tensor& selection_bias() { return selection_; }
 
  protected:
-  /// Of the experts only n_here are here, and experts.{w1,w3,w2}.weight are theirs; the router knows all.
-  MixtureImpl(const core::ModelConfig& config, int64_t n_here, ExpertProducts products, const Linears& linears,
-              const std::string& name);
-
   /// Σ g_e SwiGLU_e(x) over the experts that x [N, D] takes, [N, D].
   virtual torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes) {
     return own_experts(x, routes.experts, routes.weights);

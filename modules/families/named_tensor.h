@@ -14,11 +14,10 @@ inline torch::Tensor register_named(torch::nn::Module& module, const std::string
   const size_t dot = name.find('.');
   if (dot == std::string::npos) return module.register_parameter(name, value, trained);
   const std::string first = name.substr(0, dot);
-  auto children = module.named_children();
-  if (!children.contains(first)) {
-    children.insert(first, module.register_module(first, std::make_shared<torch::nn::Module>()));
-  }
-  return register_named(*children[first], name.substr(dot + 1), value, trained);
+  const auto children = module.named_children();
+  const auto* child = children.find(first);
+  const auto inner = child != nullptr ? *child : module.register_module(first, std::make_shared<torch::nn::Module>());
+  return register_named(*inner, name.substr(dot + 1), value, trained);
 }
 
 }  // namespace folio::nn

@@ -13,8 +13,6 @@ namespace folio::nn {
 
 using torch::nn::AnyModule;
 
-RopeCache FamilyParts::rope(const core::ModelConfig& config) const { return rope_of(config); }
-
 AnyModule FamilyParts::attention(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
   const std::shared_ptr<AttentionImpl> attention = std::make_shared<FamilyAttentionImpl>(
       config, std::move(rope), options().dropout, *options().linears, fmt::format("layers.{}.attention", layer));
@@ -27,10 +25,10 @@ AnyModule FamilyParts::feed_forward(const core::ModelConfig& config, int64_t lay
   if (config.has_experts(layer)) {
     return AnyModule(Mixture(config, expert_products(config), *options().linears, name));
   }
-  const auto gate = [gate = core::info(config.family).gate](const auto& z, const auto& up) {
-    return gated(gate, z, up);
-  };
-  return AnyModule(SwiGLU(config.dim, config.hidden_dim, *options().linears, name, gate));
+  const core::Gate gate = core::info(config.family).gate;
+  if (gate == core::Gate::Silu) return Parts::feed_forward(config, layer);
+  return AnyModule(SwiGLU(config.dim, config.hidden_dim, *options().linears, name,
+                          [gate](const auto& z, const auto& up) { return gated(gate, z, up); }));
 }
 
 BlockParts FamilyParts::block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {

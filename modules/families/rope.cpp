@@ -5,21 +5,9 @@
 #include <utility>
 
 #include "core/rope_scaling.h"
+#include "modules/families/parts.h"
 
 namespace folio::nn {
-namespace {
-
-torch::Tensor rotations_of(const core::ModelConfig& config) {
-  // As RopeCache has them, but for the factors.
-  const auto i_P = torch::arange(0, config.rotated(), 2, torch::kDouble);
-  const auto factor_P = torch::tensor(core::rope_factors(config), torch::kDouble);
-  const double theta = config.rope_theta;
-  const auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(config.rotated())) / factor_P;
-  const auto angle_TP = torch::outer(torch::arange(config.context_length, torch::kDouble), frequency_P);
-  return torch::polar(torch::full_like(angle_TP, static_cast<double>(core::rope_magnitude(config))), angle_TP);
-}
-
-}  // namespace
 
 torch::Tensor FamilyRopeImpl::apply(const torch::Tensor& x_BTHK, int64_t first_position) const {
   const int64_t rotated = 2 * rotations().size(1), rest = x_BTHK.size(-1) - rotated;
@@ -32,13 +20,21 @@ torch::Tensor FamilyRopeImpl::apply(const torch::Tensor& x_BTHK, int64_t first_p
   return y_BTHK.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2);
 }
 
-RopeCache rope_of(const core::ModelConfig& config) {
-  const auto rope = std::make_shared<FamilyRopeImpl>(rotations_of(config), core::info(config.family).pairs);
+RopeCache FamilyParts::rope(const core::ModelConfig& config) const {
+  // As RopeCache has them, but for the factors.
+  const auto i_P = torch::arange(0, config.rotated(), 2, torch::kDouble);
+  const auto factor_P = torch::tensor(core::rope_factors(config), torch::kDouble);
+  const double theta = config.rope_theta;
+  const auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(config.rotated())) / factor_P;
+  const auto angle_TP = torch::outer(torch::arange(config.context_length, torch::kDouble), frequency_P);
+  const auto magnitude_TP = torch::full_like(angle_TP, static_cast<double>(core::rope_magnitude(config)));
+  const auto rope =
+      std::make_shared<FamilyRopeImpl>(torch::polar(magnitude_TP, angle_TP), core::info(config.family).pairs);
   if (config.local_rope_theta > 0.0F) {
     core::ModelConfig local = config;
     local.rope_theta = std::exchange(local.local_rope_theta, 0.0F);
     local.rope_scaling = {};
-    rope->local = rope_of(local);
+    rope->local = this->rope(local);
   }
   return RopeCache(std::shared_ptr<RopeCacheImpl>(rope));
 }

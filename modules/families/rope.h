@@ -20,7 +20,4 @@ class FamilyRopeImpl : public RopeCacheImpl {
   core::RopePairs pairs_;
 };
 
-/// The rotations of a configuration, all that its layers need.
-[[nodiscard]] RopeCache rope_of(const core::ModelConfig& config);
-
 }  // namespace folio::nn

@@ -12,6 +12,7 @@
 #include "core/formats/adapter_files.h"
 #include "core/formats/gguf_model.h"
 #include "core/formats/model_files.h"
+#include "core/manifest.h"
 #include "core/mixtures.h"
 #include "core/print_stderr.h"
 #include "core/quants.h"

@@ -206,11 +206,6 @@ void Flags::default_group(const std::string& name) {
   app_->option_defaults()->group(name);
 }
 
-void Flags::take_anything() {
-  app_->set_help_flag();
-  app_->prefix_command();
-}
-
 void Flags::add_version() {
   if (app_->get_option_no_throw("--version") != nullptr) return;  // export's is llama2c's format
   app_->set_version_flag("--version", version());

@@ -99,8 +99,6 @@ class Flags {
   void final_callback(std::function<void()> call);
   /// The group of --help and --version, and of flags that are added from now on.
   void default_group(const std::string& name);
-  /// Takes all arguments as they are: for a program that parses them itself.
-  void take_anything();
 
   /// False: --help or --version was asked for, and is printed. Throws core::UsageError.
   [[nodiscard]] bool parse(int argc, char** argv);

@@ -10,6 +10,7 @@
 #include "core/formats/model_files.h"
 #include "core/formats/safetensors.h"
 #include "core/json.h"
+#include "core/manifest.h"
 #include "data/tokenizers/tokenizer_files.h"
 
 namespace {

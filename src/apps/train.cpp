@@ -19,7 +19,6 @@
 #include "core/print_stderr.h"
 #include "core/seconds_since.h"
 #include "train/profile/profile.h"
-#include "train/step/allocator.h"
 #include "train/step/repeatable.h"
 
 namespace {
@@ -33,30 +32,28 @@ int threads_of(const apps::TrainOptions& o) {
   return std::max(1, at::get_num_threads() / static_cast<int>(o.session->launch().n_on_host));
 }
 
-train::Trainer make_trainer(const apps::TrainOptions& o, const train::Dataset& dataset) {
-  train::parallel::Session& session = *o.session;
-  session.require_same("flags",
-                       fmt::format("{}resume = {}\n", apps::config_toml(o.config, train::Kept::ByRanks), o.resume));
-  session.require_same("data",
-                       fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", dataset.source().bytes,
-                                   dataset.source().digest, dataset.tokenizer().vocab_size()));
-  return {o.config, dataset, o.init.value_or(""), &session.world(),
-          train::device_of(o.config, session.launch().on_host)};
-}
-
 int run(apps::TrainOptions& o) {
   train::fix_threads(threads_of(o));
   train::keep_freed_memory();
   const apps::TrainData data = apps::read_data(o);
   std::optional<train::MemoryUse> memory;  // from before there is a parameter
   if (o.profile && !o.session->is_alone()) memory.emplace();
-  train::Trainer trainer = make_trainer(o, *data.dataset);
+  o.session->require_same(
+      "flags", fmt::format("{}resume = {}\ndump_grads = {}\n", apps::config_toml(o.config, train::Kept::ByRanks),
+                           o.resume, !o.dump_grads.empty()));
+  if (o.init && !o.session->is_alone())
+    o.session->require_same("model of --init", train::model_digest(core::read_model(*o.init)));
+  const train::Source& source = data.dataset->source();
+  o.session->require_same("data", fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", source.bytes,
+                                              source.digest, data.dataset->tokenizer().vocab_size()));
+  // A profile is of any weights, but adapters need a model.
+  const bool needs_init = o.init && (!o.profile || o.config.lora_rank > 0);
+  train::Trainer trainer(o.config, *data.dataset, needs_init ? *o.init : "", &o.session->world(),
+                         o.session->launch().on_host);
   if (o.profile) {
     apps::print_profile(trainer, memory);
     return 0;
   }
-  trainer.train_for(o.config.minutes);
-  if (o.init && o.config.lora_rank == 0) trainer.init_from(*o.init);
   trainer.dump(o.dump_batches, o.dump_grads);
   std::optional<train::StepTrace> trace;
   if (!o.trace.empty()) trace.emplace(o.trace, trainer.world());
@@ -89,13 +86,12 @@ int run(apps::TrainOptions& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // This parser accepts any arguments; parse_train_options() reads them with all flags.
-  apps::Flags app("Trains a Llama, or a model of another family, on texts or conversations.", "train");
-  app.take_anything();
-  apps::TrainOptions options;
-  return apps::run_program(app, argc, argv, [&] {
+  apps::TrainOptions first, options;
+  first.flags = apps::train_flags(first);
+  return apps::run_program(*first.flags, argc, argv, [&] {
     try {
-      const int code = apps::parse_train_options(options, argc, argv) ? run(options) : 0;
+      apps::complete_options(options, first, argc, argv);
+      const int code = run(options);
       if (options.session && options.session->roll_call()) options.session->roll_call()->leave();
       return code;
     } catch (const std::exception& error) {

@@ -60,7 +60,7 @@ std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Te
   auto saved = data::tokenizer_from_hf(last);
   if (is_chat) return saved;
   // The characters of a text that was changed are not the saved ones, and resume() says which they are.
-  const bool changed = train::read_trainer_state(last).corpus_digest != texts.summary.digest;
+  const bool changed = train::read_trainer_state(last).source.digest != texts.summary.digest;
   return changed && saved->kind() == "character" ? nullptr : std::move(saved);
 }
 

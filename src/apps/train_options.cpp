@@ -30,10 +30,9 @@ Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::In
     using T = std::decay_t<decltype(value)>;
     const std::string flags = field.flag;
     if (flags.empty()) return;
-    const std::string text = fmt::format("{}", value);
-    constexpr bool kText = std::is_enum_v<T> || std::is_same_v<T, std::string>;
-    const bool quoted = kText && text != "true" && text != "false";
-    values.emplace_back(flags.substr(0, flags.find(',')), quoted ? "\"" + text + "\"" : text);
+    const bool is_number = std::is_arithmetic_v<T>;
+    values.emplace_back(flags.substr(0, flags.find(',')),
+                        is_number ? fmt::format("{}", value) : nlohmann::ordered_json(value).dump());
   };
   core::ModelConfig::visit_fields(c.model, [&](auto&&, const auto& value, const auto& field) { add(value, field); });
   train::TrainConfig::visit_fields(c, [&](auto&&, const auto& value, const train::TrainField& field) {
@@ -74,8 +73,8 @@ void add_field(Flags& app, const char* group, T& value, const core::ConfigField&
     std::vector<std::pair<std::string, int>> names;
     const auto add = [&](std::string_view name) { names.emplace_back(name, static_cast<int>(names.size())); };
     if constexpr (train::Choice<T>) {
-      std::ranges::for_each(train::kNames<T>, add);
-      option->type_name(fmt::format("{}", fmt::join(train::kNames<T>, "|")));
+      std::ranges::for_each(names_of(value), add);
+      option->type_name(fmt::format("{}", fmt::join(names_of(value), "|")));
     } else {
       std::ranges::for_each(core::families(), add, &core::FamilyInfo::name);
       option->type_name("NAME")->description(fmt::format("{}", fmt::join(std::views::keys(names), ", ")));
@@ -90,8 +89,9 @@ void add_field(Flags& app, const char* group, T& value, const core::ConfigField&
   }
 }
 
-// The flags are bound to `o`, which has the values of the preset or the resumed run as defaults.
-std::unique_ptr<Flags> make_app(TrainOptions& o) {
+}  // namespace
+
+std::unique_ptr<Flags> train_flags(TrainOptions& o) {
   auto app =
       std::make_unique<Flags>("Trains a Llama, or a model of another family, on texts or conversations.", "train");
   app->default_group("Run");
@@ -139,6 +139,8 @@ std::unique_ptr<Flags> make_app(TrainOptions& o) {
   app->footer(preset_table);
   return app;
 }
+
+namespace {
 
 // Values that follow from flags that were given.
 void complete_shape(TrainOptions& o) {
@@ -236,13 +238,9 @@ std::string config_toml(const train::TrainConfig& c, train::Kept most) {
   return toml;
 }
 
-// Parses twice: the first time to find the preset, model or run whose values are the defaults.
-bool parse_train_options(TrainOptions& o, int argc, char** argv) {
-  TrainOptions first;
-  const auto scout = make_app(first);
-  if (!scout->parse(argc, argv)) return false;
+void complete_options(TrainOptions& o, const TrainOptions& first, int argc, char** argv) {
   const std::string dataset = data::dataset_name(first.datasets.front());
-  const bool adapters = first.config.lora_rank > 0 && scout->count("--preset") == 0;
+  const bool adapters = first.config.lora_rank > 0 && first.flags->count("--preset") == 0;
   train::TrainConfig& c = o.config;
   c = train::preset(adapters ? "lora" : first.config.preset);
   if (first.init) {
@@ -257,12 +255,11 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     choose_run(o, dataset);
     const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
     c = saved.config;
-    c.minutes = saved.minutes;
-    o.eval = saved.corpus_eval;
+    o.eval = saved.source.eval_path;
     if (!saved.base.empty()) o.init = saved.base;
     if (o.session->is_alone()) c.threads = static_cast<int>(saved.environment.threads);
   }
-  o.flags = make_app(o);
+  o.flags = train_flags(o);
   static_cast<void>(o.flags->parse(argc, argv));
   o.request = {.given = [flags = o.flags.get()](const char* flag) { return flags->count(flag) > 0; },
                .typed =
@@ -283,7 +280,6 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
   if (c.minutes > 0.0) c.warmup_steps = std::max(c.warmup_steps, train::kMeasuredSteps);
   train::validate(c, o.request);
   if (!o.choice && !o.profile) choose_run(o, dataset);
-  return true;
 }
 
 void end_rank(const std::string& why, int code) {

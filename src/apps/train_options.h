@@ -36,10 +36,13 @@ struct TrainOptions {
   std::optional<train::RunChoice> choice;             ///< unless `profile`; locked before a resumed run is read
 };
 
-/// Finds the other ranks, if the environment says that there are any, and chooses the run's directory. The defaults are
-/// the values of the preset, of the model to start from, or of the run to resume. Returns false after --help. Throws
-/// core::Error or UsageError.
-[[nodiscard]] bool parse_train_options(TrainOptions& options, int argc, char** argv);
+/// The flags, bound to `options`, whose values are the defaults.
+[[nodiscard]] std::unique_ptr<Flags> train_flags(TrainOptions& options);
+
+/// Parses again: `first`, which has been parsed, names the preset, the model or the run whose values are the defaults.
+/// Finds the other ranks, if the environment specifies any, and chooses the run's directory. Throws core::Error or
+/// UsageError.
+void complete_options(TrainOptions& options, const TrainOptions& first, int argc, char** argv);
 
 /// A run's config.toml, which --config takes; or all that ranks have to agree on.
 [[nodiscard]] std::string config_toml(const train::TrainConfig& config, train::Kept most = train::Kept::InFiles);

@@ -14,13 +14,13 @@
 #include "core/file_status.h"
 #include "core/formats/adapter_files.h"
 #include "core/formats/model_files.h"
+#include "core/manifest.h"
 #include "core/print_stderr.h"
 #include "core/seconds_since.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "train/profile/profile.h"
 #include "train/report/matrix_peak.h"
 #include "train/report/ngram.h"
-#include "train/run/sample.h"
 #include "train/step/repeatable.h"
 
 namespace folio::apps {
@@ -30,19 +30,15 @@ namespace fs = std::filesystem;
 
 // The values of a TOML file, each as config_toml() writes it: "lr = 0.001".
 std::vector<std::string> values_in(const std::string& toml) {
-  const auto trimmed = [](const std::string& text) {
-    const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
-    return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
-  };
   std::vector<std::string> values;
   std::istringstream lines(toml);
   for (std::string line; std::getline(lines, line);) {
+    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
     const size_t equals = line.find('=');
     if (line.starts_with('#') || equals == std::string::npos) continue;
-    const std::string value = trimmed(line.substr(equals + 1));
+    const std::string value = line.substr(equals + 1);
     const auto number = signed_number_of<double>(value);
-    values.push_back(
-        fmt::format("{} = {}", trimmed(line.substr(0, equals)), number ? fmt::format("{}", *number) : value));
+    values.push_back(fmt::format("{} = {}", line.substr(0, equals), number ? fmt::format("{}", *number) : value));
   }
   return values;
 }
@@ -53,7 +49,7 @@ std::string edited_values(const fs::path& file, const train::TrainerState& saved
   const std::vector<std::string> known = values_in(config_toml(saved.config) + config_toml(now));
   std::string edited;
   for (const std::string& value : values_in(core::read_text_file(file, size_t{1} << 20U))) {
-    if (saved.minutes > 0.0 && value.starts_with("steps = ")) continue;  // which --minutes sets
+    if (saved.config.minutes > 0.0 && value.starts_with("steps = ")) continue;  // which --minutes sets
     if (std::ranges::find(known, value) == known.end()) edited += (edited.empty() ? "" : ", ") + core::printable(value);
   }
   return edited;
@@ -61,15 +57,14 @@ std::string edited_values(const fs::path& file, const train::TrainerState& saved
 
 void resume(train::Trainer& trainer, const fs::path& run) {
   const fs::path checkpoint = run / "checkpoints" / "last", file = run / "config.toml";
-  const train::TrainerState saved = train::read_trainer_state(checkpoint);
-  trainer.resume(checkpoint);
+  const train::TrainerState saved = trainer.resume(checkpoint);
   const std::string ignored = edited_values(file, saved, trainer.config());
   if (trainer.world().is_first() && !ignored.empty()) {
     core::print_stderr(
         "note: --resume takes the values of the checkpoint and ignores those of {}: {}; for others, start anew\n",
         file.string(), ignored);
   }
-  std::string change = describe_difference(trainer.state().environment, train::this_environment());
+  std::string change = describe_difference(saved.environment, train::this_environment());
   if (const train::DeviceKind now = trainer.config().device; now != saved.config.device) {
     change += fmt::format("{}device {} -> {}", change.empty() ? "" : ", ", saved.config.device, now);
   }
@@ -132,16 +127,26 @@ void print_run(const TrainOptions& o, train::Trainer& trainer, const data::Token
   }
 }
 
+// The first tokens of a split. Those of a damaged cache may be none of the vocabulary's.
+std::vector<int32_t> counted_tokens(const data::TokenView& split, const char* what, int32_t vocab_size) {
+  constexpr size_t kMost = size_t{1} << 23U;  // a table of more grows beyond a gigabyte
+  std::vector<int32_t> tokens = split.first(std::min(kMost, split.size())).to_vector();
+  const auto outside = std::ranges::find_if(tokens, [&](int32_t token) { return token < 0 || token >= vocab_size; });
+  core::require(outside == tokens.end(), "token {} of the {} split is {}, outside the vocabulary of {}",
+                outside - tokens.begin(), what, outside == tokens.end() ? 0 : *outside, vocab_size);
+  return tokens;
+}
+
 double count_baseline(const TrainData& data) {
   constexpr int kOrder = 5;
-  constexpr size_t kMost = size_t{1} << 23U;  // tokens: a table of more grows beyond a gigabyte
   const auto& [train, validation, test] = data.text->splits();
   const auto start = std::chrono::steady_clock::now();
   const data::Tokenizer& tokenizer = data.text->tokenizer();
-  int32_t tokens = tokenizer.vocab_size();
-  if (!data.several_documents && tokenizer.end_of_text() == tokens - 1) --tokens;  // it stands in no text
-  const train::NgramCounts counts(train.first(std::min(kMost, train.size())).to_vector(), tokens, kOrder);
-  const double loss = counts.witten_bell_loss(validation.first(std::min(kMost, validation.size())).to_vector(), kOrder);
+  const int32_t vocab_size = tokenizer.vocab_size();
+  const bool unused_end = !data.several_documents && tokenizer.end_of_text() == vocab_size - 1;  // it is in no text
+  const train::NgramCounts counts(counted_tokens(train, "training", vocab_size), vocab_size - (unused_end ? 1 : 0),
+                                  kOrder);
+  const double loss = counts.witten_bell_loss(counted_tokens(validation, "validation", vocab_size), kOrder);
   fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n",
              kOrder, loss, core::seconds_since(start));
   return loss;
@@ -169,8 +174,8 @@ void print_sample(const fs::path& path, const fs::path& adapter, const TrainData
   std::optional<core::Adapter> read;
   if (!adapter.empty()) read = core::read_adapter(adapter, model.config);
   prompt.options.slide = false;
-  const std::string text = train::sample_text(model, read ? &*read : nullptr, *data::load_tokenizer(model, ""), prompt,
-                                              std::min<int64_t>(200, model.config.context_length));
+  prompt.options.max_tokens = std::min<int64_t>(200, model.config.context_length);
+  const std::string text = train::sample_text(model, read ? &*read : nullptr, *data::load_tokenizer(model, ""), prompt);
   fmt::print("\na sample by the engine:\n{}\n\nmore: ./{} --model {}{}\n", text,
              data.text != nullptr ? "generate" : "chat", path.string(),
              adapter.empty() ? "" : " --lora " + adapter.string());

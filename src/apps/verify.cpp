@@ -15,9 +15,9 @@
 #include "infer/engine/generate.h"
 #include "modules/families/parts.h"
 #include "train/run/checkpoint.h"
+#include "train/run/trainer.h"
 #include "train/run/weights.h"
 #include "train/step/evaluate.h"
-#include "train/run/trainer.h"
 
 namespace {
 
@@ -52,16 +52,16 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
   core::require(core::path_exists(checkpoint / "trainer.json"),
                 "{} does not say which text it was trained on; name one with --text FILE", o.checkpoint);
   const train::TrainerState state = train::read_trainer_state(checkpoint);
-  core::require(state.corpus_field != "messages" && state.corpus_eval.empty(),
+  core::require(state.source.field != "messages" && state.source.eval_path.empty(),
                 "{} was validated on {}; name a text with --text FILE", o.checkpoint,
-                state.corpus_eval.empty() ? "conversations" : "a text of its own");
+                state.source.eval_path.empty() ? "conversations" : "a text of its own");
   std::vector<std::string> paths;
-  std::istringstream lines(state.corpus_path);
+  std::istringstream lines(state.source.path);
   for (std::string path; std::getline(lines, path);) paths.push_back(path);
-  const data::TextFiles texts = data::find_texts(paths, state.corpus_field);
+  const data::TextFiles texts = data::find_texts(paths, state.source.field);
   const data::DocumentsSummary summary = data::summarize(texts.documents);
-  core::require(summary.digest == state.corpus_digest, "the text that the checkpoint was trained on has changed: {}",
-                core::printable(state.corpus_path));
+  core::require(summary.digest == state.source.digest, "the text that the checkpoint was trained on has changed: {}",
+                core::printable(state.source.path));
   const train::TextDataset dataset(texts, summary, state.config, data::tokenizer_from_hf(checkpoint), {});
   return {.tokens = dataset.splits().validation.to_vector(),
           .window = std::min(state.config.window, config.context_length)};

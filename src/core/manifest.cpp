@@ -154,4 +154,10 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
   return tensors;
 }
 
+int64_t parameter_count(const ModelConfig& config) {
+  int64_t count = 0;
+  for (const TensorSpec& spec : tensor_manifest(config)) count += spec.elements();
+  return count;
+}
+
 }  // namespace folio::core

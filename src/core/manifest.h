@@ -95,4 +95,8 @@ struct TensorSpec {
 /// All tensors of a model, in file order: with the parts of its family, and without Output if embeddings are tied.
 [[nodiscard]] std::vector<TensorSpec> tensor_manifest(const ModelConfig& config);
 
+/// The number of trainable parameters, by formula: V d (twice if untied) + L (2 d d_q + 2 d d_kv + 3 d h + 2 d) + d,
+/// and in each layer d_q + 2 d_kv for biases and 2 d_head for norms of q and k, if the family has them.
+[[nodiscard]] int64_t parameter_count(const ModelConfig& config);
+
 }  // namespace folio::core

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/manifest.h"
 
 namespace folio::core {
 namespace {
@@ -120,12 +119,6 @@ int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where) {
   if (n_heads < 1) return 0;
   require(dim % n_heads == 0, "{}: dim {} is not a multiple of n_heads {}", where, dim, n_heads);
   return dim / n_heads;
-}
-
-int64_t parameter_count(const ModelConfig& config) {
-  int64_t count = 0;
-  for (const TensorSpec& spec : tensor_manifest(config)) count += spec.elements();
-  return count;
 }
 
 std::string describe_difference(const ModelConfig& from, const ModelConfig& to) {

@@ -175,10 +175,6 @@ void validate(const ModelConfig& config, const std::string& where);
 /// number. 0 without heads, which validate() refuses.
 [[nodiscard]] int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where);
 
-/// The number of trainable parameters, by formula: V d (twice if untied) + L (2 d d_q + 2 d d_kv + 3 d h + 2 d) + d,
-/// and in each layer d_q + 2 d_kv for biases and 2 d_head for norms of q and k, if the family has them.
-[[nodiscard]] int64_t parameter_count(const ModelConfig& config);
-
 /// The fields in which two configurations differ, as "n_heads 4 -> 8, dim 128 -> 256"; empty if none.
 [[nodiscard]] std::string describe_difference(const ModelConfig& from, const ModelConfig& to);
 

@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 import peft
 import pytest
+import sound
 import torch
 from gguf import GGMLQuantizationType as Q
 from safetensors.torch import load_file
@@ -17,8 +18,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import support
 from adapters import ALL, change_config, write_adapter
-from peft_models import adapted, token_logprobs
-from support import FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, generate, one_json, run, succeed
+from peft_models import adapted, scores, token_logprobs
+from support import FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, generate, run, succeed
 
 torch.set_num_threads(1)
 TOOL = support.BUILD / "tests" / "format_tool"
@@ -68,20 +69,10 @@ def to_gguf(adapter, *flags):
     return export(adapter, adapter.with_suffix(".gguf"), "--format", "gguf-lora", "--base", GOLDEN, *flags)
 
 
-def scores(model, text, *flags):
-    return np.array(one_json(succeed("perplexity", "-m", model, "--text", text, "--json", "--token-logprobs",
-                                     *flags).stdout)["token_logprobs"])
-
-
 @pytest.fixture
 def text(tmp_path):
     (tmp_path / "text.txt").write_text("ROMEO:\nWhat say you, and be gone. I will not stay.\n")
     return tmp_path / "text.txt"
-
-
-def as_gguf_orders(rows, n_heads):
-    """Rows of q and k, as convert_hf_to_gguf.py's LlamaModel.permute has it."""
-    return rows.reshape(n_heads, 2, rows.shape[0] // n_heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
 def test_the_gguf_package_reads_an_adapter(adapter):
@@ -89,19 +80,16 @@ def test_the_gguf_package_reads_an_adapter(adapter):
     field = lambda key: reader.get_field(key).contents()
     assert [field(f"general.{key}") for key in ("type", "architecture", "name")] == ["adapter", "llama", "adapter"]
     assert (field("adapter.type"), field("adapter.lora.alpha")) == ("lora", 6.0)
-    peft_names = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-                  "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-                  "ffn_down": "mlp.down_proj"}
     theirs = load_file(adapter / "adapter_model.safetensors")
     assert len(reader.tensors) == len(theirs)
     config = json.loads((GOLDEN / "config.json").read_text())
-    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     for tensor in reader.tensors:
-        _, layer, name, _, which = tensor.name.split(".")
-        expected = theirs[f"base_model.model.model.layers.{layer}.{peft_names[name]}.{which[:-1]}{which[-1].upper()}.weight"].numpy()
-        if which == "lora_b" and name in heads:
-            expected = as_gguf_orders(expected, heads[name])
-        assert tensor.tensor_type == Q.F32 and (tensor.data == expected).all(), tensor.name
+        base, which = tensor.name.rsplit(".", 1)
+        name = f"base_model.model.{sound.hf_name(base).removesuffix('.weight')}.{which[:-1]}{which[-1].upper()}.weight"
+        data = tensor.data
+        if which == "lora_b" and ("attn_q" in base or "attn_k" in base):
+            data = sound.split_halves(data, config["hidden_size"] // config["num_attention_heads"])
+        assert tensor.tensor_type == Q.F32 and (data == theirs[name].numpy()).all(), tensor.name
 
 
 def test_the_engine_reads_a_gguf_as_the_directory(golden_gguf, adapter, text):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from support import EXPECTED, GOLDEN, ROOT, WRONG_USAGE, assert_refused, generate, one_json, run, succeed
+from support import EXPECTED, GOLDEN, WRONG_USAGE, assert_refused, generate, one_json, run, succeed
 
 torch.set_num_threads(1)
 WIDTHS, PENALTIES, EARLY = (2, 4, 8), (0.6, 1.0, 2.0), (False, True, "never")

@@ -1,6 +1,17 @@
+import sys
+
 import pytest
 
 import support
+from exactness import make_home
+
+sys.path.append(str(support.ROOT / "tests" / "apps" / "files"))
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder with a text of a few kilobytes, cats.txt."""
+    return make_home(tmp_path)
 
 
 @pytest.fixture(scope="session")

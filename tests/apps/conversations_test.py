@@ -4,7 +4,6 @@ import gzip
 import json
 import random
 import signal
-import subprocess
 
 import gguf
 import numpy
@@ -60,11 +59,7 @@ def published(home):
 
 
 def train(home, *flags, data="train.jsonl"):
-    """Runs to the end; the sample of a random model need not be UTF-8."""
-    done = subprocess.run([BUILD / "train", home / data, *map(str, flags)], capture_output=True, text=True,
-                          errors="replace", timeout=120, env=environment(home))
-    assert done.returncode == 0, done.stderr
-    return done
+    return succeed("train", home / data, *flags, home=home, errors="replace")
 
 
 def loss_by_transformers(directory, chats, window):

@@ -2,7 +2,7 @@
 
 import re
 
-from support import BUILD, SMALL_RUN, TEXT, environment, held, log_of, read_until, succeed
+from support import SMALL_RUN, TEXT, log_of, succeed
 
 
 def flags_of(steps, threads=1, dtype="f32", eval_every=2):
@@ -51,17 +51,6 @@ def assert_same(actual, expected, where):
     assert actual.keys() == expected.keys(), f"{where}: {actual.keys() ^ expected.keys()}"
     different = [name for name in expected if actual[name] != expected[name]]
     assert not different, f"{where}: {different} differ from the undisturbed run's"
-
-
-def assert_a_killed_run_repeats(home, flags, where):
-    """A run is killed after its sixth step and goes on."""
-    succeed("train", *command(home, home / "whole", flags), home=home)
-    process = held([BUILD / "train", *command(home, home / "killed", flags)], env=environment(home))
-    read_until(process, "step 6/")
-    process.kill()
-    process.communicate()
-    succeed("train", *command(home, home / "killed", flags), home=home)
-    assert_same(outcome(home / "killed"), outcome(home / "whole"), where)
 
 
 def named_checkpoint(line):

@@ -1,14 +1,13 @@
 """A published model is trained further: train --init takes its shape, its weights and its tokenizer."""
 
 import json
-import subprocess
 
 import pytest
 import torch
 import transformers
 
-from published import publish
-from support import BUILD, FAILED, TEXT, WRONG_USAGE, assert_refused, environment, generate, log_of, run, succeed
+from published import loss_by_transformers, publish
+from support import FAILED, TEXT, WRONG_USAGE, assert_refused, generate, log_of, run, succeed
 
 END = "<|endoftext|>"
 FLAGS = ["--window", "16", "--batch-size", "2", "--lr", "1e-3", "--warmup-steps", "0", "--threads", "1", "--log-every",
@@ -28,20 +27,7 @@ def published(home):
 
 
 def train(home, *flags):
-    """Runs to the end; the sample of a random model need not be UTF-8."""
-    done = subprocess.run([BUILD / "train", home / "cats.txt", *map(str, flags)], capture_output=True, text=True,
-                          errors="replace", timeout=120, env=environment(home))
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def loss_by_transformers(directory, ids):
-    """The mean over consecutive windows of 16."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
-    windows = torch.tensor([ids[at:at + 17] for at in range(0, len(ids) - 16, 16)])
-    with torch.no_grad():
-        logits = model(windows[:, :-1]).logits
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten()).item()
+    return succeed("train", home / "cats.txt", *flags, home=home, errors="replace")
 
 
 def test_a_published_model_is_trained_further(home, published):
@@ -56,8 +42,9 @@ def test_a_published_model_is_trained_further(home, published):
     ours, theirs = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (checkpoint, published))
     assert ours(TEXT).input_ids == theirs(TEXT).input_ids and ours.eos_token_id == theirs.eos_token_id
 
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
     # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
-    assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(loss_by_transformers(checkpoint, ids[n_train:]), abs=1e-4)
+    assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(loss_by_transformers(model, ids[n_train:], 16), abs=1e-4)
     first = log_of(home / "r")[0]["loss"]
     assert log_of(home / "r")[-1]["loss"] < first
     text = generate(home / "r/model.gguf", "-n", "5", "--temp", "0", "The cat", home=home)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support import FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, generate, run, succeed
+from support import FAILED, SMOLLM2, WRONG_USAGE, assert_refused, generate, run, succeed
 
 LINE = r"[A-Z]+: [a-z ]{1,20}\."
 PERSON = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],

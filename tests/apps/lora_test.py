@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 import support
 from adapters import ALL, change_config
-from peft_models import adapted, token_logprobs
-from support import FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, export, generate, one_json, run, succeed
+from peft_models import adapted, scores, token_logprobs
+from support import FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, export, generate, run, succeed
 
 torch.set_num_threads(1)
 KINDS = {"queries and values": dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]),
@@ -68,9 +68,8 @@ def test_texts_and_probabilities_are_pefts(folder, f32, base, loaded, plain, kin
     assert ours != plain
     assert ours == theirs[:len(ours)] and (len(ours) == 60 or theirs[len(ours)] in tokenizer.all_special_ids)
 
-    scored = one_json(succeed("perplexity", "-m", f32, "--text", folder / "text.txt", "--json", "--token-logprobs",
-                              "--lora", directory).stdout)["token_logprobs"]
-    assert np.abs(np.array(scored) - token_logprobs(model, tokenizer(TEXT)["input_ids"])).max() <= 1e-4
+    scored = scores(f32, folder / "text.txt", "--lora", directory)
+    assert np.abs(scored - token_logprobs(model, tokenizer(TEXT)["input_ids"])).max() <= 1e-4
     model.unload()
 
 
@@ -80,8 +79,7 @@ def test_a_scale_is_pefts(folder, f32, base, loaded):
     for module in model.modules():
         if isinstance(module, peft.tuners.lora.LoraLayer):
             module.scale_layer(0.3)
-    score = lambda *flags: np.array(one_json(succeed("perplexity", "-m", f32, "--text", folder / "text.txt", "--json",
-                                                     "--token-logprobs", *flags).stdout)["token_logprobs"])
+    score = lambda *flags: scores(f32, folder / "text.txt", *flags)
     expected = token_logprobs(model, AutoTokenizer.from_pretrained(base)(TEXT)["input_ids"])
     assert np.abs(score("--lora", f"{folder / 'scaled:by'}:0.3") - expected).max() <= 1e-4
     assert (score("--lora", f"{folder / 'scaled:by'}:0") == score()).all()
@@ -103,23 +101,20 @@ def test_several_add_up_as_pefts_do(folder, f32, base, loaded):
         if isinstance(module, peft.tuners.lora.LoraLayer):
             module.set_scale("other", 0.5)
     expected = token_logprobs(model.eval(), AutoTokenizer.from_pretrained(base)(TEXT)["input_ids"])
-    scored = one_json(succeed("perplexity", "-m", f32, "--text", folder / "text.txt", "--json", "--token-logprobs",
-                              "--lora", folder / "both", "--lora", f"{folder / 'both' / 'other'}:0.5").stdout)
-    assert np.abs(np.array(scored["token_logprobs"]) - expected).max() <= 1e-4
+    scored = scores(f32, folder / "text.txt", "--lora", folder / "both", "--lora", f"{folder / 'both' / 'other'}:0.5")
+    assert np.abs(scored - expected).max() <= 1e-4
     model.unload()
 
 
-@pytest.mark.parametrize("type_", ["bf16"])
-def test_a_base_of_16_bits_takes_adapters(folder, f32, base, type_):
+def test_a_base_of_16_bits_takes_adapters(folder, f32, base):
     """Their weights are floats exactly, so with a cache of floats the results are those of the floats."""
-    file = export(f32, folder / f"{type_}.gguf", "--type", type_)
-    export(file, folder / type_, "--format", "hf", "--type", "f32")
-    model = adapted(folder / type_, **KINDS["all seven"])
-    model.save_pretrained(folder / f"{type_}-adapter")
-    scored = one_json(succeed("perplexity", "-m", file, "--text", folder / "text.txt", "--json", "--token-logprobs",
-                              "--cache-type", "f32", "--lora", folder / f"{type_}-adapter").stdout)["token_logprobs"]
-    expected = token_logprobs(model, AutoTokenizer.from_pretrained(folder / type_)(TEXT)["input_ids"])
-    assert np.abs(np.array(scored) - expected).max() <= 1e-4
+    file = export(f32, folder / "bf16.gguf", "--type", "bf16")
+    export(file, folder / "bf16", "--format", "hf", "--type", "f32")
+    model = adapted(folder / "bf16", **KINDS["all seven"])
+    model.save_pretrained(folder / "bf16-adapter")
+    scored = scores(file, folder / "text.txt", "--cache-type", "f32", "--lora", folder / "bf16-adapter")
+    expected = token_logprobs(model, AutoTokenizer.from_pretrained(folder / "bf16")(TEXT)["input_ids"])
+    assert np.abs(scored - expected).max() <= 1e-4
 
 
 @pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
@@ -131,11 +126,9 @@ def test_families_take_adapters(tmp_path, family):
     model = adapted(directory, size=0.5, r=4, lora_alpha=4, target_modules=ALL)
     model.save_pretrained(tmp_path / "adapter")
     (tmp_path / "short.txt").write_text(support.TEXT[:30])
-    scored = [one_json(succeed("perplexity", "-m", directory, "--text", tmp_path / "short.txt", "--json",
-                               "--token-logprobs", *flags).stdout)["token_logprobs"]
-              for flags in ([], ["--lora", tmp_path / "adapter"])]
+    plain, scored = (scores(directory, tmp_path / "short.txt", *flags) for flags in ([], ["--lora", tmp_path / "adapter"]))
     expected = token_logprobs(model, PreTrainedTokenizerFast.from_pretrained(directory)(support.TEXT[:30])["input_ids"])
-    assert np.abs(np.array(scored[1]) - expected).max() <= 1e-4 < np.abs(np.array(scored[0]) - expected).max()
+    assert np.abs(scored - expected).max() <= 1e-4 < np.abs(plain - expected).max()
 
 
 # ---- What is refused: on the golden model, which is small ----
@@ -179,9 +172,8 @@ def test_single_modules_have_ranks_and_scales_of_their_own(tmp_path, patterns):
     model.save_pretrained(tmp_path / "adapter")
     ids = AutoTokenizer.from_pretrained(GOLDEN)("ROMEO:\nWhat is he?")["input_ids"]
     (tmp_path / "text.txt").write_text("ROMEO:\nWhat is he?")
-    scored = one_json(succeed("perplexity", "-m", GOLDEN, "--text", tmp_path / "text.txt", "--json", "--token-logprobs",
-                              "--lora", tmp_path / "adapter").stdout)["token_logprobs"]
-    assert np.abs(np.array(scored) - token_logprobs(model, ids)).max() <= 1e-4
+    scored = scores(GOLDEN, tmp_path / "text.txt", "--lora", tmp_path / "adapter")
+    assert np.abs(scored - token_logprobs(model, ids)).max() <= 1e-4
 
 
 @pytest.mark.parametrize("patterns, parts", [

@@ -12,9 +12,9 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
+from ranks import train_on_ranks
 from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, WRONG_USAGE, assert_refused, environment, export, generate,
                      held, log_of, read_until, run, succeed)
-from train_ranks import train_on_ranks
 
 torch.set_num_threads(1)
 TEXT = "".join(f"{a} {b} loves the {c},\nand so it was.\n\n" for a in ("The old", "My good", "A sly")

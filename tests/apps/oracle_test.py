@@ -4,19 +4,18 @@ The golden model (tests/golden/shakespeare_48) has grouped queries, an untied he
 """
 
 import json
-import os
 import shutil
-import subprocess
 
 import gguf
 import numpy as np
 import pytest
+import sound
 import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from support import ACCENTED, BUILD, EXPECTED, FAILED, GOLDEN, SMOLLM2, assert_refused, export, generate, run, succeed
+from support import ACCENTED, EXPECTED, FAILED, GOLDEN, SMOLLM2, assert_refused, export, generate, logits_of, run, succeed
 
 torch.set_num_threads(1)
 TOLERANCE = 1e-4  # of a logit: float32 sums of 256 numbers in another order differ by some 1e-6 of their size
@@ -30,13 +29,6 @@ def golden_model():
 @pytest.fixture(scope="module")
 def golden_tokenizer():
     return AutoTokenizer.from_pretrained(GOLDEN)
-
-
-def engine_logits(model_file, tokens, **environment):
-    done = subprocess.run([BUILD / "tests" / "logits_tool", model_file, *map(str, tokens)], capture_output=True,
-                          text=True, timeout=60, env={**os.environ, **environment})
-    assert done.returncode == 0, done.stderr
-    return np.array(json.loads(done.stdout), dtype=np.float64)
 
 
 def transformers_logits(model, tokens):
@@ -73,7 +65,7 @@ def test_the_golden_logits_are_what_transformers_gives(golden_model):
 def test_logits_are_transformers(golden_gguf, golden_model):
     text = EXPECTED["greedy"][0]
     tokens = (text["prompt_tokens"] + text["tokens"])[:200]
-    ours, theirs = engine_logits(golden_gguf, tokens), transformers_logits(golden_model, tokens)
+    ours, theirs = np.array(logits_of(golden_gguf, tokens)), transformers_logits(golden_model, tokens)
     assert ours.shape == theirs.shape == (200, 66)
     assert np.abs(theirs).max() > 3  # there is something to compare
     assert np.abs(ours - theirs).max() <= TOLERANCE
@@ -81,14 +73,8 @@ def test_logits_are_transformers(golden_gguf, golden_model):
 
 def test_logits_over_a_whole_context(golden_gguf, golden_model):
     tokens = [(7 * i * i + 3 * i) % 65 for i in range(256)]
-    difference = np.abs(engine_logits(golden_gguf, tokens) - transformers_logits(golden_model, tokens))
+    difference = np.abs(logits_of(golden_gguf, tokens) - transformers_logits(golden_model, tokens))
     assert difference.max() <= TOLERANCE
-
-
-def test_logits_are_the_golden_ones(golden_gguf):
-    golden = EXPECTED["logits"]
-    ours = engine_logits(golden_gguf, golden["tokens"])[golden["positions"]]
-    assert np.abs(ours - np.array(golden["values"])).max() <= TOLERANCE
 
 
 def available_isas():
@@ -144,41 +130,19 @@ def test_token_ids_are_transformers(golden_gguf, golden_tokenizer, text):
 
 # ---- The exported file, as the gguf package reads it ----
 
-NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-LAYER_NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-               "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
-               "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
-
-
-def gguf_name(name):
-    name = name.removesuffix(".weight")
-    if name.startswith("model.layers."):
-        layer, part = name.removeprefix("model.layers.").split(".", 1)
-        return f"blk.{layer}.{LAYER_NAMES[part]}.weight"
-    return NAMES[name] + ".weight"
-
-
-def undo_permutation(rows, n_heads):
-    """From GGUF's adjacent RoPE pairs back to Hugging Face's halves."""
-    return rows.reshape(n_heads, rows.shape[0] // n_heads // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
-
-
 def test_gguf_reads_the_same_weights(golden_gguf):
     config = json.loads((GOLDEN / "config.json").read_text())
-    expected = {gguf_name(name): (name, data) for name, data in load_file(GOLDEN / "model.safetensors").items()
-                if not name.startswith("__pad__.")}
+    expected = load_file(GOLDEN / "model.safetensors")
     reader = gguf.GGUFReader(golden_gguf)
-    assert {tensor.name for tensor in reader.tensors} == set(expected)
+    assert {sound.hf_name(tensor.name) for tensor in reader.tensors} == {n for n in expected if not n.startswith("__pad__.")}
     for tensor in reader.tensors:
-        name, data = expected[tensor.name]
+        data, values = expected[sound.hf_name(tensor.name)], tensor.data
         assert tensor.tensor_type == gguf.GGMLQuantizationType.F32 and tensor.data_offset % 32 == 0
-        assert [int(n) for n in reversed(tensor.shape)] == list(data.shape), name
-        values = tensor.data
-        if "q_proj" in name or "k_proj" in name:
+        assert values.shape == data.shape, tensor.name
+        if "attn_q" in tensor.name or "attn_k" in tensor.name:
             assert values.tobytes() != data.tobytes(), "the permutation does nothing"
-            heads = config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
-            values = undo_permutation(values, heads)
-        assert values.tobytes() == data.tobytes(), name
+            values = sound.split_halves(values, config["hidden_size"] // config["num_attention_heads"])
+        assert values.tobytes() == data.tobytes(), tensor.name
 
 
 def test_gguf_reads_the_same_configuration(golden_gguf):
@@ -216,7 +180,7 @@ def test_an_accented_run_loads_in_transformers(accented_run):
         assert ours["tokens"] == transformers_greedy(model, ids, 200, tokenizer.eos_token_id)
         assert ours["text"] == tokenizer.decode(ours["tokens"])
         ids += ours["tokens"]
-        difference = engine_logits(accented_run / "model.gguf", ids) - transformers_logits(model, ids)
+        difference = logits_of(accented_run / "model.gguf", ids) - transformers_logits(model, ids)
         assert np.abs(difference).max() <= TOLERANCE
     characters = sorted(set(ACCENTED))
     assert [tokenizer.decode([i]) for i in range(len(characters))] == characters
@@ -315,8 +279,8 @@ def test_verify_knows_scaled_frequencies(golden_gguf, tmp_path):
     assert done.stdout.splitlines()[-1] == "LibTorch and the engine agree"
     model = AutoModelForCausalLM.from_pretrained(scaled, dtype=torch.float32).eval()
     tokens = list(range(2, 60)) * 3
-    apart = np.abs(engine_logits(file, tokens) - transformers_logits(model, tokens)).max()
-    assert apart < TOLERANCE < np.abs(engine_logits(golden_gguf, tokens) - engine_logits(file, tokens)).max()
+    apart = np.abs(logits_of(file, tokens) - transformers_logits(model, tokens)).max()
+    assert apart < TOLERANCE < np.abs(np.subtract(logits_of(golden_gguf, tokens), logits_of(file, tokens))).max()
     refused = run("verify", GOLDEN, file, *text)
     assert_refused(refused, FAILED, "different models")
 

@@ -8,18 +8,14 @@ import pytest
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from support import ACCENTED, BUILD, SMALL_RUN, TEXT, WRONG_USAGE, FAILED, assert_refused, environment, generate, run
+from support import ACCENTED, BUILD, FAILED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, generate, run, succeed
 
 BOOK = (TEXT + ACCENTED) * 3
 HIDDEN = "The sly owl sat 12 times on l'œuvre  中文,\n\n😀 it's!"
 
 
 def train(home, *flags):
-    """The sample of a random model need not be UTF-8."""
-    done = subprocess.run([BUILD / "train", home / "book.txt", "--out", home / "run", *SMALL_RUN, *map(str, flags)],
-                          capture_output=True, text=True, errors="replace", timeout=120, env=environment(home))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return succeed("train", home / "book.txt", "--out", home / "run", *SMALL_RUN, *flags, home=home, errors="replace").stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,11 @@
 """peft's own models, with random adapters that change what the base says."""
 
+import numpy as np
 import peft
 import torch
 from transformers import AutoModelForCausalLM
+
+from support import perplexity
 
 
 def adapted(model, seed=1, size=0.02, **config):
@@ -15,6 +18,11 @@ def adapted(model, seed=1, size=0.02, **config):
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=size)
     return model
+
+
+def scores(model, text, *flags):
+    """What our engine says of each token of the file."""
+    return np.array(perplexity(model, text, "--token-logprobs", *flags)["token_logprobs"])
 
 
 def token_logprobs(model, ids):

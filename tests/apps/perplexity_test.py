@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from chat_model import write_chat_model
-from support import EXPECTED, FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, one_json, run, succeed
+from support import EXPECTED, FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, perplexity, run, succeed
 
 TEXT = "".join(entry["prompt"] + entry["text"] for entry in EXPECTED["greedy"])
 IDS = [token for entry in EXPECTED["greedy"] for token in entry["prompt_tokens"] + entry["tokens"]]
@@ -17,10 +17,6 @@ def text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     return path
-
-
-def perplexity(model, text, *flags):
-    return one_json(succeed("perplexity", "--json", "-m", model, "--text", text, *flags).stdout)
 
 
 def by_transformers(ids, window):

@@ -1,12 +1,16 @@
-"""A small model as others publish them: with a byte-level BPE of another text, so that ours has words in pieces."""
+"""Models of transformers beside ours: small ones as others publish them, and those that `train` makes."""
 
+import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from support import TEXT, generate, log_of, succeed
+
 
 def publish(folder, texts, special_tokens, **tokenizer_options):
-    """A random Llama with grouped queries, as transformers saves it. `tokenizer_options` name BOS, EOS, …"""
+    """A random Llama with grouped queries, as transformers saves it, and a byte-level BPE of `texts`, which has our words in
+    pieces. `tokenizer_options` name BOS, EOS, …"""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -24,11 +28,40 @@ def publish(folder, texts, special_tokens, **tokenizer_options):
     return folder
 
 
-def loss_by_transformers(model, tokenizer, text):
-    """The mean loss of the text's last tenth in windows of 32, as `train` validates."""
-    ids = tokenizer(text).input_ids
-    validation = ids[int(len(ids) * 0.9 + 1e-6):]
-    rows = torch.tensor([validation[at:at + 33] for at in range(0, len(validation) - 32, 32)])
+def loss_by_transformers(model, ids, window):
+    """The mean over consecutive windows, as `train` validates."""
+    rows = torch.tensor([ids[at:at + window + 1] for at in range(0, len(ids) - window, window)])
     with torch.no_grad():
         logits = model(rows[:, :-1]).logits
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()).item()
+
+
+FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "--context", "32", "--window", "32",
+         "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--steps", "8", "--log-every", "1",
+         "--eval-every", "4", "--checkpoint-every", "4"]
+
+
+def train_family(home, family, *flags):
+    """Trains cats.txt as HOME/r. Its checkpoint is transformers' model, whose loss is the one in the log, and the engine
+    agrees. Returns the finished process and the model."""
+    done = succeed("train", home / "cats.txt", *flags, "--out", home / "r", *FLAGS, home=home)
+    assert f"family {family}" in done.stdout
+    best = home / "r/checkpoints/best"
+    model, loading = transformers.AutoModelForCausalLM.from_pretrained(best, dtype=torch.float32, output_loading_info=True)
+    loading["unexpected_keys"] = {key for key in loading["unexpected_keys"] if not key.startswith("__pad__")}
+    assert model.config.model_type == family and not any(loading.values()), loading
+    assert model.config.architectures == [type(model).__name__]
+
+    # AutoTokenizer takes Qwen2Tokenizer for a qwen2, whatever the files say; `train` says so.
+    loader = transformers.PreTrainedTokenizerFast if family.startswith("qwen2") else transformers.AutoTokenizer
+    ids = loader.from_pretrained(best)(TEXT).input_ids
+    log = log_of(home / "r")
+    # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    assert min(entry["val_loss"] for entry in log if "val_loss" in entry) == pytest.approx(
+        loss_by_transformers(model, ids[int(len(ids) * 0.9 + 1e-6):], 32), abs=1e-4)
+    assert log[-1]["loss"] < log[0]["loss"]
+
+    for file in (home / "r/model.gguf", best):  # a GGUF ends with the window; the directory knows it
+        assert "LibTorch and the engine agree" in succeed("verify", best, file, home=home).stdout
+        assert generate(file, "-n", "5", "--temp", "0", "The cat", home=home)["text"]
+    return done, model

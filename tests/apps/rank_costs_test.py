@@ -2,45 +2,18 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from xml.etree import ElementTree
 
 import pytest
 
-from exactness import make_home
-from support import BUILD, FAILED, LONG, ROOT, assert_refused, environment, run
+from ranks import train_on_ranks
+from support import FAILED, LONG, ROOT, assert_refused, run, succeed
 
 # Heads, positions and layers that 2 ranks divide.
 SHAPE = ["--dim", "64", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "96", "--context", "32",
          "--window", "32", "--batch-size", "4", "--accumulation", "2", "--warmup-steps", "2", "--threads", "1"]
-
-
-@pytest.fixture
-def home(tmp_path):
-    return make_home(tmp_path)
-
-
-def torchrun(home, n, *command):
-    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python",
-                           "--nproc-per-node", str(n), *map(str, command)],
-                          capture_output=True, text=True, timeout=120, env=environment(home), cwd=home)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def by_hand(home, n, *command):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    ranks = [subprocess.Popen([*map(str, command)], cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              env=environment(home, RANK=str(rank), WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1",
-                                              MASTER_PORT=str(port)))
-             for rank in range(n)]
-    outputs = [rank.communicate(timeout=120) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * n, outputs
-    return outputs[0][0]
 
 
 def cells_of(table):
@@ -59,19 +32,17 @@ def cells_of(table):
 
 
 EXPERTS = ["--family", "qwen3_moe", "--experts", "4", "--experts-per-token", "2", "--expert-dim", "32"]
-CASES = [(torchrun, 2, ["--tensor-parallel", "2"]), (by_hand, 2, ["--pipeline-parallel", "2"]),
-         (by_hand, 2, ["--zero", "2"])]
+CASES = [(2, ["--tensor-parallel", "2"]), (2, ["--pipeline-parallel", "2"]), (2, ["--zero", "2"])]
 if LONG:
-    CASES += [(by_hand, 2, []), (by_hand, 2, ["--zero", "1"]), (by_hand, 2, ["--zero", "3"]),
-              (by_hand, 2, ["--context-parallel", "2"]), (by_hand, 2, ["--expert-parallel", "2", *EXPERTS]),
-              (by_hand, 4, ["--tensor-parallel", "2", "--zero", "3"]),
-              (by_hand, 4, ["--tensor-parallel", "2", "--context-parallel", "2"]),
-              (by_hand, 4, ["--pipeline-parallel", "2", "--pipeline-chunks", "2", "--zero", "1"])]
+    CASES += [(2, []), (2, ["--zero", "1"]), (2, ["--zero", "3"]), (2, ["--context-parallel", "2"]),
+              (2, ["--expert-parallel", "2", *EXPERTS]), (4, ["--tensor-parallel", "2", "--zero", "3"]),
+              (4, ["--tensor-parallel", "2", "--context-parallel", "2"]),
+              (4, ["--pipeline-parallel", "2", "--pipeline-chunks", "2", "--zero", "1"])]
 
 
-@pytest.mark.parametrize("launch, n, flags", CASES, ids=lambda x: "_".join(x) if isinstance(x, list) else "")
-def test_ranks_hold_and_send_what_the_formulas_say(home, launch, n, flags):
-    rows = cells_of(launch(home, n, BUILD / "train", home / "cats.txt", "--profile", *SHAPE, *flags))
+@pytest.mark.parametrize("n, flags", CASES, ids=lambda x: "_".join(x) if isinstance(x, list) else "")
+def test_ranks_hold_and_send_what_the_formulas_say(home, n, flags):
+    rows = cells_of(train_on_ranks(n, home, home / "cats.txt", "--profile", *SHAPE, *flags))
     assert sorted(rows) == list(range(n))
     # Of ZeRO the formulas are means over the ranks.
     for column in ("parameters", "gradients", "optimizer", "sent"):
@@ -84,7 +55,7 @@ def test_ranks_hold_and_send_what_the_formulas_say(home, launch, n, flags):
 
 def test_a_timeline_has_all_ranks_what_they_compute_and_what_is_under_way(home):
     trace = home / "steps.json"
-    by_hand(home, 2, BUILD / "train", home / "cats.txt", *SHAPE, "--steps", "8", "--out", home / "run", "--trace", trace)
+    train_on_ranks(2, home, home / "cats.txt", *SHAPE, "--steps", "8", "--out", home / "run", "--trace", trace)
     events = json.loads(trace.read_text())["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {0: "rank 0", 1: "rank 1"}
@@ -109,8 +80,7 @@ def test_a_timeline_has_all_ranks_what_they_compute_and_what_is_under_way(home):
 
 def test_one_process_has_a_timeline_too(home):
     trace = home / "steps.json"
-    subprocess.run([BUILD / "train", home / "cats.txt", *SHAPE, "--steps", "7", "--out", home / "run", "--trace", trace],
-                   check=True, capture_output=True, env=environment(home), cwd=home)
+    succeed("train", home / "cats.txt", *SHAPE, "--steps", "7", "--out", home / "run", "--trace", trace, home=home)
     events = json.loads(trace.read_text())["traceEvents"]
     assert sum(e["name"] == "folio::update" for e in events) == 3
     assert any(e["name"] == "aten::mm" for e in events)

@@ -1,7 +1,6 @@
 """Ranks: one model in several processes, started by hand and by torchrun. The bytes of a text are a single process's; a
 rank that dies or hangs ends all of them with a line that names it, and what runs with an error."""
 
-import contextlib
 import json
 import random
 import signal
@@ -10,78 +9,34 @@ import threading
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from chat_model import write_chat_model
+from ranks import TORCHRUN, Ranks
 from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment,
                      free_port, generate, one_json, run, succeed, wait_until)
 
-TORCHRUN = Path(__file__).resolve().parents[2] / "build/venv/bin/torchrun"
 pytestmark = pytest.mark.skipif(
     b"libgloo" not in subprocess.run(["readelf", "-d", BUILD / "generate"], capture_output=True, check=True).stdout,
     reason="built without Gloo")
 
 
-class Ranks:
-    """Processes that are ranks of each other. What one says on stdout and stderr is in files."""
+def await_text(ranks):
+    """Waits until rank 0 has written some of a text."""
+    wait_until(lambda: len(ranks.out(0)) >= 50, lambda: ranks.processes[0].poll() is None)
 
-    def __init__(self, n, folder, program, *args, missing=(), args_of=None, **more):
-        port = free_port()
-        folder.mkdir(exist_ok=True)
-        self.folder, self.processes = folder, {}
-        for rank in set(range(n)) - set(missing):
-            env = environment("/nonexistent", RANK=str(rank), WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1",
-                              MASTER_PORT=str(port), **{"FOLIO_RANK_TIMEOUT": "60", **more})
-            own = (args_of or {}).get(rank, args)
-            with open(folder / f"{rank}.out", "wb") as out, open(folder / f"{rank}.err", "wb") as err:
-                self.processes[rank] = subprocess.Popen([BUILD / program, *map(str, own)], stdout=out, stderr=err,
-                                                        stdin=subprocess.DEVNULL, env=env)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for process in self.processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
-
-    def wait(self):
-        """The exit codes, by rank. One that hangs fails the test."""
-        return {rank: p.wait(HANG) for rank, p in self.processes.items()}
-
-    def out(self, rank):
-        return (self.folder / f"{rank}.out").read_text(encoding="utf-8")
-
-    def err(self, rank):
-        return (self.folder / f"{rank}.err").read_text(encoding="utf-8")
-
-    def kill(self, rank):
-        self.processes[rank].kill()
-
-    def line(self, rank):
-        """The last line of stderr."""
-        return self.err(rank).splitlines()[-1] if self.err(rank) else ""
-
-    def await_text(self):
-        """Waits until rank 0 has written some of a text."""
-        wait_until(lambda: len(self.out(0)) >= 50, lambda: self.processes[0].poll() is None)
-
-    def address(self):
-        """Of a server: waits until it is ready."""
-        wait_until(lambda: "\n" in self.out(0), lambda: self.processes[0].poll() is None)
-        return self.out(0).splitlines()[0]
+def address_of(ranks):
+    """Of a server: waits until it is ready."""
+    wait_until(lambda: "\n" in ranks.out(0), lambda: ranks.processes[0].poll() is None)
+    return ranks.out(0).splitlines()[0]
 
 
 def text_of(n, folder, *args, program="generate", **more):
-    """The object that rank 0 prints; the others print nothing."""
+    """The object that rank 0 prints."""
     with Ranks(n, folder, program, "--json", *args, **more) as ranks:
-        assert ranks.wait() == dict.fromkeys(range(n), 0), [ranks.err(r) for r in range(n)]
-        assert all(ranks.out(rank) == "" for rank in range(1, n))
-        return one_json(ranks.out(0))
+        return one_json(ranks.succeed())
 
 
 PROMPTS = "Once upon a time\nROMEO: what say you, and why do you say it?\nO\n"
@@ -142,17 +97,18 @@ def test_bench_says_how_many_ranks(tmp_path):
 def test_ctrl_c_ends_all(stages, tmp_path):
     with Ranks(2, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel",
                stages, "ROMEO:") as ranks:
-        ranks.await_text()
-        for process in ranks.processes.values():
+        await_text(ranks)
+        for process in ranks.processes:
             process.send_signal(signal.SIGINT)  # as a terminal does
-        assert ranks.wait() == {0: INTERRUPTED, 1: 0}
+        assert ranks.wait() == [INTERRUPTED, 0]
 
 
 # ---- A rank that is missing, dies or hangs ----
 
 def test_a_rank_that_does_not_come_is_named(tmp_path):
-    with Ranks(3, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1, missing=[1], FOLIO_RANK_TIMEOUT="10") as ranks:
-        assert ranks.wait() == {0: FAILED, 2: FAILED}
+    with Ranks(3, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1, program_of={1: "/bin/true"},
+               FOLIO_RANK_TIMEOUT="10") as ranks:
+        assert ranks.wait() == [FAILED, 0, FAILED]
         assert "rank 1 of 3 did not come to 127.0.0.1 port" in ranks.line(0)
 
 
@@ -162,29 +118,28 @@ def test_a_rank_that_is_killed_ends_all_with_a_line_that_names_it(transport, sta
     for victim in (1, 0):
         with Ranks(2, tmp_path / f"{victim}", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1,
                    "--pipeline-parallel", stages, "ROMEO:", FOLIO_RANK_TRANSPORT=transport) as ranks:
-            ranks.await_text()
-            ranks.kill(victim)
-            other = 1 - victim
-            assert ranks.wait() == {victim: -signal.SIGKILL, other: FAILED}
-            assert f"generate: rank {victim} of 2 is gone" in ranks.line(other)
+            await_text(ranks)
+            ranks.processes[victim].kill()
+            assert ranks.wait() == ([-signal.SIGKILL, FAILED] if victim == 0 else [FAILED, -signal.SIGKILL])
+            assert f"generate: rank {victim} of 2 is gone" in ranks.line(1 - victim)
 
 
 def test_a_rank_that_hangs_is_named_after_the_timeout(tmp_path):
     with Ranks(2, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "ROMEO:",
                FOLIO_RANK_TIMEOUT="10") as ranks:
-        ranks.await_text()
+        await_text(ranks)
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert ranks.processes[0].wait(HANG) == FAILED
         assert "generate: rank 1 of 2 did not answer within 10 s" in ranks.line(0)
         ranks.processes[1].send_signal(signal.SIGCONT)
-        assert ranks.wait() == {0: FAILED, 1: FAILED}
+        assert ranks.wait() == [FAILED, FAILED]
 
 
 def test_a_rank_that_hangs_keeps_nobody_in_a_pipeline(tmp_path):
     """Rank 3 gets its orders from rank 1."""
     with Ranks(4, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel", 2,
                "ROMEO:", FOLIO_RANK_TIMEOUT="10") as ranks:
-        ranks.await_text()
+        await_text(ranks)
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert [ranks.processes[rank].wait(HANG) for rank in (0, 2, 3)] == [FAILED] * 3
         lines = [ranks.line(rank) for rank in (0, 2, 3)]  # some may see first that another one has ended
@@ -199,7 +154,7 @@ def test_a_rank_that_hangs_keeps_nobody_in_a_pipeline(tmp_path):
 ], ids=["model", "cache", "file"])
 def test_ranks_that_were_started_differently_are_refused(args_of, parts, tmp_path):
     with Ranks(2, tmp_path / "r", "generate", args_of={r: [*a, "-n", 1, "-t", 1] for r, a in args_of.items()}) as ranks:
-        assert ranks.wait() == {0: FAILED, 1: FAILED}
+        assert ranks.wait() == [FAILED, FAILED]
         assert all(part in ranks.line(0) for part in parts), ranks.err(0)
 
 
@@ -232,10 +187,10 @@ def ask(address, **fields):
 def test_the_server_gives_the_same_texts_and_ends_all(tmp_path):
     text = generate(GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
     with Ranks(3, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
-        assert json.load(ask(ranks.address()))["choices"][0]["text"] == text
-        for process in ranks.processes.values():
+        assert json.load(ask(address_of(ranks)))["choices"][0]["text"] == text
+        for process in ranks.processes:
             process.send_signal(signal.SIGTERM)  # as torchrun does
-        assert ranks.wait() == {0: 0, 1: 0, 2: 0}
+        assert ranks.wait() == [0, 0, 0]
 
 
 def test_texts_that_come_and_go_are_in_flight_together(tmp_path):
@@ -244,7 +199,7 @@ def test_texts_that_come_and_go_are_in_flight_together(tmp_path):
     expected = [generate(GOLDEN, "-p", "ROMEO:", "-s", i, "-n", n, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
                 for i, n in enumerate(lengths)]
     with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--pipeline-parallel", 2) as ranks:
-        address = ranks.address()
+        address = address_of(ranks)
 
         def client(first):
             texts = []
@@ -263,8 +218,8 @@ def test_texts_that_come_and_go_are_in_flight_together(tmp_path):
 @pytest.mark.parametrize("stages", [1, 2])
 def test_an_idle_server_ends_when_a_rank_dies(stages, tmp_path):
     with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
-        ranks.address()
-        ranks.kill(1)
+        address_of(ranks)
+        ranks.processes[1].kill()
         assert ranks.wait()[0] == FAILED
         assert "serve: rank 1 of 2 is gone" in ranks.line(0)
 
@@ -273,10 +228,10 @@ def test_an_idle_server_ends_when_a_rank_dies(stages, tmp_path):
 def test_a_stream_ends_with_an_error_event_when_a_rank_dies(stages, tmp_path):
     model = write_chat_model(tmp_path / "endless.gguf", context=1 << 20)
     with Ranks(2, tmp_path / "r", "serve", "-m", model, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
-        stream = ask(ranks.address(), stream=True, max_tokens=100000, temperature=0, prompt="he")
+        stream = ask(address_of(ranks), stream=True, max_tokens=100000, temperature=0, prompt="he")
         lines = [stream.readline() for _ in range(10)]
         assert all(b"error" not in line for line in lines)
-        ranks.kill(1)
+        ranks.processes[1].kill()
         last = stream.read().decode()
         assert '"error"' in last and "rank 1 of 2 is gone" in last, last[-300:]
         assert ranks.wait()[0] == FAILED
@@ -304,7 +259,7 @@ def test_soak_with_kills(tmp_path):
         stages = 2 if n == 2 and round_ % 2 == 0 else 1
         with Ranks(n, tmp_path / f"{round_}", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--max-sequences", 4,
                    "--pipeline-parallel", stages, FOLIO_RANK_TRANSPORT=random.choice(["shared", "gloo"])) as ranks:
-            address = ranks.address()
+            address = address_of(ranks)
             ends = []
 
             def client(seed):
@@ -319,7 +274,7 @@ def test_soak_with_kills(tmp_path):
             least = random.randint(1, 40)
             wait_until(lambda: len(ends) >= least)
             victim = random.randrange(1, n)
-            ranks.kill(victim)
+            ranks.processes[victim].kill()
             codes = ranks.wait()
             for c in clients:
                 c.join(HANG)

@@ -9,34 +9,27 @@ import subprocess
 
 import pytest
 
-from exactness import log_of, make_home
 from outputs_test import FULL, NULL, ZERO, device
-from support import BUILD, FAILED, SMALL_RUN, WRONG_USAGE, assert_refused, environment, run, succeed
+from support import (BUILD, FAILED, HANG, SMALL_RUN, WRONG_USAGE, assert_refused, environment, held, log_of, read_until, run,
+                     succeed)
 
 ENDLESS = [*SMALL_RUN, "--steps", "1000000", "--log-every", "1", "--eval-every", "100000"]
-
-
-@pytest.fixture
-def home(tmp_path):
-    return make_home(tmp_path)
 
 
 def train(home, *flags, **more):
     return run("train", home / "cats.txt", *SMALL_RUN, "--steps", "4", *flags, home=home, **more)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_saves_a_checkpoint_as_ctrl_c_does(home, number):
-    process = subprocess.Popen([BUILD / "train", home / "cats.txt", *ENDLESS, "--out", home / "r"],
-                               env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for line in process.stdout:
-        if line.startswith("step 5/"):
-            process.send_signal(number)
-            break
-    out, errors = process.communicate(timeout=60)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_a_checkpoint(home, number):
+    process = held([BUILD / "train", home / "cats.txt", *ENDLESS, "--out", home / "r"], env=environment(home),
+                   stderr=subprocess.PIPE)
+    read_until(process, "step 5/")
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=HANG)
     assert process.returncode == 128 + number and errors == "" and "--resume" in out
     saved = json.loads((home / "r/checkpoints/last/trainer.json").read_text())["step"]
-    assert saved >= 5 and log_of(home / "r")[-1]["step"] == saved
+    assert saved >= 5 and log_of(home / "r")[-1]["step"] == saved and not (home / "r/model.gguf").exists()
 
 
 def test_closed_streams_are_not_the_files_of_the_run(home):

@@ -72,11 +72,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def run(program, *args, home="/nonexistent", timeout=HANG, **more):
-    """Runs a program of the build directory. Its output is kept as text; a signal fails the test."""
+def run(program, *args, home="/nonexistent", timeout=HANG, errors="strict", **more):
+    """Runs a program of the build directory. Its output is kept as text, which must be UTF-8 unless `errors` is "replace":
+    the sample of a random model need not be. A signal fails the test."""
     done = subprocess.run([str(BUILD / program), *map(str, args)], capture_output=True, timeout=timeout,
                           env=environment(home, **more), stdin=subprocess.DEVNULL)
-    done.stdout, done.stderr = done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+    done.stdout, done.stderr = done.stdout.decode("utf-8", errors), done.stderr.decode("utf-8")
     assert done.returncode >= 0, f"{program} {args} died of signal {-done.returncode}: {done.stderr}"
     return done
 
@@ -97,6 +98,15 @@ def one_json(text):
 
 def generate(model, *args, **more):
     return one_json(succeed("generate", "--json", "-m", model, *args, **more).stdout)
+
+
+def perplexity(model, text, *flags):
+    return one_json(succeed("perplexity", "--json", "-m", model, "--text", text, *flags).stdout)
+
+
+def logits_of(model, ids, **more):
+    """The engine's logits after each token, as lists."""
+    return json.loads(succeed("tests/logits_tool", model, *ids, **more).stdout)
 
 
 def export(model, out, *flags):

@@ -4,19 +4,13 @@ import json
 import signal
 
 import numpy as np
-import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from exactness import command, log_of, make_home
-from support import BUILD, HANG, SMALL_RUN, environment, held, succeed
+from exactness import command
+from support import BUILD, HANG, SMALL_RUN, environment, held, log_of, succeed
 
 TAGS = {"loss/train": "loss", "loss/validation": "val_loss", "lr": "lr", "grad_norm": "grad_norm",
         "tokens_per_s": "tokens_per_s", "peak_share": "peak_share"}
-
-
-@pytest.fixture
-def home(tmp_path):
-    return make_home(tmp_path)
 
 
 def events_of(directory):

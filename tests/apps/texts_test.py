@@ -3,24 +3,20 @@
 import gzip
 import itertools
 import json
-import subprocess
 
 import numpy as np
 import pytest
 import transformers
 from safetensors.numpy import load_file
 
-from support import ACCENTED, BUILD, FAILED, SMALL_RUN, TEXT, assert_refused, environment, run
+from support import ACCENTED, FAILED, SMALL_RUN, TEXT, assert_refused, log_of, run, succeed
 
 END = "<|endoftext|>"
 DOCUMENTS = [TEXT, ACCENTED[:900], "One more.\n" * 40, "x"]
 
 
-def train(home, out, *args, code=0):
-    """The sample of a random model need not be UTF-8."""
-    done = subprocess.run([BUILD / "train", *map(str, args), "--out", home / out, *SMALL_RUN, "--steps", "2", "--force"],
-                          capture_output=True, text=True, errors="replace", timeout=120, env=environment(home))
-    assert done.returncode == code, done.stderr
+def train(home, out, *args):
+    succeed("train", *args, "--out", home / out, *SMALL_RUN, "--steps", "2", "--force", home=home, errors="replace")
     return home / out / "checkpoints" / "last"
 
 
@@ -77,6 +73,10 @@ def test_a_file_of_tokens_is_made_once(home, tmp_path, tokenizer, type_):
     assert np.array_equal(again, expected) and file.stat() == before
     train(tmp_path, "d", home / "last.txt", home / "parts", *tokenizer, "--tokens-cache", tmp_path / "cache")
     assert len(list((tmp_path / "cache").iterdir())) == 2, "another order of documents is another text"
+    file.write_bytes(b"\xff" * file.stat().st_size)
+    done = run("train", *args, "--tokens-cache", tmp_path / "cache", "--out", tmp_path / "e", *SMALL_RUN, home=tmp_path)
+    assert done.returncode == FAILED and done.stderr.count("\n") == 1
+    assert "token 0 of the training split is 65535, outside the vocabulary of" in done.stderr
 
 
 @pytest.mark.parametrize("across", ["false", "mask"])
@@ -85,7 +85,6 @@ def test_windows_may_end_with_their_documents_or_mask_the_one_before(home, acros
     import torch
     last = train(home, "w", home / "one.txt", "--tokenizer", "bpe:300", "--across-documents", across,
                  "--validation-fraction", "0.4")
-    log = [json.loads(line) for line in (home / "w" / "log.jsonl").read_text().splitlines()]
     model = transformers.AutoModelForCausalLM.from_pretrained(last, dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(last)
     ids = [i for text in DOCUMENTS for i in [*tokenizer(text).input_ids, tokenizer.eos_token_id]][:-1]
@@ -99,7 +98,7 @@ def test_windows_may_end_with_their_documents_or_mask_the_one_before(home, acros
                 log_p = model(torch.tensor([inputs[begin:end]])).logits[0].log_softmax(-1)
             losses += [-log_p[i, target].item() for i, target in enumerate(targets[begin:end])]
         several += len(ends) > 0 and ends[0] < 16
-    assert log[-1]["val_loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
+    assert log_of(home / "w")[-1]["val_loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
     assert several > 0, "a document ends in the validation text"
 
 

@@ -6,17 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from exactness import make_home
+from ranks import TORCHRUN, train_on_ranks, training
 from support import BUILD, FAILED, HANG, LONG, environment, free_port, held, log_of, read_until, wait_until
-from train_ranks import TORCHRUN, Ranks, train_on_ranks
 from train_ranks_test import RUN, numbers, weights_digest
 
 ENDLESS = [*RUN, "--batch-size", "12", "--steps", "100000", "--checkpoint-every", "20"]
-
-
-@pytest.fixture
-def home(tmp_path):
-    return make_home(tmp_path)
 
 
 def await_lines(lines, directory, alive):
@@ -43,7 +37,7 @@ MESHES = {"data3": (3, []), "pipeline2-data2": (4, ["--pipeline-parallel", "2", 
                          [("data3", 0), ("pipeline2-data2", 1)])
 def test_a_killed_rank_ends_all_and_is_named(home, mesh, lost):
     n, flags = MESHES[mesh]
-    with Ranks(n, home, home / "cats.txt", *ENDLESS, *flags, "--out", home / "run") as ranks:
+    with training(n, home, home / "cats.txt", *ENDLESS, *flags, "--out", home / "run") as ranks:
         await_lines(25, home / "run", lambda: all(p.poll() is None for p in ranks.processes))
         ranks.processes[lost].kill()
         assert_all_name(ranks, lost, "is gone")
@@ -51,14 +45,14 @@ def test_a_killed_rank_ends_all_and_is_named(home, mesh, lost):
 
 
 def test_a_rank_that_hangs_is_named(home):
-    with Ranks(2, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "20", "--out", home / "run") as ranks:
+    with training(2, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "20", "--out", home / "run") as ranks:
         await_lines(5, home / "run", lambda: all(p.poll() is None for p in ranks.processes))
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert_all_name(ranks, 1, "is gone: it was last seen at step")
 
 
 def test_a_rank_that_does_not_start_is_named(home):
-    with Ranks(3, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "20", program_of={2: "/bin/true"}) as ranks:
+    with training(3, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "20", program_of={2: "/bin/true"}) as ranks:
         ranks.wait()
         for rank in range(2):
             assert "rank 2 did not come within 20 s" in ranks.err(rank)
@@ -66,7 +60,7 @@ def test_a_rank_that_does_not_start_is_named(home):
 
 
 def test_what_fails_on_one_rank_is_told_by_all(home):
-    with Ranks(2, home, home / "cats.txt", *ENDLESS, "--out", "/dev/null/run") as ranks:
+    with training(2, home, home / "cats.txt", *ENDLESS, "--out", "/dev/null/run") as ranks:
         assert ranks.wait() == [FAILED, FAILED]
         assert ranks.err(0).startswith("train: cannot make the folder /dev/null/run"), ranks.err(0)
         assert ranks.err(1).startswith("train: rank 0: cannot make the folder /dev/null/run"), ranks.err(1)

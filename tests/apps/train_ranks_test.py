@@ -1,27 +1,20 @@
 """./train on several ranks: the losses of one process, whatever the mesh; its files; and what is refused."""
 
 import hashlib
-import re
 import shutil
 import signal
-import subprocess
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from exactness import make_home
+from ranks import train_on_ranks, training
 from support import BUILD, INTERRUPTED, LONG, WRONG_USAGE, assert_refused, log_of, run, succeed, wait_until
-from train_ranks import Ranks, torchrun, train_on_ranks
 
 # Heads, hidden numbers, layers and positions that all meshes below divide.
 RUN = ["--dim", "16", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "32", "--context", "32",
        "--window", "16", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--log-every", "1", "--sample", "20"]
-
-
-@pytest.fixture
-def home(tmp_path):
-    return make_home(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -123,22 +116,14 @@ def test_a_run_goes_on_with_another_number_of_ranks(home):
         stages = stages[:3]
     for n, mesh in stages:
         arguments = [home / "cats.txt", "--resume"] if out.exists() else flags
-        with Ranks(n, home, *arguments, "--out", out, *mesh) as ranks:
+        with training(n, home, *arguments, "--out", out, *mesh) as ranks:
             stop_after(3, out, ranks)
     steps = [entry["step"] for entry in log_of(out)]
     assert steps == list(range(1, len(steps) + 1))
-    with Ranks(1, home, *flags, "--out", home / "whole") as ranks:
+    with training(1, home, *flags, "--out", home / "whole") as ranks:
         stop_after(len(steps), home / "whole", ranks)
     mine, whole = ([loss for loss, _ in numbers(d)][:3 * len(stages)] for d in (out, home / "whole"))
     assert mine == pytest.approx(whole, rel=1e-3)
-
-
-@pytest.mark.skipif(not LONG, reason="train_ranks_end_test.py starts torchrun, too")
-def test_torchrun_starts_the_ranks(home):
-    done = torchrun(2, home, home / "cats.txt", *RUN, "--batch-size", "8", "--steps", "4")
-    assert done.returncode == 0, done.stderr
-    assert "mesh: data 2" in done.stdout and "step 4/4" in done.stdout
-    assert (home / "runs/cats/model.gguf").exists()
 
 
 def test_ranks_that_differ_are_refused_by_all(home):
@@ -150,14 +135,15 @@ def test_ranks_that_differ_are_refused_by_all(home):
         file.write(b"another build")
     for what, more in {
             "another flags than rank 0: steps = 5, not steps = 4": {"args_of": {0: ["--steps", 4], 1: ["--steps", 5]}},
+            "another flags than rank 0: dump_grads = true": {"args_of": {1: ["--dump-grads", home / "g.safetensors"]}},
             "another program than rank 0": {"program_of": {1: other}},
     }.items():
-        with Ranks(2, home, *common, **more) as ranks:
+        with training(2, home, *common, **more) as ranks:
             assert ranks.wait() == [WRONG_USAGE, WRONG_USAGE], [ranks.err(0), ranks.err(1)]
             for rank in range(2):
                 assert ranks.err(rank).startswith("train: rank 1 has " + what), ranks.err(rank)
                 assert ranks.err(rank).count("\n") == 1
-    with Ranks(2, home, args_of={0: [home / "cats.txt", *RUN, "--batch-size", "8"],
+    with training(2, home, args_of={0: [home / "cats.txt", *RUN, "--batch-size", "8"],
                                  1: [home / "dogs.txt", *RUN, "--batch-size", "8"]}) as ranks:
         assert ranks.wait() == [WRONG_USAGE, WRONG_USAGE]
         for rank in range(2):
@@ -169,6 +155,8 @@ def test_a_mesh_that_does_not_fit_names_both_numbers(home):
     common = [home / "cats.txt", *RUN, "--batch-size", "8"]
     assert_refused(run("train", *common, "--tensor-parallel", "2", home=home), WRONG_USAGE, "tensor 2", "2 ranks",
                    "one process", "torchrun")
+    every = [f"--{axis}-parallel={2**16}" for axis in ("tensor", "pipeline", "context", "expert")]
+    assert_refused(run("train", *common, *every, home=home), WRONG_USAGE, "this is one process")
     assert_refused(run("train", *common, "--zero", "2", home=home), WRONG_USAGE, "--zero 2", "one such rank")
     assert_refused(run("train", *common, "--pipeline-chunks", "2", home=home), WRONG_USAGE, "--pipeline-chunks 2")
     assert_refused(run("train", *common, home=home, RANK="0", WORLD_SIZE="2"), WRONG_USAGE, "MASTER_PORT is not set")
@@ -186,17 +174,8 @@ def test_a_mesh_that_does_not_fit_names_both_numbers(home):
                 arguments[arguments.index(flag) + 1] = value
             else:
                 arguments += [flag, value]
-        with Ranks(2, home, *arguments) as ranks:
+        with training(2, home, *arguments) as ranks:
             assert ranks.wait() == [WRONG_USAGE, WRONG_USAGE], (flags, ranks.err(0), ranks.err(1))
             for word in words:
                 assert word in ranks.err(0), (flags, ranks.err(0))
             assert ranks.err(0).count("\n") == 1
-
-
-def test_no_gloo_of_ours_in_the_program():
-    """Gloo's classes are LibTorch's: ours has no table of virtual functions and no type information of them."""
-    symbols = subprocess.run(["nm", "-C", BUILD / "train"], capture_output=True, text=True, check=True).stdout
-    assert "c10d::ProcessGroupGloo::ProcessGroupGloo" in symbols
-    ours = [line for line in symbols.splitlines() if re.search(r" [VWTtDdBbRr] (vtable|typeinfo|typeinfo name) for gloo", line)
-            or re.search(r" [TtVWw] gloo::", line)]
-    assert ours == []

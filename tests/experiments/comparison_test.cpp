@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/manifest.h"
 #include "core/random.h"
 #include "experiments/common/broken.h"
 #include "experiments/common/variants.h"

@@ -63,20 +63,20 @@ struct Losses {
   std::vector<double> whole{}, trainer{}, lengths{};  // of 20 steps; lengths of the gradients before clipping
 };
 
-const data::Corpus& corpus() {
-  static const data::Corpus loaded = data::load_corpus("tinyshakespeare");
-  return loaded;
+train::TextDataset dataset_for(const train::TrainConfig& config) {
+  const data::TextFiles texts = data::find_texts({"tinyshakespeare"});
+  return train::TextDataset(texts, data::summarize(texts.documents), config);
 }
 
 const whole::Text& text() {
-  static const whole::Text encoded(corpus().text);
+  static const whole::Text encoded(data::load_corpus("tinyshakespeare").text);
   return encoded;
 }
 
 // Trains both from the same weights: train/'s loop by `config`, the one file's by `c`.
 Losses both(const whole::Config& c, const train::TrainConfig& config) {
   at::set_num_threads(1);
-  const train::TextDataset dataset(corpus(), config);
+  const train::TextDataset dataset = dataset_for(config);
   train::Trainer trainer(config, dataset);
   whole::Llama model(c);
   {
@@ -114,7 +114,7 @@ TEST(WholeLlama, FirstValuesAreTheModules) {
 
 TEST(WholeLlama, TextAndBatchesAreThoseOfData) {
   const whole::Config c = small();
-  const train::TextDataset dataset(corpus(), same(c));
+  const train::TextDataset dataset = dataset_for(same(c));
   EXPECT_TRUE(std::equal(text().train.begin(), text().train.end(), dataset.splits().train.begin(),
                          dataset.splits().train.end()));
   EXPECT_EQ(text().validation.size(), dataset.splits().validation.size());

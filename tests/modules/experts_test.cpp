@@ -10,10 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/manifest.h"
 #include "modules/families/feed_forward.h"
 #include "modules/families/mixture.h"
-#include "modules/families/parts.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/mixtures.h"
 #include "tests/modules/support.h"
@@ -25,14 +23,6 @@ namespace {
 using core::Family;
 enum class Form { Plain, Fused };
 
-std::vector<core::ModelConfig> all_families() {
-  std::vector<core::ModelConfig> all;
-  for (const core::FamilyInfo& family : core::families()) {
-    if (!family.mixture.none) all.push_back(mixture_config(family.family));
-  }
-  return all;
-}
-
 nn::Mixture mixture_of(const core::ModelConfig& config, Form form) {
   torch::manual_seed(3);
   const bool fused = form == Form::Fused;
@@ -40,7 +30,7 @@ nn::Mixture mixture_of(const core::ModelConfig& config, Form form) {
 }
 
 TEST(Experts, GradientsAreThoseOfDifferences) {
-  for (const core::ModelConfig& c : all_families()) {
+  for (const core::ModelConfig& c : mixture_configs()) {
     for (const Form form : {Form::Plain, Form::Fused}) {
       auto mixture = mixture_of(c, form);
       const auto x = randn({1, 5, c.dim});
@@ -81,7 +71,7 @@ TEST(Experts, GradientsOfMeanScoresAreThoseOfDifferences) {
 }
 
 TEST(Experts, PlainAndFusedAgree) {
-  for (const core::ModelConfig& c : all_families()) {
+  for (const core::ModelConfig& c : mixture_configs()) {
     auto plain = mixture_of(c, Form::Plain), fused = mixture_of(c, Form::Fused);
     const auto x = randn({3, 11, c.dim}).requires_grad_();
     const auto r = randn({3, 11, c.dim});
@@ -187,29 +177,6 @@ TEST(Experts, ASelectionBiasIsNotPartOfAWeight) {
   const nn::Routes routes = mixture->route(randn({20, c.dim}));
   EXPECT_TRUE((routes.experts == 1).any(1).all().item<bool>());
   EXPECT_TRUE(torch::equal(routes.weights, routes.scores.gather(1, routes.experts)));
-}
-
-TEST(Experts, EachParameterIsInTheManifestAndLearns) {
-  for (const core::ModelConfig& c : all_families()) {
-    torch::manual_seed(1);
-    nn::Llama model = nn::family_llama(c);
-    const auto tokens = torch::randint(c.vocab_size, {8, 12}, torch::kLong);
-    model->loss(tokens, tokens.roll(-1, 1)).backward();
-    auto parameters = model->named_parameters();
-    const auto manifest = core::tensor_manifest(c);
-    EXPECT_EQ(parameters.size(), manifest.size()) << core::info(c.family).name;
-    for (const core::TensorSpec& spec : manifest) {
-      torch::Tensor* p = parameters.find(spec.module_name);
-      ASSERT_NE(p, nullptr) << spec.module_name;
-      EXPECT_EQ(p->sizes().vec(), spec.shape) << spec.module_name;
-      if (spec.role == core::Role::SelectionBias) {
-        EXPECT_FALSE(p->requires_grad()) << spec.module_name;
-        continue;
-      }
-      // The router of one expert that is not compared with another has no gradient; all have two of four.
-      EXPECT_GT(p->grad().abs().max().item<double>(), 0.0) << core::info(c.family).name << ": " << spec.module_name;
-    }
-  }
 }
 
 TEST(Experts, TheLoadCountsRowsUntilItIsTaken) {

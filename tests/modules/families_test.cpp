@@ -4,7 +4,9 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "modules/families/rope.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/laws/rope_laws.h"
+#include "tests/modules/mixtures.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -54,7 +57,7 @@ std::string name_of(const core::ModelConfig& c) {
 }
 
 nn::FamilyAttention attention_of(const core::ModelConfig& c, bool written_out) {
-  auto attention = in_double(nn::FamilyAttention(c, nn::rope_of(c)), 1.0 / std::sqrt(c.dim));
+  auto attention = in_double(nn::FamilyAttention(c, nn::FamilyParts().rope(c)), 1.0 / std::sqrt(c.dim));
   attention->written_out = written_out;
   return attention;
 }
@@ -105,9 +108,12 @@ TEST(Families, APositionSeesItsWindow) {
 }
 
 TEST(Families, EachParameterIsInTheManifestAndLearns) {
-  for (const core::ModelConfig& c : configs()) {
+  std::vector<core::ModelConfig> all = configs();
+  std::ranges::copy(mixture_configs(), std::back_inserter(all));
+  for (const core::ModelConfig& c : all) {
+    torch::manual_seed(1);
     nn::Llama model = nn::family_llama(c);
-    const auto tokens = torch::randint(c.vocab_size, {2, 6}, torch::kLong);
+    const auto tokens = torch::randint(c.vocab_size, {8, 12}, torch::kLong);
     model->loss(tokens, tokens.roll(-1, 1)).backward();
     auto parameters = model->named_parameters();
     const auto manifest = core::tensor_manifest(c);
@@ -118,8 +124,10 @@ TEST(Families, EachParameterIsInTheManifestAndLearns) {
       ASSERT_NE(p, nullptr) << spec.module_name;
       EXPECT_EQ(p->sizes().vec(), spec.shape) << spec.module_name;
       count += p->numel();
-      // A softmax over one position has no gradient.
       using core::Role;
+      EXPECT_EQ(p->requires_grad(), spec.role != Role::SelectionBias) << spec.module_name;
+      if (!p->requires_grad()) continue;
+      // A softmax over one position has no gradient.
       const std::set<Role> scores{Role::Wq, Role::Wk, Role::Bq, Role::Bk, Role::QueryNorm, Role::KeyNorm};
       if (c.sliding_window == 1 && scores.contains(spec.role)) continue;
       EXPECT_GT(p->grad().abs().max().item<double>(), 0.0) << name_of(c) << ": " << spec.module_name;
@@ -132,11 +140,11 @@ TEST(Families, EachParameterIsInTheManifestAndLearns) {
 
 TEST(Families, FactorsDivideTheFrequencies) {
   core::ModelConfig c{.dim = 6, .n_heads = 1, .context_length = kRopeContext, .rope_theta = 100.0F};
-  const auto plain = nn::rope_of(c)->rotations();
+  const auto plain = nn::FamilyParts().rope(c)->rotations();
   EXPECT_TRUE(torch::equal(plain, nn::RopeCache(kRopeContext, 6, 100.0)->rotations()));
   c.rope_scaling.type = core::RopeScalingType::LongRope;
   c.rope_scaling.short_factors = c.rope_scaling.long_factors = {1.0F, 2.0F, 4.0F};
-  const auto scaled = nn::rope_of(c)->rotations();
+  const auto scaled = nn::FamilyParts().rope(c)->rotations();
   for (const int64_t t : {0, 1, 3, 9}) {  // position 4t of a pair that is four times as slow is the plain position t
     EXPECT_TRUE(torch::equal(scaled[t][0], plain[t][0]));
     EXPECT_TRUE(torch::allclose(scaled[2 * t][1], plain[t][1], 0.0, kAngleError));

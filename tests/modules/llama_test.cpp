@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/manifest.h"
 #include "modules/attention.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
@@ -234,7 +235,7 @@ TEST(Llama, RefusesPartsThatItLacks) {
   EXPECT_NO_THROW(nn::Llama{windowed});
   windowed.sliding_window = 4;
   capped.logit_cap = 30.0F;
-  for (const core::ModelConfig& config : {windowed, capped}) expect_error([&] { nn::Llama{config}; }, {"lacks"});
+  for (const core::ModelConfig& config : {windowed, capped}) expect_error([&] { nn::Llama{config}; }, {"not a plain Llama"});
 }
 
 TEST(Llama, DropoutActsInTrainingOnly) {

@@ -1,6 +1,8 @@
 // Configurations of models with experts for tests.
 #pragma once
 
+#include <vector>
+
 #include "core/model_config.h"
 
 namespace folio::test {
@@ -28,6 +30,15 @@ inline core::ModelConfig mixture_config(core::Family family) {
     c.dense_layers = 1;
   }
   return c;
+}
+
+/// One of each family that has experts.
+inline std::vector<core::ModelConfig> mixture_configs() {
+  std::vector<core::ModelConfig> all;
+  for (const core::FamilyInfo& family : core::families()) {
+    if (!family.mixture.none) all.push_back(mixture_config(family.family));
+  }
+  return all;
 }
 
 }  // namespace folio::test

@@ -1,6 +1,10 @@
 // Helpers of the trainer's tests: a generated text, a model of a few thousand parameters, temporary folders.
 #pragma once
 
+#include <filesystem>
+#include <mutex>
+#include <set>
+
 #include "core/random.h"
 #include "tests/core/support.h"
 #include "train/run/trainer.h"
@@ -25,7 +29,20 @@ inline std::string small_text(int words, uint64_t seed = 7) {
   return text;
 }
 
-inline data::Corpus corpus_of(const std::string& text) { return {.name = "small", .path = "small.txt", .text = text}; }
+inline std::string digest_of(const std::string& text) {
+  data::Digest digest;
+  digest.add(text);
+  return digest.hex();
+}
+
+inline TextDataset dataset_of(const std::string& text, const TrainConfig& config) {
+  static const TempDir folder;  // one path in all of a process's runs
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  write_bytes(folder / "small.txt", text);
+  const data::TextFiles texts = data::find_texts({(folder / "small.txt").string()});
+  return TextDataset(texts, data::summarize(texts.documents), config);
+}
 
 /// With grouped queries, an untied head, dropout and accumulation, which the default lacks.
 inline TrainConfig small_config() {
@@ -64,21 +81,26 @@ inline TrainConfig small_config() {
 /// A dataset and a trainer on it.
 struct Small {
   explicit Small(const TrainConfig& config = small_config(), const std::string& text = small_text(600))
-      : dataset(corpus_of(text), config), trainer(config, dataset) {}
+      : dataset(dataset_of(text, config)), trainer(config, dataset) {}
   TextDataset dataset;
   Trainer trainer;
 };
 
-/// The losses of the first and the last of the config's steps.
-struct Losses {
-  double first, last;
+/// A run that was saved after one step, and its trainer.
+struct Saved : Small {
+  explicit Saved(const TrainConfig& config = small_config()) : Small(config) {
+    trainer.step();
+    trainer.save(run.path());
+  }
+  [[nodiscard]] std::filesystem::path last() const { return run / "checkpoints/last"; }
+  TempDir run;
 };
-inline Losses losses_of_a_run(const TrainConfig& config) {
-  Small small(config);
-  const double first = small.trainer.step().loss;
-  double last = first;
-  for (int64_t step = 1; step < config.steps; ++step) last = small.trainer.step().loss;
-  return {first, last};
+
+inline std::set<std::string> names_in(const std::filesystem::path& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    names.insert(entry.path().filename().string());
+  return names;
 }
 
 inline std::vector<torch::Tensor> copies(const nn::Llama& model) {

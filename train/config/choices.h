@@ -1,9 +1,10 @@
-// The settings of a run that are one of a few names: each is an enum, and its names stand once, in its order.
+// The settings of a run that are one of a few names: each is an enum, whose names are listed once, in its order.
 #pragma once
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -23,58 +24,41 @@ enum class ScheduleKind { Cosine, Linear, Wsd, Constant };
 enum class Exported { Best, Last };
 enum class LogStyle { Progress, Epoch };
 
-template <typename E>
-inline constexpr std::array<std::string_view, 0> kNames{};
-template <>
-inline constexpr std::array<std::string_view, 3> kNames<Precision>{"auto", "f32", "bf16"};
-template <>
-inline constexpr std::array<std::string_view, 2> kNames<DeviceKind>{"cpu", "cuda"};
-template <>
-inline constexpr std::array<std::string_view, 3> kNames<OptimizerKind>{"adamw", "muon", "galore"};
-template <>
-inline constexpr std::array<std::string_view, 2> kNames<Balance>{"loss", "bias"};
-template <>
-inline constexpr std::array<std::string_view, 3> kNames<AcrossDocuments>{"false", "true", "mask"};
-template <>
-inline constexpr std::array<std::string_view, 4> kNames<ScheduleKind>{"cosine", "linear", "wsd", "constant"};
-template <>
-inline constexpr std::array<std::string_view, 2> kNames<Exported>{"best", "last"};
-template <>
-inline constexpr std::array<std::string_view, 2> kNames<LogStyle>{"progress", "epoch"};
+constexpr std::array<std::string_view, 3> names_of(Precision) { return {"auto", "f32", "bf16"}; }
+constexpr std::array<std::string_view, 2> names_of(DeviceKind) { return {"cpu", "cuda"}; }
+constexpr std::array<std::string_view, 3> names_of(OptimizerKind) { return {"adamw", "muon", "galore"}; }
+constexpr std::array<std::string_view, 2> names_of(Balance) { return {"loss", "bias"}; }
+constexpr std::array<std::string_view, 3> names_of(AcrossDocuments) { return {"false", "true", "mask"}; }
+constexpr std::array<std::string_view, 4> names_of(ScheduleKind) { return {"cosine", "linear", "wsd", "constant"}; }
+constexpr std::array<std::string_view, 2> names_of(Exported) { return {"best", "last"}; }
+constexpr std::array<std::string_view, 2> names_of(LogStyle) { return {"progress", "epoch"}; }
 
 template <typename E>
-concept Choice = (kNames<E>.size() > 0);
+concept Choice = requires(E choice) { names_of(choice); };
 
 template <Choice E>
 [[nodiscard]] std::string_view name_of(E choice) {
-  return kNames<E>.at(static_cast<size_t>(choice));
-}
-
-/// Throws core::Error that lists the names.
-template <Choice E>
-[[nodiscard]] E choice_named(std::string_view name) {
-  for (size_t i = 0; i < kNames<E>.size(); ++i) {
-    if (kNames<E>[i] == name) return static_cast<E>(i);
-  }
-  core::fail("\"{}\" has to be one of: {}", core::printable(name), fmt::join(kNames<E>, ", "));
+  return names_of(choice).at(static_cast<size_t>(choice));
 }
 
 }  // namespace folio::train
 
-// "true" and "false" are JSON's own.
+// "true" and "false" are JSON's own. Reading throws core::Error that lists the names.
 template <folio::train::Choice E>
 struct nlohmann::adl_serializer<E> {
   template <typename Json>
   static void to_json(Json& json, E choice) {
     const auto name = folio::train::name_of(choice);
-    if (name == "true" || name == "false")
-      json = name == "true";
-    else
-      json = name;
+    json = name == "true" || name == "false" ? Json(name == "true") : Json(name);
   }
   template <typename Json>
   static void from_json(const Json& json, E& choice) {
-    choice = folio::train::choice_named<E>(json.is_boolean() ? json.dump() : json.template get<std::string>());
+    const std::string name = json.is_boolean() ? json.dump() : json.template get<std::string>();
+    const auto names = names_of(choice);
+    const auto found = std::ranges::find(names, name);
+    folio::core::require(found != names.end(), "\"{}\" has to be one of: {}", folio::core::printable(name),
+                         fmt::join(names, ", "));
+    choice = static_cast<E>(found - names.begin());
   }
 };
 

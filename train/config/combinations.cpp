@@ -31,7 +31,6 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
   const core::ModelConfig& model = c.model;
   const core::FamilyInfo& family = core::info(model.family);
   const MeshFlags& mesh = c.mesh;
-  const auto given = [&](const char* flag) { return request.given(flag); };
   const bool experts = model.n_experts > 0, lora = c.lora_rank > 0, cuda = c.device == DeviceKind::Cuda;
   const bool galore = c.optimizer == OptimizerKind::GaLore, is_constant = c.schedule == ScheduleKind::Constant;
   const bool is_text = !request.text.empty(), is_chat = !request.conversations.empty();
@@ -57,7 +56,7 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
       idle({"--recompute"}, c.recompute && !c.fused, "--fused false", "--fused true"),
       idle({"--steps", "--max-iters", "--epochs"}, c.minutes > 0.0, "--minutes", "it alone"),
       idle({"--steps", "--max-iters"}, c.epochs > 0.0, "--epochs", "it alone"),
-      idle({"--validation-fraction"}, given("--eval"), "--eval", "it alone"),
+      idle({"--validation-fraction"}, request.given("--eval"), "--eval", "it alone"),
       idle({"--rope-scaling-low", "--rope-scaling-high", "--rope-scaling-context"}, !model.rope_scaling.active(),
            "--rope-scaling 1", "a larger --rope-scaling"),
 
@@ -68,13 +67,13 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
       row(c.validation_fraction + c.test_fraction >= 1.0,
           "--validation-fraction {} and --test-fraction {} leave nothing to train on", c.validation_fraction,
           c.test_fraction),
-      row(given("--profile") && cuda, "--profile measures a CPU's steps; leave --device out"),
+      row(request.given("--profile") && cuda, "--profile measures a CPU's steps; leave --device out"),
 
       // What is trained on.
-      row(is_text && given("--chat-template"),
+      row(is_text && request.given("--chat-template"),
           "--chat-template is for conversations, and the first line of {} has no \"messages\"", request.text),
-      row(is_chat && given("--tokens-cache"), "--tokens-cache is for texts, and {} has conversations; leave it out",
-          request.conversations),
+      row(is_chat && request.given("--tokens-cache"),
+          "--tokens-cache is for texts, and {} has conversations; leave it out", request.conversations),
       row(is_chat && c.across_documents != AcrossDocuments::True,
           "--across-documents is for texts, and {} has conversations; leave it out", request.conversations),
       row(is_chat && request.learns_tokenizer,

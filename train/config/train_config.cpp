@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -14,12 +13,10 @@
 namespace folio::train {
 namespace {
 
-// The default: under two minutes on two cores. Its windows are as long as its context: windows of 64 are cheaper, but
-// leave the positions after 64 untrained, and reached a higher loss (1.636 against 1.607 after 2500 steps).
+// The default: under two minutes on two cores.
 TrainConfig tiny() { return {}; }
 
-// The lowest loss in two minutes on two cores: tiny with an output of its own, Muon, bfloat16 where it is faster, and
-// twice the batch. experiments/LOG.md has what else was tried.
+// The lowest loss in two minutes on two cores. experiments/LOG.md has what else was tried.
 TrainConfig race() {
   TrainConfig c;
   c.steps = 2000;
@@ -72,12 +69,10 @@ TrainConfig blog() {
   c.weight_decay = 0.01;
   c.decay_norms = true;
   c.clip = 0.0;
-  c.validation_fraction = 0.1;
   c.test_fraction = 0.1;
   c.eval_every = 10;
   c.eval_batches = 10;
   c.sample = 0;
-  c.checkpoint_every = 500;
   c.log_style = LogStyle::Epoch;
   return c;
 }
@@ -103,8 +98,7 @@ TrainConfig baby() {
   return c;
 }
 
-// Adapters for a model that is there: some hundred steps at a rate that only adapters bear, which has fallen to 0 at
-// the end.
+// Adapters: some hundred steps at a rate that is too high for whole models, and falls to 0.
 TrainConfig of_adapters() {
   TrainConfig c;
   c.lora_rank = 8;
@@ -119,6 +113,14 @@ TrainConfig of_adapters() {
   c.eval_every = 50;
   c.checkpoint_every = 50;
   return c;
+}
+
+// The first name of the flag, with '_' for '-': "steps" of "steps,--max-iters".
+std::string field_key(const core::ConfigField& field) {
+  const std::string flag = field.flag;
+  std::string key = flag.substr(0, flag.find(','));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
 }
 
 constexpr std::array<std::pair<const char*, TrainConfig (*)()>, 6> kPresets{
@@ -141,13 +143,6 @@ TrainConfig preset(const std::string& name) {
   }
   throw core::UsageError(fmt::format("--preset is \"{}\", but has to be one of: {}", core::printable(name),
                                      fmt::join(preset_names(), ", ")));
-}
-
-std::string field_key(const core::ConfigField& field) {
-  const std::string flag = field.flag;
-  std::string key = flag.substr(0, flag.find(','));
-  std::replace(key.begin(), key.end(), '-', '_');
-  return key;
 }
 
 lora::LoraOptions lora_options(const TrainConfig& c) {
@@ -194,18 +189,26 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
   return config;
 }
 
-std::string describe_difference(const TrainConfig& from, const TrainConfig& to) {
-  // A run may go on on another device: where its GPU is gone, it could not go on at all.
-  static const std::set<std::string> kHarmless{"eval_every", "checkpoint_every", "log_every", "log_style",
-                                               "device",     "export",           "sample"};
-  std::string difference = core::describe_difference(from.model, to.model);
-  const auto before = to_json(from);
-  const auto after = to_json(to);
-  for (const auto& [key, value] : before.items()) {
-    if (key == "model" || kHarmless.contains(key) || after[key] == value) continue;
-    difference += fmt::format("{}{} {} -> {}", difference.empty() ? "" : ", ", key, value.dump(), after[key].dump());
+std::string describe_difference(const nlohmann::ordered_json& from, const nlohmann::ordered_json& to) {
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : from.items()) {
+    if (to[key] != value) differences.push_back(fmt::format("{} {} -> {}", key, value.dump(), to[key].dump()));
   }
-  return difference;
+  return fmt::format("{}", fmt::join(differences, ", "));
+}
+
+std::string describe_difference(const TrainConfig& from, const TrainConfig& to) {
+  const std::string of_models = core::describe_difference(from.model, to.model);
+  auto before = to_json(from), after = to_json(to);
+  before["minutes"] = from.minutes;
+  after["minutes"] = to.minutes;
+  // A run may go on on another device: where its GPU is gone, it could not go on at all.
+  for (const char* key :
+       {"model", "eval_every", "checkpoint_every", "log_every", "log_style", "device", "export", "sample"}) {
+    before.erase(key);
+  }
+  const std::string of_runs = describe_difference(before, after);
+  return of_models + (of_models.empty() || of_runs.empty() ? "" : ", ") + of_runs;
 }
 
 }  // namespace folio::train

@@ -223,12 +223,11 @@ void validate(const TrainConfig& config, const Request& request = {});
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 
-/// The values that differ, as "lr 0.001 -> 0.002"; empty if none do. Values that change no result are left out: the
-/// intervals of evaluations, checkpoints and the log; samples; which checkpoint is exported; and the device, which
-/// changes the rounding alone.
-[[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
+/// The values of two objects with equal keys that differ, as "lr 0.001 -> 0.002"; empty if none do.
+[[nodiscard]] std::string describe_difference(const nlohmann::ordered_json& from, const nlohmann::ordered_json& to);
 
-/// The first name of the flag, with '_' for '-': "steps" of "steps,--max-iters".
-[[nodiscard]] std::string field_key(const core::ConfigField& field);
+/// The same for two configurations, without values that change no result: the intervals of evaluations, checkpoints and
+/// the log; samples; which checkpoint is exported; and the device, which changes the rounding alone.
+[[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
 
 }  // namespace folio::train

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "modules/families/mixture.h"
-#include "train/fused/ends.h"
+#include "modules/swiglu.h"
 #include "train/fused/linears.h"
 #include "train/fused/parts.h"
 
@@ -23,12 +22,7 @@ struct BlockSettings {
   core::ModelConfig config;
   double dropout;  // its keys are drawn from LibTorch's generator: one number for each forward pass of a block
   bool recompute;
-  Tensor rotations_f32, rotations_f64;  // cos and sin, [2, context, head_dim / 2]
-
-  template <typename T>
-  [[nodiscard]] const Tensor& rotations() const {
-    return std::is_same_v<T, double> ? rotations_f64 : rotations_f32;
-  }
+  std::array<Tensor, 2> rotations;  // cos and sin, [2, context, head_dim / 2], in f32 and in f64
 };
 
 namespace {
@@ -36,12 +30,20 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The products of a block. Where it has experts, the last two have no layers, and the function ends with the
-// attention's residual.
+// The products of a block. Where its feed-forward network is no SwiGLU, the last two have no layers, and the function
+// ends with the attention's residual.
 enum Matrix : size_t { Qkv, Wo, GateUp, W2, kMatrices };
 using BlockLinears = std::array<StackedLinears, kMatrices>;
 
-BlockLinears linears_of(const torch::nn::Module& block) {
+// Whether the feed-forward network is w2 (silu(w1 x) ⊙ w3 x): with no other gate, and not a class derived from SwiGLU.
+bool is_swiglu(const torch::nn::Module& ffn) {
+  using Gate = Tensor (*)(const Tensor&, const Tensor&);
+  if (typeid(ffn) != typeid(nn::SwiGLUImpl)) return false;
+  const Gate* gate = static_cast<const nn::SwiGLUImpl&>(ffn).gate().target<Gate>();
+  return gate != nullptr && *gate == &nn::SwiGLUImpl::silu_gate;
+}
+
+BlockLinears linears_of(const torch::nn::Module& block, bool swiglu) {
   const auto parts = block.named_modules("", /*include_self=*/false);
   const auto stacked = [&](std::initializer_list<const char*> names, uint64_t first_site) {
     std::vector<nn::Linear> layers;
@@ -50,8 +52,12 @@ BlockLinears linears_of(const torch::nn::Module& block) {
     }
     return StackedLinears{std::move(layers), first_site};
   };
-  return {stacked({"attention.wq", "attention.wk", "attention.wv"}, 4), stacked({"attention.wo"}, 7),
-          stacked({"ffn.w1", "ffn.w3"}, 8), stacked({"ffn.w2"}, 10)};
+  BlockLinears linears{stacked({"attention.wq", "attention.wk", "attention.wv"}, 4), stacked({"attention.wo"}, 7)};
+  if (swiglu) {
+    linears[GateUp] = stacked({"ffn.w1", "ffn.w3"}, 8);
+    linears[W2] = stacked({"ffn.w2"}, 10);
+  }
+  return linears;
 }
 
 // What the backward pass needs of the forward pass.
@@ -100,7 +106,7 @@ struct Pass : torch::CustomClassHolder {
   Tensor forward() {
     a.normed = norm<T>(x_ND, attention_norm_D, settings->config.norm_eps);
     a.qkv = multiply<T>(w[Qkv], a.normed.y);
-    rotate<T>(a.qkv, shape, settings->rotations<T>(), false);
+    rotate<T>(a.qkv, shape, settings->rotations[std::is_same_v<T, double>], false);
     a.attended = attend<T>(a.qkv, shape, of_weights);
     a.h = add<T>(x_ND, multiply<T>(w[Wo], a.attended.heads), of_attention);
     if (!w[W2].weight.defined()) return std::exchange(a.h, Tensor());
@@ -129,7 +135,7 @@ struct Pass : torch::CustomClassHolder {
     dw[Wo] = parameter_gradients<T>(w[Wo], dattention_ND, a.attended.heads);
     const Tensor dqkv_NC =
         attend_backward<T>(input_gradient<T>(w[Wo], dattention_ND), a.attended, a.qkv, shape, of_weights);
-    rotate<T>(dqkv_NC, shape, settings->rotations<T>(), true);
+    rotate<T>(dqkv_NC, shape, settings->rotations[std::is_same_v<T, double>], true);
     dw[Qkv] = parameter_gradients<T>(w[Qkv], dqkv_NC, a.normed.y);
     if (by_input) {
       std::tie(dx_ND, dattention_norm_D) =
@@ -195,12 +201,11 @@ class FusedBlockImpl : public nn::BlockImpl {
   FusedBlockImpl(nn::BlockParts parts, std::shared_ptr<const BlockSettings> settings)
       : nn::BlockImpl(std::move(parts), settings->dropout),
         settings_(std::move(settings)),
-        linears_(std::make_shared<BlockLinears>(linears_of(*this))),
-        norms_{named_parameters()["attention_norm.weight"], named_parameters()["ffn_norm.weight"]},
-        mixture_(std::dynamic_pointer_cast<nn::MixtureImpl>(parts_.ffn.ptr())) {}
+        has_swiglu_(is_swiglu(*parts_.ffn.ptr())),
+        linears_(std::make_shared<BlockLinears>(linears_of(*this, has_swiglu_))),
+        norms_{named_parameters()["attention_norm.weight"], named_parameters()["ffn_norm.weight"]} {}
 
   Tensor forward(const Tensor& x_BTD, const Tensor& starts_BT) override {
-    if (!x_BTD.is_cpu()) return nn::BlockImpl::forward(x_BTD, starts_BT);
     variable_list parameters = norms_;  // autograd sees each; the function takes the values from the layers
     double most_dropout = settings_->dropout;
     for (const StackedLinears& of : *linears_) {
@@ -216,16 +221,16 @@ class FusedBlockImpl : public nn::BlockImpl {
     const auto pass = c10::make_intrusive<Pass>(settings_, linears_, x_BTD, starts_BT, is_training(),
                                                 static_cast<uint64_t>(draws ? random_key() : 0));
     const Tensor h_BTD = BlockFunction::apply(x_BTD, at::TensorList(parameters), pass);
-    if (!mixture_) return h_BTD;
-    const Tensor y_BTD = mixture_->forward(parts_.ffn_norm.forward(h_BTD));
-    return h_BTD + (is_training() && dropout_ > 0 ? dropout(y_BTD, dropout_) : y_BTD);
+    if (has_swiglu_) return h_BTD;
+    const Tensor y_BTD = fed(h_BTD);
+    return h_BTD + (is_training() && dropout_ > 0 ? dropout(y_BTD.to(h_BTD.scalar_type()), dropout_) : y_BTD);
   }
 
  private:
   std::shared_ptr<const BlockSettings> settings_;
+  bool has_swiglu_;  // otherwise the feed-forward network, such as a mixture of experts, is a module that is called
   std::shared_ptr<BlockLinears> linears_;
-  variable_list norms_;                       // their weights
-  std::shared_ptr<nn::MixtureImpl> mixture_;  // null: the block has none
+  variable_list norms_;  // their weights
 };
 
 }  // namespace
@@ -244,7 +249,7 @@ nn::Block FusedParts::block(const core::ModelConfig& config, nn::RopeCache rope,
   if (!settings_) {
     const Tensor both = torch::view_as_real(rope->rotations()).movedim(-1, 0).contiguous();
     settings_ = std::make_shared<BlockSettings>(
-        BlockSettings{config, options().dropout, fusion_.recompute, both.to(torch::kFloat), both});
+        BlockSettings{config, options().dropout, fusion_.recompute, {both.to(torch::kFloat), both}});
   }
   const std::shared_ptr<nn::BlockImpl> block =
       std::make_shared<FusedBlockImpl>(block_parts(config, std::move(rope), layer), settings_);

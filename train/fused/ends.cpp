@@ -1,6 +1,9 @@
-// Shapes: N rows, n of them at a time, D model width, V vocabulary.
-#include "train/fused/ends.h"
-
+// The embeddings' dropout; and the final norm, the linear head and the cross-entropy as one autograd function. The
+// logits of some rows at a time are computed and replaced by their gradient, so that those of a whole batch are never
+// stored. With logits z = n Wᵀ of the normed rows n, and dz from loop_table.cpp: dn = dz W and dW = dzᵀ n. They are
+// computed in the forward pass, where the logits are, and multiplied by the loss's own gradient in the backward pass
+// (Hsu et al., "Liger Kernel", 2024, section 3.2). Shapes: B sequences, T positions, N rows, n of them at a time, D
+// model width, V vocabulary.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -8,7 +11,8 @@
 #include <mutex>
 
 #include "core/error.h"
-#include "train/fused/operations.h"
+#include "train/fused/linears.h"
+#include "train/fused/parts.h"
 
 namespace folio::train::fused {
 namespace {
@@ -105,6 +109,33 @@ Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, dou
                          (x_ND.requires_grad() || norm_weight_D.requires_grad() || head_VD.requires_grad());
   return HeadFunction::apply(x_ND, norm_weight_D, head_VD, norm_eps, operand.get({head_VD}, product_type(x_ND)),
                              targets_N.contiguous(), gradients);
+}
+
+Tensor FusedParts::embed(const core::ModelConfig& config, nn::Embedding embedding, const Tensor& tokens) const {
+  const bool drops = embedding->is_training() && options().dropout > 0.0;
+  if (!fusion_.ends || !drops) return nn::FamilyParts::embed(config, std::move(embedding), tokens);
+  auto x = embedding->forward(tokens);
+  if (config.embedding_scale != 1.0F) x = x * config.embedding_scale;
+  return dropout(x, options().dropout);
+}
+
+Tensor FusedParts::loss(const core::ModelConfig& config, const Tensor& x_BTD, nn::RMSNorm norm, nn::Linear head,
+                        const Tensor& targets_BT) const {
+  const bool plain_logits = config.logit_scale == 1.0F && config.logit_cap == 0.0F;
+  if (!fusion_.ends || !plain_logits) {
+    return nn::FamilyParts::loss(config, x_BTD, std::move(norm), std::move(head), targets_BT);
+  }
+  auto x_ND = x_BTD.flatten(0, 1);
+  auto targets_N = targets_BT.flatten();
+  const auto counts_N = targets_N != kIgnored;
+  if (!counts_N.all().item<bool>()) {  // rows without a target need no logits
+    const auto rows = counts_N.nonzero().flatten();
+    x_ND = x_ND.index_select(0, rows);
+    targets_N = targets_N.index_select(0, rows);
+  }
+  const lora::FrozenMatrix* frozen = frozen_of(head);
+  const Tensor head_VD = frozen != nullptr ? frozen->to(product_type(x_ND)) : head->weight;
+  return linear_cross_entropy(x_ND, norm->weight, norm->eps(), head_VD, targets_N, head_);
 }
 
 }  // namespace folio::train::fused

@@ -168,4 +168,8 @@ nn::ExpertProducts expert_products(const core::ModelConfig& config) {
   };
 }
 
+nn::ExpertProducts FusedParts::expert_products(const core::ModelConfig& config) const {
+  return options().written_out ? nn::ExpertProducts() : fused::expert_products(config);
+}
+
 }  // namespace folio::train::fused

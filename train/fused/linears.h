@@ -6,7 +6,6 @@
 // Shapes: N rows, k inputs, n outputs, r the rank.
 #pragma once
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 

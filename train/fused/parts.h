@@ -1,8 +1,9 @@
-// A family's parts with backward passes by hand, on a CPU. Where blocks cannot be fused, LibTorch's kernel for
-// attention and its operations serve; on another device a fused block is nn::Block itself, whose parameters it has.
+// A family's parts with backward passes by hand, on a CPU. Where blocks are not fused, LibTorch's kernel for attention
+// and its operations serve.
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "modules/families/parts.h"
 #include "train/fused/operations.h"
@@ -16,24 +17,20 @@ namespace folio::train::fused {
 /// the CPU. Empty where the configuration has others. Products are in autocast's type where that is on.
 [[nodiscard]] nn::ExpertProducts expert_products(const core::ModelConfig& config);
 
-/// What of a model is fused.
+/// What of a model is fused besides its experts, which are unless the parts are written out.
 struct Fusion {
   bool blocks = false;     ///< block.cpp
-  bool ends = false;       ///< ends.h
-  bool experts = false;    ///< experts.cpp
+  bool ends = false;       ///< ends.cpp
   bool recompute = false;  ///< a block's backward pass computes its activations once more, and only its input is kept
                            ///< (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016)
 };
-/// All that can be.
-[[nodiscard]] Fusion fusion_of(const core::ModelConfig& config, bool recompute = false);
 
 struct BlockSettings;
 
-/// Of one model.
+/// Of one model. Blocks and ends are only fused where can_be_fused().
 class FusedParts : public nn::FamilyParts {
  public:
-  /// Throws core::Error where blocks or ends have no fused form.
-  FusedParts(const core::ModelConfig& config, nn::PartOptions options, Fusion fusion);
+  FusedParts(nn::PartOptions options, Fusion fusion) : nn::FamilyParts(std::move(options)), fusion_(fusion) {}
 
   [[nodiscard]] nn::Block block(const core::ModelConfig& config, nn::RopeCache rope, int64_t layer) const override;
   Tensor embed(const core::ModelConfig& config, nn::Embedding embedding, const Tensor& tokens) const override;
@@ -48,5 +45,18 @@ class FusedParts : public nn::FamilyParts {
   mutable std::shared_ptr<const BlockSettings> settings_;
   mutable Operand head_;
 };
+
+/// 62 bits of LibTorch's generator for the CPU, whose state a checkpoint holds.
+int64_t random_key();
+
+/// x [..., D] in which numbers are dropped with this probability, and the others scaled by 1 / (1 - probability), on a
+/// CPU; in f32 or f64.
+Tensor dropout(const Tensor& x, double probability);
+
+/// The mean over rows of -log softmax(norm(x) headᵀ)[target], a scalar; x [N, D] f32 or f64 on a CPU, norm_weight [D],
+/// head [V, D], targets [N] int64. Within autocast the products are in its type. Throws core::Error for a target that
+/// is not in [0, V).
+Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps, const Tensor& head_VD,
+                            const Tensor& targets_N, Operand& operand);
 
 }  // namespace folio::train::fused

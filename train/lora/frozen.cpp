@@ -11,14 +11,9 @@
 
 #include "core/error.h"
 #include "core/quants.h"
-#include "modules/shapes.h"
 
 namespace folio::train::lora {
 namespace {
-
-#ifndef INTRA_OP_PARALLEL
-#error at::parallel_for would run on one thread: this file has to be compiled with OpenMP
-#endif
 
 using torch::Tensor;
 
@@ -42,11 +37,8 @@ struct FrozenProduct : torch::autograd::Function<FrozenProduct> {
 
 }  // namespace
 
-FrozenMatrix::FrozenMatrix(core::TensorView stored, std::shared_ptr<const void> owner)
-    : stored_(std::move(stored)), owner_(std::move(owner)) {
-  core::require(stored_.shape.size() == 2, "FrozenMatrix: {} has to be a matrix, but is {}", stored_.name,
-                core::shape_string(stored_.shape));
-  core::require_weight_type(stored_, "");
+FrozenMatrix::FrozenMatrix(std::shared_ptr<const core::StoredModel> model, const core::TensorView& stored)
+    : model_(std::move(model)), stored_(stored) {
   if (const auto type = kNumberTypes.find(stored_.type); type != kNumberTypes.end()) {
     numbers_ =
         torch::from_blob(const_cast<std::byte*>(stored_.bytes.data()), stored_.shape, type->second);  // only read
@@ -87,34 +79,20 @@ void FrozenMatrix::write_rows(int64_t first, const Tensor& out) const {
 
 Tensor FrozenMatrix::rows_of(const Tensor& ids) const {
   const Tensor ids_N = ids.flatten().contiguous();
-  std::vector<int64_t> shape = ids.sizes().vec();
-  shape.push_back(columns());
   const Tensor out_NK = torch::empty({ids_N.size(0), columns()}, torch::kFloat);
   const int64_t* id = ids_N.data_ptr<int64_t>();
   for (int64_t i = 0; i < ids_N.size(0); ++i) {
     core::require(id[i] >= 0 && id[i] < rows(), "the token {} is not in [0, {})", id[i], rows());
     write_rows(id[i], out_NK.narrow(0, i, 1));
   }
-  return out_NK.view(shape);
+  return out_NK.unflatten(0, ids.sizes());
 }
 
-FrozenWeights::FrozenWeights(core::StoredModel model)
-    : model_(std::make_shared<const core::StoredModel>(std::move(model))),
-      manifest_(core::tensor_manifest(model_->config)) {}
-
-const core::TensorView& FrozenWeights::find(const std::string& name) const {
-  const auto found = std::ranges::find(manifest_, name, &core::TensorSpec::module_name);
-  core::require(found != manifest_.end(), "{}: a {} has no {}", model_->path, core::info(config().family).name, name);
-  return model_->tensors[static_cast<size_t>(found - manifest_.begin())];
-}
-
-c10::intrusive_ptr<FrozenMatrix> FrozenWeights::matrix(const std::string& name) const {
-  return c10::make_intrusive<FrozenMatrix>(find(name), model_);
-}
-
-Tensor FrozenWeights::vector(const std::string& name) const {
-  const std::vector<float> floats = core::to_floats(find(name));
-  return torch::tensor(at::ArrayRef<float>(floats));
+const core::TensorView& tensor_of(const core::StoredModel& model, const std::vector<core::TensorSpec>& manifest,
+                                  const std::string& name) {
+  const auto found = std::ranges::find(manifest, name, &core::TensorSpec::module_name);
+  core::require(found != manifest.end(), "{}: a {} has no {}", model.path, core::info(model.config.family).name, name);
+  return model.tensors[static_cast<size_t>(found - manifest.begin())];
 }
 
 torch::ScalarType product_type(const Tensor& x) {
@@ -122,8 +100,6 @@ torch::ScalarType product_type(const Tensor& x) {
 }
 
 Tensor multiply(const Tensor& x, const c10::intrusive_ptr<FrozenMatrix>& matrix) {
-  const bool fits = x.dim() > 0 && x.size(-1) == matrix->columns();
-  if (!fits) core::fail("the input has to be [..., {}], but is {}", matrix->columns(), nn::describe(x));
   return FrozenProduct::apply(x.to(product_type(x)), matrix);
 }
 

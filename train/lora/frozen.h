@@ -17,8 +17,8 @@ namespace folio::train::lora {
 /// A matrix [rows, columns] of a file. The base class lets an autograd graph hold it.
 class FrozenMatrix : public torch::CustomClassHolder {
  public:
-  /// `stored` is a matrix of a type that weights may have; `owner` owns its bytes.
-  FrozenMatrix(core::TensorView stored, std::shared_ptr<const void> owner);
+  /// `stored` is one of the model's.
+  FrozenMatrix(std::shared_ptr<const core::StoredModel> model, const core::TensorView& stored);
 
   [[nodiscard]] int64_t rows() const { return stored_.shape[0]; }
   [[nodiscard]] int64_t columns() const { return stored_.shape[1]; }
@@ -34,29 +34,15 @@ class FrozenMatrix : public torch::CustomClassHolder {
  private:
   void write_rows(int64_t first, const torch::Tensor& out) const;
 
-  core::TensorView stored_;
-  std::shared_ptr<const void> owner_;
+  std::shared_ptr<const core::StoredModel> model_;  ///< owns the bytes
+  const core::TensorView& stored_;
   torch::Tensor numbers_;  ///< the mapped ones as a tensor; undefined for blocks
 };
 
-/// The weights of a model file by the names of the modules' parameters.
-class FrozenWeights {
- public:
-  explicit FrozenWeights(core::StoredModel model);
-
-  [[nodiscard]] const core::StoredModel& model() const { return *model_; }
-  [[nodiscard]] const core::ModelConfig& config() const { return model_->config; }
-  /// "layers.0.attention.wq.weight", …
-  [[nodiscard]] c10::intrusive_ptr<FrozenMatrix> matrix(const std::string& name) const;
-  /// A copy of a vector, as floats.
-  [[nodiscard]] torch::Tensor vector(const std::string& name) const;
-
- private:
-  [[nodiscard]] const core::TensorView& find(const std::string& name) const;
-
-  std::shared_ptr<const core::StoredModel> model_;
-  std::vector<core::TensorSpec> manifest_;
-};
+/// The tensor of a file by the name of the module's parameter: "layers.0.attention.wq.weight", … `manifest` is that of
+/// the model's configuration.
+[[nodiscard]] const core::TensorView& tensor_of(const core::StoredModel& model,
+                                                const std::vector<core::TensorSpec>& manifest, const std::string& name);
 
 /// The type of the products of an `x`: its own, or autocast's where that is on.
 [[nodiscard]] torch::ScalarType product_type(const torch::Tensor& x);

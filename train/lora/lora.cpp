@@ -41,6 +41,7 @@ LoraLinearImpl::LoraLinearImpl(c10::intrusive_ptr<FrozenMatrix> matrix, bool wit
   if (with_bias) bias = register_parameter("bias", torch::zeros({out()}), /*requires_grad=*/false);
 }
 
+// Fused blocks compute the same in train/fused/linears.h.
 torch::Tensor LoraLinearImpl::forward(const torch::Tensor& x) {
   torch::Tensor y = frozen_ ? multiply(x, frozen_) : nn::LinearImpl::forward(x);
   if (frozen_ && bias.defined()) y = y + bias;
@@ -57,18 +58,22 @@ void LoraLinearImpl::adapt(int64_t rank, double scale, double dropout) {
                .dropout = dropout};
 }
 
+LoraLinears::LoraLinears(std::shared_ptr<const core::StoredModel> weights) : weights_(std::move(weights)) {
+  if (weights_) manifest_ = core::tensor_manifest(weights_->config);
+}
+
+c10::intrusive_ptr<FrozenMatrix> LoraLinears::frozen(const std::string& name) const {
+  return c10::make_intrusive<FrozenMatrix>(weights_, tensor_of(*weights_, manifest_, name + ".weight"));
+}
+
 nn::Linear LoraLinears::make(const std::string& name, int64_t in, int64_t out, bool bias) const {
   if (!weights_) return lora_linear(in, out, bias);
-  auto matrix = weights_->matrix(name + ".weight");
-  core::require(matrix->rows() == out && matrix->columns() == in,
-                "the frozen matrix is [{}, {}], but has to be [{}, {}]", matrix->rows(), matrix->columns(), out, in);
-  return lora_linear(std::move(matrix), bias);
+  return lora_linear(frozen(name), bias);
 }
 
 nn::Embedding LoraLinears::embedding(const std::string& name, int64_t vocab_size, int64_t dim) const {
   if (!weights_) return nn::Linears::embedding(name, vocab_size, dim);
-  return nn::Embedding(
-      std::shared_ptr<nn::EmbeddingImpl>(std::make_shared<FrozenEmbeddingImpl>(weights_->matrix(name + ".weight"))));
+  return nn::Embedding(std::shared_ptr<nn::EmbeddingImpl>(std::make_shared<FrozenEmbeddingImpl>(frozen(name))));
 }
 
 std::vector<Role> lora_targets(std::string_view names) {
@@ -95,10 +100,12 @@ std::string lora_module(const core::TensorSpec& spec) {
   return spec.module_name.substr(0, spec.module_name.rfind('.'));
 }
 
-void freeze_rest(nn::Llama& model, const FrozenWeights& weights) {
+void freeze_rest(nn::Llama& model, const core::StoredModel& weights) {
   const torch::NoGradGuard no_grad;
+  const auto manifest = core::tensor_manifest(weights.config);
   for (auto& parameter : model->named_parameters()) {
-    parameter->copy_(weights.vector(parameter.key()));
+    const std::vector<float> numbers = core::to_floats(tensor_of(weights, manifest, parameter.key()));
+    parameter->copy_(torch::tensor(at::ArrayRef<float>(numbers)));
     parameter->set_requires_grad(false);
   }
 }

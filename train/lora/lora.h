@@ -46,14 +46,16 @@ class LoraLinearImpl : public nn::LinearImpl {
 /// Linear layers that may have adapters, with weights of their own or the matrices of a file.
 class LoraLinears : public nn::Linears {
  public:
-  explicit LoraLinears(std::shared_ptr<const FrozenWeights> weights = nullptr) : weights_(std::move(weights)) {}
+  explicit LoraLinears(std::shared_ptr<const core::StoredModel> weights = nullptr);
 
-  /// Throws core::Error if the file's matrix has another shape.
   [[nodiscard]] nn::Linear make(const std::string& name, int64_t in, int64_t out, bool bias = false) const override;
   [[nodiscard]] nn::Embedding embedding(const std::string& name, int64_t vocab_size, int64_t dim) const override;
 
  private:
-  std::shared_ptr<const FrozenWeights> weights_;
+  [[nodiscard]] c10::intrusive_ptr<FrozenMatrix> frozen(const std::string& name) const;
+
+  std::shared_ptr<const core::StoredModel> weights_;  ///< null: the layers have weights of their own
+  std::vector<core::TensorSpec> manifest_;
 };
 
 struct LoraOptions {
@@ -68,7 +70,7 @@ struct LoraOptions {
 [[nodiscard]] std::vector<core::Role> lora_targets(std::string_view names);
 
 /// Copies of the file's numbers into a model that LoraLinears made: those of norms and biases, which are not trained.
-void freeze_rest(nn::Llama& model, const FrozenWeights& weights);
+void freeze_rest(nn::Llama& model, const core::StoredModel& weights);
 
 /// Gives the targets of each layer of such a model an adapter that does nothing yet.
 void add_lora(nn::Llama& model, const LoraOptions& options);

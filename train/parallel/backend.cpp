@@ -20,31 +20,17 @@
 #include "train/parallel/group.h"
 
 namespace folio::train::parallel {
-namespace {
 
 using c10d::ProcessGroup;
 using c10d::ProcessGroupGloo;
 
+bool has_nccl() {
 #ifdef FOLIO_NCCL
-constexpr bool kNccl = true;
-void add_nccl(ProcessGroup& group, const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-              std::chrono::milliseconds timeout) {
-  if (!at::hasCUDA()) return;
-  ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);  // a wait ends with an error, not the process
-  auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = timeout;
-  const auto own = c10::make_intrusive<c10d::PrefixStore>("nccl", store);
-  group.setBackend(c10::DeviceType::CUDA, ProcessGroup::BackendType::NCCL,
-                   c10::make_intrusive<c10d::ProcessGroupNCCL>(own, rank, size, std::move(options)));
-}
+  return true;
 #else
-constexpr bool kNccl = false;
-void add_nccl(ProcessGroup&, const c10::intrusive_ptr<c10d::Store>&, int, int, std::chrono::milliseconds) {}
+  return false;
 #endif
-
-}  // namespace
-
-bool has_nccl() { return kNccl; }
+}
 
 c10::intrusive_ptr<ProcessGroup> Group::connect(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
                                                 int64_t size, std::chrono::milliseconds timeout) {
@@ -57,7 +43,16 @@ c10::intrusive_ptr<ProcessGroup> Group::connect(const c10::intrusive_ptr<c10d::S
   group->setBackend(c10::DeviceType::CPU, ProcessGroup::BackendType::GLOO,
                     c10::make_intrusive<ProcessGroupGloo>(store, index, n, std::move(options)));
   group->setDefaultBackend(ProcessGroup::BackendType::GLOO);
-  add_nccl(*group, store, index, n, timeout);
+#ifdef FOLIO_NCCL
+  if (at::hasCUDA()) {
+    ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);  // a wait ends with an error, not the process
+    auto nccl = c10d::ProcessGroupNCCL::Options::create();
+    nccl->timeout = timeout;
+    const auto own = c10::make_intrusive<c10d::PrefixStore>("nccl", store);
+    group->setBackend(c10::DeviceType::CUDA, ProcessGroup::BackendType::NCCL,
+                      c10::make_intrusive<c10d::ProcessGroupNCCL>(own, index, n, std::move(nccl)));
+  }
+#endif
   return group;
 }
 

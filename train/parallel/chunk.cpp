@@ -3,15 +3,11 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-
 namespace folio::train::parallel {
 
-ChunkImpl::ChunkImpl(const core::ModelConfig& config, std::shared_ptr<const nn::Parts> parts, LayerRange range)
-    : config_(config), parts_(std::move(parts)), range_(range) {
-  core::validate(config, "Llama");
-  core::require(0 <= range.first && range.first < range.last && range.last <= config.n_layers,
-                "Llama: of {} layers there is no range of {} to {}", config.n_layers, range.first, range.last);
+ChunkImpl::ChunkImpl(const core::ModelConfig& config, std::shared_ptr<const nn::Parts> parts, int64_t first,
+                     int64_t end)
+    : config_(config), parts_(std::move(parts)), first_(first), end_(end) {
   const nn::Linears& linears = *parts_->options().linears;
   if (is_first() || (is_last() && config.tie_embeddings)) {
     tok_embeddings_ =
@@ -19,7 +15,7 @@ ChunkImpl::ChunkImpl(const core::ModelConfig& config, std::shared_ptr<const nn::
   }
   const nn::RopeCache rope = parts_->rope(config);
   const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
-  for (int64_t layer = range.first; layer < range.last; ++layer) {
+  for (int64_t layer = first; layer < end; ++layer) {
     layers_.push_back(layers->register_module(std::to_string(layer), parts_->block(config, rope, layer)));
   }
   if (!is_last()) return;
@@ -29,17 +25,12 @@ ChunkImpl::ChunkImpl(const core::ModelConfig& config, std::shared_ptr<const nn::
 }
 
 torch::Tensor ChunkImpl::forward(const torch::Tensor& input, const torch::Tensor& starts) {
-  torch::Tensor x = input;
-  if (is_first()) {
-    nn::require_tokens(input, config_);
-    x = parts_->embed(config_, tok_embeddings_, input);
-  }
+  torch::Tensor x = is_first() ? parts_->embed(config_, tok_embeddings_, input) : input;
   for (nn::Block& block : layers_) x = block->forward(x, starts);
   return x;
 }
 
 torch::Tensor ChunkImpl::loss(const torch::Tensor& x, const torch::Tensor& targets) {
-  core::require(is_last(), "Llama: layers {} to {} have no head", range_.first, range_.last);
   return parts_->loss(config_, x, norm_, head_, targets);
 }
 

@@ -9,29 +9,23 @@
 
 namespace folio::train::parallel {
 
-/// The layers first .. last - 1.
-struct LayerRange {
-  int64_t first, last;
-};
-
 class ChunkImpl : public torch::nn::Module {
  public:
-  /// Its values are not set. A tied head without the embeddings has tok_embeddings of its own. Throws core::Error where
-  /// the configuration or the range is invalid.
-  ChunkImpl(const core::ModelConfig& config, std::shared_ptr<const nn::Parts> parts, LayerRange range);
+  /// Layers first .. end - 1, with unset values. A tied head without the embeddings has tok_embeddings of its own.
+  ChunkImpl(const core::ModelConfig& config, std::shared_ptr<const nn::Parts> parts, int64_t first, int64_t end);
 
   /// Token ids [B, T] in the first chunk, in others what the chunk before made, [B, T, dim], through the layers.
   torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& starts = {});
   /// Of what comes out of the last layer: see nn::Parts.
   torch::Tensor loss(const torch::Tensor& x, const torch::Tensor& targets);
 
-  [[nodiscard]] bool is_first() const { return range_.first == 0; }
-  [[nodiscard]] bool is_last() const { return range_.last == config_.n_layers; }
+  [[nodiscard]] bool is_first() const { return first_ == 0; }
+  [[nodiscard]] bool is_last() const { return end_ == config_.n_layers; }
 
  private:
   core::ModelConfig config_;
   std::shared_ptr<const nn::Parts> parts_;
-  LayerRange range_;
+  int64_t first_, end_;
   nn::Embedding tok_embeddings_{nullptr};
   std::vector<nn::Block> layers_;
   nn::RMSNorm norm_{nullptr};

@@ -2,7 +2,6 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <functional>
 #include <utility>
 
 namespace folio::train::parallel {
@@ -11,50 +10,50 @@ namespace {
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
+using Backward = std::function<variable_list(const Tensor&)>;
 
-// A collective and that of its backward pass. The base class lets an autograd context hold it.
-struct Collective : torch::CustomClassHolder {
-  using Send = std::function<Tensor(const Tensor&)>;
-  Collective(Send forward_pass, Send backward_pass)
-      : forward(std::move(forward_pass)), backward(std::move(backward_pass)) {}
-  Send forward, backward;
+struct Held : torch::CustomClassHolder {  // by an autograd context
+  explicit Held(Backward pass) : backward(std::move(pass)) {}
+  Backward backward;
 };
 
-struct CollectiveFunction : torch::autograd::Function<CollectiveFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, const c10::intrusive_ptr<Collective>& collective) {
-    context->saved_data["collective"] = c10::IValue::make_capsule(collective);
-    return collective->forward(x.contiguous());
+struct HeldFunction : torch::autograd::Function<HeldFunction> {
+  static Tensor forward(AutogradContext* context, at::TensorList /*inputs*/, const std::function<Tensor()>& forward,
+                        const c10::intrusive_ptr<Held>& held) {
+    context->saved_data["held"] = c10::IValue::make_capsule(held);
+    return forward();
   }
   static variable_list backward(AutogradContext* context, const variable_list& dys) {
-    const auto capsule = context->saved_data["collective"].toCapsule();
-    return {static_cast<Collective&>(*capsule).backward(dys[0].contiguous()), {}};
+    const auto capsule = context->saved_data["held"].toCapsule();
+    variable_list dxs = std::exchange(static_cast<Held&>(*capsule).backward, {})(dys[0]);
+    dxs.resize(dxs.size() + 2);  // forward's other arguments have none
+    return dxs;
   }
 };
-
-Tensor apply(const Tensor& x, const Group& group, Collective::Send forward, Collective::Send backward) {
-  if (group.size() == 1) return x;
-  return CollectiveFunction::apply(x, c10::make_intrusive<Collective>(std::move(forward), std::move(backward)));
-}
 
 }  // namespace
 
+Tensor with_backward(at::TensorList inputs, const std::function<Tensor()>& forward, Backward backward) {
+  return HeldFunction::apply(inputs, forward, c10::make_intrusive<Held>(std::move(backward)));
+}
+
 Tensor gather_rows(const Tensor& x, int64_t dim, Group& group) {
-  return apply(
-      x, group, [&group, dim](const Tensor& t) { return group.gather(t, dim); },
-      [&group, dim](const Tensor& dt) { return group.sum_scatter(dt, dim); });
+  return with_backward(
+      {x}, [&] { return group.gather(x, dim); },
+      [&group, dim](const Tensor& dy) { return variable_list{group.sum_scatter(dy, dim)}; });
 }
 
 Tensor sum_scatter_rows(const Tensor& x, int64_t dim, Group& group) {
-  return apply(
-      x, group, [&group, dim](const Tensor& t) { return group.sum_scatter(t, dim); },
-      [&group, dim](const Tensor& dt) { return group.gather(dt, dim); });
+  return with_backward(
+      {x}, [&] { return group.sum_scatter(x, dim); },
+      [&group, dim](const Tensor& dy) { return variable_list{group.gather(dy, dim)}; });
 }
 
 Tensor exchange_rows(const Tensor& x, const std::vector<int64_t>& sent, const std::vector<int64_t>& received,
                      Group& group) {
-  return apply(
-      x, group, [&group, sent, received](const Tensor& t) { return group.exchange(t, sent, received); },
-      [&group, sent, received](const Tensor& dt) { return group.exchange(dt, received, sent); });
+  return with_backward(
+      {x}, [&] { return group.exchange(x, sent, received); },
+      [&group, sent, received](const Tensor& dy) { return variable_list{group.exchange(dy, received, sent)}; });
 }
 
 }  // namespace folio::train::parallel

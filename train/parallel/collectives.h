@@ -11,11 +11,18 @@
 
 #include <torch/types.h>
 
+#include <functional>
 #include <vector>
 
 #include "train/parallel/group.h"
 
 namespace folio::train::parallel {
+
+/// forward(), whose graph is not recorded. backward() maps the gradient of its result to those of `inputs`; it is
+/// called once, and then released with all that it holds.
+[[nodiscard]] torch::Tensor with_backward(
+    at::TensorList inputs, const std::function<torch::Tensor()>& forward,
+    std::function<std::vector<torch::Tensor>(const torch::Tensor& gradient)> backward);
 
 /// Group::gather(), sum_scatter() and exchange() with backward passes. The group must outlive the graph.
 [[nodiscard]] torch::Tensor gather_rows(const torch::Tensor& x, int64_t dim, Group& group);

@@ -7,11 +7,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/utils.h>
 
-#include <optional>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
-#include "modules/shapes.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -25,25 +24,16 @@ constexpr int64_t kT = 2;  // the dimension of positions
 // Sums over blocks and ranks are not in 16 bits.
 auto sum_type(const Tensor& x) { return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat; }
 
-// A tensor on its way to the next rank, and that of the rank before on its way here.
-class Travel {
- public:
-  Travel(Tensor leaving, Group& ring, int tag)
-      : leaving_(std::move(leaving)),
-        coming_(torch::empty_like(leaving_)),
-        sent_(ring.send(leaving_, (ring.index() + 1) % ring.size(), tag)),
-        received_(ring.receive(coming_, (ring.index() + ring.size() - 1) % ring.size(), tag)) {}
-
-  Tensor arrived() {
-    sent_.wait();
-    received_.wait();
-    return coming_;
-  }
-
- private:
-  Tensor leaving_, coming_;
-  Pending sent_, received_;
-};
+// Sends a tensor to the next rank, and receives that of the previous one: the result waits for both.
+std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
+  const Tensor coming = torch::empty_like(leaving);
+  Pending sent = ring.send(leaving, ring.next(), tag), received = ring.receive(coming, ring.previous(), tag);
+  return [=]() mutable {
+    sent.wait();
+    received.wait();
+    return coming;
+  };
+}
 enum Tag { kKeys, kGradients };
 
 // Calls use(from, kv) with the keys and values of each rank, [2, B, G, T, K], its own first; the next are under way.
@@ -51,10 +41,10 @@ template <typename Use>
 void around(Group& ring, Tensor kv, Use&& use) {
   const int64_t C = ring.size();
   for (int64_t step = 0; step < C; ++step) {
-    std::optional<Travel> next;
-    if (step + 1 < C) next.emplace(kv, ring, kKeys);
+    std::function<Tensor()> next;
+    if (step + 1 < C) next = pass_on(kv, ring, kKeys);
     use((ring.index() + C - step) % C, kv);
-    if (next) kv = next->arrived();
+    if (next) kv = next();
   }
 }
 
@@ -107,7 +97,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
     const Tensor dq_BHTK = torch::zeros_like(q_BHTK, sum_type(q_BHTK));
     // The gradients of the keys that are here, with the terms of all ranks before this one, follow one step later.
     Tensor dkv;
-    std::optional<Travel> gradients;
+    std::function<Tensor()> gradients;
     around(ring, kv, [&](int64_t from, const Tensor& kv_here) {
       const RingBlock block = ring_block(ring.index(), from);
       const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
@@ -115,12 +105,12 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
           for_each_query_head(keys_of(kv_here[1], block), H), queries_of(out_BHTK, block), queries_of(lse_BHT, block),
           /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
       queries_of(dq_BHTK, block).add_(dq);
-      dkv = gradients ? gradients->arrived() : torch::zeros_like(kv, sum_type(kv));
+      dkv = gradients ? gradients() : torch::zeros_like(kv, sum_type(kv));
       keys_of(dkv[0], block).add_(sum_of_query_heads(dk, G));
       keys_of(dkv[1], block).add_(sum_of_query_heads(dv, G));
-      if (ring.size() > 1) gradients.emplace(dkv, ring, kGradients);
+      if (ring.size() > 1) gradients = pass_on(dkv, ring, kGradients);
     });
-    if (gradients) dkv = gradients->arrived();
+    if (gradients) dkv = gradients();
     dkv = dkv.to(kv.scalar_type());
     return {dq_BHTK.to(q_BHTK.scalar_type()), dkv[0], dkv[1], {}, {}};
   }
@@ -135,8 +125,6 @@ RingBlock ring_block(int64_t rank, int64_t from) {
 }
 
 Tensor ring_attention(const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK, double scale, Group& context) {
-  core::require(q_BHTK.is_cpu(), "attention of context ranks is for CPUs; take --device cpu");
-  core::require(q_BHTK.size(kT) % 2 == 0, "a context rank has two chunks of positions, but {} is odd", q_BHTK.size(kT));
   // With autocast, norms of queries and keys may leave them in float.
   return RingFunction::apply(q_BHTK.to(v_BGTK.scalar_type()), k_BGTK.to(v_BGTK.scalar_type()), v_BGTK, scale, &context);
 }
@@ -153,9 +141,7 @@ ContextAttentionImpl::ContextAttentionImpl(const core::ModelConfig& config, nn::
 }
 
 Tensor ContextAttentionImpl::forward(const Tensor& x_BTD, const Tensor& starts_BT) {
-  nn::require_BTD(x_BTD, dim_, "ContextAttention");
-  const int64_t T = x_BTD.size(1), chunk = T / 2, C = context_.size(), c = context_.index();
-  core::require(T % 2 == 0, "ContextAttention: a rank has two chunks of positions, but {} is odd", T);
+  const int64_t chunk = x_BTD.size(1) / 2, C = context_.size(), c = context_.index();
   core::require(!starts_BT.defined(), "context ranks have no sequences behind each other; take --context-parallel 1");
   const Heads first = project(x_BTD.narrow(1, 0, chunk), c * chunk);
   const Heads second = project(x_BTD.narrow(1, chunk, chunk), (2 * C - 1 - c) * chunk);

@@ -7,12 +7,12 @@
 //   rank 1  queries of chunk 1     ■   ◣   ·   ·       chunk; of a rank after: both, by the second chunk of queries
 //                      chunk 2     ■   ■   ◣   ·       only. Each is two blocks of ■.
 //
-// So all ranks have the same work in each step, half of that without the mask. While a step computes, the keys of the
-// next are under way. A step gives a mean of values and the logarithm of its weights' sum, by which the means are
-// merged. In the backward pass, a second trip, the gradients of keys and values travel with them.
-// Sent by a rank: 2 (C - 1) B G (T/C) K numbers forward, 2 (2C - 1) B G (T/C) K backward.
-// Sources: Liu et al., "Ring Attention with Blockwise Transformers", 2023; zigzag: "The Llama 3 Herd of Models", 2024,
-// section 3.3.2.
+// All ranks have the same work in each step, half of that without the mask. The next keys arrive while a step computes.
+// A step yields a mean of values and the logarithm of its weights' sum, by which the means are merged. In the backward
+// pass the gradients of keys and values travel with them.
+// A rank sends 2 (C - 1) B G (T/C) K elements forward, and 2 (2C - 1) B G (T/C) K backward.
+// Sources: Liu et al., "Ring Attention with Blockwise Transformers", 2023; equal work: Brandon et al., "Striped
+// Attention", 2023, section 3; zigzag: "The Llama 3 Herd of Models", 2024, section 3.3.2.
 #pragma once
 
 #include "modules/families/attention.h"
@@ -20,8 +20,8 @@
 
 namespace folio::train::parallel {
 
-/// What a rank computes with the keys of rank `from`: the queries of chunks first_query .. 1, of its own two, attend to
-/// the keys of chunks 0 .. n_keys - 1.
+/// With the keys of rank `from`: a rank's queries of chunks first_query .. 1, of its two, attend to the keys of chunks
+/// 0 .. n_keys - 1.
 struct RingBlock {
   int64_t first_query;
   int64_t n_keys;
@@ -41,8 +41,7 @@ class ContextAttentionImpl : public nn::FamilyAttentionImpl {
   /// outlive the module and its graphs.
   ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context, double dropout = 0.0);
 
-  /// x [B, T/C, dim] of this rank's two chunks, to one of the same shape. Throws core::Error for another shape, an odd
-  /// number of positions, and `starts`.
+  /// x [B, T/C, dim] of this rank's two chunks, to one of the same shape. Throws core::Error for `starts`.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  protected:

@@ -5,19 +5,12 @@
 
 #include <utility>
 
-#include "core/error.h"
 #include "train/parallel/collectives.h"
 
 namespace folio::train::parallel {
 namespace {
 
 using torch::Tensor;
-
-int64_t experts_here(const core::ModelConfig& config, const Group& group) {
-  core::require(config.n_experts % group.size() == 0, "{} experts are not divided by {} expert ranks", config.n_experts,
-                group.size());
-  return config.n_experts / group.size();
-}
 
 // [e, E/e] to the sum of each rank's.
 std::vector<int64_t> sums_by_rank(const Tensor& counts_E, int64_t n_ranks) {
@@ -29,7 +22,8 @@ std::vector<int64_t> sums_by_rank(const Tensor& counts_E, int64_t n_ranks) {
 
 ExpertParallelMixtureImpl::ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts,
                                                      nn::ExpertProducts products)
-    : MixtureImpl(config, experts_here(config, experts), std::move(products), nn::Linears(), "ffn"), group_(experts) {}
+    : MixtureImpl(config, std::move(products), nn::Linears(), "ffn", config.n_experts / experts.size()),
+      group_(experts) {}
 
 Tensor ExpertParallelMixtureImpl::of_experts(const Tensor& x_ND, const nn::Routes& routes) {
   const int64_t n_ranks = group_.size(), here = config().n_experts / n_ranks;

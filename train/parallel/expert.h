@@ -10,8 +10,7 @@
 //   exchange back, weights, sums            a0 b1 a2 b3 → a, b          c0 c1 d2 d3 → c, d
 //
 // The backward pass mirrors it. For N rows of dimension D and K experts of each, a rank of e sends about
-// N · K · D · (e - 1) / e elements at each of four exchanges, and before the first the rows of each expert. No row is
-// dropped, so a rank whose experts are chosen more often has more to do.
+// N · K · D · (e - 1) / e elements at each of four exchanges, and before the first the number of rows of each expert.
 #pragma once
 
 #include "modules/families/mixture.h"
@@ -20,12 +19,12 @@
 namespace folio::train::parallel {
 
 /// A mixture with the experts index · E/e … (index + 1) · E/e - 1: experts.{w1,w3}.weight [E/e, F, D] and
-/// experts.w2.weight [E/e, D, F]. Router, selection bias and shared expert are whole copies, for the rank's own rows,
-/// as is take_load(). All ranks of the group run it together, with any numbers of rows. Source: Lepikhin et al.,
-/// "GShard", 2020, section 3.2, without its capacity.
+/// experts.w2.weight [E/e, D, F]. Router, selection bias, shared expert and take_load() are of the rank's own rows. All
+/// ranks of the group run it together, with any numbers of rows. Source: Lepikhin et al., "GShard", 2020, section 3.2,
+/// without its capacity.
 class ExpertParallelMixtureImpl : public nn::MixtureImpl {
  public:
-  /// Throws core::Error unless the number of ranks divides that of experts. The group must outlive the module.
+  /// The number of ranks divides that of experts. The group must outlive the module.
   ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts, nn::ExpertProducts products = {});
 
  protected:

@@ -14,7 +14,6 @@
 namespace folio::train::parallel {
 namespace {
 
-using c10d::ProcessGroup;
 using torch::Tensor;
 
 int64_t bytes_of(const Tensor& t) { return static_cast<int64_t>(t.nbytes()); }
@@ -29,7 +28,7 @@ auto naming_loss(const std::string& what, Call&& call) {
     const bool late = why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
     throw RankLost(fmt::format("{}: {} ({})", what,
                                late ? "a rank did not come in time" : "the connection to a rank is lost",
-                               core::printable(why.substr(0, why.find('\n')), 160)));
+                               core::printable(first_line(error), 160)));
   }
 }
 
@@ -51,9 +50,7 @@ int64_t sends_of_broadcast(int64_t place, int64_t n) {
 Group::Group(const c10::intrusive_ptr<c10d::Store>& store, std::string name, std::vector<int64_t> ranks, int64_t rank,
              std::chrono::milliseconds timeout)
     : name_(std::move(name)), ranks_(std::move(ranks)) {
-  const auto place = std::find(ranks_.begin(), ranks_.end(), rank);
-  core::require(place != ranks_.end(), "rank {} is none of {}", rank, name_);
-  index_ = place - ranks_.begin();
+  index_ = std::ranges::find(ranks_, rank) - ranks_.begin();
   if (size() == 1) return;
   const auto own = c10::make_intrusive<c10d::PrefixStore>(name_, store);
   const auto key = [](int64_t r) { return fmt::format("here {}", r); };
@@ -71,35 +68,41 @@ Pending Group::begin(const char* what, int64_t bytes, Tensors tensors, const Cal
   const std::string where = fmt::format("{}, {}", name_, what);
   bytes_sent_ += bytes;
   const auto work = naming_loss(where, [&] { return call(tensors); });
-  return Pending([work, where] {
+  return Pending([work, where, tensors = std::move(tensors)] {
     RECORD_FUNCTION("folio::wait", {});
     naming_loss(where, [&] { work->wait(); });
   });
 }
 
-void Group::in_place(const char* what, int64_t bytes, Tensor t, const Call& call, bool has_result) {
+void Group::in_place(const char* what, int64_t bytes, Tensor t, const Call& call) {
   if (size() == 1) return;
   const Tensor whole = t.detach().contiguous();
   begin(what, bytes, {whole}, call).wait();
-  if (has_result && !whole.is_alias_of(t)) t.detach().copy_(whole);
+  if (!whole.is_alias_of(t)) t.detach().copy_(whole);
 }
 
-// A ring: each part of n goes around once to be summed, and once to be known.
 void Group::sum(Tensor t) {
-  in_place("sum", 2 * bytes_of(t) * (size() - 1) / size(), t, [&](Tensors& all) { return group_->allreduce(all); });
+  in_place("sum", bytes_of_sum(bytes_of(t)), t, [&](Tensors& all) { return group_->allreduce(all); });
 }
 
-void Group::largest(Tensor t) {
-  in_place("largest", 2 * bytes_of(t) * (size() - 1) / size(), t,
+double Group::sum(double value) {
+  const Tensor t = torch::full({1}, value, torch::kDouble);
+  sum(t);
+  return t.item<double>();
+}
+
+double Group::largest(double value) {
+  const Tensor t = torch::full({1}, value, torch::kDouble);
+  in_place("largest", bytes_of_sum(bytes_of(t)), t,
            [&](Tensors& all) { return group_->allreduce(all, {.reduceOp = c10d::ReduceOp::MAX}); });
+  return t.item<double>();
 }
 
 void Group::sum_at(Tensor t, int64_t index) {
   // A ring sums the parts; then each rank sends its part to the one that needs them.
   const int64_t parts = size() - 1 + (index_ == index ? 0 : 1);
-  in_place(
-      "sum at one rank", bytes_of(t) * parts / size(), t,
-      [&](Tensors& all) { return group_->reduce(all, {.rootRank = index}); }, index_ == index);
+  in_place("sum at one rank", bytes_of(t) * parts / size(), t,
+           [&](Tensors& all) { return group_->reduce(all, {.rootRank = index}); });
 }
 
 void Group::broadcast(Tensor t, int64_t index) {
@@ -125,8 +128,6 @@ Tensor Group::gather(const Tensor& t, int64_t dim) {
 
 Tensor Group::sum_scatter(const Tensor& t, int64_t dim) {
   if (size() == 1) return t.detach();
-  core::require(t.size(dim) % size() == 0, "{}, sum_scatter: {} rows are not divided by {} ranks", name_, t.size(dim),
-                size());
   // Each rank sends each other its part and adds up what it gets. Gloo's own call sends as much as a sum for all.
   const std::vector<int64_t> one_each(ranks_.size(), 1);
   const Tensor got = exchange(torch::stack(t.detach().chunk(size(), dim)), one_each, one_each);
@@ -139,7 +140,6 @@ Tensor Group::exchange(const Tensor& t, const std::vector<int64_t>& sent, const 
   if (size() == 1) return t.detach();
   const Tensor own = t.detach().contiguous();
   const int64_t out = std::accumulate(sent.begin(), sent.end(), int64_t{0});
-  core::require(out == own.size(0), "{}, exchange: {} rows are to be sent, of {}", name_, out, own.size(0));
   std::vector<int64_t> shape = own.sizes().vec();
   shape[0] = std::accumulate(received.begin(), received.end(), int64_t{0});
   const Tensor all = torch::empty(shape, own.options());
@@ -154,13 +154,11 @@ Tensor Group::exchange(const Tensor& t, const std::vector<int64_t>& sent, const 
 }
 
 Pending Group::send(const Tensor& t, int64_t index, int tag) {
-  core::require(t.is_contiguous(), "{}, send: the tensor is not contiguous", name_);
   return begin("send", bytes_of(t), {t.detach()},
                [&](Tensors& all) { return group_->send(all, static_cast<int>(index), tag); });
 }
 
 Pending Group::receive(Tensor t, int64_t index, int tag) {
-  core::require(t.is_contiguous(), "{}, receive: the tensor is not contiguous", name_);
   return begin("receive", 0, {t.detach()},
                [&](Tensors& all) { return group_->recv(all, static_cast<int>(index), tag); });
 }
@@ -168,7 +166,5 @@ Pending Group::receive(Tensor t, int64_t index, int tag) {
 void Group::meet() {
   if (size() > 1) begin("meet", 0, {}, [&](Tensors&) { return group_->barrier(); }).wait();
 }
-
-c10::intrusive_ptr<ProcessGroup> Group::process_group() const { return group_; }
 
 }  // namespace folio::train::parallel

@@ -6,9 +6,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "core/error.h"
-#include "core/mapped_file.h"
 #include "core/number.h"
-#include "data/document_tokens.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -57,18 +55,22 @@ std::optional<Launch> launch_from_environment() {
 c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = launch.port;
-  options.isServer = may_serve && launch.rank == 0 && !launch.agent_has_store;
+  options.isServer = may_serve && launch.has_store();
   options.waitWorkers = false;
   options.timeout = timeout;
   try {
     return c10::make_intrusive<c10d::PrefixStore>(fmt::format("folio {}", launch.attempt),
                                                   c10::make_intrusive<c10d::TCPStore>(launch.address, options));
   } catch (const std::exception& error) {
-    const std::string what = error.what();
     core::fail("rank {}: no store at {}:{} ({}); {}", launch.rank, launch.address, launch.port,
-               core::printable(what.substr(0, what.find('\n')), 160),
+               core::printable(first_line(error), 160),
                options.isServer ? "take another MASTER_PORT" : "is rank 0 running, and MASTER_ADDR its host?");
   }
+}
+
+std::string first_line(const std::exception& error) {
+  const std::string what = error.what();
+  return what.substr(0, what.find('\n'));
 }
 
 void put(c10d::Store& store, const std::string& key, const std::string& text) {
@@ -99,38 +101,6 @@ std::vector<int64_t> missing_keys(c10d::Store& store, const std::vector<int64_t>
     if (!comes(store, key(rank), std::max(left, milliseconds(1)))) missing.push_back(rank);
   }
   return missing;
-}
-
-void require_same(c10d::Store& store, const Launch& launch, const std::string& what, const std::string& text,
-                  std::chrono::milliseconds timeout) {
-  const auto key = [&](int64_t rank) { return fmt::format("same {} {}", what, rank); };
-  put(store, key(launch.rank), text);
-  std::string first;
-  for (int64_t rank = 0; rank < launch.n_ranks; ++rank) {
-    core::require(comes(store, key(rank), timeout), "rank {} did not come within {} s of the start", rank,
-                  timeout.count() / 1000);
-    const std::string other = get(store, key(rank));
-    if (rank == 0) first = other;
-    if (other == first) continue;
-    const auto at = std::mismatch(first.begin(), first.end(), other.begin(), other.end()).first - first.begin();
-    const size_t begin = first.substr(0, static_cast<size_t>(at)).rfind('\n') + 1;  // npos + 1 is 0
-    const auto line_of = [&](const std::string& all) { return all.substr(begin, all.find('\n', begin) - begin); };
-    // The process that has the store stays until the others have read it.
-    const auto told = [&](int64_t by) { return fmt::format("told {} {}", what, by); };
-    put(store, told(launch.rank), "");
-    for (int64_t by = 1; launch.rank == 0 && !launch.agent_has_store && by < launch.n_ranks; ++by) {
-      comes(store, told(by), std::chrono::seconds(5));
-    }
-    throw core::UsageError(fmt::format("rank {} has another {} than rank 0: {}, not {}; start all ranks alike", rank,
-                                       what, core::printable(line_of(other)), core::printable(line_of(first))));
-  }
-}
-
-std::string digest_of_program() {
-  const core::MappedFile program("/proc/self/exe");
-  data::Digest digest;
-  digest.add({reinterpret_cast<const char*>(program.bytes().data()), program.bytes().size()});
-  return digest.hex();
 }
 
 }  // namespace folio::train::parallel

@@ -1,14 +1,12 @@
-// A process learns from the environment which rank it is, and where the ranks meet first: as torchrun sets it, or by
-// hand. The meeting place is a store of c10d, which maps keys to values.
-//
-//   torchrun    one agent a host starts the ranks; the first host's agent has the store, at MASTER_ADDR:MASTER_PORT
-//   by hand     RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; rank 0 has the store
+// The environment of a rank, as torchrun or a user sets it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. There the
+// ranks meet in a store of c10d, which maps keys to values: the first host's agent of torchrun has it, else rank 0.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -29,6 +27,8 @@ struct Launch {
   uint16_t port = 0;
   bool agent_has_store = false;
   int64_t attempt = 0;  ///< restarts of all ranks by torchrun after one of them ended
+
+  [[nodiscard]] bool has_store() const { return rank == 0 && !agent_has_store; }
 };
 
 /// Empty where the environment names no rank. Throws core::UsageError that names a missing or wrong variable.
@@ -37,6 +37,9 @@ struct Launch {
 /// A connection to the store, without the keys of earlier attempts. Throws core::Error if there is none in time.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve,
                                                             std::chrono::milliseconds timeout);
+
+/// LibTorch's errors have a trace of calls after it.
+[[nodiscard]] std::string first_line(const std::exception& error);
 
 /// Texts in the store.
 void put(c10d::Store& store, const std::string& key, const std::string& text);
@@ -47,13 +50,5 @@ bool comes(c10d::Store& store, const std::string& key, std::chrono::milliseconds
 std::vector<int64_t> missing_keys(c10d::Store& store, const std::vector<int64_t>& ranks,
                                   const std::function<std::string(int64_t rank)>& key,
                                   std::chrono::milliseconds timeout);
-
-/// A collective: throws core::UsageError unless all ranks have the same text, with the first line that differs: "rank 1
-/// has another build than rank 0: …" where `what` is "build".
-void require_same(c10d::Store& store, const Launch& launch, const std::string& what, const std::string& text,
-                  std::chrono::milliseconds timeout);
-
-/// A digest of this program's file.
-[[nodiscard]] std::string digest_of_program();
 
 }  // namespace folio::train::parallel

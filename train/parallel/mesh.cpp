@@ -1,8 +1,8 @@
 #include "train/parallel/mesh.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "core/error.h"
+#include <algorithm>
 
 namespace folio::train::parallel {
 
@@ -12,8 +12,9 @@ const char* name_of(Axis axis) {
 }
 
 int64_t MeshShape::n_ranks() const {
+  constexpr int64_t kMost = int64_t{1} << 32U;  // no machine has as many, and no product of sizes overflows
   int64_t n = 1;
-  for (const int64_t size : sizes) n *= size;
+  for (const int64_t size : sizes) n = std::min(n * size, kMost);
   return n;
 }
 
@@ -26,7 +27,6 @@ std::string to_string(const MeshShape& shape) {
 }
 
 Mesh::Mesh(const MeshShape& shape, int64_t rank) : shape_(shape), rank_(rank) {
-  core::require(rank >= 0 && rank < shape.n_ranks(), "there is no rank {} in a mesh of {}", rank, to_string(shape));
   for (size_t i = kAxes.size(); i-- > 0;) {
     place_.sizes[i] = rank % shape.sizes[i];
     rank /= shape.sizes[i];

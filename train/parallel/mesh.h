@@ -23,7 +23,8 @@ struct MeshShape {
   [[nodiscard]] int64_t operator[](Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   [[nodiscard]] int64_t& operator[](Axis axis) { return sizes[static_cast<size_t>(axis)]; }
   [[nodiscard]] int64_t n_ranks() const;
-  bool operator==(const MeshShape&) const = default;
+  /// Whether the ranks differ in their data alone.
+  [[nodiscard]] bool is_data_alone() const { return n_ranks() == (*this)[Axis::Data]; }
 };
 
 /// "data 2 × tensor 2"; "one rank".
@@ -32,7 +33,6 @@ struct MeshShape {
 /// One rank's place.
 class Mesh {
  public:
-  /// Throws core::Error unless 0 <= rank < shape.n_ranks().
   Mesh(const MeshShape& shape, int64_t rank);
 
   [[nodiscard]] const MeshShape& shape() const { return shape_; }

@@ -3,9 +3,9 @@
 #include <memory>
 #include <utility>
 
-#include "core/error.h"
 #include "train/parallel/context.h"
 #include "train/parallel/expert.h"
+#include "train/parallel/sharded.h"
 #include "train/parallel/tensor.h"
 
 namespace folio::train::parallel {
@@ -14,16 +14,14 @@ namespace {
 using torch::Tensor;
 using torch::nn::AnyModule;
 
-// What a rank has of each layer, and what stands in a block's place.
 class RankParts : public fused::FusedParts {
  public:
   RankParts(const TrainConfig& config, World& world, fused::Fusion fusion, std::shared_ptr<const nn::Linears> linears,
-            BlockWrapper wrap)
-      : fused::FusedParts(config.model,
-                          {.dropout = config.dropout, .written_out = !config.fused, .linears = std::move(linears)},
+            bool shards)
+      : fused::FusedParts({.dropout = config.dropout, .written_out = !config.fused, .linears = std::move(linears)},
                           fusion),
         world_(world),
-        wrap_(std::move(wrap)) {}
+        shards_(shards) {}
 
   [[nodiscard]] AnyModule attention(const core::ModelConfig& c, nn::RopeCache rope, int64_t layer) const override {
     core::ModelConfig own = c;
@@ -48,7 +46,9 @@ class RankParts : public fused::FusedParts {
 
   [[nodiscard]] nn::Block block(const core::ModelConfig& c, nn::RopeCache rope, int64_t layer) const override {
     nn::Block block = fused::FusedParts::block(c, std::move(rope), layer);
-    return wrap_ ? wrap_(std::move(block), layer) : block;
+    if (!shards_) return block;
+    const std::shared_ptr<nn::BlockImpl> sharded = std::make_shared<ShardedBlockImpl>(std::move(block));
+    return nn::Block(sharded);
   }
 
   Tensor loss(const core::ModelConfig& c, const Tensor& x_BTD, nn::RMSNorm norm, nn::Linear head,
@@ -66,39 +66,20 @@ class RankParts : public fused::FusedParts {
   [[nodiscard]] int64_t size(Axis axis) const { return world_.mesh().size(axis); }
 
   World& world_;
-  BlockWrapper wrap_;
+  bool shards_;
 };
 
 }  // namespace
 
-void require_fits(TrainConfig config, const MeshShape& shape) {
-  config.mesh.data = shape[Axis::Data];
-  config.mesh.tensor = shape[Axis::Tensor];
-  config.mesh.pipeline = shape[Axis::Pipeline];
-  config.mesh.context = shape[Axis::Context];
-  config.mesh.expert = shape[Axis::Expert];
-  validate(config);
-  if (config.device == DeviceKind::Cuda && shape.n_ranks() > 1 && !has_nccl()) {
-    throw core::UsageError(
-        "--device cuda: ranks send each other what is on GPUs by NCCL, which this build lacks; take a LibTorch with "
-        "CUDA, and nccl.h");
-  }
-}
-
-fused::Fusion fusion_of(const TrainConfig& c) {
-  fused::Fusion fusion{};
-  if (c.fused) fusion = fused::fusion_of(c.model, c.recompute);
-  if (c.device != DeviceKind::Cpu) fusion.blocks = fusion.ends = false;
-  return fusion;
-}
-
-std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world, fused::Fusion fusion,
-                                            std::shared_ptr<const nn::Linears> linears, BlockWrapper wrap) {
+std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& c, World& world,
+                                            std::shared_ptr<const nn::Linears> linears, bool is_trained) {
+  const bool fuses = is_trained && c.fused && c.device == DeviceKind::Cpu && fused::can_be_fused(c.model);
+  fused::Fusion fusion{.blocks = fuses, .ends = fuses, .recompute = c.recompute};
   const Mesh& mesh = world.mesh();
+  const bool shards = c.mesh.zero == 3 && mesh.size(Axis::Data) > 1;
   // A fused block keeps what it derives from its weights, and weights that come and go are to leave nothing.
-  fusion.blocks = fusion.blocks && !wrap && mesh.size(Axis::Tensor) == 1 && mesh.size(Axis::Context) == 1 &&
-                  mesh.size(Axis::Expert) == 1;
-  return std::make_shared<RankParts>(config, world, fusion, std::move(linears), std::move(wrap));
+  if (shards || mesh.size(Axis::Tensor) * mesh.size(Axis::Context) * mesh.size(Axis::Expert) > 1) fusion.blocks = false;
+  return std::make_shared<RankParts>(c, world, fusion, std::move(linears), shards);
 }
 
 Piece piece_of(const std::string& name, const Tensor& local, const core::ModelConfig& c, const Mesh& mesh) {

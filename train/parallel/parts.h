@@ -5,8 +5,7 @@
 //   data, context: nothing is cut
 #pragma once
 
-#include <cstdint>
-#include <functional>
+#include <memory>
 #include <string>
 
 #include "train/config/train_config.h"
@@ -16,19 +15,10 @@
 
 namespace folio::train::parallel {
 
-/// Throws core::UsageError as validate() does for the configuration on this mesh.
-void require_fits(TrainConfig config, const MeshShape& shape);
-
-/// What stands in a block's place, with its parameters (sharded.h).
-using BlockWrapper = std::function<nn::Block(nn::Block block, int64_t layer)>;
-
-/// What is fused of a model that is trained.
-[[nodiscard]] fused::Fusion fusion_of(const TrainConfig& config);
-
-/// What a rank has of each layer, with the names of the whole model's parameters. `wrap` may be empty.
-[[nodiscard]] std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world, fused::Fusion fusion,
-                                                          std::shared_ptr<const nn::Linears> linears,
-                                                          BlockWrapper wrap);
+/// What a rank has of each layer, with the names of the whole model's parameters. Only a model that is trained has
+/// fused blocks and ends.
+[[nodiscard]] std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world,
+                                                          std::shared_ptr<const nn::Linears> linears, bool is_trained);
 
 /// How the rank holds the parameter of this name.
 [[nodiscard]] Piece piece_of(const std::string& name, const torch::Tensor& local, const core::ModelConfig& config,

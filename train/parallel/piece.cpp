@@ -8,10 +8,8 @@
 namespace folio::train::parallel {
 
 std::vector<Axis> Piece::copies() const {
-  std::vector<Axis> axes;
-  for (const Axis axis : kAxes) {
-    if (axis != Axis::Pipeline && !(cut_dim >= 0 && axis == by)) axes.push_back(axis);
-  }
+  std::vector<Axis> axes(kAxes.begin(), kAxes.end());
+  std::erase_if(axes, [&](Axis axis) { return axis == Axis::Pipeline || (cut_dim >= 0 && axis == by); });
   return axes;
 }
 
@@ -23,7 +21,7 @@ int64_t Piece::n_copies(const Mesh& mesh) const {
 
 torch::Tensor part_of(const torch::Tensor& whole, const Piece& piece, const Mesh& mesh) {
   if (piece.cut_dim < 0) return whole;
-  const int64_t n = whole.size(piece.cut_dim), parts = mesh.size(piece.by);
+  const int64_t n = whole.size(piece.cut_dim), parts = mesh.size(piece.by);  // a damaged checkpoint's may not divide
   core::require(n % parts == 0, "{}: {} rows or columns are not divided by {} {} ranks", piece.name, n, parts,
                 name_of(piece.by));
   return whole.narrow(piece.cut_dim, mesh.at(piece.by) * (n / parts), n / parts);
@@ -35,16 +33,17 @@ torch::Tensor whole_of(const torch::Tensor& local, const Piece& piece, World& wo
   return world.along({piece.by}).gather(local.contiguous(), piece.cut_dim);
 }
 
-void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, int64_t owner, World& world) {
+void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, World& world) {
   std::vector<Axis> others = piece.copies();
   std::erase(others, Axis::Data);
   world.along(others).sum(gradient);
-  world.along({Axis::Data}).sum_at(gradient, owner);
+  world.along({Axis::Data}).sum_at(gradient, piece.owner);
+  if (piece.tied_ends && piece.is_owned_by(world.mesh())) world.ends_of_pipeline().sum(gradient);
 }
 
-void broadcast_from_owner(const Piece& piece, int64_t owner, World& world) {
+void broadcast_from_owner(const Piece& piece, World& world) {
   const torch::NoGradGuard no_grad;
-  world.along({Axis::Data}).broadcast(piece.local, owner);
+  world.along({Axis::Data}).broadcast(piece.local, piece.owner);
   torch::autograd::impl::bump_version(piece.local);  // what is derived from the weights must be computed anew
 }
 

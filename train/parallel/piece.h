@@ -19,10 +19,12 @@ struct Piece {
   int64_t cut_dim = -1;    ///< the dimension along which the ranks of `by` have a part each; -1: it is whole
   Axis by = Axis::Tensor;  ///< where it is cut
   bool tied_ends = false;  ///< held by the first and by the last stage of a pipeline
+  int64_t owner = 0;       ///< the data coordinate that updates it (zero.h)
 
   /// The dimensions along which ranks hold copies, besides tied_ends.
   [[nodiscard]] std::vector<Axis> copies() const;
   [[nodiscard]] int64_t n_copies(const Mesh& mesh) const;
+  [[nodiscard]] bool is_owned_by(const Mesh& mesh) const { return owner == mesh.at(Axis::Data); }
 };
 
 /// The part of the whole parameter that the rank holds, a view.
@@ -32,8 +34,8 @@ struct Piece {
 
 /// A gradient of the piece becomes the sum over its copies, at the owner among the data copies; that of the others is
 /// undefined. All copies call it.
-void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, int64_t owner, World& world);
+void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, World& world);
 /// The piece's parameter becomes what it is at the owner among its data copies. All of these call it.
-void broadcast_from_owner(const Piece& piece, int64_t owner, World& world);
+void broadcast_from_owner(const Piece& piece, World& world);
 
 }  // namespace folio::train::parallel

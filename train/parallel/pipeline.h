@@ -7,8 +7,7 @@
 //      backward(dx) ◀── dx ─────────── backward(dx) ◀── dx ────── backward
 //
 // With v chunks of layers in each rank, chunk c of the last rank sends to chunk c + 1 of the first. A rank sends
-// B · T · D elements for each microbatch, chunk and direction: less than any other parallelism, but it waits while the
-// pipeline fills up and empties.
+// B · T · D elements for each microbatch, chunk and direction, and waits while the pipeline fills up and empties.
 #pragma once
 
 #include <torch/types.h>
@@ -24,16 +23,14 @@ namespace folio::train::parallel {
 struct StageWork {
   std::vector<int64_t> shape;  ///< of what is sent from stage to stage, for every microbatch
   torch::ScalarType type;
-  /// A microbatch through the layers of a chunk: x of the stage before, undefined in the model's first, to that of the
+  /// A microbatch through the layers of a chunk: from x of the previous stage, undefined in the first, to that of the
   /// next, and in the last to the loss.
   std::function<torch::Tensor(int64_t chunk, int64_t microbatch, const torch::Tensor& x)> forward;
 };
 
-/// Runs the actions of this rank, of at least two in `line`; chunk c of rank r is stage c · line.size() + r of the
-/// model. Adds to the gradients of what `forward` used. Without backward actions no graph is recorded.
-/// What a microbatch sends back is held until the end: B · T · D elements.
-/// Throws core::Error where a stage makes another shape or type, for an action that is only for simulations or whose
-/// forward pass was not before it, and as Group does.
-void run_pipeline(const std::vector<Action>& actions, int64_t n_chunks, const StageWork& work, Group& line);
+/// Runs the actions of this rank, of at least two in `line`, without backward passes where no graph is recorded; chunk
+/// c of rank r is stage c · line.size() + r of the model. Adds to the gradients of what `forward` used. What a
+/// microbatch sends back is held until the end: B · T · D elements. Throws as Group does.
+void run_pipeline(std::vector<Action> actions, int64_t n_chunks, const StageWork& work, Group& line);
 
 }  // namespace folio::train::parallel

@@ -3,23 +3,16 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <utility>
 
 #include "core/error.h"
 #include "core/manifest.h"
+#include "train/parallel/launch.h"
 
 namespace folio::train::parallel {
-namespace {
 
 using torch::Tensor;
-
-// On the CPU, where files are written from.
-Tensor in_own_memory(const Tensor& t) {
-  return t.to(torch::kCPU, t.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
-}
-
-}  // namespace
 
 double loss_of(const std::vector<Microbatch>& parts) {
   double loss = 0.0;
@@ -28,13 +21,15 @@ double loss_of(const std::vector<Microbatch>& parts) {
 }
 
 RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use use,
-                     const std::shared_ptr<const lora::FrozenWeights>& frozen, torch::ScalarType type)
-    : config_(std::move(config)), world_(world), is_whole_(is_data_alone(world.mesh().shape())) {
+                     const std::shared_ptr<const core::StoredModel>& frozen, torch::ScalarType type)
+    : config_(std::move(config)), world_(world), is_whole_(world.mesh().shape().is_data_alone()) {
   const Mesh& mesh = world.mesh();
-  require_fits(config_, mesh.shape());
-  fused::Fusion fusion = fusion_of(config_);
+  if (config_.device == DeviceKind::Cuda && mesh.shape().n_ranks() > 1 && !has_nccl()) {
+    throw core::UsageError(
+        "--device cuda: ranks send each other what is on GPUs by NCCL, which this build lacks; take a LibTorch with "
+        "CUDA, and nccl.h");
+  }
   if (use == Use::Average) {
-    fusion = {.experts = true};
     config_.dropout = 0.0;
     config_.fused = true;
     config_.mesh.zero = 0;
@@ -42,7 +37,7 @@ RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use
   // All ranks draw the numbers of one process, and keep their part.
   const nn::Llama whole = is_whole_ ? nn::Llama(nullptr) : nn::family_llama(config_.model);
   const auto linears = frozen ? std::make_shared<const lora::LoraLinears>(frozen) : nn::dense();
-  const auto parts = rank_parts(config_, world, fusion, linears, wrapper());
+  const auto parts = rank_parts(config_, world, linears, /*is_trained=*/use == Use::Training);
   const int64_t n_stages = mesh.size(Axis::Pipeline);
   if (n_stages == 1) {
     llama_ = nn::Llama(config_.model, parts);
@@ -55,7 +50,7 @@ RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use
     const int64_t n_chunks = config_.mesh.pipeline_chunks, layers = config_.model.n_layers / (n_stages * n_chunks);
     for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
       const int64_t first = (chunk * n_stages + mesh.at(Axis::Pipeline)) * layers;
-      chunks_.emplace_back(config_.model, parts, LayerRange{.first = first, .last = first + layers});
+      chunks_.emplace_back(config_.model, parts, first, first + layers);
       modules_.push_back(chunks_.back().ptr());
     }
   }
@@ -63,37 +58,30 @@ RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use
     module->to(device, type);
     for (const auto& parameter : module->named_parameters()) {
       if (use == Use::Average) parameter.value().set_requires_grad(false);
-      index_.emplace(parameter.key(), pieces_.size());
       pieces_.push_back(piece_of(parameter.key(), parameter.value(), config_.model, mesh));
     }
     for (nn::Mixture& mixture : nn::mixtures_of(*module)) mixtures_.push_back(std::move(mixture));
   }
-  train(true);
   if (!whole.is_empty()) load(whole);
 
   zero_ = std::make_unique<Zero>(pieces_, world, config_.mesh.zero);
-  is_whole_ = is_whole_ && sharded_.empty();
-  for (auto& [layer, block] : sharded_) {
-    const std::string prefix = fmt::format("layers.{}.", layer);
-    std::vector<Piece> own;
-    std::vector<int64_t> owners;
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      if (!pieces_[i].name.starts_with(prefix)) continue;
-      own.push_back(pieces_[i]);
-      owners.push_back(zero_->owner(i));
+  for (const auto& module : modules_) {
+    for (const auto& inner : module->named_modules("", /*include_self=*/false)) {
+      const auto block = std::dynamic_pointer_cast<ShardedBlockImpl>(inner.value());
+      if (!block) continue;
+      std::vector<Piece> own;
+      std::ranges::copy_if(pieces_, std::back_inserter(own),
+                           [&](const Piece& piece) { return piece.name.starts_with(inner.key() + "."); });
+      block->shard(std::move(own), world);
+      sharded_.push_back(block);
     }
-    block->shard(std::move(own), std::move(owners), world);
-    block->release();
   }
+  is_whole_ = is_whole_ && sharded_.empty();
 }
 
-BlockWrapper RankModel::wrapper() {
-  if (config_.mesh.zero < 3 || world_.mesh().size(Axis::Data) == 1) return {};
-  return [this](nn::Block block, int64_t layer) -> nn::Block {
-    ShardedBlock sharded(std::move(block));
-    sharded_.emplace(layer, sharded);
-    return nn::Block(std::static_pointer_cast<nn::BlockImpl>(sharded.ptr()));
-  };
+const Piece* RankModel::find(const std::string& parameter) const {
+  const auto found = std::ranges::find(pieces_, parameter, &Piece::name);
+  return found == pieces_.end() ? nullptr : &*found;
 }
 
 std::vector<Tensor> RankModel::tensors() const {
@@ -104,8 +92,8 @@ std::vector<Tensor> RankModel::tensors() const {
 
 std::vector<Tensor> RankModel::gradients() const {
   std::vector<Tensor> all;
-  for (size_t i = 0; i < pieces_.size(); ++i) {
-    if (owns(i)) all.push_back(pieces_[i].local.grad());
+  for (const Piece& piece : pieces_) {
+    if (owns(piece)) all.push_back(piece.local.grad());
   }
   return all;
 }
@@ -130,10 +118,6 @@ std::vector<Microbatch> RankModel::cut(const std::vector<data::Batch>& batches) 
   return parts;
 }
 
-bool RankModel::is_last(int64_t chunk) const {
-  return chunks_.empty() || chunks_[static_cast<size_t>(chunk)]->is_last();
-}
-
 Tensor RankModel::forward(Microbatch& part, int64_t chunk, const Tensor& x_BTD) {
   const auto& [inputs_BT, targets_BT, starts_BT] = part.tokens;
   Tensor loss;
@@ -150,7 +134,7 @@ Tensor RankModel::forward(Microbatch& part, int64_t chunk, const Tensor& x_BTD) 
   return loss;
 }
 
-void RankModel::run_pipeline(std::vector<Microbatch>& parts, bool backward,
+void RankModel::run_pipeline(std::vector<Microbatch>& parts,
                              const std::function<Tensor(Microbatch&, int64_t, const Tensor&)>& forward) {
   Group& line = world_.along({Axis::Pipeline});
   const auto n = static_cast<int64_t>(parts.size()), n_chunks = static_cast<int64_t>(chunks_.size());
@@ -160,17 +144,9 @@ void RankModel::run_pipeline(std::vector<Microbatch>& parts, bool backward,
                        .forward = [&](int64_t chunk, int64_t microbatch, const Tensor& x) {
                          return forward(parts[static_cast<size_t>(microbatch)], chunk, x);
                        }};
-  const Schedule schedule = !backward      ? forward_only(line.size(), n_chunks, n)
-                            : n_chunks > 1 ? interleaved(line.size(), n_chunks, n)
-                                           : one_f_one_b(line.size(), n);
+  const Schedule schedule = interleaved(line.size(), n_chunks, n);
   parallel::run_pipeline(schedule[static_cast<size_t>(line.index())], n_chunks, work, line);
 }
-
-void RankModel::reduce() {
-  if (world_.mesh().shape().n_ranks() > 1) zero_->finish();
-}
-
-double RankModel::gradient_norm() { return zero_->gradient_norm(); }
 
 double RankModel::loss(const data::Batch& batch) {
   const torch::NoGradGuard no_grad;
@@ -178,8 +154,7 @@ double RankModel::loss(const data::Batch& batch) {
   train(false);
   std::vector<Microbatch> parts = cut({batch});
   if (has_pipeline()) {
-    run_pipeline(parts, false,
-                 [&](Microbatch& part, int64_t chunk, const Tensor& x) { return forward(part, chunk, x); });
+    run_pipeline(parts, [&](Microbatch& part, int64_t chunk, const Tensor& x) { return forward(part, chunk, x); });
   } else {
     static_cast<void>(forward(parts.front()));
   }
@@ -190,74 +165,50 @@ double RankModel::loss(const data::Batch& batch) {
 void RankModel::load(const nn::Llama& whole) {
   if (!llama_.is_empty() && whole.ptr() == llama_.ptr()) return;
   const torch::NoGradGuard no_grad;
-  for (auto& [layer, block] : sharded_) block->make_room();
+  for (const auto& block : sharded_) block->make_room();
   const auto parameters = whole->named_parameters();
   for (Piece& piece : pieces_) piece.local.copy_(parallel::part_of(parameters[piece.name], piece, world_.mesh()));
-  for (auto& [layer, block] : sharded_) block->release();
+  for (const auto& block : sharded_) block->release();
 }
 
 nn::Llama RankModel::to_fill() { return is_whole_ ? llama_ : nn::family_llama(config_.model); }
 
 Tensor RankModel::part_of(const std::string& parameter, const Tensor& whole) {
-  const auto found = index_.find(parameter);
-  core::require(found != index_.end(), "rank {} has no part of {}", world_.mesh().rank(), parameter);
-  return parallel::part_of(whole, pieces_[found->second], world_.mesh());
+  return parallel::part_of(whole, *find(parameter), world_.mesh());
 }
 
 // From its owner to the data copies, from all ranks of its cut, and from the first stage that has it to the others of
 // the pipeline.
-Tensor RankModel::gather(const std::string& parameter, const Tensor& local, bool here,
-                         const std::vector<int64_t>& shape) {
+Tensor RankModel::gather(const std::string& parameter, const Tensor& local, const std::vector<int64_t>& shape) {
   const torch::NoGradGuard no_grad;
-  Group& data = world_.along({Axis::Data});
-  Group& line = world_.along({Axis::Pipeline});
-  const auto first_that_has = [](Group& group, bool has) {
-    Tensor index = torch::full({1}, has ? -group.index() : -group.size(), torch::kInt64);
-    group.largest(index);
-    return -index.item<int64_t>();
+  Tensor value = local.defined() && local.numel() > 0 ? local.detach().contiguous() : Tensor();
+  const auto from_first_that_has = [&](Group& group, at::IntArrayRef sizes) {
+    const int64_t place = value.defined() ? group.index() : group.size();
+    const auto index = -static_cast<int64_t>(group.largest(-static_cast<double>(place)));
+    if (index == group.size()) return;
+    if (!value.defined()) value = torch::empty(sizes, pieces_.front().local.options().requires_grad(false));
+    group.broadcast(value, index);
   };
-  const auto found = index_.find(parameter);
-  const auto options = pieces_.front().local.options().requires_grad(false);
-  bool has = here;
-  Tensor value = local;
-  if (found != index_.end()) {
-    const Piece& piece = pieces_[found->second];
-    if (const int64_t owner = first_that_has(data, here); owner < data.size()) {
-      if (!here)
-        value =
-            torch::empty(parallel::part_of(torch::empty(shape, torch::kMeta), piece, world_.mesh()).sizes(), options);
-      value = value.detach().contiguous();
-      data.broadcast(value, owner);
-      value = whole_of(value, piece, world_).contiguous();
-      has = true;
-    }
+  if (const Piece* piece = find(parameter)) {
+    const Tensor part = parallel::part_of(torch::empty(shape, torch::kMeta), *piece, world_.mesh());
+    from_first_that_has(world_.along({Axis::Data}), part.sizes());
+    if (value.defined()) value = whole_of(value, *piece, world_).contiguous();
   }
-  if (line.size() > 1) {
-    const int64_t stage = first_that_has(line, has);
-    if (stage == line.size()) return {};
-    if (!has) value = torch::empty(shape, options);
-    line.broadcast(value, stage);
-    has = true;
-  }
-  return has ? value : Tensor();
+  from_first_that_has(world_.along({Axis::Pipeline}), shape);
+  return value;
 }
 
 nn::Llama RankModel::put_together(bool gradients) {
   if (is_whole_ && !(gradients && zero_->stage() >= 2)) return llama_;
   nn::Llama whole = world_.is_first() ? nn::family_llama(config_.model) : nn::Llama(nullptr);
   for (const core::TensorSpec& spec : core::tensor_manifest(config_.model)) {
-    const auto found = index_.find(spec.module_name);
-    Tensor local;
-    if (found != index_.end()) {
-      const Tensor& own = pieces_[found->second].local;
-      local = gradients ? own.grad() : own.detach();
-    }
-    const bool here = local.defined() && local.numel() > 0;  // sharded, it is at its owner alone
-    const Tensor value = gather(spec.module_name, local, here, spec.shape);
+    const Piece* piece = find(spec.module_name);
+    const Tensor local = piece == nullptr ? Tensor() : gradients ? piece->local.grad() : piece->local;
+    const Tensor value = gather(spec.module_name, local, spec.shape);
     if (!world_.is_first() || !value.defined()) continue;
     Tensor parameter = *whole->named_parameters().find(spec.module_name);
     if (gradients) {
-      parameter.mutable_grad() = in_own_memory(value);
+      parameter.mutable_grad() = value.to(torch::kCPU, value.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
     } else {
       const torch::NoGradGuard no_grad;
       parameter.copy_(value);
@@ -273,10 +224,9 @@ void naming_lost_ranks(const std::function<void()>& body) {
     throw;
   } catch (const std::exception& error) {
     const std::string what = error.what();
-    const bool of_a_rank = std::ranges::any_of(std::array{"gloo", "NCCL", "onnection", "imed out"},
-                                               [&](const char* part) { return what.find(part) != std::string::npos; });
-    if (of_a_rank) throw RankLost(fmt::format("a sum of gradients: {}", what.substr(0, what.find('\n'))));
-    throw;
+    const auto says = [&](const char* part) { return what.find(part) != std::string::npos; };
+    if (!says("gloo") && !says("NCCL") && !says("onnection") && !says("imed out")) throw;
+    throw RankLost(fmt::format("a sum of gradients: {}", first_line(error)));
   }
 }
 

@@ -25,9 +25,12 @@ std::string answer_of(int64_t rank) { return fmt::format("answer {}", rank); }
 std::string heard_by(int64_t rank) { return fmt::format("heard {}", rank); }
 std::string place_of(int64_t rank) { return fmt::format("place {}", rank); }
 
-std::string first_line(const std::exception& error) {
-  const std::string what = error.what();
-  return what.substr(0, what.find('\n'));
+// Does nothing where the store is gone: the next call that needs another rank fails, and says why.
+void try_put(c10d::Store& store, const std::string& key, const std::string& text) {
+  try {
+    put(store, key, text);
+  } catch (const std::exception&) {
+  }
 }
 
 }  // namespace
@@ -47,20 +50,14 @@ RollCall::~RollCall() { stop(); }
 void RollCall::stop() {
   if (!thread_.joinable()) return;
   stopped_ = true;
-  try {
-    put(*store_, alarm_for(launch_.rank), "");
-  } catch (const std::exception&) {  // the store is gone, and the listener knows it, too
-  }
+  try_put(*store_, alarm_for(launch_.rank), "");
   thread_.join();
 }
 
 void RollCall::note(int64_t step, bool in_step) {
   step_ = step;
   in_step_ = in_step;
-  try {
-    put(*store_, place_of(launch_.rank), std::to_string(step));
-  } catch (const std::exception&) {  // the next call that needs another rank fails, and says why
-  }
+  try_put(*store_, place_of(launch_.rank), std::to_string(step));
 }
 
 void RollCall::listen() {
@@ -76,10 +73,7 @@ void RollCall::listen() {
     if (stopped_) return;
     verdict = store_is_gone();
   }
-  try {
-    put(*listener_, heard_by(launch_.rank), "");
-  } catch (const std::exception&) {  // then nobody waits for it
-  }
+  try_put(*listener_, heard_by(launch_.rank), "");
   for (milliseconds waited{0}; waited < kPatience; waited += milliseconds(50)) {
     if (stopped_) return;
     std::this_thread::sleep_for(milliseconds(50));
@@ -110,7 +104,7 @@ std::string RollCall::explain(const std::exception& error) {
       verdict = get(*store_, "verdict");
     }
     put(*store_, heard_by(launch_.rank), "");
-    if (launch_.rank == 0 && !launch_.agent_has_store) missing_keys(*store_, others_, heard_by, kAnswer);
+    if (launch_.has_store()) missing_keys(*store_, others_, heard_by, kAnswer);
     return own ? why : verdict;
   } catch (const std::exception&) {
     if (own) return why;
@@ -143,7 +137,7 @@ void RollCall::leave() {
   stop();
   // The process that has the store ends last.
   put(*store_, fmt::format("gone {}", launch_.rank), "");
-  if (launch_.rank != 0 || launch_.agent_has_store) return;
+  if (!launch_.has_store()) return;
   for (const int64_t rank : others_) comes(*store_, fmt::format("gone {}", rank), kVerdict);
 }
 

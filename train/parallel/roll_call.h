@@ -1,6 +1,5 @@
-// Names the rank that others wait for in vain. A rank that is killed closes its connections, and its neighbours get an
-// error; one that hangs is a timeout. Neither says which rank it was. So the first rank that fails raises an alarm for
-// all, and a thread of each process that still can answers; all of them name those that do not, in one line.
+// Names a rank that was killed or hangs. The errors and timeouts of its neighbours do not tell which rank it was, so
+// the first rank that fails raises an alarm, which a thread of each living process answers; all name those that do not.
 //
 //   rank 0 ── sum ──▶ error ── "alarm" ─▶ store ─▶ 1 ✗   2 ✓   3 ✓      "rank 1 is gone: it was last seen at step 12"
 #pragma once
@@ -28,8 +27,6 @@ class RollCall {
            std::function<void(const std::string&)> end);
   /// As leave(), but does not wait for the others.
   ~RollCall();
-  RollCall(const RollCall&) = delete;
-  RollCall& operator=(const RollCall&) = delete;
 
   /// Notes this rank's step, and whether it is in it, where it may wait for others.
   void note(int64_t step, bool in_step);

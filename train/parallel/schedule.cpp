@@ -1,8 +1,7 @@
 #include "train/parallel/schedule.h"
 
 #include <algorithm>
-
-#include "core/error.h"
+#include <utility>
 
 namespace folio::train::parallel {
 namespace {
@@ -30,18 +29,9 @@ std::vector<Action> passes(Action::Kind kind, int64_t n_chunks, const std::vecto
   return actions;
 }
 
-void require_counts(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches) {
-  core::require(n_stages >= 1 && n_chunks >= 1 && n_microbatches >= 1,
-                "a pipeline of {} stages with {} chunks each and {} microbatches: each has to be at least 1", n_stages,
-                n_chunks, n_microbatches);
-}
-
 }  // namespace
 
-Schedule one_f_one_b(int64_t n_stages, int64_t n_microbatches) { return interleaved(n_stages, 1, n_microbatches); }
-
 Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches) {
-  require_counts(n_stages, n_chunks, n_microbatches);
   const auto groups = group_sizes(n_stages, n_microbatches);
   const auto forward = passes(Action::Kind::Forward, n_chunks, groups);
   const auto backward = passes(Action::Kind::Backward, n_chunks, groups);
@@ -61,12 +51,6 @@ Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches)
     schedule.push_back(std::move(actions));
   }
   return schedule;
-}
-
-Schedule forward_only(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches) {
-  require_counts(n_stages, n_chunks, n_microbatches);
-  return Schedule(static_cast<size_t>(n_stages),
-                  passes(Action::Kind::Forward, n_chunks, group_sizes(n_stages, n_microbatches)));
 }
 
 }  // namespace folio::train::parallel

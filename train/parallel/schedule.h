@@ -1,5 +1,4 @@
-// The order in which each rank of a pipeline works. A schedule is data: pipeline.h runs it, a simulation counts its
-// idle time, and pictures show it. Does not need LibTorch.
+// The order in which each rank of a pipeline works, as data that pipeline.h runs. Does not need LibTorch.
 //
 //   1F1B, 3 ranks, 4 microbatches        Each rank begins with as many forward passes as there are ranks after it;
 //     0   F0 F1 F2       B0 F3 B1 B2 B3  then backward and forward passes alternate. So rank r of p never has
@@ -16,8 +15,7 @@
 namespace folio::train::parallel {
 
 struct Action {
-  /// The last two are a backward pass in two halves, for simulations: the gradient of the input, for which the stage
-  /// before waits, and those of the weights.
+  /// The last two, for simulations only, are halves of a backward pass: the gradients of the input and of the weights.
   enum class Kind { Forward, Backward, BackwardInput, BackwardWeights };
   Kind kind;
   int64_t chunk;  ///< of the rank's own, 0 .. n_chunks - 1
@@ -28,15 +26,9 @@ struct Action {
 /// The actions of each rank. One begins when the one before has ended and its input has come.
 using Schedule = std::vector<std::vector<Action>>;
 
-/// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021, section 2.2.1.
-/// Throws core::Error unless both are at least 1.
-[[nodiscard]] Schedule one_f_one_b(int64_t n_stages, int64_t n_microbatches);
-
 /// Microbatches go around in groups of n_stages, or of some more where that does not divide their number. With one
-/// chunk it is one_f_one_b(). Source and errors: the same, section 2.2.2.
+/// chunk it is 1F1B. Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021,
+/// sections 2.2.1 and 2.2.2.
 [[nodiscard]] Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches);
-
-/// An evaluation: no backward passes. Errors: the same.
-[[nodiscard]] Schedule forward_only(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches);
 
 }  // namespace folio::train::parallel

@@ -9,16 +9,16 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/mapped_file.h"
 #include "core/version.h"
+#include "data/document_tokens.h"
 
 namespace folio::train::parallel {
+namespace {
 
+// The mesh of this many ranks.
 MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks) {
-  MeshShape shape;
-  shape[Axis::Tensor] = flags.tensor;
-  shape[Axis::Pipeline] = flags.pipeline;
-  shape[Axis::Context] = flags.context;
-  shape[Axis::Expert] = flags.expert;
+  MeshShape shape{.sizes = {flags.pipeline, 1, flags.expert, flags.context, flags.tensor}};  // in the order of kAxes
   shape[Axis::Data] = flags.data > 0 ? flags.data : std::max<int64_t>(1, n_ranks / shape.n_ranks());
   if (shape.n_ranks() == n_ranks) return shape;
   throw core::UsageError(
@@ -28,6 +28,15 @@ MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks) {
                         to_string(shape), shape.n_ranks(), shape.n_ranks())
           : fmt::format("a mesh of {} has {} ranks, but {} were started", to_string(shape), shape.n_ranks(), n_ranks));
 }
+
+std::string digest_of_program() {
+  const core::MappedFile program("/proc/self/exe");
+  data::Digest digest;
+  digest.add({reinterpret_cast<const char*>(program.bytes().data()), program.bytes().size()});
+  return digest.hex();
+}
+
+}  // namespace
 
 Session::Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end)
     : launch_(launch), timeout_(static_cast<int64_t>(1000.0 * flags.timeout)) {
@@ -47,7 +56,28 @@ Session::Session(const Launch& launch, const MeshFlags& flags, std::function<voi
 Session::~Session() = default;
 
 void Session::require_same(const std::string& what, const std::string& text) {
-  if (!is_alone()) parallel::require_same(*store_, launch_, what, text, timeout_);
+  if (is_alone()) return;
+  const auto key = [&](int64_t rank) { return fmt::format("same {} {}", what, rank); };
+  put(*store_, key(launch_.rank), text);
+  std::string first;
+  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
+    core::require(comes(*store_, key(rank), timeout_), "rank {} did not come within {} s of the start", rank,
+                  timeout_.count() / 1000);
+    const std::string other = get(*store_, key(rank));
+    if (rank == 0) first = other;
+    if (other == first) continue;
+    const auto at = std::mismatch(first.begin(), first.end(), other.begin(), other.end()).first - first.begin();
+    const size_t begin = first.substr(0, static_cast<size_t>(at)).rfind('\n') + 1;  // npos + 1 is 0
+    const auto line_of = [&](const std::string& all) { return all.substr(begin, all.find('\n', begin) - begin); };
+    // The process that has the store stays until the others have read it.
+    const auto told = [&](int64_t by) { return fmt::format("told {} {}", what, by); };
+    put(*store_, told(launch_.rank), "");
+    for (int64_t by = 1; launch_.has_store() && by < launch_.n_ranks; ++by) {
+      comes(*store_, told(by), std::chrono::seconds(5));
+    }
+    throw core::UsageError(fmt::format("rank {} has another {} than rank 0: {}, not {}; start all ranks alike", rank,
+                                       what, core::printable(line_of(other)), core::printable(line_of(first))));
+  }
 }
 
 std::string Session::from_first(const std::string& key, const std::function<std::string()>& make) {
@@ -56,12 +86,8 @@ std::string Session::from_first(const std::string& key, const std::function<std:
     if (!is_alone()) put(*store_, key, text);
     return text;
   }
-  try {
-    store_->wait({key}, timeout_);
-    return get(*store_, key);
-  } catch (const std::exception&) {
-    throw RankLost("rank 0 did not come");
-  }
+  if (!comes(*store_, key, timeout_)) throw RankLost("rank 0 did not come");
+  return get(*store_, key);
 }
 
 }  // namespace folio::train::parallel

@@ -14,13 +14,10 @@
 
 namespace folio::train::parallel {
 
-/// The mesh of this many ranks. Throws core::UsageError that names both numbers if the flags want another number.
-[[nodiscard]] MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks);
-
 class Session {
  public:
-  /// All ranks come here; a process alone is a rank of one. `end`: see RollCall. Throws core::Error, also where a rank
-  /// runs another program.
+  /// All ranks come here; a process alone is a rank of one. `end`: see RollCall. Throws core::UsageError where the
+  /// flags want another number of ranks, and where one runs another program, and core::Error.
   Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
   ~Session();
 
@@ -30,7 +27,8 @@ class Session {
   [[nodiscard]] World& world() { return *world_; }
   [[nodiscard]] RollCall* roll_call() { return roll_call_.get(); }  ///< null where is_alone()
 
-  /// See parallel::require_same().
+  /// Throws core::UsageError unless all ranks have the same text, with the first line that differs: "rank 1 has another
+  /// build than rank 0: …" where `what` is "build".
   void require_same(const std::string& what, const std::string& text);
   /// The text that rank 0 makes, on all ranks.
   [[nodiscard]] std::string from_first(const std::string& key, const std::function<std::string()>& make);

@@ -9,7 +9,6 @@
 // Source: Rajbhandari et al., "ZeRO", 2020, section 5.3; Zhao et al., "PyTorch FSDP", 2023.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "modules/block.h"
@@ -22,28 +21,27 @@ class ShardedBlockImpl : public nn::BlockImpl {
   /// The parameters keep the names of the inner block's.
   explicit ShardedBlockImpl(nn::Block inner);
 
-  /// The block's pieces, which are sharded from now on, and their owners along data.
-  void shard(std::vector<Piece> pieces, std::vector<int64_t> owners, World& world);
+  /// The block's pieces, which are sharded from now on.
+  void shard(std::vector<Piece> pieces, World& world);
 
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
   void train(bool on = true) override;
 
-  /// Allocates memory for all weights; gather() also fills it from the owners. release() frees those of other owners.
+  /// Allocates memory for all weights. release() frees those of other owners.
   void make_room();
-  void gather();
   void release();
+
+ private:
+  void gather();
   /// From the gradient of the block's output that of its input x. Those of the weights are added to the owners'.
   torch::Tensor backward(const torch::Tensor& x, const torch::Tensor& starts, const torch::Tensor& gradient,
                          const torch::Tensor& random_state);
 
- private:
   nn::Block inner_;
   std::vector<Piece> pieces_;
-  std::vector<int64_t> owners_;
   std::vector<std::vector<int64_t>> shapes_;
   World* world_ = nullptr;
 };
-TORCH_MODULE(ShardedBlock);
 
 }  // namespace folio::train::parallel

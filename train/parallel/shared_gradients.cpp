@@ -17,11 +17,7 @@ constexpr int64_t kBlock = int64_t{1} << 17U;  // elements that stay in a core's
 int64_t rounded_up(int64_t n) { return (n + kAligned - 1) / kAligned * kAligned; }
 
 // Whether all ranks can, the same for all.
-bool all_can(bool can, Group& group) {
-  const Tensor not_all = torch::full({1}, can ? 0 : 1, torch::kInt64);
-  group.largest(not_all);
-  return not_all.item<int64_t>() == 0;
-}
+bool all_can(bool can, Group& group) { return group.largest(can ? 0.0 : 1.0) == 0.0; }
 
 // Memory that all ranks map; empty where they can't.
 core::SharedMemory map_together(Group& group, size_t bytes) {
@@ -98,9 +94,6 @@ void SharedGradients::sum() {
     }
   }
   group_.meet();
-  int64_t bytes = 0;
-  for (const Tensor& p : parameters_) bytes += static_cast<int64_t>(p.nbytes());
-  bytes_sent_ += 2 * bytes * (n - 1) / n;
 }
 
 void SharedGradients::share() {
@@ -108,7 +101,7 @@ void SharedGradients::share() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (owners_[i] != group_.index()) continue;
     at(owners_[i], weights_[i], i).copy_(parameters_[i]);
-    bytes_sent_ += (group_.size() - 1) * static_cast<int64_t>(parameters_[i].nbytes());
+    group_.count_sent((group_.size() - 1) * static_cast<int64_t>(parameters_[i].nbytes()));
   }
   group_.meet();
   for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -1,12 +1,12 @@
-// Data parallel ranks of one host: their gradients are in shared memory, a room for each rank, one gradient after the
-// other. With sockets the bytes of a sum are copied four times, by both ranks' processors; here they are read once.
+// Gradients of data parallel ranks of one host in shared memory, a room for each rank, one gradient after the other.
+// Sockets copy the bytes of a sum four times; here they are read once.
 //
 //   rank 0's room   [ gradients ............ | ...................... ]
 //                        ▼ + ▲ rank 0 adds up      ▼ + ▲ rank 1 adds up, and each writes the sum into all rooms
 //   rank 1's room   [ gradients ............ | ...................... ]
 //
-// The ranks meet (group.h) when all have written their gradients, and again when all have written their sums: through
-// Gloo, so a rank that is lost is noticed as ever. Parameters that owners have updated (zero.h) go the same way.
+// The ranks meet through Gloo, which notices lost ranks, after writing their gradients and after writing their sums.
+// Parameters that owners have updated (zero.h) are shared the same way.
 #pragma once
 
 #include <torch/types.h>
@@ -33,9 +33,6 @@ class SharedGradients {
   /// Each parameter becomes what it is at its owner.
   void share();
 
-  /// Bytes that this rank has read from others' rooms, and has written into them.
-  [[nodiscard]] int64_t bytes_sent() const { return bytes_sent_; }
-
  private:
   SharedGradients(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners, Group& group);
   /// n elements of a rank's room.
@@ -51,7 +48,6 @@ class SharedGradients {
   std::vector<int64_t> weights_;    ///< after all gradients: where its new weights do, in its owner's room
   int64_t n_gradients_ = 0;         ///< elements of all gradients in a room
   int64_t room_ = 0;                ///< elements of a room
-  int64_t bytes_sent_ = 0;
 };
 
 }  // namespace folio::train::parallel

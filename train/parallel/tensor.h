@@ -7,9 +7,8 @@
 //   rank 1   x [B, T/2, D] ─┘                    └─▶ heads H/2 .. H - 1 ──▶ term ─┘ scatter   └─▶ y [B, T/2, D]
 //
 // Norms, residuals and dropout of branches work on a rank's own tokens (sequence parallelism). A rank sends
-// (t - 1)/t · B T D elements in each of the two, in the backward pass the same. Sources: Shoeybi et al., "Megatron-LM",
-// 2019, section 3; Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022,
-// section 4.2.2.
+// (t - 1)/t · B T D elements in each of the two, forward and backward. Sources: Shoeybi et al., "Megatron-LM", 2019,
+// section 3; Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.2.2.
 #pragma once
 
 #include <torch/nn/modules/container/any.h>

@@ -18,23 +18,8 @@ World::~World() = default;
 Group& World::along(const std::vector<Axis>& axes) { return group_of(mesh_.along(axes)); }
 
 Group& World::ends_of_pipeline() {
-  const int64_t last = mesh_.size(Axis::Pipeline) - 1;
-  core::require(mesh_.at(Axis::Pipeline) == 0 || mesh_.at(Axis::Pipeline) == last,
-                "rank {} is at no end of its pipeline", mesh_.rank());
   const std::vector<int64_t> line = mesh_.along({Axis::Pipeline});
-  return last == 0 ? group_of({line.front()}) : group_of({line.front(), line.back()});
-}
-
-double World::sum(double value) {
-  const torch::Tensor t = torch::full({1}, value, torch::kDouble);
-  everyone().sum(t);
-  return t.item<double>();
-}
-
-double World::largest(double value) {
-  const torch::Tensor t = torch::full({1}, value, torch::kDouble);
-  everyone().largest(t);
-  return t.item<double>();
+  return line.size() == 1 ? group_of(line) : group_of({line.front(), line.back()});
 }
 
 int64_t World::bytes_sent() const {

@@ -25,9 +25,8 @@ class World {
   /// The first and the last stage of this rank's pipeline, which both hold tied embeddings.
   [[nodiscard]] Group& ends_of_pipeline();
   [[nodiscard]] Group& everyone() { return along({kAxes.begin(), kAxes.end()}); }
-  /// The sum and the largest of all ranks' values.
-  [[nodiscard]] double sum(double value);
-  [[nodiscard]] double largest(double value);
+  [[nodiscard]] double sum(double value) { return everyone().sum(value); }
+  [[nodiscard]] double largest(double value) { return everyone().largest(value); }
   [[nodiscard]] bool is_first() const { return mesh_.rank() == 0; }
   [[nodiscard]] int64_t bytes_sent() const;
 

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
-#include <numeric>
+#include <ranges>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <utility>
 
 #include "train/parallel/shared_gradients.h"
 
@@ -58,78 +60,62 @@ class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Proce
 
 }  // namespace
 
-struct Zero::Overlapped {
-  Overlapped(const std::vector<Tensor>& parameters, const c10::intrusive_ptr<c10d::ProcessGroup>& group)
-      : reducer(parameters, buckets_of(parameters), group, std::vector<bool>(parameters.size(), false), kBucketBytes,
-                /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/false, /*param_names=*/{}, kFirstBytes,
-                /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/{}) {
-    reducer.register_comm_hook(std::make_unique<SumHook>(group));
-    for (const Tensor& p : parameters) bytes += static_cast<int64_t>(p.nbytes());
-  }
-
-  static std::vector<std::vector<size_t>> buckets_of(const std::vector<Tensor>& parameters) {
-    auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, {kFirstBytes, kBucketBytes},
-                                                                       std::vector<bool>(parameters.size(), false)));
-    std::reverse(buckets.begin(), buckets.end());  // the last layers' come first
-    return buckets;
-  }
-
-  c10d::Reducer reducer;
-  int64_t bytes = 0;  ///< of all parameters
-  int64_t sums = 0;
-};
-
-std::vector<int64_t> owners_of(const std::vector<Piece>& pieces, int64_t n_data) {
-  std::vector<size_t> order(pieces.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+void assign_owners(std::vector<Piece>& pieces, int64_t n_data) {
+  std::vector<Piece*> order;
+  for (Piece& piece : pieces) order.push_back(&piece);
   // Both ends of a pipeline hold tied embeddings, and must give them to the same data coordinate: they come first.
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (pieces[a].tied_ends != pieces[b].tied_ends) return pieces[a].tied_ends;
-    return pieces[a].local.numel() > pieces[b].local.numel();
-  });
-  std::vector<int64_t> owners(pieces.size(), 0), held(static_cast<size_t>(n_data), 0);
-  for (const size_t i : order) {
-    const auto least = std::min_element(held.begin(), held.end());
-    owners[i] = least - held.begin();
-    *least += pieces[i].local.numel();
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [](const Piece* piece) { return std::pair(piece->tied_ends, piece->local.numel()); });
+  std::vector<int64_t> held(static_cast<size_t>(n_data), 0);
+  for (Piece* piece : order) {
+    const auto least = std::ranges::min_element(held);
+    piece->owner = least - held.begin();
+    *least += piece->local.numel();
   }
-  return owners;
 }
 
-bool is_data_alone(const MeshShape& shape) { return shape.n_ranks() == shape[Axis::Data]; }
-
 Zero::Zero(std::vector<Piece>& pieces, World& world, int64_t stage)
-    : pieces_(pieces),
-      world_(world),
-      stage_(world.mesh().size(Axis::Data) > 1 ? stage : 0),
-      owners_(owners_of(pieces, world.mesh().size(Axis::Data))) {
+    : pieces_(pieces), world_(world), stage_(world.mesh().size(Axis::Data) > 1 ? stage : 0) {
   const MeshShape& shape = world.mesh().shape();
-  if (stage_ >= 2 || shape.n_ranks() == 1 || !is_data_alone(shape)) return;
+  for (Piece& piece : pieces) piece.owner = world.mesh().at(Axis::Data);
+  if (stage_ > 0) assign_owners(pieces, shape[Axis::Data]);
+  if (stage_ >= 2 || shape.n_ranks() == 1 || !shape.is_data_alone()) return;
   std::vector<Tensor> parameters;
   std::vector<int64_t> owners;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!pieces[i].local.requires_grad()) continue;
-    parameters.push_back(pieces[i].local);
-    if (stage_ == 1) owners.push_back(owners_[i]);
+  for (const Piece& piece : pieces) {
+    if (!piece.local.requires_grad()) continue;
+    parameters.push_back(piece.local);
+    bytes_ += static_cast<int64_t>(piece.local.nbytes());
+    if (stage_ == 1) owners.push_back(piece.owner);
   }
   if (parameters.empty()) return;
   shared_ = SharedGradients::open(parameters, std::move(owners), world.everyone());
-  if (!shared_) overlapped_ = std::make_unique<Overlapped>(parameters, world.everyone().process_group());
+  if (shared_) return;
+  const std::vector<bool> sparse(parameters.size(), false);
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, {kFirstBytes, kBucketBytes}, sparse));
+  std::ranges::reverse(buckets);  // the last layers' come first
+  const auto& group = world.everyone().process_group();
+  reducer_.reset(new c10d::Reducer(
+      std::move(parameters), std::move(buckets), group, sparse, kBucketBytes, /*find_unused_parameters=*/false,
+      /*gradient_as_bucket_view=*/false, /*param_names=*/{}, kFirstBytes, /*skip_all_reduce_unused_params=*/false,
+      /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/{}));
+  reducer_->register_comm_hook(std::make_unique<SumHook>(group));
 }
 
 Zero::~Zero() = default;
 
 void Zero::before_last_backward() {
-  if (!overlapped_) return;
-  overlapped_->reducer.prepare_for_backward({});
-  ++overlapped_->sums;
+  if (!reducer_) return;
+  reducer_->prepare_for_backward({});
+  world_.everyone().count_sum(bytes_);
 }
 
 void Zero::finish() {
   const torch::NoGradGuard no_grad;
-  if (overlapped_) return;  // c10d's sums end with the backward pass
+  if (reducer_ || world_.mesh().shape().n_ranks() == 1) return;  // c10d's sums end with the backward pass
   if (shared_) {
     shared_->sum();
+    world_.everyone().count_sum(bytes_);
   } else if (stage_ < 2) {
     sum_to_all();
   } else {
@@ -149,23 +135,19 @@ void Zero::sum_to_all() {
 }
 
 void Zero::sum_to_owners() {
-  for (size_t i = pieces_.size(); i-- > 0;) {
-    if (!is_sent(pieces_[i])) continue;
-    Tensor& gradient = gradient_or_zeros(pieces_[i]);
-    sum_at_owner(gradient, pieces_[i], owners_[i], world_);
-    if (!owns(i)) {
-      gradient.reset();
-    } else if (pieces_[i].tied_ends) {
-      world_.ends_of_pipeline().sum(gradient);
-    }
+  for (Piece& piece : std::views::reverse(pieces_)) {
+    if (!is_sent(piece)) continue;
+    Tensor& gradient = gradient_or_zeros(piece);
+    sum_at_owner(gradient, piece, world_);
+    if (!piece.is_owned_by(world_.mesh())) gradient.reset();
   }
 }
 
 void Zero::share() {
   if (stage_ == 0) return;
   if (shared_) return shared_->share();
-  for (size_t i = 0; i < pieces_.size(); ++i) {
-    if (is_sent(pieces_[i])) broadcast_from_owner(pieces_[i], owners_[i], world_);
+  for (const Piece& piece : pieces_) {
+    if (is_sent(piece)) broadcast_from_owner(piece, world_);
   }
 }
 
@@ -184,23 +166,12 @@ double Zero::gradient_norm() {
     const int64_t n = piece.n_copies(world_.mesh());
     copies.push_back(static_cast<double>(stage_ >= 2 ? n / world_.mesh().size(Axis::Data) : n));
   }
-  if (stage_ < 2 && is_data_alone(world_.mesh().shape())) return norm_of(gradients);
-  double sum = 0.0;
   const std::vector<Tensor> norms = gradients.empty() ? gradients : at::_foreach_norm(gradients);
+  // Each rank has all of it: so summed, in the gradients' type, it is one process's norm bit for bit.
+  if (stage_ < 2 && world_.mesh().shape().is_data_alone()) return torch::stack(norms).norm().item<double>();
+  double sum = 0.0;
   for (size_t i = 0; i < norms.size(); ++i) sum += std::pow(norms[i].item<double>(), 2) / copies[i];
   return std::sqrt(world_.sum(sum));
-}
-
-double norm_of(const std::vector<Tensor>& gradients) {
-  const torch::NoGradGuard no_grad;
-  return torch::stack(at::_foreach_norm(gradients)).norm().item<double>();
-}
-
-int64_t Zero::bytes_sent() const {
-  if (shared_) return shared_->bytes_sent();
-  if (!overlapped_) return 0;
-  const int64_t n = world_.everyone().size();
-  return 2 * overlapped_->bytes * (n - 1) / n * overlapped_->sums;
 }
 
 }  // namespace folio::train::parallel

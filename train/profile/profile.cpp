@@ -104,11 +104,6 @@ double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool f
   return (frozen ? 4.0 : 6.0) * static_cast<double>(tokens) * static_cast<double>(weights);
 }
 
-// Two products in the forward pass and five in the backward pass, without the half that is masked.
-double operations_of_attention(const core::ModelConfig& c, int64_t tokens, int64_t window) {
-  return 7.0 * static_cast<double>(c.n_layers * c.query_dim() * tokens) * static_cast<double>(window + 1);
-}
-
 }  // namespace
 
 std::string profile_steps(Trainer& trainer, int64_t steps) {
@@ -136,9 +131,8 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
   const double all = core::seconds_since(start) / static_cast<double>(steps);
   double rest = all;
   for (const auto& [name, seconds] : own.seconds()) {
-    const auto part = std::find_if(parts.begin(), parts.end(), [&, &name = name](const Class& one) {
-      return std::any_of(one.prefixes.begin(), one.prefixes.end(),
-                         [&](auto prefix) { return name.starts_with(prefix); });
+    const auto part = std::ranges::find_if(parts, [&, &name = name](const Class& one) {
+      return std::ranges::any_of(one.prefixes, [&](auto prefix) { return name.starts_with(prefix); });
     });
     if (part == parts.end()) continue;
     part->seconds += seconds / static_cast<double>(steps);
@@ -146,7 +140,9 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
   }
   const auto n_ranks = static_cast<double>(trainer.world().mesh().shape().n_ranks());
   parts[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
-  parts[1].operations = operations_of_attention(c.model, trainer.tokens_per_step(), c.window) / n_ranks;
+  // Two products in the forward pass and five in the backward pass, without the half that is masked.
+  parts[1].operations = 7.0 * static_cast<double>(c.model.n_layers * c.model.query_dim() * trainer.tokens_per_step()) *
+                        static_cast<double>(c.window + 1) / n_ranks;
   parts.push_back({"autograd, batches", {}, rest});
   parts.push_back({"a step", {}, all, parts[0].operations + parts[1].operations});
 

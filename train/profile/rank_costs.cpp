@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <torch/types.h>
-#include <torch/utils.h>
 
 #include "train/parallel/costs.h"
 #include "train/profile/profile.h"
@@ -26,7 +25,7 @@ std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory) {
   parallel::RankModel& ranks = trainer.part();
   for (int64_t i = 0; i < kWarmUp; ++i) trainer.step();
   memory.reset_peak();
-  const int64_t sent_before = ranks.bytes_sent();
+  const int64_t sent_before = ranks.world().bytes_sent();
   for (int64_t i = 0; i < kSteps; ++i) trainer.step();
 
   enum Column { kParameters, kGradients, kOptimizer, kBetween, kPeak, kSent, kColumns };
@@ -38,7 +37,7 @@ std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory) {
   for (const Optimizer::State& state : trainer.optimizer().state()) row[0][kOptimizer] += bytes_of(state.tensor);
   row[0][kBetween] = static_cast<double>(memory.bytes());
   row[0][kPeak] = static_cast<double>(memory.peak());
-  row[0][kSent] = static_cast<double>(ranks.bytes_sent() - sent_before) / static_cast<double>(kSteps);
+  row[0][kSent] = static_cast<double>(ranks.world().bytes_sent() - sent_before) / static_cast<double>(kSteps);
   const Tensor rows = ranks.world().everyone().gather(row, 0);
   if (!ranks.world().is_first()) return {};
 

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/types.h>
-#include <torch/utils.h>
 
 #include <cerrno>
 #include <cstdlib>

@@ -12,10 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string little_endian(uint64_t value, size_t bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xFFU);
-  return text;
+// As the machine stores it.
+template <typename T>
+std::string little_endian(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
 std::string varint(uint64_t value) {
@@ -32,10 +32,8 @@ std::string field(uint64_t number, WireType type, const std::string& value) {
 
 // TFRecord: the length, its checksum, the data, their checksum. Checksums are masked, since data may hold checksums.
 std::string record(const std::string& data) {
-  const auto masked = [](std::string_view bytes) {
-    return little_endian(std::rotr(crc32c(bytes), 15) + 0xA282EAD8U, 4);
-  };
-  const std::string length = little_endian(data.size(), 8);
+  const auto masked = [](std::string_view bytes) { return little_endian(std::rotr(crc32c(bytes), 15) + 0xA282EAD8U); };
+  const std::string length = little_endian(uint64_t{data.size()});
   return length + masked(length) + data + masked(data);
 }
 
@@ -59,18 +57,16 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventFile::EventFile(const fs::path& run, int64_t keep_up_to) : file_(next_file(run)) {
-  constexpr uint64_t kStart = 1;
-  write_event(0, field(3, kLengthPrefixed, "brain.Event:2"));                                 // file_version
-  write_event(keep_up_to + 1, field(7, kLengthPrefixed, field(1, kVarint, varint(kStart))));  // session_log.status
+  write_event(0, field(3, kLengthPrefixed, "brain.Event:2"));                            // file_version
+  write_event(keep_up_to + 1, field(7, kLengthPrefixed, field(1, kVarint, varint(1))));  // session_log.status: START
   file_.flush();
 }
 
 void EventFile::append(int64_t step, std::span<const Scalar> scalars) {
   std::string summary;
   for (const Scalar& scalar : scalars) {
-    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(scalar.value));
     const std::string value = field(1, kLengthPrefixed, std::string(scalar.tag)) +  // tag, simple_value
-                              field(2, kFourBytes, little_endian(bits, 4));
+                              field(2, kFourBytes, little_endian(static_cast<float>(scalar.value)));
     summary += field(1, kLengthPrefixed, value);
   }
   write_event(step, field(5, kLengthPrefixed, summary));
@@ -79,7 +75,7 @@ void EventFile::append(int64_t step, std::span<const Scalar> scalars) {
 
 void EventFile::write_event(int64_t step, const std::string& content) {
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  file_.write(record(field(1, kEightBytes, little_endian(std::bit_cast<uint64_t>(now), 8)) +
+  file_.write(record(field(1, kEightBytes, little_endian(now)) +
                      field(2, kVarint, varint(static_cast<uint64_t>(step))) + content));
 }
 

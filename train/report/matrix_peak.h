@@ -5,7 +5,6 @@
 #include <torch/types.h>
 
 #include <cstdint>
-#include <string>
 
 #include "core/manifest.h"
 #include "core/model_config.h"

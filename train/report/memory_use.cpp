@@ -2,6 +2,12 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <limits>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 namespace folio::train {
 
 void MemoryUse::Count::add(int64_t change) {
@@ -10,28 +16,24 @@ void MemoryUse::Count::add(int64_t change) {
   }
 }
 
-// A tensor's memory. Another thread may free it, also after the allocator is gone.
-struct MemoryUse::Block {
-  c10::DataPtr memory;
-  int64_t size;
-  std::shared_ptr<Count> count;
-
-  static void free(void* block) {
-    const std::unique_ptr<Block> freed(static_cast<Block*>(block));
-    freed->count->add(-freed->size);
-  }
-};
-
 MemoryUse::MemoryUse() : inner_(*c10::GetCPUAllocator()) { c10::SetCPUAllocator(this); }
 MemoryUse::~MemoryUse() { c10::SetCPUAllocator(&inner_); }
 
 c10::DataPtr MemoryUse::allocate(size_t n) {
   const auto size = static_cast<int64_t>(n);
-  auto block = std::make_unique<Block>(Block{.memory = inner_.allocate(n), .size = size, .count = count_});
+  const auto memory = std::make_shared<c10::DataPtr>(inner_.allocate(n));
   count_->add(size);
-  void* data = block->memory.get();
-  const c10::Device device = block->memory.device();
-  return {data, block.release(), &Block::free, device};
+  // Another thread may free it, also after the allocator is gone.
+  return c10::InefficientStdFunctionContext::makeDataPtr(
+      memory->get(), [memory, size, count = count_](void*) { count->add(-size); }, memory->device());
+}
+
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  constexpr int kLargest = 32 << 20;  // glibc accepts no more: larger blocks are mapped one by one as before
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+#endif
 }
 
 }  // namespace folio::train

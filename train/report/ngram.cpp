@@ -16,12 +16,8 @@ uint64_t key_of(uint32_t node, int32_t token) { return (uint64_t{node} << 32U) |
 
 NgramCounts::NgramCounts(std::span<const int32_t> train, int32_t vocab_size, int max_order)
     : vocab_size_(vocab_size), max_order_(max_order), nodes_(1), slots_(size_t{1} << 16U) {
-  core::require(vocab_size >= 1, "n-grams need a vocabulary of at least one token, not {}", vocab_size);
   core::require(max_order >= 1 && max_order <= kMaxOrder, "the order of an n-gram is 1 to {}, not {}", kMaxOrder,
                 max_order);
-  core::require(!train.empty(), "there are no tokens to count n-grams in");
-  require_tokens(train, "the training split");
-
   Contexts contexts;
   for (const int32_t token : train) {
     Contexts next;
@@ -51,7 +47,6 @@ NgramCounts::NodeId NgramCounts::child_or_new(NodeId node, int32_t token) {
   const uint64_t key = key_of(node, token);
   Slot& slot = slots_[slot_of(key)];
   if (slot.key == key) return slot.child;
-  core::require(nodes_.size() < kUnseen, "the text has more than 2^32 distinct n-grams; take a lower order");
   const auto child = static_cast<NodeId>(nodes_.size());
   slot = {.key = key, .child = child};
   nodes_.emplace_back();
@@ -66,20 +61,6 @@ void NgramCounts::grow() {
   for (const Slot& slot : old) {
     if (slot.key != kEmpty) slots_[slot_of(slot.key)] = slot;
   }
-}
-
-void NgramCounts::require_tokens(std::span<const int32_t> tokens, const char* what) const {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= vocab_size_) {
-      core::fail("token {} of {} is {}, outside the vocabulary of {}", i, what, tokens[i], vocab_size_);
-    }
-  }
-}
-
-void NgramCounts::require_counted(int order, Smoothing k) const {
-  core::require(!k || *k >= 0.0, "add-k smoothing needs a k of at least 0, not {}", k.value_or(0.0));
-  core::require(order >= 1 && order <= max_order_, "n-grams of order 1 to {} were counted, not of order {}", max_order_,
-                order);
 }
 
 void NgramCounts::advance(Contexts& contexts, int32_t token, int order) const {
@@ -112,25 +93,13 @@ double NgramCounts::witten_bell(const Contexts& contexts, int32_t token, int ord
   return probability;
 }
 
-double NgramCounts::probability(std::span<const int32_t> history, int32_t token, int order, Smoothing k) const {
-  require_tokens(history, "the history");
-  require_tokens({&token, 1}, "the prediction");
-  require_counted(order, k);
-  Contexts contexts;
-  for (const int32_t before : history.last(std::min(history.size(), static_cast<size_t>(order - 1)))) {
-    advance(contexts, before, order);
-  }
-  return smoothed(contexts, token, order, k);
-}
-
-double NgramCounts::loss(std::span<const int32_t> split, int order, Smoothing k) const {
-  require_counted(order, k);
-  core::require(!split.empty(), "there are no tokens to measure a loss on");
-  require_tokens(split, "the split");
+double NgramCounts::loss(std::span<const int32_t> split, int order, std::optional<double> k) const {
+  core::require(order >= 1 && order <= max_order_, "n-grams of order 1 to {} were counted, not of order {}", max_order_,
+                order);
   Contexts contexts;
   double sum = 0.0;
   for (const int32_t token : split) {
-    sum -= std::log(smoothed(contexts, token, order, k));
+    sum -= std::log(k ? add_k(contexts, token, order, *k) : witten_bell(contexts, token, order));
     advance(contexts, token, order);
   }
   return sum / static_cast<double>(split.size());

@@ -15,27 +15,20 @@ class NgramCounts {
  public:
   static constexpr int kMaxOrder = 16;
 
-  /// Counts `train`. Takes about 10 ns per token and order, and 50 bytes per distinct n-gram.
-  /// Throws core::Error if it is empty, a token is not in [0, vocab_size), or max_order is not in [1, kMaxOrder].
+  /// Counts `train`, whose tokens are in [0, vocab_size). Costs about 10 ns per token and order, and 50 bytes per
+  /// distinct n-gram. Throws core::Error if max_order is not in [1, kMaxOrder].
   NgramCounts(std::span<const int32_t> train, int32_t vocab_size, int max_order);
 
-  /// P(w | h) = (c(hw) + k) / (c(h) + k V): add-k (Lidstone) smoothing, V the size of the vocabulary. With k = 0,
-  /// these are the relative frequencies, and after a context that never occurred every token has probability 1 / V.
-  /// h is the last order - 1 tokens of `history`. Throws core::Error for an order that was not counted or k < 0.
-  [[nodiscard]] double add_k_probability(std::span<const int32_t> history, int32_t token, int order, double k) const {
-    return probability(history, token, order, k);
-  }
+  // Both are infinite if a token of the split has the probability 0, and throw core::Error for an order that was not
+  // counted. h is the context, the last order - 1 tokens, and V the size of the vocabulary.
 
-  /// P_n(w | h) = (c(hw) + T(h) P_{n-1}(w | h')) / (c(h) + T(h)): Witten & Bell 1991, method C, interpolated. T(h) is
-  /// the number of distinct tokens seen after h, h' is h without its first token, and P_0 = 1 / V.
-  [[nodiscard]] double witten_bell_probability(std::span<const int32_t> history, int32_t token, int order) const {
-    return probability(history, token, order, {});
-  }
-
-  /// The loss of each on a split; infinite if k = 0 gives a token of it the probability 0.
+  /// The loss of P(w | h) = (c(hw) + k) / (c(h) + k V): add-k (Lidstone) smoothing. With k = 0, these are the relative
+  /// frequencies, and after a context that never occurred every token has probability 1 / V.
   [[nodiscard]] double add_k_loss(std::span<const int32_t> split, int order, double k) const {
     return loss(split, order, k);
   }
+  /// The loss of P_n(w | h) = (c(hw) + T(h) P_{n-1}(w | h')) / (c(h) + T(h)): Witten & Bell 1991, method C,
+  /// interpolated. T(h) is the number of distinct tokens after h, h' is h without its first token, and P_0 = 1 / V.
   [[nodiscard]] double witten_bell_loss(std::span<const int32_t> split, int order) const {
     return loss(split, order, {});
   }
@@ -71,18 +64,11 @@ class NgramCounts {
   NodeId child_or_new(NodeId node, int32_t token);
   void grow();
 
-  using Smoothing = std::optional<double>;  // the k of add-k smoothing; empty: Witten-Bell
-
-  void require_tokens(std::span<const int32_t> tokens, const char* what) const;
-  void require_counted(int order, Smoothing k) const;
   void advance(Contexts& contexts, int32_t token, int order) const;
   [[nodiscard]] double add_k(const Contexts& contexts, int32_t token, int order, double k) const;
   [[nodiscard]] double witten_bell(const Contexts& contexts, int32_t token, int order) const;
-  [[nodiscard]] double smoothed(const Contexts& contexts, int32_t token, int order, Smoothing k) const {
-    return k ? add_k(contexts, token, order, *k) : witten_bell(contexts, token, order);
-  }
-  [[nodiscard]] double probability(std::span<const int32_t> history, int32_t token, int order, Smoothing k) const;
-  [[nodiscard]] double loss(std::span<const int32_t> split, int order, Smoothing k) const;
+  /// `k` of add-k smoothing; empty: Witten-Bell.
+  [[nodiscard]] double loss(std::span<const int32_t> split, int order, std::optional<double> k) const;
 
   int32_t vocab_size_;
   int max_order_;

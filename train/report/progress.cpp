@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
+#include <utility>
 
 #include "core/error.h"
 #include "core/seconds_since.h"
@@ -58,25 +59,10 @@ void Progress::say(const std::string& line) {
 }
 
 void Progress::show(const LogEntry& entry) {
-  show_metrics(entry);
-  if (!entry.sample) return;
-  // Indented, so that no line of it is taken for one of the log, and without what would move the cursor.
-  std::istringstream lines(*entry.sample);
-  for (std::string line; std::getline(lines, line);) say("  | " + core::printable(line, entry.sample->size()));
-}
-
-void Progress::show_metrics(const LogEntry& entry) {
   const double per_step =
       core::seconds_since(start_) / static_cast<double>(std::max<int64_t>(1, entry.step - first_step_));
   const double eta = per_step * static_cast<double>(last_step_ - entry.step);
   if (entry.val_loss) val_loss_ = entry.val_loss;
-  if (epochs_) {
-    const auto now = std::chrono::steady_clock::now();
-    const double since = std::chrono::duration<double>(now - previous_).count();
-    previous_ = now;
-    return say(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step,
-                           entry.val_loss.value_or(entry.loss), since, eta));
-  }
   const std::string validation = val_loss_ ? fmt::format("  val {:.4f}", *val_loss_) : "";
   const std::string load = entry.expert_load ? fmt::format("  load {:.2f}", *entry.expert_load) : "";
   const std::string share = entry.peak_share ? fmt::format(" ({:.0f}% of peak)", 100.0 * *entry.peak_share) : "";
@@ -84,15 +70,25 @@ void Progress::show_metrics(const LogEntry& entry) {
     return fmt::format("step {}/{}  loss {:.4f}{}{}  {:.0f} tokens/s{}  ETA {}", entry.step, last_step_, entry.loss,
                        validation, load, entry.tokens_per_s, more, clock_string(eta));
   };
-  if (!terminal_) return say(numbers(share));
-  // A line wider than the terminal would wrap, and could not be drawn over.
-  const size_t columns = columns_of_terminal() - 1;
-  const std::string text = numbers("").substr(0, columns);
-  const double done = static_cast<double>(entry.step) / static_cast<double>(std::max<int64_t>(1, last_step_));
-  fmt::print("\r\x1b[K{}{}", bar(done, columns - text.size()), text);
-  std::fflush(stdout);
-  bar_shown_ = true;
-  if (entry.val_loss) say(numbers(share));  // evaluations stay on the screen
+  if (epochs_) {
+    const auto now = std::chrono::steady_clock::now();
+    const double since = std::chrono::duration<double>(now - std::exchange(previous_, now)).count();
+    say(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step,
+                    entry.val_loss.value_or(entry.loss), since, eta));
+  } else if (terminal_) {
+    // A line wider than the terminal would wrap, and could not be drawn over.
+    const size_t columns = columns_of_terminal() - 1;
+    const std::string text = numbers("").substr(0, columns);
+    const double done = static_cast<double>(entry.step) / static_cast<double>(std::max<int64_t>(1, last_step_));
+    fmt::print("\r\x1b[K{}{}", bar(done, columns - text.size()), text);
+    std::fflush(stdout);
+    bar_shown_ = true;
+  }
+  if (!epochs_ && (!terminal_ || entry.val_loss)) say(numbers(share));  // evaluations stay on the screen
+  if (!entry.sample) return;
+  // Indented, so that no line of it is taken for one of the log, and without what would move the cursor.
+  std::istringstream lines(*entry.sample);
+  for (std::string line; std::getline(lines, line);) say("  | " + core::printable(line, entry.sample->size()));
 }
 
 }  // namespace folio::train

@@ -24,7 +24,6 @@ class Progress {
   void say(const std::string& line);
 
  private:
-  void show_metrics(const LogEntry& entry);
   void clear_bar();
 
   int64_t first_step_;

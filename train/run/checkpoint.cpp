@@ -13,7 +13,6 @@
 #include "core/formats/peft_adapter.h"
 #include "core/formats/safetensors.h"
 #include "core/version.h"
-#include "train/run/weights.h"
 
 namespace folio::train {
 namespace {
@@ -37,27 +36,20 @@ core::DType type_of(const torch::Tensor& tensor) {
   return tensor.scalar_type() == torch::kFloat32 ? core::DType::F32 : core::DType::U8;
 }
 
-void write_optimizer(const fs::path& path, const nn::Llama& model, const std::vector<Optimizer::State>& moments,
-                     int64_t steps, bool with_weights) {
-  std::vector<torch::Tensor> kept;  // until they are written
+void write_optimizer(const fs::path& path, std::vector<Optimizer::State> tensors, int64_t steps) {
   std::vector<core::TensorView> views;
-  const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
-    const torch::Tensor& t = kept.emplace_back(tensor.detach().to(torch::kCPU).contiguous());
+  for (auto& [name, tensor] : tensors) {
+    tensor = tensor.detach().to(torch::kCPU).contiguous();
     views.push_back({.name = name,
-                     .type = type_of(t),
-                     .shape = t.sizes().vec(),
-                     .bytes = {static_cast<const std::byte*>(t.data_ptr()), t.nbytes()}});
-  };
-  for (const auto& [name, tensor] : moments) add(name, tensor);
-  if (with_weights) {
-    for (const auto& parameter : model->named_parameters()) add(kWeights + parameter.key(), parameter.value());
+                     .type = type_of(tensor),
+                     .shape = tensor.sizes().vec(),
+                     .bytes = {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
   }
-  for (const auto& [name, generator] : generators(model)) add(name, generator.get_state());
   core::write_safetensors(path, views, {{"format", "pt"}, {"steps", std::to_string(steps)}});
 }
 
 void copy_into(const core::SafetensorsFile& file, const std::string& name, torch::Tensor to,
-               const PartOf& part_of = {}) {
+               parallel::RankModel* ranks = nullptr) {
   const core::TensorView* view = file.find_tensor(name);
   const std::string where = file.path().string();
   require(view != nullptr, "{}: the tensor {} is missing", where, name);
@@ -69,25 +61,23 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
   const torch::NoGradGuard no_grad;
   torch::Tensor from =
       torch::from_blob(const_cast<std::byte*>(view->bytes.data()), view->shape, torch::dtype(to.scalar_type()));
-  if (part_of) from = part_of(name.substr(name.find('.') + 1), from);
+  if (ranks != nullptr) from = ranks->part_of(name.substr(name.find('.') + 1), from);
   require_fits(from.sizes() == to.sizes());
   to.copy_(from);
 }
 
 // Otherwise moments would be dropped silently. Each of several ranks has the names of the whole model's parameters.
-void require_no_other_state(const core::SafetensorsFile& file, const Optimizer& optimizer, const nn::Llama& model,
+void require_no_other_state(const core::SafetensorsFile& file, const nn::Llama& model, const Optimizer& optimizer,
                             bool of_ranks) {
-  std::set<std::string> known;
-  if (of_ranks) {
-    for (const auto& parameter : model->named_parameters()) known.insert(parameter.key());
-  } else {
-    for (const auto& state : optimizer.state()) known.insert(state.name);
-  }
+  const auto parameters = model->named_parameters();
+  std::set<std::string> states;
+  for (const auto& state : optimizer.state()) states.insert(state.name);
   for (const core::TensorView& view : file.tensors()) {
-    const bool other =
-        view.name.starts_with(kWeights) || view.name.starts_with(kRandom) || view.name.starts_with("__pad__.");
-    const std::string name = of_ranks ? view.name.substr(view.name.find('.') + 1) : view.name;
-    require(other || known.contains(name), "{}: it has {}, but there is no such parameter here", file.path().string(),
+    const bool other = view.name.starts_with(kRandom) || view.name.starts_with("__pad__.");
+    const bool by_parameter = of_ranks || view.name.starts_with(kWeights);
+    const bool known =
+        by_parameter ? parameters.contains(view.name.substr(view.name.find('.') + 1)) : states.contains(view.name);
+    require(other || known, "{}: it has {}, but there is no such parameter here", file.path().string(),
             core::printable(view.name));
   }
 }
@@ -101,56 +91,68 @@ Environment this_environment() {
           .threads = at::get_num_threads()};
 }
 
-core::AdapterInfo adapter_info(const TrainerState& state) {
-  return {.rank = state.config.lora_rank,
-          .alpha = state.config.lora_alpha,
-          .dropout = state.config.lora_dropout,
-          .targets = lora::lora_targets(state.config.lora_targets),
-          .base = state.base};
+void write_adapter(const fs::path& directory, const nn::Llama& model, const TrainerState& state, Copied what) {
+  const TrainConfig& c = state.config;
+  core::write_adapter(directory, model->config(), adapter_of(model, c, what),
+                      {.rank = c.lora_rank,
+                       .alpha = c.lora_alpha,
+                       .dropout = c.lora_dropout,
+                       .targets = lora::lora_targets(c.lora_targets),
+                       .base = state.base});
 }
 
-void save_checkpoint(const fs::path& run, const nn::Llama& model, const std::vector<Optimizer::State>& moments,
-                     const TrainerState& state, const data::Tokenizer& tokenizer, const nn::Llama& average) {
+void save_checkpoint(const fs::path& run, parallel::RankModel& model, parallel::RankModel* average,
+                     const Optimizer& optimizer, const TrainerState& state, const data::Tokenizer& tokenizer) {
+  const nn::Llama whole = model.whole(), shown = average != nullptr ? average->whole() : whole;
+  std::vector<Optimizer::State> tensors = whole_state(optimizer, model);
+  if (!model.world().is_first()) return;
+  if (average != nullptr) {
+    for (const auto& parameter : whole->named_parameters())
+      tensors.push_back({kWeights + parameter.key(), parameter.value()});
+  }
+  for (const auto& [name, generator] : generators(whole)) tensors.push_back({name, generator.get_state()});
   commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
     if (state.config.lora_rank > 0) {
-      core::write_adapter(directory, model->config(), adapter_of(model, lora_options(state.config)),
-                          adapter_info(state));
+      write_adapter(directory, whole, state);
     } else {
-      const core::Weights weights = weights_of(average.is_empty() ? model : average);
+      const core::Weights weights = weights_of(shown);
       core::write_hf_model(directory, weights.config, weights.views(), tokenizer.begin_of_text(),
                            tokenizer.end_of_text());
     }
     tokenizer.write_hf(directory);
-    write_optimizer(directory / "optimizer.safetensors", model, moments, state.step, !average.is_empty());
+    write_optimizer(directory / "optimizer.safetensors", tensors, state.step);
     write_trainer_state(directory, state);
   });
 }
 
-void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, Optimizer& optimizer, const TrainerState& state,
-                     nn::Llama average, const PartOf& part_of) {
+void load_checkpoint(const fs::path& checkpoint, parallel::RankModel& model, parallel::RankModel* average,
+                     Optimizer& optimizer, const TrainerState& state) {
+  nn::Llama whole = model.to_fill(), shown = average != nullptr ? average->to_fill() : whole;
   if (state.config.lora_rank > 0) {
-    load_adapter(core::read_peft_adapter(checkpoint, model->config()), model);
+    load_adapter(core::read_peft_adapter(checkpoint, whole->config()), whole);
   } else {
-    load_weights(core::read_hf_directory(checkpoint), average.is_empty() ? model : average);
+    load_weights(core::read_hf_directory(checkpoint), shown);
   }
   const core::SafetensorsFile file(checkpoint / "optimizer.safetensors");
   const auto steps = file.metadata().find("steps");
   require(steps != file.metadata().end() && steps->second == std::to_string(state.step),
           "{}: its moments are not those of step {}, which trainer.json names", file.path().string(), state.step);
-  require_no_other_state(file, optimizer, model, static_cast<bool>(part_of));
-  for (const auto& [name, tensor] : optimizer.state()) copy_into(file, name, tensor, part_of);
-  if (!average.is_empty()) {
-    for (const auto& parameter : model->named_parameters())
+  require_no_other_state(file, whole, optimizer, model.world().mesh().shape().n_ranks() > 1);
+  for (const auto& [name, tensor] : optimizer.state()) copy_into(file, name, tensor, &model);
+  if (average != nullptr) {
+    for (const auto& parameter : whole->named_parameters())
       copy_into(file, kWeights + parameter.key(), parameter.value());
   }
   optimizer.set_steps(state.step);
-  for (auto& [name, generator] : generators(model)) {
+  for (auto& [name, generator] : generators(whole)) {
     // A run that was on a CPU so far has none of a GPU: there it begins with the seed.
     if (name == kCudaRandom && file.find_tensor(name) == nullptr) continue;
     torch::Tensor random = generator.get_state().clone();
     copy_into(file, name, random);
     generator.set_state(random);
   }
+  model.load(whole);
+  if (average != nullptr) average->load(shown);
 }
 
 }  // namespace folio::train

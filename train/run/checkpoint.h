@@ -8,12 +8,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "data/tokenizers/tokenizer.h"
-#include "modules/llama.h"
+#include "train/parallel/rank_model.h"
 #include "train/run/trainer_state.h"
+#include "train/run/weights.h"
 #include "train/step/optimizer.h"
 
 namespace folio::train {
@@ -21,23 +20,20 @@ namespace folio::train {
 /// The environment of this process, with LibTorch's current number of threads.
 [[nodiscard]] Environment this_environment();
 
-/// The options of a run's adapters.
-[[nodiscard]] core::AdapterInfo adapter_info(const TrainerState& state);
+/// Writes a run's adapters, or their gradients, as a peft directory. Throws core::Error.
+void write_adapter(const std::filesystem::path& directory, const nn::Llama& model, const TrainerState& state,
+                   Copied what = Copied::Values);
 
-/// Writes checkpoints/step-NNNNNN of the run as commit_checkpoint() does: the whole model and the whole state of its
-/// optimizer. `average` may be empty. Throws core::Error.
-void save_checkpoint(const std::filesystem::path& run, const nn::Llama& model,
-                     const std::vector<Optimizer::State>& moments, const TrainerState& state,
-                     const data::Tokenizer& tokenizer, const nn::Llama& average = nullptr);
+/// A collective: writes checkpoints/step-NNNNNN of the run as commit_checkpoint() does, the whole model and the whole
+/// state of its optimizer. `average` may be null. Throws core::Error.
+void save_checkpoint(const std::filesystem::path& run, parallel::RankModel& model, parallel::RankModel* average,
+                     const Optimizer& optimizer, const TrainerState& state, const data::Tokenizer& tokenizer);
 
-/// The part of a parameter, or of its moments, that this process has.
-using PartOf = std::function<torch::Tensor(const std::string& parameter, const torch::Tensor& whole)>;
-
-/// Copies weights, their average if it is not empty, the optimizer's state and that of the random generators from a
-/// checkpoint directory. Throws core::Error if a file is missing or does not fit the model, and if the checkpoint has a
-/// state of other parameters than the optimizer. `part_of`, for one of several ranks: cuts the moments.
-void load_checkpoint(const std::filesystem::path& checkpoint, nn::Llama& model, Optimizer& optimizer,
-                     const TrainerState& state, nn::Llama average = nullptr, const PartOf& part_of = {});
+/// Copies this rank's part of the weights, of their average if it is not null, and of the optimizer's state, and the
+/// state of the random generators from a checkpoint directory. Throws core::Error if a file is missing or does not fit
+/// the model, and if the checkpoint has a state of other parameters.
+void load_checkpoint(const std::filesystem::path& checkpoint, parallel::RankModel& model, parallel::RankModel* average,
+                     Optimizer& optimizer, const TrainerState& state);
 
 /// Creates checkpoints/step-NNNNNN: `write` fills the directory that it is given. Then points `last` at it, and `best`
 /// if `best_step` is the step, and removes the checkpoints that neither link names. A step that a link names already is

@@ -15,11 +15,6 @@ namespace fs = std::filesystem;
 
 std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
 
-// The temporary name of NAME is .NAME.tmp.
-fs::path temporary_of(const fs::path& checkpoints, const std::string& name) {
-  return checkpoints / fmt::format(".{}.tmp", name);
-}
-
 // The target of the link, or "" if there is no link.
 std::string target_of(const fs::path& link) {
   std::error_code error;
@@ -27,13 +22,15 @@ std::string target_of(const fs::path& link) {
 }
 
 void point_link(const fs::path& checkpoints, const std::string& link, const std::string& target) {
-  std::error_code error;
-  if (target_of(checkpoints / link) != target) {
-    const fs::path temporary = temporary_of(checkpoints, link);
-    fs::remove(temporary, error);
-    fs::create_directory_symlink(target, temporary, error);
-    if (!error) fs::rename(temporary, checkpoints / link, error);
-    core::require(!error, "cannot point {} at {}: {}", (checkpoints / link).string(), target, error.message());
+  try {
+    if (target_of(checkpoints / link) != target) {
+      const fs::path temporary = checkpoints / fmt::format(".{}.tmp", link);
+      fs::remove(temporary);
+      fs::create_directory_symlink(target, temporary);
+      fs::rename(temporary, checkpoints / link);
+    }
+  } catch (const fs::filesystem_error& error) {
+    core::fail("{}", core::describe(error));
   }
   core::sync_directory(checkpoints);
 }
@@ -54,38 +51,34 @@ std::string remove_others(const fs::path& checkpoints, const std::set<std::strin
 // From the steps, not from the links: if a link cannot be read, its checkpoint must not be removed.
 std::set<std::string> named_steps(int64_t last, int64_t best) { return {step_name(last), step_name(best)}; }
 
-void write_step(const fs::path& checkpoints, const std::string& name,
-                const std::function<void(const fs::path&)>& write) {
-  const fs::path temporary = temporary_of(checkpoints, name);
-  fs::remove_all(temporary);
-  fs::create_directory(temporary);
-  write(temporary);
-  core::sync_directory(temporary);
-  fs::remove_all(checkpoints / name);  // left by a killed save; no link names it
-  fs::rename(temporary, checkpoints / name);
-  core::sync_directory(checkpoints);
-}
-
 }  // namespace
 
 void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
                        const std::function<void(const fs::path&)>& write) {
   const fs::path checkpoints = run / "checkpoints";
   const std::string name = step_name(step);
+  const fs::path temporary = checkpoints / fmt::format(".{}.tmp", name);
   const auto failed = [&](const std::string& what) {
     std::error_code ignored;  // the disk may be full, so free the space
-    fs::remove_all(temporary_of(checkpoints, name), ignored);
+    fs::remove_all(temporary, ignored);
     core::fail("cannot save the checkpoint {}: {}", name, what);
   };
   try {
     if (core::make_folders(checkpoints)) core::sync_directory(run);
-    const bool exists = target_of(checkpoints / "last") == name || target_of(checkpoints / "best") == name;
-    if (!exists) write_step(checkpoints, name, write);
+    const bool is_named = target_of(checkpoints / "last") == name || target_of(checkpoints / "best") == name;
+    if (!is_named || !core::path_exists(checkpoints / name)) {
+      fs::remove_all(temporary);
+      fs::create_directory(temporary);
+      write(temporary);
+      core::sync_directory(temporary);
+      fs::remove_all(checkpoints / name);  // left by a killed save; no link names it
+      fs::rename(temporary, checkpoints / name);
+      core::sync_directory(checkpoints);
+    }
     point_link(checkpoints, "last", name);
     if (best_step == step) point_link(checkpoints, "best", name);
   } catch (const fs::filesystem_error& error) {
-    failed(fmt::format("cannot write {}: {}", (error.path2().empty() ? error.path1() : error.path2()).string(),
-                       error.code().message()));
+    failed(core::describe(error));
   } catch (const core::Error& error) {
     failed(error.what());
   }

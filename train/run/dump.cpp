@@ -1,54 +1,63 @@
-#include "train/run/dump.h"
-
+// What lets another implementation repeat a run's first steps: their batches, and the first one's gradients.
 #include <fmt/format.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <string>
 
 #include "core/file_io.h"
+#include "core/file_status.h"
+#include "train/run/trainer.h"
 
 namespace folio::train {
+
+namespace fs = std::filesystem;
 
 namespace {
 
 // The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-std::string header_of(const std::string& shape) {
-  std::string header = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}), }}", shape);
-  constexpr size_t kPreamble = 10;
-  header.append(63 - (kPreamble + header.size()) % 64, ' ');  // the data begin at a multiple of 64
-  header += '\n';
-  std::string file("\x93NUMPY\x01\x00", 8);
-  file += static_cast<char>(header.size() % 256);
-  file += static_cast<char>(header.size() / 256);
-  return file + header;
+std::string numpy_header(const std::string& shape) {
+  const std::string fields = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}), }}", shape);
+  // The header is 118 bytes long, so that the data begin at 128, a multiple of 64.
+  return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + fmt::format("{:117}\n", fields);
+}
+
+void write_batches(const fs::path& path, const data::BatchOf& batches, const TrainConfig& c) {
+  const int64_t steps = std::min(c.steps, int64_t{1000});
+  const bool has_starts = !batches(0).starts.empty();
+  std::string file =
+      numpy_header(fmt::format("{}, {}, {}", steps, c.batch_size * c.accumulation,
+                               has_starts ? fmt::format("3, {}", c.window) : fmt::format("{}", c.window + 1)));
+  for (int64_t number = 0; number < steps * c.accumulation; ++number) {
+    const data::Batch batch = batches(static_cast<uint64_t>(number));
+    const auto rows_of = [&](const std::vector<int32_t>& tokens) {
+      return torch::from_blob(const_cast<int32_t*>(tokens.data()), {batch.rows, batch.length}, torch::kInt32);
+    };
+    const torch::Tensor inputs = rows_of(batch.inputs), targets = rows_of(batch.targets);
+    const torch::Tensor rows = has_starts ? torch::stack({inputs, targets, rows_of(batch.starts)}, 1)
+                                          : torch::cat({inputs, targets.slice(1, -1)}, 1);
+    // In the machine's own order, which is '<': core/formats/gguf.cpp builds on no other.
+    file.append(static_cast<const char*>(rows.const_data_ptr()), rows.nbytes());
+  }
+  core::write_file_atomically(path, file);
 }
 
 }  // namespace
 
-void dump_batches(const std::filesystem::path& path, const data::BatchOf& batches, const TrainConfig& c) {
-  const int64_t steps = std::min(c.steps, kDumpedSteps);
-  const bool has_starts = !batches(0).starts.empty();
-  std::string file =
-      header_of(fmt::format("{}, {}, {}", steps, c.batch_size * c.accumulation,
-                            has_starts ? fmt::format("3, {}", c.window) : fmt::format("{}", c.window + 1)));
-  // The machine's own order, which is '<': core/formats/gguf.cpp builds on no other.
-  const auto append = [&](const int32_t* tokens, size_t n) {
-    file.append(reinterpret_cast<const char*>(tokens), n * sizeof(*tokens));
-  };
-  for (int64_t number = 0; number < steps * c.accumulation; ++number) {
-    const data::Batch batch = batches(static_cast<uint64_t>(number));
-    for (int64_t row = 0; row < batch.rows; ++row) {
-      const auto first = static_cast<size_t>(row * batch.length), n = static_cast<size_t>(batch.length);
-      append(&batch.inputs[first], n);
-      if (has_starts) {
-        append(&batch.targets[first], n);
-        append(&batch.starts[first], n);
-      } else {
-        append(&batch.targets[first + n - 1], 1);
-      }
-    }
+void Trainer::dump(const fs::path& batches, const fs::path& gradients) {
+  if (!batches.empty() && world_->is_first()) write_batches(batches, batches_, config());
+  gradients_path_ = gradients;
+}
+
+void Trainer::write_gradients() {
+  const nn::Llama whole = model_->whole_gradients();
+  if (!world_->is_first()) return;
+  if (frozen_) {
+    core::make_folders(gradients_path_);
+    write_adapter(gradients_path_, whole, state_, Copied::Gradients);
+  } else {
+    core::write_hf_tensors(gradients_path_, weights_of(whole, Copied::Gradients));
   }
-  core::write_file_atomically(path, file);
 }
 
 }  // namespace folio::train

@@ -28,18 +28,6 @@ StepResult guarded_step(Trainer& trainer) {
   }
 }
 
-// Time spent in steps, without evaluations and checkpoints.
-struct StepTimes {
-  double seconds = 0.0;
-  int64_t steps = 0;
-
-  void add(double step_seconds) {
-    seconds += step_seconds;
-    ++steps;
-  }
-  [[nodiscard]] double steps_per_s() const { return static_cast<double>(steps) / seconds; }
-};
-
 bool run_steps(Trainer& trainer, const RunOptions& options) {
   const TrainConfig& c = trainer.config();
   if (trainer.state().step == 0) trainer.save(options.run);
@@ -55,15 +43,15 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     if (options.note) options.note(trainer.state().step, in_step);
   };
   StepThreads threads(at::get_num_threads(), [&](int n) { return trainer.repeats_with(n); });
-  StepTimes since_log;
+  double seconds_since_log = 0.0;  // of steps, without evaluations and checkpoints
+  int64_t logged_step = trainer.state().step;
   auto last_end = std::chrono::steady_clock::now();  // of a step
   while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
     const auto start = std::chrono::steady_clock::now();
     note(true);
     const StepResult result = guarded_step(trainer);
     note(false);
-    const double seconds = core::seconds_since(start);
-    since_log.add(seconds);
+    seconds_since_log += core::seconds_since(start);
     threads.watch();
     const int64_t step = trainer.state().step;
 
@@ -72,27 +60,22 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
         trainer.measure(std::chrono::duration<double>(end - std::exchange(last_end, end)).count());
     if (measured && progress) {
       progress->set_last_step(c.steps);
-      progress->say(
-          fmt::format("{:g} minutes are {} steps of {:.1f} ms", trainer.state().minutes, c.steps, 1e3 * *measured));
+      progress->say(fmt::format("{:g} minutes are {} steps of {:.1f} ms", c.minutes, c.steps, 1e3 * *measured));
     }
 
-    bool interrupted = options.interrupted && options.interrupted();
-    interrupted = trainer.world().largest(interrupted ? 1.0 : 0.0) > 0.0;
+    const bool here = options.interrupted && options.interrupted();
+    const bool interrupted = trainer.world().largest(here ? 1.0 : 0.0) > 0.0;
     const bool evaluates = step == c.steps || step % c.eval_every == 0;
     bool best = false;
     if (evaluates || step % c.log_every == 0) {
-      LogEntry entry{.step = step,
-                     .tokens = step * trainer.tokens_per_step(),
-                     .loss = result.loss,
-                     .lr = learning_rate(c, step - 1),
-                     .grad_norm = result.grad_norm,
-                     .tokens_per_s = since_log.steps_per_s() * static_cast<double>(trainer.tokens_per_step()),
-                     .peak_share = {},
-                     .train_loss = {},
-                     .val_loss = {},
-                     .expert_load = {},
-                     .sample = {}};
-      since_log = {};
+      LogEntry entry;
+      entry.step = step;
+      entry.tokens = step * trainer.tokens_per_step();
+      entry.loss = result.loss;
+      entry.lr = learning_rate(c, step - 1);
+      entry.grad_norm = result.grad_norm;
+      entry.tokens_per_s = static_cast<double>((step - std::exchange(logged_step, step)) * trainer.tokens_per_step()) /
+                           std::exchange(seconds_since_log, 0.0);
       if (options.operations_per_s > 0.0) {
         entry.peak_share =
             entry.tokens_per_s * operations_per_token(c.model, c.window, c.lora_rank > 0) / options.operations_per_s;

@@ -5,10 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <vector>
+#include <fstream>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -24,19 +23,18 @@ namespace fs = std::filesystem;
 // In this order, a --force that is killed leaves a finished run without its model, which --resume writes again, or no
 // run.
 void remove_run(const fs::path& run) {
-  std::vector<fs::path> paths;
-  for (const char* name :
-       {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml", "summary.txt"}) {
-    paths.push_back(run / name);
-  }
-  std::error_code unreadable;  // then there is nothing to remove, or removing what has a name says why not
-  for (const auto& entry : fs::directory_iterator(run, unreadable)) {
-    if (entry.path().filename().string().starts_with(kEventFilePrefix)) paths.push_back(entry.path());
-  }
-  for (const fs::path& path : paths) {
+  const auto remove = [](const fs::path& path) {
     std::error_code error;
     fs::remove_all(path, error);
     core::require(!error, "cannot remove {}: {}", path.string(), error.message());
+  };
+  for (const char* name :
+       {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml", "summary.txt"}) {
+    remove(run / name);
+  }
+  std::error_code unreadable;  // then there is nothing to remove, or removing what has a name says why not
+  for (const auto& entry : fs::directory_iterator(run, unreadable)) {
+    if (entry.path().filename().string().starts_with(kEventFilePrefix)) remove(entry.path());
   }
 }
 
@@ -55,14 +53,6 @@ void check_state(const RunChoice& choice) {
   }
 }
 
-// The process id that the holder wrote into the file, if it already did.
-std::string holder(int fd) {
-  std::array<char, 16> text{};
-  const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
-  const std::string number(text.data(), size > 0 ? static_cast<size_t>(size) : 0);
-  return number.empty() ? "another process" : fmt::format("process {}", core::printable(number));
-}
-
 // Whether `path` still names the file `fd`: the previous holder removes the file when it releases the lock.
 bool is_named(int fd, const fs::path& path) {
   struct stat opened {};
@@ -73,7 +63,7 @@ bool is_named(int fd, const fs::path& path) {
 
 }  // namespace
 
-RunLock::RunLock(const fs::path& run) {
+RunLock lock_run(const fs::path& run) {
   const fs::path path = run / ".lock";
   int fd = -1;
   do {
@@ -82,11 +72,12 @@ RunLock::RunLock(const fs::path& run) {
     if (fd < 0) core::fail("cannot lock the run: cannot write {}: {}", path.string(), std::strerror(errno));
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
-      const std::string by = holder(fd);
       ::close(fd);
+      int64_t holder = 0;  // if it has already written its id
+      std::ifstream(path) >> holder;
       core::require(error != EWOULDBLOCK,
                     "the run in {} is being trained by {}: let it end or stop it, or take another --out", run.string(),
-                    by);
+                    holder > 0 ? fmt::format("process {}", holder) : "another process");
       core::fail("cannot lock {}: {}; take an --out on a file system that has locks", path.string(),
                  std::strerror(error));
     }
@@ -94,10 +85,11 @@ RunLock::RunLock(const fs::path& run) {
   // Only shown to users, so a full disk is no reason to fail.
   const std::string number = std::to_string(::getpid());
   if (::ftruncate(fd, 0) == 0) static_cast<void>(!::pwrite(fd, number.data(), number.size(), 0));
-  held_ = std::shared_ptr<void>(nullptr, [path, fd](void*) {
-    ::unlink(path.c_str());
-    ::close(fd);
-  });
+  return {new int(fd), [path](const int* held) {
+            ::unlink(path.c_str());
+            ::close(*held);
+            delete held;
+          }};
 }
 
 RunState run_state(const fs::path& run) {
@@ -119,7 +111,7 @@ fs::path run_path(const std::string& dataset, const std::optional<std::string>& 
 RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume, bool force) {
   const fs::path run = run_path(dataset, out, force);
   RunChoice choice{.path = run, .resume = resume, .force = force, .lock = {}};
-  if (core::is_folder(run)) choice.lock.emplace(run);
+  if (core::is_folder(run)) choice.lock = lock_run(run);
   check_state(choice);
   return choice;
 }
@@ -127,7 +119,7 @@ RunChoice choose_run(const std::string& dataset, const std::optional<std::string
 void prepare_run(RunChoice& choice) {
   core::make_folders(choice.path);
   if (!choice.lock) {
-    choice.lock.emplace(choice.path);
+    choice.lock = lock_run(choice.path);
     check_state(choice);  // another process may have been here since choose_run()
   }
   if (choice.force) remove_run(choice.path);

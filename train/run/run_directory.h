@@ -9,16 +9,12 @@
 
 namespace folio::train {
 
-/// The lock on a run directory: a flock on RUN/.lock, which the kernel releases when the process ends for any reason. A
-/// .lock file that is left over locks nothing.
-class RunLock {
- public:
-  /// Locks an existing directory. Throws core::Error that names the process that holds the lock.
-  explicit RunLock(const std::filesystem::path& run);
+/// The lock on a run directory: a flock on RUN/.lock, which is released with the last copy, and by the kernel when the
+/// process ends for any reason. A .lock file that is left over locks nothing.
+using RunLock = std::shared_ptr<const int>;
 
- private:
-  std::shared_ptr<void> held_;  ///< releases the lock with the last copy
-};
+/// Locks an existing directory. Throws core::Error that names the process that holds the lock.
+[[nodiscard]] RunLock lock_run(const std::filesystem::path& run);
 
 enum class RunState { Absent, Unfinished, Finished };
 
@@ -30,7 +26,7 @@ struct RunChoice {
   std::filesystem::path path;
   bool resume = false;
   bool force = false;
-  std::optional<RunLock> lock;  ///< taken by choose_run() if the directory exists
+  RunLock lock;  ///< taken by choose_run() if the directory exists, else null
 };
 
 /// The directory for a run of `dataset`, of any state: see choose_run().

@@ -3,41 +3,49 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_lerp.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
-#include <nlohmann/json.hpp>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/file_status.h"
-#include "core/formats/peft_adapter.h"
 #include "core/random.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "infer/cpu/cpu.h"
+#include "infer/engine/generate.h"
 #include "train/report/matrix_peak.h"
-#include "train/run/dump.h"
-#include "train/run/sample.h"
 #include "train/run/weights.h"
 #include "train/step/balance.h"
 #include "train/step/evaluate.h"
-#include "train/step/weight_average.h"
 
 namespace folio::train {
 namespace {
 
 namespace fs = std::filesystem;
-using core::fail;
 using core::require;
+
+torch::Device device_of(const TrainConfig& config, int64_t number) {
+  if (config.device == DeviceKind::Cpu) return torch::kCPU;
+  const auto n = static_cast<int64_t>(torch::cuda::device_count());
+  require(n > 0, "--device cuda: this LibTorch sees no CUDA device; take --device cpu, or a LibTorch with CUDA");
+  require(number < n, "--device cuda: there is no GPU for rank {} of this host, of {}; start as many ranks as GPUs",
+          number, n);
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(number)};
+}
 
 TrainConfig completed(TrainConfig config, const Dataset& dataset, torch::Device device, parallel::World& world) {
   config.model.vocab_size = dataset.tokenizer().vocab_size();
-  parallel::require_fits(config, world.mesh().shape());
+  validate(config);
+  if (config.minutes > 0.0) config.steps = std::max(config.steps, kMeasuredSteps);
   if (config.dtype != Precision::Auto) return config;
   // Of several ranks the first one measures, and tells: two measurements may come out differently.
   const bool bf16 = world.is_first() && faster_precision(device) == Precision::Bf16;
@@ -48,8 +56,8 @@ TrainConfig completed(TrainConfig config, const Dataset& dataset, torch::Device 
 std::string quoted(const std::vector<std::string>& tokens) {
   constexpr size_t kShown = 10;
   std::string text;
-  for (size_t i = 0; i < std::min(kShown, tokens.size()); ++i)
-    text += fmt::format(" \"{}\"", core::printable(tokens[i]));
+  for (const std::string& token : tokens | std::views::take(kShown))
+    text += fmt::format(" \"{}\"", core::printable(token));
   return text + (tokens.size() > kShown ? " …" : "");
 }
 
@@ -62,34 +70,33 @@ std::vector<std::string> tokens_of(const data::Tokenizer& tokenizer) {
 // The tokens that only one of them has, or the first id that differs; empty if none does.
 std::string describe_difference(const data::Tokenizer& from, const data::Tokenizer& to) {
   if (from.kind() != to.kind()) return fmt::format("{} -> {} tokens", from.kind(), to.kind());
-  const auto before = tokens_of(from);
-  const auto after = tokens_of(to);
+  const std::vector<std::string> before = tokens_of(from), after = tokens_of(to);
   if (before == after) return "";
-  const auto missing = [](const std::vector<std::string>& all, const std::vector<std::string>& other) {
-    const std::set<std::string> others(other.begin(), other.end());
-    std::vector<std::string> rest;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(rest),
-                 [&](const std::string& token) { return !others.contains(token); });
-    return rest;
-  };
   std::string difference = fmt::format("{} -> {} tokens", before.size(), after.size());
-  const auto gone = missing(before, after);
-  const auto come = missing(after, before);
-  if (!gone.empty()) difference += ", without" + quoted(gone);
-  if (!come.empty()) difference += ", with" + quoted(come);
-  if (gone.empty() && come.empty() && before.size() == after.size()) {
-    const auto at = std::mismatch(before.begin(), before.end(), after.begin());
-    difference += fmt::format(", id {}{} ->{}", at.first - before.begin(), quoted({*at.first}), quoted({*at.second}));
+  const std::set<std::string> old_tokens(before.begin(), before.end()), new_tokens(after.begin(), after.end());
+  const auto add = [&](const char* how, const std::set<std::string>& some, const std::set<std::string>& others) {
+    std::vector<std::string> rest;
+    std::ranges::set_difference(some, others, std::back_inserter(rest));
+    if (!rest.empty()) difference += how + quoted(rest);
+  };
+  add(", without", old_tokens, new_tokens);
+  add(", with", new_tokens, old_tokens);
+  if (old_tokens == new_tokens && before.size() == after.size()) {
+    const auto at = std::ranges::mismatch(before, after);
+    difference += fmt::format(", id {}{} ->{}", at.in1 - before.begin(), quoted({*at.in1}), quoted({*at.in2}));
   }
   return difference;
 }
 
-std::shared_ptr<const lora::FrozenWeights> frozen_weights(const TrainConfig& c, const fs::path& base) {
-  if (c.lora_rank == 0) return nullptr;
-  auto frozen = std::make_shared<const lora::FrozenWeights>(core::read_model(base));
-  const std::string difference = core::describe_difference(frozen->config(), c.model);
-  require(difference.empty(), "{}: the run is of another model: {}", base.string(), difference);
-  return frozen;
+// --ema: average = d average + (1 - d) weights after completed step `step`, with d = min(decay, (1 + step) / (10 +
+// step)), so that a short run's average soon forgets the initial weights (TensorFlow's ExponentialMovingAverage,
+// num_updates). It lacks the noise of single steps (Polyak & Juditsky 1992), and is evaluated and saved in place of the
+// weights.
+void update_average(const std::vector<torch::Tensor>& average, const std::vector<torch::Tensor>& weights, double decay,
+                    int64_t step) {
+  const torch::NoGradGuard no_grad;
+  const auto n = static_cast<double>(step);
+  at::_foreach_lerp_(average, weights, 1.0 - std::min(decay, (1.0 + n) / (10.0 + n)));
 }
 
 std::vector<size_t> digests_of(const std::vector<torch::Tensor>& tensors) {
@@ -104,52 +111,60 @@ std::vector<size_t> digests_of(const std::vector<torch::Tensor>& tensors) {
 
 }  // namespace
 
-torch::Device device_of(const TrainConfig& config, int64_t number) {
-  if (config.device == DeviceKind::Cpu) return torch::kCPU;
-  const auto n = static_cast<int64_t>(torch::cuda::device_count());
-  require(n > 0, "--device cuda: this LibTorch sees no CUDA device; take --device cpu, or a LibTorch with CUDA");
-  require(number < n, "--device cuda: there is no GPU for rank {} of this host, of {}; start as many ranks as GPUs",
-          number, n);
-  return {torch::kCUDA, static_cast<torch::DeviceIndex>(number)};
+std::string model_digest(const core::StoredModel& model) {
+  constexpr size_t kMost = size_t{64} << 10U;
+  data::Digest digest;
+  for (const core::TensorView& tensor : model.tensors) {
+    digest.add(fmt::format("{} {} {}\n", tensor.name, core::info(tensor.type).name, core::shape_string(tensor.shape)));
+    const auto first = tensor.bytes.first(std::min(kMost, tensor.bytes.size()));
+    digest.add({reinterpret_cast<const char*>(first.data()), first.size()});
+  }
+  return digest.hex();
 }
 
-Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& base, parallel::World* world,
-                 torch::Device device)
-    : dataset_(dataset), world_(world), device_(device) {
-  if (world_ == nullptr) {
-    world_ = &alone_.emplace(nullptr, parallel::MeshShape{}, 0);
-    device_ = device_of(config);
-  }
-  const Source& source = dataset.source();
-  state_ = {.config = completed(std::move(config), dataset, device_, *world_),
-            .corpus = source.name,
-            .corpus_path = source.path,
-            .corpus_field = source.field,
-            .corpus_bytes = source.bytes,
-            .corpus_digest = source.digest,
-            .corpus_eval = source.eval_path};
+std::string sample_text(const core::StoredModel& model, const core::Adapter* adapter, const data::Tokenizer& tokenizer,
+                        const SamplePrompt& prompt) {
+  if (prompt.tokens.empty()) return "";
+  infer::Cpu cpu({.n_threads = static_cast<size_t>(at::get_num_threads())});
+  infer::Engine engine(model, cpu);
+  infer::GenerateOptions options = prompt.options;
+  if (adapter != nullptr) options.adapter = engine.load_adapter(*adapter);
+  return prompt.before + infer::generate(engine, tokenizer, prompt.tokens, options).text;
+}
+
+Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& init, parallel::World* world, int64_t gpu)
+    : dataset_(dataset),
+      world_(world != nullptr ? world : &alone_.emplace(nullptr, parallel::MeshShape{}, 0)),
+      device_(device_of(config, gpu)) {
+  state_.config = completed(std::move(config), dataset, device_, *world_);
+  state_.source = dataset.source();
+  state_.environment = this_environment();  // with the run's number of threads; step_threads.h may use fewer
   const TrainConfig& c = state_.config;
   batches_ = dataset.random_batches(Split::Train, c, c.seed);
   if (c.ema > 0.0)  // before the seed, whose numbers the model takes
     average_ = std::make_unique<parallel::RankModel>(c, *world_, device_, parallel::Use::Average);
-  frozen_ = frozen_weights(c, base);
-  if (frozen_) {
-    state_.base = core::absolute_path(base).lexically_normal().string();
-    state_.base_digest = model_digest(frozen_->model());
+  if (c.lora_rank > 0) {
+    frozen_ = std::make_shared<const core::StoredModel>(core::read_model(init));
+    const std::string difference = core::describe_difference(frozen_->config, c.model);
+    require(difference.empty(), "{}: the run is of another model: {}", init.string(), difference);
+    state_.base = core::absolute_path(init).lexically_normal().string();
+    state_.base_digest = model_digest(*frozen_);
   }
   torch::manual_seed(c.seed);
   model_ = std::make_unique<parallel::RankModel>(c, *world_, device_, parallel::Use::Training, frozen_);
-  begin_average();
+  if (!init.empty() && !frozen_) {
+    nn::Llama whole = model_->to_fill();
+    load_weights(core::to_weights(core::read_model(init)), whole);
+    model_->load(whole);
+  }
+  if (average_) {
+    const torch::NoGradGuard no_grad;
+    at::_foreach_copy_(average_->tensors(), model_->tensors());
+  }
   optimizer_ = make_optimizer(*model_, c);
 }
 
-void Trainer::begin_average() {
-  if (!average_) return;
-  const torch::NoGradGuard no_grad;
-  at::_foreach_copy_(average_->tensors(), model_->tensors());
-}
-
-void Trainer::resume(const fs::path& checkpoint) {
+TrainerState Trainer::resume(const fs::path& checkpoint) {
   const TrainerState saved = read_trainer_state(checkpoint);
   const auto require_same = [&](const std::string& difference, const char* what, const char* remedy) {
     require(difference.empty(), "{}: the checkpoint was trained with {}: {}; {}, or start anew with --force",
@@ -157,66 +172,23 @@ void Trainer::resume(const fs::path& checkpoint) {
   };
   require_same(describe_difference(*data::tokenizer_from_hf(checkpoint), dataset_.tokenizer()), "another vocabulary",
                "restore the text");
-  require_same(
-      saved.corpus_digest == dataset_.source().digest
-          ? ""
-          : fmt::format("{} ({} bytes, digest {}) -> {} ({} bytes, digest {})", saved.corpus_path, saved.corpus_bytes,
-                        saved.corpus_digest, dataset_.source().path, dataset_.source().bytes, dataset_.source().digest),
-      "another text", "restore the text");
+  const Source &then = saved.source, &now = dataset_.source();
+  require_same(then.digest == now.digest
+                   ? ""
+                   : fmt::format("{} ({} bytes, digest {}) -> {} ({} bytes, digest {})", then.path, then.bytes,
+                                 then.digest, now.path, now.bytes, now.digest),
+               "another text", "restore the text");
   require_same(saved.base_digest == state_.base_digest
                    ? ""
                    : fmt::format("{} (digest {}) -> {} (digest {})", saved.base, saved.base_digest, state_.base,
                                  state_.base_digest),
                "another base model", "restore it");
-  std::string difference = describe_difference(saved.config, state_.config);
-  if (saved.minutes != state_.minutes) {
-    difference += fmt::format("{}minutes {} -> {}", difference.empty() ? "" : ", ", saved.minutes, state_.minutes);
-  }
-  require_same(difference, "other values", "leave them out to go on");
-  const TrainConfig config = state_.config;
-  state_ = saved;
-  state_.config = config;
-  nn::Llama whole = model_->to_fill();
-  const nn::Llama average = average_ ? average_->to_fill() : nn::Llama(nullptr);
-  PartOf part_of;
-  if (world_->mesh().shape().n_ranks() > 1) {
-    part_of = [this](const std::string& name, const torch::Tensor& moment) { return model_->part_of(name, moment); };
-  }
-  load_checkpoint(checkpoint, whole, *optimizer_, state_, average, part_of);
-  model_->load(whole);
-  if (average_) average_->load(average);
-}
-
-void Trainer::init_from(const fs::path& model) {
-  nn::Llama whole = model_->to_fill();
-  load_weights(core::to_weights(core::read_model(model)), whole);
-  model_->load(whole);
-  begin_average();
-}
-
-int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }
-
-void Trainer::dump(const fs::path& batches, const fs::path& gradients) {
-  if (!batches.empty() && world_->is_first()) dump_batches(batches, batches_, config());
-  gradients_path_ = gradients;
-}
-
-void Trainer::write_gradients(const fs::path& path) {
-  const nn::Llama whole = model_->whole_gradients();
-  if (!world_->is_first()) return;
-  if (!frozen_) {
-    core::write_hf_tensors(path, gradients_of(whole));
-    return;
-  }
-  core::make_folders(path);
-  core::write_adapter(path, whole->config(), adapter_gradients_of(whole, lora_options(config())), adapter_info(state_));
-}
-
-std::vector<data::Batch> Trainer::batches_of_step() const {
-  std::vector<data::Batch> batches;
-  for (int64_t i = 0; i < config().accumulation; ++i)
-    batches.push_back(batches_(static_cast<uint64_t>(state_.step * config().accumulation + i)));
-  return batches;
+  require_same(describe_difference(saved.config, config()), "other values", "leave them out to go on");
+  const TrainerState here = std::exchange(state_, saved);
+  state_.config = here.config;
+  state_.environment = here.environment;
+  load_checkpoint(checkpoint, *model_, average_.get(), *optimizer_, state_);
+  return saved;
 }
 
 StepResult Trainer::step() {
@@ -228,8 +200,11 @@ StepResult Trainer::step() {
     torch::manual_seed(core::random_bits(c.seed, (static_cast<uint64_t>(state_.step) << 16U) + rank));
   }
   std::function<void()> see_gradients;
-  if (state_.step == 0 && !gradients_path_.empty()) see_gradients = [this] { write_gradients(gradients_path_); };
-  const StepResult result = train_step(*model_, *optimizer_, c, state_.step, batches_of_step(), see_gradients);
+  if (state_.step == 0 && !gradients_path_.empty()) see_gradients = [this] { write_gradients(); };
+  std::vector<data::Batch> batches;
+  for (int64_t i = 0; i < c.accumulation; ++i)
+    batches.push_back(batches_(static_cast<uint64_t>(state_.step * c.accumulation + i)));
+  const StepResult result = train_step(*model_, *optimizer_, c, state_.step, batches, see_gradients);
   ++state_.step;
   if (average_) update_average(average_->tensors(), model_->tensors(), c.ema, state_.step);
   return result;
@@ -245,7 +220,7 @@ bool Trainer::repeats_with(int threads) {
   const torch::Tensor random = generator.get_state().clone();
   const auto gradients = [&] {
     std::vector<torch::Tensor> chosen;
-    forward_backward(*model_, c, {batches_of_step().front()}, chosen);
+    forward_backward(*model_, c, {batches_(static_cast<uint64_t>(state_.step * c.accumulation))}, chosen);
     generator.set_state(random);
     return digests_of(model_->gradients());
   };
@@ -259,58 +234,52 @@ bool Trainer::repeats_with(int threads) {
 
 Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
-  std::vector<nn::Mixture>& mixtures = shown().mixtures();
-  static_cast<void>(take_loads(mixtures));            // a step's
-  const auto load = [&]() -> std::optional<double> {  // of one process: ranks do not count their rows here
-    const Loads loads = take_loads(mixtures);
-    if (loads.empty() || world_->mesh().shape().n_ranks() > 1) return {};
-    return largest_load(loads);
-  };
+  Evaluation evaluation{};
   const auto loss_of = [&](const data::BatchOf& batches, uint64_t first, uint64_t n) {
+    static_cast<void>(take_loads(shown().mixtures()));  // of a step, or of another split
     const auto own_part = [&](const data::Batch& batch) { return shown().loss(batch); };
     return world_->sum(mean_loss(own_part, batches, first, n));
   };
   if (c.eval_batches == 0) {
     const data::Batches whole = dataset_.validation_batches(c);
-    const double validation = loss_of(whole.batch, 0, whole.n);
-    return {.train = {}, .validation = validation, .expert_load = load()};
+    evaluation.validation = loss_of(whole.batch, 0, whole.n);
+  } else {
+    // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
+    const auto n = static_cast<uint64_t>(c.eval_batches);
+    const uint64_t first = static_cast<uint64_t>(state_.step) * n;
+    evaluation.train = loss_of(dataset_.random_batches(Split::Train, c, c.seed + 1), first, n);
+    evaluation.validation = loss_of(dataset_.random_batches(Split::Validation, c, c.seed + 2), first, n);
   }
-  // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
-  const auto n = static_cast<uint64_t>(c.eval_batches);
-  const uint64_t first = static_cast<uint64_t>(state_.step) * n;
-  const double train = loss_of(dataset_.random_batches(Split::Train, c, c.seed + 1), first, n);
-  static_cast<void>(load());
-  const double validation = loss_of(dataset_.random_batches(Split::Validation, c, c.seed + 2), first, n);
-  return {.train = train, .validation = validation, .expert_load = load()};
+  const Loads loads = take_loads(shown().mixtures());
+  // Several ranks do not count their rows here.
+  if (world_->mesh().shape().n_ranks() == 1 && !loads.empty()) evaluation.expert_load = largest_load(loads);
+  return evaluation;
 }
 
 std::string Trainer::sample() {
-  const SamplePrompt prompt = dataset_.sample_prompt();
+  SamplePrompt prompt = dataset_.sample_prompt();
+  prompt.options.max_tokens = config().sample;
   const nn::Llama whole = shown().whole();
   if (!world_->is_first()) return {};
   if (frozen_) {
-    const core::Adapter adapter = adapter_of(whole, lora_options(config()));
-    return sample_text(frozen_->model(), &adapter, dataset_.tokenizer(), prompt, config().sample);
+    const core::Adapter adapter = adapter_of(whole, config());
+    return sample_text(*frozen_, &adapter, dataset_.tokenizer(), prompt);
   }
   const core::Weights weights = weights_of(whole);
-  return sample_text(stored_model(weights), nullptr, dataset_.tokenizer(), prompt, config().sample);
+  core::StoredModel stored;
+  stored.path = "the model in training";
+  stored.format = core::ModelFormat::Gguf;
+  stored.config = weights.config;
+  stored.tensors = weights.views();
+  return sample_text(stored, nullptr, dataset_.tokenizer(), prompt);
 }
 
 void Trainer::save(const fs::path& run) {
-  TrainerState state = state_;
-  state.environment = environment_;
-  const nn::Llama whole = model_->whole(), average = average_ ? average_->whole() : nn::Llama(nullptr);
-  const std::vector<Optimizer::State> moments = whole_state(*optimizer_, *model_);
-  if (world_->is_first()) save_checkpoint(run, whole, moments, state, dataset_.tokenizer(), average);
-}
-
-void Trainer::train_for(double minutes) {
-  state_.minutes = minutes;
-  if (minutes > 0.0) state_.config.steps = std::max(state_.config.steps, kMeasuredSteps);
+  save_checkpoint(run, *model_, average_.get(), *optimizer_, state_, dataset_.tokenizer());
 }
 
 std::optional<double> Trainer::measure(double seconds) {
-  if (state_.minutes == 0.0 || state_.step > state_.measures_until) return {};
+  if (config().minutes == 0.0 || state_.step > state_.measures_until) return {};
   seconds = world_->largest(seconds);  // all ranks have to find the same
   state_.spent_seconds += seconds;
   const bool at_the_end = state_.step == state_.measures_until;
@@ -321,7 +290,7 @@ std::optional<double> Trainer::measure(double seconds) {
   if (!at_the_end) return {};
   const double step_seconds =
       std::exchange(state_.measured_seconds, 0.0) / static_cast<double>(std::exchange(state_.measured_steps, 0));
-  const double seconds_left = std::max(0.0, 60.0 * state_.minutes - state_.spent_seconds);
+  const double seconds_left = std::max(0.0, 60.0 * config().minutes - state_.spent_seconds);
   state_.config.steps = state_.step + static_cast<int64_t>(seconds_left / step_seconds);
   const bool first = state_.step == kMeasuredSteps;
   state_.measures_until = std::max(first ? state_.config.steps / 10 : 2 * state_.step, state_.step);

@@ -6,10 +6,8 @@
 #include <torch/types.h>
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "train/parallel/rank_model.h"
 #include "train/run/checkpoint.h"
@@ -19,34 +17,30 @@
 
 namespace folio::train {
 
-/// Where `config` trains; with CUDA, on the GPU with this number. Throws core::Error where there is none.
-[[nodiscard]] torch::Device device_of(const TrainConfig& config, int64_t number = 0);
+/// prompt.before, and what the engine generates after the prompt: two samples of one prompt differ by their models
+/// alone. `adapter` may be null. Changes neither the model nor a random state of training.
+[[nodiscard]] std::string sample_text(const core::StoredModel& model, const core::Adapter* adapter,
+                                      const data::Tokenizer& tokenizer, const SamplePrompt& prompt);
 
 class Trainer {
  public:
-  /// A new model, seeded; or with config.lora_rank, new adapters for the model file `base`, which is mapped and stays
-  /// as it is; without one, `base` is not looked at. `config.model.vocab_size` is set to the dataset's. Throws
-  /// core::Error or UsageError.
+  /// A new model, seeded, or with the weights of `init`, a model in any format that is read here; or with
+  /// config.lora_rank, new adapters for `init`, which is mapped and stays as it is. `config.model.vocab_size` is set to
+  /// the dataset's. Throws core::Error, if `init` is of another shape for example, or UsageError.
   /// Of several ranks, which train one model together, all make the same calls, each with its own world; any of them
-  /// may throw RankLost. A null world is one of this process alone, and the device is the configuration's.
-  Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& base = {},
-          parallel::World* world = nullptr, torch::Device device = torch::kCPU);
+  /// may throw RankLost. A null world is one of this process alone. With CUDA, `gpu` is the number of its GPU.
+  Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& init = {},
+          parallel::World* world = nullptr, int64_t gpu = 0);
 
-  /// Trains for this many minutes instead of config.steps; measure() finds the number of steps. Call it before
-  /// resume().
-  void train_for(double minutes);
+  /// Continues from the checkpoint. Returns its state. Throws core::Error that shows the difference if vocabulary,
+  /// corpus, configuration or minutes differ.
+  TrainerState resume(const std::filesystem::path& checkpoint);
 
-  /// Continues from the checkpoint. Throws core::Error that shows the difference if vocabulary, corpus, configuration
-  /// or minutes differ.
-  void resume(const std::filesystem::path& checkpoint);
-
-  /// Takes the weights of a model in any format that is read here (train --init). Throws core::Error if it is of
-  /// another shape.
-  void init_from(const std::filesystem::path& model);
-
-  /// Writes the batches of the first steps (dump.h), and lets the first step write its gradients before they are
-  /// clipped, as safetensors with Hugging Face's names; those of adapters as a directory of peft's. An empty path: not.
-  /// Throws core::Error.
+  /// Writes the batches of config.steps, 1,000 at most, as a NumPy array, int32 [steps, batch_size · accumulation,
+  /// window + 1]: the inputs are all columns but the last, the targets all but the first. Where a window has several
+  /// sequences, [steps, batch_size · accumulation, 3, window]: inputs, targets, of which -100 do not count, and
+  /// Batch::starts. The first step will write its gradients before they are clipped, as safetensors with Hugging Face's
+  /// names; those of adapters as a peft directory. An empty path: neither. Throws core::Error.
   void dump(const std::filesystem::path& batches, const std::filesystem::path& gradients);
 
   /// One optimizer step. Throws core::Error, before any weight is changed, if the loss or a gradient is not finite.
@@ -64,8 +58,7 @@ class Trainer {
   };
   [[nodiscard]] Evaluation evaluate();
 
-  /// A text of config.sample tokens by the model, or the average of its weights; see sample.h. Of several ranks the
-  /// first one has it.
+  /// sample_text() of config.sample tokens by shown(). Empty on all ranks except the first.
   [[nodiscard]] std::string sample();
 
   void save(const std::filesystem::path& run);
@@ -77,13 +70,15 @@ class Trainer {
 
   /// This rank's part of the model.
   [[nodiscard]] parallel::RankModel& part() { return *model_; }
-  /// Of one process, the model; and what is evaluated and saved as the model: the average of its weights, or where
-  /// there is none, the model.
+  /// Evaluated and saved as the model: the average of its weights, or the model where there is none.
+  [[nodiscard]] parallel::RankModel& shown() { return average_ ? *average_ : *model_; }
+  /// Of one process, the model.
   [[nodiscard]] nn::Llama& model() { return model_->llama(); }
-  [[nodiscard]] nn::Llama& shown_model() { return shown().llama(); }
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
   [[nodiscard]] const TrainerState& state() const { return state_; }
-  [[nodiscard]] int64_t tokens_per_step() const;
+  [[nodiscard]] int64_t tokens_per_step() const {
+    return config().batch_size * config().window * config().accumulation;
+  }
   [[nodiscard]] torch::Device device() const { return device_; }
   [[nodiscard]] parallel::World& world() const { return *world_; }
   /// Of several ranks, this one's.
@@ -94,18 +89,14 @@ class Trainer {
   [[nodiscard]] bool out_of_patience() const;
 
  private:
-  [[nodiscard]] parallel::RankModel& shown() { return average_ ? *average_ : *model_; }
-  [[nodiscard]] std::vector<data::Batch> batches_of_step() const;
-  void begin_average();
-  void write_gradients(const std::filesystem::path& path);
+  void write_gradients();
 
   const Dataset& dataset_;
   TrainerState state_;
-  Environment environment_ = this_environment();  ///< with the run's number of threads; step_threads.h may take fewer
   std::optional<parallel::World> alone_;
   parallel::World* world_;
   torch::Device device_;
-  std::shared_ptr<const lora::FrozenWeights> frozen_;  ///< with config.lora_rank
+  std::shared_ptr<const core::StoredModel> frozen_;  ///< with config.lora_rank
   std::unique_ptr<parallel::RankModel> model_;
   std::unique_ptr<parallel::RankModel> average_;  ///< with config.ema
   std::unique_ptr<Optimizer> optimizer_;
@@ -113,5 +104,8 @@ class Trainer {
   std::filesystem::path gradients_path_;  ///< of dump(); empty: none
   bool warm_ = false;                     ///< this process has completed a step; the first one takes longer
 };
+
+/// A hash of the names, shapes and types of the tensors, and of the first 64 KiB of each.
+[[nodiscard]] std::string model_digest(const core::StoredModel& model);
 
 }  // namespace folio::train

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/json.h"
-#include "data/document_tokens.h"
 
 namespace folio::train {
 namespace {
@@ -27,18 +26,18 @@ void visit_environment(Self& self, Visitor&& visit) {
 template <typename Self, typename Visitor>
 void visit_state(Self& self, Visitor&& visit) {
   visit("step", self.step);
-  visit("corpus", self.corpus);
-  visit("corpus_path", self.corpus_path);
-  visit("corpus_field", self.corpus_field);
-  visit("corpus_bytes", self.corpus_bytes);
-  visit("corpus_digest", self.corpus_digest);
-  visit("corpus_eval", self.corpus_eval);
+  visit("corpus", self.source.name);
+  visit("corpus_path", self.source.path);
+  visit("corpus_field", self.source.field);
+  visit("corpus_bytes", self.source.bytes);
+  visit("corpus_digest", self.source.digest);
+  visit("corpus_eval", self.source.eval_path);
   visit("base", self.base);
   visit("base_digest", self.base_digest);
   visit("best_validation_loss", self.best_validation_loss);
   visit("best_step", self.best_step);
   visit("evaluations_since_best", self.evaluations_since_best);
-  visit("minutes", self.minutes);
+  visit("minutes", self.config.minutes);
   visit("spent_seconds", self.spent_seconds);
   visit("measured_seconds", self.measured_seconds);
   visit("measured_steps", self.measured_steps);
@@ -64,17 +63,6 @@ nlohmann::ordered_json to_json(const Environment& environment) {
 
 }  // namespace
 
-std::string model_digest(const core::StoredModel& model) {
-  constexpr size_t kMost = size_t{64} << 10U;
-  data::Digest digest;
-  for (const core::TensorView& tensor : model.tensors) {
-    digest.add(fmt::format("{} {} {}\n", tensor.name, core::info(tensor.type).name, core::shape_string(tensor.shape)));
-    const auto first = tensor.bytes.first(std::min(kMost, tensor.bytes.size()));
-    digest.add({reinterpret_cast<const char*>(first.data()), first.size()});
-  }
-  return digest.hex();
-}
-
 void write_trainer_state(const fs::path& checkpoint, const TrainerState& state) {
   nlohmann::ordered_json json = {{"version", kVersion}};
   visit_state(state, [&](const char* key, const auto& value) { json[key] = value; });
@@ -90,22 +78,15 @@ TrainerState read_trainer_state(const fs::path& checkpoint) {
   const auto version = core::json_get<int64_t>(json, "version", where);
   core::require(version == kVersion, "{}: version {} is not read here ({} is); train anew", where, version, kVersion);
   TrainerState state;
-  visit_state(state, reader(json, where));
   const auto environment = core::json_get<nlohmann::json>(json, "environment", where);
   visit_environment(state.environment, reader(environment, where + ": environment"));
   state.config = config_from_json(core::json_get<nlohmann::json>(json, "config", where), where + ": config");
+  visit_state(state, reader(json, where));
   return state;
 }
 
 std::string describe_difference(const Environment& from, const Environment& to) {
-  const auto before = to_json(from);
-  const auto after = to_json(to);
-  std::string difference;
-  for (const auto& [key, value] : before.items()) {
-    if (after[key] == value) continue;
-    difference += fmt::format("{}{} {} -> {}", difference.empty() ? "" : ", ", key, value.dump(), after[key].dump());
-  }
-  return difference;
+  return describe_difference(to_json(from), to_json(to));
 }
 
 }  // namespace folio::train

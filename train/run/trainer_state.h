@@ -4,8 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/weights.h"
-#include "train/config/train_config.h"
+#include "train/step/dataset.h"
 
 namespace folio::train {
 
@@ -15,8 +14,6 @@ struct Environment {
   std::string libtorch;  ///< its version
   std::string cpu;       ///< the instruction set that LibTorch chose, as "AVX512"
   int64_t threads = 0;
-
-  bool operator==(const Environment&) const = default;
 };
 
 /// With minutes, the speed is measured over this many steps first, then until a tenth, a fifth, two and four fifths of
@@ -25,29 +22,20 @@ inline constexpr int64_t kMeasuredSteps = 20;
 
 /// Batches and learning rate are pure functions of seed and step, so they need no state of their own.
 struct TrainerState {
-  TrainConfig config;
-  std::string corpus;                 ///< its name
-  std::string corpus_path;            ///< where it lies; of several files a line for each
-  std::string corpus_field = "text";  ///< of lines of JSON, the one with the text; "messages": conversations
-  int64_t corpus_bytes = 0;           ///< its length in bytes
-  std::string corpus_digest;          ///< Source::digest
-  std::string corpus_eval{};          ///< where lies what is validated on, if that is no part of it
+  TrainConfig config{};
+  Source source{};
   std::string base{};         ///< the model file that adapters are trained for; empty: the run has a model of its own
-  std::string base_digest{};  ///< see model_digest()
-  int64_t step = 0;         ///< completed steps
+  std::string base_digest{};  ///< of its tensors
+  int64_t step = 0;           ///< completed steps
   double best_validation_loss = 0.0;  ///< 0 before the first evaluation
   int64_t best_step = -1;
   int64_t evaluations_since_best = 0;
-  double minutes = 0.0;           ///< the run's --minutes, or 0; after kMeasuredSteps, config.steps follows from it
-  double spent_seconds = 0.0;     ///< with minutes: the time of all steps, and of what was done between them
-  double measured_seconds = 0.0;  ///< and of those since the last measurement,
-  int64_t measured_steps = 0;     ///< and their number
+  double spent_seconds = 0.0;               ///< with minutes: the time of all steps, and of what was done between them
+  double measured_seconds = 0.0;            ///< and of those since the last measurement,
+  int64_t measured_steps = 0;               ///< and their number
   int64_t measures_until = kMeasuredSteps;  ///< the step after which they set config.steps
-  Environment environment = {};             ///< of the process that saved the state
+  Environment environment{};                ///< of the process that saved the state
 };
-
-/// A hash of a model's tensors: their names, shapes and types, and the first 64 KiB of each.
-[[nodiscard]] std::string model_digest(const core::StoredModel& model);
 
 /// Writes trainer.json of a checkpoint directory. Throws core::Error.
 void write_trainer_state(const std::filesystem::path& checkpoint, const TrainerState& state);

@@ -4,23 +4,17 @@
 #include "core/adapter.h"
 #include "core/formats/model_files.h"
 #include "modules/llama.h"
-#include "train/lora/lora.h"
+#include "train/config/train_config.h"
 
 namespace folio::train {
 
+enum class Copied { Values, Gradients };  ///< of a parameter; zeros for one without a gradient
+
 /// Copies of all parameters, in the manifest's order. Throws core::Error if the model has other parameters.
-[[nodiscard]] core::Weights weights_of(const nn::Llama& model);
+[[nodiscard]] core::Weights weights_of(const nn::Llama& model, Copied what = Copied::Values);
 
-/// Copies of all gradients, in the same order; zeros for a parameter without one.
-[[nodiscard]] core::Weights gradients_of(const nn::Llama& model);
-
-/// The model as an engine takes it; `weights` has to live as long.
-[[nodiscard]] core::StoredModel stored_model(const core::Weights& weights);
-
-/// Copies of a model's adapters (lora.h), or of their gradients, as core::write_adapter() takes them. `options`
-/// are those that made them.
-[[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const lora::LoraOptions& options);
-[[nodiscard]] core::Adapter adapter_gradients_of(const nn::Llama& model, const lora::LoraOptions& options);
+/// Copies of a model's adapters (lora.h), for core::write_adapter(). `config` is the one that made them.
+[[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const TrainConfig& config, Copied what = Copied::Values);
 
 /// Copies an adapter's numbers into the model's. Throws core::Error if it has others.
 void load_adapter(const core::Adapter& adapter, nn::Llama& model);

@@ -19,11 +19,10 @@ using Loads = std::vector<nn::MixtureImpl::Load>;  ///< of each layer with exper
 /// `chosen` and n_rows become the sums of a group of ranks that have rows of their own. Returns the share of this one.
 double add_ranks(Loads& loads, parallel::Group& group);
 
-/// E Σ_e f_e P_e over the rows of all layers together, where f_e is how many of them took expert e, a share of all
-/// rows, and P_e the mean of their scores of e: K where all experts are alike, with K for each token. Only P has
-/// a gradient. Of the last forward pass. Source: Fedus et al., "Switch Transformers", 2021, equation 4, for K experts
-/// of a token as transformers' load_balancing_loss_func has it. Of several ranks, each has the terms of its own rows, a
-/// `share` of all: the sum is the loss.
+/// E Σ_e f_e P_e over the rows of all layers, where f_e is the share of the rows that take expert e, and P_e the mean
+/// of their scores of e: K where all experts are alike, with K for each token. Only P has a gradient. Source: Fedus et
+/// al., "Switch Transformers", 2021, equation 4, for K experts as in transformers' load_balancing_loss_func. On several
+/// ranks each has the terms of its own rows, a `share` of all: their sum is the loss.
 [[nodiscard]] torch::Tensor balance_loss(const Loads& loads, double share = 1.0);
 
 /// Lowers the selection bias of each expert that more than the mean of rows took, by `rate`, and raises those of the

@@ -16,10 +16,7 @@ namespace folio::train {
 namespace {
 
 using data::ChatExample;
-
-struct ChatSplits {
-  std::vector<data::Conversation> train, validation;
-};
+using ChatSplits = data::SplitsOf<std::vector<data::Conversation>>;
 
 // Neighbours in a file are often about the same, so each split is drawn from all over it.
 ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& c) {
@@ -38,8 +35,8 @@ ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& 
                    [](size_t a, size_t b) { return core::random_bits(kSeed, a) < core::random_bits(kSeed, b); });
   ChatSplits splits;
   for (size_t i = 0; i < order.size(); ++i) {
-    if (i >= n_validation && i < n_validation + n_test) continue;
-    (i < n_validation ? splits.validation : splits.train).push_back(std::move(all[order[i]]));
+    auto& split = i < n_validation ? splits.validation : i < n_validation + n_test ? splits.test : splits.train;
+    split.push_back(std::move(all[order[i]]));
   }
   return splits;
 }
@@ -97,7 +94,7 @@ ChatDataset::ChatDataset(const data::TextFiles& texts, const data::TextFiles* ev
   std::vector<data::Conversation> all = data::read_conversations(texts.documents);
   core::require(!all.empty(), "{} has no conversations", texts.paths.front());
   ChatSplits splits = eval == nullptr ? drawn_splits(std::move(all), config)
-                                      : ChatSplits{std::move(all), data::read_conversations(eval->documents)};
+                                      : ChatSplits{std::move(all), data::read_conversations(eval->documents), {}};
   core::require(!splits.validation.empty(), "{} has no conversations", eval == nullptr ? "" : eval->paths.front());
   const data::ChatRenderer renderer(*tokenizer_, chat);
   sample_ = sample_of(splits.validation, *tokenizer_, chat, renderer, config.window);
@@ -113,11 +110,5 @@ ChatDataset::ChatDataset(const data::TextFiles& texts, const data::TextFiles* ev
   validation_ = packed(splits.validation);
   source_.digest = digest.hex();
 }
-
-data::BatchOf ChatDataset::random_batches(Split split, const TrainConfig& c, uint64_t seed) const {
-  return packed(split).shuffled(c.batch_size, seed);
-}
-
-data::Batches ChatDataset::validation_batches(const TrainConfig&) const { return validation_.packed->in_order(); }
 
 }  // namespace folio::train

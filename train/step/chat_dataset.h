@@ -14,8 +14,12 @@ class ChatDataset final : public Dataset {
   ChatDataset(const data::TextFiles& texts, const data::TextFiles* eval, const TrainConfig& config,
               std::unique_ptr<const data::Tokenizer> tokenizer, data::ChatTemplate chat);
 
-  [[nodiscard]] data::BatchOf random_batches(Split split, const TrainConfig& config, uint64_t seed) const override;
-  [[nodiscard]] data::Batches validation_batches(const TrainConfig& config) const override;
+  [[nodiscard]] data::BatchOf random_batches(Split split, const TrainConfig& c, uint64_t seed) const override {
+    return packed(split).shuffled(c.batch_size, seed);
+  }
+  [[nodiscard]] data::Batches validation_batches(const TrainConfig&) const override {
+    return validation_.packed->in_order();
+  }
   [[nodiscard]] int64_t windows_per_epoch(const TrainConfig&) const override { return train_.packed->n_windows(); }
   [[nodiscard]] SamplePrompt sample_prompt() const override { return sample_; }
 

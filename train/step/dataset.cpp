@@ -2,20 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <utility>
 
-#include "core/file_status.h"
 #include "data/tokenizers/char_tokenizer.h"
 
 namespace folio::train {
 namespace {
-
-std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data::Tokenizer> tokenizer,
-                                                     const data::Corpus& corpus) {
-  if (tokenizer) return tokenizer;
-  return std::make_unique<data::CharTokenizer>(data::CharTokenizer::from_text(corpus.text, corpus.path.string()));
-}
 
 // The splits of tokens, or with `eval` as validation split. Each must be long enough for a window, which is checked
 // here, before the model is built.
@@ -24,13 +16,11 @@ data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainCon
   data::SplitsOf<data::TokenView> splits{.train = tokens, .validation = {}, .test = {}};
   if (eval == nullptr) {
     splits = data::split_view(tokens, config.validation_fraction, config.test_fraction);
-  } else {
-    if (config.test_fraction > 0.0) {
-      const auto parts = data::split_view(tokens, config.test_fraction, 0.0);
-      splits = {.train = parts.train, .validation = {}, .test = parts.validation};
-    }
-    splits.validation = *eval;
+  } else if (config.test_fraction > 0.0) {
+    splits = data::split_view(tokens, config.test_fraction, 0.0);
+    splits.test = splits.validation;
   }
+  if (eval != nullptr) splits.validation = *eval;
   static_cast<void>(data::consecutive_windows(splits.train, config.window));
   static_cast<void>(data::consecutive_windows(splits.validation, config.window));
   return splits;
@@ -38,23 +28,7 @@ data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainCon
 
 }  // namespace
 
-std::string corpus_digest(std::string_view text) {
-  data::Digest digest;
-  digest.add(text);
-  return digest.hex();
-}
-
 std::string paths_of(const data::TextFiles& texts) { return fmt::format("{}", fmt::join(texts.paths, "\n")); }
-
-TextDataset::TextDataset(const data::Corpus& corpus, const TrainConfig& config,
-                         std::unique_ptr<const data::Tokenizer> tokenizer)
-    : Dataset({.name = corpus.name,
-               .path = core::absolute_path(corpus.path).string(),
-               .bytes = static_cast<int64_t>(corpus.text.size()),
-               .digest = corpus_digest(corpus.text)},
-              or_characters(std::move(tokenizer), corpus)),
-      tokens_(tokenizer_->encode(corpus.text)),
-      splits_(splits_of(tokens_, config)) {}
 
 TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
                          std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options,
@@ -66,22 +40,20 @@ TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSumm
                .digest = summary.digest},
               tokenizer ? std::move(tokenizer)
                         : std::make_unique<data::CharTokenizer>(summary.characters, texts.paths.front())),
-      document_tokens_(std::in_place, texts.documents, summary, *tokenizer_, options) {
+      tokens_(texts.documents, summary, *tokenizer_, options) {
   if (eval == nullptr) {
-    splits_ = splits_of(document_tokens_->view(), config);
+    splits_ = splits_of(tokens_.view(), config);
     return;
   }
   const data::DocumentsSummary eval_summary = data::summarize(eval->documents);
   eval_tokens_.emplace(eval->documents, eval_summary, *tokenizer_, options);
   const data::TokenView validation = eval_tokens_->view();
-  splits_ = splits_of(document_tokens_->view(), config, &validation);
+  splits_ = splits_of(tokens_.view(), config, &validation);
   source_.eval_path = paths_of(*eval);
   source_.bytes += static_cast<int64_t>(eval_summary.n_bytes);
-  source_.digest = corpus_digest(source_.digest + eval_summary.digest);
-}
-
-int64_t TextDataset::windows_per_epoch(const TrainConfig& c) const {
-  return data::consecutive_windows(splits_.train, c.window);
+  data::Digest digest;
+  digest.add(source_.digest + eval_summary.digest);
+  source_.digest = digest.hex();
 }
 
 SamplePrompt TextDataset::sample_prompt() const {

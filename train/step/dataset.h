@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,9 +29,6 @@ struct Source {
   std::string eval_path{};  ///< of separate validation files; likewise
 };
 
-/// A 64-bit hash of a text (FNV-1a) in hexadecimal digits. It detects changes, but is not cryptographic.
-[[nodiscard]] std::string corpus_digest(std::string_view text);
-
 /// Source::path of texts.
 [[nodiscard]] std::string paths_of(const data::TextFiles& texts);
 
@@ -45,8 +41,6 @@ struct SamplePrompt {
 
 class Dataset {
  public:
-  Dataset(const Dataset&) = delete;
-  Dataset& operator=(const Dataset&) = delete;
   virtual ~Dataset() = default;
 
   [[nodiscard]] const Source& source() const { return source_; }
@@ -74,18 +68,17 @@ class Dataset {
 /// A text, or documents, as tokens that are cut into splits; batches are windows at random places.
 class TextDataset final : public Dataset {
  public:
-  /// Without a tokenizer, each character of the text is a token. Throws core::Error where the text cannot be tokenized,
-  /// or a split is shorter than a window.
-  TextDataset(const data::Corpus& corpus, const TrainConfig& config,
-              std::unique_ptr<const data::Tokenizer> tokenizer = nullptr);
-  /// The same for texts of any size. `summary` is that of `texts`. With `eval`, that is the validation split.
+  /// Without a tokenizer, each character of the texts is a token. `summary` is that of `texts`. With `eval`, that is
+  /// the validation split. Throws core::Error where a text cannot be tokenized, or a split is shorter than a window.
   TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
-              std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options,
-              const data::TextFiles* eval = nullptr);
+              std::unique_ptr<const data::Tokenizer> tokenizer = nullptr,
+              const data::DocumentTokens::Options& options = {}, const data::TextFiles* eval = nullptr);
 
   [[nodiscard]] data::BatchOf random_batches(Split split, const TrainConfig& config, uint64_t seed) const override;
   [[nodiscard]] data::Batches validation_batches(const TrainConfig& config) const override;
-  [[nodiscard]] int64_t windows_per_epoch(const TrainConfig& config) const override;
+  [[nodiscard]] int64_t windows_per_epoch(const TrainConfig& c) const override {
+    return data::consecutive_windows(splits_.train, c.window);
+  }
   [[nodiscard]] SamplePrompt sample_prompt() const override;
 
   [[nodiscard]] const data::SplitsOf<data::TokenView>& splits() const { return splits_; }
@@ -93,8 +86,7 @@ class TextDataset final : public Dataset {
  private:
   [[nodiscard]] data::DocumentEnd document_end(const TrainConfig& config) const;
 
-  std::vector<int32_t> tokens_;                          ///< of a corpus
-  std::optional<data::DocumentTokens> document_tokens_;  ///< or of texts
+  data::DocumentTokens tokens_;
   std::optional<data::DocumentTokens> eval_tokens_;
   data::SplitsOf<data::TokenView> splits_;
 };

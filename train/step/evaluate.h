@@ -15,9 +15,8 @@ namespace folio::train {
 [[nodiscard]] double mean_loss(const std::function<double(const data::Batch&)>& loss_of, const data::BatchOf& batches,
                                uint64_t first, uint64_t n);
 
-/// The mean over the whole split in consecutive windows of `window` tokens, each evaluated on its own.
-/// The fewer than `window` tokens after the last whole window are not counted, nor what `document_end` (batches.h)
-/// leaves out.
+/// The mean over the whole split in consecutive windows of `window` tokens, each evaluated on its own. Tokens after the
+/// last whole window are not counted, nor those that `document_end` (batches.h) leaves out.
 [[nodiscard]] double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device,
                                 data::DocumentEnd document_end = {});
 

@@ -1,11 +1,10 @@
-// GaLore (Zhao et al. 2024, https://arxiv.org/abs/2403.03507) for the matrices of the blocks, AdamW for the rest.
-// AdamW's moments of a matrix are kept in a subspace of low rank, the one that holds most of a recent gradient, in a
-// fraction of the memory. The matrix itself keeps its full rank: its updates move from subspace to subspace.
+// GaLore (Zhao et al. 2024, https://arxiv.org/abs/2403.03507) for the matrices of the blocks, AdamW for the rest. A
+// matrix's moments are kept in the subspace of low rank that holds most of a recent gradient, in a fraction of the
+// memory. The matrix keeps its full rank: its updates move from subspace to subspace.
 #pragma once
 
 #include <torch/types.h>
 
-#include <string>
 #include <vector>
 
 #include "train/step/adamw.h"
@@ -25,24 +24,19 @@ namespace folio::train {
 /// their elements, and the signs of singular vectors, which are the library's choice, belong to the old one. A rank
 /// above the smaller side of a matrix is that side: then P only turns the matrix, and the state is larger than AdamW's.
 /// P, M, V and W are float32, and so is the decomposition.
-class GaLore : public MatrixOptimizer {
+/// Its state is "ortho_matrix.NAME", "exp_avg.NAME" and "exp_avg_sq.NAME", which are P, M and V, as in galore_torch.
+class GaLore : public AdamW {
  public:
-  /// Matrices decay; the others as in AdamW. Throws core::UsageError where a rank has a part of a matrix.
+  /// Matrices decay; the others as in AdamW.
   GaLore(const Parameters& parameters, const TrainConfig& config);
 
   void step(double lr, double gradient_scale = 1.0) override;
 
  private:
   struct Subspace {
-    torch::Tensor projection, first, second;  ///< P, M and V
+    torch::Tensor matrix, projection, first, second;  ///< W, P, M and V
   };
-
-  /// "ortho_matrix.NAME", "exp_avg.NAME" and "exp_avg_sq.NAME" are P, M and V, as in galore_torch.
-  [[nodiscard]] std::vector<State> state_of_matrices() const override;
-
-  double beta1_, beta2_, eps_, weight_decay_, scale_;
-  int64_t every_;
-  std::vector<Subspace> subspaces_;  ///< of each matrix
+  std::vector<Subspace> subspaces_;
 };
 
 }  // namespace folio::train

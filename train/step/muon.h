@@ -25,7 +25,8 @@ namespace folio::train {
 /// (arXiv:2502.16982): U Vᵀ has a root mean square of 1 / √max(n, m), and AdamW's updates one of 0.2 to 0.4. So steps
 /// of both optimizers have one size, and one lr, schedule and decay serve both. M and W are float32; with the dtype
 /// bf16, orthogonalized() is in bfloat16, as in torch.optim.Muon.
-class Muon : public MatrixOptimizer {
+/// Its state is "momentum_buffer.NAME", which is M, as in torch.optim.Muon.
+class Muon : public AdamW {
  public:
   /// Matrices decay; the others as in AdamW. Where ranks have parts of matrices, each has the same part of M, and all
   /// of them compute the whole step.
@@ -34,20 +35,15 @@ class Muon : public MatrixOptimizer {
   void step(double lr, double gradient_scale = 1.0) override;
 
  private:
-  /// "momentum_buffer.NAME" is M, as in torch.optim.Muon.
-  [[nodiscard]] std::vector<State> state_of_matrices() const override;
-
   // Matrices of one shape, which are updated together.
   struct Stack {
     std::vector<std::string> names{};  ///< of the parameters, each a matrix, or one of each expert
     std::vector<torch::Tensor> parameters{};
-    torch::Tensor momentum{};  ///< [matrices, n, m]
-    int64_t cut_dim = -1;      ///< of [matrices, n, m], see Trained
+    std::vector<int64_t> counts{};  ///< of each parameter's matrices
+    torch::Tensor momentum{};       ///< [matrices, n, m]
+    int64_t cut_dim = -1;           ///< of [matrices, n, m], see Trained
     parallel::Group* ranks = nullptr;
   };
-
-  double momentum_, weight_decay_;
-  bool bf16_;
   std::vector<Stack> stacks_;
 };
 

@@ -1,12 +1,9 @@
 #include "train/step/optimizer.h"
 
-#include <torch/nn/module.h>
-
 #include <map>
 #include <utility>
 
 #include "core/manifest.h"
-#include "train/parallel/rank_model.h"
 #include "train/step/adamw.h"
 #include "train/step/galore.h"
 #include "train/step/muon.h"
@@ -20,9 +17,8 @@ Parameters::Parameters(const torch::nn::Module& model) {
 }
 
 Parameters::Parameters(parallel::RankModel& model) {
-  for (size_t i = 0; i < model.pieces().size(); ++i) {
-    if (!model.owns(i)) continue;
-    const parallel::Piece& piece = model.pieces()[i];
+  for (const parallel::Piece& piece : model.pieces()) {
+    if (!model.owns(piece)) continue;
     Trained trained{.name = piece.name, .tensor = piece.local};
     if (piece.cut_dim >= 0 && piece.by == parallel::Axis::Tensor) {  // the experts of a rank are whole matrices
       trained.cut_dim = piece.cut_dim;
@@ -32,8 +28,15 @@ Parameters::Parameters(parallel::RankModel& model) {
   }
 }
 
+Parameters Parameters::filtered(bool matrices_of_blocks) const {
+  Parameters some = *this;
+  std::erase_if(some.all,
+                [&](const Trained& one) { return is_matrix_of_block(one.name, one.tensor) != matrices_of_blocks; });
+  return some;
+}
+
 std::vector<Optimizer::State> whole_state(const Optimizer& optimizer, parallel::RankModel& model) {
-  if (model.is_whole() && !model.divides_state()) return optimizer.state();
+  if (model.is_whole() && model.zero().stage() == 0) return optimizer.state();
   std::map<std::string, torch::Tensor> own;
   for (const Optimizer::State& state : optimizer.state()) own.emplace(state.name, state.tensor);
   std::vector<Optimizer::State> all;
@@ -41,9 +44,8 @@ std::vector<Optimizer::State> whole_state(const Optimizer& optimizer, parallel::
     for (const char* kind : {"exp_avg.", "exp_avg_sq.", "momentum_buffer."}) {
       const std::string name = kind + spec.module_name;
       const auto found = own.find(name);
-      const bool here = found != own.end();
-      const torch::Tensor value =
-          model.gather(spec.module_name, here ? found->second : torch::Tensor(), here, spec.shape);
+      const torch::Tensor local = found == own.end() ? torch::Tensor() : found->second;
+      const torch::Tensor value = model.gather(spec.module_name, local, spec.shape);
       if (model.world().is_first() && value.defined()) all.push_back({name, value.to(torch::kCPU).clone()});
     }
   }

@@ -1,4 +1,4 @@
-// What the trainer and its checkpoints ask of an optimizer. adamw.h, muon.h and galore.h have the update rules.
+// The interface of optimizers to the trainer and its checkpoints. adamw.h, muon.h and galore.h have the update rules.
 #pragma once
 
 #include <torch/types.h>
@@ -8,14 +8,7 @@
 #include <vector>
 
 #include "train/config/train_config.h"
-
-namespace torch::nn {
-class Module;
-}
-namespace folio::train::parallel {
-class Group;
-class RankModel;
-}  // namespace folio::train::parallel
+#include "train/parallel/rank_model.h"
 
 namespace folio::train {
 
@@ -31,6 +24,8 @@ struct Trained {
 struct Parameters {
   Parameters(const torch::nn::Module& model);
   Parameters(parallel::RankModel& model);
+  /// Those that are, or are not, matrices of a block.
+  [[nodiscard]] Parameters filtered(bool matrices_of_blocks) const;
   std::vector<Trained> all;
 };
 
@@ -41,17 +36,18 @@ class Optimizer {
   /// One update with the current gradients times `gradient_scale`, in (0, 1]; they become that product.
   virtual void step(double lr, double gradient_scale) = 0;
 
-  /// The parameters that are trained.
-  [[nodiscard]] virtual const std::vector<torch::Tensor>& parameters() const = 0;
-
   struct State {
     std::string name;  ///< in optimizer.safetensors: what it is, a dot, the parameter
     torch::Tensor tensor;
   };
   /// All that the next step depends on, except the number of steps. The tensors are the optimizer's own, not copies.
-  [[nodiscard]] virtual std::vector<State> state() const = 0;
-  [[nodiscard]] virtual int64_t steps() const = 0;
-  virtual void set_steps(int64_t steps) = 0;
+  [[nodiscard]] const std::vector<State>& state() const { return state_; }
+  [[nodiscard]] int64_t steps() const { return steps_; }
+  void set_steps(int64_t steps) { steps_ = steps; }
+
+ protected:
+  std::vector<State> state_;
+  int64_t steps_ = 0;
 };
 
 /// Whether a rule for matrices takes this parameter: it does the matrices of the blocks, and the stacks of experts. The

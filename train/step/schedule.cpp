@@ -5,24 +5,16 @@
 #include <numbers>
 
 namespace folio::train {
-namespace {
 
-// The part of the decay that is done at this step: below 0 before the decay begins, 1 at the end of the run.
-double decay_done(const TrainConfig& c, int64_t step) {
-  int64_t first = c.warmup_steps;
+double learning_rate(const TrainConfig& c, int64_t step) {
+  if (step < c.warmup_steps) return c.lr * static_cast<double>(step + 1) / static_cast<double>(c.warmup_steps);
+  int64_t first = c.warmup_steps;  // of the steps that decay
   if (c.schedule == ScheduleKind::Wsd) {
     const auto length = static_cast<int64_t>(std::llround(c.decay_fraction * static_cast<double>(c.steps)));
     first = std::max(first, c.steps - length);
   }
   const double length = static_cast<double>(std::max<int64_t>(1, c.steps - first));
-  return std::min(1.0, static_cast<double>(step - first) / length);
-}
-
-}  // namespace
-
-double learning_rate(const TrainConfig& c, int64_t step) {
-  if (step < c.warmup_steps) return c.lr * static_cast<double>(step + 1) / static_cast<double>(c.warmup_steps);
-  const double done = decay_done(c, step);
+  const double done = std::min(1.0, static_cast<double>(step - first) / length);  // of the decay; below 0 before it
   if (c.schedule == ScheduleKind::Constant || done < 0.0) return c.lr;
   double left = 1.0 - done;  // of the way from lr down to min_lr
   if (c.schedule == ScheduleKind::Cosine) left = 0.5 * (1.0 + std::cos(std::numbers::pi * done));

@@ -36,13 +36,13 @@ double forward_backward(parallel::RankModel& model, const TrainConfig& c, const 
   static_cast<void>(take_loads(model.mixtures()));  // an evaluation's
   chosen.assign(model.mixtures().size(), {});
   if (model.has_pipeline()) {
-    model.run_pipeline(parts, /*backward=*/true, forward);
+    model.run_pipeline(parts, forward);
     static_cast<void>(balance());
   } else {
     for (Microbatch& part : parts) {
       Tensor loss = forward(part, 0, {});
       if (const Tensor more = balance(); more.defined()) loss = loss + more;
-      if (&part == &parts.back()) model.before_last_backward();
+      if (&part == &parts.back()) model.zero().before_last_backward();
       loss.backward();
     }
   }
@@ -55,22 +55,22 @@ StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const Tr
   std::vector<Tensor> chosen;  // of each mixture, the rows that took each expert
   parallel::naming_lost_ranks([&] {
     result.loss = forward_backward(model, c, batches, chosen);
-    model.reduce();
+    model.zero().finish();
   });
   core::require(std::isfinite(result.loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip",
                 result.loss, number + 1);
   RECORD_FUNCTION("folio::update", {});  // profile.h
-  result.grad_norm = model.gradient_norm();
+  result.grad_norm = model.zero().gradient_norm();
   core::require(std::isfinite(result.grad_norm), "the gradient's norm is {} at step {}; lower --lr", result.grad_norm,
                 number + 1);
   if (see_gradients) see_gradients();
-  const bool clips = c.clip > 0.0 && result.grad_norm > c.clip;
-  const double clip = clips ? c.clip / (result.grad_norm + 1e-6) : 1.0;  // what each gradient is multiplied by
-  optimizer.step(learning_rate(c, number), clip);
+  // The coefficient of clip_grad_norm_; the optimizer multiplies each gradient by it in its own pass.
+  const double clip_coef = c.clip > 0.0 && result.grad_norm > c.clip ? c.clip / (result.grad_norm + 1e-6) : 1.0;
+  optimizer.step(learning_rate(c, number), clip_coef);
   if (c.balance == Balance::Bias && c.balance_rate > 0.0) {
     for (size_t i = 0; i < chosen.size(); ++i) move_selection_bias(model.mixtures()[i], chosen[i], c.balance_rate);
   }
-  model.share();
+  model.zero().share();
   return result;
 }
 

@@ -69,8 +69,6 @@ class StepThreads::ExtraThreads {
         }) {
     started_.wait();
   }
-  ExtraThreads(const ExtraThreads&) = delete;
-  ExtraThreads& operator=(const ExtraThreads&) = delete;
   ~ExtraThreads() { end_.count_down(); }
 
  private:

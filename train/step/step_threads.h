@@ -21,8 +21,6 @@ class StepThreads {
  public:
   /// For operations on `threads` threads. `repeats_with(n)`: whether n threads compute the same bits.
   StepThreads(int threads, std::function<bool(int)> repeats_with);
-  StepThreads(const StepThreads&) = delete;
-  StepThreads& operator=(const StepThreads&) = delete;
   ~StepThreads();
 
   /// Call it after each step. Measures every half second, which costs some microseconds.

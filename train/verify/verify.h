@@ -47,7 +47,6 @@ struct EngineSide {
 };
 
 /// The intermediates of one sequence of tokens, in the order of the forward pass.
-/// Throws core::Error if the two sides don't show the same places.
 [[nodiscard]] std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side,
                                                       std::span<const int32_t> tokens);
 

@@ -10,6 +10,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/manifest.h"
 #include "core/mapped_file.h"
 
 namespace folio::core {

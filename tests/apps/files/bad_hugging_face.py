@@ -82,15 +82,6 @@ def without(find):
     return change
 
 
-def as_text(file, old, new):
-    """Replaces a part of the JSON text, for what a dict cannot represent."""
-    def change(m):
-        text = json.dumps(m.files[file])
-        assert old in text
-        m.files[file] = text.replace(old, new, 1).encode()
-    return change
-
-
 def bad_json(file):
     """Texts that are not JSON."""
     return [

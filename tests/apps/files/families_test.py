@@ -1,9 +1,6 @@
 """The families against transformers: log-probabilities, greedy text, and files in both directions."""
 
 import json
-import os
-import pathlib
-import subprocess
 
 import gguf
 import gguf_copies
@@ -15,17 +12,13 @@ import transformers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
                         trainers)
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
-from support import ACCENTED, FAILED, TEXT, assert_refused, generate, run, succeed
+from support import ACCENTED, FAILED, TEXT, assert_refused, generate, logits_of, run, succeed
 
-BUILD = pathlib.Path(os.environ["FOLIO_BUILD_DIR"])
 IDS = [int(i) for i in np.random.default_rng(3).integers(0, 5, 120)]
 
 
 def log_probabilities(path, ids):
-    done = subprocess.run([BUILD / "tests" / "logits_tool", path, *map(str, ids)], capture_output=True, text=True,
-                          timeout=120)
-    assert done.returncode == 0, done.stderr
-    return torch.tensor(json.loads(done.stdout), dtype=torch.float64).log_softmax(-1)
+    return torch.tensor(logits_of(path, ids), dtype=torch.float64).log_softmax(-1)
 
 
 def by_transformers(model, ids):
@@ -229,20 +222,7 @@ def test_a_directory_as_qwen2_is_published(tmp_path):
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "again")(prompt).input_ids == ours["prompt_tokens"]
 
 
-def changed(name, folder, change):
-    directory = random_models.write(random_models.make(name), folder)
-    config = json.loads((directory / "config.json").read_text())
-    change(config)
-    (directory / "config.json").write_text(json.dumps(config))
-    return directory
-
-
 @pytest.mark.parametrize("name, keys, missing", [
-    ("llama", {"model_type": "gemma3"}, "gemma3"),
-    ("llama", {"model_type": "deepseek_v3"}, "deepseek_v3"),
-    ("qwen3", {"model_type": "qwen3_moe"}, "a qwen3_moe has experts, but num_experts is missing or 0"),
-    ("qwen3_moe", {"mlp_only_layers": [1]}, "mlp_only_layers = [1]"),
-    ("qwen3_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step = 2"),
     ("qwen2_moe", {"shared_expert_intermediate_size": 0}, "shared_expert_intermediate_size is 0"),
     ("olmoe", {"clip_qkv": 8.0}, "clip_qkv = 8.0"),
     ("olmoe", {"attention_bias": True}, "attention_bias = true"),
@@ -254,7 +234,6 @@ def changed(name, folder, change):
      "RoPE scaling of type mrope"),
     ("gemma2", {"rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}},
      "RoPE's parameters of kinds of layers"),
-    ("phi3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "\"short_factor\" is missing"),
     ("gpt_oss", {"attention_bias": False}, "attention_bias = false"),
     ("gpt_oss", {"swiglu_limit": 5.0}, "swiglu_limit = 5.0"),
     ("glm4", {"attention_bias": "yes"}, "attention_bias = \"yes\""),
@@ -264,34 +243,24 @@ def changed(name, folder, change):
     ("dots1", {"scoring_func": "softmax"}, "scoring_func = \"softmax\""),
     ("dots1", {"moe_layer_freq": 2}, "moe_layer_freq = 2"),
     ("dots1", {"first_k_dense_replace": 3}, "dense_layers is 3, so none of 3 layers has experts"),
-    ("qwen3", {"num_experts": 8}, "num_experts = 8"),
     ("mistral", {"num_local_experts": 8}, "num_local_experts = 8"),
-    ("llama", {"attention_bias": True}, "attention_bias = true"),
     ("qwen3", {"attention_bias": True}, "attention_bias = true"),
-    ("qwen2", {"rope_parameters": {"rope_type": "ntk", "factor": 4.0, "rope_theta": 1e6}}, "RoPE scaling of type ntk"),
     ("qwen2", {"use_sliding_window": True, "sliding_window": 20, "layer_types": None, "max_window_layers": 1},
      "a sliding window in 2 of 3 layers"),
     ("qwen2", {"use_sliding_window": True, "sliding_window": 20,
                "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
      "a sliding window in 1 of 3 layers"),
-    ("mistral", {"sliding_window": -4}, "sliding_window is -4"),
-    ("mistral", {"sliding_window": 0}, "sliding_window is 0"),
-    ("qwen3", {"head_dim": 15}, "head_dim is 15"),
-    ("llama", {"head_dim": 0}, "head_dim is 0"),
-    ("qwen3", {"head_dim": 1 << 40}, "head_dim is 1099511627776"),
-    ("qwen3", {"hidden_act": "gelu"}, "hidden_act = \"gelu\""),
 ])
 def test_a_part_that_is_not_there_is_refused_by_name(tmp_path, name, keys, missing):
-    directory = changed(name, tmp_path / "m", lambda config: config.update(keys))
+    directory = random_models.write(random_models.make(name), tmp_path / "m")
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(config | keys))
     assert_refused(run("export", directory, "--out", tmp_path / "m.gguf"), FAILED, missing)
 
 
 @pytest.mark.parametrize("name, tensor, missing", [
-    ("llama", "model.layers.0.self_attn.q_norm.weight", "llama with norms of q and k"),
-    ("llama", "model.layers.1.self_attn.k_proj.bias", "llama with biases"),
     ("qwen3", "model.layers.1.self_attn.sinks", "qwen3 with attention sinks"),
     ("qwen2", "model.layers.1.mlp.experts.3.up_proj.weight", "qwen2 with experts"),
-    ("qwen3_moe", "model.layers.1.mlp.experts.16.up_proj.weight", "is not one of the experts that there are"),
     ("qwen3_moe", "model.layers.1.mlp.shared_expert.up_proj.weight", "qwen3_moe with experts that all tokens take"),
     ("olmoe", "model.layers.1.mlp.gate.e_score_correction_bias", "a bias for the selection of experts"),
 ])

@@ -13,10 +13,6 @@ SHAPES = {"tied": sound.Shape(layers=2), "untied": sound.Shape(layers=2, tied=Fa
           "plain": sound.Shape(heads=2, kv_heads=2), "wide": sound.Shape(dim=64, hidden=192, heads=4, context=100)}
 
 
-def header_bytes(version):
-    return 28 if version == 0 else 256
-
-
 def assert_same_file(ours, theirs, version, shape):
     """The same bytes; RoPE's tables, which libm computes, to 1e-6."""
     assert len(ours) == len(theirs)

@@ -115,7 +115,7 @@ class Tensor:
 
 
 class Gguf:
-    def __init__(self, shape=None, arrays=None, tokenizer=None, bf16=False):
+    def __init__(self, shape=None, arrays=None, tokenizer=None):
         self.magic, self.version, self.alignment = b"GGUF", 3, 32
         self.n_tensors = self.n_keys = None  # None: as many as there are
         self.metadata, self.tensors = {}, []
@@ -403,9 +403,7 @@ class TokenizerBin:
         texts = [p[0].replace("▁", " ") for p in PIECES]
         texts[1], texts[2] = "\n<s>\n", "\n</s>\n"
         self.pieces = [[score, None, text.encode()] for text, (_, score, _) in zip(texts, PIECES)]
-        self.longest = None
 
     def pack(self):
-        longest = max(len(text) for _, _, text in self.pieces) if self.longest is None else self.longest
-        return struct.pack("<i", longest) + b"".join(
+        return struct.pack("<i", max(len(text) for _, _, text in self.pieces)) + b"".join(
             struct.pack("<fi", score, len(text) if size is None else size) + text for score, size, text in self.pieces)

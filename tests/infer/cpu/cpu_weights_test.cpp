@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "core/formats/model_files.h"
+#include "core/manifest.h"
 #include "core/quants.h"
 #include "tests/infer/support.h"
 

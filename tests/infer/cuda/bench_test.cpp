@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "apps/cuda_bench/models.h"
+#include "core/manifest.h"
 #include "infer/cuda/copy_bandwidth.h"
 #include "tests/core/support.h"
 

@@ -7,7 +7,6 @@ import concurrent.futures
 import datetime
 import enum
 import json
-import random
 import re
 import uuid
 from typing import Literal, Optional

@@ -188,4 +188,4 @@ def test_published_files_are_read(plain, tmp_path):
         folder = tmp_path / str(len(values))
         shutil.copytree(plain[0], folder)
         (folder / "generation_config.json").write_text(json.dumps(values))
-        assert generate(folder, "-p", "hello", "-n", 3)["tokens"]
+        assert generate(folder, "-p", "hello", "-n", 3, "-s", 1, "-t", 1)["tokens"]

@@ -8,10 +8,9 @@
 
 namespace folio::test {
 
-/// Throws core::Error unless the configuration can be fused.
 inline nn::Llama fused_llama(const core::ModelConfig& config, nn::PartOptions options = {}, bool recompute = false) {
-  const train::fused::Fusion all{.blocks = true, .ends = true, .experts = true, .recompute = recompute};
-  return nn::Llama(config, std::make_shared<train::fused::FusedParts>(config, std::move(options), all));
+  const train::fused::Fusion all{.blocks = true, .ends = true, .recompute = recompute};
+  return nn::Llama(config, std::make_shared<train::fused::FusedParts>(std::move(options), all));
 }
 
 }  // namespace folio::test

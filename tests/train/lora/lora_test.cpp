@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/weights.h"
+#include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
 #include "tests/train/fused/fused_llama.h"
 
@@ -88,18 +89,17 @@ struct LoraCase {
 };
 void PrintTo(const LoraCase& c, std::ostream* out) { *out << c.name; }
 
-nn::Llama frozen_llama(const LoraCase& c, const std::shared_ptr<const train::lora::FrozenWeights>& weights) {
+nn::Llama frozen_llama(const LoraCase& c, const std::shared_ptr<const core::StoredModel>& weights) {
   nn::PartOptions options{.written_out = !c.fused, .linears = std::make_shared<train::lora::LoraLinears>(weights)};
-  nn::Llama model = c.fused ? fused_llama(weights->config(), std::move(options), c.recompute)
-                            : nn::family_llama(weights->config(), std::move(options));
+  nn::Llama model = c.fused ? fused_llama(weights->config, std::move(options), c.recompute)
+                            : nn::family_llama(weights->config, std::move(options));
   train::lora::freeze_rest(model, *weights);
   return model;
 }
 
 // With adapters that do something.
 nn::Llama adapted_llama(const LoraCase& c, double dropout = 0.0) {
-  const auto weights =
-      std::make_shared<const train::lora::FrozenWeights>(stored(lora_shape(c.family, c.tied), DType::F32));
+  const auto weights = std::make_shared<const core::StoredModel>(stored(lora_shape(c.family, c.tied), DType::F32));
   nn::Llama model = frozen_llama(c, weights);
   torch::manual_seed(4);
   train::lora::add_lora(model,
@@ -141,7 +141,7 @@ TEST_P(FusedLora, AFrozenModelIsTheModelOfItsFile) {
   const LoraTokens t = lora_tokens();
   for (const DType type : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
     const core::StoredModel file = stored(lora_shape(GetParam().family, GetParam().tied), type);
-    nn::Llama frozen = frozen_llama(GetParam(), std::make_shared<const train::lora::FrozenWeights>(file));
+    nn::Llama frozen = frozen_llama(GetParam(), std::make_shared<const core::StoredModel>(file));
     const double expected = trained(file)->loss(t.inputs, t.targets).item<double>();
     EXPECT_NEAR(frozen->loss(t.inputs, t.targets).item<double>(), expected, 2e-6 * expected);
     EXPECT_LE(largest(frozen->forward(t.inputs) - trained(file)->forward(t.inputs)), 1e-4);
@@ -150,8 +150,8 @@ TEST_P(FusedLora, AFrozenModelIsTheModelOfItsFile) {
 }
 
 TEST_P(FusedLora, ANewAdapterChangesNothingAndOnlyItIsTrained) {
-  const auto weights = std::make_shared<const train::lora::FrozenWeights>(
-      stored(lora_shape(GetParam().family, GetParam().tied), DType::Q8_0));
+  const auto weights =
+      std::make_shared<const core::StoredModel>(stored(lora_shape(GetParam().family, GetParam().tied), DType::Q8_0));
   nn::Llama model = frozen_llama(GetParam(), weights);
   const LoraTokens t = lora_tokens();
   const auto before = model->loss(t.inputs, t.targets).item<double>();
@@ -192,25 +192,7 @@ TEST_P(FusedLora, GradientsAreCentralDifferences) {
       torch::manual_seed(7);  // the same masks of dropout in each pass
       return model->loss(t.inputs, t.targets);
     };
-    const auto parameters = trained_parameters(model);
-    const auto gradients = torch::autograd::grad({loss()}, parameters);
-    const torch::NoGradGuard no_grad;
-    const double h = std::cbrt(kEps);
-    for (size_t i = 0; i < parameters.size(); i += 3) {
-      auto numbers = parameters[i].view(-1);
-      for (int64_t j = 0; j < numbers.numel(); j += 17) {
-        auto number = numbers[j];
-        const double before = number.item<double>();
-        const auto at = [&](double step) {
-          number.fill_(before + step);
-          const double value = loss().item<double>();
-          number.fill_(before);
-          return value;
-        };
-        const double difference = (at(h) - at(-h)) / (2 * h);
-        EXPECT_NEAR(gradients[i].view(-1)[j].item<double>(), difference, 1e-8) << i << ", " << j;
-      }
-    }
+    expect_gradients(loss, trained_parameters(model), 3);
   }
 }
 

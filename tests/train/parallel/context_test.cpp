@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "modules/families/attention.h"
-#include "modules/families/rope.h"
+#include "modules/families/parts.h"
 #include "tests/train/parallel/layer_on_ranks.h"
 #include "train/parallel/tensor.h"
 
@@ -24,13 +24,6 @@ using folio::test::in_double;
 using folio::test::randn;
 using torch::Tensor;
 using torch::nn::AnyModule;
-
-MeshShape context_ranks(int64_t n_context, int64_t n_tensor = 1) {
-  MeshShape shape;
-  shape[Axis::Context] = n_context;
-  shape[Axis::Tensor] = n_tensor;
-  return shape;
-}
 
 core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t n_kv_heads) {
   return {.family = family,
@@ -88,9 +81,9 @@ TEST(ContextAttention, OnARingIsTheWholeAttention) {
                                              {core::Family::Qwen2, 2},
                                              {core::Family::Qwen3, 2}}) {
       const auto c = attention_config(family, 4, n_kv_heads);
-      const auto rope = nn::rope_of(c);
+      const auto rope = nn::FamilyParts().rope(c);
       test::expect_whole_layer(
-          AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), context_ranks(C),
+          AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), test::mesh_of({{Axis::Context, C}}),
           [&](World& world) { return AnyModule(ContextAttention(c, rope, world.along({Axis::Context}))); },
           randn({2, 2 * C * (C == 3 ? 1 : 5), c.dim}));
     }
@@ -103,9 +96,10 @@ TEST(ContextAttention, OnARingWithDividedHeadsIsTheWholeAttention) {
     auto part = whole;
     part.n_heads /= t;
     part.n_kv_heads /= t;
-    const auto rope = nn::rope_of(whole);
+    const auto rope = nn::FamilyParts().rope(whole);
     test::expect_whole_layer(
-        AnyModule(in_double(nn::FamilyAttention(whole, rope), 0.3)), context_ranks(C, t),
+        AnyModule(in_double(nn::FamilyAttention(whole, rope), 0.3)),
+        test::mesh_of({{Axis::Context, C}, {Axis::Tensor, t}}),
         [&](World& world) {
           return tensor_parallel(AnyModule(ContextAttention(part, rope, world.along({Axis::Context}))),
                                  world.along({Axis::Tensor}));
@@ -136,7 +130,7 @@ struct Sequence {
   // of 1.
   [[nodiscard]] double largest_error() const {
     std::vector<double> errors(2);
-    test::on_ranks(context_ranks(2), [&](World& world) {
+    test::on_ranks(test::mesh_of({{Axis::Context, 2}}), [&](World& world) {
       const auto own = [&](const Tensor& x) { return test::context_positions_of(x, world.mesh(), 2); };
       std::vector<Tensor> leaves;
       for (const Tensor& x : {q, k, v}) leaves.push_back(own(x.detach()).set_requires_grad(true));
@@ -170,7 +164,7 @@ TEST(RingAttention, RoundsAsItsInputsDo) {
 
 TEST(RingAttention, SendsWhatTheHeaderSays) {
   constexpr int64_t C = 3, B = 2, H = 4, G = 2, K = 8, kLength = 2 * C * 2;
-  test::on_ranks(context_ranks(C), [&](World& world) {
+  test::on_ranks(test::mesh_of({{Axis::Context, C}}), [&](World& world) {
     Group& group = world.along({Axis::Context});
     const auto made = [&](int64_t heads) { return torch::randn({B, heads, kLength / C, K}).set_requires_grad(true); };
     const int64_t before = group.bytes_sent(), numbers = 2 * B * G * (kLength / C) * K;
@@ -182,10 +176,10 @@ TEST(RingAttention, SendsWhatTheHeaderSays) {
 }
 
 TEST(ContextAttention, RefusesByNameWhatItHasNot) {
-  test::on_ranks(context_ranks(1), [&](World& world) {
+  test::on_ranks(test::mesh_of({{Axis::Context, 1}}), [&](World& world) {
     Group& group = world.along({Axis::Context});
     const auto made = [&](core::ModelConfig c, double dropout = 0.0) {
-      return ContextAttention(c, nn::rope_of(c), group, dropout);
+      return ContextAttention(c, nn::FamilyParts().rope(c), group, dropout);
     };
     const auto plain = attention_config(core::Family::Llama, 2, 2);
     auto windowed = attention_config(core::Family::Mistral, 2, 2);
@@ -196,7 +190,6 @@ TEST(ContextAttention, RefusesByNameWhatItHasNot) {
     expect_error([&] { made(capped); }, {"context ranks", "cap", "--context-parallel 1"});
     expect_error([&] { made(plain, 0.1); }, {"context ranks", "dropout", "--context-parallel 1"});
     auto attention = made(plain);
-    expect_error([&] { attention->forward(torch::zeros({1, 3, plain.dim})); }, {"two chunks", "3"});
     expect_error(
         [&] {
           attention->forward(torch::zeros({1, 4, plain.dim}), torch::zeros({1, 4}, torch::kInt64));

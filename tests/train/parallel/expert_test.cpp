@@ -24,12 +24,6 @@ using torch::Tensor;
 
 constexpr int64_t kExperts = 4;
 
-MeshShape experts_of(int64_t n_ranks) {
-  MeshShape shape;
-  shape[Axis::Expert] = n_ranks;
-  return shape;
-}
-
 Piece piece_of_mixture(const std::string& name, const Tensor& local) {
   return {.name = name, .local = local, .cut_dim = name.starts_with("experts.") ? 0 : -1, .by = Axis::Expert};
 }
@@ -53,7 +47,7 @@ void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused,
 
   std::mutex mutex;
   std::map<std::string, Tensor> sums;  // of the gradients of whole copies
-  on_ranks(experts_of(n_ranks), [&](World& world) {
+  on_ranks(test::mesh_of({{Axis::Expert, n_ranks}}), [&](World& world) {
     Group& group = world.along({Axis::Expert});
     const auto rank = static_cast<size_t>(group.index());
     ExpertParallelMixture part(c, group, products_of(c, fused));
@@ -99,10 +93,8 @@ void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused,
 
 TEST(ExpertParallel, OutputsAndGradientsAreTheWholeMixtures) {
   torch::manual_seed(3);
-  for (const core::FamilyInfo& family : core::families()) {
-    if (family.mixture.none) continue;
-    SCOPED_TRACE(family.name);
-    const core::ModelConfig c = mixture_config(family.family);
+  for (const core::ModelConfig& c : folio::test::mixture_configs()) {
+    SCOPED_TRACE(core::info(c.family).name);
     for (const bool fused : {false, true}) {
       auto whole = folio::test::in_double(nn::Mixture(c, products_of(c, fused)), 0.5);
       expect_as_whole(whole, c, fused, {5, 5});
@@ -131,7 +123,7 @@ TEST(ExpertParallel, SendsARowForEachExpertThatIsElsewhere) {
   const core::ModelConfig c = mixture_config(core::Family::Mixtral);
   const auto router = randn({kExperts, c.dim});
   const auto x = randn({1, 6, c.dim});
-  on_ranks(experts_of(2), [&](World& world) {
+  on_ranks(test::mesh_of({{Axis::Expert, 2}}), [&](World& world) {
     Group& group = world.along({Axis::Expert});
     ExpertParallelMixture part(c, group);
     part->to(torch::kDouble);
@@ -145,16 +137,6 @@ TEST(ExpertParallel, SendsARowForEachExpertThatIsElsewhere) {
     const int64_t counts = kExperts / 2 * 8;
     EXPECT_EQ(group.bytes_sent(), counts + (away + here) * c.dim * 8);
   });
-}
-
-TEST(ExpertParallel, RanksThatDoNotDivideTheExpertsAreRefused) {
-  folio::test::expect_error(
-      [] {
-        on_ranks(experts_of(3), [](World& world) {
-          ExpertParallelMixture(mixture_config(core::Family::Mixtral), world.along({Axis::Expert}));
-        });
-      },
-      {"4 experts", "3 expert ranks"});
 }
 
 }  // namespace

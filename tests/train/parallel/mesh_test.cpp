@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-
 namespace folio::train::parallel {
 namespace {
 
@@ -17,8 +15,6 @@ TEST(Mesh, LinesHaveTheRanksThatDifferInOneDimension) {
   EXPECT_EQ(Mesh(shape, 4).along({Axis::Data, Axis::Tensor}).size(), 6U);
   EXPECT_EQ(to_string(shape), "data 2 × tensor 3");
 }
-
-TEST(Mesh, HasNoRankBehindItsLast) { EXPECT_THROW(Mesh(MeshShape{}, 1), core::Error); }
 
 }  // namespace
 }  // namespace folio::train::parallel

@@ -5,9 +5,8 @@
 #include <map>
 #include <mutex>
 
-#include "core/random.h"
-#include "tests/core/support.h"
 #include "modules/families/parts.h"
+#include "tests/core/support.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
 #include "train/parallel/parts.h"
@@ -67,19 +66,6 @@ TrainConfig config_for(const MeshShape& mesh, bool experts) {
   return c;
 }
 
-// Random tokens. Some targets don't count, so that ranks have unequally many.
-data::Batch random_batch(const TrainConfig& c, uint64_t seed) {
-  data::Batch batch{.rows = c.batch_size, .length = c.window, .inputs = {}, .targets = {}};
-  const auto vocab = static_cast<uint64_t>(c.model.vocab_size);
-  for (uint64_t i = 0; i < static_cast<uint64_t>(c.batch_size * c.window); ++i) {
-    batch.inputs.push_back(static_cast<int32_t>(core::random_below(seed, 3 * i, vocab)));
-    const bool counts = core::random_below(seed, 3 * i + 1, 5) > 0;
-    batch.targets.push_back(counts ? static_cast<int32_t>(core::random_below(seed, 3 * i + 2, vocab))
-                                   : data::Batch::kIgnored);
-  }
-  return batch;
-}
-
 struct Expected {
   double loss = 0.0;
   std::map<std::string, Tensor> gradients;
@@ -135,7 +121,8 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
   torch::manual_seed(5);
   auto whole = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);
   std::vector<data::Batch> batches;
-  for (int64_t i = 0; i < c.accumulation; ++i) batches.push_back(random_batch(c, static_cast<uint64_t>(70 + i)));
+  for (int64_t i = 0; i < c.accumulation; ++i)
+    batches.push_back(test::random_batch(c, static_cast<uint64_t>(70 + i), true));
   const Expected expected = of_one_process(whole, c, batches);
 
   std::mutex one_at_a_time;  // prints what is wrong
@@ -184,19 +171,19 @@ INSTANTIATE_TEST_SUITE_P(UpToFourRanks, Meshes, testing::ValuesIn(cases_of(1, 4)
 INSTANTIATE_TEST_SUITE_P(FiveToEightRanks, Meshes, testing::ValuesIn(cases_of(5, kMostRanks)), name_of_case);
 
 TEST(MeshOnGpus, WhatNcclCanNotCarryIsRefused) {
-  MeshShape mesh;
-  mesh[Axis::Pipeline] = 2;
-  TrainConfig c = config_for(mesh, false);
-  EXPECT_NO_THROW(require_fits(c, mesh));
+  TrainConfig c = config_for(test::mesh_of({{Axis::Data, 2}}), false);
+  c.mesh.pipeline = 2;
+  EXPECT_NO_THROW(validate(c));
   c.device = DeviceKind::Cuda;
-  EXPECT_ERROR(require_fits(c, mesh), "--pipeline-parallel: between two ranks NCCL takes messages in one order");
-  mesh[Axis::Pipeline] = 1;
-  mesh[Axis::Context] = 2;
+  EXPECT_ERROR(validate(c), "--pipeline-parallel: between two ranks NCCL takes messages in one order");
+  c.mesh = {.context = 2};
   c.window = 4;
-  EXPECT_ERROR(require_fits(c, mesh), "--context-parallel: its attention is for CPUs");
-  mesh[Axis::Context] = 1;
-  mesh[Axis::Data] = 2;
-  if (!has_nccl()) EXPECT_ERROR(require_fits(c, mesh), "by NCCL, which this build lacks");
+  EXPECT_ERROR(validate(c), "--context-parallel: its attention is for CPUs");
+  c.mesh = {.data = 2};
+  if (!has_nccl()) {
+    World world(nullptr, test::mesh_of({{Axis::Data, 2}}), 0);
+    EXPECT_ERROR(RankModel(c, world), "by NCCL, which this build lacks");
+  }
 }
 
 }  // namespace

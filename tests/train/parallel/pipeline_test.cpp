@@ -17,12 +17,6 @@ using torch::Tensor;
 
 constexpr int64_t kWidth = 3;
 
-MeshShape line_of(int64_t n_ranks) {
-  MeshShape shape;
-  shape[Axis::Pipeline] = n_ranks;
-  return shape;
-}
-
 // A stage is y = tanh(x w), [2, kWidth]; the last one's objective is the sum of y ⊙ y, a mean over microbatches.
 struct Model {
   std::vector<Tensor> weights;  // of each stage
@@ -67,7 +61,7 @@ void expect_as_in_one_process(int64_t n_ranks, int64_t n_chunks, int64_t n_micro
   std::vector<double> evaluated(static_cast<size_t>(n_ranks));  // by rank
   std::vector<double> loss(static_cast<size_t>(n_ranks));
 
-  on_ranks(line_of(n_ranks), [&](World& world) {
+  on_ranks(test::mesh_of({{Axis::Pipeline, n_ranks}}), [&](World& world) {
     Group& line = world.along({Axis::Pipeline});
     const auto stage_of = [&](int64_t chunk) { return static_cast<size_t>(chunk * n_ranks + line.index()); };
     std::vector<Tensor> w;
@@ -87,7 +81,10 @@ void expect_as_in_one_process(int64_t n_ranks, int64_t n_chunks, int64_t n_micro
           return objective;
         }};
     const auto rank = static_cast<size_t>(line.index());
-    run_pipeline(forward_only(n_ranks, n_chunks, n_microbatches)[rank], n_chunks, work, line);
+    {
+      const torch::NoGradGuard no_grad;
+      run_pipeline(interleaved(n_ranks, n_chunks, n_microbatches)[rank], n_chunks, work, line);
+    }
     evaluated[rank] = std::exchange(sum, 0.0);
     for (const Tensor& weight : w) EXPECT_FALSE(weight.grad().defined());
     run_pipeline(interleaved(n_ranks, n_chunks, n_microbatches)[rank], n_chunks, work, line);
@@ -113,30 +110,6 @@ TEST(Pipeline, LossAndGradientsAreOneProcesss) {
       for (const int64_t n_microbatches : {1, 2, 5}) expect_as_in_one_process(n_ranks, n_chunks, n_microbatches);
     }
   }
-}
-
-// What the next stage would take for its input.
-TEST(Pipeline, AnotherShapeIsRefusedByTheStageThatMakesIt) {
-  folio::test::expect_error(
-      [] {
-        on_ranks(line_of(2), [](World& world) {
-          Group& line = world.along({Axis::Pipeline});
-          const StageWork work{.shape = {2, kWidth}, .type = torch::kDouble, .forward = [](auto, auto, const Tensor&) {
-                                 return torch::ones({3, kWidth}, torch::kDouble);
-                               }};
-          run_pipeline(forward_only(2, 1, 1)[static_cast<size_t>(line.index())], 1, work, line);
-        });
-      },
-      {"stage 0", "[3, 3]", "[2, 3]"});
-}
-
-TEST(Pipeline, WhatASimulationAloneKnowsIsRefused) {
-  on_ranks(line_of(2), [](World& world) {
-    Group& line = world.along({Axis::Pipeline});
-    const StageWork work{.shape = {1}, .type = torch::kDouble, .forward = {}};
-    folio::test::expect_error([&] { run_pipeline({{Action::Kind::BackwardInput, 0, 0}}, 1, work, line); }, {"halves"});
-    folio::test::expect_error([&] { run_pipeline({{Action::Kind::Forward, 1, 0}}, 1, work, line); }, {"chunk 1 of 1"});
-  });
 }
 
 }  // namespace

@@ -1,18 +1,43 @@
-// Ranks as threads of one process, which meet in a store that they share.
+// Ranks as threads of one process, which meet in a store that they share; their mesh, and batches.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <utility>
 #include <vector>
 
+#include "core/random.h"
+#include "data/batches.h"
+#include "train/config/train_config.h"
 #include "train/parallel/world.h"
 
 namespace folio::train::parallel::test {
+
+/// A mesh with these numbers of ranks, and one in each other dimension.
+inline MeshShape mesh_of(std::initializer_list<std::pair<Axis, int64_t>> sizes) {
+  MeshShape shape;
+  for (const auto& [axis, n] : sizes) shape[axis] = n;
+  return shape;
+}
+
+/// Random tokens. With `some_ignored` a fifth of the targets does not count, so that ranks have unequally many.
+inline data::Batch random_batch(const TrainConfig& c, uint64_t seed, bool some_ignored) {
+  data::Batch batch{.rows = c.batch_size, .length = c.window, .inputs = {}, .targets = {}};
+  const auto vocab = static_cast<uint64_t>(c.model.vocab_size);
+  for (uint64_t i = 0; i < static_cast<uint64_t>(c.batch_size * c.window); ++i) {
+    batch.inputs.push_back(static_cast<int32_t>(core::random_below(seed, 3 * i, vocab)));
+    const bool ignored = some_ignored && core::random_below(seed, 3 * i + 1, 5) == 0;
+    batch.targets.push_back(ignored ? data::Batch::kIgnored
+                                    : static_cast<int32_t>(core::random_below(seed, 3 * i + 2, vocab)));
+  }
+  return batch;
+}
 
 /// Calls body(world) on a thread for each rank. If some throw, throws what the rank with the lowest number did.
 inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& body) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "modules/families/attention.h"
-#include "modules/families/rope.h"
+#include "modules/families/parts.h"
 #include "modules/swiglu.h"
 #include "tests/train/parallel/layer_on_ranks.h"
 #include "train/parallel/collectives.h"
@@ -22,12 +22,6 @@ using folio::test::in_double;
 using folio::test::randn;
 using torch::Tensor;
 using torch::nn::AnyModule;
-
-MeshShape tensor_ranks(int64_t t) {
-  MeshShape shape;
-  shape[Axis::Tensor] = t;
-  return shape;
-}
 
 core::ModelConfig config_for(core::Family family, int64_t n_heads, int64_t n_kv_heads) {
   return {.family = family,
@@ -52,7 +46,7 @@ TEST(Collectives, AGathersGradientIsTheSumOfAllRanksGradients) {
   for (const int64_t n : {1, 2, 3}) {
     for (const int64_t dim : {0, 1}) {
       const Tensor x = randn({2 * n, 3 * n, 2}), r = randn({n, 2 * n, 3 * n, 2});
-      test::on_ranks(tensor_ranks(n), [&](World& world) {
+      test::on_ranks(test::mesh_of({{Axis::Tensor, n}}), [&](World& world) {
         Group& group = world.along({Axis::Tensor});
         const auto i = static_cast<size_t>(group.index());
         const auto own = x.chunk(n, dim)[i].clone().set_requires_grad(true);
@@ -69,7 +63,7 @@ TEST(Collectives, AScatteredSumsGradientIsAllRanksGradients) {
   for (const int64_t n : {1, 2, 3}) {
     for (const int64_t dim : {0, 1}) {
       const Tensor x = randn({n, 2 * n, 3 * n, 2}), r = randn({2 * n, 3 * n, 2});
-      test::on_ranks(tensor_ranks(n), [&](World& world) {
+      test::on_ranks(test::mesh_of({{Axis::Tensor, n}}), [&](World& world) {
         Group& group = world.along({Axis::Tensor});
         const auto i = static_cast<size_t>(group.index());
         const auto term = x[group.index()].clone().set_requires_grad(true);
@@ -86,7 +80,7 @@ TEST(Collectives, AnExchangesGradientsGoBackToWhereTheRowsCameFrom) {
   // Rows that rank i sends to rank j; some send nothing.
   const std::vector<std::vector<int64_t>> rows = {{1, 0, 3}, {2, 2, 0}, {0, 4, 1}};
   const Tensor x = randn({3, 5, 2});
-  test::on_ranks(tensor_ranks(3), [&](World& world) {
+  test::on_ranks(test::mesh_of({{Axis::Tensor, 3}}), [&](World& world) {
     Group& group = world.along({Axis::Tensor});
     const auto i = static_cast<size_t>(group.index());
     std::vector<int64_t> received;
@@ -110,9 +104,9 @@ TEST(TensorParallel, AttentionOfDividedHeadsIsTheWholeAttention) {
     // Llama's heads; with biases; with a norm of each head, whose weight all ranks have.
     for (const auto family : {core::Family::Llama, core::Family::Qwen2, core::Family::Qwen3}) {
       const auto c = config_for(family, 12, t == 4 ? 4 : 6);
-      const auto rope = nn::rope_of(c);
+      const auto rope = nn::FamilyParts().rope(c);
       test::expect_whole_layer(
-          AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), tensor_ranks(t),
+          AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), test::mesh_of({{Axis::Tensor, t}}),
           [&](World& world) {
             Group& group = world.along({Axis::Tensor});
             return tensor_parallel(AnyModule(nn::FamilyAttention(divided(c, t), rope)), group);
@@ -124,10 +118,10 @@ TEST(TensorParallel, AttentionOfDividedHeadsIsTheWholeAttention) {
 
 TEST(TensorParallel, SequencesBehindEachOtherDontSeeEachOther) {
   const auto c = config_for(core::Family::Llama, 4, 2);
-  const auto rope = nn::rope_of(c);
+  const auto rope = nn::FamilyParts().rope(c);
   const auto starts = torch::tensor({{0, 0, 0, 3, 3, 3, 3, 7}, {0, 1, 1, 1, 1, 1, 6, 6}}, torch::kInt64);
   test::expect_whole_layer(
-      AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), tensor_ranks(2),
+      AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), test::mesh_of({{Axis::Tensor, 2}}),
       [&](World& world) {
         return tensor_parallel(AnyModule(nn::FamilyAttention(divided(c, 2), rope)), world.along({Axis::Tensor}));
       },
@@ -137,7 +131,7 @@ TEST(TensorParallel, SequencesBehindEachOtherDontSeeEachOther) {
 TEST(TensorParallel, FeedForwardOfDividedHiddenNumbersIsTheWhole) {
   for (const int64_t t : {1, 2, 3, 4}) {
     test::expect_whole_layer(
-        AnyModule(in_double(nn::SwiGLU(10, 12), 0.3)), tensor_ranks(t),
+        AnyModule(in_double(nn::SwiGLU(10, 12), 0.3)), test::mesh_of({{Axis::Tensor, t}}),
         [&](World& world) { return tensor_parallel(AnyModule(nn::SwiGLU(10, 12 / t)), world.along({Axis::Tensor})); },
         randn({2, 12, 10}));
   }
@@ -145,7 +139,7 @@ TEST(TensorParallel, FeedForwardOfDividedHiddenNumbersIsTheWhole) {
 
 TEST(TensorParallel, SendsWhatTheHeaderSays) {
   constexpr int64_t kT = 3, kB = 2, kLength = 6, kDim = 10;
-  test::on_ranks(tensor_ranks(kT), [&](World& world) {
+  test::on_ranks(test::mesh_of({{Axis::Tensor, kT}}), [&](World& world) {
     Group& group = world.along({Axis::Tensor});
     auto layer = tensor_parallel(AnyModule(nn::SwiGLU(kDim, 4)), group);
     const int64_t before = group.bytes_sent(), numbers = 2 * (kT - 1) * kB * kLength * kDim / kT;
@@ -157,9 +151,9 @@ TEST(TensorParallel, SendsWhatTheHeaderSays) {
 }
 
 TEST(TensorParallel, TrainingAndEvaluationReachTheInnerLayer) {
-  test::on_ranks(tensor_ranks(2), [&](World& world) {
+  test::on_ranks(test::mesh_of({{Axis::Tensor, 2}}), [&](World& world) {
     const auto c = config_for(core::Family::Llama, 2, 2);
-    nn::FamilyAttention inner(c, nn::rope_of(c), /*dropout=*/0.5);
+    nn::FamilyAttention inner(c, nn::FamilyParts().rope(c), /*dropout=*/0.5);
     const auto layer = tensor_parallel(AnyModule(inner), world.along({Axis::Tensor}));
     layer.ptr()->eval();
     EXPECT_FALSE(inner->is_training());

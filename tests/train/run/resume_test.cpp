@@ -13,6 +13,7 @@ namespace folio::train {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Saved;
 using test::Small;
 using test::small_config;
 using test::small_text;
@@ -34,11 +35,15 @@ Outcome outcome(const fs::path& run, Trainer& trainer) {
   return result;
 }
 
+bool run_on(Small& small, const TempDir& run, std::function<bool()> interrupted = {}) {
+  return run_to_end(small.trainer, {.run = run.path(), .baseline = 0, .interrupted = std::move(interrupted)});
+}
+
 // Interrupts runs of 12 steps after those in `stops`, goes on, and compares all bits with an undisturbed one's.
 void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& stops) {
   const TempDir undisturbed;
   Small whole(config);
-  ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .baseline = 0, .interrupted = {}}));
+  ASSERT_TRUE(run_on(whole, undisturbed));
   const Outcome expected = outcome(undisturbed.path(), whole.trainer);
   ASSERT_EQ(expected.losses.size(), 12U);
   ASSERT_EQ(expected.validation.size(), 3U);  // steps 5, 10 and 12
@@ -48,15 +53,14 @@ void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& sto
     {
       Small first(config);
       int asked = 0;
-      ASSERT_FALSE(run_to_end(first.trainer,
-                              {.run = run.path(), .baseline = 0, .interrupted = [&] { return ++asked == stop; }}));
+      ASSERT_FALSE(run_on(first, run, [&] { return ++asked == stop; }));
     }
     torch::manual_seed(12345);  // as in another process
     static_cast<void>(torch::randn({100}));
     Small second(config);
     second.trainer.resume(run / "checkpoints/last");
     EXPECT_EQ(second.trainer.state().step, stop);
-    ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+    ASSERT_TRUE(run_on(second, run));
     const Outcome actual = outcome(run.path(), second.trainer);
     EXPECT_EQ(actual.losses, expected.losses) << stop;
     EXPECT_EQ(actual.norms, expected.norms) << stop;
@@ -71,6 +75,15 @@ void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& sto
 }
 
 TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) { expect_repeated_bits(small_config(), {1, 4, 6, 11}); }
+
+// With biases, and with norms of heads.
+TEST(Resume, ARunOfAnotherFamilyRepeatsTheBits) {
+  for (const core::Family family : {core::Family::Qwen2, core::Family::Qwen3}) {
+    TrainConfig c = small_config();
+    c.model.family = family;
+    expect_repeated_bits(c, {6});
+  }
+}
 
 // With Muon's momentum of stacks, and with biases of selection.
 TEST(Resume, ARunWithExpertsRepeatsTheBits) {
@@ -121,18 +134,18 @@ TEST(Resume, PatienceGoesOnWhereItWas) {
   c.dropout = 0.0;  // these trainers share its random numbers
   const TempDir undisturbed, run;
   Small whole(c), first(c), second(c), third(c);
-  ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .baseline = 0, .interrupted = {}}));
+  ASSERT_TRUE(run_on(whole, undisturbed));
   const int64_t end = whole.trainer.state().step;
   ASSERT_LT(end, 1000);
   EXPECT_EQ(end, whole.trainer.state().best_step + 4);
   const auto stop = [&] { return first.trainer.state().step == end - 2; };
-  ASSERT_FALSE(run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = stop}));
+  ASSERT_FALSE(run_on(first, run, stop));
   second.trainer.resume(run / "checkpoints/last");
-  ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+  ASSERT_TRUE(run_on(second, run));
   EXPECT_EQ(outcome(run.path(), second.trainer).validation, outcome(undisturbed.path(), whole.trainer).validation);
   // A process that was killed before it wrote model.gguf has nothing left to train.
   third.trainer.resume(run / "checkpoints/last");
-  ASSERT_TRUE(run_to_end(third.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+  ASSERT_TRUE(run_on(third, run));
   EXPECT_EQ(third.trainer.state().step, end);
 }
 
@@ -141,8 +154,7 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
   {
     Small first;
     int asked = 0;
-    static_cast<void>(
-        run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = [&] { return ++asked == 6; }}));
+    ASSERT_FALSE(run_on(first, run, [&] { return ++asked == 6; }));
   }
   const auto before = read_log(run / "log.jsonl");
   ASSERT_EQ(before.size(), 6U);
@@ -151,7 +163,7 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
   test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
   Small second;
   second.trainer.resume(run / "checkpoints/last");
-  static_cast<void>(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+  ASSERT_TRUE(run_on(second, run));
   const auto after = read_log(run / "log.jsonl");
   ASSERT_EQ(after.size(), 12U);
   for (size_t i = 0; i < after.size(); ++i) {
@@ -163,20 +175,17 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
 
 // The error of a trainer that resumes another one's checkpoint.
 std::string refusal(const TrainConfig& config, const std::string& text) {
-  const TempDir run;
-  Small first;
-  first.trainer.step();
-  first.trainer.save(run.path());
+  const Saved first;
   Small other(config, text);
-  return test::error_of([&] { other.trainer.resume(run / "checkpoints/last"); });
+  return test::error_of([&] { other.trainer.resume(first.last()); });
 }
 
 TEST(Resume, AnotherTextIsRefused) {
   std::string text = small_text(600);
   std::swap(text[0], text[1]);  // the same length and vocabulary
   const std::string message = refusal(small_config(), text);
-  EXPECT_TRUE(test::contains(message, "another text") && test::contains(message, corpus_digest(text)) &&
-              test::contains(message, corpus_digest(small_text(600))))
+  EXPECT_TRUE(test::contains(message, "another text") && test::contains(message, test::digest_of(text)) &&
+              test::contains(message, test::digest_of(small_text(600))))
       << message;
 }
 
@@ -193,41 +202,31 @@ TEST(Resume, AnotherVocabularyIsRefusedWithTheDifference) {
 TEST(Resume, OtherValuesAreRefusedWithTheDifference) {
   TrainConfig c = small_config();
   c.lr = 0.02;
-  c.dropout = 0.2;
+  c.optimizer = OptimizerKind::Muon;
+  c.model.n_kv_heads = 4;
   const std::string message = refusal(c, small_text(600));
-  for (const char* part : {"lr 0.01 -> 0.02", "dropout 0.1 -> 0.2"})
+  for (const char* part : {"lr 0.01 -> 0.02", "optimizer \"adamw\" -> \"muon\"", "n_kv_heads 2 -> 4"})
     EXPECT_TRUE(test::contains(message, part)) << message;
   EXPECT_FALSE(test::contains(message, "window")) << message;
-}
-
-TEST(Resume, AnotherOptimizerIsRefused) {
-  TrainConfig c = small_config();
-  c.optimizer = OptimizerKind::Muon;
-  EXPECT_TRUE(test::contains(refusal(c, small_text(600)), "optimizer \"adamw\" -> \"muon\""));
-}
-
-TEST(Resume, AnotherShapeIsRefusedWithTheDifference) {
-  TrainConfig c = small_config();
-  c.model.n_kv_heads = 4;
-  EXPECT_TRUE(test::contains(refusal(c, small_text(600)), "n_kv_heads 2 -> 4"));
 }
 
 TEST(Resume, MinutesAreRememberedAndSoIsTheirMeasurement) {
   const TempDir run;
   TrainConfig c = small_config();
   c.steps = 1000;
+  c.minutes = 1.0;
   {
     Small first(c);
-    first.trainer.train_for(1.0);
     for (int i = 0; i < 10; ++i) {
       first.trainer.step();
       EXPECT_FALSE(first.trainer.measure(i == 0 ? 5.0 : 0.5));
     }
     first.trainer.save(run.path());
   }
+  TrainConfig without = c;
+  without.minutes = 0.0;
+  EXPECT_ERROR((Small(without).trainer.resume(run / "checkpoints/last"), 0), "minutes 1.0 -> 0.0");
   Small second(c);
-  EXPECT_ERROR((second.trainer.resume(run / "checkpoints/last"), 0), "minutes 1 -> 0");
-  second.trainer.train_for(1.0);
   second.trainer.resume(run / "checkpoints/last");
   for (int i = 10; i < kMeasuredSteps; ++i) {
     second.trainer.step();
@@ -242,15 +241,15 @@ TEST(Resume, MinutesAreTurnedIntoStepsOnce) {
   TrainConfig c = small_config();
   c.checkpoint_every = 1000;
   c.eval_every = 1000;
+  c.minutes = 60.0;
   int64_t steps = 0;
   {
     Small first(c);
-    first.trainer.train_for(60.0);
     const auto killed = [&]() -> bool {  // right after the number was set, long before the next checkpoint
       if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
       return false;
     };
-    EXPECT_ERROR(run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = killed}), "killed");
+    EXPECT_ERROR(run_on(first, run, killed), "killed");
     steps = first.trainer.config().steps;
   }
   const TrainerState saved = read_trainer_state(run / "checkpoints/last");
@@ -259,28 +258,22 @@ TEST(Resume, MinutesAreTurnedIntoStepsOnce) {
 }
 
 TEST(Resume, OtherIntervalsAreTaken) {
-  const TempDir run;
-  Small first;
-  first.trainer.step();
-  first.trainer.save(run.path());
+  const Saved first;
   TrainConfig c = small_config();
   c.log_every = 3;
   c.checkpoint_every = 2;
   Small second(c);
-  EXPECT_NO_THROW(second.trainer.resume(run / "checkpoints/last"));
+  EXPECT_NO_THROW(second.trainer.resume(first.last()));
   EXPECT_EQ(second.trainer.config().log_every, 3);
 }
 
 TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
-  const TempDir run;
-  Small first;
-  first.trainer.step();
-  first.trainer.save(run.path());
+  const Saved first;
   auto characters = dynamic_cast<const data::CharTokenizer&>(first.dataset.tokenizer()).characters();
   std::swap(characters[0], characters[1]);
-  data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(run / "checkpoints/last"));
+  data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(first.last()));
   Small second;
-  const std::string message = test::error_of([&] { second.trainer.resume(run / "checkpoints/last"); });
+  const std::string message = test::error_of([&] { second.trainer.resume(first.last()); });
   for (const char* part : {"another vocabulary", "id 0", "\" \" -> \"\\x0A\""}) {
     EXPECT_TRUE(test::contains(message, part)) << message;
   }
@@ -288,18 +281,15 @@ TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
 
 TEST(Resume, ADamagedCheckpointIsNamed) {
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "trainer.json"}) {
-    const TempDir run;
-    Small first;
-    first.trainer.step();
-    first.trainer.save(run.path());
-    const auto path = fs::weakly_canonical(run / "checkpoints/last") / file;
+    const Saved first;
+    const auto path = fs::weakly_canonical(first.last()) / file;
     const std::string bytes = test::read_bytes(path);
     test::write_bytes(path, bytes.substr(0, bytes.size() / 2));
     Small second;
-    EXPECT_ERROR((second.trainer.resume(run / "checkpoints/last"), 0), file);
+    EXPECT_ERROR((second.trainer.resume(first.last()), 0), file);
     fs::remove(path);
     Small third;
-    EXPECT_ERROR((third.trainer.resume(run / "checkpoints/last"), 0), file);
+    EXPECT_ERROR((third.trainer.resume(first.last()), 0), file);
   }
 }
 

@@ -104,7 +104,7 @@ TEST_F(RunDirectory, ForceRemovesWhatARunLeftAndNothingElse) {
 
 TEST_F(RunDirectory, IsOneProcesssFromTheChoiceOn) {
   const fs::path run = make("text", RunState::Unfinished);
-  const RunLock other(run);
+  const RunLock other = lock_run(run);
   for (const auto& [resume, force] : {std::pair(false, false), {true, false}, {false, true}}) {
     EXPECT_ERROR(choose({}, resume, force), "is being trained by process " + std::to_string(::getpid()));
   }

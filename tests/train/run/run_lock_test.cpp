@@ -19,27 +19,27 @@ using core::test::write_bytes;
 
 TEST(RunLock, IsHeldByOneAndNamesIt) {
   const TempDir run;
-  const RunLock first(run.path());
-  EXPECT_ERROR(RunLock(run.path()), "is being trained by process " + std::to_string(::getpid()));
-  EXPECT_ERROR(RunLock(run.path()), run.path().string());
+  const RunLock first = lock_run(run.path());
+  EXPECT_ERROR(lock_run(run.path()), "is being trained by process " + std::to_string(::getpid()));
+  EXPECT_ERROR(lock_run(run.path()), run.path().string());
 }
 
 TEST(RunLock, LeavesNothingBehind) {
   const TempDir run;
-  { const RunLock lock(run.path()); }
+  { const RunLock lock = lock_run(run.path()); }
   EXPECT_TRUE(fs::is_empty(run.path()));
-  EXPECT_NO_THROW(RunLock(run.path()));
+  EXPECT_NO_THROW(static_cast<void>(lock_run(run.path())));
 }
 
 TEST(RunLock, MovesWithItsOwner) {
   const TempDir run;
-  RunLock first(run.path());
+  RunLock first = lock_run(run.path());
   RunLock second(std::move(first));
-  EXPECT_ERROR(RunLock(run.path()), "is being trained");
+  EXPECT_ERROR(lock_run(run.path()), "is being trained");
   const TempDir other;
-  second = RunLock(other.path());
-  EXPECT_NO_THROW(RunLock(run.path()));
-  EXPECT_ERROR(RunLock(other.path()), "is being trained");
+  second = lock_run(other.path());
+  EXPECT_NO_THROW(static_cast<void>(lock_run(run.path())));
+  EXPECT_ERROR(lock_run(other.path()), "is being trained");
 }
 
 TEST(RunLock, AKilledProcessHoldsNothing) {
@@ -48,17 +48,17 @@ TEST(RunLock, AKilledProcessHoldsNothing) {
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const RunLock lock(run.path());
+    const RunLock lock = lock_run(run.path());
     static_cast<void>(!::write(ready[1], "x", 1));
     ::pause();
   }
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  EXPECT_ERROR(RunLock(run.path()), "process " + std::to_string(child));
+  EXPECT_ERROR(lock_run(run.path()), "process " + std::to_string(child));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(fs::exists(run / ".lock"));
-  EXPECT_NO_THROW(RunLock(run.path()));
+  EXPECT_NO_THROW(static_cast<void>(lock_run(run.path())));
   ::close(ready[0]);
   ::close(ready[1]);
 }
@@ -66,7 +66,7 @@ TEST(RunLock, AKilledProcessHoldsNothing) {
 TEST(RunLock, AFileAloneLocksNothing) {
   const TempDir run;
   write_bytes(run / ".lock", "123456789");
-  const RunLock lock(run.path());
+  const RunLock lock = lock_run(run.path());
   EXPECT_EQ(read_bytes(run / ".lock"), std::to_string(::getpid()));
 }
 
@@ -81,7 +81,7 @@ std::string files_open_in_a_program() {
 
 TEST(RunLock, IsNotInheritedByPrograms) {
   const TempDir run;
-  const RunLock lock(run.path());
+  const RunLock lock = lock_run(run.path());
   const int inherited = ::open((run / "inherited").c_str(), O_CREAT | O_RDWR, 0600);
   const std::string files = files_open_in_a_program();
   ::close(inherited);
@@ -91,7 +91,7 @@ TEST(RunLock, IsNotInheritedByPrograms) {
 
 TEST(RunLock, SaysWhatCannotBeWritten) {
   const TempDir run;
-  EXPECT_ERROR(RunLock(run / "none"), "none/.lock: No such file or directory");
+  EXPECT_ERROR(lock_run(run / "none"), "none/.lock: No such file or directory");
 }
 
 }  // namespace

@@ -58,15 +58,9 @@ class SaveFaults : public testing::Test {
     EXPECT_TRUE(test::same_bits(test::copies(next.trainer.model()), step == 2 ? old_ : new_));
     EXPECT_EQ(next.trainer.state().best_step, step);
     const std::string name = "step-00000" + std::to_string(step);
-    EXPECT_EQ(names_in(run / "checkpoints"), (std::set<std::string>{"last", "best", name}));
+    EXPECT_EQ(test::names_in(run / "checkpoints"), (std::set<std::string>{"last", "best", name}));
     EXPECT_EQ(fs::read_symlink(run / "checkpoints/best"), name);
     return step;
-  }
-
-  static std::set<std::string> names_in(const fs::path& directory) {
-    std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename().string());
-    return names;
   }
 
   TempDir before_, work_;

@@ -111,15 +111,6 @@ TEST(Trainer, AccumulatingTwoHalvesIsOneBatch) {
   }
 }
 
-TEST(Trainer, AccumulationChangesTheStep) {
-  TrainConfig c = small_config();
-  c.dropout = 0.0;
-  Small a(c);
-  c.accumulation = 1;
-  Small b(c);
-  EXPECT_NE(a.trainer.step().loss, b.trainer.step().loss);
-}
-
 TEST(Trainer, ClippingBoundsTheStepAndReportsTheNormBefore) {
   // With beta1 = beta2 = 0 and a huge eps, AdamW is plain descent: the step's length is lr * |g| / eps.
   TrainConfig c = small_config();
@@ -141,11 +132,8 @@ TEST(Trainer, ClippingBoundsTheStepAndReportsTheNormBefore) {
 }
 
 TEST(Trainer, ALossThatIsNotFiniteStopsBeforeAnyWeightChanges) {
-  const test::TempDir run;
-  Small small;
-  small.trainer.step();
-  small.trainer.save(run.path());
-  const auto checkpoint = std::filesystem::weakly_canonical(run / "checkpoints/last");
+  test::Saved small;
+  const auto checkpoint = std::filesystem::weakly_canonical(small.last());
   const auto saved = test::read_bytes(checkpoint / "model.safetensors");
   {
     const torch::NoGradGuard no_grad;
@@ -159,7 +147,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsBeforeAnyWeightChanges) {
   for (size_t i = 0; i < before.size(); ++i)
     EXPECT_TRUE(torch::allclose(before[i], after[i], 0, 0, /*equal_nan=*/true));
   EXPECT_EQ(test::read_bytes(checkpoint / "model.safetensors"), saved);
-  EXPECT_EQ(std::filesystem::read_symlink(run / "checkpoints/last"), "step-000001");
+  EXPECT_EQ(std::filesystem::read_symlink(small.last()), "step-000001");
 }
 
 TEST(Trainer, AGradientThatIsNotFiniteStopsBeforeAnyWeightChanges) {
@@ -175,27 +163,19 @@ TEST(Trainer, AGradientThatIsNotFiniteStopsBeforeAnyWeightChanges) {
 }
 
 TEST(Trainer, InitFromTakesTheWeights) {
-  const test::TempDir run;
-  Small a;
-  a.trainer.step();
-  a.trainer.save(run.path());
+  test::Saved a;
   TrainConfig c = small_config();
   c.seed = 99;
-  Small b(c);
-  EXPECT_FALSE(test::same_bits(test::copies(a.trainer.model()), test::copies(b.trainer.model())));
-  b.trainer.init_from(run / "checkpoints/last");
-  EXPECT_TRUE(test::same_bits(test::copies(a.trainer.model()), test::copies(b.trainer.model())));
-  EXPECT_EQ(b.trainer.state().step, 0);
+  Trainer b(c, a.dataset, a.last());
+  EXPECT_TRUE(test::same_bits(test::copies(a.trainer.model()), test::copies(b.model())));
+  EXPECT_EQ(b.state().step, 0);
 }
 
 TEST(Trainer, InitFromAnotherShapeIsRefusedWithTheDifference) {
-  const test::TempDir run;
-  Small a;
-  a.trainer.save(run.path());
+  const test::Saved a;
   TrainConfig c = small_config();
   c.model.n_layers = 3;
-  Small b(c);
-  EXPECT_ERROR((b.trainer.init_from(run / "checkpoints/last"), 0), "n_layers 2 -> 3");
+  EXPECT_ERROR(Trainer(c, a.dataset, a.last()), "n_layers 2 -> 3");
 }
 
 TEST(Trainer, AWindowThatTheValidationSplitCannotHoldIsRefused) {
@@ -258,7 +238,7 @@ TEST(Trainer, TheAverageIsThatOfTheFormula) {
   TrainConfig c = small_config();
   c.ema = 0.3;
   Small small(c);
-  // As in weight_average.h, with the first three factors worked out: (1 + t) / (10 + t) reaches 0.3 at t = 3.
+  // As update_average() has it, with the first three factors worked out: (1 + t) / (10 + t) reaches 0.3 at t = 3.
   const std::vector<double> decays{2.0 / 11.0, 3.0 / 12.0, 0.3, 0.3};
   std::vector<torch::Tensor> expected = test::copies(small.trainer.model());
   for (torch::Tensor& tensor : expected) tensor = tensor.to(torch::kFloat64);
@@ -268,7 +248,7 @@ TEST(Trainer, TheAverageIsThatOfTheFormula) {
     for (size_t i = 0; i < expected.size(); ++i)
       expected[i] = decay * expected[i] + (1.0 - decay) * weights[i].to(torch::kFloat64);
   }
-  const auto average = test::copies(small.trainer.shown_model());
+  const auto average = test::copies(small.trainer.shown().llama());
   double largest = 0.0;
   for (size_t i = 0; i < expected.size(); ++i) {
     largest = std::max(largest, (average[i] - expected[i]).abs().max().item<double>());
@@ -298,25 +278,21 @@ TEST(Trainer, TheAverageIsWhatIsEvaluatedAndSaved) {
   const auto loss_of = [&](nn::Llama& model) {
     return split_loss(model, small.dataset.splits().validation, c.window, torch::kCPU);
   };
-  EXPECT_EQ(small.trainer.evaluate().validation, loss_of(small.trainer.shown_model()));
+  EXPECT_EQ(small.trainer.evaluate().validation, loss_of(small.trainer.shown().llama()));
   EXPECT_NE(small.trainer.evaluate().validation, loss_of(small.trainer.model()));
   const test::TempDir run;
   small.trainer.save(run.path());
   nn::Llama saved(small.trainer.config().model);
   load_weights(core::read_hf_directory(run / "checkpoints/last"), saved);
-  EXPECT_TRUE(test::same_bits(test::copies(saved), test::copies(small.trainer.shown_model())));
+  EXPECT_TRUE(test::same_bits(test::copies(saved), test::copies(small.trainer.shown().llama())));
 }
 
 TEST(Trainer, TheAverageBeginsWithTheWeightsOfInit) {
-  const test::TempDir run;
-  Small first;
-  first.trainer.step();
-  first.trainer.save(run.path());
+  test::Saved first;
   TrainConfig c = small_config();
   c.ema = 0.99;
-  Small second(c);
-  second.trainer.init_from(run / "checkpoints/last");
-  EXPECT_TRUE(test::same_bits(test::copies(second.trainer.shown_model()), test::copies(first.trainer.model())));
+  Trainer second(c, first.dataset, first.last());
+  EXPECT_TRUE(test::same_bits(test::copies(second.shown().llama()), test::copies(first.trainer.model())));
 }
 
 // Trains until step `last`, and reports `seconds` for each step. Only the last one ends a measurement.
@@ -330,8 +306,8 @@ void measured_steps(Small& small, int64_t last, double seconds) {
 TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
   TrainConfig c = small_config();
   c.steps = 7777;
+  c.minutes = 1.0;
   Small small(c);
-  small.trainer.train_for(1.0);
   small.trainer.step();
   EXPECT_FALSE(small.trainer.measure(5.0));  // the first step is a warm-up: it takes time, and is not counted
   measured_steps(small, kMeasuredSteps, 0.5);
@@ -342,8 +318,9 @@ TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
 }
 
 TEST(Trainer, MinutesAreMeasuredAgainAfterATenthAndEachTimeTheStepsHaveDoubled) {
-  Small small;
-  small.trainer.train_for(5.0);
+  TrainConfig c = small_config();
+  c.minutes = 5.0;
+  Small small(c);
   measured_steps(small, kMeasuredSteps, 1.0);
   ASSERT_EQ(small.trainer.config().steps, 300);
   measured_steps(small, 30, 4.0);  // 60 of 300 seconds are spent
@@ -355,8 +332,9 @@ TEST(Trainer, MinutesAreMeasuredAgainAfterATenthAndEachTimeTheStepsHaveDoubled) 
 }
 
 TEST(Trainer, TheNumberOfStepsNeverFallsBelowThoseThatAreDone) {
-  Small small;
-  small.trainer.train_for(0.01);
+  TrainConfig c = small_config();
+  c.minutes = 0.01;
+  Small small(c);
   measured_steps(small, kMeasuredSteps, 10.0);
   EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps);
 }

@@ -59,13 +59,5 @@ TEST(Weights, OfAnotherShapeAreRefusedWithTheDifference) {
   EXPECT_ERROR((load_weights(weights_of(a), b), 0), "hidden_dim 48 -> 50");
 }
 
-TEST(Weights, GoThroughAHuggingFaceDirectoryUnchanged) {
-  const test::TempDir directory;
-  nn::Llama a = nn::family_llama(model_shape(false));
-  const core::Weights weights = weights_of(a);
-  core::write_hf_directory(directory.path(), weights, 12);
-  EXPECT_EQ(core::read_hf_directory(directory.path()).tensors, weights.tensors);
-}
-
 }  // namespace
 }  // namespace folio::train

@@ -7,10 +7,12 @@
 #include <map>
 #include <set>
 
-#include "tests/train/support.h"
+#include "tests/train/step/optimized.h"
 
 namespace folio::train {
 namespace {
+
+using test::Optimized;
 
 constexpr int64_t kRank = 6, kEvery = 3;
 
@@ -24,38 +26,13 @@ TrainConfig galore_config() {
   return c;
 }
 
-// A model, its optimizer, and what that keeps.
-struct ByGaLore {
-  explicit ByGaLore(const TrainConfig& config) : model(config.model), optimizer(*model, config) {
-    for (const auto& [name, tensor] : optimizer.state()) state[name] = tensor;
-  }
-  // The same values and gradients as another one.
-  void follow(const ByGaLore& other, bool gradients) {
-    const torch::NoGradGuard no_grad;
-    for (size_t i = 0; i < model->parameters().size(); ++i) {
-      const torch::Tensor from = other.model->parameters()[i];
-      if (gradients) {
-        model->parameters()[i].mutable_grad() = from.grad().clone();
-      } else {
-        model->parameters()[i].copy_(from);
-      }
-    }
-  }
-  void draw_gradients() {
-    for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
-  }
-  nn::Llama model;
-  GaLore optimizer;
-  std::map<std::string, torch::Tensor> state;
-};
-
 TEST(GaLore, ProjectsOnTheLargestSingularVectorsAsOftenAsAsked) {
-  ByGaLore it(galore_config());
+  Optimized it(galore_config());
   for (int step = 0; step < 2 * kEvery; ++step) {
     std::map<std::string, torch::Tensor> before;
     for (const auto& [name, tensor] : it.state) before[name] = tensor.clone();
-    it.draw_gradients();
-    it.optimizer.step(0.01);
+    test::draw_gradients(it.model);
+    it.optimizer->step(0.01, 1.0);
     for (const auto& p : it.model->named_parameters()) {
       if (!is_matrix_of_block(p.key(), *p)) continue;
       const std::string name = "ortho_matrix." + p.key();
@@ -80,7 +57,7 @@ TEST(GaLore, ProjectsOnTheLargestSingularVectorsAsOftenAsAsked) {
 }
 
 // Turns the last three singular vectors of each matrix around, in P alone or in P and M.
-void flip(ByGaLore& it, bool with_moments) {
+void flip(Optimized& it, bool with_moments) {
   for (const auto& p : it.model->named_parameters()) {
     if (!is_matrix_of_block(p.key(), *p)) continue;
     const bool rows = p->size(0) >= p->size(1);
@@ -94,12 +71,12 @@ void flip(ByGaLore& it, bool with_moments) {
 // which sign a new vector has is the library's choice.
 TEST(GaLore, SignsOfSingularVectorsMatterWhereMomentsGoOnIntoANewSubspace) {
   const TrainConfig c = galore_config();
-  ByGaLore plain(c), flipped(c), half_flipped(c);
-  for (ByGaLore* other : {&flipped, &half_flipped}) other->follow(plain, false);
+  Optimized plain(c), flipped(c), half_flipped(c);
+  for (Optimized* other : {&flipped, &half_flipped}) other->follow(plain, false);
   const auto step = [&] {
-    plain.draw_gradients();
-    for (ByGaLore* other : {&flipped, &half_flipped}) other->follow(plain, true);
-    for (ByGaLore* each : {&plain, &flipped, &half_flipped}) each->optimizer.step(0.01);
+    test::draw_gradients(plain.model);
+    for (Optimized* other : {&flipped, &half_flipped}) other->follow(plain, true);
+    for (Optimized* each : {&plain, &flipped, &half_flipped}) each->optimizer->step(0.01, 1.0);
   };
   step();
   flip(flipped, true);
@@ -120,7 +97,7 @@ TEST(GaLore, KeepsMomentsOfLowRankAndAdamWsForTheRest) {
   for (const int64_t rank : {kRank, int64_t{1000}}) {  // above the smaller side it is that
     TrainConfig c = galore_config();
     c.rank = rank;
-    ByGaLore it(c);
+    Optimized it(c);
     std::set<std::string> expected;
     for (const auto& p : it.model->named_parameters()) {
       const std::vector<std::string> names{"exp_avg." + p.key(), "exp_avg_sq." + p.key()};
@@ -135,78 +112,12 @@ TEST(GaLore, KeepsMomentsOfLowRankAndAdamWsForTheRest) {
       }
       for (const std::string& name : names) EXPECT_EQ(it.state[name].sizes(), moments) << name;
     }
-    EXPECT_EQ(it.optimizer.state().size(), expected.size());
+    EXPECT_EQ(it.optimizer->state().size(), expected.size());
     for (const auto& [name, tensor] : it.state) EXPECT_TRUE(expected.contains(name)) << name;
-    EXPECT_EQ(it.optimizer.parameters().size(), it.model->parameters().size());
-    it.draw_gradients();
-    it.optimizer.step(0.01);
-    EXPECT_EQ(it.optimizer.steps(), 1);
+    test::draw_gradients(it.model);
+    it.optimizer->step(0.01, 1.0);
+    EXPECT_EQ(it.optimizer->steps(), 1);
   }
-}
-
-TEST(GaLore, EmbeddingsHeadAndNormsAreAdamWs) {
-  const TrainConfig c = galore_config();
-  ByGaLore it(c), other(c);
-  other.follow(it, false);
-  AdamW adamw(*other.model, c);
-  for (int step = 0; step < 5; ++step) {
-    it.draw_gradients();
-    other.follow(it, true);
-    it.optimizer.step(0.01, 0.5);
-    adamw.step(0.01, 0.5);
-  }
-  const auto others = other.model->named_parameters();
-  for (const auto& p : it.model->named_parameters())
-    EXPECT_EQ(torch::equal(*p, others[p.key()]), !is_matrix_of_block(p.key(), *p)) << p.key();
-}
-
-TEST(GaLore, AScaledGradientIsThatProduct) {
-  const TrainConfig c = galore_config();
-  ByGaLore scaled(c), product(c);
-  product.follow(scaled, false);
-  for (const double scale : {1.0, 0.25}) {
-    scaled.draw_gradients();
-    product.follow(scaled, true);
-    for (torch::Tensor& p : product.model->parameters()) p.mutable_grad().mul_(scale);
-    scaled.optimizer.step(0.01, scale);
-    product.optimizer.step(0.01);
-  }
-  EXPECT_TRUE(test::same_bits(test::copies(scaled.model), test::copies(product.model)));
-  // What the trainer reports after a step are the clipped gradients.
-  for (size_t i = 0; i < scaled.model->parameters().size(); ++i)
-    EXPECT_TRUE(torch::equal(scaled.model->parameters()[i].grad(), product.model->parameters()[i].grad())) << i;
-}
-
-TEST(GaLore, LeavesFrozenParametersAloneAndWritesTheOthers) {
-  const TrainConfig c = galore_config();
-  for (const bool blocks : {true, false}) {
-    nn::Llama model(c.model);
-    for (auto& p : model->named_parameters()) p->set_requires_grad(is_matrix_of_block(p.key(), *p) == blocks);
-    GaLore optimizer(*model, c);
-    const auto before = test::copies(model);
-    std::vector<uint32_t> versions;
-    for (torch::Tensor& p : model->parameters()) {
-      p.mutable_grad() = torch::randn_like(p);
-      versions.push_back(p._version());  // the fused modules keep what they derive from weights until these change
-    }
-    optimizer.step(0.1, 0.5);
-    const auto parameters = model->named_parameters();
-    for (size_t i = 0; i < before.size(); ++i) {
-      const bool trained = is_matrix_of_block(parameters[i].key(), *parameters[i]) == blocks;
-      EXPECT_EQ(torch::equal(*parameters[i], before[i]), !trained) << parameters[i].key();
-      EXPECT_EQ(parameters[i]->_version() > versions[i], trained) << parameters[i].key();
-    }
-  }
-}
-
-TEST(GaLore, ATrainerByGaLoreLearns) {
-  TrainConfig c = test::small_config();
-  c.optimizer = OptimizerKind::GaLore;
-  c.rank = kRank;
-  c.galore_every = 10;
-  c.steps = 40;
-  const test::Losses losses = test::losses_of_a_run(c);
-  EXPECT_LT(losses.last, losses.first - 1.0);
 }
 
 }  // namespace

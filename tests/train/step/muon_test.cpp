@@ -8,11 +8,13 @@
 #include <map>
 #include <set>
 
-#include "modules/families/parts.h"
-#include "tests/train/support.h"
+#include "tests/train/step/optimized.h"
 
 namespace folio::train {
 namespace {
+
+using test::draw_gradients;
+using test::in_a_block;
 
 TrainConfig muon_config() {
   TrainConfig c = test::small_config();
@@ -21,12 +23,6 @@ TrainConfig muon_config() {
   c.momentum = 0.9;
   c.weight_decay = 0.3;
   return c;
-}
-
-bool in_a_block(const std::string& name, const torch::Tensor& p) { return p.dim() == 2 && name.starts_with("layers."); }
-
-void draw_gradients(nn::Llama& model) {
-  for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
 }
 
 // A matrix in double, as rows of numbers.
@@ -174,33 +170,6 @@ TEST(Muon, EachExpertHasMatricesOfItsOwn) {
   }
 }
 
-TEST(Muon, EmbeddingsHeadAndNormsAreAdamWs) {
-  const TrainConfig c = muon_config();
-  nn::Llama by_muon(c.model), by_adamw(c.model);
-  {
-    const torch::NoGradGuard no_grad;
-    const auto from = by_muon->named_parameters();
-    for (auto& p : by_adamw->named_parameters()) p->copy_(from[p.key()]);
-  }
-  Muon muon(*by_muon, c);
-  AdamW adamw(*by_adamw, c);
-  for (int step = 0; step < 5; ++step) {
-    draw_gradients(by_muon);
-    const auto from = by_muon->named_parameters();
-    for (auto& p : by_adamw->named_parameters()) p->mutable_grad() = from[p.key()].grad().clone();
-    muon.step(0.01, 0.5);
-    adamw.step(0.01, 0.5);
-  }
-  const auto ours = by_muon->named_parameters();
-  int others = 0;
-  for (const auto& p : by_adamw->named_parameters()) {
-    const bool block = in_a_block(p.key(), *p);
-    EXPECT_EQ(torch::equal(*p, ours[p.key()]), !block) << p.key();
-    others += block ? 0 : 1;
-  }
-  EXPECT_EQ(others, 1 + 1 + 1 + 2 * 2);  // embedding, head, the last norm, two norms in each block
-}
-
 TEST(Muon, OrthogonalizedHasSingularValuesOfAboutOne) {
   for (const auto& [rows, columns] : {std::pair{176, 64}, {64, 176}, {64, 64}}) {
     const torch::Tensor g = torch::randn({rows, columns});
@@ -273,31 +242,6 @@ TEST(Muon, WithoutAGradientAStepOnlyDecays) {
   }
 }
 
-TEST(Muon, AScaledGradientIsThatProduct) {
-  const TrainConfig c = muon_config();
-  nn::Llama scaled = nn::family_llama(c.model);
-  nn::Llama product = nn::family_llama(c.model);
-  for (size_t i = 0; i < scaled->parameters().size(); ++i) {
-    const torch::NoGradGuard no_grad;
-    product->parameters()[i].copy_(scaled->parameters()[i]);
-  }
-  Muon a(*scaled, c), b(*product, c);
-  for (const double scale : {1.0, 0.25}) {  // a second step, or the momentum would hide in the scale's invariance
-    draw_gradients(scaled);
-    for (size_t i = 0; i < scaled->parameters().size(); ++i)
-      product->parameters()[i].mutable_grad() = scaled->parameters()[i].grad() * scale;
-    a.step(0.01, scale);
-    b.step(0.01);
-  }
-  const auto state_of_a = a.state(), state_of_b = b.state();
-  for (size_t i = 0; i < state_of_a.size(); ++i)
-    EXPECT_TRUE(torch::equal(state_of_a[i].tensor, state_of_b[i].tensor)) << state_of_a[i].name;
-  EXPECT_TRUE(test::same_bits(test::copies(scaled), test::copies(product)));
-  // What the trainer reports after a step are the clipped gradients.
-  for (size_t i = 0; i < scaled->parameters().size(); ++i)
-    EXPECT_TRUE(torch::equal(scaled->parameters()[i].grad(), product->parameters()[i].grad())) << i;
-}
-
 TEST(Muon, HasOneStateForAMatrixAndAdamWsTwoForTheRest) {
   const TrainConfig c = muon_config();
   nn::Llama model = nn::family_llama(c.model);
@@ -314,45 +258,6 @@ TEST(Muon, HasOneStateForAMatrixAndAdamWsTwoForTheRest) {
   std::set<std::string> names;
   for (const auto& state : optimizer.state()) EXPECT_TRUE(names.insert(state.name).second) << state.name;
   EXPECT_EQ(names, expected);
-  EXPECT_EQ(optimizer.parameters().size(), model->parameters().size());
-}
-
-TEST(Muon, LeavesFrozenParametersAloneAlsoIfNoneIsLeftForOneOfTheRules) {
-  const TrainConfig c = muon_config();
-  for (const bool blocks : {true, false}) {
-    nn::Llama model = nn::family_llama(c.model);
-    for (auto& p : model->named_parameters()) p->set_requires_grad(in_a_block(p.key(), *p) == blocks);
-    Muon optimizer(*model, c);
-    const auto before = test::copies(model);
-    draw_gradients(model);
-    optimizer.step(0.1, 0.5);
-    const auto parameters = model->named_parameters();
-    for (size_t i = 0; i < before.size(); ++i) {
-      const bool trained = in_a_block(parameters[i].key(), *parameters[i]) == blocks;
-      EXPECT_EQ(torch::equal(*parameters[i], before[i]), !trained) << parameters[i].key();
-    }
-  }
-}
-
-// The fused modules keep what they derive from weights until these change.
-TEST(Muon, AStepCountsAsAWriteToEachParameter) {
-  const TrainConfig c = muon_config();
-  nn::Llama model = nn::family_llama(c.model);
-  Muon optimizer(*model, c);
-  std::vector<uint32_t> before;
-  for (const torch::Tensor& p : model->parameters()) before.push_back(p._version());
-  draw_gradients(model);
-  optimizer.step(0.1);
-  const auto parameters = model->parameters();
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_GT(parameters[i]._version(), before[i]) << i;
-}
-
-TEST(Muon, ATrainerByMuonLearns) {
-  TrainConfig c = test::small_config();
-  c.optimizer = OptimizerKind::Muon;
-  c.steps = 40;
-  const test::Losses losses = test::losses_of_a_run(c);
-  EXPECT_LT(losses.last, losses.first - 1.0);
 }
 
 }  // namespace

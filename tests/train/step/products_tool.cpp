@@ -8,9 +8,9 @@
 #include <map>
 #include <string>
 
+#include "data/document_tokens.h"
 #include "train/config/train_config.h"
 #include "train/step/repeatable.h"
-#include "train/step/dataset.h"
 
 namespace {
 
@@ -21,7 +21,9 @@ std::map<std::string, std::string> digests;
 // The first time a name comes, its digest is kept; later ones have to be the same.
 void note(const std::string& name, const torch::Tensor& result) {
   const torch::Tensor values = result.detach().contiguous();
-  const std::string digest = train::corpus_digest({static_cast<const char*>(values.data_ptr()), values.nbytes()});
+  data::Digest bytes;
+  bytes.add({static_cast<const char*>(values.data_ptr()), values.nbytes()});
+  const std::string digest = bytes.hex();
   const auto [known, added] = digests.emplace(name, digest);
   if (added || known->second == digest) return;
   fmt::print(stderr, "{} is {}, and was {} before in the same process\n", name, digest, known->second);

@@ -1,5 +1,4 @@
-// Stands for Gloo's header, which LibTorch's wheel lacks: what ProcessGroupGloo.hpp names of it. LibTorch's library has
-// the class itself; ours only passes pointers, so nothing of its layout is said here and nothing of it is defined.
+// Stands for Gloo's header, which LibTorch's wheel lacks: what ProcessGroupGloo.hpp names. Only pointers are passed.
 #pragma once
 
 #include <chrono>

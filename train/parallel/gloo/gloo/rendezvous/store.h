@@ -1,6 +1,4 @@
-// Stands for Gloo's header, which LibTorch's wheel lacks: what ProcessGroupGloo.hpp names of it. c10d derives a class
-// from this one, in LibTorch's library; ours makes no object of either, so no table of virtual functions comes from
-// here.
+// Stands for Gloo's header, which LibTorch's wheel lacks: what ProcessGroupGloo.hpp names. No object is made here.
 #pragma once
 
 #include <chrono>
