@@ -32,7 +32,7 @@ class BlockImpl : public torch::nn::Module {
   /// `starts` is for the attention (mask.h). Throws core::Error if a part returns another shape than x's.
   virtual torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
 
-  /// What forward() calls. Replacing one here changes forward(), but does not register the new module.
+  /// The modules that forward() calls. Replacing one here changes forward(), but does not register the new module.
   [[nodiscard]] BlockParts& parts() { return parts_; }
 
  protected:

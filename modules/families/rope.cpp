@@ -21,7 +21,7 @@ torch::Tensor FamilyRopeImpl::apply(const torch::Tensor& x_BTHK, int64_t first_p
 }
 
 RopeCache FamilyParts::rope(const core::ModelConfig& config) const {
-  // As RopeCache has them, but for the factors.
+  // As RopeCache computes them, except for the factors.
   const auto i_P = torch::arange(0, config.rotated(), 2, torch::kDouble);
   const auto factor_P = torch::tensor(core::rope_factors(config), torch::kDouble);
   const double theta = config.rope_theta;
@@ -34,7 +34,7 @@ RopeCache FamilyParts::rope(const core::ModelConfig& config) const {
     core::ModelConfig local = config;
     local.rope_theta = std::exchange(local.local_rope_theta, 0.0F);
     local.rope_scaling = {};
-    rope->local = this->rope(local);
+    rope->local = FamilyParts::rope(local);
   }
   return RopeCache(std::shared_ptr<RopeCacheImpl>(rope));
 }

@@ -30,15 +30,19 @@ namespace fs = std::filesystem;
 
 // The values of a TOML file, each as config_toml() writes it: "lr = 0.001".
 std::vector<std::string> values_in(const std::string& toml) {
+  const auto trimmed = [](const std::string& text) {
+    const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+    return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
+  };
   std::vector<std::string> values;
   std::istringstream lines(toml);
   for (std::string line; std::getline(lines, line);) {
-    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
     const size_t equals = line.find('=');
     if (line.starts_with('#') || equals == std::string::npos) continue;
-    const std::string value = line.substr(equals + 1);
+    const std::string value = trimmed(line.substr(equals + 1));
     const auto number = signed_number_of<double>(value);
-    values.push_back(fmt::format("{} = {}", line.substr(0, equals), number ? fmt::format("{}", *number) : value));
+    values.push_back(
+        fmt::format("{} = {}", trimmed(line.substr(0, equals)), number ? fmt::format("{}", *number) : value));
   }
   return values;
 }

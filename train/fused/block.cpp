@@ -35,7 +35,7 @@ using torch::autograd::variable_list;
 enum Matrix : size_t { Qkv, Wo, GateUp, W2, kMatrices };
 using BlockLinears = std::array<StackedLinears, kMatrices>;
 
-// Whether the feed-forward network is w2 (silu(w1 x) ⊙ w3 x): with no other gate, and not a class derived from SwiGLU.
+// True for w2 (silu(w1 x) ⊙ w3 x): with no other gate, and for no class derived from SwiGLU.
 bool is_swiglu(const torch::nn::Module& ffn) {
   using Gate = Tensor (*)(const Tensor&, const Tensor&);
   if (typeid(ffn) != typeid(nn::SwiGLUImpl)) return false;

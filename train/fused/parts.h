@@ -17,7 +17,7 @@ namespace folio::train::fused {
 /// the CPU. Empty where the configuration has others. Products are in autocast's type where that is on.
 [[nodiscard]] nn::ExpertProducts expert_products(const core::ModelConfig& config);
 
-/// What of a model is fused besides its experts, which are unless the parts are written out.
+/// Parts of a model that are fused. Its experts are, too, unless attention is written out.
 struct Fusion {
   bool blocks = false;     ///< block.cpp
   bool ends = false;       ///< ends.cpp
@@ -27,7 +27,7 @@ struct Fusion {
 
 struct BlockSettings;
 
-/// Of one model. Blocks and ends are only fused where can_be_fused().
+/// Parts of one model. Fused blocks and ends require can_be_fused().
 class FusedParts : public nn::FamilyParts {
  public:
   FusedParts(nn::PartOptions options, Fusion fusion) : nn::FamilyParts(std::move(options)), fusion_(fusion) {}

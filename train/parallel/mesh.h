@@ -23,7 +23,7 @@ struct MeshShape {
   [[nodiscard]] int64_t operator[](Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   [[nodiscard]] int64_t& operator[](Axis axis) { return sizes[static_cast<size_t>(axis)]; }
   [[nodiscard]] int64_t n_ranks() const;
-  /// Whether the ranks differ in their data alone.
+  /// True if the ranks differ only in their data.
   [[nodiscard]] bool is_data_alone() const { return n_ranks() == (*this)[Axis::Data]; }
 };
 

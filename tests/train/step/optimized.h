@@ -15,7 +15,7 @@ inline void draw_gradients(nn::Llama& model) {
   for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
 }
 
-/// Whether a rule for matrices takes this parameter of a model without experts.
+/// True for the parameters that a rule for matrices updates, in a model without experts.
 inline bool in_a_block(const std::string& name, const torch::Tensor& p) {
   return p.dim() == 2 && name.starts_with("layers.");
 }

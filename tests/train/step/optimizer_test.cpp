@@ -1,4 +1,4 @@
-// What every optimizer keeps to, and every rule for matrices.
+// Properties of every optimizer, and of every rule for matrices.
 #include "train/step/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST_P(Optimizers, AScaledGradientIsThatProduct) {
   }
   for (const auto& [name, tensor] : scaled.state) EXPECT_TRUE(torch::equal(tensor, product.state[name])) << name;
   EXPECT_TRUE(test::same_bits(test::copies(scaled.model), test::copies(product.model)));
-  // What the trainer reports after a step are the clipped gradients.
+  // After a step the trainer reports the clipped gradients.
   for (size_t i = 0; i < scaled.model->parameters().size(); ++i)
     EXPECT_TRUE(torch::equal(scaled.model->parameters()[i].grad(), product.model->parameters()[i].grad())) << i;
 }
