@@ -342,7 +342,7 @@ TEST(VerifyTrained, ATrainedModelAgrees) {
     last = loss.item<double>();
     if (step == 0) first = last;
     const torch::NoGradGuard no_grad;
-    for (auto& p : model->parameters()) p.sub_(p.grad(), 0.5);
+    for (auto& p : model->parameters()) p.sub_(p.grad(), 0.05);  // with 0.5 the loss jumps, differently on each processor
   }
   EXPECT_LT(last, 0.8 * first);
   Exported exported(model);
