@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
+#include <optional>
 
 namespace folio::core {
 
@@ -10,23 +12,32 @@ namespace folio::core {
 /// /proc/thread-self/schedstat. Always 0 where the system does not count it.
 [[nodiscard]] std::chrono::nanoseconds run_delay();
 
-/// The threads that share a loop wait for each other, so one that waits for a core holds up all. If others use some of
-/// the cores, the threads for the remaining ones are faster alone. How many cores are used can't be asked for in a
-/// container, so it is tried: threads that wait leave until none waits, but half of them stay; after two seconds all
-/// come back, and if cores are free by then, they stay.
+/// Returns how many cores the threads of other processes leave free: of several looks, some microseconds apart, the one
+/// that saw the most, since the system's own threads run for a moment. Looks at /proc/loadavg, which counts the threads
+/// of the whole machine that run or are ready to run. Returns no value where the system does not count them.
+[[nodiscard]] std::optional<size_t> free_cores();
+
+/// The threads that share a loop wait for each other, so one that waits for a core delays all. If other programs use
+/// some of the cores, as many threads as there are cores left are faster. The pool starts with these. Later, threads
+/// that wait for a core leave until none waits, except half of them. After two seconds all return if cores are free,
+/// and after twenty in any case: the machine may be larger than the container.
 class ThreadLimit {
  public:
   explicit ThreadLimit(size_t n_threads) : most_(n_threads), now_(n_threads) {}
 
   [[nodiscard]] size_t now() const { return now_; }
 
-  /// `waiting`: how many of the threads, on average over the last window, waited for a core.
-  void update(double waiting);
+  /// Before the first loop: `free` cores are left, if that is known.
+  void start(std::optional<size_t> free);
+  /// `waiting`: how many of the threads, on average over the last window, waited for a core. `free` is called before
+  /// threads return.
+  void update(double waiting, const std::function<std::optional<size_t>()>& free);
 
  private:
   size_t most_;
   size_t now_;
   size_t windows_left_ = 0;  ///< until another number is tried
+  size_t n_kept_ = 0;        ///< times that no other number was tried, since no core was free
 };
 
 }  // namespace folio::core

@@ -16,8 +16,12 @@ namespace {
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
-// A window is long enough for some turns of the scheduler, each of which takes milliseconds.
+// A window is long enough for some turns of the scheduler, each of which takes milliseconds. One in which the caller
+// had to sleep until a piece ended is shorter: perhaps the system does not run its thread.
 constexpr auto kWindow = std::chrono::milliseconds(100);
+constexpr auto kWindowOfWaits = std::chrono::milliseconds(10);
+// After a pause the number of busy cores is another one.
+constexpr auto kPause = std::chrono::milliseconds(500);
 
 inline void pause_cpu() {
 #if defined(__x86_64__)
@@ -85,7 +89,8 @@ uint32_t SignalCounter::await_change(uint32_t seen, std::chrono::microseconds sp
   return now / 2;
 }
 
-ThreadPool::ThreadPool(size_t n_threads) : limit_(n_threads > 0 ? n_threads : default_threads()) {
+ThreadPool::ThreadPool(size_t n_threads, Sharing sharing)
+    : sharing_(sharing), limit_(n_threads > 0 ? n_threads : default_threads()) {
   n_threads = limit_.now();
   shares_ = std::make_unique<Share[]>(n_threads);
   workers_ = std::make_unique<Worker[]>(n_threads);
@@ -147,22 +152,34 @@ size_t ThreadPool::do_pieces(size_t first, size_t n_shares) {
   return n_done;
 }
 
-void ThreadPool::adapt_limit() {
-  const auto now = std::chrono::steady_clock::now();
+void ThreadPool::adapt_limit(Clock::time_point now) {
   const auto window = now - window_begin_;
-  if (window < kWindow) return;
+  if (window < (waited_ ? kWindowOfWaits : kWindow)) return;
   std::chrono::nanoseconds delay = run_delay();
   for (size_t i = 1; i <= threads_.size(); ++i) delay += workers_[i].delay.load(std::memory_order_relaxed);
   const auto caller = std::this_thread::get_id();
-  if (caller == window_caller_) limit_.update(std::chrono::duration<double>(delay - delay_before_) / window);
+  if (window > kPause) {
+    limit_.start(free_cores());
+  } else if (caller == window_caller_) {
+    const auto waiting = std::chrono::duration<double>(delay - delay_before_) / window;
+    limit_.update(waiting, free_cores);
+  }
   window_begin_ = now;
   window_caller_ = caller;
   delay_before_ = delay;
+  waited_ = false;
 }
 
 void ThreadPool::run(const Job& job) {
-  adapt_limit();
+  if (sharing_ == Sharing::Always) return share(job);
+  const auto start = Clock::now();
+  adapt_limit(start);
   if (limit_.now() == 1) return job.call(job.context, 0, job.count);
+  trials_.shares(job.worth) ? share(job) : job.call(job.context, 0, job.count);
+  trials_.record(job.worth, trials_.times(job.worth) ? Clock::now() - start : Clock::duration{});
+}
+
+void ThreadPool::share(const Job& job) {
   const uint64_t number = uint64_t{++n_jobs_} << 32U;
   const uint32_t of_share = job.n_pieces / job.n_threads;
   unfinished_.store(job.n_pieces * 2, std::memory_order_relaxed);
@@ -170,13 +187,14 @@ void ThreadPool::run(const Job& job) {
   for (size_t i = job.n_threads; i-- > 0;) {
     shares_[i].job = job;
     shares_[i].left.store(number + of_share, std::memory_order_release);
-    if (i > 0 && i < limit_.now()) workers_[i].posted.raise();
+    if (i > 0 && (i < limit_.now() || sharing_ == Sharing::Always)) workers_[i].posted.raise();
   }
   const auto done = static_cast<uint32_t>(do_pieces(0, job.n_threads));
   if (unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) != done * 2) {
     uint32_t now = 0;
     spin(kCallerSpins, [&] { return (now = unfinished_.load(std::memory_order_acquire)) == 0; });
     if (now > 0) {
+      waited_ = true;
       now = unfinished_.fetch_or(1, std::memory_order_acq_rel) | 1U;
       while (now > 1) {
         unfinished_.wait(now, std::memory_order_acquire);
@@ -191,7 +209,7 @@ void ThreadPool::work(size_t index) {
   auto measured = std::chrono::steady_clock::now();
   for (uint32_t n_posted = 0;;) {
     n_posted = workers_[index].posted.await_change(n_posted, kWorkerSpins);
-    if (const auto now = std::chrono::steady_clock::now(); now - measured > kWindow / 4) {
+    if (const auto now = std::chrono::steady_clock::now(); now - measured > kWindowOfWaits / 4) {
       measured = now;
       workers_[index].delay.store(run_delay(), std::memory_order_relaxed);
     }

@@ -1,7 +1,8 @@
 // A pool of threads for short parallel loops. A loop is cut into pieces by its sizes alone; each thread begins with a
 // share of its own, and who has finished takes over what others have not begun. So a thread that the system does not
-// run holds nobody up, but for the one piece that it is in. Where that happens often, fewer threads take part: see
-// thread_limit.h. Workers spin for a moment between loops, then sleep.
+// run delays nobody, except by the one piece that it is in. Where other programs use the cores, fewer threads take part
+// (thread_limit.h), and a short loop is shared only where that was measured to pay (sharing_trials.h). Workers spin for
+// a moment between loops, then sleep.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/sharing_trials.h"
 #include "core/thread_limit.h"
 
 namespace folio::core {
@@ -38,8 +40,11 @@ class SignalCounter {
 
 class ThreadPool {
  public:
-  /// `n_threads` in all, including the caller's; 0 means default_threads(). Throws Error if one cannot be started.
-  explicit ThreadPool(size_t n_threads = 0);
+  enum class Sharing : uint8_t { WherePays, Always };
+
+  /// `n_threads` in all, including the caller's; 0 means default_threads(). With Sharing::Always all take part,
+  /// whatever that costs. Throws Error if one cannot be started.
+  explicit ThreadPool(size_t n_threads = 0, Sharing sharing = Sharing::WherePays);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -66,6 +71,7 @@ class ThreadPool {
          .grain = grain,
          .n_threads = static_cast<uint32_t>(n_threads),
          .n_pieces = static_cast<uint32_t>(n_threads * per_thread),
+         .worth = worth,
          .call = [](void* context, size_t begin, size_t end) { (*static_cast<Plain*>(context))(begin, end); },
          .context = const_cast<void*>(static_cast<const void*>(&body))});
   }
@@ -88,6 +94,7 @@ class ThreadPool {
     size_t grain = 1;
     uint32_t n_threads = 1;
     uint32_t n_pieces = 1;  ///< a multiple of n_threads: share i are the i-th n_pieces / n_threads
+    size_t worth = 0;       ///< microseconds that one thread takes for it
     Call call = nullptr;
     void* context = nullptr;
   };
@@ -104,8 +111,11 @@ class ThreadPool {
     std::atomic<std::chrono::nanoseconds> delay{};  ///< its run_delay(), not older than a window
   };
 
+  using Clock = std::chrono::steady_clock;
+
   void run(const Job& job);
-  void adapt_limit();
+  void share(const Job& job);
+  void adapt_limit(Clock::time_point now);
   void work(size_t index);
   void stop();
   size_t do_pieces(size_t first, size_t n_shares);
@@ -114,9 +124,12 @@ class ThreadPool {
   std::unique_ptr<Share[]> shares_;
   std::unique_ptr<Worker[]> workers_;
   uint32_t n_jobs_ = 0;
-  ThreadLimit limit_;  ///< the threads that are called, the caller's among them
+  Sharing sharing_;
+  ThreadLimit limit_;     ///< the threads that are called, the caller's among them
+  SharingTrials trials_;  ///< which short loops are shared
   // Of the window in which it counts how long threads wait for a core:
-  std::chrono::steady_clock::time_point window_begin_;
+  Clock::time_point window_begin_;
+  bool waited_ = false;  ///< for a piece, for longer than the caller spins
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -25,7 +26,7 @@ double waiting(size_t threads, size_t busy, size_t cores) {
 std::vector<size_t> limits(size_t cores, size_t busy, size_t windows, ThreadLimit& limit) {
   std::vector<size_t> all;
   for (size_t i = 0; i < windows; ++i) {
-    limit.update(waiting(limit.now(), busy, cores));
+    limit.update(waiting(limit.now(), busy, cores), [] { return std::nullopt; });
     all.push_back(limit.now());
   }
   return all;
@@ -69,11 +70,44 @@ TEST(ThreadLimit, HalfOfTheThreadsAlwaysTakePart) {
   for (const size_t cores : {1, 2, 3, 5, 16}) {
     ThreadLimit limit(cores);
     for (size_t i = 0; i < 100; ++i) {
-      limit.update(static_cast<double>(i % 7) * static_cast<double>(cores));
+      limit.update(static_cast<double>(i % 7) * static_cast<double>(cores), [] { return std::nullopt; });
       ASSERT_GE(limit.now(), (cores + 1) / 2);
       ASSERT_LE(limit.now(), cores);
     }
   }
+}
+
+TEST(ThreadLimit, StartsWithTheCoresThatAreFree) {
+  for (const size_t cores : {1, 2, 3, 16}) {
+    for (size_t free = 0; free <= cores; ++free) {
+      ThreadLimit limit(cores);
+      limit.start(free);
+      EXPECT_EQ(limit.now(), std::max(free, (cores + 1) / 2));
+    }
+    ThreadLimit limit(cores);
+    limit.start({});
+    EXPECT_EQ(limit.now(), cores);
+  }
+}
+
+TEST(ThreadLimit, WithoutAFreeCoreAllReturnInOneOfTwoHundredWindows) {
+  ThreadLimit limit(2);
+  limit.start(1);
+  std::vector<size_t> all;
+  for (size_t i = 0; i < 450; ++i) {
+    limit.update(waiting(limit.now(), 1, 2), [] { return 1; });
+    all.push_back(limit.now());
+  }
+  EXPECT_EQ(std::ranges::count(all, 2U), 2);
+  limit.start(1);
+  for (size_t i = 0; i < 20; ++i) limit.update(0.0, [] { return 2; });
+  EXPECT_EQ(limit.now(), 2U);
+}
+
+TEST(FreeCores, AreNoMoreThanTheMachineHas) {
+  const auto free = free_cores();
+  if (!free) GTEST_SKIP() << "the system does not count threads that run";
+  EXPECT_LE(*free, static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 // Two threads share a core and never sleep, so one of them waits. A count that never grows would keep both running.

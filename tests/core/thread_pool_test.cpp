@@ -51,7 +51,7 @@ TEST(ThreadPool, CoversEachIndexOnceOnGrainBorders) {
 }
 
 TEST(ThreadPool, TheCutIsAFunctionOfTheSizesAlone) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, ThreadPool::Sharing::Always);
   const auto cut = [&] {
     std::mutex mutex;
     std::vector<std::pair<size_t, size_t>> ranges;
@@ -81,7 +81,7 @@ TEST(ThreadPool, PiecesAreEven) {
 }
 
 TEST(ThreadPool, ALoopThatIsWorthLittleIsOnePieceForEachThread) {
-  ThreadPool pool(4);
+  ThreadPool pool(4, ThreadPool::Sharing::Always);
   for (const size_t worth : {0, 1, 2, 3, 4, 8}) {
     std::atomic<size_t> pieces{0};
     pool.parallel_for(1000, 1, worth, [&](size_t, size_t) { ++pieces; });
@@ -92,7 +92,7 @@ TEST(ThreadPool, ALoopThatIsWorthLittleIsOnePieceForEachThread) {
 // A worker that is held up in its first piece, as one is that the system does not run, gets no other: the caller does
 // them all, and waits for that one alone.
 TEST(ThreadPool, WhatAThreadHasNotBegunOthersDo) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, ThreadPool::Sharing::Always);
   const auto caller = std::this_thread::get_id();
   constexpr size_t kPieces = 32;
   std::atomic<size_t> of_worker{0};
@@ -205,7 +205,7 @@ TEST(ThreadPool, AnExceptionKeepsItsTypeAndText) {
 // Threads without a share stay asleep. Those with one get it: no piece ends before all have begun.
 TEST(ThreadPool, FewerSharesThanThreads) {
   const std::set<std::string> others = test::threads_of_process();
-  ThreadPool pool(5);
+  ThreadPool pool(5, ThreadPool::Sharing::Always);
   const std::set<std::string> workers = started_since(others);
   std::mutex mutex;
   std::set<std::thread::id> threads;
@@ -247,7 +247,7 @@ TEST(SignalCounter, NoSignalIsLostWhileAThreadFallsAsleep) {
 
 // Pauses of many lengths, counted in rounds of a loop, shorter and longer than threads spin.
 TEST(ThreadPool, NoSignalIsLostWhileAThreadFallsAsleep) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, ThreadPool::Sharing::Always);
   const auto pause = [](uint32_t rounds) {
     for (volatile uint32_t i = 0; i < rounds;) i = i + 1;
   };
