@@ -20,7 +20,7 @@ def program_of(document):
 def test_the_programs_of_the_documents_run_outside_the_tree(tmp_path):
     run("cmake", "--install", BUILD, "--prefix", tmp_path / "folio")
     (tmp_path / "main.cpp").write_text(program_of("README.md"))
-    (tmp_path / "interfaces.cpp").write_text(program_of("docs/interfaces.md"))
+    (tmp_path / "interfaces.cpp").write_text(program_of("docs/faster_transformer.md"))
     run("cmake", "-S", ROOT / "tests/apps/install", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={tmp_path / 'folio'}",
         f"-DREADME_MAIN={tmp_path / 'main.cpp'}", f"-DINTERFACES_MAIN={tmp_path / 'interfaces.cpp'}",
         "-DCMAKE_BUILD_TYPE=Release")
