@@ -7,7 +7,7 @@ Usage: build/venv/bin/python scripts/bench_world.py [--seeds 1,2,3,4,5] [--init 
 For each seed: a world (make_world.py), `train train.jsonl --eval eval.jsonl --init MODEL FLAGS`, and its 50 questions,
 which train has not seen, asked of the model before and after through `serve`, greedily. An answer is right if it is the
 expected one, but for case, spaces and a period. Prints a line for each seed, then means with 95 % intervals over the
-seeds (Student's t). The seed is the world's and train's. Without FLAGS: those of docs/training.md.
+seeds (Student's t). The seed is the world's and train's. Without FLAGS: those of docs/fine-tuning.md.
 """
 import argparse
 import concurrent.futures
