@@ -1,9 +1,12 @@
-"""The project's Markdown pages: links and anchors exist, code is marked as code, and every study is listed."""
+"""The project's Markdown pages: links and anchors exist, code is marked as code, pages and their tables are short, help is
+quoted as it is, and every study is listed."""
 
 import functools
 import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -173,14 +176,73 @@ def test_links_and_anchors_exist(page):
 
 def test_a_broken_link_is_found():
     page = ROOT / "README.md"
-    sound = "[a](docs/server.md#adapters) [b](#learn) `[c](nowhere.md)` [d](https://example.org)"
+    sound = "[a](docs/server.md#prompts) [b](#learn) `[c](nowhere.md)` [d](https://example.org)"
     assert broken_links(page, sound) == []
     for link in ["docs/nowhere.md", "docs/server.md#nowhere", "#nowhere", "../elsewhere.md"]:
         assert len(broken_links(page, f"Text, [so]({link}).")) == 1, link
 
 
-@pytest.mark.parametrize("page", ["README.md", "experiments/README.md"])
-def test_every_study_is_listed(page):
-    links = links_of((ROOT / page).read_text())
+def test_every_study_is_listed():
+    links = links_of((ROOT / "experiments/README.md").read_text())
     studies = {main.parent.name for main in (ROOT / "experiments").glob("[0-9][0-9]_*/main.cpp")}
     assert studies - {name for name in studies if any(f"{name}/README.md" in link for link in links)} == set()
+
+
+GUIDES = [page for page in PAGES if page == ROOT / "README.md" or page.is_relative_to(ROOT / "docs")]
+GENERATED = ROOT / "docs/cli"  # cells are the words of --help
+# Cells that quote a field's description, of which fields_test.py compares the bytes.
+QUOTED = {"above 1: less repetition; divides positive logits of earlier tokens, multiplies negative ones; 1: off"}
+
+
+def cells_of(row):
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))]
+
+
+def excesses(text, most_words, most_of_a_cell=12, most_sentences=4):
+    """What is longer than a page, a table's cell and a paragraph may be, as "LINE: what is wrong"."""
+    found = [f"1: {len(text.split())} words, {most_words} allowed"] if len(text.split()) > most_words else []
+    paragraph = []
+    for number, line, kind in [*kinds_of_lines(text), (0, "", "blank")]:
+        line = re.sub(r"\]\([^)]*\)", "]", line)
+        is_prose = kind == "text" and not line.startswith(("|", "#", "<", "!["))
+        if kind == "text" and line.startswith("|"):
+            found += [f"{number}: a cell of {len(cell.split())} words: {cell}" for cell in cells_of(line)
+                      if len(cell.split()) > most_of_a_cell and cell not in QUOTED]
+        if is_prose:
+            paragraph.append((number, re.sub(r"`[^`]*`", "`", line)))
+        elif paragraph:
+            sentences = len(re.findall(r"[.!?]\W*(?:\s|$)", " ".join(line for _, line in paragraph)))
+            if sentences > most_sentences:
+                found.append(f"{paragraph[0][0]}: a paragraph of {sentences} sentences")
+            paragraph = []
+    return found
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=[str(page.relative_to(ROOT)) for page in GUIDES])
+def test_a_guide_is_short(page):
+    cell = 1000 if page.is_relative_to(GENERATED) else 12
+    assert excesses(page.read_text(), 900 if page == ROOT / "README.md" else 1200, cell) == []
+
+
+@pytest.mark.parametrize("fault", ["word " * 1200, "| a | " + "word " * 13 + "|", "One. Two. Three? Four! Five."])
+def test_a_long_page_cell_or_paragraph_is_found(fault):
+    sound = PAGE + "\n| a | `b \\| c` |\n|---|---|\n| d | " + "word " * 12 + "|\n\nOne.\nTwo. Three. Four: 0.5 of it.\n"
+    assert excesses(sound, 1200) == []
+    assert len(excesses(f"{sound}\n{fault}\n", 1200)) == 1
+
+
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+
+
+def cli_pages(folder):
+    return subprocess.run([sys.executable, ROOT / "scripts/cli_pages.py", "--check", "--build", BUILD, "--out", folder],
+                          capture_output=True, text=True)
+
+
+def test_help_is_quoted_as_it_is(tmp_path):
+    """Of the programs that are built."""
+    assert cli_pages(GENERATED).stderr == ""
+    for page in GENERATED.glob("*.md"):
+        (tmp_path / page.name).write_text(page.read_text().replace("`--version` |", "`--versoin` |"))
+    if (BUILD / "generate").exists():
+        assert cli_pages(tmp_path).returncode == 1 and "differs from generate --help" in cli_pages(tmp_path).stderr

@@ -290,7 +290,7 @@ TEST(Checkpoint, ALaterVersionIsRefused) {
 }
 
 TEST(Checkpoint, AnotherEnvironmentIsDescribed) {
-  const Environment here{.folio = "0.1.0", .libtorch = "2.13.0", .cpu = "AVX2", .threads = 2};
+  const Environment here{.folio = "0.2.0", .libtorch = "2.13.0", .cpu = "AVX2", .threads = 2};
   EXPECT_EQ(describe_difference(here, here), "");
   Environment there = here;
   there.libtorch = "2.14.0";
