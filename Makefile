@@ -14,7 +14,7 @@ help: ## show these lines
 SAMPLE := -n 240 --seed 2011960282 "ROMEO:"
 
 demo: ## install what is missing, build, train on TinyShakespeare, generate (minutes; the second time seconds)
-	@test -e $(RUN)/model.gguf || echo 'make demo: 5 to 10 minutes on two cores; downloads up to 300 MB, uses 2 GB in build/ and runs/'
+	@test -e $(RUN)/model.gguf || echo 'make demo: 4 to 6 minutes on two cores; downloads up to 300 MB, uses 2 GB in build/ and runs/'
 	@scripts/bootstrap.sh build
 	@test -e build/build.ninja || $(CONFIGURE) -DFOLIO_KERNELS=widest -DFOLIO_TESTS=OFF
 	@cmake --build build --target train generate

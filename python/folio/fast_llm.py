@@ -1,4 +1,4 @@
-"""FastLLM's Python calls (github.com/ztxz16/fastllm) over folio.Model. docs/interfaces.md lists each, and what differs.
+"""FastLLM's Python calls (github.com/ztxz16/fastllm) over folio.Model. docs/fast_llm.md lists each, and what differs.
 
     from folio import fast_llm as llm
     model = llm.model("model.gguf")

@@ -8,7 +8,7 @@
     outputs = llama.forward(llama.outputs(inputs, beam_width=4, names=["cum_log_probs"]), inputs)
     print(outputs["output_ids"], outputs["sequence_length"])
 
-docs/interfaces.md has the table of tensors, and what differs from the original.
+docs/faster_transformer.md has the table of tensors, and what differs from the original.
 """
 
 from __future__ import annotations
