@@ -23,7 +23,7 @@ Batches::Batches(const Report& report, const ReadersModel& reader)
 
 Run Batches::run(size_t first, size_t last, size_t n_threads, int64_t apart) const {
   infer::Cpu cpu({.n_threads = n_threads});
-  CountingMachine machine(cpu);
+  infer::ProfiledMachine machine(cpu);
   infer::Engine engine(model_, machine, {.n_sequences = static_cast<int64_t>(last - first)});
   std::vector<infer::RequestId> ids;
   bool goes_on = true;
@@ -33,7 +33,7 @@ Run Batches::run(size_t first, size_t last, size_t n_threads, int64_t apart) con
     }
     goes_on = engine.step();
   }
-  Run run{machine.work, {}};
+  Run run{machine.profile.steps, machine.profile.total(), {}};
   for (const infer::RequestId id : ids) run.texts.push_back(engine.take(id).tokens);
   return run;
 }

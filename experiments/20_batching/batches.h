@@ -4,14 +4,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "experiments/common/counting_machine.h"
 #include "experiments/common/readers_model.h"
 #include "infer/engine/request.h"
+#include "infer/profile/profiled_machine.h"
 
 namespace folio::experiments {
 
 struct Run {
-  Work work;
+  uint64_t steps;
+  infer::Work work;
   std::vector<std::vector<int32_t>> texts;  ///< tokens, by request
 };
 

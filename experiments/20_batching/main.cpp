@@ -50,8 +50,7 @@ void count(Report& report, const ReadersModel& reader) {
     if (n_threads == 1) {
       const double weights = static_cast<double>(run.work.weight_bytes) / tokens;
       const double cache = static_cast<double>(run.work.cache_bytes_read) / tokens;
-      rows.push_back({name, static_cast<int64_t>(run.work.steps), static_cast<int64_t>(tokens), weights / 1e3,
-                      cache / 1e3,
+      rows.push_back({name, static_cast<int64_t>(run.steps), static_cast<int64_t>(tokens), weights / 1e3, cache / 1e3,
                       static_cast<double>(run.work.matrix_multiply_adds) / static_cast<double>(run.work.weight_bytes)});
       report.claim_equal(name + ": keys and values read, in bytes more than alone",
                          static_cast<int64_t>(run.work.cache_bytes_read) - cache_alone, 0);
@@ -88,8 +87,7 @@ void count(Report& report, const ReadersModel& reader) {
   const infer::LoadReport& loaded = runner.load_report();
   const uint64_t embedding = reader.model.config.tie_embeddings ? 0 : reader.model.tensors[0].bytes.size();
   if (loaded.repacked_bytes > 0) return;
-  report.claim_equal("bytes of weights in a step",
-                     static_cast<int64_t>(alone[0].work.weight_bytes / alone[0].work.steps),
+  report.claim_equal("bytes of weights in a step", static_cast<int64_t>(alone[0].work.weight_bytes / alone[0].steps),
                      static_cast<int64_t>(loaded.weight_bytes - embedding));
 }
 

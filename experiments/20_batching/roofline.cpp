@@ -9,9 +9,9 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/read_memory.h"
-#include "experiments/common/counting_machine.h"
 #include "infer/cache/scoped_sequence.h"
 #include "infer/forward/runner.h"
+#include "infer/profile/profiled_machine.h"
 
 namespace folio::experiments {
 namespace {
@@ -94,7 +94,7 @@ std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model
   std::vector<StepTime> times;
   core::require(cpu.n_threads() == 1, "the processor time of {} threads is not that of a step", cpu.n_threads());
   for (const int64_t n : numbers) {
-    CountingMachine machine(cpu);
+    infer::ProfiledMachine machine(cpu);
     infer::Runner runner(model, machine, {.n_sequences = n});
     std::deque<infer::ScopedSequence> sequences;
     std::vector<infer::Row> rows;
@@ -107,13 +107,12 @@ std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model
       runner.forward(rows);
       for (infer::Row& row : rows) ++row.position;
     });
-    const auto steps = static_cast<double>(machine.work.steps);
-    times.push_back(
-        {.n_sequences = n,
-         .seconds = seconds,
-         .weight_bytes = static_cast<double>(machine.work.weight_bytes) / steps,
-         .multiply_adds =
-             static_cast<double>(machine.work.matrix_multiply_adds + machine.work.attention_multiply_adds) / steps});
+    const auto steps = static_cast<double>(machine.profile.steps);
+    const infer::Work work = machine.profile.total();
+    times.push_back({.n_sequences = n,
+                     .seconds = seconds,
+                     .weight_bytes = static_cast<double>(work.weight_bytes) / steps,
+                     .multiply_adds = static_cast<double>(work.multiply_adds()) / steps});
   }
   return times;
 }

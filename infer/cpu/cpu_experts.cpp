@@ -182,12 +182,12 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const 
 
 // ---- The stage's operations on them ----
 
-void CpuStage::route(const Router& router) {
-  const std::array projections{Projection{router.weight, router.bias, Slot::Routes}};
+void CpuStage::run(const Route& o) {
+  const std::array projections{Projection{o.weight, o.bias, Slot::Routes}};
   multiply(Slot::Normed, projections, false);
   exchange({Slot::Routes});
   const size_t n_experts = width(Slot::Routes);
-  const float* bias = vector_or_null(router.selection_bias);
+  const float* bias = vector_or_null(o.selection_bias);
   const kernels::Routing routing = kernels::routing_of(config_);
   pool_.parallel_for(n_rows_, 1, n_rows_ * n_experts * 16 / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) kernels::route(at(Slot::Routes) + row * n_experts, bias, routing);
@@ -195,45 +195,49 @@ void CpuStage::route(const Router& router) {
   experts_.begin({at(Slot::Routes), n_rows_ * n_experts}, n_rows_, n_experts);
 }
 
-void CpuStage::project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) {
+void CpuStage::run(const ProjectExperts& o) {
   const auto n_experts = static_cast<size_t>(config_.n_experts);
   const std::array products{
-      CpuExperts::Product{weights_.stack(gate.weight, n_experts), vector_or_null(gate.bias), at(Slot::ExpertGate)},
-      CpuExperts::Product{weights_.stack(up.weight, n_experts), vector_or_null(up.bias), at(Slot::ExpertUp)}};
+      CpuExperts::Product{weights_.stack(o.gate.weight, n_experts), vector_or_null(o.gate.bias), at(Slot::ExpertGate)},
+      CpuExperts::Product{weights_.stack(o.up.weight, n_experts), vector_or_null(o.up.bias), at(Slot::ExpertUp)}};
   experts_.project(at(Slot::Normed), products, static_cast<size_t>(config_.expert_dim));
 }
 
-void CpuStage::combine_experts(const ExpertMatrix& down) {
-  const std::span<const Matrix> weights = weights_.stack(down.weight, static_cast<size_t>(config_.n_experts));
-  experts_.combine(at(Slot::ExpertGate), weights, vector_or_null(down.bias), at(Slot::Residual), width(Slot::Residual));
+void CpuStage::run(const CombineExperts& o) {
+  const std::span<const Matrix> weights = weights_.stack(o.down.weight, static_cast<size_t>(config_.n_experts));
+  experts_.combine(at(Slot::ExpertGate), weights, vector_or_null(o.down.bias), at(Slot::Residual),
+                   width(Slot::Residual));
   exchange({Slot::Residual});
 }
 
 // To the others a taking's numbers are columns of a row of the slot.
-void CpuStage::exchange_taken(Slot slot) {
+void CpuStage::exchange_taken(Slot slot, bool in_eight_bits) {
   if (shard_.exchange == nullptr) return;
   const auto expert_dim = static_cast<size_t>(config_.expert_dim);
   const Share own = rows_of_rank(expert_dim, shard_.rank, shard_.n_ranks);
   const size_t in_row = width(slot) / expert_dim;
   for (size_t i = 0; i < experts_.taken().size() && own.first < own.last; ++i) {
     const size_t first = i % in_row * expert_dim;
-    shard_.exchange->give(
-        shard_.rank,
-        {.slot = slot, .first_row = i / in_row, .n_rows = 1, .first = first + own.first, .last = first + own.last});
+    shard_.exchange->give({.slot = slot,
+                           .in_eight_bits = in_eight_bits,
+                           .first_row = i / in_row,
+                           .n_rows = 1,
+                           .first = first + own.first,
+                           .last = first + own.last});
   }
   shard_.exchange->meet();
 }
 
-void CpuStage::gate_rows(Slot slot, WeightId weight) {
+void CpuStage::run(const GateRows& o) {
   const size_t dim = width(Slot::Normed);
-  const size_t n = width(slot);
-  const float* w = weights_.vector(weight);
+  const size_t n = width(o.slot);
+  const float* w = weights_.vector(o.weight);
   pool_.parallel_for(n_rows_, 1, n_rows_ * (dim + n) / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       float sum = 0.0F;
       kernels_.matmul(at(Slot::Normed) + row * dim, 1, w, dim, 0, 1, &sum, 1, false);
       const float gate = 1.0F / (1.0F + kernels::reference::exp(-sum));
-      float* x = at(slot) + row * n;
+      float* x = at(o.slot) + row * n;
       for (size_t i = 0; i < n; ++i) x[i] *= gate;
     }
   });

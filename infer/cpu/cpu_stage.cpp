@@ -22,9 +22,12 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
       shard_(shard),
       kv_heads_(share_of(static_cast<size_t>(config_.n_kv_heads), shard.rank, shard.n_ranks)),
       weights_(model, shard, cpu.pool(), {.fast = cpu.fast(), .copies = cpu.copies_weights()}),
+      info_{.layers = shard.layers,
+            .weights = weights_.by_role(),
+            .widths = slot_widths(config_),
+            .load_report = weights_.report()},
       fast_(cpu.fast()),
-      cache_(cache_of<float>()),
-      widths_(slot_widths(config_)) {
+      cache_(cache_of<float>()) {
   if (cache_type == CacheType::F16) cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());
   if (cache_type == CacheType::Q8_0) cache_.emplace<Cache<kernels::Q8>>(cache_of<kernels::Q8>());
 }
@@ -43,19 +46,21 @@ CacheFit CpuStage::cache_fit() const {
   return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(left / std::max<size_t>(1, block_bytes))};
 }
 
-void CpuStage::begin(const Step& step) {
+bool CpuStage::begin(const Step& step) {
   rows_.assign(step.rows.begin(), step.rows.end());
   tables_.assign(step.tables.begin(), step.tables.end());
   table_starts_.assign(step.table_starts.begin(), step.table_starts.end());
+  const auto has_adapter = [](const StepRow& row) { return row.adapter != kNoAdapter; };
+  needs_floats_ = step.observed || std::ranges::any_of(rows_, has_adapter);
   group_rows();
   for (size_t s = 0; s < kSlots; ++s) {
     const bool logits = static_cast<Slot>(s) == Slot::Logits;
-    slots_[s].resize((logits ? step.n_logit_rows : n_rows_) * widths_[s]);
+    slots_[s].resize((logits ? step.n_logit_rows : n_rows_) * info_.widths[s]);
   }
   if (shard_.exchange != nullptr) {
     std::array<float*, kSlots> slots{};
     std::ranges::transform(slots_, slots.begin(), [](auto& slot) { return slot.data(); });
-    shard_.exchange->begin(shard_.rank, slots, widths_);
+    shard_.exchange->begin(slots, info_.widths);
   }
   int64_t last = 0;
   for (const StepRow& row : rows_) last = std::max(last, row.position);
@@ -70,6 +75,12 @@ void CpuStage::begin(const Step& step) {
         for (const BlockId block : step.tables) cache.starts.push_back(cache.blocks.use(block));
       },
       cache_);
+  write(Slot::Residual, step.residual);
+  return false;
+}
+
+void CpuStage::issue(const Operation& operation) {
+  std::visit([this](const auto& o) { run(o); }, operation);
 }
 
 // Which of the rows attend together, and which have an adapter in common.
@@ -97,9 +108,9 @@ std::vector<size_t> CpuStage::find_runs(int64_t window) const {
 }
 
 // A rank has the rows of some tokens, and gives them to the others.
-void CpuStage::embed(WeightId table) {
+void CpuStage::run(const Embed& o) {
   const size_t dim = width(Slot::Residual);
-  const Matrix& rows = weights_.matrix(table);
+  const Matrix& rows = weights_.matrix(o.table);
   for (size_t i = 0; i < n_rows_; ++i) {
     const auto token = static_cast<size_t>(rows_[i].token);
     if (token < rows.first || token >= rows.first + rows.n_out) continue;
@@ -108,13 +119,13 @@ void CpuStage::embed(WeightId table) {
     if (config_.embedding_scale != 1.0F)
       std::transform(x, x + dim, x, [&](float v) { return v * config_.embedding_scale; });
     if (shard_.exchange == nullptr) continue;
-    shard_.exchange->give(shard_.rank, {.slot = Slot::Residual, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
+    shard_.exchange->give({.slot = Slot::Residual, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
   }
   if (shard_.exchange != nullptr) shard_.exchange->meet();
 }
 
 // Gives this rank's columns of the slots to the others, and gets theirs.
-void CpuStage::exchange(std::initializer_list<Slot> slots) {
+void CpuStage::exchange(std::initializer_list<Slot> slots, bool in_eight_bits) {
   if (shard_.exchange == nullptr) return;
   for (const Slot slot : slots) {
     Share own = columns_of(slot);
@@ -123,20 +134,27 @@ void CpuStage::exchange(std::initializer_list<Slot> slots) {
       own = {kv_heads_.first * each, kv_heads_.last * each};
     }
     if (own.first == own.last) continue;
-    shard_.exchange->give(shard_.rank,
-                          {.slot = slot, .first_row = 0, .n_rows = n_rows_, .first = own.first, .last = own.last});
+    shard_.exchange->give({.slot = slot,
+                           .in_eight_bits = in_eight_bits,
+                           .first_row = 0,
+                           .n_rows = n_rows_,
+                           .first = own.first,
+                           .last = own.last});
   }
   shard_.exchange->meet();
 }
 
-void CpuStage::norm(WeightId weight) {
-  norm_vectors(at(Slot::Residual), weight, n_rows_, width(Slot::Residual), at(Slot::Normed));
+bool CpuStage::rounds_input(core::Role role) const {
+  return shard_.exchange != nullptr && !needs_floats_ && weights_.matrix(weights()(role, layer_)).in_groups();
 }
 
-void CpuStage::norm_heads(Slot slot, WeightId weight) {
-  require_heads(slot);
-  const size_t dim = weights_.matrix(weight).k;  // a head's, or all heads'
-  norm_vectors(at(slot), weight, n_rows_ * width(slot) / dim, dim, at(slot));
+void CpuStage::run(const Norm& o) {
+  norm_vectors(at(Slot::Residual), o.weight, n_rows_, width(Slot::Residual), at(Slot::Normed));
+}
+
+void CpuStage::run(const NormHeads& o) {
+  const size_t dim = weights_.matrix(o.weight).k;  // a head's, or all heads'
+  norm_vectors(at(o.slot), o.weight, n_rows_ * width(o.slot) / dim, dim, at(o.slot));
 }
 
 void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out) {
@@ -146,22 +164,23 @@ void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, s
   });
 }
 
-// What comes of Gate and Up is the rank's own until activate().
-void CpuStage::project(Slot in, std::span<const Projection> projections) {
-  multiply(in, projections, false);
-  if (projections.front().out == Slot::Query) exchange({Slot::Query, Slot::Key, Slot::Value});
-  if (projections.front().out == Slot::Logits) exchange({Slot::Logits});
+// The outputs Gate and Up are the rank's own until Activate.
+void CpuStage::run(const Project& o) {
+  multiply(o.in, o.projections(), false);
+  const Slot first = o.projections().front().out;
+  if (first == Slot::Query) exchange({Slot::Query, Slot::Key, Slot::Value});
+  if (first == Slot::Logits) exchange({Slot::Logits});
 }
 
-void CpuStage::project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) {
-  const bool at_once = !post_norm.exists() && config_.residual_scale == 1.0F;
+void CpuStage::run(const ProjectToResidual& o) {
+  const bool at_once = !o.post_norm.exists() && config_.residual_scale == 1.0F;
   const Slot out = at_once ? Slot::Residual : Slot::Branch;
-  const std::array projections{Projection{weight, bias, out}};
-  multiply(in, projections, at_once);
+  const std::array projections{Projection{o.weight, o.bias, out}};
+  multiply(o.in, projections, at_once);
   exchange({out});
   if (at_once) return;
   const size_t dim = width(Slot::Residual);
-  if (post_norm.exists()) norm_vectors(at(Slot::Branch), post_norm, n_rows_, dim, at(Slot::Branch));
+  if (o.post_norm.exists()) norm_vectors(at(Slot::Branch), o.post_norm, n_rows_, dim, at(Slot::Branch));
   const float* branch = at(Slot::Branch);
   float* residual = at(Slot::Residual);
   const float scale = config_.residual_scale;
@@ -170,7 +189,7 @@ void CpuStage::project_to_residual(Slot in, WeightId weight, WeightId bias, Weig
   });
 }
 
-void CpuStage::finish_logits() {
+void CpuStage::run(const FinishLogits& /*o*/) {
   const float scale = config_.logit_scale;
   const float cap = config_.logit_cap;
   if (scale == 1.0F && cap == 0.0F) return;
@@ -256,14 +275,14 @@ const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {
   return fast_inputs_.data();
 }
 
-void CpuStage::rotate_and_store(int64_t layer) {
+void CpuStage::run(const RotateAndStore& o) {
   const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t dim = width(Slot::Query);
   const size_t kv_dim = width(Slot::Key);
   const core::RopePairs pairs = core::info(config_.family).pairs;
-  const auto of_stage = static_cast<size_t>(layer - layers().first);
+  const auto of_stage = static_cast<size_t>(o.layer - layers().first);
   const size_t first = kv_heads_.first * head_dim;
-  const RopeTable& table = config_.local_rope_theta > 0.0F && config_.has_window(layer) ? local_rope_ : rope_;
+  const RopeTable& table = config_.local_rope_theta > 0.0F && config_.has_window(o.layer) ? local_rope_ : rope_;
   const auto rotated = static_cast<size_t>(config_.rotated());
   const auto rotate = [&](float* x, size_t n_heads, size_t position) {
     const float* cos = table.cos(position);
@@ -290,15 +309,16 @@ void CpuStage::rotate_and_store(int64_t layer) {
   });
 }
 
-void CpuStage::attend(int64_t layer, WeightId sinks) {
-  const bool windowed = config_.has_window(layer);
+void CpuStage::run(const Attend& o) {
+  layer_ = o.layer;
+  const bool windowed = config_.has_window(o.layer);
   std::visit(
       [&](const auto& cache) {
-        attend(cache, static_cast<size_t>(layer - layers().first), positions_seen(config_, layer),
-               windowed ? window_runs_ : runs_, vector_or_null(sinks));
+        attend(cache, static_cast<size_t>(o.layer - layers().first), positions_seen(config_, o.layer),
+               windowed ? window_runs_ : runs_, vector_or_null(o.sinks));
       },
       cache_);
-  exchange({Slot::Heads});
+  exchange({Slot::Heads}, rounds_input(core::Role::Wo));
 }
 
 template <typename T>
@@ -345,10 +365,10 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
   });
 }
 
-void CpuStage::activate(Slot gate_slot, Slot up_slot) {
-  const bool of_experts = gate_slot == Slot::ExpertGate;  // whose rows are what rows take
+void CpuStage::run(const Activate& o) {
+  const bool of_experts = o.gate == Slot::ExpertGate;  // whose rows are what rows take
   const size_t n_rows = of_experts ? experts_.taken().size() : n_rows_;
-  const size_t stride = of_experts ? static_cast<size_t>(config_.expert_dim) : width(gate_slot);
+  const size_t stride = of_experts ? static_cast<size_t>(config_.expert_dim) : width(o.gate);
   const Share own = rows_of_rank(stride, shard_.rank, shard_.n_ranks);
   const size_t n = own.last - own.first;
   const core::Gate kind = core::info(config_.family).gate;
@@ -356,8 +376,8 @@ void CpuStage::activate(Slot gate_slot, Slot up_slot) {
                      : kind == core::Gate::Gelu ? kernels_.geglu
                                                 : kernels_.clamped_swiglu;
   const auto activate = [&](size_t at_first, size_t count) {
-    float* gate = at(gate_slot) + at_first;
-    const float* up = at(up_slot) + at_first;
+    float* gate = at(o.gate) + at_first;
+    const float* up = at(o.up) + at_first;
     pool_.parallel_for(count, kernels::kLanes, count * 16 / kWorthAThread,
                        [&](size_t begin, size_t end) { gated(gate + begin, up + begin, end - begin, gate + begin); });
   };
@@ -366,10 +386,11 @@ void CpuStage::activate(Slot gate_slot, Slot up_slot) {
   } else {
     for (size_t row = 0; row < n_rows; ++row) activate(row * stride + own.first, n);
   }
-  of_experts ? exchange_taken(gate_slot) : exchange({gate_slot});
+  if (of_experts) return exchange_taken(o.gate, rounds_input(core::Role::ExpertW2));
+  exchange({o.gate}, o.gate == Slot::Gate && rounds_input(core::Role::W2));
 }
 
-void CpuStage::gather() {
+void CpuStage::run(const Gather& /*o*/) {
   size_t n_kept = 0;
   for (size_t i = 0; i < n_rows_; ++i) {
     if (!rows_[i].needs_logits) continue;

@@ -23,43 +23,26 @@
 
 namespace folio::infer {
 
-class CpuStage final : public Stage {
+class CpuStage final : public Stage, public StageMemory, public StageResults {
  public:
   CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard, CacheType cache_type);
 
-  [[nodiscard]] LayerRange layers() const override { return shard_.layers; }
-  [[nodiscard]] const StageWeights& weights() const override { return weights_.by_role(); }
-  [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
-  [[nodiscard]] CacheFit cache_fit() const override;
-  [[nodiscard]] const LoadReport& load_report() const override { return weights_.report(); }
+  [[nodiscard]] const StageInfo& info() const override { return info_; }
+  [[nodiscard]] StageMemory& memory() override { return *this; }
+  [[nodiscard]] StageResults& results() override { return *this; }
+  [[nodiscard]] bool begin(const Step& step) override;
+  void issue(const Operation& operation) override;
 
+  [[nodiscard]] CacheFit cache_fit() const override;
   void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
     adapters_.load(number, *adapter, layers(), weights_);
   }
   void unload_adapter(int32_t number) override { adapters_.unload(number); }
 
-  void begin(const Step& step) override;
-  void embed(WeightId table) override;
-  void norm(WeightId weight) override;
-  void norm_heads(Slot slot, WeightId weight) override;
-  void project(Slot in, std::span<const Projection> projections) override;
-  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override;
-  void rotate_and_store(int64_t layer) override;
-  void attend(int64_t layer, WeightId sinks) override;
-  void activate(Slot gate, Slot up) override;
-  void route(const Router& router) override;
-  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override;
-  void combine_experts(const ExpertMatrix& down) override;
-  void gate_rows(Slot slot, WeightId weight) override;
-  void finish_logits() override;
-  void gather() override;
   Ticket fetch_logits() override { return Ticket{}; }
   std::span<float> wait(Ticket ticket) override;
   void read(Slot slot, std::span<float> values) override;
   void write(Slot slot, std::span<const float> values) override;
-
-  /// The matrices behind the ids, for tests.
-  [[nodiscard]] const CpuWeights& cpu_weights() const { return weights_; }
 
  private:
   template <typename T>
@@ -67,6 +50,22 @@ class CpuStage final : public Stage {
     CacheBlocks<T> blocks;
     std::vector<const T*> starts;  ///< of the step's tables, one after the other
   };
+
+  void run(const Embed& o);
+  void run(const Norm& o);
+  void run(const NormHeads& o);
+  void run(const Project& o);
+  void run(const ProjectToResidual& o);
+  void run(const RotateAndStore& o);
+  void run(const Attend& o);
+  void run(const Activate& o);
+  void run(const Route& o);
+  void run(const ProjectExperts& o);
+  void run(const CombineExperts& o);
+  void run(const GateRows& o);
+  void run(const Gather& o);
+  void run(const FinishLogits& o);
+  void run(const DrawTokens& /*o*/) {}  // the host draws
 
   template <typename T>
   [[nodiscard]] Cache<T> cache_of() const;
@@ -79,8 +78,10 @@ class CpuStage final : public Stage {
   void group_rows();
   [[nodiscard]] std::vector<size_t> find_runs(int64_t window) const;
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
-  void exchange(std::initializer_list<Slot> slots);
-  void exchange_taken(Slot slot);
+  void exchange(std::initializer_list<Slot> slots, bool in_eight_bits = false);
+  void exchange_taken(Slot slot, bool in_eight_bits);
+  /// Returns true if the layer's matrix, or a stack's, is in blocks, and only its products read their input.
+  [[nodiscard]] bool rounds_input(core::Role role) const;
   void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
   /// The first position that a row attends to.
   [[nodiscard]] static int64_t first_seen(int64_t position, int64_t window) {
@@ -96,11 +97,11 @@ class CpuStage final : public Stage {
   Shard shard_;
   Share kv_heads_;  ///< of the model's, this rank's
   CpuWeights weights_;
+  StageInfo info_;
   bool fast_;
   std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
   RopeTable rope_;
   RopeTable local_rope_;  ///< of layers with a window, where they have a base of their own
-  SlotWidths widths_;
   CpuAdapters adapters_;
   CpuExperts experts_{pool_, kernels_};
 
@@ -108,6 +109,8 @@ class CpuStage final : public Stage {
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
+  int64_t layer_ = 0;                ///< of the last Attend
+  bool needs_floats_ = false;        ///< the step is observed, or rows have adapters
   size_t n_rows_ = 0;                ///< rows in the slots: the step's, after gather() those that need logits
   std::vector<size_t> runs_;         ///< where each run of rows that attend together begins, and at last their number
   std::vector<size_t> window_runs_;  ///< the same in layers with a window

@@ -65,19 +65,19 @@ gpu::PackedInputs CudaStage::expert_inputs(size_t k, gpu::Kind kind) const {
           .kind = kind};
 }
 
-void CudaStage::route(const Router& router) {
-  const gpu::PackedMatrix& matrix = weights_.matrix(router.weight);
-  const gpu::Product product{.weight = matrix, .bias = vector_or_null(router.bias), .out = at(Slot::Routes)};
-  gpu::multiply(stream_, pack(Slot::Normed, matrix.kind), &product, 1, options_.fast);
-  const float* bias = vector_or_null(router.selection_bias);
+void CudaStage::run(const Route& o, const Fused& fused) {
+  const gpu::PackedMatrix& matrix = weights_.matrix(o.weight);
+  const gpu::Product product{.weight = matrix, .bias = vector_or_null(o.bias), .out = at(Slot::Routes)};
+  gpu::multiply(stream_, pack(Slot::Normed, matrix.kind, fused), &product, 1, options_.fast);
+  const float* bias = vector_or_null(o.selection_bias);
   gpu::route(stream_, at(Slot::Routes), bias, experts_.routing, n_rows_, experts_.taken());
   gpu::group_takings(stream_, experts_.taken(), experts_.routing, n_rows_, experts_.grouped(n_rows_));
 }
 
-void CudaStage::project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) {
+void CudaStage::run(const ProjectExperts& o, const Fused& /*fused*/) {
   const gpu::Grouped grouped = experts_.grouped(n_rows_);
-  const std::array products{gpu::Product{.weight = weights_.matrix(gate.weight), .out = at(Slot::ExpertGate)},
-                            gpu::Product{.weight = weights_.matrix(up.weight), .out = at(Slot::ExpertUp)}};
+  const std::array products{gpu::Product{.weight = weights_.matrix(o.gate.weight), .out = at(Slot::ExpertGate)},
+                            gpu::Product{.weight = weights_.matrix(o.up.weight), .out = at(Slot::ExpertUp)}};
   const bool together = gpu::same_format(products[0].weight, products[1].weight);
   for (size_t i = 0; i < products.size(); i += together ? 2 : 1) {
     const gpu::PackedInputs x = expert_inputs(width(Slot::Normed), products[i].weight.kind);
@@ -85,31 +85,28 @@ void CudaStage::project_experts(const ExpertMatrix& gate, const ExpertMatrix& up
     gpu::multiply_experts(stream_, x, &products[i], together ? 2 : 1, grouped);
   }
   const size_t n = width(Slot::ExpertGate) / experts_.routing.n_chosen;
-  for (const auto& [bias, slot] : {std::pair{gate.bias, Slot::ExpertGate}, std::pair{up.bias, Slot::ExpertUp}}) {
+  for (const auto& [bias, slot] : {std::pair{o.gate.bias, Slot::ExpertGate}, std::pair{o.up.bias, Slot::ExpertUp}}) {
     if (!bias.exists()) continue;
     gpu::add_biases(stream_, at(slot), weights_.vector(bias), experts_.taken(), experts_.takings_of(n_rows_), n);
   }
 }
 
-void CudaStage::combine_experts(const ExpertMatrix& down) {
+void CudaStage::run(const CombineExperts& o, const Fused& fused) {
   const gpu::Grouped grouped = experts_.grouped(n_rows_);
-  const gpu::Product product{.weight = weights_.matrix(down.weight), .out = experts_.outs.as<float>()};
+  const gpu::Product product{.weight = weights_.matrix(o.down.weight), .out = experts_.outs.as<float>()};
   const gpu::PackedInputs x = expert_inputs(width(Slot::ExpertGate) / experts_.routing.n_chosen, product.weight.kind);
-  if (activate_pending_ && activate_pending_->first == Slot::ExpertGate) {
+  if (fused.activate != nullptr) {
     gpu::activate_takings(stream_, activation_, at(Slot::ExpertGate), at(Slot::ExpertUp), grouped, x);
-    activate_pending_.reset();
   } else {
     gpu::pack_takings(stream_, at(Slot::ExpertGate), 1, grouped, x);
   }
   gpu::multiply_experts(stream_, x, &product, 1, grouped);
-  flush();
-  gpu::combine_experts(stream_, at(Slot::Residual), experts_.outs.as<float>(), vector_or_null(down.bias),
+  gpu::combine_experts(stream_, at(Slot::Residual), experts_.outs.as<float>(), vector_or_null(o.down.bias),
                        experts_.taken(), experts_.routing.n_chosen, n_rows_, width(Slot::Residual));
 }
 
-void CudaStage::gate_rows(Slot slot, WeightId weight) {
-  flush();
-  gpu::gate_rows(stream_, at(slot), width(slot), at(Slot::Normed), weights_.vector(weight), n_rows_,
+void CudaStage::run(const GateRows& o, const Fused& /*fused*/) {
+  gpu::gate_rows(stream_, at(o.slot), width(o.slot), at(Slot::Normed), weights_.vector(o.weight), n_rows_,
                  width(Slot::Normed));
 }
 

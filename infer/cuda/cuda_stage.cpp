@@ -34,14 +34,18 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
       device_(device),
       stream_(options.device),
       config_(model.config),
-      layers_(layers),
       widest_window_(0),
-      widths_(slot_widths(config_)),
       weights_([&] {
         core::ThreadPool pool;
         return CudaWeights(model, layers, stream_, pool, gpu::device_info(options.device).free_bytes,
                            options.on_progress);
       }()),
+      info_{.layers = layers,
+            .weights = weights_.by_role(),
+            .widths = slot_widths(config_),
+            .load_report = weights_.report(),
+            .max_rows = options.max_rows,
+            .draws = layers.last == config_.n_layers && static_cast<size_t>(config_.vocab_size) <= gpu::kMostTokens},
       heads_{.n_heads = static_cast<uint32_t>(config_.n_heads),
              .n_kv_heads = static_cast<uint32_t>(config_.n_kv_heads),
              .head_dim = static_cast<uint32_t>(config_.head_dim)},
@@ -75,7 +79,7 @@ CacheFit CudaStage::cache_fit() const {
   size_t workspace = kReserve + kMostPartials + angles * sizeof(float) + bytes_for_experts(options_.max_rows);
   for (size_t s = 0; s < kSlots; ++s) {
     const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
-    workspace += 2 * rows * widths_[s] * sizeof(float);  // as they are, and packed
+    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // as they are, and packed
   }
   const uint64_t left = gpu::device_info(options_.device).free_bytes;
   return {.block_bytes = block_bytes,
@@ -118,7 +122,7 @@ float* CudaStage::at(Slot slot) const {
 
 void CudaStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
   forget_recordings();
-  adapters_.load(stream_, number, *adapter, weights_.by_role(), layers_);
+  adapters_.load(stream_, number, *adapter, weights_.by_role(), layers());
 }
 
 void CudaStage::unload_adapter(int32_t number) {
@@ -142,16 +146,14 @@ void CudaStage::adapt(Slot in, WeightId weight, float* out) {
 
 // ---- A step's beginning ----
 
-void CudaStage::begin(const Step& step) {
+bool CudaStage::begin(const Step& step) {
   stream_.use();
-  abandon_recording();
+  held_.clear();
   n_rows_ = step.rows.size();
   n_logit_rows_ = step.n_logit_rows;
   observed_ = step.observed;
   has_adapters_ = std::ranges::any_of(step.rows, [](const StepRow& row) { return row.adapter != kNoAdapter; });
-  gather_pending_ = gathered_rows_ = delta_pending_ = false;
-  activate_pending_.reset();
-  norm_pending_.reset();
+  gathered_rows_ = false;
   attention_ = plan_attention(step.rows, heads_, cache_, widest_window_);
   draws_.clear();
   ids_.clear();
@@ -161,15 +163,17 @@ void CudaStage::begin(const Step& step) {
   }
   make_room(step);
   send(step);
-}
+  if (!step.residual.empty()) write(Slot::Residual, step.residual);
 
-// A step failed while it was recorded: what there is of it goes, whatever it is.
-void CudaStage::abandon_recording() {
-  if (!std::exchange(recording_, false)) return;
-  try {
-    static_cast<void>(stream_.end_recording());
-  } catch (const core::Error&) {  // the failure was reported when it happened
-  }
+  shape_.reset();
+  if (observed_ || !step.may_replay || n_rows_ > kRecordedRows) return false;
+  shape_ = {
+      n_rows_,      n_logit_rows_, draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts,
+      has_adapters_};
+  const auto found = recordings_.find(*shape_);
+  if (found == recordings_.end()) return false;
+  stream_.run(found->second);
+  return true;
 }
 
 // Recordings hold the addresses of what they use.
@@ -188,9 +192,9 @@ void CudaStage::make_room(const Step& step) {
     const auto slot = static_cast<Slot>(s);
     const size_t rows = slot == Slot::Logits ? step.n_logit_rows : n_rows_;
     if (slot != Slot::Logits && slot != Slot::ExpertGate && slot != Slot::ExpertUp) {
-      widest = std::max(widest, widths_[s]);
+      widest = std::max(widest, info_.widths[s]);
     }
-    grow(slots_[s], rows * widths_[s] * sizeof(float));
+    grow(slots_[s], rows * info_.widths[s] * sizeof(float));
   }
   grow(gathered_, n_rows_ * width(Slot::Residual) * sizeof(float));
   for (size_t kind = 0; kind < kKinds; ++kind) {
@@ -204,7 +208,7 @@ void CudaStage::make_room(const Step& step) {
     grow(counters_, attention_.items.size() * heads_.n_kv_heads * sizeof(uint32_t));
   }
   if (!draws_.empty()) grow(draw_workspace_, gpu::draw_workspace_bytes(draws_.size()));
-  if (draws()) grow(tokens_, options_.max_rows * sizeof(int32_t));
+  if (info_.draws) grow(tokens_, options_.max_rows * sizeof(int32_t));
 }
 
 // All that a step brings, in one copy. What changes in length from step to step comes last, and is found by offsets
@@ -255,28 +259,22 @@ void CudaStage::send(const Step& step) {
   }
 }
 
-bool CudaStage::replay() {
-  if (observed_ || n_rows_ > kRecordedRows) return false;
-  shape_ = {
-      n_rows_,      n_logit_rows_, draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts,
-      has_adapters_};
-  const auto found = recordings_.find(shape_);
-  if (found != recordings_.end()) {
-    stream_.run(found->second);
-    return true;
-  }
-  stream_.begin_recording();
-  recording_ = true;
-  return false;
-}
+void CudaStage::end() { shape_ ? record() : flush(); }
 
-void CudaStage::end() {
-  flush();
-  if (!recording_) return;
-  recording_ = false;
+void CudaStage::record() {
+  stream_.begin_recording();
+  try {
+    flush();
+  } catch (...) {
+    try {
+      static_cast<void>(stream_.end_recording());
+    } catch (const core::Error&) {  // the first failure is the one to report
+    }
+    throw;
+  }
   gpu::Recording made = stream_.end_recording();
   if (recordings_.size() >= kMostRecordings) forget_recordings();
-  stream_.run(recordings_.emplace(shape_, std::move(made)).first->second);
+  stream_.run(recordings_.emplace(*shape_, std::move(made)).first->second);
 }
 
 // ---- Operations ----
@@ -289,90 +287,83 @@ gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
           .kind = kind};
 }
 
-// Packs the slot's rows as the inputs of a product. If the operation that computes them was held back, it is done on
-// the way.
-gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind) {
+// Packs the slot's rows as the inputs of a product, and computes them if that was fused with it.
+gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind, const Fused& fused) {
   const gpu::PackedInputs to = inputs(slot, kind);
-  if (slot == Slot::Normed && norm_pending_) {
-    gpu::add_norm_pack(stream_, at(Slot::Residual), take_delta(), weights_.vector(*norm_pending_), config_.norm_eps,
-                       at(Slot::Normed), to);
-    norm_pending_.reset();
-  } else if (activate_pending_ && slot == activate_pending_->first) {
-    gpu::activate_pack(stream_, activation_, at(slot), at(activate_pending_->second), to);
-    activate_pending_.reset();
+  if (fused.norm != nullptr) {
+    norm_and_pack(*fused.norm, fused.adds_branch, to);
+  } else if (fused.activate != nullptr) {
+    gpu::activate_pack(stream_, activation_, at(slot), at(fused.activate->up), to);
   } else {
-    if (slot == Slot::Residual) flush();
     gpu::pack_inputs(stream_, at(slot), to);
   }
   return to;
 }
 
-gpu::Delta CudaStage::take_delta() {
-  if (!std::exchange(delta_pending_, false)) return {};
-  return {at(Slot::Branch), config_.residual_scale};
+void CudaStage::norm_and_pack(const Norm& norm, bool adds_branch, const gpu::PackedInputs& to) {
+  gpu::add_norm_pack(stream_, at(Slot::Residual), adds_branch ? branch() : gpu::Delta{}, weights_.vector(norm.weight),
+                     config_.norm_eps, at(Slot::Normed), to);
 }
 
-// Does what is held back.
+// A step that is observed shows what each operation computes. Attention gathers itself: its items are of all rows.
+void CudaStage::issue(const Operation& operation) {
+  held_.push_back(operation);
+  if (observed_ && !std::holds_alternative<Gather>(operation)) flush();
+}
+
 void CudaStage::flush() {
-  if (norm_pending_) pack(Slot::Normed, any_kind_);
-  if (activate_pending_) {
-    const auto [gate, up] = *activate_pending_;
-    gpu::activate(stream_, activation_, at(gate), at(up), n_rows_ * width(gate));
-    activate_pending_.reset();
-  }
-  if (delta_pending_) gpu::add(stream_, at(Slot::Residual), take_delta(), n_rows_ * width(Slot::Residual));
+  for (const Fused& fused : fuse(held_)) std::visit([&](const auto& o) { run(o, fused); }, *fused.operation);
+  held_.clear();
 }
 
-void CudaStage::embed(WeightId table) {
-  gpu::embed(stream_, weights_.matrix(table), step_.as<int32_t>() + places_.tokens / sizeof(int32_t),
+void CudaStage::run(const Embed& o, const Fused& /*fused*/) {
+  gpu::embed(stream_, weights_.matrix(o.table), step_.as<int32_t>() + places_.tokens / sizeof(int32_t),
              tokens_.as<int32_t>(), config_.embedding_scale, n_rows_, at(Slot::Residual));
 }
 
-void CudaStage::norm(WeightId weight) {
-  norm_pending_ = weight;
-  if (observed_) flush();
+void CudaStage::run(const Norm& o, const Fused& fused) {
+  norm_and_pack(o, fused.adds_branch, inputs(Slot::Normed, any_kind_));
 }
 
-void CudaStage::norm_heads(Slot slot, WeightId weight) {
-  require_heads(slot);
-  const size_t dim = weights_.length(weight);  // a head's, or all heads'
-  gpu::rms_norm(stream_, at(slot), weights_.vector(weight), config_.norm_eps, n_rows_ * width(slot) / dim, dim,
-                at(slot));
+void CudaStage::run(const NormHeads& o, const Fused& /*fused*/) {
+  const size_t dim = weights_.length(o.weight);  // a head's, or all heads'
+  gpu::rms_norm(stream_, at(o.slot), weights_.vector(o.weight), config_.norm_eps, n_rows_ * width(o.slot) / dim, dim,
+                at(o.slot));
 }
 
-void CudaStage::project(Slot in, std::span<const Projection> projections) {
+void CudaStage::run(const Project& o, const Fused& fused) {
+  const std::span<const Projection> projections = o.projections();
   std::array<bool, kKinds> is_packed{};
   for (size_t i = 0; i < projections.size();) {  // those of one format in one launch
     std::vector<gpu::Product> products;
     const gpu::PackedMatrix& first = weights_.matrix(projections[i].weight);
+    const bool computed = i > 0;
     for (; i < projections.size() && products.size() < gpu::kMaxProducts; ++i) {
       const Projection& p = projections[i];
       if (!gpu::same_format(first, weights_.matrix(p.weight))) break;
       products.push_back({.weight = weights_.matrix(p.weight), .bias = vector_or_null(p.bias), .out = at(p.out)});
     }
     const bool there = std::exchange(is_packed[static_cast<size_t>(first.kind)], true);
-    gpu::multiply(stream_, there ? inputs(in, first.kind) : pack(in, first.kind), products.data(), products.size(),
-                  options_.fast);
+    gpu::multiply(stream_, there ? inputs(o.in, first.kind) : pack(o.in, first.kind, computed ? Fused{} : fused),
+                  products.data(), products.size(), options_.fast);
   }
-  for (const Projection& p : projections) adapt(in, p.weight, at(p.out));
+  for (const Projection& p : projections) adapt(o.in, p.weight, at(p.out));
 }
 
-void CudaStage::project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) {
-  const gpu::PackedMatrix& matrix = weights_.matrix(weight);
-  const gpu::Product product{.weight = matrix, .bias = vector_or_null(bias), .out = at(Slot::Branch)};
-  if (delta_pending_) flush();
-  gpu::multiply(stream_, pack(in, matrix.kind), &product, 1, options_.fast);
-  adapt(in, weight, at(Slot::Branch));
-  if (post_norm.exists()) {
-    gpu::rms_norm(stream_, at(Slot::Branch), weights_.vector(post_norm), config_.norm_eps, n_rows_, width(Slot::Branch),
-                  at(Slot::Branch));
+void CudaStage::run(const ProjectToResidual& o, const Fused& fused) {
+  const gpu::PackedMatrix& matrix = weights_.matrix(o.weight);
+  const gpu::Product product{.weight = matrix, .bias = vector_or_null(o.bias), .out = at(Slot::Branch)};
+  gpu::multiply(stream_, pack(o.in, matrix.kind, fused), &product, 1, options_.fast);
+  adapt(o.in, o.weight, at(Slot::Branch));
+  if (o.post_norm.exists()) {
+    gpu::rms_norm(stream_, at(Slot::Branch), weights_.vector(o.post_norm), config_.norm_eps, n_rows_,
+                  width(Slot::Branch), at(Slot::Branch));
   }
-  delta_pending_ = true;
-  if (observed_) flush();
+  if (!fused.leaves_branch) gpu::add(stream_, at(Slot::Residual), branch(), n_rows_ * width(Slot::Residual));
 }
 
-void CudaStage::rotate_and_store(int64_t layer) {
-  const auto* angles = (has_local_angles(layer) ? local_angles_ : angles_).as<float>();
+void CudaStage::run(const RotateAndStore& o, const Fused& /*fused*/) {
+  const auto* angles = (has_local_angles(o.layer) ? local_angles_ : angles_).as<float>();
   const auto rotated = static_cast<uint32_t>(config_.rotated());
   gpu::rotate_and_store(stream_, attention_of_step().rows, heads_,
                         {.cosines = angles,
@@ -380,7 +371,7 @@ void CudaStage::rotate_and_store(int64_t layer) {
                          .rotated = rotated,
                          .halves = core::info(config_.family).pairs == core::RopePairs::Halves},
                         at(Slot::Query), at(Slot::Key), at(Slot::Value), cache_,
-                        static_cast<size_t>(layer - layers_.first));
+                        static_cast<size_t>(o.layer - layers().first));
 }
 
 gpu::Attention CudaStage::attention_of_step() const {
@@ -406,45 +397,39 @@ gpu::Attention CudaStage::attention_of_step() const {
           .shared_bytes = device_.shared_bytes};
 }
 
-void CudaStage::attend(int64_t layer, WeightId sinks) {
+void CudaStage::run(const Attend& o, const Fused& fused) {
   gpu::Attention in = attention_of_step();
-  in.layer = static_cast<size_t>(layer - layers_.first);
-  in.window = static_cast<int32_t>(positions_seen(config_, layer));
-  in.sinks = vector_or_null(sinks);
+  in.layer = static_cast<size_t>(o.layer - layers().first);
+  in.window = static_cast<int32_t>(positions_seen(config_, o.layer));
+  in.sinks = vector_or_null(o.sinks);
   gpu::attention(stream_, in);
-  if (std::exchange(gather_pending_, false)) gather_rows();
+  if (fused.gathers && n_logit_rows_ < n_rows_) gather_rows();
 }
-
-void CudaStage::gather() { gather_pending_ = n_logit_rows_ < n_rows_; }
 
 void CudaStage::gather_rows() {
   const int32_t* rows = step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t);
-  gpu::gather(stream_, at(Slot::Residual), take_delta(), rows, n_logit_rows_, width(Slot::Residual),
-              gathered_.as<float>());
+  gpu::gather(stream_, at(Slot::Residual), {}, rows, n_logit_rows_, width(Slot::Residual), gathered_.as<float>());
   gpu::gather(stream_, at(Slot::Heads), {}, rows, n_logit_rows_, width(Slot::Heads), at(Slot::Query));
   gathered_rows_ = true;
   n_rows_ = n_logit_rows_;
 }
 
-void CudaStage::activate(Slot gate, Slot up) {
-  activate_pending_ = {gate, up};
-  if (observed_) flush();
+void CudaStage::run(const Activate& o, const Fused& /*fused*/) {
+  gpu::activate(stream_, activation_, at(o.gate), at(o.up), n_rows_ * width(o.gate));
 }
 
-void CudaStage::finish_logits() {
+void CudaStage::run(const FinishLogits& /*o*/, const Fused& /*fused*/) {
   if (config_.logit_scale == 1.0F && config_.logit_cap == 0.0F) return;
   gpu::finish_logits(stream_, at(Slot::Logits), n_rows_ * width(Slot::Logits), config_.logit_scale, config_.logit_cap);
 }
 
-void CudaStage::draw() {
+void CudaStage::run(const DrawTokens& /*o*/, const Fused& /*fused*/) {
   gpu::draw_tokens(stream_, at(Slot::Logits), width(Slot::Logits),
                    reinterpret_cast<const gpu::DrawInput*>(step_.as<uint8_t>() + places_.draws), step_.as<int32_t>(),
                    draws_.size(), draw_workspace_.as<void>(), tokens_.as<int32_t>());
 }
 
 // ---- To the host and back ----
-
-bool CudaStage::draws() const { return layers_.last == config_.n_layers && width(Slot::Logits) <= gpu::kMostTokens; }
 
 Ticket CudaStage::fetch_logits() {
   const size_t bytes = n_logit_rows_ * width(Slot::Logits) * sizeof(float);
@@ -481,7 +466,6 @@ std::span<const int32_t> CudaStage::wait_tokens(Ticket ticket) {
 }
 
 void CudaStage::read(Slot slot, std::span<float> values) {
-  flush();
   stream_.copy_out(values.data(), at(slot), values.size_bytes());
   stream_.wait();
 }

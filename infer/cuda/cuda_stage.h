@@ -1,7 +1,7 @@
-// A range of a model's layers on a GPU: the operations of a Stage as launches of the kernels. Norms, SwiGLU and sums
-// with the residual are held back and done by the kernel that comes next. The operations of a step of few rows are
-// recorded, and run again at once for other tokens, positions and blocks: all that changes lies in device memory, in
-// one piece that begin() sends.
+// A range of a model's layers on a GPU: the operations of a Stage as launches of the kernels. They are held back until
+// the step ends, and fused (fuse.h), unless somebody observes the step. The launches of a step of few rows are
+// recorded, and run again at once for other tokens, positions and blocks: all that changes is in device memory, in one
+// piece that begin() sends.
 #pragma once
 
 #include <array>
@@ -10,7 +10,6 @@
 #include <optional>
 #include <span>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "infer/cuda/attention_plan.h"
@@ -18,51 +17,34 @@
 #include "infer/cuda/cuda_adapters.h"
 #include "infer/cuda/cuda_experts.h"
 #include "infer/cuda/cuda_weights.h"
+#include "infer/cuda/fuse.h"
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/sample.h"
 #include "infer/forward/machine.h"
 
 namespace folio::infer {
 
-class CudaStage final : public Stage {
+class CudaStage final : public Stage, public StageMemory, public StageResults {
  public:
   /// Throws core::Error if the weights don't fit the device.
   CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, const core::StoredModel& model,
             LayerRange layers, CacheType cache_type);
   ~CudaStage() override;
 
-  [[nodiscard]] LayerRange layers() const override { return layers_; }
-  [[nodiscard]] const StageWeights& weights() const override { return weights_.by_role(); }
-  [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
-  [[nodiscard]] size_t max_rows() const override { return options_.max_rows; }
+  [[nodiscard]] const StageInfo& info() const override { return info_; }
+  [[nodiscard]] StageMemory& memory() override { return *this; }
+  [[nodiscard]] StageResults& results() override { return *this; }
+  [[nodiscard]] bool begin(const Step& step) override;
+  void issue(const Operation& operation) override;
+  void end() override;
+
   [[nodiscard]] CacheFit cache_fit() const override;
   void reserve_cache(int64_t n_blocks) override;
-  [[nodiscard]] const LoadReport& load_report() const override { return weights_.report(); }
-
   void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
   void unload_adapter(int32_t number) override;
 
-  void begin(const Step& step) override;
-  [[nodiscard]] bool replay() override;
-  void embed(WeightId table) override;
-  void norm(WeightId weight) override;
-  void norm_heads(Slot slot, WeightId weight) override;
-  void project(Slot in, std::span<const Projection> projections) override;
-  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override;
-  void rotate_and_store(int64_t layer) override;
-  void attend(int64_t layer, WeightId sinks) override;
-  void activate(Slot gate, Slot up) override;
-  void route(const Router& router) override;
-  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override;
-  void combine_experts(const ExpertMatrix& down) override;
-  void gate_rows(Slot slot, WeightId weight) override;
-  void gather() override;
-  void finish_logits() override;
-  void draw() override;
-  void end() override;
   Ticket fetch_logits() override;
   std::span<float> wait(Ticket ticket) override;
-  [[nodiscard]] bool draws() const override;
   Ticket fetch_tokens() override;
   std::span<const int32_t> wait_tokens(Ticket ticket) override;
   void read(Slot slot, std::span<float> values) override;
@@ -83,25 +65,41 @@ class CudaStage final : public Stage {
     size_t n = 0;
   };
 
+  void run(const Embed& o, const Fused& fused);
+  void run(const Norm& o, const Fused& fused);
+  void run(const NormHeads& o, const Fused& fused);
+  void run(const Project& o, const Fused& fused);
+  void run(const ProjectToResidual& o, const Fused& fused);
+  void run(const RotateAndStore& o, const Fused& fused);
+  void run(const Attend& o, const Fused& fused);
+  void run(const Activate& o, const Fused& fused);
+  void run(const Route& o, const Fused& fused);
+  void run(const ProjectExperts& o, const Fused& fused);
+  void run(const CombineExperts& o, const Fused& fused);
+  void run(const GateRows& o, const Fused& fused);
+  void run(const Gather& /*o*/, const Fused& /*fused*/) {}  // Attend does it
+  void run(const FinishLogits& o, const Fused& fused);
+  void run(const DrawTokens& o, const Fused& fused);
+
   [[nodiscard]] static gpu::Routing routing_of(const core::ModelConfig& config);
   [[nodiscard]] static size_t packed_bytes(size_t n_rows, size_t k, gpu::Kind kind);
   [[nodiscard]] float* at(Slot slot) const;
   [[nodiscard]] const float* vector_or_null(WeightId id) const { return id.exists() ? weights_.vector(id) : nullptr; }
   [[nodiscard]] gpu::Attention attention_of_step() const;
-  void abandon_recording();
   void send(const Step& step);
   void make_room(const Step& step);
   void grow(gpu::DeviceMemory& memory, size_t bytes);
   /// Where packed rows of a slot lie.
   [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
-  gpu::PackedInputs pack(Slot slot, gpu::Kind kind);
+  gpu::PackedInputs pack(Slot slot, gpu::Kind kind, const Fused& fused);
+  void norm_and_pack(const Norm& norm, bool adds_branch, const gpu::PackedInputs& to);
   [[nodiscard]] gpu::DeviceMemory angles_of(const std::vector<double>& frequencies, float magnitude);
   [[nodiscard]] bool has_local_angles(int64_t layer) const {
     return config_.local_rope_theta > 0.0F && config_.has_window(layer);
   }
-  /// What is to be added to Residual, which is then done.
-  gpu::Delta take_delta();
+  [[nodiscard]] gpu::Delta branch() const { return {at(Slot::Branch), config_.residual_scale}; }
   void flush();
+  void record();
   void forget_recordings();
   void gather_rows();
   void adapt(Slot in, WeightId weight, float* out);
@@ -115,10 +113,9 @@ class CudaStage final : public Stage {
   gpu::DeviceInfo device_;
   gpu::Stream stream_;
   const core::ModelConfig& config_;
-  LayerRange layers_;
   int64_t widest_window_;  ///< positions that a row sees in any layer
-  SlotWidths widths_;
   CudaWeights weights_;
+  StageInfo info_;
   gpu::Heads heads_;
   gpu::Activation activation_;
   gpu::Kind any_kind_;  ///< of the weights: what a row is packed as that no product waits for
@@ -143,8 +140,9 @@ class CudaStage final : public Stage {
   CudaExperts experts_;
 
   // The step in hand.
-  bool has_adapters_ = false;  ///< its rows
-  Shape shape_{};
+  bool has_adapters_ = false;   ///< its rows
+  std::optional<Shape> shape_;  ///< that it is recorded for
+  std::vector<Operation> held_;
   AttentionPlan attention_;
   std::vector<gpu::DrawInput> draws_;
   std::vector<int32_t> ids_;
@@ -159,15 +157,9 @@ class CudaStage final : public Stage {
   std::array<Drawn, 2> drawn_;  ///< of the last step that drew, and of the one before
   uint64_t n_fetched_ = 0;      ///< times that tokens were
 
-  // Operations that are held back.
-  bool gather_pending_ = false;  ///< it is done behind attend(), which takes all rows
-  bool gathered_rows_ = false;   ///< Residual is gathered_, and Heads lie in Query's memory
-  bool delta_pending_ = false;   ///< Branch is not added to Residual yet
-  std::optional<WeightId> norm_pending_;
-  std::optional<std::pair<Slot, Slot>> activate_pending_;
+  bool gathered_rows_ = false;  ///< Residual is gathered_, and Heads are in Query's memory
 
   std::map<Shape, gpu::Recording> recordings_;
-  bool recording_ = false;
 };
 
 }  // namespace folio::infer

@@ -49,7 +49,7 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
     adapters.push_back(core::read_adapter(adapter.path, model.config(), adapter.scale));
   }
   if (!adapters.empty()) model.adapter_ = core::sum_of(adapters);
-  model.machines_ = std::make_unique<Machines>(options.machines, model.config());
+  model.machines_ = make_machines(options.machines, model.config());
   return model;
 }
 
@@ -70,10 +70,10 @@ Engine& LoadedModel::engine() {
     if (cache.max_positions <= config().context_length) {
       draft.max_positions = std::min(draft.max_positions, draft_file_->config.context_length);
     }
-    drafter_ = std::make_unique<DraftModel>(*draft_file_, *file_, machines_->placements().back().machine, draft);
+    drafter_ = std::make_unique<DraftModel>(*draft_file_, *file_, machines_.placements.back().machine, draft);
     require_same_tokens(*draft_file_, *file_, *tokenizer_);
   }
-  engine_ = std::make_unique<Engine>(*file_, machines_->placements(), cache, options_.limits);
+  engine_ = std::make_unique<Engine>(*file_, machines_.placements, cache, options_.limits);
   if (drafter_) engine_->draft_with(*drafter_);
   if (adapter_) adapter_number_ = engine_->load_adapter(*adapter_);
   return *engine_;

@@ -19,7 +19,7 @@
 #include "infer/engine/draft_model.h"
 #include "infer/engine/engine.h"
 #include "infer/engine/generate.h"
-#include "infer/engine/machines.h"
+#include "infer/machines/machines.h"
 
 namespace folio::infer {
 
@@ -50,7 +50,7 @@ class LoadedModel {
   [[nodiscard]] const core::StoredModel& file() const { return *file_; }
   [[nodiscard]] const core::ModelConfig& config() const { return file_->config; }
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return *tokenizer_; }
-  [[nodiscard]] const Machines& machines() const { return *machines_; }
+  [[nodiscard]] const Machines& machines() const { return machines_; }
   [[nodiscard]] int64_t context() const { return options_.context; }
 
   /// `base` with what file().generation says of sampling. open() has checked that each value is in its range.
@@ -79,7 +79,7 @@ class LoadedModel {
   std::unique_ptr<data::Tokenizer> tokenizer_;
   std::optional<core::Adapter> adapter_;
   int32_t adapter_number_ = kNoAdapter;
-  std::unique_ptr<Machines> machines_;
+  Machines machines_;
   std::unique_ptr<core::StoredModel> draft_file_;
   std::unique_ptr<DraftModel> drafter_;
   std::unique_ptr<Engine> engine_;

@@ -17,7 +17,7 @@ class Watch {
   void operator()(const char* what, Slot slot, size_t n_rows, int64_t layer = -1) {
     if (!observer_) return;
     values_.resize(n_rows * stage_.width(slot));
-    stage_.read(slot, values_);
+    stage_.results().read(slot, values_);
     observer_(layer < 0 ? what : fmt::format("layers.{}.{}", layer, what), values_, n_rows);
   }
 
@@ -99,18 +99,17 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
 
 }  // namespace
 
-void forward(std::span<const std::unique_ptr<Stage>> stages, const Step& step, const Observer& observer) {
+void forward(std::span<const std::unique_ptr<Stage>> stages, Step step, const Observer& observer) {
   std::vector<float> residual;  // handed from a stage to the next
   for (const auto& stage : stages) {
-    stage->begin(step);
-    if (stage != stages.front()) stage->write(Slot::Residual, residual);
-    if (!stage->replay()) {
+    if (!stage->begin(step)) {
       run_layers(*stage, step, observer);
       stage->end();
     }
     if (stage == stages.back()) break;
     residual.resize(step.rows.size() * stage->width(Slot::Residual));
-    stage->read(Slot::Residual, residual);
+    stage->results().read(Slot::Residual, residual);
+    step.residual = residual;
   }
 }
 

@@ -21,6 +21,6 @@ using Observer = std::function<void(const std::string& name, std::span<const flo
 
 /// Runs a step through the stages, which together have all layers, in order. Afterwards the last one's Slot::Logits has
 /// the logits of the rows that need them.
-void forward(std::span<const std::unique_ptr<Stage>> stages, const Step& step, const Observer& observer);
+void forward(std::span<const std::unique_ptr<Stage>> stages, Step step, const Observer& observer);
 
 }  // namespace folio::infer

@@ -1,10 +1,10 @@
 #include "infer/forward/machine.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/error.h"
 #include "core/manifest.h"
-#include "core/rope_scaling.h"
 
 namespace folio::infer {
 
@@ -23,9 +23,10 @@ SlotWidths slot_widths(const core::ModelConfig& c) {
           expert_dim, shared_dim, shared_dim, dim,       static_cast<size_t>(c.vocab_size)};
 }
 
-void require_heads(Slot slot) {
+void Stage::norm_heads(Slot slot, WeightId weight) {
   core::require(slot == Slot::Query || slot == Slot::Key, "norm_heads: slot {} is neither Query nor Key",
                 static_cast<int>(slot));
+  issue(NormHeads{slot, weight});
 }
 
 CacheType default_cache_type(const core::StoredModel& model) {
@@ -37,43 +38,35 @@ CacheType default_cache_type(const core::StoredModel& model) {
   return CacheType::F16;
 }
 
-void require_llama_parts(const core::StoredModel& model, const char* who) {
-  const core::ModelConfig& c = model.config;
-  const core::FamilyInfo& family = core::info(c.family);
-  const auto refuse = [&](bool has, const char* what) {
-    core::require(!has, "{}: {} runs no model with {} yet; take --device cpu, without shards", model.path, who, what);
-  };
-  refuse(c.n_experts > 0, "experts");
-  refuse(family.post_norms || !family.pre_norms || family.qk_norm == core::QkNorm::All, "norms in other places");
-  refuse(family.gate != core::Gate::Silu, "other gates than silu");
-  refuse(family.sinks, "attention sinks");
-  refuse(family.output_bias, "a bias of what attention adds");
-  refuse(c.rotated() != c.head_dim || c.local_rope_theta > 0.0F, "such rotations");
-  refuse(core::rope_magnitude(c) != 1.0F, "rotations of another magnitude");
-  refuse(c.sliding_window > 0 && c.window_period > 1, "a window in some layers");
-  refuse(c.attention_cap > 0.0F || c.logit_cap > 0.0F, "soft caps");
-  refuse(c.embedding_scale != 1.0F || c.residual_scale != 1.0F || c.logit_scale != 1.0F || c.attention_scale != 0.0F,
-         "scales");
-}
-
 void require_whole(const Shard& shard, const char* who) {
   core::require(shard.n_ranks == 1, "{} has whole matrices, and can't be rank {} of {} shards", who, shard.rank,
                 shard.n_ranks);
 }
 
-void Stage::load_adapter(int32_t /*number*/, std::shared_ptr<const core::Adapter> adapter) {
+void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* who, const char* remedy) {
+  const auto dim = static_cast<size_t>(model.config.dim);
+  core::require(n_ranks <= shard_tiles(dim),
+                "{} {} are more than the {} tiles of {} rows that {}'s width of {} has; take fewer {}", n_ranks, who,
+                shard_tiles(dim), kShardRows, model.path, dim, remedy);
+}
+
+RankReport sum_of(std::span<const RankReport> ranks) {
+  RankReport sum{};
+  uint64_t memory = UINT64_MAX;  // for the blocks, on the rank that has the least
+  for (const auto& [load, fit] : ranks) {
+    sum.load.weight_bytes += load.weight_bytes;
+    sum.load.repacked_bytes += load.repacked_bytes;
+    sum.load.repack_seconds = std::max(sum.load.repack_seconds, load.repack_seconds);
+    sum.fit.block_bytes += fit.block_bytes;
+    memory = std::min(memory, static_cast<uint64_t>(fit.n_blocks) * std::max<uint64_t>(1, fit.block_bytes));
+  }
+  sum.fit.n_blocks = static_cast<int64_t>(memory / std::max<size_t>(1, sum.fit.block_bytes));
+  return sum;
+}
+
+void StageMemory::load_adapter(int32_t /*number*/, std::shared_ptr<const core::Adapter> adapter) {
   core::fail("{}: this machine runs no adapters", adapter->path);
 }
-
-void Stage::route(const Router& /*router*/) { core::fail("this machine runs no experts"); }
-
-void Stage::project_experts(const ExpertMatrix& /*gate*/, const ExpertMatrix& /*up*/) {
-  core::fail("this machine runs no experts");
-}
-
-void Stage::combine_experts(const ExpertMatrix& /*down*/) { core::fail("this machine runs no experts"); }
-
-void Stage::gate_rows(Slot /*slot*/, WeightId /*weight*/) { core::fail("this machine runs no experts"); }
 
 int64_t positions_seen(const core::ModelConfig& c, int64_t layer) {
   return c.has_window(layer) ? c.sliding_window : c.context_length;

@@ -1,8 +1,7 @@
-// What the forward pass asks of a machine: a CPU, a GPU, one rank of several. A machine is the device, and may serve
-// several models; a Stage is a range of one model's layers on it, with weights, activations and cache blocks.
-// Operations may be asynchronous: only read(), wait() and wait_tokens() wait. They name activations by slot, and
-// begin() copies what they need of the step's rows. So a machine may record a step and replay it for other tokens,
-// positions and tables, or hold an operation back and fuse it with the next.
+// The interface of a machine: a CPU, a GPU, one rank of several. A machine is the device, and may serve several models;
+// a Stage is a range of one model's layers on it, with weights, activations and cache blocks. Operations are values and
+// may be asynchronous: only StageResults waits. begin() copies what they need of the step's rows. So a machine may
+// record a step and replay it for other tokens, positions and tables, or hold operations back and fuse them.
 #pragma once
 
 #include <array>
@@ -16,14 +15,12 @@
 #include "core/weights.h"
 #include "infer/cache/block_manager.h"
 #include "infer/forward/exchange.h"
+#include "infer/forward/operation.h"
 #include "infer/forward/slots.h"
 #include "infer/forward/stage_weights.h"
 #include "infer/sampling/sampler.h"
 
 namespace folio::infer {
-
-/// What norm_heads() takes. Throws core::Error unless the slot is Query or Key.
-void require_heads(Slot slot);
 
 /// Positions that a row attends to at most, up to its own: the sliding window, or the whole context.
 [[nodiscard]] int64_t positions_seen(const core::ModelConfig& config, int64_t layer = 0);
@@ -57,30 +54,11 @@ struct Step {
   size_t n_logit_rows = 0;                ///< rows that need logits
   std::span<const Draw> draws;            ///< for a stage that draws itself, in order of their rows
   bool observed = false;                  ///< slots are read between operations: neither fuse nor replay
+  bool may_replay = true;                 ///< otherwise each operation is issued, even if the step was recorded
+  std::span<const float> residual{};      ///< (rows, dim) from the stage before; empty for the first one
 };
 
 inline constexpr size_t kMaxRows = 256;  ///< rows of a step on a CPU
-
-/// The matrix that a slot is multiplied by, the bias if there is one, and where the sum goes.
-struct Projection {
-  WeightId weight;
-  WeightId bias;
-  Slot out;
-};
-
-/// A matrix of each expert, and its bias if there is one.
-struct ExpertMatrix {
-  WeightId weight;
-  WeightId bias;
-};
-
-/// What chooses a row's experts: a matrix of a row for each and its bias, and what is added to their scores, where that
-/// is there.
-struct Router {
-  WeightId weight;
-  WeightId bias;
-  WeightId selection_bias;
-};
 
 /// The type of keys and values in the cache. Q8_0: 8 bits, with a scale for each group of 32 (kernels::Q8); CPUs alone.
 enum class CacheType : uint8_t { F32, F16, Q8_0 };
@@ -110,105 +88,113 @@ struct Shard {
   Exchange* exchange = nullptr;  ///< of several ranks; has to outlive the stage
 };
 
-/// Throws core::Error, which names the part, if the model has one that Llama, Mistral, Qwen 2 and 3 don't have: `who`
-/// runs none of these.
-void require_llama_parts(const core::StoredModel& model, const char* who);
-
 /// Throws core::Error if the shard is one of several. `who` has whole matrices alone.
 void require_whole(const Shard& shard, const char* who);
 
+/// Throws core::Error if n_ranks `who`, such as "shards", are more than the model's width has tiles.
+void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* who, const char* remedy);
+
+/// What one rank of a model has loaded, and what its memory holds.
+struct RankReport {
+  LoadReport load;
+  CacheFit fit;
+};
+
+/// Returns the report of all ranks of a host together: they load at once, and share its memory.
+[[nodiscard]] RankReport sum_of(std::span<const RankReport> ranks);
+
+/// Facts of a stage that hold from its loading on.
+struct StageInfo {
+  LayerRange layers;
+  StageWeights weights;
+  SlotWidths widths;  ///< elements of a row in each slot
+  LoadReport load_report;
+  size_t max_rows = kMaxRows;  ///< of a step
+  /// Steps that may be in flight: the one whose logits are waited for, and those that were begun since. They are done
+  /// in order, and overlap.
+  size_t steps_in_flight = 1;
+  bool draws = false;  ///< it draws tokens itself; otherwise steps have no draws, and the host draws from the logits
+};
+
+/// The memory of a stage that is filled after loading: its cache and its adapters.
+class StageMemory {
+ public:
+  virtual ~StageMemory() = default;
+  [[nodiscard]] virtual CacheFit cache_fit() const = 0;
+  /// Called once, before the first step, with the number of blocks that the cache will have: at most cache_fit()'s.
+  virtual void reserve_cache(int64_t /*n_blocks*/) {}
+  /// Brings what the adapter adds to the stage's matrices to the machine. Rows name it by `number`, at least 0. Throws
+  /// core::Error if the machine runs no adapters, which is the default.
+  virtual void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter);
+  /// Steps that were begun still use it. Does nothing if there is none of that number.
+  virtual void unload_adapter(int32_t /*number*/) {}
+};
+
 /// A copy to the host that is on its way.
 enum class Ticket : uint64_t {};
+
+/// Copies between a stage's slots and the host's memory.
+class StageResults {
+ public:
+  virtual ~StageResults() = default;
+  /// Requests Slot::Logits.
+  virtual Ticket fetch_logits() = 0;
+  /// Waits for them: (rows that need logits, vocab_size), the caller's to overwrite until the next begin(). Tickets
+  /// come in order; one that is left out is never asked for again.
+  virtual std::span<float> wait(Ticket ticket) = 0;
+  /// Requests the tokens that were drawn, from a stage that draws.
+  virtual Ticket fetch_tokens() { return {}; }
+  /// Waits for them, but not for a step that was begun since: (draws), each a token, kNotFinite or kNothingLeft. They
+  /// stay until the second begin() after that of their step. The row of a drawn_token() that is none has any values.
+  virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
+  /// Copies a slot's rows to the host, or from it, and waits. For observers, and to hand Residual on between stages.
+  virtual void read(Slot slot, std::span<float> values) = 0;
+  virtual void write(Slot slot, std::span<const float> values) = 0;
+};
 
 class Stage {
  public:
   virtual ~Stage() = default;
 
-  [[nodiscard]] virtual LayerRange layers() const = 0;
-  [[nodiscard]] virtual const StageWeights& weights() const = 0;
-  /// Numbers of a row in the slot.
-  [[nodiscard]] virtual size_t width(Slot slot) const = 0;
-  /// Steps that may be under way: with a step whose logits are waited for, the others that were begun since. They are
-  /// done in order, and overlap.
-  [[nodiscard]] virtual size_t steps_in_flight() const { return 1; }
-  /// Rows that a step may have.
-  [[nodiscard]] virtual size_t max_rows() const { return kMaxRows; }
-  [[nodiscard]] virtual CacheFit cache_fit() const = 0;
-  /// Once, before the first step: the cache will have so many blocks, at most cache_fit()'s.
-  virtual void reserve_cache(int64_t /*n_blocks*/) {}
-  [[nodiscard]] virtual const LoadReport& load_report() const = 0;
+  [[nodiscard]] virtual const StageInfo& info() const = 0;
+  [[nodiscard]] virtual StageMemory& memory() = 0;
+  [[nodiscard]] virtual StageResults& results() = 0;
 
-  /// Brings what the adapter adds to the stage's matrices to the machine. Rows name it by `number`, at least 0. Throws
-  /// core::Error if the machine runs no adapters, as it does by default.
-  virtual void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter);
-  /// Rows that were begun are computed with it. Nothing happens if there is none of that number.
-  virtual void unload_adapter(int32_t /*number*/) {}
-
-  /// Brings the step's rows, tables and copies to the machine. Throws std::bad_alloc if their blocks don't fit.
-  virtual void begin(const Step& step) = 0;
-  /// True if the machine had recorded a step of this shape and has issued it anew: nothing up to end() is to be issued.
-  [[nodiscard]] virtual bool replay() { return false; }
-
-  /// Residual = the rows' tokens' embeddings, times the configuration's embedding_scale.
-  virtual void embed(WeightId table) = 0;
-  /// Normed = RMSNorm(Residual) * weight, over each row.
-  virtual void norm(WeightId weight) = 0;
-  /// Each head of the slot, Query or Key, = RMSNorm(head) * weight. Throws core::Error for another slot.
-  virtual void norm_heads(Slot slot, WeightId weight) = 0;
-  /// Each projection's out = in · weightᵀ + bias, and for rows with an adapter its part: see reference/kernels.h.
-  virtual void project(Slot in, std::span<const Projection> projections) = 0;
-  /// Residual += in · weightᵀ + bias, and an adapter's part likewise; with `post_norm` RMSNorm(that sum) * post_norm is
-  /// added.
-  /// What is added is multiplied by the configuration's residual_scale.
-  virtual void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) = 0;
-  /// Rotates Query and Key by their rows' positions, as the layer does, and stores Key and Value in the cache.
-  virtual void rotate_and_store(int64_t layer) = 0;
-  /// Heads = attention of Query over the positions of its sequence up to its own, or those of them in the sliding
-  /// window, read from the cache, and each head's sink if there are some.
-  virtual void attend(int64_t layer, WeightId sinks) = 0;
-  /// gate = silu(gate) * up, or what core::Gate of the family says: Gate and Up, or SharedGate and SharedUp, or
-  /// ExpertGate and ExpertUp.
-  virtual void activate(Slot gate, Slot up) = 0;
-
-  // Experts. Each throws core::Error if the machine runs none, as it does by default: who loads a model with experts
-  // refuses it, so that no step begins.
-
-  /// Chooses each row's experts by the router's scores of Normed, and weighs them: see kernels::route.
-  virtual void route(const Router& router);
-  /// ExpertGate and ExpertUp = the row of Normed · the matrixᵀ + bias of each expert that the row takes.
-  virtual void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up);
-  /// Residual += Σ route · (the row's ExpertGate · the matrixᵀ + bias), over the row's experts in the order of their
-  /// numbers.
-  virtual void combine_experts(const ExpertMatrix& down);
-  /// Each row of the slot *= sigmoid(Normed · weight).
-  virtual void gate_rows(Slot slot, WeightId weight);
-
-  /// Moves the rows of Residual and Query that need logits, at least one, to the front; the operations that follow take
-  /// only these. It comes before the last layer's attend().
-  virtual void gather() = 0;
-  /// Logits = what the configuration's logit_scale and logit_cap make of them.
-  virtual void finish_logits() = 0;
-  /// Draws the step's tokens from Logits, which stay as they are: for each draw the token that its Sampler would draw,
-  /// but for roundings where probabilities meet.
-  virtual void draw() {}
-  /// The operations of the step are issued: what was recorded since replay() is whole.
+  /// Brings the step's data to the machine. Returns true if the machine had recorded a step of this shape and has
+  /// issued it anew: neither operations nor end() follow. Throws std::bad_alloc if the blocks don't fit.
+  [[nodiscard]] virtual bool begin(const Step& step) = 0;
+  /// Adds an operation to the step. Throws core::Error for one that the machine does not run: machines without experts
+  /// reject the models that have some when they load.
+  virtual void issue(const Operation& operation) = 0;
+  /// All operations of the step are issued.
   virtual void end() {}
 
-  /// Asks for Slot::Logits in the host's memory.
-  virtual Ticket fetch_logits() = 0;
-  /// Waits for them: (rows that need logits, vocab_size), the caller's to overwrite until the next begin(). Tickets
-  /// come in order; one that is left out is never asked for again.
-  virtual std::span<float> wait(Ticket ticket) = 0;
-  /// Whether it draws tokens itself. Otherwise steps come without draws, and the host draws from the logits.
-  [[nodiscard]] virtual bool draws() const { return false; }
-  /// Asks for what was drawn in the host's memory.
-  virtual Ticket fetch_tokens() { return {}; }
-  /// Waits for it, but not for a step that was begun since: (draws), each a token, kNotFinite or kNothingLeft. They
-  /// stay until the second begin() after that of their step. The row of a drawn_token() that is none has any numbers.
-  virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
-  /// Copies a slot's rows to the host, or from it, and waits. For observers, and to hand Residual on between stages.
-  virtual void read(Slot slot, std::span<float> values) = 0;
-  virtual void write(Slot slot, std::span<const float> values) = 0;
+  [[nodiscard]] LayerRange layers() const { return info().layers; }
+  [[nodiscard]] const StageWeights& weights() const { return info().weights; }
+  [[nodiscard]] size_t width(Slot slot) const { return info().widths[static_cast<size_t>(slot)]; }
+
+  // Each issues the operation of its name: see operation.h.
+  void embed(WeightId table) { issue(Embed{table}); }
+  void norm(WeightId weight) { issue(Norm{weight}); }
+  /// Throws core::Error unless the slot is Query or Key.
+  void norm_heads(Slot slot, WeightId weight);
+  template <size_t N>
+  void project(Slot in, const std::array<Projection, N>& projections) {
+    issue(Project(in, projections));
+  }
+  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) {
+    issue(ProjectToResidual{in, weight, bias, post_norm});
+  }
+  void rotate_and_store(int64_t layer) { issue(RotateAndStore{layer}); }
+  void attend(int64_t layer, WeightId sinks) { issue(Attend{layer, sinks}); }
+  void activate(Slot gate, Slot up) { issue(Activate{gate, up}); }
+  void route(const Route& router) { issue(router); }
+  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) { issue(ProjectExperts{gate, up}); }
+  void combine_experts(const ExpertMatrix& down) { issue(CombineExperts{down}); }
+  void gate_rows(Slot slot, WeightId weight) { issue(GateRows{slot, weight}); }
+  void gather() { issue(Gather{}); }
+  void finish_logits() { issue(FinishLogits{}); }
+  void draw() { issue(DrawTokens{}); }
 };
 
 class Machine {

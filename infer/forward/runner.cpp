@@ -29,7 +29,7 @@ std::vector<std::unique_ptr<Stage>> load_stages(const core::StoredModel& model, 
 LoadReport sum_of(std::span<const std::unique_ptr<Stage>> stages) {
   LoadReport sum;
   for (const auto& stage : stages) {
-    const LoadReport& report = stage->load_report();
+    const LoadReport& report = stage->info().load_report;
     sum.weight_bytes += report.weight_bytes;
     sum.repacked_bytes += report.repacked_bytes;
     sum.repack_seconds += report.repack_seconds;
@@ -41,7 +41,7 @@ LoadReport sum_of(std::span<const std::unique_ptr<Stage>> stages) {
 int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::ModelConfig& config,
                  const CacheOptions& options) {
   int64_t fit = std::numeric_limits<int32_t>::max();
-  for (const auto& stage : stages) fit = std::min(fit, stage->cache_fit().n_blocks);
+  for (const auto& stage : stages) fit = std::min(fit, stage->memory().cache_fit().n_blocks);
   require(fit >= 1, "no memory is left for the KV cache; take a smaller model");
   const int64_t each = blocks_for(options.max_positions == 0 ? config.context_length : options.max_positions);
   return options.n_sequences > fit / each ? fit : each * options.n_sequences;
@@ -66,11 +66,11 @@ Runner::Runner(const core::StoredModel& model, std::span<const Placement> placem
       stages_(load_stages(model, placements, options.type)),
       load_report_(sum_of(stages_)),
       cache_(n_blocks(stages_, model.config, options)) {
-  max_rows_ = stages_.front()->max_rows();
+  max_rows_ = stages_.front()->info().max_rows;
   for (const auto& stage : stages_) {
-    block_bytes_ += stage->cache_fit().block_bytes;
-    max_rows_ = std::min(max_rows_, stage->max_rows());
-    stage->reserve_cache(cache_.n_blocks());
+    block_bytes_ += stage->memory().cache_fit().block_bytes;
+    max_rows_ = std::min(max_rows_, stage->info().max_rows);
+    stage->memory().reserve_cache(cache_.n_blocks());
   }
 }
 
@@ -84,10 +84,10 @@ int32_t Runner::load_adapter(const core::Adapter& adapter) {
 int32_t Runner::load_adapter(std::shared_ptr<const core::Adapter> adapter) {
   const int32_t number = n_adapters_++;
   try {
-    for (const auto& stage : stages_) stage->load_adapter(number, adapter);
+    for (const auto& stage : stages_) stage->memory().load_adapter(number, adapter);
     adapters_.insert(number);
   } catch (...) {  // no stage keeps what another has no room for
-    for (const auto& stage : stages_) stage->unload_adapter(number);
+    for (const auto& stage : stages_) stage->memory().unload_adapter(number);
     throw;
   }
   return number;
@@ -95,7 +95,7 @@ int32_t Runner::load_adapter(std::shared_ptr<const core::Adapter> adapter) {
 
 void Runner::unload_adapter(int32_t number) {
   require(adapters_.erase(number) > 0, "there is no adapter {}", number);
-  for (const auto& stage : stages_) stage->unload_adapter(number);
+  for (const auto& stage : stages_) stage->memory().unload_adapter(number);
 }
 
 void Runner::require_adapter(int32_t number) const {
@@ -124,7 +124,7 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   Issued issued = build_step(rows);
   Stage& last = *stages_.back();
   const bool on_host =
-      !last.draws() || std::ranges::any_of(issued.draws, [](const Draw& d) { return d.sampler->on_host(); });
+      !last.info().draws || std::ranges::any_of(issued.draws, [](const Draw& d) { return d.sampler->on_host(); });
   const Step step{.rows = rows_,
                   .tables = tables_,
                   .table_starts = table_starts_,
@@ -136,15 +136,15 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   issued.drawn_on_host = on_host;
   n_fed_ = 0;  // until all of the step is issued
   infer::forward(stages_, step, observer);
-  if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.fetch_logits();
-  if (!step.draws.empty()) issued.tokens = last.fetch_tokens();
+  if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.results().fetch_logits();
+  if (!step.draws.empty()) issued.tokens = last.results().fetch_tokens();
   if (stages_.size() == 1 && !issued.logits && !observer) n_fed_ = step.draws.size();
   return issued;
 }
 
 // Where the stage does not draw, the host does, from the logits.
 StepOutput Runner::collect(const Issued& issued) {
-  Stage& last = *stages_.back();
+  StageResults& last = stages_.back()->results();
   std::span<float> logits;  // of the rows that need them
   if (issued.logits) logits = last.wait(*issued.logits);
   std::span<const int32_t> tokens;

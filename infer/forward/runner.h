@@ -72,7 +72,9 @@ class Runner {
   /// Rows that a step may have: of all stages the fewest.
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
   /// Steps that may be issued and not collected. They are collected in order.
-  [[nodiscard]] size_t steps_in_flight() const { return stages_.size() == 1 ? stages_.front()->steps_in_flight() : 1; }
+  [[nodiscard]] size_t steps_in_flight() const {
+    return stages_.size() == 1 ? stages_.front()->info().steps_in_flight : 1;
+  }
 
   /// Brings the adapter to all machines, or, if it throws, to none. Its number is one that no other had. What a CPU
   /// adds to matrices in blocks is rounded to 8 bits a number.

@@ -38,7 +38,7 @@ LlamaWeight::LlamaWeight(core::StoredModel file, std::unique_ptr<data::Tokenizer
 Llama::Llama(const LlamaWeight& weights, const LlamaOptions& options) : weights_(weights), options_(options) {}
 
 void Llama::initialize() {
-  if (!machines_) machines_ = std::make_unique<Machines>(options_.machines, weights_.file().config);
+  if (!machines_) machines_ = make_machines(options_.machines, weights_.file().config);
 }
 
 void Llama::allocateBuffer(size_t batch_size, size_t beam_width, size_t max_seq_len, size_t max_input_len) {
@@ -59,7 +59,7 @@ void Llama::allocateBuffer(size_t batch_size, size_t beam_width, size_t max_seq_
   const auto each = static_cast<size_t>(blocks_for(static_cast<int64_t>(max_seq_len))) + (beam_width > 1 ? 1 : 0);
   const size_t blocks = batch_size * beam_width * each;
   engine_ =
-      std::make_unique<Engine>(weights_.file(), machines_->placements(),
+      std::make_unique<Engine>(weights_.file(), machines_->placements,
                                CacheOptions{.max_positions = static_cast<int64_t>(blocks) * kBlockPositions,
                                             .type = options_.cache_type.value_or(default_cache_type(weights_.file()))},
                                SchedulerLimits{.max_rows = batch_size * std::max(max_input_len, beam_width),

@@ -17,7 +17,7 @@
 #include "core/weights.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/engine/engine.h"
-#include "infer/engine/machines.h"
+#include "infer/machines/machines.h"
 
 namespace folio::infer::faster_transformer {
 
@@ -113,7 +113,7 @@ class Llama {
 
   const LlamaWeight& weights_;
   LlamaOptions options_;
-  std::unique_ptr<Machines> machines_;
+  std::optional<Machines> machines_;
   std::unique_ptr<Engine> engine_;  ///< uses the machines
   Size size_{};                     ///< of the buffer
   std::optional<Session> session_{};

@@ -238,7 +238,7 @@ nb::dict about(const Model& model) {
                  .tokenizer = tokenizer.kind(),
                  .context = use.served().context,
                  .chat = use.served().chat_template.has_value(),
-                 .n_threads = use.loaded().machines().n_threads(),
+                 .n_threads = use.loaded().machines().n_threads,
                  .vocab_size = tokenizer.vocab_size(),
                  .bos = tokenizer.begin_of_text(),
                  .eos = tokenizer.end_of_text()};

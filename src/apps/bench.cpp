@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "apps/bench_memory.h"
+#include "apps/bench_ops.h"
 #include "apps/bench_step.h"
 #include "apps/ranks.h"
 #include "apps/text_program.h"
@@ -39,6 +40,8 @@ struct Options {
   infer::SamplerOptions sampler;
   bool json = false;
   bool memory = false;
+  bool ops = false;
+  std::string trace;  ///< a file
   bool train = false;
 };
 
@@ -192,25 +195,25 @@ struct Memory {
 
 Memory measure_memory(const infer::Machines& machines, const infer::MachineOptions& options) {
   Memory memory;
-  if (machines.gpu() != nullptr) memory.machines["device"] = machines.gpu()->describe();
-  if (machines.cpu() != nullptr) {
-    memory.machines["isa"] = core::isa_name(machines.cpu()->kernels().isa);
-    memory.machines["threads"] = machines.n_threads();
-    if (machines.shards() != nullptr) memory.machines["shards"] = machines.shards()->n_shards();
+  if (machines.gpu != nullptr) memory.machines["device"] = machines.gpu->describe();
+  if (machines.cpu != nullptr) {
+    memory.machines["isa"] = core::isa_name(machines.cpu->kernels().isa);
+    memory.machines["threads"] = machines.n_threads;
+    if (machines.n_shards > 1) memory.machines["shards"] = machines.n_shards;
   }
-  if (machines.gpu() == nullptr) {
-    memory.bytes_per_s = apps::read_bandwidth(machines.n_threads());
+  if (machines.gpu == nullptr) {
+    memory.bytes_per_s = apps::read_bandwidth(machines.n_threads);
     memory.key = "read_gb_per_s";
-    memory.description = fmt::format("{}, memory reads at {:.1f} GB/s",
-                                     machines.placements().front().machine.describe(), *memory.bytes_per_s / 1e9);
-  } else if (machines.cpu() == nullptr) {
+    memory.description = fmt::format("{}, memory reads at {:.1f} GB/s", machines.placements.front().machine.describe(),
+                                     *memory.bytes_per_s / 1e9);
+  } else if (machines.cpu == nullptr) {
     infer::gpu::Stream stream(*options.gpu);
     memory.bytes_per_s = infer::gpu::copy_bandwidth(stream);
     memory.key = "copy_gb_per_s";
-    memory.description = fmt::format("{}, copies read and write its memory at {:.1f} GB/s", machines.gpu()->describe(),
+    memory.description = fmt::format("{}, copies read and write its memory at {:.1f} GB/s", machines.gpu->describe(),
                                      *memory.bytes_per_s / 1e9);
   } else {
-    memory.description = fmt::format("{} and {}", machines.cpu()->describe(), machines.gpu()->describe());
+    memory.description = fmt::format("{} and {}", machines.cpu->describe(), machines.gpu->describe());
   }
   return memory;
 }
@@ -244,6 +247,19 @@ int run(const apps::Flags& app, const Options& o) {
                                        o.prompt_tokens, o.gen_tokens, model.context()));
   }
   const Memory memory = measure_memory(model.machines(), flags.load.machines);  // before a GPU's is filled
+  if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace writes a timeline of --ops; add --ops");
+  if (o.ops) {
+    apps::bench_ops(model,
+                    {.prompt_tokens = o.prompt_tokens,
+                     .gen_tokens = o.gen_tokens,
+                     .batch = o.batch.front(),
+                     .repetitions = o.repetitions,
+                     .json = o.json,
+                     .sampler = o.sampler,
+                     .trace = o.trace},
+                    memory.bytes_per_s.value_or(1.0));
+    return 0;
+  }
   apps::report_repacking(model);
   infer::Engine& engine = model.engine();
   const infer::LoadReport& loaded = engine.runner().load_report();
@@ -339,6 +355,9 @@ int main(int argc, char** argv) {
   }
   Options o;
   app.add_flag("--train", o.train, "instead: where a training step's time goes. The first flag, then those of train");
+  app.add_flag("--ops", o.ops, "instead: where a step's time goes, by kind of operation, for prompts and decoding");
+  app.add_option("--trace", o.trace, "with --ops: a timeline of operations and of the engine's decisions, for Perfetto")
+      ->type_name("FILE");
   app.add_flag("--memory", o.memory, "instead: how fast --threads read memory, by several patterns; needs no model");
   apps::add_model_flags(app, o.model);
   apps::add_rank_flags(app, o.n_stages);

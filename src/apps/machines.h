@@ -6,7 +6,7 @@
 #include <string>
 
 #include "apps/flags.h"
-#include "infer/engine/machines.h"
+#include "infer/machines/machines.h"
 
 namespace folio::apps {
 

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/manifest.h"
 #include "infer/forward/machine_lost.h"
-#include "infer/ranks/world.h"
+#include "infer/ranks/net/world.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::apps {
@@ -72,7 +72,7 @@ uint64_t Ranks::exchanged_bytes(const core::StoredModel& model, int64_t batch) c
   const size_t n_shards = machine_->world().n_ranks / n_stages;
   const auto width = static_cast<size_t>(model.config.dim);
   const auto logits = n_stages == 1 ? 0 : static_cast<size_t>(model.config.vocab_size);
-  return infer::ranked_bytes(model.config, n_shards, rows, rows, in_blocks) +
+  return infer::exchanged_bytes(model.config, n_shards, rows, rows, in_blocks) +
          sizeof(float) * rows * ((n_stages - 1) * n_shards * width + logits);
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "apps/program.h"
-#include "infer/ranks/ranked_cpu.h"
+#include "infer/ranks/net/ranked_cpu.h"
 
 namespace folio::apps {
 

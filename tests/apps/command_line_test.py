@@ -1,5 +1,6 @@
 """The contract of the command line: exit codes, one-line errors that name what is wrong, one JSON object on stdout."""
 
+import json
 import math
 import os
 import re
@@ -229,6 +230,41 @@ def test_bench_counts_the_experts_that_a_step_reads(tmp_path):
         left_out = (shape.experts - row["experts_of_a_layer"]) * one_expert
         assert row["step_bytes"] == pytest.approx(answer["weight_bytes"] - left_out, abs=1)
     assert answer["step_bytes"] == alone["step_bytes"]
+
+
+def test_bench_times_the_operations_of_a_step(golden_gguf, tmp_path):
+    flags = ["--ops", "-m", golden_gguf, "--prompt-tokens", "16", "--gen-tokens", "8", "--repetitions", "2"]
+    answer = one_json(succeed("bench", *flags, "--json", "--trace", tmp_path / "trace.json").stdout)
+    whole = one_json(succeed("bench", "--json", "-m", golden_gguf, "--prompt-tokens", "16", "--gen-tokens", "8").stdout)
+    prompt, decode = answer["prompt"], answer["decode"]
+    assert (prompt["steps"], prompt["rows_per_step"]) == (2, 16)
+    assert (decode["steps"], decode["rows_per_step"]) == (16, 1)
+    for times in (prompt, decode):
+        rows = {row["operation"]: row for row in times["operations"]}
+        assert abs(times["operations_share_of_forward"] - 1) < 0.03
+        in_all = sum(row["us_per_step"] for row in times["operations"]) + times["host_us_per_step"]
+        assert in_all == pytest.approx(times["us_per_step"], rel=0.03)
+        others = ("embedding", "attention", "rotate and store")
+        read = sum(row["mb_per_step"] for name, row in rows.items() if name not in others)
+        embedding = rows["embedding"]["mb_per_step"] * 1e6 / times["rows_per_step"] * 66  # one row of 66 for each token
+        assert read * 1e6 + embedding == pytest.approx(whole["weight_bytes"], abs=1)
+        # The last of the two layers needs queries of all rows, but goes on with the last row.
+        n = times["rows_per_step"]
+        for name, n_rows in (("q, k, v", n), ("gate, up", (n + 1) / 2), ("down", (n + 1) / 2), ("logits", 1)):
+            n_elements = rows[name]["mb_per_step"] * 1e6 / 4
+            assert rows[name]["multiply_adds_per_step"] == pytest.approx(n_rows * n_elements)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    steps = [e for e in events if e["name"].startswith("step of ")]
+    assert [e["name"] for e in steps] == ["step of 16 rows"] + 8 * ["step of 1 rows"]
+    for step in steps:  # each operation is within its step
+        within = [e for e in events if e["ph"] == "X" and e["tid"] == 2 and 0 <= e["ts"] - step["ts"] < step["dur"]]
+        assert sum(e["name"] == "attention" for e in within) == 2
+        assert all(e["ts"] + e["dur"] <= step["ts"] + step["dur"] + 1e-3 for e in within)
+
+
+def test_bench_of_operations_refuses_what_it_does_not_time(golden_gguf):
+    assert_refused(run("bench", "--trace", "trace.json", "-m", golden_gguf), 2, "--trace", "--ops")
+    assert_refused(run("bench", "--ops", "--shards", "2", "-m", golden_gguf), 2, "--ops", "--shards")
 
 
 def test_bench_reads_memory_without_a_model():

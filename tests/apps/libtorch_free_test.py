@@ -142,6 +142,10 @@ RANKED_PROGRAMS = ["bench", "generate", "serve"]
 HAS_GLOO = any(library.startswith("libgloo") for library in needed_libraries("generate"))
 
 
+def test_gloo_is_for_processes_alone():
+    assert {f for f, h in includes(sources("infer")) if h.startswith("gloo/")} == {"infer/ranks/net/peers.cpp"}
+
+
 @pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
 def test_no_program_has_two_gloos():
     """LibTorch has one within. Debian's is for the programs that run as ranks."""

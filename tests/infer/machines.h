@@ -19,7 +19,8 @@
 #include "core/error.h"
 #include "infer/cpu/cpu.h"
 #include "infer/engine/engine.h"
-#include "infer/shards/sharded_cpu.h"
+#include "infer/forward/pass_through.h"
+#include "infer/ranks/local.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer::test {
@@ -29,26 +30,18 @@ namespace folio::infer::test {
 /// from what was written down. So whatever depends on the host's data of an earlier step, or reads before a wait, is
 /// found. It draws tokens itself, with samplers of its own, and feeds them on; or, where several steps may be in
 /// flight, leaves that to the host.
-class RecordingStage final : public Stage {
+class RecordingStage final : public PassThroughStage, public StageResults {
  public:
   explicit RecordingStage(std::unique_ptr<Stage> inner, size_t n_in_flight = 1)
-      : inner_(std::move(inner)), n_in_flight_(n_in_flight) {}
-
-  [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
-  [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
-  [[nodiscard]] size_t width(Slot slot) const override { return inner_->width(slot); }
-  [[nodiscard]] size_t steps_in_flight() const override { return n_in_flight_; }
-  [[nodiscard]] size_t max_rows() const override { return inner_->max_rows(); }
-  [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
-  void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
-  [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
-
-  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
-    inner_->load_adapter(number, std::move(adapter));
+      : PassThroughStage(std::move(inner)), info_(PassThroughStage::info()), n_in_flight_(n_in_flight) {
+    info_.steps_in_flight = n_in_flight;
+    info_.draws = n_in_flight == 1;
   }
-  void unload_adapter(int32_t number) override { inner_->unload_adapter(number); }
 
-  void begin(const Step& step) override {
+  [[nodiscard]] const StageInfo& info() const override { return info_; }
+  [[nodiscard]] StageResults& results() override { return *this; }
+
+  bool begin(const Step& step) override {
     OwnStep& own = steps_.emplace_back();
     own.number = ++n_begun_;
     own.rows.assign(step.rows.begin(), step.rows.end());
@@ -57,6 +50,7 @@ class RecordingStage final : public Stage {
     own.copies.assign(step.copies.begin(), step.copies.end());
     own.n_logit_rows = step.n_logit_rows;
     own.observed = step.observed;
+    own.residual.assign(step.residual.begin(), step.residual.end());
     for (const Draw& d : step.draws) {
       const auto never = d.sampler->never();
       own.draws.push_back({.row = d.row,
@@ -65,77 +59,23 @@ class RecordingStage final : public Stage {
                            .position = d.position});
     }
     shape_ = {step.rows.size(), step.n_logit_rows, step.table_starts.size(), step.draws.size()};
-    open_ = true;
-  }
-  bool replay() override {
     const auto recorded = recorded_.find(shape_);
-    if (step().observed || recorded == recorded_.end()) return false;
-    step().operations = recorded->second;
-    open_ = false;
+    open_ = step.observed || !step.may_replay || recorded == recorded_.end();
+    if (open_) return false;
+    own.operations = recorded->second;
     ++n_replayed;
     return true;
+  }
+  void issue(const Operation& operation) override {
+    core::require(open_, "an operation is issued outside of a step");
+    step().operations.push_back(operation);
+    ++n_issued;
   }
   void end() override {
     if (!step().observed) recorded_[shape_] = step().operations;
     open_ = false;
   }
 
-  void embed(WeightId table) override {
-    issue([=](Stage& s) { s.embed(table); });
-  }
-  void norm(WeightId weight) override {
-    issue([=](Stage& s) { s.norm(weight); });
-  }
-  void norm_heads(Slot slot, WeightId weight) override {
-    issue([=](Stage& s) { s.norm_heads(slot, weight); });
-  }
-  void project(Slot in, std::span<const Projection> projections) override {
-    issue([in, p = std::vector(projections.begin(), projections.end())](Stage& s) { s.project(in, p); });
-  }
-  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override {
-    issue([=](Stage& s) { s.project_to_residual(in, weight, bias, post_norm); });
-  }
-  void rotate_and_store(int64_t layer) override {
-    issue([=](Stage& s) { s.rotate_and_store(layer); });
-  }
-  void attend(int64_t layer, WeightId sinks) override {
-    issue([=](Stage& s) { s.attend(layer, sinks); });
-  }
-  void activate(Slot gate, Slot up) override {
-    issue([=](Stage& s) { s.activate(gate, up); });
-  }
-  void route(const Router& router) override {
-    issue([=](Stage& s) { s.route(router); });
-  }
-  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override {
-    issue([=](Stage& s) { s.project_experts(gate, up); });
-  }
-  void combine_experts(const ExpertMatrix& down) override {
-    issue([=](Stage& s) { s.combine_experts(down); });
-  }
-  void gate_rows(Slot slot, WeightId weight) override {
-    issue([=](Stage& s) { s.gate_rows(slot, weight); });
-  }
-  void finish_logits() override {
-    issue([](Stage& s) { s.finish_logits(); });
-  }
-  void gather() override {
-    issue([](Stage& s) { s.gather(); });
-  }
-
-  [[nodiscard]] bool draws() const override { return n_in_flight_ == 1; }
-  void draw() override {
-    issue([this](Stage& s) {
-      const std::span<const float> logits = s.wait(s.fetch_logits());
-      const size_t vocab_size = s.width(Slot::Logits);
-      drawn_.clear();
-      for (OwnDraw& d : doing_->draws) {
-        const auto row = logits.subspan(d.row * vocab_size, vocab_size);
-        std::vector<float> scratch(row.begin(), row.end());
-        drawn_.push_back(d.sampler.draw(scratch, d.history, d.position));
-      }
-    });
-  }
   Ticket fetch_tokens() override {
     core::require(!open_, "tokens are fetched before the step's operations have ended");
     return Ticket{n_begun_};
@@ -166,13 +106,9 @@ class RecordingStage final : public Stage {
     core::require(step().observed || (!open_ && slot == Slot::Residual),
                   "a slot is read within a step that nobody observes");
     catch_up(n_begun_);
-    inner_->read(slot, values);
+    inner().results().read(slot, values);
   }
-  void write(Slot slot, std::span<const float> values) override {
-    core::require(open_ && !step().begun && step().operations.empty(),
-                  "a slot is written after the step's first operation");
-    step().written.emplace_back(slot, std::vector(values.begin(), values.end()));
-  }
+  void write(Slot slot, std::span<const float> values) override { inner().results().write(slot, values); }
 
   int n_issued = 0;
   int n_replayed = 0;
@@ -180,7 +116,6 @@ class RecordingStage final : public Stage {
   uint64_t most_in_flight = 0;
 
  private:
-  using Operation = std::function<void(Stage&)>;
   using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< rows, of them with logits, sequences, draws
   struct OwnDraw {
     size_t row;
@@ -197,17 +132,12 @@ class RecordingStage final : public Stage {
     size_t n_logit_rows = 0;
     bool observed = false;
     std::vector<OwnDraw> draws;
-    std::vector<std::pair<Slot, std::vector<float>>> written;
+    std::vector<float> residual;
     bool begun = false;                 ///< on the inner stage
     std::vector<Operation> operations;  ///< that are not done yet
   };
 
   [[nodiscard]] OwnStep& step() { return steps_.back(); }
-  void issue(Operation operation) {
-    core::require(open_, "an operation is issued outside of a step");
-    step().operations.push_back(std::move(operation));
-    ++n_issued;
-  }
   // Does what was issued of the steps up to this one. The last one stays, since more of it may come.
   void catch_up(uint64_t number) {
     while (!steps_.empty() && steps_.front().number <= number) {
@@ -222,24 +152,35 @@ class RecordingStage final : public Stage {
         if (row.token < 0) row.token = std::max(drawn_.at(static_cast<size_t>(-1 - row.token)), 0);
       }
       drawn_.clear();
-      inner_->begin({.rows = step.rows,
-                     .tables = step.tables,
-                     .table_starts = step.table_starts,
-                     .copies = step.copies,
-                     .n_logit_rows = step.n_logit_rows,
-                     .draws = {},
-                     .observed = step.observed});
-      for (const auto& [slot, values] : step.written) inner_->write(slot, values);
+      static_cast<void>(inner().begin({.rows = step.rows,
+                                       .tables = step.tables,
+                                       .table_starts = step.table_starts,
+                                       .copies = step.copies,
+                                       .n_logit_rows = step.n_logit_rows,
+                                       .draws = {},
+                                       .observed = step.observed,
+                                       .residual = step.residual}));
     }
-    doing_ = &step;
-    for (const Operation& operation : std::exchange(step.operations, {})) operation(*inner_);
+    for (const Operation& operation : std::exchange(step.operations, {})) {
+      std::holds_alternative<DrawTokens>(operation) ? draw(step) : inner().issue(operation);
+    }
     fetched_[step.number % 2] = drawn_;
     if (step.n_logit_rows == 0) return;
-    const std::span<const float> logits = inner_->wait(inner_->fetch_logits());
+    const std::span<const float> logits = all_logits();
     logits_[step.number].assign(logits.begin(), logits.end());
   }
+  [[nodiscard]] std::span<const float> all_logits() { return inner().results().wait(inner().results().fetch_logits()); }
+  void draw(OwnStep& step) {
+    const std::span<const float> logits = all_logits();
+    drawn_.clear();
+    for (OwnDraw& d : step.draws) {
+      const auto row = logits.subspan(d.row * width(Slot::Logits), width(Slot::Logits));
+      std::vector<float> scratch(row.begin(), row.end());
+      drawn_.push_back(d.sampler.draw(scratch, d.history, d.position));
+    }
+  }
 
-  std::unique_ptr<Stage> inner_;
+  StageInfo info_;
   size_t n_in_flight_;
   uint64_t n_waited_ = 0;
   std::deque<OwnStep> steps_;  ///< that were begun and are not done
@@ -247,7 +188,6 @@ class RecordingStage final : public Stage {
   bool open_ = false;  ///< between begin() and end()
   Shape shape_;
   std::map<Shape, std::vector<Operation>> recorded_;
-  OwnStep* doing_ = nullptr;
   std::vector<int32_t> drawn_;  ///< by the last step that was done
   std::array<std::vector<int32_t>, 2> fetched_;
   std::map<uint64_t, std::vector<float>> logits_;  ///< of steps that were done, and not waited for

@@ -18,21 +18,25 @@ using infer::StepRow;
 ExerciseStage::ExerciseStage(const Parts& parts, const core::StoredModel& model, infer::LayerRange layers)
     : parts_(parts),
       config_(model.config),
-      layers_(layers),
-      widths_(infer::slot_widths(model.config)),
-      by_role_(model, layers, [&](const core::TensorSpec&, const core::TensorView& tensor) {
-        weights_.push_back(core::to_floats(tensor));
-        load_report_.weight_bytes += weights_.back().size() * sizeof(float);
-        return WeightId{static_cast<int32_t>(weights_.size() - 1)};
-      }) {}
+      info_{.layers = layers,
+            .weights = infer::StageWeights(model, layers,
+                                           [this](const core::TensorSpec&, const core::TensorView& tensor) {
+                                             weights_.push_back(core::to_floats(tensor));
+                                             return WeightId{static_cast<int32_t>(weights_.size() - 1)};
+                                           }),
+            .widths = infer::slot_widths(model.config),
+            .load_report = {},
+            .draws = true} {
+  for (const auto& weight : weights_) info_.load_report.weight_bytes += weight.size() * sizeof(float);
+}
 
 infer::CacheFit ExerciseStage::cache_fit() const {
-  const auto bytes = static_cast<size_t>((layers_.last - layers_.first) * 2 * kBlockPositions * config_.kv_dim()) * 4;
+  const auto bytes = static_cast<size_t>((layers().last - layers().first) * 2 * kBlockPositions * config_.kv_dim()) * 4;
   const auto memory = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return {.block_bytes = bytes, .n_blocks = static_cast<int64_t>(memory / bytes)};
 }
 
-void ExerciseStage::begin(const infer::Step& step) {
+bool ExerciseStage::begin(const infer::Step& step) {
   const std::vector<int32_t>& last_drawn = drawn_[n_steps_ % 2];
   rows_.assign(step.rows.begin(), step.rows.end());
   for (StepRow& row : rows_) {  // see drawn_token(); a draw that failed is no token, and nobody reads its row
@@ -43,39 +47,42 @@ void ExerciseStage::begin(const infer::Step& step) {
   draws_.assign(step.draws.begin(), step.draws.end());
   n_rows_ = rows_.size();
   ++n_steps_;
-  for (size_t s = 0; s < infer::kSlots; ++s) slots_[s].resize(n_rows_ * widths_[s]);
+  for (size_t s = 0; s < infer::kSlots; ++s) slots_[s].resize(n_rows_ * info_.widths[s]);
   for (const BlockId block : step.tables) {
     cache_.resize(std::max(cache_.size(), static_cast<size_t>(block) + 1));
     cache_[static_cast<size_t>(block)].resize(cache_fit().block_bytes / 4);
   }
   for (const auto& copy : step.copies) cache_[static_cast<size_t>(copy.to)] = cache_[static_cast<size_t>(copy.from)];
+  write(Slot::Residual, step.residual);
+  return false;
 }
 
-void ExerciseStage::embed(WeightId table) {
+void ExerciseStage::issue(const infer::Operation& operation) {
+  std::visit([this](const auto& o) { run(o); }, operation);
+}
+
+void ExerciseStage::run(const infer::Embed& o) {
   const size_t dim = width(Slot::Residual);
   for (size_t i = 0; i < n_rows_; ++i) {
-    std::copy_n(weight(table) + static_cast<size_t>(rows_[i].token) * dim, dim, at(Slot::Residual) + i * dim);
+    std::copy_n(weight(o.table) + static_cast<size_t>(rows_[i].token) * dim, dim, at(Slot::Residual) + i * dim);
   }
 }
 
-void ExerciseStage::norm(WeightId w) {
-  parts_.rms_norm(at(Slot::Residual), weight(w), config_.norm_eps, n_rows_, width(Slot::Residual), at(Slot::Normed));
+void ExerciseStage::run(const infer::Norm& o) {
+  parts_.rms_norm(at(Slot::Residual), weight(o.weight), config_.norm_eps, n_rows_, width(Slot::Residual),
+                  at(Slot::Normed));
 }
 
-void ExerciseStage::norm_heads(Slot /*slot*/, WeightId /*weight*/) {
-  core::fail("the exercises know no norm of heads");
-}
-
-void ExerciseStage::project(Slot in, std::span<const infer::Projection> projections) {
-  for (const auto& p : projections) {
-    parts_.matmul(at(in), weight(p.weight), n_rows_, width(in), width(p.out), at(p.out));
+void ExerciseStage::run(const infer::Project& o) {
+  for (const auto& p : o.projections()) {
+    parts_.matmul(at(o.in), weight(p.weight), n_rows_, width(o.in), width(p.out), at(p.out));
   }
 }
 
-void ExerciseStage::project_to_residual(Slot in, WeightId w, WeightId /*bias*/, WeightId /*post_norm*/) {
+void ExerciseStage::run(const infer::ProjectToResidual& o) {
   const size_t dim = width(Slot::Residual);
   scratch_.resize(n_rows_ * dim);
-  parts_.matmul(at(in), weight(w), n_rows_, width(in), dim, scratch_.data());
+  parts_.matmul(at(o.in), weight(o.weight), n_rows_, width(o.in), dim, scratch_.data());
   for (size_t i = 0; i < scratch_.size(); ++i) at(Slot::Residual)[i] += scratch_[i];
 }
 
@@ -87,12 +94,12 @@ BlockId ExerciseStage::block_of(const StepRow& row, int64_t position) const {
 
 // The key or value of a position: (n_kv_heads, head_dim).
 float* ExerciseStage::cached(BlockId block, int64_t layer, bool value, int64_t position) {
-  const int64_t part = 2 * (layer - layers_.first) + (value ? 1 : 0);
+  const int64_t part = 2 * (layer - layers().first) + (value ? 1 : 0);
   const int64_t row = part * kBlockPositions + position % kBlockPositions;
   return cache_[static_cast<size_t>(block)].data() + row * config_.kv_dim();
 }
 
-void ExerciseStage::rotate_and_store(int64_t layer) {
+void ExerciseStage::run(const infer::RotateAndStore& o) {
   const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t q_dim = width(Slot::Query);
   const size_t kv_dim = width(Slot::Key);
@@ -103,13 +110,13 @@ void ExerciseStage::rotate_and_store(int64_t layer) {
     parts_.rope(at(Slot::Query) + i * q_dim, at_position, q_dim / head_dim, head_dim, config_.rope_theta);
     parts_.rope(key, at_position, kv_dim / head_dim, head_dim, config_.rope_theta);
     const BlockId block = block_of(rows_[i], position);
-    std::copy_n(key, kv_dim, cached(block, layer, false, position));
-    std::copy_n(at(Slot::Value) + i * kv_dim, kv_dim, cached(block, layer, true, position));
+    std::copy_n(key, kv_dim, cached(block, o.layer, false, position));
+    std::copy_n(at(Slot::Value) + i * kv_dim, kv_dim, cached(block, o.layer, true, position));
   }
 }
 
 // Rows of a sequence that follow each other attend together, to its keys and values side by side.
-void ExerciseStage::attend(int64_t layer, WeightId /*sinks*/) {
+void ExerciseStage::run(const infer::Attend& o) {
   const size_t kv_dim = width(Slot::Key);
   std::vector<float> keys;
   std::vector<float> values;
@@ -123,8 +130,8 @@ void ExerciseStage::attend(int64_t layer, WeightId /*sinks*/) {
     values.clear();
     for (int64_t position = 0; position <= rows_[end - 1].position; ++position) {
       const BlockId block = block_of(rows_[begin], position);
-      const float* key = cached(block, layer, false, position);
-      const float* value = cached(block, layer, true, position);
+      const float* key = cached(block, o.layer, false, position);
+      const float* value = cached(block, o.layer, true, position);
       keys.insert(keys.end(), key, key + kv_dim);
       values.insert(values.end(), value, value + kv_dim);
     }
@@ -138,13 +145,13 @@ void ExerciseStage::attend(int64_t layer, WeightId /*sinks*/) {
   }
 }
 
-void ExerciseStage::activate(infer::Slot /*gate*/, infer::Slot /*up*/) {
+void ExerciseStage::run(const infer::Activate& /*o*/) {
   scratch_.resize(n_rows_ * width(Slot::Gate));
   parts_.swiglu(at(Slot::Gate), at(Slot::Up), scratch_.size(), scratch_.data());
   std::copy(scratch_.begin(), scratch_.end(), at(Slot::Gate));
 }
 
-void ExerciseStage::gather() {
+void ExerciseStage::run(const infer::Gather& /*o*/) {
   n_rows_ = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (!rows_[i].needs_logits) continue;
@@ -156,7 +163,7 @@ void ExerciseStage::gather() {
   rows_.resize(n_rows_);
 }
 
-void ExerciseStage::draw() {
+void ExerciseStage::run(const infer::DrawTokens& /*o*/) {
   std::vector<int32_t>& drawn = drawn_[n_steps_ % 2];
   drawn.clear();
   for (const infer::Draw& d : draws_) {
@@ -192,12 +199,17 @@ std::unique_ptr<infer::Stage> ExerciseMachine::load(const core::StoredModel& mod
                                                     infer::CacheType /*cache_type*/) {
   const core::ModelConfig& c = model.config;
   const core::FamilyInfo& family = core::info(c.family);
-  core::require(family.pairs == core::RopePairs::Adjacent && !family.qkv_bias && family.qk_norm == core::QkNorm::None &&
-                    c.sliding_window == 0 && !c.rope_scaling.active(),
+  const bool plain_parts = family.pairs == core::RopePairs::Adjacent && !family.qkv_bias && !family.output_bias &&
+                           !family.sinks && family.qk_norm == core::QkNorm::None && family.pre_norms &&
+                           !family.post_norms && family.gate == core::Gate::Silu;
+  const bool plain_numbers = c.n_experts == 0 && c.sliding_window == 0 && !c.rope_scaling.active() &&
+                             c.rotated() == c.head_dim && c.local_rope_theta == 0.0F && c.attention_cap == 0.0F &&
+                             c.logit_cap == 0.0F && c.embedding_scale == 1.0F && c.residual_scale == 1.0F &&
+                             c.logit_scale == 1.0F && c.attention_scale == 0.0F;
+  core::require(plain_parts && plain_numbers,
                 "{}: the exercises run plain Llamas, without a sliding window, scaled rotations or other families' "
                 "parts; take the model of make demo",
                 model.path);
-  infer::require_llama_parts(model, "the exercises' machine");
   infer::require_whole(shard, "the exercises' machine");
   return std::make_unique<ExerciseStage>(parts_, model, shard.layers);
 }

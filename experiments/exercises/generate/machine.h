@@ -7,38 +7,26 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "experiments/exercises/generate/parts.h"
 #include "infer/forward/machine.h"
 
 namespace folio::exercises {
 
-class ExerciseStage final : public infer::Stage {
+class ExerciseStage final : public infer::Stage, public infer::StageMemory, public infer::StageResults {
  public:
   using Slot = infer::Slot;
   using WeightId = infer::WeightId;
 
   ExerciseStage(const Parts& parts, const core::StoredModel& model, infer::LayerRange layers);
 
-  [[nodiscard]] infer::LayerRange layers() const override { return layers_; }
-  [[nodiscard]] const infer::StageWeights& weights() const override { return by_role_; }
-  [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
-  [[nodiscard]] infer::CacheFit cache_fit() const override;
-  [[nodiscard]] const infer::LoadReport& load_report() const override { return load_report_; }
+  [[nodiscard]] const infer::StageInfo& info() const override { return info_; }
+  [[nodiscard]] infer::StageMemory& memory() override { return *this; }
+  [[nodiscard]] infer::StageResults& results() override { return *this; }
+  bool begin(const infer::Step& step) override;
+  void issue(const infer::Operation& operation) override;
 
-  void begin(const infer::Step& step) override;
-  void embed(WeightId table) override;
-  void norm(WeightId weight) override;
-  void norm_heads(Slot slot, WeightId weight) override;
-  void project(Slot in, std::span<const infer::Projection> projections) override;
-  void project_to_residual(infer::Slot in, infer::WeightId weight, infer::WeightId bias,
-                           infer::WeightId post_norm) override;
-  void rotate_and_store(int64_t layer) override;
-  void attend(int64_t layer, infer::WeightId sinks) override;
-  void activate(infer::Slot gate, infer::Slot up) override;
-  void finish_logits() override {}
-  void gather() override;
-  [[nodiscard]] bool draws() const override { return true; }
-  void draw() override;
+  [[nodiscard]] infer::CacheFit cache_fit() const override;
   infer::Ticket fetch_logits() override { return {}; }
   std::span<float> wait(infer::Ticket /*ticket*/) override { return slots_[static_cast<size_t>(Slot::Logits)]; }
   infer::Ticket fetch_tokens() override { return static_cast<infer::Ticket>(n_steps_ % 2); }
@@ -47,6 +35,20 @@ class ExerciseStage final : public infer::Stage {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
+  void run(const infer::Embed& o);
+  void run(const infer::Norm& o);
+  void run(const infer::Project& o);
+  void run(const infer::ProjectToResidual& o);
+  void run(const infer::RotateAndStore& o);
+  void run(const infer::Attend& o);
+  void run(const infer::Activate& o);
+  void run(const infer::Gather& o);
+  void run(const infer::FinishLogits& /*o*/) {}
+  void run(const infer::DrawTokens& o);
+  template <typename Other>
+  void run(const Other& /*o*/) {  // which plain Llamas don't have
+    core::fail("the exercises know no such operation");
+  }
   [[nodiscard]] float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   [[nodiscard]] const float* weight(WeightId id) const { return weights_[static_cast<size_t>(id.index)].data(); }
   [[nodiscard]] infer::BlockId block_of(const infer::StepRow& row, int64_t position) const;
@@ -54,11 +56,8 @@ class ExerciseStage final : public infer::Stage {
 
   const Parts& parts_;
   const core::ModelConfig& config_;
-  infer::LayerRange layers_;
-  infer::SlotWidths widths_;
-  infer::LoadReport load_report_;
   std::vector<std::vector<float>> weights_;  ///< by WeightId
-  infer::StageWeights by_role_;              // after weights_, which loading fills
+  infer::StageInfo info_;                    // after weights_, which loading fills
   std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32, kv_dim)
 
   // The step in hand.

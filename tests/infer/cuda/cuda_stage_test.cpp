@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/cuda/cuda.h"
+#include "infer/cuda/fuse.h"
 #include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/support.h"
 
@@ -146,6 +147,31 @@ TEST(CudaStage, RowsTakeTheExpertsThatTheyTakeOnACpu) {
     }
     EXPECT_EQ(n_other, 0U) << shape.name;
   }
+}
+
+TEST(Fuse, ComputesNormsAndActivationsWithTheProductsThatReadThem) {
+  const std::vector<Operation> operations{
+      Norm{},
+      Project(Slot::Normed, std::array{Projection{}}),
+      Gather{},
+      Attend{},
+      ProjectToResidual{.in = Slot::Heads, .weight = {}, .bias = {}, .post_norm = {}},
+      Norm{},
+      Project(Slot::Normed, std::array{Projection{}}),
+      Activate{Slot::Gate, Slot::Up},
+      ProjectToResidual{.in = Slot::Gate, .weight = {}, .bias = {}, .post_norm = {}},
+      Activate{Slot::SharedGate, Slot::SharedUp},
+      GateRows{.slot = Slot::SharedGate, .weight = {}},
+  };
+  std::string got;
+  for (const Fused& f : fuse(operations)) {
+    got +=
+        fmt::format("{}{}{}{}{}{} ", f.adds_branch ? "add+" : "", f.norm ? "norm+" : "", f.activate ? "activate+" : "",
+                    f.gathers ? "gather+" : "", kOperationNames[f.operation->index()], f.leaves_branch ? "-" : "");
+  }
+  EXPECT_EQ(got,
+            "norm+project gather+attend project_to_residual- add+norm+project activate+project_to_residual activate "
+            "gate_rows ");
 }
 
 // One sum instead of eight: other roundings, the same model.

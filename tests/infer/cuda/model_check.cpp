@@ -57,70 +57,59 @@ class PerturbedStage final : public PassThroughStage {
     attention_ = rounding_in_attention(cache_type);
   }
 
-  void begin(const Step& step) override {
+  bool begin(const Step& step) override {
     n_rows_ = step.rows.size();
     n_logit_rows_ = step.n_logit_rows;
     n_positions_ = 0;
     for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
-    PassThroughStage::begin(step);
+    return PassThroughStage::begin(step);
   }
-  void project(Slot in, std::span<const Projection> projections) override {
-    perturb_input(in, projections.front().out == Slot::Logits ? output_type_ : type_);
-    PassThroughStage::project(in, projections);
-  }
-  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override {
-    perturb_input(in, type_);
-    PassThroughStage::project_to_residual(in, weight, bias, post_norm);
-  }
-  // Normed is read several times, and each product rounds it anew.
-  void route(const Router& router) override {
-    perturb_for(Slot::Normed, router_type_, [&] { PassThroughStage::route(router); });
-  }
-  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override {
-    perturb_for(Slot::Normed, expert_type_, [&] { PassThroughStage::project_experts(gate, up); });
-  }
-  void combine_experts(const ExpertMatrix& down) override {
-    const size_t k = width(Slot::ExpertGate) / static_cast<size_t>(config_.experts_per_token);
-    perturb(Slot::ExpertGate, error_of_product(expert_type_, k) + error_of_norm(config_.dim));
-    PassThroughStage::combine_experts(down);
-  }
-  void gate_rows(Slot slot, WeightId weight) override {
-    perturb_for(Slot::Normed, core::DType::F32, [&] { PassThroughStage::gate_rows(slot, weight); });
-  }
-  // A probability's rounding has the effect of one of the value that it weighs.
-  void rotate_and_store(int64_t layer) override {
-    perturb(Slot::Value, attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
-    PassThroughStage::rotate_and_store(layer);
-  }
-  void attend(int64_t layer, WeightId sinks) override {
-    perturb(Slot::Query, attention_ + (static_cast<double>(config_.head_dim) + 8.0) * 0x1p-23);
-    PassThroughStage::attend(layer, sinks);
-  }
-  void gather() override {
-    PassThroughStage::gather();
-    n_rows_ = n_logit_rows_;
+  // Normed is read several times by a layer with experts, and each product rounds it anew.
+  void issue(const Operation& operation) override {
+    const bool of_experts = std::holds_alternative<Route>(operation) ||
+                            std::holds_alternative<ProjectExperts>(operation) ||
+                            std::holds_alternative<GateRows>(operation);
+    std::vector<float> before(of_experts ? n_rows_ * width(Slot::Normed) : 0);
+    results().read(Slot::Normed, before);
+    std::visit([this](const auto& o) { perturb_inputs(o); }, operation);
+    PassThroughStage::issue(operation);
+    results().write(Slot::Normed, before);
+    if (std::holds_alternative<Gather>(operation)) n_rows_ = n_logit_rows_;
   }
 
  private:
+  template <typename Other>
+  void perturb_inputs(const Other& /*o*/) {}
+  void perturb_inputs(const Project& o) {
+    perturb_input(o.in, o.projections().front().out == Slot::Logits ? output_type_ : type_);
+  }
+  void perturb_inputs(const ProjectToResidual& o) { perturb_input(o.in, type_); }
+  void perturb_inputs(const Route& /*o*/) { perturb_input(Slot::Normed, router_type_); }
+  void perturb_inputs(const ProjectExperts& /*o*/) { perturb_input(Slot::Normed, expert_type_); }
+  void perturb_inputs(const CombineExperts& /*o*/) {
+    const size_t k = width(Slot::ExpertGate) / static_cast<size_t>(config_.experts_per_token);
+    perturb(Slot::ExpertGate, error_of_product(expert_type_, k) + error_of_norm(config_.dim));
+  }
+  void perturb_inputs(const GateRows& /*o*/) { perturb_input(Slot::Normed, core::DType::F32); }
+  // A probability's rounding has the effect of one of the value that it weighs.
+  void perturb_inputs(const RotateAndStore& /*o*/) {
+    perturb(Slot::Value, attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
+  }
+  void perturb_inputs(const Attend& /*o*/) {
+    perturb(Slot::Query, attention_ + (static_cast<double>(config_.head_dim) + 8.0) * 0x1p-23);
+  }
+
   void perturb_input(Slot in, core::DType type) {
     perturb(in, error_of_product(type, width(in)) + error_of_norm(config_.dim));
   }
-  template <typename Operation>
-  void perturb_for(Slot in, core::DType type, Operation operation) {
-    std::vector<float> before(n_rows_ * width(in));
-    PassThroughStage::read(in, before);
-    perturb_input(in, type);
-    operation();
-    PassThroughStage::write(in, before);
-  }
   void perturb(Slot slot, double error) {
     values_.resize(n_rows_ * width(slot));
-    PassThroughStage::read(slot, values_);
+    results().read(slot, values_);
     for (float& x : values_) {
       const double r = 2.0 * core::random_uniform(seed_, counter_++) - 1.0;
       x = static_cast<float>(static_cast<double>(x) * (1.0 + error * r));
     }
-    PassThroughStage::write(slot, values_);
+    results().write(slot, values_);
   }
 
   const core::ModelConfig& config_;

@@ -274,16 +274,18 @@ class Counting final : public Machine {
   int n_adapters = 0;
 
  private:
-  class CountingStage final : public PassThroughStage {
+  class CountingStage final : public PassThroughStage, public StageMemory {
    public:
-    CountingStage(std::unique_ptr<Stage> inner, Counting& all) : PassThroughStage(std::move(inner)), all_(all) {}
+    CountingStage(std::unique_ptr<Stage> stage, Counting& all) : PassThroughStage(std::move(stage)), all_(all) {}
+    [[nodiscard]] StageMemory& memory() override { return *this; }
+    [[nodiscard]] CacheFit cache_fit() const override { return inner().memory().cache_fit(); }
     void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
       if (!all_.has_room_) throw std::bad_alloc();
-      PassThroughStage::load_adapter(number, std::move(adapter));
+      inner().memory().load_adapter(number, std::move(adapter));
       ++all_.n_adapters;
     }
     void unload_adapter(int32_t number) override {
-      PassThroughStage::unload_adapter(number);
+      inner().memory().unload_adapter(number);
       --all_.n_adapters;
     }
 

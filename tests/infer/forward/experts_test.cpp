@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "infer/shards/sharded_cpu.h"
+#include "infer/ranks/local.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {

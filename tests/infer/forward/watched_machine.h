@@ -10,18 +10,19 @@
 namespace folio::infer::test {
 
 /// Appends to `events` when a step begins (b) and when its tokens are waited for (w).
-class WatchedStage final : public PassThroughStage {
+class WatchedStage final : public PassThroughStage, public PassThroughResults {
  public:
-  WatchedStage(std::unique_ptr<Stage> inner, std::string& events)
-      : PassThroughStage(std::move(inner)), events_(events) {}
+  WatchedStage(std::unique_ptr<Stage> stage, std::string& events)
+      : PassThroughStage(std::move(stage)), PassThroughResults(inner().results()), events_(events) {}
 
-  void begin(const Step& step) override {
+  [[nodiscard]] StageResults& results() override { return *this; }
+  bool begin(const Step& step) override {
     events_ += 'b';
-    PassThroughStage::begin(step);
+    return PassThroughStage::begin(step);
   }
   std::span<const int32_t> wait_tokens(Ticket ticket) override {
     events_ += 'w';
-    return PassThroughStage::wait_tokens(ticket);
+    return PassThroughResults::wait_tokens(ticket);
   }
 
  private:
@@ -35,7 +36,7 @@ class WatchedMachine final : public Machine {
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
     auto stage = std::make_unique<WatchedStage>(inner_->load(model, shard, cache_type), events_);
-    draws = stage->draws();
+    draws = stage->info().draws;
     return stage;
   }
   bool draws = false;  ///< whether the stage that was loaded last does

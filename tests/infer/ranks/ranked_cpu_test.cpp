@@ -1,8 +1,7 @@
-// Laws of ranks (infer/ranks), which are threads here, each with a machine of its own: logits have the bytes of one CPU
-// on any grid, in every type, family and shape, by messages and through shared memory; the stages of a pipeline have
-// steps of different texts in hand; what ranks give each other is what the formula says; a rank that has gone or
-// doesn't answer is an error that names it.
-#include "infer/ranks/ranked_cpu.h"
+// Properties of the ranks of several processes (infer/ranks/net), beside those of all ranks; they are threads here,
+// each with a machine of its own: logits have the bytes of one CPU on any grid; the stages of a pipeline compute steps
+// of different sequences at once; a rank that has gone or doesn't answer is an error that names it.
+#include "infer/ranks/net/ranked_cpu.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -20,17 +19,20 @@
 
 #include "infer/forward/machine_lost.h"
 #include "infer/forward/runner.h"
-#include "infer/ranks/orders.h"
-#include "infer/ranks/ranked_stage.h"
-#include "infer/ranks/rendezvous.h"
+#include "infer/ranks/net/orders.h"
+#include "infer/ranks/net/ranked_stage.h"
+#include "infer/ranks/net/rendezvous.h"
 #include "tests/core/support.h"
 #include "tests/infer/engine/texts.h"
+#include "tests/infer/ranks/kinds.h"
 #include "tests/infer/ranks/stopping_recv.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
+using test::kLength;
+using test::logits_of;
 using test::same_bits;
 using test::Shape;
 
@@ -107,90 +109,36 @@ uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const Cach
   });
 }
 
-constexpr size_t kLength = 37;
-constexpr size_t kFirst = 9;
-
-// Of a prompt, and then of a token at a time; and of the last token of a prompt in two steps.
-std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
-  const auto sequence = runner.cache().add_sequence();
-  auto logits = test::run(runner, test::rows_of(sequence, text.first(text.size() - 3)));
-  for (size_t i = text.size() - 3; i < text.size(); ++i) {
-    const auto some = test::run(runner, test::rows_of(sequence, text.subspan(i, 1), static_cast<int64_t>(i)));
-    logits.insert(logits.end(), some.begin(), some.end());
-  }
-  runner.cache().release(sequence);
-  const auto prompt = runner.cache().add_sequence();
-  EXPECT_TRUE(test::run(runner, test::rows_of(prompt, text.first(kFirst), 0, false)).empty());
-  auto rest = test::rows_of(prompt, text.subspan(kFirst), kFirst, false);
-  rest.back().wants_logits = true;
-  const auto last = test::run(runner, rest);
-  logits.insert(logits.end(), last.begin(), last.end());
-  return logits;
-}
-
-class RanksOf : public ::testing::TestWithParam<Shape> {};
-
-INSTANTIATE_TEST_SUITE_P(Shapes, RanksOf, ::testing::ValuesIn(test::all_shapes()), test::shape_name);
-
-size_t most_shards(const core::ModelConfig& config) {
-  return std::min<size_t>(4, shard_tiles(static_cast<size_t>(config.dim)));
-}
-
-// Returns what ranks have given each other, in bytes.
-uint64_t expect_same_bytes(const Grid& grid, const core::StoredModel& model, CacheType cache_type) {
+void expect_same_bytes(const Grid& grid, const core::StoredModel& model, CacheType cache_type) {
   const auto text = test::random_tokens(kLength, 1, model.config.vocab_size);
   Cpu one({.n_threads = 1});
   const CacheOptions options{.type = cache_type};
   Runner alone(model, one, options);
   const auto expected = logits_of(alone, text);
-  return with_ranks(grid, model, options, [&](Runner& runner) {
-    EXPECT_TRUE(same_bits(logits_of(runner, text), expected)) << describe(grid);
-  });
+  with_ranks(grid, model, options,
+             [&](Runner& runner) { EXPECT_TRUE(same_bits(logits_of(runner, text), expected)) << describe(grid); });
 }
 
-// As many as the model has tiles for, and a pipeline where it has layers for it.
-TEST_P(RanksOf, GiveTheBytesOfOneCpuAndEachOtherWhatTheFormulaSays) {
+class PipelineOf : public ::testing::TestWithParam<Shape> {};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PipelineOf, ::testing::ValuesIn(test::all_shapes()), test::shape_name);
+
+TEST_P(PipelineOf, GivesTheBytesOfOneCpu) {
   const core::StoredModel model = test::random_model_of(GetParam());
-  const size_t n = most_shards(model.config);
-  const uint64_t given = expect_same_bytes({.n_ranks = n}, model, CacheType::F32);
-  const bool in_groups = core::info(GetParam().type).block_elements > 1;
-  const auto of_step = [&](size_t rows, size_t logit_rows) {
-    return ranked_bytes(model.config, n, rows, logit_rows, in_groups);
-  };
-  EXPECT_EQ(given,
-            of_step(kLength - 3, kLength - 3) + 3 * of_step(1, 1) + of_step(kFirst, 0) + of_step(kLength - kFirst, 1));
   if (model.config.n_layers == 1) return;
-  expect_same_bytes({.n_ranks = n >= 2 ? 4U : 2U, .n_stages = 2}, model, CacheType::F16);
+  const size_t n_ranks = test::most_ranks(model.config) >= 2 ? 4 : 2;
+  expect_same_bytes({.n_ranks = n_ranks, .n_stages = 2}, model, CacheType::F16);
 }
 
 TEST(Ranks, OfAnyGridGiveTheSameBytes) {
   const core::StoredModel model = test::random_model(test::small_shapes()[1].config);
-  ASSERT_EQ(most_shards(model.config), 4U);
+  ASSERT_EQ(test::most_ranks(model.config), 4U);
   for (const bool shared_memory : {true, false}) {
     for (const auto& [n_ranks, n_stages] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{2, 2}, std::pair{4, 2}}) {
       expect_same_bytes({static_cast<size_t>(n_ranks), static_cast<size_t>(n_stages), shared_memory}, model,
                         shared_memory ? CacheType::F32 : CacheType::Q8_0);
     }
   }
-}
-
-// Heads and gates of blocks are not sent as floats otherwise.
-TEST(Ranks, AnObserverSeesWholeSlots) {
-  const auto shapes = test::all_shapes();
-  const auto q8_0 = std::ranges::find_if(shapes, [](const Shape& s) { return s.type == core::DType::Q8_0; });
-  const core::StoredModel model = test::random_model_of(*q8_0);
-  const auto seen_by = [&](Runner& runner) {
-    std::vector<float> seen;
-    const auto rows = test::rows_of(runner.cache().add_sequence(), test::random_tokens(9, 2, model.config.vocab_size));
-    static_cast<void>(runner.forward(rows, [&](const std::string&, std::span<const float> values, size_t) {
-      seen.insert(seen.end(), values.begin(), values.end());
-    }));
-    return seen;
-  };
-  Cpu one({.n_threads = 1});
-  Runner alone(model, one);
-  const auto expected = seen_by(alone);
-  with_ranks({.n_ranks = 2}, model, {}, [&](Runner& r) { EXPECT_TRUE(same_bits(seen_by(r), expected)); });
 }
 
 TEST(Ranks, AnAdapterIsLoadedOnAllAndUnloaded) {
@@ -371,7 +319,7 @@ TEST(Ranks, AnOrderIsReadAsItWasWritten) {
   const std::vector<BlockId> tables{4, 5};
   const std::vector<int32_t> starts{0, 1, 2};
   const Step step{.rows = rows, .tables = tables, .table_starts = starts, .copies = {}, .n_logit_rows = 1, .draws = {}};
-  const auto bytes = to_bytes(OrderKind::Step, 1, step);
+  const auto bytes = to_bytes(order_of(1, step));
   const Order order = to_order(bytes);
   EXPECT_EQ(order.stage, 1U);
   EXPECT_EQ(order.rows[0].position, 7);
@@ -530,4 +478,16 @@ TEST(Rendezvous, AStrangerIsNoRank) {
 }
 
 }  // namespace
+
+std::vector<test::RankKind> test::rank_kinds() {
+  const auto ranks = [](bool shared_memory) {
+    return [shared_memory](size_t n, const core::StoredModel& model, const CacheOptions& options,
+                           const std::function<void(Runner&)>& work) {
+      return with_ranks({.n_ranks = n, .shared_memory = shared_memory}, model, options, work);
+    };
+  };
+  return {{"shared_memory", {CacheType::F32}, 4, true, ranks(true)},
+          {"messages", {CacheType::F16}, 4, true, ranks(false)}};
+}
+
 }  // namespace folio::infer

@@ -1,5 +1,5 @@
 // What the environment says of ranks: torchrun's variables, and which are wrong.
-#include "infer/ranks/world.h"
+#include "infer/ranks/net/world.h"
 
 #include <gtest/gtest.h>
 

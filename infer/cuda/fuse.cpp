@@ -1,0 +1,40 @@
+#include "infer/cuda/fuse.h"
+
+#include <optional>
+
+namespace folio::infer {
+namespace {
+
+// The slot that an operation packs first, as the inputs of its product.
+std::optional<Slot> input_of(const Operation& operation) {
+  if (const auto* o = std::get_if<Project>(&operation)) return o->in;
+  if (const auto* o = std::get_if<ProjectToResidual>(&operation)) return o->in;
+  if (std::holds_alternative<Route>(operation)) return Slot::Normed;
+  if (std::holds_alternative<CombineExperts>(operation)) return Slot::ExpertGate;
+  return {};
+}
+
+}  // namespace
+
+std::vector<Fused> fuse(std::span<const Operation> operations) {
+  std::vector<Fused> all;
+  while (!operations.empty()) {
+    Fused fused{.operation = &operations[0]};
+    const Operation* next = operations.size() > 1 ? &operations[1] : nullptr;
+    const auto* norm = std::get_if<Norm>(fused.operation);
+    const auto* activate = std::get_if<Activate>(fused.operation);
+    fused.adds_branch = norm != nullptr && !all.empty() && all.back().leaves_branch;
+    if (next != nullptr && norm != nullptr && input_of(*next) == Slot::Normed) fused.norm = norm;
+    if (next != nullptr && activate != nullptr && input_of(*next) == activate->gate) fused.activate = activate;
+    fused.gathers = next != nullptr && std::holds_alternative<Gather>(*fused.operation);
+    const bool both = fused.norm != nullptr || fused.activate != nullptr || fused.gathers;
+    if (both) fused.operation = next;
+    operations = operations.subspan(both ? 2 : 1);
+    fused.leaves_branch = std::holds_alternative<ProjectToResidual>(*fused.operation) && !operations.empty() &&
+                          std::holds_alternative<Norm>(operations[0]);
+    all.push_back(fused);
+  }
+  return all;
+}
+
+}  // namespace folio::infer

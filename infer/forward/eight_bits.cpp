@@ -1,0 +1,42 @@
+#include "infer/forward/eight_bits.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer {
+
+static_assert(kEightBitsGroup == kernels::kGroupColumns);
+
+EightBits to_eight_bits(std::span<const float, kEightBitsGroup> group) {
+  constexpr float kLeast = 1e-30F;     // as in Kernels::quantize
+  constexpr float kShift = 0x1.8p23F;  // what it is added to has no bits behind the point: rounded, ties to even
+  uint32_t bits = 0;                   // as bits, magnitudes keep their order, and infinity and NaN are largest
+  for (const float x : group) bits = std::max(bits, std::bit_cast<uint32_t>(x) & 0x7FFFFFFFU);
+  EightBits out{.largest = std::bit_cast<float>(bits), .values = {}};
+  if (!(out.largest >= kLeast) || !std::isfinite(out.largest)) return out;
+  const float factor = 127.0F / out.largest;
+  for (size_t i = 0; i < kEightBitsGroup; ++i) {
+    const float product = group[i] * factor;
+    out.values[i] = static_cast<int8_t>(static_cast<int32_t>((product + kShift) - kShift));
+  }
+  return out;
+}
+
+// The largest one is what it was, so the scale is. Any other is less than half a step away from its integer, by far:
+// its roundings are less than 2^-20 of it.
+void from_eight_bits(const EightBits& bits, std::span<float, kEightBitsGroup> group) {
+  const float scale = bits.largest / 127.0F;
+  for (size_t i = 0; i < kEightBitsGroup; ++i) {
+    const float x = static_cast<float>(bits.values[i]) * scale;
+    group[i] = bits.values[i] == 127 ? bits.largest : bits.values[i] == -127 ? -bits.largest : x;
+  }
+  if (std::ranges::all_of(bits.values, [](int8_t value) { return value == 0; })) {
+    std::ranges::fill(group, 0.0F);
+    group[0] = bits.largest;  // too small, or not finite
+  }
+}
+
+}  // namespace folio::infer

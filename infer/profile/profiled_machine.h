@@ -1,0 +1,90 @@
+// Wraps a machine, and counts and times each operation of the forward pass: seconds, bytes and multiply-adds by kind of
+// operation. The machine computes the same as without it; steps are not replayed.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "infer/forward/machine.h"
+
+namespace folio::infer {
+
+/// Work of some operations.
+struct Work {
+  uint64_t operations = 0;
+  double seconds = 0.0;
+  /// Each matrix and vector counts once for each operation that uses it; of experts, those that rows use.
+  uint64_t weight_bytes = 0;
+  uint64_t embedding_bytes = 0;          ///< one row of the embedding for each row
+  uint64_t cache_bytes_read = 0;         ///< keys and values of all positions that a row attends to, for each row
+  uint64_t cache_bytes_written = 0;      ///< keys and values of the rows
+  uint64_t matrix_multiply_adds = 0;     ///< of rows with weights
+  uint64_t attention_multiply_adds = 0;  ///< of queries with keys, and of probabilities with values
+
+  [[nodiscard]] uint64_t bytes() const {
+    return weight_bytes + embedding_bytes + cache_bytes_read + cache_bytes_written;
+  }
+  [[nodiscard]] uint64_t multiply_adds() const { return matrix_multiply_adds + attention_multiply_adds; }
+  Work& operator+=(const Work& other);
+};
+
+/// Kinds of operations, in the order of the forward pass. Begin: rows, block tables and copies are brought to the
+/// machine.
+inline constexpr std::array<std::string_view, 16> kWorkKinds{"begin",
+                                                             "embedding",
+                                                             "norms",
+                                                             "q, k, v",
+                                                             "rotate and store",
+                                                             "attention",
+                                                             "attention output",
+                                                             "router",
+                                                             "expert gate, up",
+                                                             "expert down",
+                                                             "gate, up",
+                                                             "activation",
+                                                             "shared gate",
+                                                             "down",
+                                                             "logits",
+                                                             "other"};
+
+struct Profile {
+  uint64_t steps = 0;
+  uint64_t rows = 0;          ///< tokens that went through
+  double step_seconds = 0.0;  ///< from the begin of each step to its end
+  std::array<Work, kWorkKinds.size()> kinds{};
+
+  [[nodiscard]] Work total() const;
+};
+
+/// An operation of a step, for a timeline.
+struct TracedOperation {
+  size_t kind;
+  int64_t layer;  ///< -1: none
+  std::chrono::steady_clock::time_point begin;
+  std::chrono::steady_clock::time_point end;
+};
+
+/// Profiles all stages that it loads.
+class ProfiledMachine final : public Machine {
+ public:
+  /// `inner` has to outlive it.
+  explicit ProfiledMachine(Machine& inner) : inner_(inner) {}
+
+  [[nodiscard]] std::string describe() const override { return inner_.describe(); }
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
+                                            CacheType cache_type) override;
+
+  Profile profile{};                              ///< of all steps since it was last set to {}
+  bool enabled = true;                            ///< false: operations are passed on, and that is all
+  std::vector<TracedOperation>* trace = nullptr;  ///< receives every operation; null: none is kept
+
+ private:
+  Machine& inner_;
+};
+
+}  // namespace folio::infer

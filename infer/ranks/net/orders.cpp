@@ -1,0 +1,105 @@
+#include "infer/ranks/net/orders.h"
+
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "core/error.h"
+
+namespace folio::infer {
+namespace {
+
+// Orders are of processes of one build: values are their bytes, and lists have their length before them.
+class Writer {
+ public:
+  template <typename T>
+  void values(std::span<const T> all) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto bytes = std::as_bytes(all);
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
+  template <typename List>
+  void resize(const List& list) {
+    const uint64_t n = list.size();
+    values(std::span(&n, 1));
+  }
+  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  template <typename T>
+  void values(std::span<T> all) {
+    core::require(all.size_bytes() <= bytes_.size(), "an order of rank 0 is cut off");
+    if (!all.empty()) std::memcpy(all.data(), bytes_.data(), all.size_bytes());
+    bytes_ = bytes_.subspan(all.size_bytes());
+  }
+  template <typename List>
+  void resize(List& list) {
+    uint64_t n = 0;
+    values(std::span(&n, 1));
+    core::require(n <= bytes_.size(), "an order of rank 0 is cut off");
+    list.resize(n);
+  }
+  [[nodiscard]] bool at_end() const { return bytes_.empty(); }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+// Writes an order, or reads it: its fields in order.
+template <typename Archive, typename AnyOrder>
+void visit(Archive& archive, AnyOrder& o) {
+  const auto value = [&](auto&... all) { (archive.values(std::span(&all, 1)), ...); };
+  const auto list = [&](auto&... all) { ((archive.resize(all), archive.values(std::span(all))), ...); };
+  value(o.kind, o.stage, o.n_logit_rows, o.observed, o.number);
+  list(o.rows, o.tables, o.table_starts, o.copies, o.adapter.path);
+  archive.resize(o.adapter.parts);
+  for (auto& part : o.adapter.parts) {
+    value(part.role, part.layer, part.rank, part.scale);
+    list(part.a, part.b);
+  }
+}
+
+}  // namespace
+
+Step Order::step() const {
+  return {.rows = rows,
+          .tables = tables,
+          .table_starts = table_starts,
+          .copies = copies,
+          .n_logit_rows = n_logit_rows,
+          .draws = {},
+          .observed = observed};
+}
+
+Order order_of(uint32_t stage, const Step& step) {
+  return {.kind = OrderKind::Step,
+          .stage = stage,
+          .rows = {step.rows.begin(), step.rows.end()},
+          .tables = {step.tables.begin(), step.tables.end()},
+          .table_starts = {step.table_starts.begin(), step.table_starts.end()},
+          .copies = {step.copies.begin(), step.copies.end()},
+          .n_logit_rows = step.n_logit_rows,
+          .observed = step.observed};
+}
+
+std::vector<std::byte> to_bytes(const Order& order) {
+  Writer out;
+  visit(out, order);
+  return out.take();
+}
+
+Order to_order(std::span<const std::byte> bytes) {
+  Reader in(bytes);
+  Order order;
+  visit(in, order);
+  core::require(in.at_end(), "an order of rank 0 is longer than it says");
+  return order;
+}
+
+}  // namespace folio::infer

@@ -1,0 +1,41 @@
+// What rank 0 orders the others to do, as bytes: a step, or the loading of an adapter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/adapter.h"
+#include "infer/forward/machine.h"
+
+namespace folio::infer {
+
+enum class OrderKind : uint8_t { Step, LoadAdapter, UnloadAdapter, End };
+
+struct Order {
+  OrderKind kind = OrderKind::End;
+  uint32_t stage = 0;  ///< of those that the machine loaded, counted from 0
+
+  // A step, without draws: the host draws.
+  std::vector<StepRow> rows{};
+  std::vector<BlockId> tables{};
+  std::vector<int32_t> table_starts{};
+  std::vector<BlockCopy> copies{};
+  uint64_t n_logit_rows = 0;
+  bool observed = false;
+
+  // An adapter.
+  int32_t number = kNoAdapter;
+  core::Adapter adapter{};
+
+  /// Returns a view of the step, valid as long as the order.
+  [[nodiscard]] Step step() const;
+};
+
+[[nodiscard]] Order order_of(uint32_t stage, const Step& step);
+[[nodiscard]] std::vector<std::byte> to_bytes(const Order& order);
+/// Throws core::Error if the bytes are not those of an order.
+[[nodiscard]] Order to_order(std::span<const std::byte> bytes);
+
+}  // namespace folio::infer

@@ -1,0 +1,301 @@
+#include "infer/ranks/net/peers.h"
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "infer/forward/machine_lost.h"
+#include "infer/ranks/net/rendezvous.h"
+
+namespace folio::infer {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A message is a frame: its length and its first bytes. What is longer comes as a second one.
+constexpr size_t kFrame = size_t{64} << 10U;
+constexpr size_t kHead = sizeof(uint64_t);
+
+// What Gloo asks of a store while it connects: under its number, the addresses of each rank. It also asks for names of
+// hosts (rank_N), from which it counts ranks of a host; we don't use that.
+class Addresses final : public gloo::rendezvous::Store {
+ public:
+  explicit Addresses(Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
+  void set(const std::string& key, const std::vector<char>& data) override {
+    if (is_number(key)) all_ = rendezvous_.gather({data.begin(), data.end()});
+  }
+  std::vector<char> get(const std::string& key) override {
+    if (!is_number(key)) return {};
+    const std::string& text = all_.at(std::stoul(key));
+    return {text.begin(), text.end()};
+  }
+  void wait(const std::vector<std::string>& /*keys*/) override {}
+
+ private:
+  [[nodiscard]] static bool is_number(const std::string& key) {
+    return key.find_first_not_of("0123456789") == std::string::npos;
+  }
+  Rendezvous& rendezvous_;
+  std::vector<std::string> all_;
+};
+
+// What Gloo moves: some bytes of ours, in one direction, between this rank and one other.
+class Buffer {
+ public:
+  void resize(gloo::Context& context, size_t n) {
+    if (gloo_ && gloo_->size >= n) return;
+    gloo_.reset();
+    bytes_.resize(n);
+    gloo_ = context.createUnboundBuffer(bytes_.data(), bytes_.size());
+  }
+  [[nodiscard]] gloo::transport::UnboundBuffer& gloo() { return *gloo_; }
+  [[nodiscard]] std::byte* data() { return bytes_.data(); }
+  /// Who waits for it doesn't any more.
+  void abort() {
+    if (!gloo_) return;
+    gloo_->abortWaitRecv();
+    gloo_->abortWaitSend();
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> gloo_;  ///< before the bytes goes what uses them
+};
+
+struct Outbox {
+  Buffer frame;
+  Buffer rest;
+  bool frame_is_out = false;  ///< perhaps not taken yet
+  bool rest_is_out = false;
+};
+
+struct Inbox {
+  Buffer frame;
+  Buffer rest;
+  std::vector<std::byte> whole;  ///< of a message that is longer than a frame
+  bool expected = false;
+};
+
+}  // namespace
+
+struct Peers::Own {
+  explicit Own(const World& w) : world(w), out(w.n_ranks), in(w.n_ranks) {}
+
+  [[nodiscard]] std::string gone(size_t rank) const {
+    return fmt::format("rank {} of {} is gone; see what it said, and start all ranks again", rank, world.n_ranks);
+  }
+  [[nodiscard]] std::string too_late(size_t rank, std::chrono::seconds timeout) const {
+    return fmt::format("rank {} of {} did not answer within {} s (FOLIO_RANK_TIMEOUT); start all ranks again", rank,
+                       world.n_ranks, timeout.count());
+  }
+
+  void lose(const std::string& why) {
+    const std::lock_guard lock(mutex);
+    if (lost) return;
+    why_lost = why;
+    lost = true;
+    // Who waits for another rank has no use for what that says. And Gloo forgets who waits for the one that is gone: of
+    // messages that it has sent or received in part it tells nobody.
+    const auto abort = [](auto& boxes_of_all) {
+      for (auto& boxes : boxes_of_all) {
+        for (auto& box : boxes) {
+          box.frame.abort();
+          box.rest.abort();
+        }
+      }
+    };
+    abort(in);
+    abort(out);
+  }
+
+  // A buffer that comes behind a loss would not be aborted.
+  void resize(Buffer& buffer, size_t n) {
+    const std::lock_guard lock(mutex);
+    if (lost) throw MachineLost(why_lost);
+    buffer.resize(*context, n);
+  }
+
+  // Gloo says why an operation failed in words of its own. A rank that is gone closes its connections; so what fails
+  // otherwise took too long. Behind a loss nothing is begun: its end was told once.
+  template <typename Operation>
+  void with(size_t rank, std::chrono::seconds timeout, Operation&& operation) {
+    check();
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      operation();
+    } catch (const std::exception&) {
+      const bool late = std::chrono::steady_clock::now() - start >= timeout;
+      lose(late ? too_late(rank, timeout) : gone(rank));
+    }
+    check();
+  }
+  void check() const {
+    if (lost) throw MachineLost(why());
+  }
+  [[nodiscard]] std::string why() const {
+    const std::lock_guard lock(mutex);
+    return why_lost;
+  }
+
+  [[nodiscard]] static uint64_t slot(Channel channel, bool rest) { return 2 * static_cast<uint64_t>(channel) + rest; }
+
+  const World world;
+  std::shared_ptr<gloo::transport::Device> device;
+  std::shared_ptr<gloo::rendezvous::Context> context;
+  std::vector<std::array<Outbox, kChannels>> out;
+  std::vector<std::array<Inbox, kChannels>> in;
+  std::vector<std::thread> watchers;
+  std::atomic<bool> leaves = false;
+  std::atomic<bool> lost = false;
+  mutable std::mutex mutex;  ///< of what follows
+  std::string why_lost;
+};
+
+Peers::Peers(const World& world) : own_(std::make_unique<Own>(world)) {
+  std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to whoever has gone
+  Rendezvous rendezvous(world);
+  const auto n = static_cast<int>(world.n_ranks);
+  try {
+    own_->device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(rendezvous.own_address().c_str()));
+    own_->context = std::make_shared<gloo::rendezvous::Context>(static_cast<int>(world.rank), n);
+    own_->context->setTimeout(world.timeout);
+    Addresses addresses(rendezvous);
+    own_->context->connectFullMesh(addresses, own_->device);
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    core::fail("rank {} of {} can't connect with the others: {}", world.rank, world.n_ranks, error.what());
+  }
+  for (size_t rank = 0; rank < world.n_ranks; ++rank) {
+    if (rank == world.rank) continue;
+    for (size_t c = 0; c < kChannels; ++c) {
+      own_->out[rank][c].frame.resize(*own_->context, kFrame);
+      own_->in[rank][c].frame.resize(*own_->context, kFrame);
+    }
+  }
+  for (size_t rank = 0; rank < world.n_ranks; ++rank) {
+    if (rank == world.rank) continue;
+    expect(rank, Channel::Watch);
+    own_->watchers.emplace_back([this, rank] {  // until the rank takes leave, or is gone
+      gloo::transport::UnboundBuffer& buffer = own_->in[rank][static_cast<size_t>(Channel::Watch)].frame.gloo();
+      try {
+        buffer.waitRecv(milliseconds(kForever));
+      } catch (const std::exception& error) {
+        // Where this rank has waited too long for another, Gloo fails all of its connections.
+        const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
+        if (!own_->leaves && !by_timeout) own_->lose(own_->gone(rank));
+      }
+    });
+  }
+}
+
+Peers::~Peers() {
+  if (!own_->context) return;
+  own_->leaves = true;
+  for (size_t rank = 0; rank < own_->in.size(); ++rank) {
+    if (rank != own_->world.rank) own_->in[rank][static_cast<size_t>(Channel::Watch)].frame.gloo().abortWaitRecv();
+  }
+  for (std::thread& watcher : own_->watchers) watcher.join();
+  own_->context->closeConnections();
+}
+
+const World& Peers::world() const { return own_->world; }
+
+void Peers::send(size_t to, Channel channel, std::span<const std::byte> bytes) {
+  wait_until_taken(to, channel);
+  Outbox& box = own_->out[to][static_cast<size_t>(channel)];
+  own_->with(to, own_->world.timeout, [&] {
+    const uint64_t size = bytes.size();
+    const size_t first = std::min(bytes.size(), kFrame - kHead);
+    std::memcpy(box.frame.data(), &size, kHead);
+    std::copy_n(bytes.begin(), first, box.frame.data() + kHead);
+    box.frame.gloo().send(static_cast<int>(to), Own::slot(channel, false), 0, kHead + first);
+    box.frame_is_out = true;
+    if (first < bytes.size()) {
+      own_->resize(box.rest, bytes.size() - first);
+      std::copy(bytes.begin() + static_cast<std::ptrdiff_t>(first), bytes.end(), box.rest.data());
+      box.rest.gloo().send(static_cast<int>(to), Own::slot(channel, true), 0, bytes.size() - first);
+      box.rest_is_out = true;
+    }
+  });
+}
+
+void Peers::wait_until_taken(size_t to, Channel channel) {
+  Outbox& box = own_->out[to][static_cast<size_t>(channel)];
+  const auto timeout = own_->world.timeout;
+  own_->with(to, timeout, [&] {
+    if (std::exchange(box.frame_is_out, false)) box.frame.gloo().waitSend(timeout);
+    if (std::exchange(box.rest_is_out, false)) box.rest.gloo().waitSend(timeout);
+  });
+}
+
+void Peers::expect(size_t from, Channel channel) {
+  Inbox& box = own_->in[from][static_cast<size_t>(channel)];
+  if (box.expected) return;
+  try {
+    box.frame.gloo().recv(static_cast<int>(from), Own::slot(channel, false), 0, kFrame);
+    box.expected = true;
+  } catch (const std::exception&) {
+    // Who has sent the last message may have left. Who wants one more will hear of it.
+  }
+}
+
+std::span<const std::byte> Peers::receive(size_t from, Channel channel, std::chrono::seconds timeout) {
+  Inbox& box = own_->in[from][static_cast<size_t>(channel)];
+  uint64_t size = 0;
+  own_->with(from, timeout, [&] {
+    if (!box.expected) box.frame.gloo().recv(static_cast<int>(from), Own::slot(channel, false), 0, kFrame);
+    box.frame.gloo().waitRecv(timeout);
+    std::memcpy(&size, box.frame.data(), kHead);
+    if (size <= kFrame - kHead) return;
+    const size_t left = size - (kFrame - kHead);
+    own_->resize(box.rest, left);
+    box.rest.gloo().recv(static_cast<int>(from), Own::slot(channel, true), 0, left);
+    box.rest.gloo().waitRecv(timeout);
+  });
+  box.expected = false;
+  if (size <= kFrame - kHead) return {box.frame.data() + kHead, size};
+  box.whole.assign(box.frame.data() + kHead, box.frame.data() + kFrame);
+  box.whole.insert(box.whole.end(), box.rest.data(), box.rest.data() + (size - (kFrame - kHead)));
+  return box.whole;
+}
+
+void Peers::take_leave() {
+  if (own_->lost || own_->leaves.exchange(true)) return;
+  for (size_t rank = 0; rank < own_->in.size(); ++rank) {
+    if (rank == own_->world.rank) continue;
+    try {
+      send(rank, Channel::Watch, {});
+      own_->out[rank][static_cast<size_t>(Channel::Watch)].frame.gloo().waitSend(milliseconds(1000));
+    } catch (const std::exception&) {
+      // has gone before
+    }
+  }
+}
+
+std::optional<std::string> Peers::loss() const {
+  if (!own_->lost) return {};
+  return own_->why();
+}
+
+void Peers::check() const { own_->check(); }
+
+void Peers::give_up(const std::string& why) { own_->lose(why); }
+
+void Peers::give_up_on(size_t rank, std::chrono::seconds timeout) {
+  own_->lose(own_->too_late(rank, timeout));
+  throw MachineLost(own_->why());
+}
+
+}  // namespace folio::infer

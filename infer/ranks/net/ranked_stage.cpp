@@ -1,0 +1,130 @@
+#include "infer/ranks/net/ranked_stage.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "core/error.h"
+#include "infer/forward/forward.h"
+
+namespace folio::infer {
+namespace {
+
+constexpr size_t kPieceRows = 32;  ///< so many rows take longer to multiply than their weights to read
+
+}  // namespace
+
+RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, bool is_last, uint32_t number,
+                         const RankReport& report)
+    : PassThroughStage(std::move(cpu_stage)),
+      PassThroughResults(inner().results()),
+      machine_(machine),
+      is_last_(is_last),
+      number_(number),
+      info_(inner().info()),
+      fit_(report.fit) {
+  info_.load_report = report.load;
+  info_.steps_in_flight = machine.n_stages();
+  if (layers().first > 0) machine_.peers_.expect(machine_.before(), Channel::Residual);
+}
+
+// Each rank's own runner loads the adapters of its flags, too; rank 0 says when.
+void RankedStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
+  if (!machine_.leads()) return;
+  machine_.tell({.kind = OrderKind::LoadAdapter, .stage = number_, .number = number, .adapter = *adapter});
+  or_give_up([&] { inner().memory().load_adapter(number, adapter); });
+}
+
+void RankedStage::unload_adapter(int32_t number) {
+  if (!machine_.leads()) return;
+  machine_.tell({.kind = OrderKind::UnloadAdapter, .stage = number_, .number = number});
+  inner().memory().unload_adapter(number);
+}
+
+bool RankedStage::begin(const Step& step) {
+  core::require(!in_pipeline() || !step.observed, "the operations of a pipeline of ranks can't be observed");
+  if (in_pipeline()) machine_.logits_.receive_all_but(most_on_their_way(step));
+  machine_.tell(order_of(number_, step));
+  if (!in_pipeline()) {
+    or_give_up([&] { static_cast<void>(inner().begin(step)); });
+    return false;
+  }
+  if (step.n_logit_rows > 0) logits_ = machine_.logits_.expect(number_, step.n_logit_rows * width(Slot::Logits));
+  run(step);
+  return true;
+}
+
+std::span<float> RankedStage::wait(Ticket ticket) {
+  return in_pipeline() ? machine_.logits_.wait(ticket) : PassThroughResults::wait(ticket);
+}
+
+// The stage before sends the residual, and the next one gets it; in the last stage of several the first rank keeps the
+// logits of the pieces, and sends them all.
+void RankedStage::run(const Step& step) {
+  Peers& peers = machine_.peers_;
+  const size_t rank = machine_.world().rank;
+  std::vector<float> logits;
+  or_give_up([&] {
+    for (Step& piece : pieces_of(step, machine_.n_stages())) {
+      residual_.resize(piece.rows.size() * width(Slot::Residual));
+      if (layers().first > 0) {
+        const auto bytes = peers.receive(machine_.before(), Channel::Residual, machine_.world().timeout);
+        core::require(bytes.size() == residual_.size() * sizeof(float), "a residual is of another step");
+        std::memcpy(residual_.data(), bytes.data(), bytes.size());
+        peers.expect(machine_.before(), Channel::Residual);
+        piece.residual = residual_;
+      }
+      infer::forward(alone(), piece, {});
+      if (!is_last_) {
+        inner().results().read(Slot::Residual, residual_);
+        peers.send(rank + machine_.n_shards_, Channel::Residual, std::as_bytes(std::span(residual_)));
+      } else if (in_pipeline() && rank % machine_.n_shards_ == 0 && piece.n_logit_rows > 0) {
+        const auto some = inner().results().wait(inner().results().fetch_logits());
+        logits.insert(logits.end(), some.begin(), some.end());
+      }
+    }
+    if (!logits.empty()) peers.send(0, Channel::Logits, std::as_bytes(std::span(logits)));
+  });
+}
+
+void RankedStage::do_order(Order& order) {
+  if (order.kind == OrderKind::Step) run(order.step());
+  if (order.kind == OrderKind::UnloadAdapter) inner().memory().unload_adapter(order.number);
+  if (order.kind == OrderKind::LoadAdapter) {
+    inner().memory().load_adapter(order.number, std::make_shared<const core::Adapter>(std::move(order.adapter)));
+  }
+}
+
+// The other ranks wait in the middle of a step, or have what this one has not: there is no way on.
+template <typename Work>
+void RankedStage::or_give_up(Work&& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    machine_.peers_.give_up(error.what());
+    throw;
+  }
+}
+
+// Between two ranks there is room for two messages of a kind. The last stage waits until rank 0 takes the logits before
+// it sends the next ones. Meanwhile a step of one piece has room in the pipeline; several pieces may have not, and rank
+// 0 would wait for the last stage.
+size_t RankedStage::most_on_their_way(const Step& step) const {
+  return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
+}
+
+std::vector<Step> pieces_of(const Step& step, size_t n_stages) {
+  const size_t n_rows = step.rows.size();
+  const size_t n = n_stages == 1 ? 1 : std::clamp<size_t>(n_rows / kPieceRows, 1, 4 * n_stages);
+  std::vector<Step> pieces(n, step);
+  for (size_t i = 0; i < n; ++i) {
+    const Share own = share_of(n_rows, i, n);
+    pieces[i].rows = step.rows.subspan(own.first, own.last - own.first);
+    pieces[i].n_logit_rows = static_cast<size_t>(std::ranges::count_if(pieces[i].rows, &StepRow::needs_logits));
+    if (i > 0) pieces[i].copies = {};
+  }
+  return pieces;
+}
+
+}  // namespace folio::infer

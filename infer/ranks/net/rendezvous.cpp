@@ -1,0 +1,215 @@
+#include "infer/ranks/net/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <fmt/ranges.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+
+namespace folio::infer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::array<char, 8> kGreeting = {'f', 'o', 'l', 'i', 'o', '-', 'r', '1'};
+constexpr uint32_t kMostBytes = 1U << 20U;  ///< of what a rank says
+constexpr milliseconds kStranger{2000};     ///< a connection that says nothing for so long is none of ours
+
+struct Hello {
+  std::array<char, 8> greeting = kGreeting;
+  uint32_t rank = 0;
+  uint32_t n_ranks = 0;
+};
+
+using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+AddressList resolve(const World& world) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(world.address.c_str(), std::to_string(world.port).c_str(), &hints, &found);
+  core::require(error == 0, "MASTER_ADDR={}: this host is not known: {}", core::printable(world.address),
+                ::gai_strerror(error));
+  return {found, ::freeaddrinfo};
+}
+
+std::string numeric(const sockaddr_storage& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
+  const void* number = address.ss_family == AF_INET ? static_cast<const void*>(&v4->sin_addr) : &v6->sin6_addr;
+  ::inet_ntop(address.ss_family, number, text.data(), text.size());
+  return text.data();
+}
+
+std::string address_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return numeric(address);
+}
+
+// Waits until the socket can be read; false if it is too late.
+bool wait_for(int socket, Clock::time_point deadline) {
+  while (true) {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return false;
+    pollfd waiting{.fd = socket, .events = POLLIN, .revents = 0};
+    const int n = ::poll(&waiting, 1, static_cast<int>(left.count()));
+    if (n > 0) return true;
+    if (n < 0 && errno != EINTR) return false;
+  }
+}
+
+bool read_all(int socket, void* into, size_t n, Clock::time_point deadline) {
+  for (size_t done = 0; done < n;) {
+    if (!wait_for(socket, deadline)) return false;
+    const ssize_t got = ::recv(socket, static_cast<char*>(into) + done, n - done, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    done += static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool write_all(int socket, const void* from, size_t n) {
+  for (size_t done = 0; done < n;) {
+    const ssize_t put = ::send(socket, static_cast<const char*>(from) + done, n - done, MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    done += static_cast<size_t>(put);
+  }
+  return true;
+}
+
+bool write_text(int socket, const std::string& text) {
+  const auto size = static_cast<uint32_t>(text.size());
+  return write_all(socket, &size, sizeof(size)) && write_all(socket, text.data(), size);
+}
+
+bool read_text(int socket, std::string& text, Clock::time_point deadline) {
+  uint32_t size = 0;
+  if (!read_all(socket, &size, sizeof(size), deadline) || size > kMostBytes) return false;
+  text.resize(size);
+  return read_all(socket, text.data(), size, deadline);
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(const World& world) : world_(world), deadline_(Clock::now() + world.timeout) {
+  world_.rank == 0 ? listen() : reach();
+}
+
+Rendezvous::~Rendezvous() {
+  for (const int other : others_) ::close(other);
+  if (socket_ >= 0) ::close(socket_);
+}
+
+void Rendezvous::listen() {
+  const AddressList addresses = resolve(world_);
+  const addrinfo& first = *addresses;
+  socket_ = ::socket(first.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  core::require(socket_ >= 0, "rank 0 gets no socket: {}", std::strerror(errno));
+  const int on = 1;
+  ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(socket_, first.ai_addr, first.ai_addrlen) != 0 || ::listen(socket_, 64) != 0) {
+    const int error = errno;
+    ::close(std::exchange(socket_, -1));
+    core::fail("rank 0 can't listen on {} port {}: {}; set another MASTER_PORT, and as MASTER_ADDR rank 0's host",
+               core::printable(world_.address), world_.port, std::strerror(error));
+  }
+  own_address_ = address_of(socket_);
+}
+
+// Rank 0 may begin later.
+void Rendezvous::reach() {
+  const AddressList addresses = resolve(world_);
+  int error = 0;
+  do {
+    for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
+      const int socket = ::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      if (socket < 0) continue;
+      if (::connect(socket, a->ai_addr, a->ai_addrlen) == 0) {
+        socket_ = socket;
+        own_address_ = address_of(socket);
+        return;
+      }
+      error = errno;
+      ::close(socket);
+    }
+    std::this_thread::sleep_for(milliseconds(20));
+  } while (Clock::now() < deadline_);
+  core::fail(
+      "rank {} of {} can't reach rank 0 at {} port {} within {} s: {}; start all ranks with the same MASTER_ADDR "
+      "and MASTER_PORT",
+      world_.rank, world_.n_ranks, core::printable(world_.address), world_.port, world_.timeout.count(),
+      std::strerror(error));
+}
+
+std::vector<std::string> Rendezvous::gather(const std::string& own) {
+  if (world_.rank == 0) return gather_all(own);
+  const Hello hello{.rank = static_cast<uint32_t>(world_.rank), .n_ranks = static_cast<uint32_t>(world_.n_ranks)};
+  std::vector<std::string> all(world_.n_ranks);
+  bool good = write_all(socket_, &hello, sizeof(hello)) && write_text(socket_, own);
+  std::array<char, 8> greeting{};
+  good = good && read_all(socket_, greeting.data(), greeting.size(), deadline_ + kStranger) && greeting == kGreeting;
+  for (std::string& text : all) good = good && read_text(socket_, text, deadline_ + kStranger);
+  core::require(good, "rank {} of {} has no answer from rank 0 at {} port {}; see what rank 0 says", world_.rank,
+                world_.n_ranks, core::printable(world_.address), world_.port);
+  return all;
+}
+
+std::vector<std::string> Rendezvous::gather_all(const std::string& own) {
+  std::vector<std::string> all(world_.n_ranks);
+  all[0] = own;
+  std::vector<bool> here(world_.n_ranks);
+  here[0] = true;
+  while (others_.size() + 1 < world_.n_ranks) {
+    if (!wait_for(socket_, deadline_)) {
+      std::vector<size_t> missing;
+      for (size_t rank = 0; rank < world_.n_ranks; ++rank) {
+        if (!here[rank]) missing.push_back(rank);
+      }
+      core::fail("rank{} {} of {} did not come to {} port {} within {} s; start all ranks",
+                 missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), world_.n_ranks,
+                 core::printable(world_.address), world_.port, world_.timeout.count());
+    }
+    const int socket = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (socket < 0) continue;
+    const auto deadline = Clock::now() + kStranger;
+    Hello hello;
+    std::string text;
+    if (!read_all(socket, &hello, sizeof(hello), deadline) || hello.greeting != kGreeting ||
+        !read_text(socket, text, deadline)) {
+      ::close(socket);  // somebody else's
+      continue;
+    }
+    others_.push_back(socket);
+    core::require(hello.n_ranks == world_.n_ranks, "rank {} was started with WORLD_SIZE={}, but rank 0 with {}",
+                  hello.rank, hello.n_ranks, world_.n_ranks);
+    core::require(hello.rank < world_.n_ranks && !here[hello.rank],
+                  "two processes say that they are rank {} of {}; give each a RANK of its own", hello.rank,
+                  world_.n_ranks);
+    here[hello.rank] = true;
+    all[hello.rank] = text;
+  }
+  for (const int other : others_) {  // one that is gone is noticed by those that it should connect with
+    bool good = write_all(other, kGreeting.data(), kGreeting.size());
+    for (const std::string& text : all) good = good && write_text(other, text);
+  }
+  return all;
+}
+
+}  // namespace folio::infer

@@ -1,0 +1,127 @@
+// A member has two places, and writes its bytes of a round into the one that it did not use in the round before; then
+// it counts its rounds on, and waits until the others have counted. So a place is written anew only when all have read
+// it: whoever has come to round r + 1 has read all of round r. What is longer than a place takes several rounds.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <utility>
+
+#include "infer/ranks/net/transport.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace folio::infer {
+namespace {
+
+constexpr size_t kPlace = size_t{256} << 10U;  ///< bytes of a round
+constexpr int kSpinsOfRound = 2000;  ///< some 20 µs: the others are nearly there, unless the system runs others
+
+void pause_a_moment() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+struct alignas(64) Member {
+  std::atomic<uint32_t> round{0};     ///< that it has given
+  std::atomic<uint32_t> sleepers{0};  ///< who wait for it to go on
+  struct alignas(64) Place {
+    uint64_t to_all;  ///< bytes of the whole, of which the first are for all
+    uint64_t total;
+    std::byte bytes[kPlace];  // NOLINT(modernize-avoid-c-arrays)
+  } places[2];                // NOLINT(modernize-avoid-c-arrays)
+};
+static_assert(std::atomic<uint32_t>::is_always_lock_free, "processes share them");
+
+void sleep_on(std::atomic<uint32_t>& word, uint32_t seen) {
+  const timespec interval{.tv_sec = 0, .tv_nsec = 100'000'000};  // then it looks whether a rank is lost
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &interval, nullptr, 0);
+}
+
+void wake_all(std::atomic<uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
+
+class SharedMemoryTransport final : public Transport {
+ public:
+  SharedMemoryTransport(Peers& peers, core::SharedMemory memory, std::vector<size_t> group, size_t index)
+      : peers_(peers),
+        memory_(std::move(memory)),
+        members_(reinterpret_cast<Member*>(memory_.data())),
+        group_(std::move(group)),
+        index_(index),
+        got_(group_.size()) {}
+
+  void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
+                  std::chrono::seconds timeout) override {
+    peers_.check();
+    size_t n_rounds = std::max<size_t>(1, (bytes.size() + kPlace - 1) / kPlace);
+    for (size_t r = 0; r < n_rounds; ++r) {
+      Member& me = members_[index_];
+      Member::Place& place = me.places[round_ % 2];
+      place.to_all = n_to_all;
+      place.total = bytes.size();
+      const auto part = bytes.subspan(std::min(bytes.size(), r * kPlace));
+      std::copy_n(part.begin(), std::min(kPlace, part.size()), place.bytes);
+      me.round.store(++round_);
+      if (me.sleepers.load() > 0) wake_all(me.round);
+      for (size_t i = 0; i < group_.size(); ++i) {
+        if (i == index_) continue;
+        wait_for(i, timeout);
+        const Member::Place& theirs = members_[i].places[(round_ - 1) % 2];
+        n_rounds = std::max<size_t>(n_rounds, (theirs.total + kPlace - 1) / kPlace);
+        const size_t wanted = index_ == 0 ? theirs.total : theirs.to_all;
+        if (r * kPlace >= wanted) continue;
+        const std::span<const std::byte> got(theirs.bytes, std::min(kPlace, wanted - r * kPlace));
+        if (wanted <= kPlace) {
+          take(i, got);
+          continue;
+        }
+        if (r == 0) got_[i].clear();
+        got_[i].insert(got_[i].end(), got.begin(), got.end());
+        if (got_[i].size() == wanted) take(i, got_[i]);
+      }
+    }
+  }
+
+ private:
+  void wait_for(size_t member, std::chrono::seconds timeout) {
+    std::atomic<uint32_t>& theirs = members_[member].round;
+    const auto behind = [&](uint32_t seen) { return static_cast<int32_t>(seen - round_) < 0; };
+    for (int spin = 0; spin < kSpinsOfRound; ++spin) {
+      if (!behind(theirs.load(std::memory_order_acquire))) return;
+      pause_a_moment();
+    }
+    const auto start = std::chrono::steady_clock::now();
+    for (uint32_t seen = theirs.load(); behind(seen); seen = theirs.load()) {
+      peers_.check();
+      if (std::chrono::steady_clock::now() - start >= timeout) peers_.give_up_on(group_[member], timeout);
+      members_[member].sleepers.fetch_add(1);
+      sleep_on(theirs, seen);
+      members_[member].sleepers.fetch_sub(1);
+    }
+  }
+
+  Peers& peers_;
+  core::SharedMemory memory_;
+  Member* members_;
+  std::vector<size_t> group_;
+  size_t index_;
+  uint32_t round_ = 0;
+  std::vector<std::vector<std::byte>> got_;  ///< of a round that is longer than a place
+};
+
+}  // namespace
+
+size_t shared_memory_bytes(size_t n_members) { return n_members * sizeof(Member); }
+
+std::unique_ptr<Transport> make_shared_memory_transport(Peers& peers, core::SharedMemory memory,
+                                                        std::vector<size_t> group, size_t index) {
+  return std::make_unique<SharedMemoryTransport>(peers, std::move(memory), std::move(group), index);
+}
+
+}  // namespace folio::infer

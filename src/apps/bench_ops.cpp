@@ -1,0 +1,270 @@
+#include "apps/bench_ops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/random.h"
+#include "core/seconds_since.h"
+#include "infer/cpu/cpu.h"
+#include "infer/engine/scoped_requests.h"
+#include "infer/profile/profiled_machine.h"
+
+namespace folio::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::ordered_json;
+
+// Multiply-adds a second of F32 products whose operands are in each core's own cache: the most that F32 reaches.
+double product_rate(infer::Cpu& cpu) {
+  constexpr size_t kRows = 64, kColumns = 512, kOut = 64, kTimes = 20;
+  struct Operands {
+    std::vector<float> x = std::vector<float>(kRows * kColumns, 0.5F);
+    std::vector<float> weight = std::vector<float>(kOut * kColumns, 0.25F);
+    std::vector<float> out = std::vector<float>(kRows * kOut);
+  };
+  std::vector<Operands> operands(cpu.n_threads());
+  double best = 0.0;
+  for (int pass = 0; pass < 20; ++pass) {
+    const auto start = Clock::now();
+    cpu.pool().parallel_for(operands.size(), 1, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) {
+        Operands& o = operands[i];
+        for (size_t t = 0; t < kTimes; ++t) {
+          cpu.kernels().matmul(o.x.data(), kRows, o.weight.data(), kColumns, 0, kOut, o.out.data(), kOut, false);
+        }
+      }
+    });
+    const auto all = static_cast<double>(operands.size() * kTimes * kRows * kOut * kColumns);
+    best = std::max(best, all / core::seconds_since(start));
+  }
+  return best;
+}
+
+// What some steps took: by operation, and in all with what the host does between forward passes.
+struct Times {
+  infer::Profile profile;
+  double seconds = 0.0;                 ///< of the engine's steps
+  std::vector<double> measured, plain;  ///< seconds of a step, in repetitions with and without the profile
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class Measurement {
+ public:
+  Measurement(const infer::LoadedModel& model, infer::Machine& machine, const OpsOptions& o)
+      : o_(o),
+        machine_(machine),
+        engine_(model.file(), machine_,
+                {.max_positions = o.prompt_tokens + o.gen_tokens + infer::kBlockPositions,
+                 .n_sequences = o.batch,
+                 .type = infer::default_cache_type(model.file())}) {}
+
+  // Repetitions with and without the profile, in turn; the first of each warms up.
+  void run() {
+    for (int repetition = -2; repetition < 2 * o_.repetitions; ++repetition) {
+      machine_.enabled = repetition % 2 != 0;
+      const bool last = repetition == 2 * o_.repetitions - 1;
+      if (last && !o_.trace.empty()) begin_trace();
+      repeat(repetition);
+    }
+  }
+
+  Times prompt, decode;
+
+  // For Perfetto or chrome://tracing: the operations, and what the engine decided for each step.
+  void write_trace() const {
+    ordered_json events = ordered_json::array();
+    const auto microseconds = [&](Clock::time_point t) {
+      return std::chrono::duration<double, std::micro>(t - trace_start_).count();
+    };
+    const auto add = [&](std::string name, int thread, Clock::time_point begin, Clock::time_point end,
+                         ordered_json args) {
+      events.push_back({{"name", std::move(name)},
+                        {"ph", "X"},
+                        {"pid", 1},
+                        {"tid", thread},
+                        {"ts", microseconds(begin)},
+                        {"dur", microseconds(end) - microseconds(begin)},
+                        {"args", std::move(args)}});
+    };
+    for (const int thread : {1, 2}) {
+      events.push_back({{"name", "thread_name"},
+                        {"ph", "M"},
+                        {"pid", 1},
+                        {"tid", thread},
+                        {"args", {{"name", thread == 1 ? "engine" : "operations"}}}});
+    }
+    for (const TracedStep& step : steps_) {
+      size_t n_rows = 0;
+      ordered_json args;
+      for (const auto& share : step.report.shares) {
+        n_rows += share.n_rows;
+        args["rows"].push_back(fmt::format("request {}: {}", share.branch.request, share.n_rows));
+      }
+      for (const auto& s : step.report.started) {
+        args["started"].push_back(fmt::format("request {}, {} tokens cached", s.branch.request, s.n_cached));
+      }
+      for (const auto& p : step.report.preempted) args["preempted"].push_back(fmt::format("request {}", p.request));
+      add(fmt::format("step of {} rows", n_rows), 1, step.begin, step.end, std::move(args));
+    }
+    for (const infer::TracedOperation& op : operations_) {
+      add(std::string(infer::kWorkKinds[op.kind]), 2, op.begin, op.end,
+          op.layer < 0 ? ordered_json::object() : ordered_json{{"layer", op.layer}});
+    }
+    core::write_file_atomically(o_.trace, ordered_json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump());
+  }
+
+ private:
+  struct TracedStep {
+    Clock::time_point begin, end;
+    infer::StepReport report;
+  };
+
+  void begin_trace() {
+    trace_start_ = step_begin_ = Clock::now();
+    machine_.trace = &operations_;
+    engine_.watch([this](const infer::StepReport& report) {
+      const auto now = Clock::now();
+      steps_.push_back({.begin = step_begin_, .end = now, .report = report});
+      step_begin_ = now;
+    });
+  }
+
+  // A prompt that was never computed, up to its first token; then the tokens after it.
+  void repeat(int repetition) {
+    infer::ScopedRequests running(engine_);
+    const auto vocab = static_cast<uint64_t>(engine_.config().vocab_size);
+    size_t n_begun = 0;
+    bool ended = false;
+    for (int64_t b = 0; b < o_.batch; ++b) {
+      infer::Request request;
+      for (int64_t p = 0; p < o_.prompt_tokens; ++p) {
+        const auto seed = static_cast<uint64_t>(repetition + 2) << 16U | static_cast<uint64_t>(b);
+        request.prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
+      }
+      request.options.sampler = o_.sampler;
+      request.options.max_tokens = o_.gen_tokens + 1;
+      request.on_token = [&, n = 0](size_t, int32_t, std::span<const float>) mutable { n_begun += n++ == 0 ? 1 : 0; };
+      request.on_end = [&](size_t, const infer::GenerateResult&) { ended = true; };
+      running.add(request);
+    }
+    const auto until = [&](auto&& done, Times& times) {
+      machine_.profile = {};
+      const infer::EngineStatistics before = engine_.statistics();
+      while (!done() && engine_.step()) continue;
+      const infer::EngineStatistics after = engine_.statistics();
+      const double seconds = after.step_seconds - before.step_seconds;
+      const auto n_steps = static_cast<double>(std::max<uint64_t>(after.steps - before.steps, 1));
+      if (repetition < 0) return;
+      (machine_.enabled ? times.measured : times.plain).push_back(seconds / n_steps);
+      if (!machine_.enabled) return;
+      times.seconds += seconds;
+      infer::Profile& all = times.profile;
+      all.steps += machine_.profile.steps;
+      all.rows += machine_.profile.rows;
+      all.step_seconds += machine_.profile.step_seconds;
+      for (size_t k = 0; k < all.kinds.size(); ++k) all.kinds[k] += machine_.profile.kinds[k];
+    };
+    until([&] { return n_begun == static_cast<size_t>(o_.batch); }, prompt);
+    until([&] { return ended; }, decode);
+  }
+
+  const OpsOptions& o_;
+  infer::ProfiledMachine machine_;
+  infer::Engine engine_;
+  std::vector<infer::TracedOperation> operations_;
+  std::vector<TracedStep> steps_;
+  Clock::time_point trace_start_, step_begin_;
+};
+
+struct Roofs {
+  double bytes_per_s;
+  double multiply_adds_per_s;
+};
+
+ordered_json json_of(const Times& times, const Roofs& roofs) {
+  const auto n = static_cast<double>(times.profile.steps);
+  ordered_json rows = ordered_json::array();
+  for (size_t k = 0; k < infer::kWorkKinds.size(); ++k) {
+    const infer::Work& work = times.profile.kinds[k];
+    if (work.operations == 0) continue;
+    const auto bytes = static_cast<double>(work.bytes());
+    const auto multiply_adds = static_cast<double>(work.multiply_adds());
+    rows.push_back({{"operation", infer::kWorkKinds[k]},
+                    {"us_per_step", work.seconds / n * 1e6},
+                    {"share", work.seconds / times.seconds},
+                    {"mb_per_step", bytes / n / 1e6},
+                    {"gb_per_s", bytes / work.seconds / 1e9},
+                    {"bandwidth_share", bytes / work.seconds / roofs.bytes_per_s},
+                    {"multiply_adds_per_step", multiply_adds / n},
+                    {"peak_share", multiply_adds / work.seconds / roofs.multiply_adds_per_s}});
+  }
+  const double operations = times.profile.total().seconds;
+  return {{"steps", times.profile.steps},
+          {"rows_per_step", static_cast<double>(times.profile.rows) / n},
+          {"us_per_step", times.seconds / n * 1e6},
+          {"operations_share_of_forward", operations / times.profile.step_seconds},
+          {"host_us_per_step", (times.seconds - times.profile.step_seconds) / n * 1e6},
+          {"cost_of_measuring", median(times.measured) / median(times.plain) - 1.0},
+          {"operations", rows}};
+}
+
+void print(const char* title, const ordered_json& t) {
+  fmt::print("\n{}: {} steps of {:.1f} rows, {:.1f} us each\n\n", title, t["steps"].get<uint64_t>(),
+             t["rows_per_step"].get<double>(), t["us_per_step"].get<double>());
+  fmt::print("{:18}{:>12}{:>8}{:>10}{:>8}{:>12}{:>10}\n", "operation", "us a step", "share", "MB", "GB/s", "bandwidth",
+             "peak");
+  const auto percent = [](double share) { return share < 0.0005 ? "" : fmt::format("{:.0f}%", 100.0 * share); };
+  for (const ordered_json& row : t["operations"]) {
+    const double share = row["bandwidth_share"];
+    fmt::print("{:18}{:12.1f}{:7.1f}%{:10.2f}{:8.1f}{:>12}{:>10}\n", row["operation"].get<std::string>(),
+               row["us_per_step"].get<double>(), 100.0 * row["share"].get<double>(), row["mb_per_step"].get<double>(),
+               row["gb_per_s"].get<double>(), percent(share), percent(row["peak_share"]));
+  }
+  fmt::print("{:18}{:12.1f}{:7.1f}%\n", "host", t["host_us_per_step"].get<double>(),
+             100.0 * t["host_us_per_step"].get<double>() / t["us_per_step"].get<double>());
+  fmt::print("the operations are {:.1f}% of the forward pass by its own clock; measuring costs {:.1f}%\n",
+             100.0 * t["operations_share_of_forward"].get<double>(), 100.0 * t["cost_of_measuring"].get<double>());
+}
+
+}  // namespace
+
+void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, double bytes_per_s) {
+  infer::Machine& machine = model.machines().placements.front().machine;
+  auto* cpu = dynamic_cast<infer::Cpu*>(&machine);
+  if (cpu == nullptr || model.machines().placements.size() > 1) {
+    throw core::UsageError("--ops times the operations of one CPU; leave out --device, --gpu-layers and --shards");
+  }
+  const Roofs roofs{bytes_per_s, product_rate(*cpu)};
+  Measurement measurement(model, machine, options);
+  measurement.run();
+  if (!options.trace.empty()) measurement.write_trace();
+  const ordered_json prompt = json_of(measurement.prompt, roofs);
+  const ordered_json decode = json_of(measurement.decode, roofs);
+  if (options.json) {
+    fmt::print("{}\n", ordered_json{{"isa", core::isa_name(cpu->kernels().isa)},
+                                    {"threads", cpu->n_threads()},
+                                    {"read_gb_per_s", roofs.bytes_per_s / 1e9},
+                                    {"peak_multiply_adds_per_s", roofs.multiply_adds_per_s},
+                                    {"prompt", prompt},
+                                    {"decode", decode}}
+                           .dump());
+    return;
+  }
+  fmt::print("{}; memory reads at {:.1f} GB/s; F32 products in the cache: {:.1f} G multiply-adds/s, the peak below\n",
+             machine.describe(), roofs.bytes_per_s / 1e9, roofs.multiply_adds_per_s / 1e9);
+  print(fmt::format("Prompts of {} tokens", options.prompt_tokens).c_str(), prompt);
+  print(fmt::format("Decoding, {} sequence{}", options.batch, options.batch == 1 ? "" : "s").c_str(), decode);
+}
+
+}  // namespace folio::apps

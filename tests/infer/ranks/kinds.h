@@ -1,0 +1,52 @@
+// The kinds of ranks that properties_test.cpp runs on: each program that it is part of has its own.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "infer/forward/exchange.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::test {
+
+struct RankKind {
+  std::string name;
+  std::vector<CacheType> cache_types;
+  size_t least;        ///< ranks; as many as a model has tiles for where these are fewer
+  bool in_eight_bits;  ///< the inputs of matrices in blocks are given so
+  /// Does `work` with a model on n ranks, and returns the bytes that they have given each other.
+  std::function<uint64_t(size_t n, const core::StoredModel& model, const CacheOptions& options,
+                         const std::function<void(Runner&)>& work)>
+      run;
+};
+
+std::vector<RankKind> rank_kinds();
+
+inline size_t most_ranks(const core::ModelConfig& config) {
+  return std::min<size_t>(4, shard_tiles(static_cast<size_t>(config.dim)));
+}
+
+inline constexpr size_t kLength = 37;  ///< of a text
+inline constexpr size_t kFirst = 9;
+
+/// Logits of a prompt, and then of a token at a time; and of the last token of a prompt in two steps.
+inline std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
+  const auto sequence = runner.cache().add_sequence();
+  auto logits = run(runner, rows_of(sequence, text.first(text.size() - 3)));
+  for (size_t i = text.size() - 3; i < text.size(); ++i) {
+    const auto some = run(runner, rows_of(sequence, text.subspan(i, 1), static_cast<int64_t>(i)));
+    logits.insert(logits.end(), some.begin(), some.end());
+  }
+  runner.cache().release(sequence);
+  const auto prompt = runner.cache().add_sequence();
+  EXPECT_TRUE(run(runner, rows_of(prompt, text.first(kFirst), 0, false)).empty());
+  auto rest = rows_of(prompt, text.subspan(kFirst), kFirst, false);
+  rest.back().wants_logits = true;
+  const auto last = run(runner, rest);
+  runner.cache().release(prompt);
+  logits.insert(logits.end(), last.begin(), last.end());
+  return logits;
+}
+
+}  // namespace folio::infer::test

@@ -1,0 +1,120 @@
+// Properties of shards, the ranks of one process (infer/ranks/local.h), beside those of all ranks: how many there are,
+// and a shard that fails fails the step alone.
+#include "infer/ranks/local.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <new>
+#include <string>
+
+#include "tests/core/support.h"
+#include "tests/infer/ranks/kinds.h"
+
+namespace folio::infer {
+
+// Weights are used where they are mapped, or copied to each shard's memory.
+std::vector<test::RankKind> test::rank_kinds() {
+  const auto threads = [](bool copies) {
+    return [copies](size_t n, const core::StoredModel& model, const CacheOptions& options,
+                    const std::function<void(Runner&)>& work) {
+      ShardedCpu machine(n, {.n_threads = n == 2 ? 4U : 1U, .copies_weights = copies}, core::memory_nodes());
+      Runner runner(model, machine, options);
+      work(runner);
+      return machine.exchanged_bytes();
+    };
+  };
+  return {{"threads", {CacheType::F32, CacheType::F16, CacheType::Q8_0}, 1, false, threads(false)},
+          {"copies", {CacheType::F32}, 2, false, threads(true)}};
+}
+
+namespace {
+
+TEST(Shards, HeadsAndTilesAreSharedOutEvenly) {
+  size_t last = 0;
+  for (size_t rank = 0; rank < 4; ++rank) {  // SmolLM2's three key/value heads: a fourth shard has none
+    const Share heads = share_of(3, rank, 4);
+    EXPECT_EQ(heads.first, last);
+    EXPECT_LE(heads.last - heads.first, 1U);
+    last = heads.last;
+  }
+  EXPECT_EQ(last, 3U);
+  EXPECT_EQ(rows_of_rank(100, 0, 3).last, 32U);  // 7 tiles: 2, 2 and 3
+  EXPECT_EQ(rows_of_rank(100, 2, 3).last, 100U);
+  EXPECT_EQ(rows_of_rank(20, 0, 4).last, 0U);
+}
+
+TEST(Shards, ByDefaultEachHasANodeAThreadAndATile) {
+  const core::ModelConfig config = test::small_shapes()[1].config;  // 60 wide: 4 tiles
+  EXPECT_EQ(default_shards(1, 8, config), 1U);
+  EXPECT_EQ(default_shards(2, 8, config), 2U);
+  EXPECT_EQ(default_shards(2, 1, config), 1U);
+  EXPECT_EQ(default_shards(8, 8, config), 4U);
+}
+
+TEST(Shards, MoreThanTilesAreRefused) {
+  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);  // 60 wide
+  ShardedCpu machine(5, {.n_threads = 1}, core::memory_nodes());
+  EXPECT_ERROR(Runner(model, machine), "5 shards are more than the 4 tiles of 16 rows");
+  Cpu cpu({.n_threads = 1});
+  EXPECT_ERROR(ShardedCpu(2, {.n_threads = 1}, core::memory_nodes())
+                   .load(model, {.layers = {0, 2}, .rank = 1, .n_ranks = 3}, CacheType::F32),
+               "can't be rank 1 of 3 shards");
+}
+
+TEST(Shards, OneThatFailsEndsTheMeetingOfAll) {
+  ShardThreads threads(3, core::memory_nodes());
+  LocalGroup group(3);
+  const auto meet = [&](size_t i) {
+    const auto ignore = [](size_t, std::span<const std::byte>) {};
+    group.member(i)->all_gather({}, 0, ignore, std::chrono::seconds(1));
+  };
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> n_met = 0;
+    const auto work = [&](size_t i) {
+      meet(i);
+      ++n_met;
+      if (i == 1) throw std::bad_alloc();
+      meet(i);  // waits for 1, which never comes
+      ADD_FAILURE() << "met";
+    };
+    EXPECT_THROW(threads.run(work, [&] { group.break_off(); }), std::bad_alloc);
+    EXPECT_GE(n_met, 1);
+    group.reset();
+    threads.run(meet);
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space of their own
+// Some threads start, and then one does not.
+TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
+  const std::string text = core::test::in_little_memory(
+      [] { return core::test::error_of([] { const ShardThreads threads(5000, core::memory_nodes()); }); });
+  EXPECT_EQ(text.substr(0, 20), "the thread of shard ") << text;
+  EXPECT_NE(text.find(" of 5000 cannot be started: "), std::string::npos) << text;
+}
+#endif
+
+TEST(MemoryNodes, AreReadFromTheSystemsFiles) {
+  const core::test::TempDir folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name) << text;
+  };
+  write("online", "0,2-3\n");
+  write("node0/cpulist", "0-1\n");
+  write("node2/cpulist", "1023\n");  // none that this process may run on
+  write("node3/cpulist", "0,5000-5001,x\n");
+  const auto nodes = core::memory_nodes(folder / ".");
+  ASSERT_EQ(nodes.size(), 2U);
+  EXPECT_EQ(nodes[0].number, 0);
+  EXPECT_EQ(nodes[1].number, 3);
+  EXPECT_EQ(nodes[1].cpus, std::vector<int>{0});
+  const auto unknown = core::memory_nodes(folder / "nothing");
+  ASSERT_EQ(unknown.size(), 1U);
+  EXPECT_TRUE(unknown[0].cpus.empty());
+}
+
+}  // namespace
+}  // namespace folio::infer
