@@ -6,11 +6,8 @@
 
 namespace folio::infer {
 
-AsyncEngine::AsyncEngine(Engine& engine, std::function<void(Engine&)> after_step)
-    : engine_(engine),
-      after_step_(std::move(after_step)),
-      statistics_(engine.statistics()),
-      thread_([this] { run(); }) {}
+AsyncEngine::AsyncEngine(Engine& engine)
+    : engine_(engine), statistics_(engine.statistics()), thread_([this] { run(); }) {}
 
 AsyncEngine::~AsyncEngine() { stop(); }
 
@@ -24,44 +21,35 @@ void AsyncEngine::stop() {
 }
 
 RequestId AsyncEngine::submit(Request request, OnEnd on_end) {
-  RequestId id = 0;
-  bool stops = false;
-  {
-    const std::lock_guard lock(mutex_);
-    id = engine_.new_id();
-    stops = stops_;
-    if (!stops) messages_.push_back({.id = id, .request = std::move(request), .on_end = std::move(on_end)});
-  }
-  if (stops) {
+  std::unique_lock lock(mutex_);
+  const RequestId id = engine_.new_id();
+  if (stops_) {
+    lock.unlock();
     on_end({.error = std::make_exception_ptr(core::Error("the engine was stopped"))});
-  } else {
-    wake_.notify_one();
+    return id;
   }
+  messages_.push_back([this, id, request = std::move(request), on_end = std::move(on_end)](Engine& engine) mutable {
+    try {
+      engine.add(std::move(request), id);
+      live_.emplace(id, std::move(on_end));
+    } catch (...) {
+      on_end({.error = std::current_exception()});
+    }
+  });
+  lock.unlock();
+  wake_.notify_one();
   return id;
 }
 
 void AsyncEngine::cancel(RequestId id) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (stops_) return;
-    messages_.push_back({.id = id});
-  }
-  wake_.notify_one();
+  call([id](Engine& engine) { engine.cancel(id); });
 }
 
 void AsyncEngine::call(std::function<void(Engine&)> work) {
   {
     const std::lock_guard lock(mutex_);
     if (stops_) return;
-    messages_.push_back({.id = {}, .work = std::move(work)});
-  }
-  wake_.notify_one();
-}
-
-void AsyncEngine::wake() {
-  {
-    const std::lock_guard lock(mutex_);
-    woken_ = true;
+    messages_.push_back(std::move(work));
   }
   wake_.notify_one();
 }
@@ -74,15 +62,14 @@ EngineStatistics AsyncEngine::statistics() const {
 void AsyncEngine::run() {
   bool stalls = false;  // all requests are paused, or there are none
   for (bool stops = false; !stops;) {
-    std::deque<Message> messages;
+    std::deque<std::function<void(Engine&)>> messages;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stops_ || woken_ || !messages_.empty() || !(live_.empty() || stalls); });
-      woken_ = false;
+      wake_.wait(lock, [&] { return stops_ || !messages_.empty() || !(live_.empty() || stalls); });
       messages.swap(messages_);
       stops = stops_;
     }
-    for (Message& message : messages) take(std::move(message));
+    for (; !messages.empty(); messages.pop_front()) messages.front()(engine_);
     if (stops) {
       for (const auto& [id, on_end] : live_) engine_.cancel(id);
     } else {
@@ -98,21 +85,8 @@ void AsyncEngine::run() {
       const std::lock_guard lock(mutex_);
       statistics_ = engine_.statistics();
     }
-    if (after_step_) after_step_(engine_);
-  }
-}
-
-void AsyncEngine::take(Message message) {
-  if (message.work) return message.work(engine_);
-  if (!message.request) {
-    engine_.cancel(message.id);
-    return;
-  }
-  try {
-    engine_.add(std::move(*message.request), message.id);
-    live_.emplace(message.id, std::move(message.on_end));
-  } catch (...) {
-    message.on_end({.error = std::current_exception()});
+    const auto now = Output::Clock::now();
+    std::erase_if(outputs_, [&](const auto& output) { return output->deliver(engine_, now); });
   }
 }
 

@@ -2,6 +2,7 @@
 // touches the engine while this exists.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -29,9 +30,18 @@ class AsyncEngine {
  public:
   using OnEnd = std::function<void(Outcome outcome)>;
 
-  /// The engine has to outlive this. `after_step`, which must not throw, is called from the engine's thread when a
-  /// step's results, and the ends of requests, were handed out.
-  explicit AsyncEngine(Engine& engine, std::function<void(Engine&)> after_step = {});
+  /// What is delivered from the engine's thread, when the callbacks of a step and of the requests that ended were
+  /// called.
+  class Output {
+   public:
+    using Clock = std::chrono::steady_clock;
+    virtual ~Output() = default;
+    /// Returns false if it is to be called after the next step, too. Must not throw.
+    virtual bool deliver(Engine& engine, Clock::time_point now) = 0;
+  };
+
+  /// The engine has to outlive this.
+  explicit AsyncEngine(Engine& engine);
   /// Stops, if it has not.
   ~AsyncEngine();
   AsyncEngine(const AsyncEngine&) = delete;
@@ -51,35 +61,31 @@ class AsyncEngine {
   /// before what is submitted later; never once the engine has stopped.
   void call(std::function<void(Engine&)> work);
 
-  /// Calls after_step soon, also if there is nothing to do; and looks at the backlogs of paused requests.
-  void wake();
+  /// From the engine's thread: `output` is delivered after this step.
+  void deliver_after_step(std::shared_ptr<Output> output) { outputs_.push_back(std::move(output)); }
+
+  /// Checks the backlogs of paused requests.
+  void wake() {
+    call([](Engine&) {});
+  }
 
   [[nodiscard]] const core::ModelConfig& config() const { return engine_.config(); }
   /// As of the last step.
   [[nodiscard]] EngineStatistics statistics() const;
 
  private:
-  struct Message {
-    RequestId id;
-    std::optional<Request> request{};  ///< none: to cancel
-    OnEnd on_end{};
-    std::function<void(Engine&)> work{};  ///< something else
-  };
-
   void run();
-  void take(Message message);
   void fail(const std::exception_ptr& error);
   void hand_out_ended();
   void end(std::map<RequestId, OnEnd>::iterator live, Outcome outcome);
 
   Engine& engine_;
-  std::function<void(Engine&)> after_step_;
-  std::map<RequestId, OnEnd> live_;  ///< the engine's thread's alone
-  mutable std::mutex mutex_;         ///< of what follows
+  std::map<RequestId, OnEnd> live_;               ///< the engine's thread's alone
+  std::vector<std::shared_ptr<Output>> outputs_;  ///< likewise
+  mutable std::mutex mutex_;                      ///< of what follows
   std::condition_variable wake_;
-  std::deque<Message> messages_;
+  std::deque<std::function<void(Engine&)>> messages_;
   bool stops_ = false;
-  bool woken_ = false;
   EngineStatistics statistics_;
   std::thread thread_;  ///< the last member: it uses the others
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <climits>
 #include <deque>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -59,19 +60,57 @@ class TokenTexts {
   bool ended_ = false;
 };
 
+using data::ChatMessage;
+using data::ChatRole;
+
+std::string rendered(const data::Tokenizer& tokenizer, const Chat& chat, std::span<const ChatMessage> messages,
+                     bool begins_answer) {
+  std::string text;
+  for (const data::ChatPiece& piece :
+       data::render_chat(tokenizer, *chat, messages, {.add_generation_prompt = begins_answer}))
+    text += piece.text;
+  return text;
+}
+
 }  // namespace
+
+// A template writes whole conversations, and a history is a text: what the template adds for these messages to a
+// conversation that had a turn before.
+std::string with_turn(const data::Tokenizer& tokenizer, const Chat& chat, const std::string& history, int round,
+                      const std::string& input, const std::optional<std::string>& output) {
+  if (!chat) return (round == 0 ? "" : history) + input + output.value_or("");
+  std::vector<ChatMessage> messages;
+  std::string before;
+  if (round != 0) {
+    messages = {{.role = ChatRole::User, .content = "question"}, {.role = ChatRole::Assistant, .content = "answer"}};
+    before = rendered(tokenizer, chat, messages, false);
+  }
+  messages.push_back({.role = ChatRole::User, .content = input});
+  if (output) messages.push_back({.role = ChatRole::Assistant, .content = *output});
+  const std::string whole = rendered(tokenizer, chat, messages, !output);
+  core::require(whole.starts_with(before),
+                "the chat template writes a turn in another way where others follow, so a history can't grow as a "
+                "text; render the whole conversation");
+  return (round == 0 ? "" : history) + whole.substr(before.size());
+}
+
+std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, std::string_view text) {
+  if (text.empty()) return tokenizer.default_prompt();
+  const std::vector<data::TextPiece> pieces{{.text = text, .parse_special = chat.has_value()}};
+  return tokenizer.with_prefix(tokenizer.encode_pieces(pieces));
+}
 
 // A request whose tokens are fetched. The engine hands them over in groups; what was not asked for yet waits here.
 struct Model::Open {
   std::mutex mutex{};  ///< of who fetches
-  std::unique_ptr<TextStream> stream{};
+  std::shared_ptr<TextStream> stream{};
   std::deque<int32_t> tokens{};
 };
 
 Model::Model(const std::string& path, const LoadOptions& options)
     : model_(LoadedModel::open(path, for_many(options))),
       chat_(chat_template_of(model_)),
-      engine_(std::make_shared<AsyncEngine>(model_.engine(), [this](Engine&) { streams_.hand_over(); })) {}
+      engine_(std::make_shared<AsyncEngine>(model_.engine())) {}
 
 Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& config) const {
   check(config);
@@ -95,7 +134,7 @@ int Model::LaunchResponseTokens(const std::vector<int>& inputTokens, const Gener
   std::vector<Request> requests;
   requests.push_back(request_of({inputTokens.begin(), inputTokens.end()}, config));
   auto open = std::make_shared<Open>();
-  open->stream = streams_.submit(engine_, std::move(requests), true);
+  open->stream = TextStream::submit(engine_, std::move(requests), true);
   const std::lock_guard lock(mutex_);
   core::require(n_handles_ < INT_MAX, "all {} handles were given; load the model again", INT_MAX);
   open_.emplace(n_handles_, std::move(open));
@@ -161,7 +200,7 @@ void Model::ResponseBatch(const std::vector<std::string>& inputs, std::vector<st
     requests.push_back(request_of(Encode(input), config));
     texts.emplace_back(model_.tokenizer(), requests.back().options.stops);
   }
-  const auto stream = streams_.submit(engine_, std::move(requests), static_cast<bool>(callback));
+  const auto stream = TextStream::submit(engine_, std::move(requests), static_cast<bool>(callback));
   int index = 0;
   const auto all = [&](auto member) {
     return std::ranges::all_of(texts, [&](const TokenTexts& t) { return (t.*member)(static_cast<size_t>(index)); });
@@ -182,12 +221,12 @@ void Model::ResponseBatch(const std::vector<std::string>& inputs, std::vector<st
 }
 
 std::string Model::MakeInput(const std::string& history, int round, const std::string& input) const {
-  return make_input(tokenizer(), chat_, history, round, input);
+  return with_turn(tokenizer(), chat_, history, round, input);
 }
 
 std::string Model::MakeHistory(const std::string& history, int round, const std::string& input,
                                const std::string& output) const {
-  return make_history(tokenizer(), chat_, history, round, input, output);
+  return with_turn(tokenizer(), chat_, history, round, input, output);
 }
 
 void Model::WarmUp() {

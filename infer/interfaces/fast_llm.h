@@ -8,14 +8,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "infer/engine/async_engine.h"
+#include "data/chat/chat_template.h"
 #include "infer/engine/loaded_model.h"
 #include "infer/engine/text_stream.h"
-#include "infer/interfaces/fast_llm_chat.h"
 
 namespace folio::infer::fast_llm {
 
@@ -35,6 +36,19 @@ struct GenerationConfig {
 using RuntimeResult = std::function<void(int index, const char* content)>;
 /// The same with a text for each input; empty for those that have ended.
 using RuntimeResultBatch = std::function<void(int index, std::vector<std::string>& contents)>;
+
+/// The model's chat template, if it has one.
+using Chat = std::optional<data::ChatTemplate>;
+
+/// Returns `history`, which is not used in round 0, then `input` and, as the template writes them, the beginning of an
+/// answer, or `output` up to where the user's next message begins. Without a template: one text after the other. Throws
+/// core::Error if the template can't write it.
+[[nodiscard]] std::string with_turn(const data::Tokenizer& tokenizer, const Chat& chat, const std::string& history,
+                                    int round, const std::string& input, const std::optional<std::string>& output = {});
+
+/// With the tokens that the model expects before a text. Special tokens are looked for in all of it if there is a
+/// template, since it is those that the template writes.
+[[nodiscard]] std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, std::string_view text);
 
 class Model {
  public:
@@ -66,7 +80,7 @@ class Model {
   void ResponseBatch(const std::vector<std::string>& inputs, std::vector<std::string>& outputs,
                      const RuntimeResultBatch& callback = {}, const GenerationConfig& config = {});
 
-  /// See make_input() and make_history(): with the model's chat template, if it has one.
+  /// See with_turn().
   [[nodiscard]] std::string MakeInput(const std::string& history, int round, const std::string& input) const;
   [[nodiscard]] std::string MakeHistory(const std::string& history, int round, const std::string& input,
                                         const std::string& output) const;
@@ -86,7 +100,6 @@ class Model {
 
   LoadedModel model_;
   Chat chat_;
-  TextStreams streams_;
   std::shared_ptr<AsyncEngine> engine_;
 
   std::mutex mutex_;  ///< of what follows

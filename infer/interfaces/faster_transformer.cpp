@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/formats/model_files.h"
 #include "data/tokenizers/tokenizer_files.h"
-#include "infer/interfaces/faster_transformer_call.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -75,13 +74,6 @@ void Llama::freeBuffer() {
 #ifdef __GLIBC__
   malloc_trim(0);  // a cache block is small enough to stay with malloc
 #endif
-}
-
-void Llama::forward(TensorMap* output_tensors, const TensorMap* input_tensors, const LlamaWeight* weights) {
-  require(output_tensors != nullptr && input_tensors != nullptr, "forward needs output tensors and input tensors");
-  require(weights == &weights_, "forward needs the weights that the model was made with: its buffer is of them");
-  Call(*this, *output_tensors, *input_tensors).run();
-  if (options_.is_free_buffer_after_forward) freeBuffer();
 }
 
 }  // namespace folio::infer::faster_transformer

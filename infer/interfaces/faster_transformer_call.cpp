@@ -1,15 +1,19 @@
-#include "infer/interfaces/faster_transformer_call.h"
-
+// One forward(): the request is read and checked before anything is computed or written.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "infer/engine/generate.h"
 #include "infer/engine/perplexity.h"
 #include "infer/engine/scoped_requests.h"
+#include "infer/interfaces/faster_transformer.h"
+#include "infer/interfaces/faster_transformer_tensors.h"
 
 namespace folio::infer::faster_transformer {
 namespace {
@@ -23,299 +27,329 @@ T value_of(const std::vector<T>& values, size_t i, T otherwise) {
 
 }  // namespace
 
-Call::Call(Llama& model, TensorMap& outputs, const TensorMap& inputs)
-    : model_(model), outputs_(outputs), inputs_(inputs), file_(model.weights_.file()) {
-  read_output_sizes();
-  read_texts();
-  read_options();
-  check_outputs();
-}
-
-void Call::run() {
-  if (!continues_) {
-    model_.session_.reset();
-    model_.allocateBuffer(n_texts_, width_, session_length_.value_or(length_), std::max<size_t>(max_input_, 1));
+class Call {
+ public:
+  /// Reads and checks. Throws core::Error as Llama::forward() does.
+  Call(Llama& model, TensorMap& outputs, const TensorMap& inputs)
+      : model_(model), outputs_(outputs), inputs_(inputs), file_(model.weights_.file()) {
+    read_output_sizes();
+    read_texts();
+    read_sampler();
+    read_words();
+    check_outputs();
   }
-  if (width_ == 1) {
-    sample();
-  } else {
-    search();
-  }
-  write();
-  keep_session();
-}
 
-const Tensor* Call::output(std::string_view name) const {
-  const auto found = outputs_.find(name);
-  return found == outputs_.end() ? nullptr : &found->second;
-}
-
-const Tensor& Call::required_output(std::string_view name) const {
-  const Tensor* tensor = output(name);
-  require(tensor != nullptr, "there is no output tensor {}", name);
-  return *tensor;
-}
-
-void Call::read_output_sizes() {
-  check_output_names(outputs_);
-  const Tensor& ids = inputs_.required("input_ids", 2, "[batch_size, max_input_length]");
-  n_texts_ = ids.shape[0];
-  max_input_ = ids.shape[1];
-  require(n_texts_ > 0, "input_ids has the shape {}, which has no text", shape_text(ids.shape));
-  const Tensor& output_ids = required_output("output_ids");
-  require(output_ids.shape.size() == 3 && output_ids.shape[0] == n_texts_ && output_ids.shape[1] > 0,
-          "output_ids has the shape {}, but needs [{}, beam_width, output_seq_len]", shape_text(output_ids.shape),
-          n_texts_);
-  width_ = output_ids.shape[1];
-  const int64_t vocab_size = file_.config.vocab_size;
-  const auto most = static_cast<size_t>(std::min(kMostBeams, vocab_size));
-  require(width_ <= most, "output_ids has the shape {}, of {} beams, but may have {}", shape_text(output_ids.shape),
-          width_, most);
-  wants_cum_log_probs_ = output("cum_log_probs") != nullptr;
-  wants_log_probs_ = output("output_log_probs") != nullptr;
-
-  continues_ = inputs_.flag("continue_gen");
-  if (const auto n = inputs_.integer("session_len", 1, file_.config.context_length)) {
-    session_length_ = static_cast<size_t>(*n);
-  }
-  if (!continues_) return;
-  require(model_.session_.has_value(),
-          "continue_gen goes on from a call with session_len, whose buffer is still there");
-  const Llama::Session& session = *model_.session_;
-  require(n_texts_ == session.texts.size(),
-          "input_ids has the shape {}, but continue_gen needs [{}, max_input_length], as the session has",
-          shape_text(ids.shape), session.texts.size());
-  require(width_ == session.beam_width,
-          "output_ids has the shape {}, but continue_gen needs [{}, {}, output_seq_len], as the session has",
-          shape_text(output_ids.shape), n_texts_, session.beam_width);
-  require(session_length_.value_or(session.length) == session.length, "session_len is {}, but the session's is {}",
-          session_length_.value_or(0), session.length);
-  session_length_ = session.length;
-}
-
-void Call::read_texts() {
-  const int64_t context = file_.config.context_length;
-  const int64_t vocab_size = file_.config.vocab_size;
-  const Tensor& ids = inputs_.required("input_ids", 2, "[batch_size, max_input_length]");
-  require_data("input_ids", ids, {TYPE_INT32});
-  const Tensor& lengths = inputs_.required("input_lengths", 1, "[batch_size]");
-  require_shape("input_lengths", lengths, {n_texts_}, "the length of each text of input_ids");
-  const auto most = inputs_.integer_of_each("output_seq_len", n_texts_, 1, context);
-  require(!most.empty(), "there is no input tensor output_seq_len, of the shape [1] or [batch_size]");
-  const int32_t otherwise = model_.options_.start_id.value_or(model_.weights_.tokenizer().begin_of_text());
-  const auto starts = inputs_.integer_of_each("start_id", n_texts_, 0, vocab_size - 1);
-  for (size_t i = 0; i < n_texts_; ++i) {
-    const int64_t length = integer_at(lengths, i);
-    require(length >= 0 && static_cast<size_t>(length) <= max_input_,
-            "input_lengths is {} for text {}, but input_ids has the shape {}", length, i,
-            [&] { return shape_text(ids.shape); });
-    Text text{.most = static_cast<size_t>(most[i])};
-    if (continues_) {
-      text.tokens = model_.session_->texts[i];
-      text.n_hidden = model_.session_->n_hidden[i];
-    } else if (length == 0) {
-      text.tokens = {static_cast<int32_t>(value_of<int64_t>(starts, i, otherwise))};
-      text.n_hidden = 1;
+  /// Computes, writes the outputs, and leaves the session as it is then.
+  void run() {
+    if (!continues_) {
+      model_.session_.reset();
+      model_.allocateBuffer(n_texts_, width_, session_length_.value_or(length_), std::max<size_t>(max_input_, 1));
     }
-    const int32_t* row = static_cast<const int32_t*>(ids.data) + i * max_input_;
-    for (int64_t t = 0; t < length; ++t) {
-      require(row[t] >= 0 && row[t] < vocab_size, "input_ids has token {} at [{}, {}], outside the vocabulary of {}",
-              row[t], i, t, vocab_size);
-      text.tokens.push_back(row[t]);
+    compute();
+    write();
+    keep_session();
+  }
+
+ private:
+  // One text of the batch.
+  struct Text {
+    std::vector<int32_t> tokens{};  ///< those before it in the session, and its input_ids
+    size_t n_hidden = 0;            ///< of them a start_id that is not part of the output
+    size_t most = 0;                ///< tokens of the output
+    int32_t end_id = 0;             ///< behind the text's end
+    GenerateOptions options{};
+
+    [[nodiscard]] size_t n_shown() const { return tokens.size() - n_hidden; }
+    [[nodiscard]] size_t n_new() const { return most - n_shown(); }
+  };
+
+  struct Beam {
+    std::vector<int32_t> tokens{};  ///< generated
+    double cum_log_prob = 0.0;
+    std::vector<double> log_probs{};  ///< of each token, if they are wanted
+  };
+
+  const Tensor* output(std::string_view name) const {
+    const auto found = outputs_.find(name);
+    return found == outputs_.end() ? nullptr : &found->second;
+  }
+
+  const Tensor& required_output(std::string_view name) const {
+    const Tensor* tensor = output(name);
+    require(tensor != nullptr, "there is no output tensor {}", name);
+    return *tensor;
+  }
+
+  void read_output_sizes() {
+    check_output_names(outputs_);
+    const Tensor& ids = inputs_.required("input_ids", 2, "[batch_size, max_input_length]");
+    n_texts_ = ids.shape[0];
+    max_input_ = ids.shape[1];
+    require(n_texts_ > 0, "input_ids has the shape {}, which has no text", shape_text(ids.shape));
+    const Tensor& output_ids = required_output("output_ids");
+    require(output_ids.shape.size() == 3 && output_ids.shape[0] == n_texts_ && output_ids.shape[1] > 0,
+            "output_ids has the shape {}, but needs [{}, beam_width, output_seq_len]", shape_text(output_ids.shape),
+            n_texts_);
+    width_ = output_ids.shape[1];
+    const int64_t vocab_size = file_.config.vocab_size;
+    const auto most = static_cast<size_t>(std::min(kMostBeams, vocab_size));
+    require(width_ <= most, "output_ids has the shape {}, of {} beams, but may have {}", shape_text(output_ids.shape),
+            width_, most);
+    wants_cum_log_probs_ = output("cum_log_probs") != nullptr;
+    wants_log_probs_ = output("output_log_probs") != nullptr;
+
+    continues_ = inputs_.flag("continue_gen");
+    if (const auto n = inputs_.integer("session_len", 1, file_.config.context_length)) {
+      session_length_ = static_cast<size_t>(*n);
     }
-    require(text.n_shown() <= text.most, "output_seq_len is {} for text {}, which has {} tokens already", text.most, i,
-            text.n_shown());
-    require(text.most + text.n_hidden <= static_cast<size_t>(context),
-            "output_seq_len is {} for text {}, which with its start_id is more than the context of {}", text.most, i,
-            context);
-    length_ = std::max(length_, text.most);
-    most_new_ = std::max(most_new_, text.n_new());
-    texts_.push_back(std::move(text));
+    if (!continues_) return;
+    require(model_.session_.has_value(),
+            "continue_gen goes on from a call with session_len, whose buffer is still there");
+    const Llama::Session& session = *model_.session_;
+    require(n_texts_ == session.texts.size(),
+            "input_ids has the shape {}, but continue_gen needs [{}, max_input_length], as the session has",
+            shape_text(ids.shape), session.texts.size());
+    require(width_ == session.beam_width,
+            "output_ids has the shape {}, but continue_gen needs [{}, {}, output_seq_len], as the session has",
+            shape_text(output_ids.shape), n_texts_, session.beam_width);
+    require(session_length_.value_or(session.length) == session.length, "session_len is {}, but the session's is {}",
+            session_length_.value_or(0), session.length);
+    session_length_ = session.length;
   }
-  require(!session_length_ || length_ <= *session_length_, "output_seq_len is {}, more than the session_len of {}",
-          length_, session_length_.value_or(0));
-}
 
-void Call::read_options() {
-  for (Text& text : texts_) {
-    text.options.max_tokens = static_cast<int64_t>(text.n_new());
-    text.options.remember_tail = session_length_.has_value();
-  }
-  read_sampler();
-  read_words();
-}
-
-// Without top-k and top-p the likeliest token is taken, and top-k alone draws from all of its k: as in the original.
-void Call::read_sampler() {
-  const auto top_k = inputs_.integer_of_each("runtime_top_k", n_texts_, 0, std::numeric_limits<int32_t>::max());
-  const auto top_p = inputs_.float_of_each("runtime_top_p", n_texts_, 0.0F, 1.0F);
-  const auto temperature = inputs_.float_of_each("temperature", n_texts_, 0.0F, 100.0F);
-  const auto repetition = inputs_.float_of_each("repetition_penalty", n_texts_, 1e-3F, 100.0F);
-  const auto length = inputs_.float_of_each("len_penalty", n_texts_, -10.0F, 10.0F);
-  const auto seeds = inputs_.bits_of_each("random_seed", n_texts_);
-  for (size_t i = 0; i < n_texts_; ++i) {
-    GenerateOptions& o = texts_[i].options;
-    SamplerOptions& s = o.sampler;
-    s.temperature = value_of(temperature, i, 1.0F);
-    s.repetition_penalty = value_of(repetition, i, 1.0F);
-    s.repeat_last_n = std::numeric_limits<int32_t>::max();
-    s.top_k = static_cast<int32_t>(value_of<int64_t>(top_k, i, 0));
-    s.top_p = value_of(top_p, i, 0.0F);
-    s.seed = value_of<uint64_t>(seeds, i, 0);
-    if (s.top_p == 0.0F && s.top_k == 0) s.temperature = 0.0F;
-    if (s.top_p == 0.0F) s.top_p = 1.0F;
-    if (width_ == 1) continue;
-    require(
-        value_of(temperature, i, 1.0F) == 1.0F && s.repetition_penalty == 1.0F,
-        "temperature and repetition_penalty have to be 1 for text {}: beams are followed by the model's probabilities",
-        i);
-    o.beams = {.width = static_cast<int64_t>(width_), .length_penalty = value_of(length, i, 0.0F)};
-    o.n = static_cast<int64_t>(width_);
-  }
-}
-
-// An end_id is a stop word: unlike an end token it is part of the text, as in the original.
-void Call::read_words() {
-  const int64_t vocab_size = file_.config.vocab_size;
-  const std::vector<Words> stops = inputs_.words_of_each("stop_words_list", n_texts_, vocab_size);
-  const std::vector<Words> bad = inputs_.words_of_each("bad_words_list", n_texts_, vocab_size);
-  const auto ends = inputs_.integer_of_each("end_id", n_texts_, std::numeric_limits<int32_t>::min(), vocab_size - 1);
-  const data::Tokenizer& tokenizer = model_.weights_.tokenizer();
-  for (size_t i = 0; i < n_texts_; ++i) {
-    Text& text = texts_[i];
-    text.options.stop_words = value_of(stops, i, {});
-    text.options.sampler.bad_words = value_of(bad, i, {});
-    for (const int32_t token : tokenizer.suppressed_tokens()) text.options.sampler.bad_words.push_back({token});
-    std::vector<int32_t> own = model_.weights_.end_tokens();
-    if (!ends.empty()) {
-      own = {static_cast<int32_t>(ends[i])};
-    } else if (model_.options_.end_id) {
-      own = {*model_.options_.end_id};
-    }
-    text.end_id = std::max(own.front(), 0);
-    for (const int32_t token : own) {
-      if (token >= 0) text.options.stop_words.push_back({token});
-    }
-  }
-}
-
-void Call::check_outputs() {
-  const Tensor& ids = required_output("output_ids");
-  require_shape("output_ids", ids, {n_texts_, width_, length_}, "the last is the largest output_seq_len");
-  require_data("output_ids", ids, {TYPE_INT32});
-  const Tensor& lengths = required_output("sequence_length");
-  require_shape("sequence_length", lengths, {n_texts_, width_});
-  require_data("sequence_length", lengths, {TYPE_INT32});
-  if (const Tensor* sums = output("cum_log_probs")) {
-    require_shape("cum_log_probs", *sums, {n_texts_, width_});
-    require_data("cum_log_probs", *sums, {TYPE_FP32});
-  }
-  if (const Tensor* each = output("output_log_probs")) {
-    require_shape("output_log_probs", *each, {n_texts_, width_, most_new_},
-                  "the last is the most tokens that a text gets");
-    require_data("output_log_probs", *each, {TYPE_FP32});
-  }
-}
-
-void Call::sample() {
-  Engine& engine = *model_.engine_;
-  ScopedRequests requests(engine);
-  results_.assign(n_texts_, std::vector<Beam>(1));
-  std::vector<RequestId> ids(n_texts_, -1);
-  for (size_t i = 0; i < n_texts_; ++i) {
-    if (texts_[i].n_new() == 0) continue;
-    Request request{.prompt = texts_[i].tokens, .options = texts_[i].options};
-    if (wants_cum_log_probs_ || wants_log_probs_) {
-      request.wants_token_logits = true;
-      request.on_token = [&beam = results_[i].front()](size_t, int32_t token, std::span<const float> logits) {
-        beam.log_probs.push_back(-negative_log_likelihood(logits, token));
-        beam.cum_log_prob += beam.log_probs.back();
-      };
-    }
-    ids[i] = requests.add(std::move(request));
-  }
-  infer::run(engine, requests.ids());
-  for (size_t i = 0; i < n_texts_; ++i) {
-    if (ids[i] >= 0) results_[i].front().tokens = engine.take(ids[i]).tokens;
-  }
-}
-
-void Call::search() {
-  Engine& engine = *model_.engine_;
-  results_.assign(n_texts_, std::vector<Beam>(width_));
-  {
-    ScopedRequests requests(engine);
-    std::vector<RequestId> ids(n_texts_, -1);
+  void read_texts() {
+    const int64_t context = file_.config.context_length;
+    const int64_t vocab_size = file_.config.vocab_size;
+    const Tensor& ids = inputs_.required("input_ids", 2, "[batch_size, max_input_length]");
+    require_data("input_ids", ids, {TYPE_INT32});
+    const Tensor& lengths = inputs_.required("input_lengths", 1, "[batch_size]");
+    require_shape("input_lengths", lengths, {n_texts_}, "the length of each text of input_ids");
+    const auto most = inputs_.integer_of_each("output_seq_len", n_texts_, 1, context);
+    require(!most.empty(), "there is no input tensor output_seq_len, of the shape [1] or [batch_size]");
+    const int32_t otherwise = model_.options_.start_id.value_or(model_.weights_.tokenizer().begin_of_text());
+    const auto starts = inputs_.integer_of_each("start_id", n_texts_, 0, vocab_size - 1);
     for (size_t i = 0; i < n_texts_; ++i) {
-      if (texts_[i].n_new() > 0) ids[i] = requests.add({.prompt = texts_[i].tokens, .options = texts_[i].options});
+      const int64_t length = integer_at(lengths, i);
+      require(length >= 0 && static_cast<size_t>(length) <= max_input_,
+              "input_lengths is {} for text {}, but input_ids has the shape {}", length, i,
+              [&] { return shape_text(ids.shape); });
+      Text text{.most = static_cast<size_t>(most[i])};
+      if (continues_) {
+        text.tokens = model_.session_->texts[i];
+        text.n_hidden = model_.session_->n_hidden[i];
+      } else if (length == 0) {
+        text.tokens = {static_cast<int32_t>(value_of<int64_t>(starts, i, otherwise))};
+        text.n_hidden = 1;
+      }
+      const int32_t* row = static_cast<const int32_t*>(ids.data) + i * max_input_;
+      for (int64_t t = 0; t < length; ++t) {
+        require(row[t] >= 0 && row[t] < vocab_size, "input_ids has token {} at [{}, {}], outside the vocabulary of {}",
+                row[t], i, t, vocab_size);
+        text.tokens.push_back(row[t]);
+      }
+      require(text.n_shown() <= text.most, "output_seq_len is {} for text {}, which has {} tokens already", text.most,
+              i, text.n_shown());
+      require(text.most + text.n_hidden <= static_cast<size_t>(context),
+              "output_seq_len is {} for text {}, which with its start_id is more than the context of {}", text.most, i,
+              context);
+      text.options.max_tokens = static_cast<int64_t>(text.n_new());
+      text.options.remember_tail = session_length_.has_value();
+      length_ = std::max(length_, text.most);
+      most_new_ = std::max(most_new_, text.n_new());
+      texts_.push_back(std::move(text));
     }
-    infer::run(engine, requests.ids());
+    require(!session_length_ || length_ <= *session_length_, "output_seq_len is {}, more than the session_len of {}",
+            length_, session_length_.value_or(0));
+  }
+
+  // Without top-k and top-p the likeliest token is taken, and top-k alone draws from all of its k: as in the original.
+  void read_sampler() {
+    const auto top_k = inputs_.integer_of_each("runtime_top_k", n_texts_, 0, std::numeric_limits<int32_t>::max());
+    const auto top_p = inputs_.float_of_each("runtime_top_p", n_texts_, 0.0F, 1.0F);
+    const auto temperature = inputs_.float_of_each("temperature", n_texts_, 0.0F, 100.0F);
+    const auto repetition = inputs_.float_of_each("repetition_penalty", n_texts_, 1e-3F, 100.0F);
+    const auto length = inputs_.float_of_each("len_penalty", n_texts_, -10.0F, 10.0F);
+    const auto seeds = inputs_.bits_of_each("random_seed", n_texts_);
     for (size_t i = 0; i < n_texts_; ++i) {
-      if (ids[i] < 0) continue;
-      results_[i].clear();
-      for (GenerateResult& result : engine.take_all(ids[i])) {
-        const double n = static_cast<double>(result.tokens.size());
-        const double log_prob = *result.score * std::pow(n, texts_[i].options.beams.length_penalty);
-        results_[i].push_back({.tokens = std::move(result.tokens), .cum_log_prob = log_prob});
+      GenerateOptions& o = texts_[i].options;
+      SamplerOptions& s = o.sampler;
+      s.temperature = value_of(temperature, i, 1.0F);
+      s.repetition_penalty = value_of(repetition, i, 1.0F);
+      s.repeat_last_n = std::numeric_limits<int32_t>::max();
+      s.top_k = static_cast<int32_t>(value_of<int64_t>(top_k, i, 0));
+      s.top_p = value_of(top_p, i, 0.0F);
+      s.seed = value_of<uint64_t>(seeds, i, 0);
+      if (s.top_p == 0.0F && s.top_k == 0) s.temperature = 0.0F;
+      if (s.top_p == 0.0F) s.top_p = 1.0F;
+      if (width_ == 1) continue;
+      require(value_of(temperature, i, 1.0F) == 1.0F && s.repetition_penalty == 1.0F,
+              "temperature and repetition_penalty have to be 1 for text {}: beams are followed by the model's "
+              "probabilities",
+              i);
+      o.beams = {.width = static_cast<int64_t>(width_), .length_penalty = value_of(length, i, 0.0F)};
+      o.n = static_cast<int64_t>(width_);
+    }
+  }
+
+  // An end_id is a stop word: unlike an end token it is part of the text, as in the original.
+  void read_words() {
+    const int64_t vocab_size = file_.config.vocab_size;
+    const std::vector<Words> stops = inputs_.words_of_each("stop_words_list", n_texts_, vocab_size);
+    const std::vector<Words> bad = inputs_.words_of_each("bad_words_list", n_texts_, vocab_size);
+    const auto ends = inputs_.integer_of_each("end_id", n_texts_, std::numeric_limits<int32_t>::min(), vocab_size - 1);
+    const data::Tokenizer& tokenizer = model_.weights_.tokenizer();
+    for (size_t i = 0; i < n_texts_; ++i) {
+      Text& text = texts_[i];
+      text.options.stop_words = value_of(stops, i, {});
+      text.options.sampler.bad_words = value_of(bad, i, {});
+      for (const int32_t token : tokenizer.suppressed_tokens()) text.options.sampler.bad_words.push_back({token});
+      std::vector<int32_t> own = model_.weights_.end_tokens();
+      if (!ends.empty()) {
+        own = {static_cast<int32_t>(ends[i])};
+      } else if (model_.options_.end_id) {
+        own = {*model_.options_.end_id};
+      }
+      text.end_id = std::max(own.front(), 0);
+      for (const int32_t token : own) {
+        if (token >= 0) text.options.stop_words.push_back({token});
       }
     }
   }
-  if (!wants_log_probs_) return;
-  for (size_t i = 0; i < n_texts_; ++i) {
-    for (Beam& beam : results_[i]) score(texts_[i], beam);
-  }
-}
 
-// A search knows a text's probability, not those of its tokens: they take a pass of their own.
-void Call::score(const Text& text, Beam& beam) {
-  if (beam.tokens.empty()) return;
-  Request request{.prompt = text.tokens};
-  request.prompt.insert(request.prompt.end(), beam.tokens.begin(), beam.tokens.end());
-  std::vector<double> all;
-  request.on_log_probs = [&](std::span<const double> more) { all.insert(all.end(), more.begin(), more.end()); };
-  ScopedRequests requests(*model_.engine_);
-  requests.add(std::move(request));
-  infer::run(*model_.engine_, requests.ids());
-  beam.log_probs.assign(all.end() - std::ssize(beam.tokens), all.end());
-}
-
-void Call::write() const {
-  auto* ids = static_cast<int32_t*>(required_output("output_ids").data);
-  auto* lengths = static_cast<int32_t*>(required_output("sequence_length").data);
-  auto* sums = wants_cum_log_probs_ ? static_cast<float*>(output("cum_log_probs")->data) : nullptr;
-  auto* each = wants_log_probs_ ? static_cast<float*>(output("output_log_probs")->data) : nullptr;
-  for (size_t i = 0; i < n_texts_; ++i) {
-    const Text& text = texts_[i];
-    for (size_t b = 0; b < width_; ++b) {
-      const size_t at = i * width_ + b;
-      const bool there = b < results_[i].size();  // there are fewer where too few tokens are allowed
-      const Beam beam = there ? results_[i][b] : Beam{.cum_log_prob = -std::numeric_limits<double>::infinity()};
-      const auto row = std::span(ids + at * length_, length_);
-      std::ranges::fill(row, text.end_id);
-      const auto shown = std::span(text.tokens).subspan(text.n_hidden);
-      std::ranges::copy(shown, row.begin());
-      std::ranges::copy(beam.tokens, row.begin() + std::ssize(shown));
-      lengths[at] = static_cast<int32_t>(shown.size() + beam.tokens.size());
-      if (sums != nullptr) sums[at] = static_cast<float>(beam.cum_log_prob);
-      if (each == nullptr) continue;
-      const auto own = std::span(each + at * most_new_, most_new_);
-      std::ranges::fill(own, 0.0F);
-      std::ranges::transform(beam.log_probs, own.begin(), [](double p) { return static_cast<float>(p); });
+  void check_outputs() {
+    const Tensor& ids = required_output("output_ids");
+    require_shape("output_ids", ids, {n_texts_, width_, length_}, "the last is the largest output_seq_len");
+    require_data("output_ids", ids, {TYPE_INT32});
+    const Tensor& lengths = required_output("sequence_length");
+    require_shape("sequence_length", lengths, {n_texts_, width_});
+    require_data("sequence_length", lengths, {TYPE_INT32});
+    if (const Tensor* sums = output("cum_log_probs")) {
+      require_shape("cum_log_probs", *sums, {n_texts_, width_});
+      require_data("cum_log_probs", *sums, {TYPE_FP32});
+    }
+    if (const Tensor* each = output("output_log_probs")) {
+      require_shape("output_log_probs", *each, {n_texts_, width_, most_new_},
+                    "the last is the most tokens that a text gets");
+      require_data("output_log_probs", *each, {TYPE_FP32});
     }
   }
-}
 
-void Call::keep_session() {
-  if (!session_length_) return;
-  Llama::Session session{.length = *session_length_, .beam_width = width_};
-  for (size_t i = 0; i < n_texts_; ++i) {
-    session.texts.push_back(std::move(texts_[i].tokens));
-    session.n_hidden.push_back(texts_[i].n_hidden);
-    if (results_[i].empty()) continue;
-    const std::vector<int32_t>& best = results_[i].front().tokens;
-    session.texts[i].insert(session.texts[i].end(), best.begin(), best.end());
+  void compute() {
+    results_.assign(n_texts_, {});
+    {
+      ScopedRequests requests(*model_.engine_);
+      std::vector<RequestId> ids(n_texts_, -1);
+      for (size_t i = 0; i < n_texts_; ++i) {
+        if (texts_[i].n_new() == 0) {
+          results_[i].resize(width_);
+          continue;
+        }
+        Request request{.prompt = texts_[i].tokens, .options = texts_[i].options};
+        if (width_ == 1) {
+          results_[i].resize(1);
+          request.wants_token_logits = wants_cum_log_probs_ || wants_log_probs_;
+          request.on_token = [&beam = results_[i].front()](size_t, int32_t token, std::span<const float> logits) {
+            beam.tokens.push_back(token);
+            if (logits.empty()) return;
+            beam.log_probs.push_back(-negative_log_likelihood(logits, token));
+            beam.cum_log_prob += beam.log_probs.back();
+          };
+        }
+        ids[i] = requests.add(std::move(request));
+      }
+      infer::run(*model_.engine_, requests.ids());
+      for (size_t i = 0; i < n_texts_ && width_ > 1; ++i) {
+        if (ids[i] >= 0) read_beams(i, model_.engine_->take_all(ids[i]));
+      }
+    }
+    if (width_ == 1 || !wants_log_probs_) return;
+    for (size_t i = 0; i < n_texts_; ++i) {
+      for (Beam& beam : results_[i]) score(texts_[i], beam);
+    }
   }
-  model_.session_ = std::move(session);
+
+  void read_beams(size_t text, std::vector<GenerateResult> results) {
+    for (GenerateResult& result : results) {
+      const auto n = static_cast<double>(result.tokens.size());
+      const double log_prob = *result.score * std::pow(n, texts_[text].options.beams.length_penalty);
+      results_[text].push_back({.tokens = std::move(result.tokens), .cum_log_prob = log_prob});
+    }
+  }
+
+  // A search knows a text's probability, not those of its tokens: they take a pass of their own.
+  void score(const Text& text, Beam& beam) {
+    if (beam.tokens.empty()) return;
+    Request request{.prompt = text.tokens};
+    request.prompt.insert(request.prompt.end(), beam.tokens.begin(), beam.tokens.end());
+    std::vector<double> all;
+    request.on_log_probs = [&](std::span<const double> more) { all.insert(all.end(), more.begin(), more.end()); };
+    ScopedRequests requests(*model_.engine_);
+    requests.add(std::move(request));
+    infer::run(*model_.engine_, requests.ids());
+    beam.log_probs.assign(all.end() - std::ssize(beam.tokens), all.end());
+  }
+
+  void write() const {
+    auto* ids = static_cast<int32_t*>(required_output("output_ids").data);
+    auto* lengths = static_cast<int32_t*>(required_output("sequence_length").data);
+    auto* sums = wants_cum_log_probs_ ? static_cast<float*>(output("cum_log_probs")->data) : nullptr;
+    auto* each = wants_log_probs_ ? static_cast<float*>(output("output_log_probs")->data) : nullptr;
+    for (size_t i = 0; i < n_texts_; ++i) {
+      const Text& text = texts_[i];
+      for (size_t b = 0; b < width_; ++b) {
+        const size_t at = i * width_ + b;
+        const bool there = b < results_[i].size();  // there are fewer where too few tokens are allowed
+        const Beam beam = there ? results_[i][b] : Beam{.cum_log_prob = -std::numeric_limits<double>::infinity()};
+        const auto row = std::span(ids + at * length_, length_);
+        std::ranges::fill(row, text.end_id);
+        const auto shown = std::span(text.tokens).subspan(text.n_hidden);
+        std::ranges::copy(shown, row.begin());
+        std::ranges::copy(beam.tokens, row.begin() + std::ssize(shown));
+        lengths[at] = static_cast<int32_t>(shown.size() + beam.tokens.size());
+        if (sums != nullptr) sums[at] = static_cast<float>(beam.cum_log_prob);
+        if (each == nullptr) continue;
+        const auto own = std::span(each + at * most_new_, most_new_);
+        std::ranges::fill(own, 0.0F);
+        std::ranges::transform(beam.log_probs, own.begin(), [](double p) { return static_cast<float>(p); });
+      }
+    }
+  }
+
+  void keep_session() {
+    if (!session_length_) return;
+    Llama::Session session{.length = *session_length_, .beam_width = width_};
+    for (size_t i = 0; i < n_texts_; ++i) {
+      session.texts.push_back(std::move(texts_[i].tokens));
+      session.n_hidden.push_back(texts_[i].n_hidden);
+      if (results_[i].empty()) continue;
+      const std::vector<int32_t>& best = results_[i].front().tokens;
+      session.texts[i].insert(session.texts[i].end(), best.begin(), best.end());
+    }
+    model_.session_ = std::move(session);
+  }
+
+  Llama& model_;
+  TensorMap& outputs_;
+  Inputs inputs_;
+  const core::StoredModel& file_;
+  size_t n_texts_ = 0;
+  size_t width_ = 0;
+  size_t max_input_ = 0;  ///< of input_ids
+  size_t length_ = 0;     ///< of output_ids
+  size_t most_new_ = 0;   ///< tokens that a text may get
+  bool continues_ = false;
+  std::optional<size_t> session_length_{};
+  bool wants_cum_log_probs_ = false;
+  bool wants_log_probs_ = false;
+  std::vector<Text> texts_;
+  std::vector<std::vector<Beam>> results_;  ///< of each text its beams, the best first
+};
+
+void Llama::forward(TensorMap* output_tensors, const TensorMap* input_tensors, const LlamaWeight* weights) {
+  require(output_tensors != nullptr && input_tensors != nullptr, "forward needs output tensors and input tensors");
+  require(weights == &weights_, "forward needs the weights that the model was made with: its buffer is of them");
+  Call(*this, *output_tensors, *input_tensors).run();
+  if (options_.is_free_buffer_after_forward) freeBuffer();
 }
 
 }  // namespace folio::infer::faster_transformer

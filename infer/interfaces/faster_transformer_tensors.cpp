@@ -78,18 +78,8 @@ void check_names(std::string_view kind, std::span<const Name> names, const Tenso
 }
 
 std::string_view type_name(DataType type) {
-  switch (type) {
-    case TYPE_BOOL:
-      return "bool";
-    case TYPE_INT32:
-      return "int32";
-    case TYPE_UINT32:
-      return "uint32";
-    case TYPE_UINT64:
-      return "uint64";
-    default:
-      return "float32";
-  }
+  constexpr std::array<std::string_view, 5> kNames{"bool", "int32", "uint32", "uint64", "float32"};
+  return kNames[type];
 }
 
 }  // namespace
@@ -142,19 +132,13 @@ const Tensor* Inputs::find(std::string_view name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-const Tensor* Inputs::integers(std::string_view name, size_t n_dimensions, std::string_view needs) const {
+const Tensor& Inputs::required(std::string_view name, size_t n_dimensions, std::string_view needs) const {
   const Tensor* tensor = find(name);
-  if (tensor == nullptr) return nullptr;
+  require(tensor != nullptr, "there is no input tensor {}, of the shape {}", name, needs);
   require(
       tensor->shape.size() == n_dimensions, "{} has the shape {}, but needs {}", name,
       [&] { return shape_text(tensor->shape); }, needs);
   require_data(name, *tensor, {TYPE_INT32, TYPE_UINT32});
-  return tensor;
-}
-
-const Tensor& Inputs::required(std::string_view name, size_t n_dimensions, std::string_view needs) const {
-  const Tensor* tensor = integers(name, n_dimensions, needs);
-  require(tensor != nullptr, "there is no input tensor {}, of the shape {}", name, needs);
   return *tensor;
 }
 
@@ -169,38 +153,32 @@ const Tensor* Inputs::values_of_each(std::string_view name, size_t n, std::initi
   return tensor;
 }
 
-std::vector<int64_t> Inputs::integer_of_each(std::string_view name, size_t n, int64_t low, int64_t high) const {
-  const Tensor* tensor = values_of_each(name, n, {TYPE_INT32, TYPE_UINT32});
+template <typename T>
+std::vector<T> Inputs::of_each(std::string_view name, size_t n, std::initializer_list<DataType> types, T low,
+                               T high) const {
+  const Tensor* tensor = values_of_each(name, n, types);
   if (tensor == nullptr) return {};
-  std::vector<int64_t> values(n);
+  std::vector<T> values(n);
   for (size_t i = 0; i < n; ++i) {
-    values[i] = integer_at(*tensor, tensor->size() == 1 ? 0 : i);
+    const size_t at = tensor->size() == 1 ? 0 : i;
+    values[i] = tensor->type == TYPE_FP32 ? static_cast<T>(static_cast<const float*>(tensor->data)[at])
+                                          : static_cast<T>(integer_at(*tensor, at));
     require(values[i] >= low && values[i] <= high, "{} is {} for text {}, but has to be in [{}, {}]", name, values[i],
             i, low, high);
   }
   return values;
+}
+
+std::vector<int64_t> Inputs::integer_of_each(std::string_view name, size_t n, int64_t low, int64_t high) const {
+  return of_each(name, n, {TYPE_INT32, TYPE_UINT32}, low, high);
 }
 
 std::vector<float> Inputs::float_of_each(std::string_view name, size_t n, float low, float high) const {
-  const Tensor* tensor = values_of_each(name, n, {TYPE_FP32});
-  if (tensor == nullptr) return {};
-  std::vector<float> values(n);
-  for (size_t i = 0; i < n; ++i) {
-    values[i] = static_cast<const float*>(tensor->data)[tensor->size() == 1 ? 0 : i];
-    require(values[i] >= low && values[i] <= high, "{} is {} for text {}, but has to be in [{}, {}]", name, values[i],
-            i, low, high);
-  }
-  return values;
+  return of_each(name, n, {TYPE_FP32}, low, high);
 }
 
 std::vector<uint64_t> Inputs::bits_of_each(std::string_view name, size_t n) const {
-  const Tensor* tensor = values_of_each(name, n, {TYPE_UINT64, TYPE_UINT32, TYPE_INT32});
-  if (tensor == nullptr) return {};
-  std::vector<uint64_t> values(n);
-  for (size_t i = 0; i < n; ++i) {
-    values[i] = static_cast<uint64_t>(integer_at(*tensor, tensor->size() == 1 ? 0 : i));
-  }
-  return values;
+  return of_each(name, n, {TYPE_UINT64, TYPE_UINT32, TYPE_INT32}, uint64_t{0}, UINT64_MAX);
 }
 
 std::optional<int64_t> Inputs::integer(std::string_view name, int64_t low, int64_t high) const {

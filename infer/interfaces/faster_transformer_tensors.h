@@ -31,9 +31,8 @@ class Inputs {
   /// Throws core::Error if a tensor is there that is not known, or that the original has and this engine does not.
   explicit Inputs(const TensorMap& tensors);
 
-  /// Of integers, or nothing. `needs` is in the message where a tensor has another number of dimensions.
-  [[nodiscard]] const Tensor* integers(std::string_view name, size_t n_dimensions, std::string_view needs) const;
-  /// As integers(), but it has to be there.
+  /// Returns a tensor of integers, which must be there. `needs` is in the message where it has another number of
+  /// dimensions.
   [[nodiscard]] const Tensor& required(std::string_view name, size_t n_dimensions, std::string_view needs) const;
 
   /// One value for each of `n` texts, from a tensor of n, of one, or of no dimension. Empty if there is none. Throws
@@ -51,6 +50,9 @@ class Inputs {
 
  private:
   [[nodiscard]] const Tensor* find(std::string_view name) const;
+  template <typename T>
+  [[nodiscard]] std::vector<T> of_each(std::string_view name, size_t n, std::initializer_list<DataType> types, T low,
+                                       T high) const;
   [[nodiscard]] const Tensor* values_of_each(std::string_view name, size_t n,
                                              std::initializer_list<DataType> types) const;
 

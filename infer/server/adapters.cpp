@@ -25,14 +25,6 @@ std::shared_ptr<const core::Adapter> read(const NamedAdapter& adapter, const cor
   return std::make_shared<const core::Adapter>(core::read_adapter(adapter.path, config, adapter.scale));
 }
 
-std::string why(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-}
-
 std::string text_of(const Fields& fields, const std::string& name) {
   const std::string* text = fields.text(name);
   if (text == nullptr || text->empty()) refuse(name, "has to be there, a text that is not empty");
@@ -91,10 +83,9 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
       }
     });
     entry->number = number.get_future().get();
+    hold(entry);
     entry->state = Entry::State::Held;
-    bytes_ += entry->bytes;
     ++n_loads_;
-    held_.insert(entry);
   }
 }
 
@@ -109,27 +100,26 @@ void Adapters::check_name(const std::string& name) const {
                    "lora_name");
   }
   if (name == base_) throw ApiError(400, fmt::format("{} is the name of the model itself", name), "lora_name");
-  if (named_.contains(name) || coming_.contains(name)) {
+  if (named_.contains(name)) {
     throw ApiError(400, fmt::format("the adapter {} is loaded already; unload it first", name), "lora_name");
   }
-  if (named_.size() + coming_.size() >= options_.most) {
-    throw ApiError(400,
-                   fmt::format("{} adapters are loaded already, as many as --max-adapters allows; unload one",
-                               named_.size() + coming_.size()),
-                   "lora_name");
+  if (named_.size() >= options_.most) {
+    throw ApiError(
+        400, fmt::format("{} adapters are loaded already, as many as --max-adapters allows; unload one", named_.size()),
+        "lora_name");
   }
 }
 
 void Adapters::add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done) {
   check_name(adapter.name);
-  coming_.insert(adapter.name);
   const auto entry = std::make_shared<Entry>(Entry{.adapter = std::move(adapter), .added = std::move(done)});
+  named_.emplace(entry->adapter.name, entry);
   reader_.post([this, entry] { read_folder(entry); });
 }
 
 void Adapters::remove(const std::string& name) {
   const auto found = named_.find(name);
-  if (found == named_.end()) {
+  if (found == named_.end() || !found->second->named) {
     throw ApiError(404, fmt::format("there is no adapter {}", core::printable(name)), "lora_name", "model_not_found");
   }
   const auto entry = found->second;
@@ -140,20 +130,16 @@ void Adapters::remove(const std::string& name) {
 
 std::vector<std::string> Adapters::names() const {
   std::vector<std::string> all;
-  for (const auto& [name, entry] : named_) all.push_back(name);
+  for (const auto& [name, entry] : named_) {
+    if (entry->named) all.push_back(name);
+  }
   return all;
 }
 
 std::shared_ptr<Adapters::Use> Adapters::use(const std::string& name, Ready ready) {
-  const auto& entry = named_.at(name);
-  const std::shared_ptr<Use> use(new Use(*this, entry, std::move(ready)));
-  if (waiting_.empty() && entry->state == Entry::State::Held) {
-    ++entry->n_uses;
-    use->number_ = entry->number;
-  } else {
-    waiting_.push_back(use);
-    post_([this] { serve_waiting(); });
-  }
+  const std::shared_ptr<Use> use(new Use(*this, named_.at(name), std::move(ready)));
+  waiting_.push_back(use);
+  post_([this] { serve_waiting(); });
   return use;
 }
 
@@ -186,9 +172,7 @@ void Adapters::serve_waiting() {
     left.push_back(one);
     if (blocked || entry->state != Entry::State::Absent) continue;
     if (make_room(entry->bytes)) {
-      entry->state = Entry::State::Coming;
-      bytes_ += entry->bytes;
-      held_.insert(entry);
+      hold(entry);
       reader_.post([this, entry] { read_folder(entry); });
     } else {
       blocked = true;
@@ -218,9 +202,20 @@ bool Adapters::make_room(size_t bytes) {
 // No request uses it: the last one's end was handed out.
 void Adapters::drop(const std::shared_ptr<Entry>& entry) {
   engine_.call([number = entry->number](Engine& e) { e.unload_adapter(number); });
+  forget(entry);
+  ++n_drops_;
+}
+
+// Its memory is taken from now on.
+void Adapters::hold(const std::shared_ptr<Entry>& entry) {
+  entry->state = Entry::State::Coming;
+  bytes_ += entry->bytes;
+  held_.insert(entry);
+}
+
+void Adapters::forget(const std::shared_ptr<Entry>& entry) {
   entry->state = Entry::State::Absent;
   bytes_ -= entry->bytes;
-  ++n_drops_;
   held_.erase(entry);
 }
 
@@ -237,53 +232,48 @@ void Adapters::drop_if_gone(const std::shared_ptr<Entry>& entry) {
 // On the reader's thread. It touches of an entry what never changes: where its folder is.
 void Adapters::read_folder(const std::shared_ptr<Entry>& entry) {
   std::shared_ptr<const core::Adapter> adapter;
-  std::exception_ptr error;
+  std::optional<ApiError> error;
   try {
     const std::filesystem::path path(entry->adapter.path);  // a file, or peft's directory
-    if (!core::is_plain_file(path) && !core::path_exists(path / "adapter_config.json")) {
-      throw ApiError(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
-                     "lora_path");
+    if (core::is_plain_file(path) || core::path_exists(path / "adapter_config.json")) {
+      adapter = read(entry->adapter, engine_.config());
+    } else {
+      error.emplace(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
+                    "lora_path");
     }
-    adapter = read(entry->adapter, engine_.config());
-  } catch (const ApiError&) {
-    error = std::current_exception();
   } catch (const std::exception& e) {  // also of a file system, or for want of memory
-    error = std::make_exception_ptr(ApiError(400, e.what(), "lora_path"));
+    error.emplace(400, e.what(), "lora_path");
   }
-  post_([this, entry, adapter = std::move(adapter), error] { was_read(entry, adapter, error); });
+  post_(
+      [this, entry, adapter = std::move(adapter), error] { error ? failed(entry, *error) : was_read(entry, adapter); });
 }
 
-void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter,
-                        const std::exception_ptr& error) {
-  if (error) return failed(entry, error);
+void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter) {
   const size_t bytes = bytes_of(*adapter);
   if (entry->added) {
     entry->bytes = bytes;
     if (bytes > options_.memory) {
-      return failed(entry, std::make_exception_ptr(
-                               ApiError(400,
-                                        fmt::format("the adapter {} takes {} bytes, more than --adapter-memory {}",
-                                                    entry->adapter.name, bytes, options_.memory),
-                                        "lora_path")));
+      return failed(entry, ApiError(400,
+                                    fmt::format("the adapter {} takes {} bytes, more than --adapter-memory {}",
+                                                entry->adapter.name, bytes, options_.memory),
+                                    "lora_path"));
     }
     // Without room it is named all the same, and read again when a request's turn comes.
     if (!waiting_.empty() || !make_room(bytes)) return was_loaded(entry, kNoAdapter);
-    entry->state = Entry::State::Coming;
-    bytes_ += bytes;
-    held_.insert(entry);
+    hold(entry);
   } else if (bytes != entry->bytes) {
-    return failed(entry, std::make_exception_ptr(core::Error(fmt::format(
-                             "it has {} bytes where it had {}; unload it and load it again", bytes, entry->bytes))));
+    return failed(entry, ApiError(400, fmt::format("it has {} bytes where it had {}; unload it and load it again",
+                                                   bytes, entry->bytes)));
   }
   engine_.call([this, post = post_, entry, adapter = std::move(adapter)](Engine& engine) mutable {
     int32_t number = kNoAdapter;
-    std::exception_ptr failure;
+    std::optional<ApiError> error;
     try {
       number = engine.load_adapter(std::move(adapter));
-    } catch (...) {
-      failure = std::current_exception();
+    } catch (const std::exception& e) {
+      error.emplace(400, e.what(), "lora_path");
     }
-    post([this, entry, number, failure] { failure ? failed(entry, failure) : was_loaded(entry, number); });
+    post([this, entry, number, error] { error ? failed(entry, *error) : was_loaded(entry, number); });
   });
 }
 
@@ -296,42 +286,26 @@ void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
     ++n_loads_;
   }
   if (const auto added = std::exchange(entry->added, {})) {
-    coming_.erase(entry->adapter.name);
     entry->named = true;
-    named_.emplace(entry->adapter.name, entry);
     added({});
   }
   serve_waiting();
   drop_if_gone(entry);
 }
 
-void Adapters::failed(const std::shared_ptr<Entry>& entry, const std::exception_ptr& error) {
-  if (entry->state == Entry::State::Coming) {
-    entry->state = Entry::State::Absent;
-    bytes_ -= entry->bytes;
-    held_.erase(entry);
-  }
+void Adapters::failed(const std::shared_ptr<Entry>& entry, const ApiError& error) {
+  if (entry->state == Entry::State::Coming) forget(entry);
   if (const auto added = std::exchange(entry->added, {})) {
-    coming_.erase(entry->adapter.name);
-    try {
-      std::rethrow_exception(error);
-    } catch (const ApiError& e) {
-      added(e);
-    } catch (const std::exception& e) {
-      added(ApiError(400, e.what(), "lora_path"));
-    }
-    return;
+    named_.erase(entry->adapter.name);
+    return added(error);
   }
-  const auto told = std::make_exception_ptr(
-      ApiError(500, fmt::format("the adapter {} can't be loaded again: {}", entry->adapter.name, why(error)), "model"));
+  const ApiError told(500, fmt::format("the adapter {} can't be loaded again: {}", entry->adapter.name, error.what()),
+                      "model");
   std::deque<std::weak_ptr<Use>> left;
   for (const std::weak_ptr<Use>& one : std::exchange(waiting_, {})) {
     const auto use = one.lock();
-    if (use == nullptr) continue;
-    if (use->entry_ != entry) {
-      left.push_back(one);
-      continue;
-    }
+    if (use != nullptr && use->entry_ != entry) left.push_back(one);
+    if (use == nullptr || use->entry_ != entry) continue;
     post_([one, told] {
       if (const auto still = one.lock()) still->ready_(kNoAdapter, told);
     });
@@ -345,7 +319,7 @@ std::string Adapters::metrics() const {
   const auto add = [&](const char* name, const char* type, const char* help, auto value) {
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
   };
-  add("folio_adapters", "gauge", "Adapters that requests may name.", named_.size());
+  add("folio_adapters", "gauge", "Adapters that requests may name.", names().size());
   add("folio_adapters_held", "gauge", "Of them, and of those that were unloaded and still run, those in memory.",
       held_.size());
   add("folio_adapter_bytes", "gauge", "Memory that these take.", bytes_);

@@ -1,12 +1,10 @@
-// The adapters of a server: which names there are, which of them the engine holds, and who uses them. What nobody uses
-// is dropped from memory, the least recently used first, when another needs the room, and read again from its folder
-// when a request names it. A thread of its own reads folders, so neither requests nor steps wait for a disk. Every
-// call comes from the service's thread.
+// The adapters of a server: their names, which of them the engine holds, and what uses them. The least recently used is
+// dropped from memory when another needs the space, and read again from its folder, on a thread of its own, when a
+// request names it. Every call comes from the service's thread.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,10 +50,9 @@ class Adapters {
 
   class Use;
   /// Gets the number for GenerateOptions::adapter, or why there is none.
-  using Ready = std::function<void(int32_t number, const std::exception_ptr& error)>;
-  /// The engine holds the adapter until what is returned goes. If it does not hold it yet, `ready` is called once it
-  /// does, which may be after others have ended that leave no room for it: who came first is first. `name` is one of
-  /// names().
+  using Ready = std::function<void(int32_t number, const std::optional<ApiError>& error)>;
+  /// Calls `ready` once the engine holds the adapter, which may be after others have ended that leave no space for it,
+  /// in the order of the calls. It is held until what is returned goes. `name` is one of names().
   [[nodiscard]] std::shared_ptr<Use> use(const std::string& name, Ready ready);
 
   /// Reads the folder, and then names it. `done` gets why it can't be, or nothing: 400, or 404 where no adapter is.
@@ -76,11 +73,12 @@ class Adapters {
 
   void check_name(const std::string& name) const;
   void read_folder(const std::shared_ptr<Entry>& entry);
-  void was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter,
-                const std::exception_ptr& error);
+  void was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter);
   void was_loaded(const std::shared_ptr<Entry>& entry, int32_t number);
-  void failed(const std::shared_ptr<Entry>& entry, const std::exception_ptr& error);
+  void failed(const std::shared_ptr<Entry>& entry, const ApiError& error);
   [[nodiscard]] bool make_room(size_t bytes);
+  void hold(const std::shared_ptr<Entry>& entry);
+  void forget(const std::shared_ptr<Entry>& entry);
   void drop(const std::shared_ptr<Entry>& entry);
   void drop_if_gone(const std::shared_ptr<Entry>& entry);
   void release(const Use& use);
@@ -91,26 +89,22 @@ class Adapters {
   std::string base_;
   AdapterOptions options_;
   Post post_;
-  std::map<std::string, std::shared_ptr<Entry>, std::less<>> named_;
-  std::set<std::string, std::less<>> coming_;  ///< names whose folders are read for the first time
-  std::set<std::shared_ptr<Entry>> held_;      ///< by the engine, or soon; also of names that are gone
-  std::deque<std::weak_ptr<Use>> waiting_;     ///< in the order in which they came
-  size_t bytes_ = 0;                           ///< of those that are held
-  uint64_t now_ = 0;                           ///< counts uses
+  std::map<std::string, std::shared_ptr<Entry>, std::less<>> named_;  ///< or soon
+  std::set<std::shared_ptr<Entry>> held_;   ///< by the engine, or soon; also of names that are gone
+  std::deque<std::weak_ptr<Use>> waiting_;  ///< in the order in which they came
+  size_t bytes_ = 0;                        ///< of those that are held
+  uint64_t now_ = 0;                        ///< counts uses
   uint64_t n_loads_ = 0;
   uint64_t n_drops_ = 0;
   Worker reader_;  ///< the last member: it uses the others
 };
 
-/// That a request uses an adapter.
+/// A request's use of an adapter.
 class Adapters::Use {
  public:
   ~Use() { owner_.release(*this); }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
-
-  /// kNoAdapter: not yet.
-  [[nodiscard]] int32_t number() const { return number_; }
 
  private:
   friend class Adapters;
@@ -120,7 +114,7 @@ class Adapters::Use {
   Adapters& owner_;
   std::shared_ptr<Entry> entry_;
   Ready ready_;
-  int32_t number_ = kNoAdapter;
+  int32_t number_ = kNoAdapter;  ///< not yet
 };
 
 }  // namespace folio::infer::server

@@ -30,7 +30,7 @@ struct CallWriting {
   }
 };
 
-/// What a request says of tools. Its answer is read with it (call_reader.h).
+/// The tools of a request, with which its answer is read (call_reader.h).
 struct ToolUse {
   std::shared_ptr<const CallWriting> writing;
   bool has_answer = true;  ///< the answer may be a text

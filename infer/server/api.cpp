@@ -13,8 +13,8 @@
 #include "core/file_status.h"
 #include "core/number.h"
 #include "core/random.h"
+#include "data/chat/chat_messages.h"
 #include "infer/engine/conversation.h"
-#include "infer/server/chat_messages.h"
 #include "infer/server/fields.h"
 #include "infer/server/form_fields.h"
 
@@ -35,8 +35,7 @@ std::vector<std::string> stops_of(const Json* value) {
   } else {
     refuse_type("stop", "a text or a list of texts");
   }
-  if (stops.size() > kMost)
-    refuse("stop", fmt::format("has {} texts, but at most {} are possible", stops.size(), kMost));
+  if (stops.size() > kMost) refuse("stop", "has {} texts, but at most {} are possible", stops.size(), kMost);
   for (const std::string& stop : stops) {
     if (stop.empty()) refuse("stop", "has an empty text");
   }
@@ -45,8 +44,8 @@ std::vector<std::string> stops_of(const Json* value) {
 
 int32_t token_id(const std::string& field, const Json& id, const ServedModel& served) {
   if (id.is_number_integer() && id >= 0 && id < served.tokenizer.vocab_size()) return id.get<int32_t>();
-  refuse(field, fmt::format("has {}, which is no token: the vocabulary has the ids 0 to {}", core::printable(id.dump()),
-                            served.tokenizer.vocab_size() - 1));
+  refuse(field, "has {}, which is no token: the vocabulary has the ids 0 to {}", core::printable(id.dump()),
+         served.tokenizer.vocab_size() - 1);
 }
 
 std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel& served) {
@@ -56,14 +55,13 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
   for (const auto& [key, bias] : value->items()) {
     const int64_t token = core::number_of<int64_t>(key).value_or(-1);
     if (token < 0 || token >= served.tokenizer.vocab_size()) {
-      refuse("logit_bias", fmt::format("names token {}, but the vocabulary has the ids 0 to {}", core::printable(key),
-                                       served.tokenizer.vocab_size() - 1));
+      refuse("logit_bias", "names token {}, but the vocabulary has the ids 0 to {}", core::printable(key),
+             served.tokenizer.vocab_size() - 1);
     }
-    if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100.0)) {
-      refuse("logit_bias", fmt::format("of token {} has to be a number in [-100, 100]", token));
-    }
+    if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100.0))
+      refuse("logit_bias", "of token {} has to be a number in [-100, 100]", token);
     if (key.size() > 1 && key.front() == '0') {  // each token is named once
-      refuse("logit_bias", fmt::format("names token {} as {}; leave the zeros out", token, core::printable(key)));
+      refuse("logit_bias", "names token {} as {}; leave the zeros out", token, core::printable(key));
     }
     biases.push_back({.token = static_cast<int32_t>(token), .bias = bias.get<float>()});
   }
@@ -75,9 +73,8 @@ std::vector<int32_t> end_tokens_of(const Json* value, const ServedModel& served)
   std::vector<int32_t> ids;
   if (value == nullptr) return ids;
   if (!value->is_array()) refuse_type("stop_token_ids", "a list of token ids");
-  if (value->size() > kMost) {
-    refuse("stop_token_ids", fmt::format("has {} tokens, but at most {} are possible", value->size(), kMost));
-  }
+  if (value->size() > kMost)
+    refuse("stop_token_ids", "has {} tokens, but at most {} are possible", value->size(), kMost);
   for (const Json& id : *value) ids.push_back(token_id("stop_token_ids", id, served));
   return ids;
 }
@@ -103,7 +100,7 @@ std::string variables_of(const Fields& fields) {
   if (const Json* given = fields.find("chat_template_kwargs")) {
     if (!given->is_object()) refuse_type("chat_template_kwargs", "a JSON object");
     for (const char* own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
-      if (given->contains(own)) refuse("chat_template_kwargs", fmt::format("sets {}, which the request does", own));
+      if (given->contains(own)) refuse("chat_template_kwargs", "sets {}, which the request does", own);
     }
     variables.update(*given);
   }
@@ -134,9 +131,8 @@ void take_choices(const Fields& fields, const ServedModel& served, size_t n_prom
     if (early != nullptr && *early != false) refuse("early_stopping", kForBeams);
     return;
   }
-  if (request.stream) {
+  if (request.stream)
     refuse("stream", "is not possible with 'use_beam_search': which text is the best is known at the end");
-  }
   if (fields.find("logit_bias") != nullptr) refuse("logit_bias", "does nothing with 'use_beam_search'; leave it out");
   SamplerOptions::visit_fields([&](const std::string& name, auto, double, double, double otherwise, const char*) {
     const double value = fields.number(name);
@@ -216,8 +212,8 @@ void check_logprobs(CompletionRequest& request) {
   const size_t n = n_tokens * (1 + *request.top_logprobs);
   if (n <= kMost) return;
   refuse(request.chat ? "top_logprobs" : "logprobs",
-         fmt::format("would be {} numbers for {} tokens, more than {}; ask for fewer tokens, choices or alternatives",
-                     n, n_tokens, kMost));
+         "would be {} numbers for {} tokens, more than {}; ask for fewer tokens, choices or alternatives", n, n_tokens,
+         kMost);
 }
 
 data::PromptOptions prompt_options(const Fields& fields) {
@@ -226,24 +222,20 @@ data::PromptOptions prompt_options(const Fields& fields) {
 
 Prompt encoded(std::string text, const data::PromptOptions& options, const ServedModel& served,
                const core::WorkBudget& budget) {
-  const core::WorkBudget::Place place(budget, "prompt");
-  try {
-    budget.spend(text.size());
-    Prompt prompt{
-        .tokens = served.tokenizer.encode_prompt(text, {.parse_special = options.parse_special, .add_special = false}),
-        .text = std::move(text),
-        .parse_special = options.parse_special};
-    const size_t n = prompt.tokens.size();
-    if (options.add_special) prompt.tokens = served.tokenizer.with_prefix(std::move(prompt.tokens));
-    prompt.n_added = prompt.tokens.size() - n;
-    return prompt;
-  } catch (const core::TooMuchWork& error) {
-    throw ApiError(400, error.what(), error.place(), "too_much_work");
-  } catch (const core::WorkStopped&) {
-    throw;
-  } catch (const core::Error& error) {
-    throw ApiError(400, error.what(), "prompt");
-  }
+  return made_for(
+      "prompt", "prompt", budget,
+      [&] {
+        budget.spend(text.size());
+        Prompt prompt{.tokens = served.tokenizer.encode_prompt(
+                          text, {.parse_special = options.parse_special, .add_special = false}),
+                      .text = std::move(text),
+                      .parse_special = options.parse_special};
+        const size_t n = prompt.tokens.size();
+        if (options.add_special) prompt.tokens = served.tokenizer.with_prefix(std::move(prompt.tokens));
+        prompt.n_added = prompt.tokens.size() - n;
+        return prompt;
+      },
+      "");
 }
 
 Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedModel& served) {
@@ -261,7 +253,7 @@ void check_text_of(const std::string& field, std::span<const Prompt> prompts, co
     if (!prompt.came_as_ids) continue;
     for (const int32_t token : prompt.tokens) n += served.tokenizer.token_bytes(token).size();
   }
-  if (n > kMost) refuse(field, fmt::format("is {} bytes of text, more than {}; send fewer tokens at a time", n, kMost));
+  if (n > kMost) refuse(field, "is {} bytes of text, more than {}; send fewer tokens at a time", n, kMost);
 }
 
 // A text, a list of texts, token ids, or a list of those: how many prompts that is.
@@ -269,9 +261,8 @@ size_t n_prompts_of(const Json* prompt, const ServedModel& served) {
   if (prompt == nullptr || prompt->is_string()) return 1;
   if (!prompt->is_array() || prompt->empty()) refuse_type("prompt", "a text, token ids, or a list of these");
   if (prompt->front().is_number()) return 1;
-  if (std::ssize(*prompt) > served.max_choices) {
-    refuse("prompt", fmt::format("has {} texts, but at most {} are possible", prompt->size(), served.max_choices));
-  }
+  if (std::ssize(*prompt) > served.max_choices)
+    refuse("prompt", "has {} texts, but at most {} are possible", prompt->size(), served.max_choices);
   return prompt->size();
 }
 
@@ -299,6 +290,14 @@ std::vector<Prompt> prompts_of(const Json* prompt, const data::PromptOptions& op
     }
   }
   return prompts;
+}
+
+std::vector<data::ChatMessage> messages_of(const Json* list) {
+  try {
+    return data::chat_messages(list == nullptr ? Json() : *list, data::MessageForm::OpenAi);
+  } catch (const core::Error& error) {
+    refuse("messages", "{}", error.what());
+  }
 }
 
 void need_chat_template(const ServedModel& served) {

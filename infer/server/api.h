@@ -1,5 +1,5 @@
-// OpenAI's completions as data: what a request asks of the engine, checked field by field, and what went wrong. Knows
-// no HTTP. Source: OpenAI's API reference, "Completions" and "Chat completions".
+// OpenAI's completions as data: requests, checked field by field, and errors. Knows no HTTP. Source: OpenAI's API
+// reference, "Completions" and "Chat completions".
 #pragma once
 
 #include <algorithm>
@@ -74,7 +74,7 @@ struct Prompt {
 
 class Replies;
 struct CompletionRequest;
-/// Makes what writes a request's answer. `id` and `created` (seconds since 1970) are the answer's.
+/// Returns the writer of a request's answer, which has that `id` and was `created` then (seconds since 1970).
 using MakeReplies = std::function<std::unique_ptr<Replies>(const CompletionRequest& request, const ServedModel& served,
                                                            const std::string& id, int64_t created)>;
 
@@ -101,24 +101,26 @@ struct CompletionRequest {
 };
 
 struct ParseOptions {
-  /// For the template, the tokens (a step for each byte) and the form of the answer. A request that needs more is
-  /// rejected with the place that needs it.
+  /// For the template, the tokens (a step for each byte) and the form of the answer. An error names what needs more.
   core::WorkBudget budget{};
-  /// Called before any of that work begins. It throws if the request can't run anyway.
+  /// Called before that work begins; throws if the request can't run anyway.
   std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};
   /// The answer of a chat is split into reasoning and the rest, so a form begins behind the reasoning.
   bool splits_reasoning = true;
 };
 
-// All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported. What
-// costs little is checked first: the form is compiled once the prompt is known to fit the context.
+// All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported. The
+// form is compiled last, when the prompt is known to fit the context.
 
-/// Without a seed, `random_seed` is taken. `text` is the body as it came, by which schemas keep the order of their
-/// keys; without it they are in alphabetical order.
+/// Uses `random_seed` where the request has none. `text` is the body as it came, by which schemas keep the order of
+/// their keys; without it they are in alphabetical order.
 [[nodiscard]] CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed,
                                                  std::string_view text = {}, const ParseOptions& options = {});
 [[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed,
                                            std::string_view text = {}, const ParseOptions& options = {});
+/// A request of the Responses API, as parse_chat(). What needs a stored state is rejected with an error that names it.
+[[nodiscard]] CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
+                                               std::string_view text = {}, const ParseOptions& options = {});
 /// The body with its keys in their order, as `text` has them.
 [[nodiscard]] core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 /// {"prompt": text} or {"messages": […]}, as vLLM's: the tokens of a completion's prompt; none of an empty one without

@@ -31,18 +31,17 @@ struct AnswerUpdate {
   void append(AnswerUpdate more);
 };
 
-/// The pieces of a text may be cut anywhere: what they give adds up to the same.
+/// Reads calls. The pieces of a text may be cut anywhere: the updates add up to the same.
 class CallReader {
  public:
-  /// `format` has to outlive it. `has_answer`: a text may stand before calls, or there is none. Ids follow from
-  /// `id_seed`.
+  /// `format` must outlive it. `has_answer`: there may be a text before calls, or none. Ids follow from `id_seed`.
   CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
   /// What was held back, since a call could have begun with it.
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] size_t n_calls() const { return n_calls_; }
-  /// Whether there are calls, and the last one has all of its parts: a text may be cut off in the middle of it.
+  /// Returns true if there are calls, and the last one was not cut off.
   [[nodiscard]] bool is_whole() const {
     return n_calls_ > 0 && (stage_ == Stage::Behind || (stage_ == Stage::Call && piece_ == 0));
   }
@@ -69,8 +68,7 @@ class CallReader {
   bool is_escaped_ = false;
 };
 
-/// Splits off the reasoning that an answer begins with. Newlines around it belong to its marks, as in Qwen 3's
-/// template.
+/// Splits off the reasoning at an answer's beginning. Newlines around it belong to its marks, as in Qwen 3's template.
 class ReasoningReader {
  public:
   explicit ReasoningReader(data::Thinking thinking);
@@ -88,8 +86,8 @@ class ReasoningReader {
   bool has_begun_ = false;
 };
 
-/// The whole of it: reasoning, then a text, and calls if there are tools. A call that repeats an earlier one of the
-/// answer word for word is left out, and the answer then has enough; likewise after the most calls that it may have.
+/// Reads reasoning, then a text, and calls if there are tools. An answer is enough with a call that repeats an earlier
+/// one word for word, which is left out, and with the most calls that it may have.
 class AnswerReader {
  public:
   /// `tools` may be null, and has to outlive it.
@@ -99,7 +97,7 @@ class AnswerReader {
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] bool is_reasoning() const { return reasoning_.is_inside(); }
   [[nodiscard]] bool is_enough() const { return is_enough_; }
-  /// Whether there are calls, and all of them are whole.
+  /// Returns true if there are calls, and all of them are whole.
   [[nodiscard]] bool has_whole_calls() const { return is_enough_ || (calls_ && calls_->is_whole()); }
 
  private:

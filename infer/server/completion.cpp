@@ -13,8 +13,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr size_t kMostUnread = size_t{256} << 10U;  // bytes of a stream's updates: it is paused
-constexpr int kClientWentAway = 499;                // for the log alone, as nginx calls it
+constexpr int kClientWentAway = 499;  // for the log alone, as nginx calls it
 
 ApiError api_error(const std::exception_ptr& error) {
   try {
@@ -30,34 +29,19 @@ ApiError api_error(const std::exception_ptr& error) {
 
 }  // namespace
 
-ChoiceUpdate& ChoiceUpdates::for_choice(const std::shared_ptr<Completion>& completion, size_t choice) {
-  if (all_.empty() || all_.back().to != completion || all_.back().choice != choice) {
-    all_.push_back({.to = completion, .choice = choice, .at = std::chrono::steady_clock::now()});
-  }
-  return all_.back();
-}
-
-std::vector<ChoiceUpdate> ChoiceUpdates::take() {
-  for (const ChoiceUpdate& update : all_) update.to->add_backlog(update.cost());
-  return std::exchange(all_, {});
-}
-
 size_t ChoiceUpdate::cost() const {
-  size_t n = sizeof(ChoiceUpdate) + sizeof(ChoiceText) + answer.reasoning.size() + answer.content.size();
-  for (const CallUpdate& call : answer.calls) n += sizeof call + call.arguments.size();
-  for (const TokenLogprob& token : tokens) n += sizeof token + token.top.size() * sizeof token.top.front();
+  size_t n = sizeof(ChoiceUpdate) + text.answer.reasoning.size() + text.answer.content.size();
+  for (const CallUpdate& call : text.answer.calls) n += sizeof call + call.arguments.size();
+  for (const TokenLogprob& token : text.tokens) n += sizeof token + token.top.size() * sizeof token.top.front();
   return n;
 }
 
 Completion::Completion(CompletionRequest request, const ServedModel& served, std::string id,
-                       std::shared_ptr<HttpReply> reply, ChoiceUpdates& updates, Metrics& metrics)
+                       std::shared_ptr<HttpReply> reply, Metrics& metrics)
     : request_(std::move(request)),
       served_(served),
       id_(std::move(id)),
       reply_(std::move(reply)),
-      writer_(std::make_shared<ReplyWriter>(reply_)),
-      backlog_(request_.stream ? std::make_shared<Backlog>(kMostUnread) : nullptr),
-      updates_(updates),
       metrics_(metrics),
       replies_(request_.make_replies ? request_.make_replies(request_, served, id_, std::time(nullptr))
                                      : std::make_unique<Replies>(request_, served, id_, std::time(nullptr))),
@@ -65,7 +49,6 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
       characters_(choices_.size()),
       n_prompt_logits_(request_.prompts.size()),
       last_token_(choices_.size()),
-      n_running_(request_.prompts.size()),
       arrived_(Clock::now()) {
   for (size_t p = 0; p < request_.prompts.size() && request_.echo; ++p) {
     const auto text = std::make_shared<const std::string>(request_.prompts[p].text);
@@ -84,69 +67,57 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
 
 void Completion::expect(std::function<void(const Completion&)> on_done) {
   on_done_ = std::move(on_done);
-  writer_->on_written([weak = weak_from_this()](size_t cost) {
+  reply_->on_written([weak = weak_from_this()](size_t cost) {
     if (const auto self = weak.lock()) self->was_read(cost);
   });
   reply_->on_lost([self = shared_from_this()] {
     if (self->done_) return;  // the reply had all of it
     self->reply_.reset();
-    self->writer_->drop();
     self->status_ = kClientWentAway;
     self->cancel();
   });
 }
 
-void Completion::start(AsyncEngine& engine, int32_t adapter) {
-  engine_ = &engine;
+void Completion::start(AsyncEngine& engine, int32_t adapter, std::function<void()> on_delivery) {
   request_.options.adapter = adapter;
-  for (size_t p = 0; p < request_.prompts.size(); ++p) {
-    ids_.push_back(engine.submit(engine_request(p), [self = shared_from_this(), p](const Outcome& outcome) {
-      ChoiceUpdate& update = self->updates_.for_choice(self, p * self->n_each());
-      update.request_ended = true;
-      update.error = outcome.error;
-    }));
-  }
+  EventQueueOptions options{.n_at_once = request_.prompts.size(), .on_delivery = std::move(on_delivery)};
+  if (!request_.stream) options.limit = EventQueueOptions::kUnlimited;
+  queue_ = std::make_shared<EventQueue<ChoiceUpdate>>(engine, std::move(options));
+  std::vector<Request> requests;
+  for (size_t p = 0; p < request_.prompts.size(); ++p) requests.push_back(engine_request(p));
+  queue_->submit(std::move(requests));
 }
 
 // Its callbacks are called from the engine's thread.
 Request Completion::engine_request(size_t prompt) {
   const auto self = shared_from_this();
-  const auto update = [self, first = prompt * n_each()](size_t choice) -> ChoiceUpdate& {
-    return self->updates_.for_choice(self, first + choice);
-  };
+  const size_t first = prompt * n_each();
   const bool has_marks = served_.forms != nullptr && (request_.chat || request_.options.form != nullptr);
   const data::Tokenizer& tokenizer = request_.tools != nullptr ? request_.tools->writing->tokenizer
                                      : has_marks               ? served_.forms->tokenizer()
                                                                : served_.tokenizer;
   Request request{.prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &tokenizer};
-  request.on_text = [self, update, first = prompt * n_each()](size_t choice, std::string_view text) {
-    update(choice).answer.append(self->read(first + choice, text));
+  request.on_text = [self, first](size_t choice, std::string_view text) {
+    AnswerUpdate& answer = self->queue_->event(first + choice).text.answer;
+    if (self->request_.chat) {
+      answer.append(self->readers_[first + choice].read(text));
+    } else {
+      answer.content += text;
+    }
   };
   if (request_.tools != nullptr) {
-    request.is_enough = [self, first = prompt * n_each()](size_t choice) {
-      return self->readers_[first + choice].is_enough();
-    };
+    request.is_enough = [self, first](size_t choice) { return self->readers_[first + choice].is_enough(); };
   }
   request.wants_token_logits = request_.top_logprobs.has_value();
-  request.on_token = [self, update, first = prompt * n_each()](size_t choice, int32_t token,
-                                                               std::span<const float> logits) {
-    ChoiceUpdate& u = update(choice);
-    ++u.n_tokens;
-    if (self->request_.chat && self->readers_[first + choice].is_reasoning()) ++u.n_reasoning;
-    if (!logits.empty()) u.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
+  request.on_token = [self, first](size_t choice, int32_t token, std::span<const float> logits) {
+    ChoiceUpdate& update = self->queue_->event(first + choice);
+    ++update.n_tokens;
+    if (self->request_.chat && self->readers_[first + choice].is_reasoning()) ++update.n_reasoning;
+    if (!logits.empty()) update.text.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
   };
-  request.on_end = [self, update, first = prompt * n_each()](size_t choice, const GenerateResult& result) {
-    AnswerReader* reader = self->request_.chat ? &self->readers_[first + choice] : nullptr;
-    if (reader != nullptr) update(choice).answer.append(reader->end());
-    update(choice).end = {.finish_reason = result.finish_reason,
-                          .score = result.score,
-                          .n_tokens = result.tokens.size(),
-                          .n_cached = result.n_cached,
-                          .n_drafts = result.n_drafts,
-                          .n_right = result.n_right,
-                          .has_whole_calls = reader != nullptr && reader->has_whole_calls()};
+  request.on_end = [self, first](size_t choice, const GenerateResult& result) {
+    self->finish(self->queue_->event(first + choice), result);
   };
-  request.backlog = backlog_;
   if (request_.echo && request_.top_logprobs) {
     request.on_logits = [self, prompt](std::span<const float> logits) { self->on_prompt_logits(prompt, logits); };
   }
@@ -168,56 +139,62 @@ void Completion::on_prompt_logits(size_t prompt, std::span<const float> logits) 
   }
   if (seen.empty()) return;
   const auto shared = std::make_shared<const std::vector<TokenLogprob>>(std::move(seen));
-  for (size_t i = 0; i < n_each(); ++i) {
-    updates_.for_choice(shared_from_this(), prompt * n_each() + i).prompt_tokens = shared;
-  }
+  for (size_t i = 0; i < n_each(); ++i) queue_->event(prompt * n_each() + i).text.prompt_tokens.push_back(shared);
 }
 
-void Completion::receive(ChoiceUpdate update) {
+void Completion::receive() {
+  if (queue_ == nullptr) return;
+  try {
+    for (auto updates = queue_->pop(); !updates.empty(); updates = queue_->pop()) {
+      for (ChoiceUpdate& update : updates) take(std::move(update));
+    }
+  } catch (...) {
+    fail(api_error(std::current_exception()));
+  }
+  if (!queue_->ended()) return;
+  queue_.reset();
+  end();
+}
+
+void Completion::take(ChoiceUpdate update) {
   measure(update);
   const size_t cost = update.cost();
-  ChoiceText& choice = choices_[update.choice];
-  if (request_.include_reasoning) choice.answer.reasoning += std::exchange(update.answer.reasoning, {});
-  update.answer.reasoning.clear();
-  choice.answer.append(std::move(update.answer));
+  usage_.completion_tokens += update.n_tokens;
   usage_.reasoning_tokens += update.n_reasoning;
-  if (update.prompt_tokens) choice.prompt_tokens.push_back(std::move(update.prompt_tokens));
-  for (TokenLogprob& token : update.tokens) {
+  if (update.choice % n_each() == 0) usage_.cached_tokens += update.n_cached;
+  metrics_.drafts += update.n_drafts;
+  metrics_.drafts_right += update.n_right;
+  if (!request_.include_reasoning) update.text.answer.reasoning.clear();
+  for (TokenLogprob& token : update.text.tokens) {
     token.text_offset = characters_[update.choice].add(served_.tokenizer.token_bytes(token.token));
-    choice.tokens.push_back(std::move(token));
   }
-  if (update.end) finish(update.choice, *update.end);
+  ChoiceText& choice = choices_[update.choice];
+  choice.append(std::move(update.text));
   if (request_.stream && reply_ != nullptr &&
       (choice.has_text() || !choice.answer.empty() || !choice.finish_reason.empty())) {
     stream(update.choice, std::exchange(choice, {}), cost);
   } else {
     was_read(cost);
   }
-  if (!update.request_ended) return;
-  if (update.error) fail(api_error(update.error));
-  if (--n_running_ == 0) end();
 }
 
-AnswerUpdate Completion::read(size_t choice, std::string_view text) {
-  return request_.chat ? readers_[choice].read(text) : AnswerUpdate{.content = std::string(text)};
-}
-
-// OpenAI's API knows no end for want of tokens: such a text is cut off.
-void Completion::finish(size_t index, const ChoiceEnd& result) {
-  ChoiceText& choice = choices_[index];
-  usage_.completion_tokens += result.n_tokens;
-  metrics_.drafts += result.n_drafts;
-  metrics_.drafts_right += result.n_right;
-  if (index % n_each() == 0) usage_.cached_tokens += result.n_cached;
-  choice.score = result.score;
-  if (result.finish_reason == FinishReason::Form) {
-    choice.finish_reason = finish_reason_name(FinishReason::Length);
-    choice.stop_reason = finish_reason_name(FinishReason::Form);
-  } else if (result.finish_reason == FinishReason::Stop && result.has_whole_calls && !request_.tools->is_named) {
-    choice.finish_reason = "tool_calls";
-  } else {
-    choice.finish_reason = finish_reason_name(result.finish_reason);
+// On the engine's thread. OpenAI's API knows no end for want of tokens: such a text is cut off.
+void Completion::finish(ChoiceUpdate& update, const GenerateResult& result) {
+  ChoiceText& text = update.text;
+  bool calls = false;
+  if (request_.chat) {
+    AnswerReader& reader = readers_[update.choice];
+    text.answer.append(reader.end());
+    calls = result.finish_reason == FinishReason::Stop && reader.has_whole_calls() && !request_.tools->is_named;
   }
+  const bool lacks_tokens = result.finish_reason == FinishReason::Form;
+  text.finish_reason =
+      calls ? "tool_calls" : finish_reason_name(lacks_tokens ? FinishReason::Length : result.finish_reason);
+  if (lacks_tokens) text.stop_reason = finish_reason_name(FinishReason::Form);
+  text.score = result.score;
+  update.n_cached = result.n_cached;
+  update.n_drafts = result.n_drafts;
+  update.n_right = result.n_right;
 }
 
 void Completion::measure(const ChoiceUpdate& update) {
@@ -232,21 +209,22 @@ void Completion::measure(const ChoiceUpdate& update) {
 }
 
 void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
+  const auto reply = reply_;  // it may be lost while it is written to
   if (!std::exchange(begun_, true)) {
     status_ = 200;
-    reply_->add_header("Cache-Control", "no-cache");
-    writer_->begin(200, "text/event-stream");
-    writer_->add([this, i = size_t{0}](std::string& text) mutable {
+    reply->add_header("Cache-Control", "no-cache");
+    reply->begin(200, "text/event-stream");
+    reply->add([this, i = size_t{0}](std::string& text) mutable {
       text += replies_->first_chunk(i);
       return ++i < choices_.size();
     });
   }
-  writer_->add(replies_->chunk(index, std::move(piece)), cost);
+  reply->add(replies_->chunk(index, std::move(piece)), cost);
 }
 
 // Or never will be.
 void Completion::was_read(size_t cost) {
-  if (backlog_ != nullptr && backlog_->remove(cost) && engine_ != nullptr) engine_->wake();
+  if (queue_ != nullptr) queue_->release(cost);
 }
 
 // All requests have ended. It is done when its client has read most of the answer, or has gone.
@@ -254,12 +232,13 @@ void Completion::end() {
   if (reply_ == nullptr) return be_done();
   status_ = 200;
   const auto written = [self = shared_from_this()] { self->be_done(); };
-  if (!request_.stream) return writer_->send(200, "application/json", replies_->whole(choices_, usage_), written);
-  writer_->add([this](std::string& text) {
+  if (!request_.stream) return reply_->send(200, "application/json", replies_->whole(choices_, usage_), written);
+  const auto reply = reply_;
+  reply->add([this](std::string& text) {
     text += replies_->last_events(usage_);
     return false;
   });
-  writer_->end(written);
+  reply->end(written);
 }
 
 void Completion::be_done() {
@@ -268,25 +247,16 @@ void Completion::be_done() {
 }
 
 void Completion::cancel() {
-  if (engine_ == nullptr || n_running_ == 0) return end();  // it waits for its adapter, or for its client
-  for (const RequestId id : ids_) engine_->cancel(id);
+  if (queue_ == nullptr) return end();  // it waits for its adapter, or for its client
+  queue_->cancel();
 }
 
 void Completion::fail(const ApiError& error) {
   const auto reply = std::exchange(reply_, {});
   if (reply == nullptr) return;
-  const bool is_inside = writer_->is_inside();
-  writer_->drop();
   status_ = error.status();
-  if (is_inside) {
-    reply->abort();
-  } else if (begun_) {
-    reply->write(replies_->error_event(error));
-    reply->end();
-  } else {
-    if (error.status() == 503) reply->add_header("Retry-After", "1");
-    reply->send(error.status(), "application/json", error_body(error));
-  }
+  if (error.status() == 503 && !begun_) reply->add_header("Retry-After", "1");
+  reply->fail(error.status(), error_body(error), begun_ ? replies_->error_event(error) : "");
   cancel();
 }
 

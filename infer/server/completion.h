@@ -1,6 +1,7 @@
-// A completion on its way: a request of the engine for each prompt, each with its choices. What they bring becomes the
+// A completion on its way: a request of the engine for each prompt, each with its choices. Their events become the
 // chunks of a stream or one whole answer, which are written as fast as the client reads. The engine pauses a stream
-// whose client is behind. The engine's thread only fills the updates; all else is on the thread of the HTTP server.
+// whose client reads too slowly. Callbacks on the engine's thread only fill events; all else is on the thread of the
+// HTTP server.
 #pragma once
 
 #include <chrono>
@@ -12,75 +13,44 @@
 #include <string>
 #include <vector>
 
-#include "infer/engine/async_engine.h"
+#include "infer/engine/event_queue.h"
 #include "infer/server/http.h"
 #include "infer/server/metrics.h"
 #include "infer/server/replies.h"
-#include "infer/server/reply_writer.h"
 #include "infer/server/text_offsets.h"
 
 namespace folio::infer::server {
 
-class Completion;
-
-/// How a choice ended. What it says has come before.
-struct ChoiceEnd {
-  FinishReason finish_reason;
-  std::optional<double> score;
-  size_t n_tokens;
-  size_t n_cached;
-  size_t n_drafts;
-  size_t n_right;
-  bool has_whole_calls;
-};
-
-/// What a step brought for one choice.
+/// Output of a step for one choice.
 struct ChoiceUpdate {
-  std::shared_ptr<Completion> to;
-  size_t choice;
-  std::chrono::steady_clock::time_point at;
+  size_t choice = 0;
+  std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
   size_t n_tokens = 0;
   size_t n_reasoning = 0;  ///< of these tokens
-  AnswerUpdate answer{};
-  ChoiceText::PromptTokens prompt_tokens{};
-  std::vector<TokenLogprob> tokens{};
-  std::optional<ChoiceEnd> end{};
-  bool request_ended = false;  ///< of its prompt: the last update
-  std::exception_ptr error{};  ///< with which it did
+  ChoiceText text{};
+  // Of a choice that has ended.
+  size_t n_cached = 0;
+  size_t n_drafts = 0;
+  size_t n_right = 0;
 
   /// Bytes that it takes until its client has read it. What choices share is not counted.
   [[nodiscard]] size_t cost() const;
-};
-
-/// What a step brought. The engine's thread's alone.
-class ChoiceUpdates {
- public:
-  [[nodiscard]] ChoiceUpdate& for_choice(const std::shared_ptr<Completion>& completion, size_t choice);
-  [[nodiscard]] bool empty() const { return all_.empty(); }
-  /// From here on they count as waiting for their clients.
-  [[nodiscard]] std::vector<ChoiceUpdate> take();
-
- private:
-  std::vector<ChoiceUpdate> all_;
 };
 
 class Completion : public std::enable_shared_from_this<Completion> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `served`, `updates` and `metrics` have to outlive it.
+  /// `served` and `metrics` have to outlive it.
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
-             ChoiceUpdates& updates, Metrics& metrics);
+             Metrics& metrics);
 
   /// From now on `on_done` is called once, when all of its choices have ended: with an error, perhaps before start().
   void expect(std::function<void(const Completion&)> on_done);
-  /// Submits its choices, which have the adapter of that number.
-  void start(AsyncEngine& engine, int32_t adapter);
-  void receive(ChoiceUpdate update);
-  /// From the engine's thread: an update is on its way.
-  void add_backlog(size_t cost) {
-    if (backlog_) backlog_->add(cost);
-  }
+  /// Submits its choices, which have the adapter of that number. `on_delivery` is called, from any thread, when
+  /// receive() has something to do.
+  void start(AsyncEngine& engine, int32_t adapter, std::function<void()> on_delivery);
+  void receive();
   /// Ends it with an error, which is sent unless the client went away.
   void fail(const ApiError& error);
 
@@ -102,8 +72,8 @@ class Completion : public std::enable_shared_from_this<Completion> {
   [[nodiscard]] Request engine_request(size_t prompt);
   void on_prompt_logits(size_t prompt, std::span<const float> logits);
   void measure(const ChoiceUpdate& update);
-  [[nodiscard]] AnswerUpdate read(size_t choice, std::string_view text);
-  void finish(size_t choice, const ChoiceEnd& end);
+  void take(ChoiceUpdate update);
+  void finish(ChoiceUpdate& update, const GenerateResult& result);
   void stream(size_t choice, ChoiceText piece, size_t cost);
   void was_read(size_t cost);
   void end();
@@ -113,22 +83,17 @@ class Completion : public std::enable_shared_from_this<Completion> {
   CompletionRequest request_;
   const ServedModel& served_;
   std::string id_;
-  std::shared_ptr<HttpReply> reply_;  ///< none: nothing more is to be sent
-  std::shared_ptr<ReplyWriter> writer_;
-  std::shared_ptr<Backlog> backlog_;  ///< of a stream: what its client has not read
-  ChoiceUpdates& updates_;
+  std::shared_ptr<HttpReply> reply_;                 ///< none: nothing more is to be sent
+  std::shared_ptr<EventQueue<ChoiceUpdate>> queue_;  ///< from start() until all requests have ended
   Metrics& metrics_;
   std::unique_ptr<Replies> replies_;
-  AsyncEngine* engine_ = nullptr;  ///< from start() on
   std::function<void(const Completion&)> on_done_;
-  std::vector<RequestId> ids_;
   std::vector<ChoiceText> choices_;                  ///< so far; of a stream what was not sent yet
   std::vector<AnswerReader> readers_;                ///< of each choice of a chat; the engine's thread's
   std::vector<CharacterCounter> characters_;         ///< of each choice's text, as far as its tokens are known
   std::vector<std::vector<size_t>> prompt_offsets_;  ///< of each prompt's tokens, if they are echoed with probabilities
   std::vector<size_t> n_prompt_logits_;              ///< the engine's thread's: rows of each prompt that were seen
   std::vector<std::optional<Clock::time_point>> last_token_;
-  size_t n_running_ = 0;  ///< requests
   Usage usage_;
   Clock::time_point arrived_;
   int status_ = 0;

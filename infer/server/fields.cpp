@@ -60,12 +60,8 @@ std::string suggestion(const std::string& unknown, const Json& known) {
 
 }  // namespace
 
-void refuse(const std::string& field, const std::string& why, std::string code) {
-  throw ApiError(400, fmt::format("'{}' {}", field, why), field, std::move(code));
-}
-
 void refuse_type(const std::string& field, const std::string& what) {
-  refuse(field, "has to be " + what, "invalid_type");
+  throw ApiError(400, fmt::format("'{}' has to be {}", field, what), field, "invalid_type");
 }
 
 Fields::Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported,
@@ -106,9 +102,7 @@ double Fields::number(const std::string& name) const {
   if (value == nullptr) return schema(name)["default"];
   if (!value->is_number()) refuse_type(prefix_ + name, "a number");
   const auto number = value->get<double>();
-  if (!(number >= low && number <= high)) {
-    refuse(prefix_ + name, fmt::format("is {}, but has to be in [{}, {}]", number, low, high));
-  }
+  if (!(number >= low && number <= high)) refuse(prefix_ + name, "is {}, but has to be in [{}, {}]", number, low, high);
   return number;
 }
 
@@ -120,9 +114,8 @@ std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int
   if (value == nullptr) return schema(name)["default"].get<int64_t>();
   if (!value->is_number_integer()) refuse_type(prefix_ + name, "an integer");
   const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
-  if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
-    refuse(prefix_ + name, fmt::format("is {}, but has to be in [{}, {}]", value->dump(), low, high));
-  }
+  if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high)
+    refuse(prefix_ + name, "is {}, but has to be in [{}, {}]", value->dump(), low, high);
   return value->get<int64_t>();
 }
 
@@ -141,8 +134,7 @@ const std::string* Fields::text(const std::string& name) const {
 
 void Fields::only(const std::string& name, const Json& value) const {
   const Json* given = find(name);
-  if (given != nullptr && *given != value)
-    refuse(prefix_ + name, fmt::format("is not supported but as {}", value.dump()));
+  if (given != nullptr && *given != value) refuse(prefix_ + name, "is not supported but as {}", value.dump());
 }
 
 }  // namespace folio::infer::server

@@ -1,6 +1,8 @@
 // The fields of a request, checked one by one against its schema. What is wrong is refused by name.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -11,8 +13,11 @@
 
 namespace folio::infer::server {
 
-/// Throws ApiError 400: "'field' why".
-[[noreturn]] void refuse(const std::string& field, const std::string& why, std::string code = {});
+/// Throws ApiError 400: "'field' why", with a format of fmt and its arguments.
+template <typename... Args>
+[[noreturn]] void refuse(const std::string& field, fmt::format_string<Args...> why, Args&&... args) {
+  throw ApiError(400, fmt::format("'{}' {}", field, fmt::format(why, std::forward<Args>(args)...)), field);
+}
 
 /// A value of another type than the field's.
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
@@ -20,8 +25,8 @@ namespace folio::infer::server {
 /// All that the schema does not have is unknown. A field that is null counts as absent, an unknown one too.
 class Fields {
  public:
-  /// `unsupported` are fields that other servers take, and this one does not. `name` is the field that the body is, if
-  /// it is one. Both have to outlive it.
+  /// `unsupported` are other servers' fields. `name` is the field that the body is, if any. Body and schema must
+  /// outlive it.
   Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
          const std::string& name = {});
 

@@ -10,8 +10,8 @@
 
 namespace folio::infer::server {
 
-/// The form that a request asks for, of kind None if it asks for none, and the field that does. `body` is the request
-/// with its keys in their order. Throws ApiError, also if two fields ask.
+/// The form that a request asks for, and the field that does; of kind None if there is none. `body` is the request with
+/// its keys in their order. Throws ApiError, also if two fields ask for one.
 struct AskedForm {
   std::string field{};
   std::string place{};  ///< the part of the field that holds the form
@@ -19,7 +19,7 @@ struct AskedForm {
 };
 [[nodiscard]] AskedForm asked_form(const Fields& fields, const core::OrderedJson& body);
 
-/// Of a request's fields whether one asks for a form, or has tools: only then the order of keys matters.
+/// Returns true if there is a form or a tool, for which the order of keys matters.
 [[nodiscard]] bool needs_order(const Fields& fields);
 
 /// The tools that an answer may call.
@@ -33,11 +33,11 @@ struct AskedTools {
 /// Throws ApiError.
 [[nodiscard]] AskedTools asked_tools(const Fields& fields, const core::OrderedJson& body);
 
-/// What `make` makes; a core::Error is the field's. Where it spends too much of the budget, the error names the part of
-/// the field, from `place` on.
+/// Returns what `make` returns; a core::Error becomes the field's, after `prefix`. Where it spends too much of the
+/// budget, the error names the part of the field, from `place` on.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
-                            Make&& make) {
+                            Make&& make, std::string_view prefix = "'{}': ") {
   const core::WorkBudget::Place counted(budget, place);
   try {
     return make();
@@ -46,7 +46,7 @@ template <typename Make>
   } catch (const core::WorkStopped&) {
     throw;
   } catch (const core::Error& error) {
-    throw ApiError(400, fmt::format("'{}': {}", field, error.what()), field);
+    throw ApiError(400, fmt::format(fmt::runtime(prefix), field) + error.what(), field);
   }
 }
 

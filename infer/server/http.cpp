@@ -70,7 +70,7 @@ struct Connections {
 };
 
 // A connection: reads a request, answers it, reads the next. While it answers, it watches whether the client is there.
-class Session final : public HttpReply, public std::enable_shared_from_this<Session> {
+class Session final : public HttpReply {
  public:
   Session(Connections& server, tcp::socket socket) : server_(server), socket_(std::move(socket)) {}
 
@@ -80,59 +80,11 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     headers_ += fmt::format("{}: {}\r\n", name, value);
   }
 
-  void send(int status, std::string_view content_type, std::string_view body) override {
-    if (state_ != State::Answering) return;
-    write_head(status, content_type);
-    out_ += status == 204 ? "\r\n" : fmt::format("Content-Length: {}\r\n\r\n", body.size());
-    if (!head_only_) out_ += body;
-    finish();
-  }
-
-  void begin(int status, std::string_view content_type) override {
-    if (state_ != State::Answering) return;
-    chunked_ = version_ >= 11;
-    if (!chunked_) keep_alive_ = false;
-    write_head(status, content_type);
-    out_ += chunked_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n";
-    flush();
-  }
-
-  void write(std::string_view piece) override {
-    if (state_ != State::Answering || piece.empty() || head_only_) return;
-    out_ += chunked_ ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::string(piece);
-    flush();
-  }
-
-  void end() override {
-    if (state_ != State::Answering) return;
-    if (chunked_ && !head_only_) out_ += "0\r\n\r\n";
-    finish();
-  }
-
-  void abort() override {
-    if (state_ != State::Answering) return;
-    lost_ = {};
-    lose();
-  }
-
   [[nodiscard]] size_t unsent() const override { return out_.size() + (writing_ ? in_flight_.size() - n_written_ : 0); }
 
-  void on_writable(std::function<void()> writable) override {
-    if (state_ == State::Answering && !ended_) writable_ = std::move(writable);
-  }
-
-  void on_lost(std::function<void()> lost) override {
-    if (state_ == State::Answering) {
-      lost_ = std::move(lost);
-    } else {
-      lost();
-    }
-  }
-
   void check_deadline(Clock::time_point now) {
-    if (now < deadline_) return;
     const auto self = shared_from_this();
-    lose();
+    if (now >= deadline_) lose();
   }
 
   // For an end of the server: a request that is not there yet won't come.
@@ -141,15 +93,12 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     if (state_ == State::Reading) close();
   }
 
-  void lose() {
-    const auto lost = std::exchange(lost_, {});
-    writable_ = {};
-    close();
-    if (lost) lost();
-  }
+  using HttpReply::lose;
 
  private:
   enum class State { Reading, Answering, Draining, Closed };
+
+  std::shared_ptr<Session> own() { return std::static_pointer_cast<Session>(shared_from_this()); }
 
   void read_request() {
     if (server_.closing()) return drain();
@@ -167,7 +116,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   }
 
   void wait_to_read() {
-    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code) {
+    socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code) {
       // A signal to end that came before these bytes is handled before them: to deliver it takes two turns of the loop.
       asio::post(self->server_.io, [self] { asio::post(self->server_.io, [self] { self->read_and_parse(); }); });
     });
@@ -215,20 +164,12 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   // send the body.
   bool admit() {
     RequestHead& head = reader_->head();
-    const bool head_only = head.method == "HEAD";
-    const std::string_view target = head.target;
-    request_ = {.method = head_only ? "GET" : std::move(head.method),
-                .head_only = head_only,
-                .path = std::string(target.substr(0, target.find('?'))),
-                .host = std::move(head.host),
-                .origin = std::move(head.origin),
-                .content_type = std::move(head.content_type),
-                .authorization = std::move(head.authorization)};
+    request_ = std::move(static_cast<HttpRequest&>(head));
     const bool can_skip =
         reader_->is_complete() || (!head.chunked && !head.expects_continue && head.content_length <= kMaxSkipped);
     const Clock::time_point deadline = deadline_;
-    begin_answer(head.version, head.keep_alive && can_skip, head_only);
-    skips_body_ = !server_.handlers.admit(request_, shared_from_this());
+    begin_answer(head.version, head.keep_alive && can_skip, request_.head_only);
+    skips_body_ = !server_.handlers.admit(request_, own());
     if (skips_body_) {
       reader_->skip_body();
       if (state_ == State::Answering) watch();
@@ -238,7 +179,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     deadline_ = deadline;
     if (!head.expects_continue || reader_->is_complete()) return true;
     in_flight_ = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(socket_, asio::buffer(in_flight_), [self = shared_from_this()](error_code failed, size_t) {
+    asio::async_write(socket_, asio::buffer(in_flight_), [self = own()](error_code failed, size_t) {
       if (self->state_ != State::Reading) return;
       if (failed) return self->close();
       self->buffer_.empty() ? self->wait_to_read() : self->parse();
@@ -251,11 +192,12 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     begin_answer(head.version, head.keep_alive, request_.head_only);
     request_.body = std::move(reader_->body());
     watch();
-    server_.handlers.handle(std::exchange(request_, {}), shared_from_this());
+    server_.handlers.handle(std::exchange(request_, {}), own());
     count_body(0);
   }
 
   void begin_answer(unsigned version, bool keep_alive, bool head_only) {
+    reopen();
     state_ = State::Answering;
     version_ = version;
     keep_alive_ = keep_alive;
@@ -281,19 +223,30 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     return n == 0 || server_.n_body_bytes <= server_.options.max_body_bytes;
   }
 
-  void write_head(int status, std::string_view content_type) {
-    keep_alive_ = keep_alive_ && !server_.closing();
+  void put_head(int status, std::string_view content_type, std::optional<size_t> length) override {
+    chunked_ = !length && version_ >= 11;
+    keep_alive_ = keep_alive_ && (length || chunked_) && !server_.closing();
     out_ +=
         fmt::format("HTTP/1.1 {} {}\r\n", status, text_of(http::obsolete_reason(static_cast<http::status>(status))));
     if (!content_type.empty()) out_ += fmt::format("Content-Type: {}\r\n", content_type);
     out_ += headers_;
     if (!keep_alive_) out_ += "Connection: close\r\n";
     if (keep_alive_ && version_ < 11) out_ += "Connection: keep-alive\r\n";
+    if (chunked_) out_ += "Transfer-Encoding: chunked\r\n";
+    if (length && status != 204) out_ += fmt::format("Content-Length: {}\r\n", *length);
+    out_ += "\r\n";
   }
 
-  void finish() {
+  void put(std::string_view piece) override {
+    if (!head_only_ && !piece.empty()) {
+      out_ += chunked_ ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::string(piece);
+    }
+    flush();
+  }
+
+  void finish() override {
+    if (chunked_ && !head_only_) out_ += "0\r\n\r\n";
     ended_ = true;
-    writable_ = {};
     flush();
   }
 
@@ -312,13 +265,13 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   void write_some() {
     deadline_ = server_.options.now() + server_.options.write_timeout;
     const auto rest = asio::buffer(in_flight_) + n_written_;
-    socket_.async_write_some(rest, [self = shared_from_this()](error_code error, size_t n) {
+    socket_.async_write_some(rest, [self = own()](error_code error, size_t n) {
       if (self->state_ != State::Answering) return;
       if (error) return self->lose();
       const size_t before = self->unsent();
       self->n_written_ += n;
       if (before >= kReplyWindow && self->unsent() < kReplyWindow) {
-        if (const auto writable = self->writable_) writable();
+        self->pump();
         if (self->state_ != State::Answering) return;
       }
       if (self->n_written_ < self->in_flight_.size()) return self->write_some();
@@ -330,7 +283,6 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
 
   // After an answer.
   void next() {
-    lost_ = {};
     in_flight_ = {};
     if (keep_alive_) return read_request();
     drain();
@@ -347,7 +299,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   void discard() {
     buffer_.clear();
     buffer_.shrink_to_fit();
-    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code) {
+    socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code) {
       if (self->state_ != State::Draining) return;
       if (!self->read_some(kReadSize)) return self->close();
       self->discard();
@@ -358,7 +310,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   void watch() {
     if (watching_ || buffer_.size() >= kMaxPipelined) return;
     watching_ = true;
-    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+    socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code error) {
       self->watching_ = false;
       if (self->state_ != State::Answering) return;
       if (error) return self->lose();
@@ -367,13 +319,13 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     });
   }
 
-  void close() {
+  void close() override {
     if (state_ == State::Closed) return;
     state_ = State::Closed;
     count_body(0);
     error_code ignored;
     socket_.close(ignored);
-    server_.forget(shared_from_this());
+    server_.forget(own());
   }
 
   Connections& server_;
@@ -396,8 +348,6 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   std::string out_;  // to be written after in_flight_
   std::string in_flight_;
   size_t n_written_ = 0;
-  std::function<void()> lost_;
-  std::function<void()> writable_;
 };
 
 void Connections::accept() {

@@ -1,5 +1,4 @@
-// HTTP/1.1 as data: requests come in whole, an answer goes out whole or as a stream. One thread does all of it, and
-// calls the handlers; nothing here knows what is asked. The network is Boost.Asio's, in http.cpp alone.
+// An HTTP/1.1 server. One thread does all of it, and calls the handlers. Boost.Asio is used in http.cpp only.
 #pragma once
 
 #include <chrono>
@@ -7,55 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "infer/server/http_reply.h"
 #include "infer/server/request_reader.h"
 
 namespace folio::infer::server {
-
-struct HttpRequest {
-  std::string method{};    ///< GET for HEAD
-  bool head_only = false;  ///< it was HEAD: no body is sent
-  std::string path{};      ///< without the query
-  std::string body{};
-  // Headers; empty where there is none.
-  std::string host{};
-  std::string origin{};
-  std::string content_type{};
-  std::string authorization{};
-  /// Of a caller in this process, who wants to repeat a request that names no seed: taken where it doesn't.
-  std::optional<uint64_t> random_seed{};
-};
-
-/// The answer to one request. Every call comes from the thread that called the handler. What is written for a client
-/// that went away goes nowhere.
-class HttpReply {
- public:
-  virtual ~HttpReply() = default;
-
-  /// Before send() or begin().
-  virtual void add_header(std::string_view name, std::string_view value) = 0;
-  /// A whole answer. Without a content type it has no body.
-  virtual void send(int status, std::string_view content_type, std::string_view body) = 0;
-  /// An answer in pieces, chunked.
-  virtual void begin(int status, std::string_view content_type) = 0;
-  virtual void write(std::string_view piece) = 0;
-  virtual void end() = 0;
-  /// Breaks an answer off, so that the client does not take it for a whole one.
-  virtual void abort() = 0;
-  /// Called once, if the client goes away before the end, or reads nothing for as long as it may.
-  virtual void on_lost(std::function<void()> lost) = 0;
-
-  /// Bytes of the answer that the client has not read yet. Nothing bounds them: who writes much waits while they are
-  /// kReplyWindow or more.
-  [[nodiscard]] virtual size_t unsent() const = 0;
-  /// Called each time that these become fewer than kReplyWindow, until the answer ends; not from within other calls.
-  virtual void on_writable(std::function<void()> writable) = 0;
-};
-
-inline constexpr size_t kReplyWindow = size_t{64} << 10U;
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
@@ -75,11 +32,11 @@ struct Connections;  // with Boost in it
 class HttpServer {
  public:
   struct Handlers {
-    /// Called before the body is read. False: it has answered, or will, and the body is not needed.
+    /// Called before the body is read. Returns false if it has answered, or will, without the body.
     std::function<bool(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply)> admit;
     /// The whole request.
     std::function<void(HttpRequest request, const std::shared_ptr<HttpReply>& reply)> handle;
-    /// The server refuses something that is not a request: returns the body of the answer, as JSON.
+    /// Returns the body, as JSON, of the answer to something that is not a request.
     std::function<std::string(int status, std::string_view why)> refuse;
   };
 
@@ -95,15 +52,14 @@ class HttpServer {
 
   /// Serves until close().
   void run();
-  /// No new connections, and no further request on the old ones. Clients have two seconds to read their answers.
+  /// Accepts no more connections and requests. Clients have two seconds to read their answers.
   void close();
 
   /// Runs `work` on the thread of run(). The one call that any thread may make.
   void post(std::function<void()> work);
   /// Until close(), on the thread of run().
   void every(std::chrono::milliseconds interval, std::function<void()> work);
-  /// For each SIGINT, SIGTERM and SIGHUP from now on, on the thread of run(). A SIGHUP that is ignored, as by nohup,
-  /// stays so.
+  /// For each SIGINT, SIGTERM and SIGHUP, on the thread of run(). A SIGHUP that nohup ignores stays ignored.
   void on_signal(std::function<void()> work);
 
  private:

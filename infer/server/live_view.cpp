@@ -27,25 +27,34 @@ Ordered id_json(const BranchId& id) {
 
 }  // namespace
 
-std::optional<LiveView::Note> LiveView::after_step(Engine& engine) {
-  const bool watched = watched_;
-  const auto now = Clock::now();
-  if (watched != std::exchange(watches_, watched)) {
-    steps_.clear();
-    last_note_ = {};
-    step_seconds_ = engine.statistics().step_seconds;
-    at_last_note_ = engine.statistics();
-    engine.watch(!watched ? std::function<void(const StepReport&)>() : [this](const StepReport& report) {
-      if (steps_.size() == kMaxSteps) steps_.erase(steps_.begin(), steps_.begin() + kMaxSteps / 2);
-      steps_.push_back({.number = ++n_steps_, .seconds = 0.0, .report = report});
+void LiveView::begin(AsyncEngine& engine) {
+  is_watched_ = true;
+  engine.call([self = shared_from_this(), &engine](Engine& e) {
+    if (std::exchange(self->is_delivered_, true)) return;
+    self->last_note_ = {};
+    self->at_last_note_ = e.statistics();
+    self->step_seconds_ = self->at_last_note_.step_seconds;
+    e.watch([view = self.get()](const StepReport& report) {
+      auto& steps = view->steps_;
+      if (steps.size() == kMaxSteps) steps.erase(steps.begin(), steps.begin() + kMaxSteps / 2);
+      steps.push_back({.number = ++view->n_steps_, .seconds = 0.0, .report = report});
     });
+    engine.deliver_after_step(self);
+  });
+}
+
+bool LiveView::deliver(Engine& engine, Clock::time_point now) {
+  if (!is_watched_) {
+    is_delivered_ = false;
+    steps_.clear();
+    engine.watch({});
+    return true;
   }
-  if (!watched) return std::nullopt;
   const EngineStatistics statistics = engine.statistics();
   if (!steps_.empty())
     steps_.back().seconds += statistics.step_seconds - std::exchange(step_seconds_, statistics.step_seconds);
   const bool idle = statistics.running + statistics.waiting == 0;
-  if (!idle && now < last_note_ + kBetweenNotes) return std::nullopt;
+  if (!idle && now < last_note_ + kBetweenNotes) return false;
   const std::chrono::duration<double> passed = now - last_note_;
   Note note{.steps = std::exchange(steps_, {}),
             .sequences = {},
@@ -60,7 +69,8 @@ std::optional<LiveView::Note> LiveView::after_step(Engine& engine) {
   }
   last_note_ = now;
   at_last_note_ = statistics;
-  return note;
+  on_note_(note);
+  return false;
 }
 
 std::string LiveView::json(const Note& note, const Metrics& metrics) {

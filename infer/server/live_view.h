@@ -1,20 +1,21 @@
-// What the engine does, for the page: its last steps, who holds which blocks of the cache, and how fast tokens come.
-// Numbers and ids, never text. The engine's thread takes notes while somebody watches.
+// The engine's last steps, its blocks and its speed, for the page: numbers and ids, never text. The engine's thread
+// takes notes between begin() and end().
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "infer/engine/engine.h"
+#include "infer/engine/async_engine.h"
 #include "infer/server/metrics.h"
 
 namespace folio::infer::server {
 
-class LiveView {
+class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this<LiveView> {
  public:
   /// What happened since the note before.
   struct Note {
@@ -36,20 +37,21 @@ class LiveView {
     double tokens_per_s;
   };
 
-  /// Any thread: whether somebody watches.
-  void set_watched(bool watched) { watched_ = watched; }
+  /// `on_note` gets a note each 200 ms, and one when the engine has nothing to do, on the engine's thread.
+  explicit LiveView(std::function<void(const Note&)> on_note) : on_note_(std::move(on_note)) {}
 
-  /// The engine's thread, after each step. A note, at most each 200 ms, and one when the engine has nothing more to do.
-  [[nodiscard]] std::optional<Note> after_step(Engine& engine);
+  void begin(AsyncEngine& engine);
+  void end() { is_watched_ = false; }
+  bool deliver(Engine& engine, Clock::time_point now) override;
 
   /// A note as JSON.
   [[nodiscard]] static std::string json(const Note& note, const Metrics& metrics);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  std::atomic<bool> watched_{false};
-  bool watches_ = false;
+  std::function<void(const Note&)> on_note_;
+  std::atomic<bool> is_watched_{false};
+  // The engine's thread's alone.
+  bool is_delivered_ = false;
   std::vector<Note::Step> steps_;
   uint64_t n_steps_ = 0;     ///< that were watched
   double step_seconds_ = 0;  ///< of all steps so far

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 
 #include "infer/server/replies.h"
@@ -19,35 +18,16 @@ ServiceOptions for_callers(ServiceOptions options) {
 
 }  // namespace
 
-// Work for the service's thread. Replies hold it, too, and may outlive the service.
-struct LocalService::Queue {
-  std::mutex mutex;
-  std::condition_variable came;
-  std::deque<std::function<void()>> work;
-  bool stops = false;
-
-  /// False: nobody does it any more.
-  bool post(std::function<void()> one) {
-    {
-      const std::lock_guard lock(mutex);
-      if (stops) return false;
-      work.push_back(std::move(one));
-    }
-    came.notify_one();
-    return true;
-  }
-};
-
 struct LocalReply::State final : public HttpReply {
-  State(std::shared_ptr<LocalService::Queue> q, std::shared_ptr<Notifier> n, bool head)
-      : queue(std::move(q)), notifier(std::move(n)), head_only(head) {}
+  State(std::shared_ptr<Worker> w, std::shared_ptr<Notifier> n, bool head)
+      : worker(std::move(w)), notifier(std::move(n)), head_only(head) {}
 
-  std::shared_ptr<LocalService::Queue> queue;
+  using HttpReply::lose;
+  using HttpReply::pump;
+
+  std::shared_ptr<Worker> worker;
   std::shared_ptr<Notifier> notifier;
   bool head_only;
-  bool done = false;  // the service's thread's alone, as the next
-  std::function<void()> lost{};
-  std::function<void()> writable{};
 
   mutable std::mutex mutex;  // of what follows
   std::condition_variable came;
@@ -60,47 +40,29 @@ struct LocalReply::State final : public HttpReply {
     const std::lock_guard lock(mutex);
     headers.emplace_back(name, value);
   }
-  void send(int s, std::string_view content_type, std::string_view body) override { tell(s, content_type, body, true); }
-  void begin(int s, std::string_view content_type) override { tell(s, content_type, {}, false); }
-  void write(std::string_view piece) override { tell(0, {}, piece, false); }
-  void end() override { tell(0, {}, {}, true); }
-  void abort() override {
-    lost = {};
-    lose();
-  }
   [[nodiscard]] size_t unsent() const override {
     const std::lock_guard lock(mutex);
     return news.size();
   }
-  void on_writable(std::function<void()> when_writable) override {
-    if (!done) writable = std::move(when_writable);
-  }
-  void on_lost(std::function<void()> when_lost) override {
-    if (done) return when_lost();
-    lost = std::move(when_lost);
-  }
-
-  void lose() {
-    if (done) return;
-    const auto tell_lost = std::exchange(lost, {});
-    tell(0, {}, {}, true);
-    if (tell_lost) tell_lost();
-  }
 
  private:
-  void tell(int s, std::string_view content_type, std::string_view piece, bool last) {
-    if (done) return;
+  void put_head(int s, std::string_view content_type, std::optional<size_t>) override {
+    const std::lock_guard lock(mutex);
+    status = s;
+    if (!content_type.empty()) headers.emplace_back("Content-Type", content_type);
+  }
+  void put(std::string_view piece) override { tell(piece, false); }
+  void finish() override { tell({}, true); }
+  void close() override { tell({}, true); }
+
+  void tell(std::string_view piece, bool last) {
     {
       const std::lock_guard lock(mutex);
-      if (s != 0) status = s;
-      if (!content_type.empty()) headers.emplace_back("Content-Type", content_type);
       if (!head_only) news += piece;
-      ended = last;
+      ended = ended || last;
     }
     came.notify_one();
     if (notifier) notifier->notify();
-    done = last;
-    if (done) lost = writable = {};
   }
 };
 
@@ -123,9 +85,7 @@ std::string LocalReply::next(std::chrono::milliseconds at_most) {
   std::string news = std::exchange(state_->news, {});
   lock.unlock();
   if (news.size() >= kReplyWindow) {
-    state_->queue->post([state = state_] {
-      if (const auto writable = state->writable) writable();
-    });
+    state_->worker->post([state = state_] { state->pump(); });
   }
   return news;
 }
@@ -140,21 +100,20 @@ void LocalReply::give_up() {
     const std::lock_guard lock(state_->mutex);
     if (state_->ended) return;
   }
-  state_->queue->post([state = state_] { state->lose(); });
+  state_->worker->post([state = state_] { state->lose(); });
 }
 
 LocalService::LocalService(AsyncEngine& engine, ServedModel served, ServiceOptions options)
-    : queue_(std::make_shared<Queue>()),
+    : worker_(std::make_shared<Worker>([this] { return look(); })),
       service_(engine, std::move(served), for_callers(std::move(options)),
-               [queue = queue_](std::function<void()> work) { queue->post(std::move(work)); }),
-      thread_([this] { run(); }) {}
+               [worker = worker_](std::function<void()> work) { worker->post(std::move(work)); }) {}
 
 LocalService::~LocalService() { stop(); }
 
 std::unique_ptr<LocalReply> LocalService::request(HttpRequest request, std::shared_ptr<Notifier> notifier) {
   request.head_only = request.method == "HEAD";
   if (request.head_only) request.method = "GET";
-  const auto state = std::make_shared<LocalReply::State>(queue_, std::move(notifier), request.head_only);
+  const auto state = std::make_shared<LocalReply::State>(worker_, std::move(notifier), request.head_only);
   auto work = [this, request = std::move(request), state]() mutable {
     const size_t most = RequestLimits().max_body;
     if (request.body.size() <= most) {
@@ -163,44 +122,27 @@ std::unique_ptr<LocalReply> LocalService::request(HttpRequest request, std::shar
     }
     state->send(413, "application/json", service_.refused(413, fmt::format("the body is larger than {} bytes", most)));
   };
-  if (!queue_->post(std::move(work))) {
+  if (!worker_->post(std::move(work))) {
     state->send(503, "application/json", error_body(ApiError(503, "the service was stopped")));
   }
   return std::unique_ptr<LocalReply>(new LocalReply(state));
 }
 
 void LocalService::stop() {
-  {
-    const std::lock_guard lock(queue_->mutex);
-    queue_->stops = true;
-  }
-  queue_->came.notify_one();
-  if (thread_.joinable()) thread_.join();
+  worker_->stop([this] {
+    service_.end_soon();
+    service_.look_at_clock();
+  });
 }
 
-void LocalService::run() {
-  constexpr std::chrono::milliseconds kLook{100};
-  const auto has_work = [this] { return queue_->stops || !queue_->work.empty(); };
-  auto looked = std::chrono::steady_clock::now();
-  for (bool stops = false; !stops;) {
-    std::deque<std::function<void()>> work;
-    {
-      std::unique_lock lock(queue_->mutex);
-      if (service_.idle()) {
-        queue_->came.wait(lock, has_work);
-      } else {
-        queue_->came.wait_for(lock, kLook, has_work);
-      }
-      work.swap(queue_->work);
-      stops = queue_->stops;
-    }
-    for (const auto& one : work) one();
-    const auto now = std::chrono::steady_clock::now();
-    if (now < looked + kLook && !stops) continue;
-    if (stops) service_.end_soon();
+// Returns whether there are requests, whose time may end.
+bool LocalService::look() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now >= looked_ + std::chrono::milliseconds(100)) {
     service_.look_at_clock();
-    looked = now;
+    looked_ = now;
   }
+  return !service_.idle();
 }
 
 }  // namespace folio::infer::server

@@ -1,16 +1,15 @@
-// The service without HTTP: callers on any threads of this process ask it, and read answers as they come. It has a
-// thread of its own, which sleeps while nothing happens.
+// The service without HTTP, for callers on any threads of this process. It has a thread of its own.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "infer/engine/text_stream.h"
 #include "infer/server/service.h"
+#include "infer/server/worker.h"
 
 namespace folio::infer::server {
 
@@ -25,8 +24,7 @@ class LocalReply {
   /// The status, or 0 if there was none within `at_most`. With it the headers are there.
   [[nodiscard]] int status(std::chrono::milliseconds at_most);
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> headers() const;
-  /// What is new of the body. Waits for it, but no longer than `at_most`; then nothing is returned. A body that is not
-  /// read waits, and so does what makes it.
+  /// Returns what is new of the body, waiting for it no longer than `at_most`. While it is not read, no more is made.
   [[nodiscard]] std::string next(std::chrono::milliseconds at_most);
   /// Nothing more comes, and all was returned.
   [[nodiscard]] bool ended() const;
@@ -43,29 +41,23 @@ class LocalReply {
 
 class LocalService {
  public:
-  /// The hosts that a request may name are those of the options and localhost. `engine` and its after_step as for
-  /// Service; stop() has to be called before the engine goes.
+  /// As Service. A request may name the hosts of the options and localhost.
   LocalService(AsyncEngine& engine, ServedModel served, ServiceOptions options);
   ~LocalService();
   LocalService(const LocalService&) = delete;
   LocalService& operator=(const LocalService&) = delete;
 
-  /// Any thread. `notifier`, which may be none, is told when the reply has something new. A service that was stopped
-  /// answers 503.
+  /// Any thread. `notifier` may be null. A service that was stopped answers 503.
   [[nodiscard]] std::unique_ptr<LocalReply> request(HttpRequest request, std::shared_ptr<Notifier> notifier = {});
-  /// From the engine's thread.
-  void after_step(Engine& engine) { service_.after_step(engine); }
   /// What runs ends with an error (503).
   void stop();
 
  private:
-  struct Queue;
-  friend class LocalReply;
-  void run();
+  bool look();
 
-  std::shared_ptr<Queue> queue_;
+  std::shared_ptr<Worker> worker_;  ///< the service's thread. Replies hold it, too, and may outlive the service
   Service service_;
-  std::thread thread_;  ///< the last member: it uses the others
+  std::chrono::steady_clock::time_point looked_;
 };
 
 }  // namespace folio::infer::server

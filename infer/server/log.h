@@ -14,8 +14,8 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Writes the time and the text as one line of at most PIPE_BUF bytes, which a pipe accepts whole or not at all.
-  /// Longer text is shortened, and control characters become \xNN.
+  /// Writes the time and the text as one line of at most PIPE_BUF bytes, which a pipe accepts whole or not at all. Cuts
+  /// longer text, and writes control characters as \xNN.
   void line(std::string_view text) const;
 
  private:

@@ -100,28 +100,27 @@ std::string Metrics::text(const EngineStatistics& e) const {
   };
   of_models("folio_model_requests_total", "Completions that ended, by the model asked for.", &OfModel::requests);
   of_models("folio_model_generation_tokens_total", "Tokens that they generated.", &OfModel::tokens);
-  const auto count = [](uint64_t n) { return static_cast<double>(n); };
-  text += metric("folio_requests_running", "gauge", "Sequences that run.", count(e.running));
-  text += metric("folio_requests_waiting", "gauge", "Sequences that wait.", count(e.waiting));
-  text += metric("folio_requests_paused", "gauge", "Sequences that are paused, since their clients read too slowly.",
-                 count(e.paused));
-  text += metric("folio_prompt_tokens_total", "counter", "Tokens of prompts.", count(prompt_tokens));
-  text +=
-      metric("folio_cached_tokens_total", "counter", "Tokens of prompts that the cache knew.", count(e.cached_tokens));
-  text += metric("folio_generation_tokens_total", "counter", "Tokens that were generated.", count(e.tokens));
-  text += metric("folio_drafts_total", "counter", "Tokens that were guessed and tried.", count(drafts));
-  text += metric("folio_drafts_right_total", "counter", "Of them, those that were right.", count(drafts_right));
-  text += metric("folio_preemptions_total", "counter",
-                 "Times that a sequence had to give its blocks back, to be computed again.", count(e.preemptions));
-  text += metric("folio_steps_total", "counter", "Forward passes.", count(e.steps));
-  text += metric("folio_rows_total", "counter", "Rows of forward passes.", count(e.rows));
-  text += metric("folio_step_seconds_total", "counter", "Time of all steps.", e.step_seconds);
-  text += metric("folio_plan_seconds_total", "counter", "Of these, to plan them.", e.plan_seconds);
-  text += metric("folio_cache_blocks", "gauge", "Blocks of the KV cache.", static_cast<double>(e.n_blocks));
-  text +=
-      metric("folio_cache_blocks_in_use", "gauge", "Blocks that sequences hold.", static_cast<double>(e.blocks_in_use));
-  text += metric("process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes());
-  text += metric("process_open_fds", "gauge", "Open file descriptors.", recent_descriptors());
+  const auto add = [&](const char* name, const char* type, const char* help, auto value) {
+    text += metric(name, type, help, static_cast<double>(value));
+  };
+  add("folio_requests_running", "gauge", "Sequences that run.", e.running);
+  add("folio_requests_waiting", "gauge", "Sequences that wait.", e.waiting);
+  add("folio_requests_paused", "gauge", "Sequences that are paused, since their clients read too slowly.", e.paused);
+  add("folio_prompt_tokens_total", "counter", "Tokens of prompts.", prompt_tokens);
+  add("folio_cached_tokens_total", "counter", "Tokens of prompts that the cache knew.", e.cached_tokens);
+  add("folio_generation_tokens_total", "counter", "Tokens that were generated.", e.tokens);
+  add("folio_drafts_total", "counter", "Tokens that were guessed and tried.", drafts);
+  add("folio_drafts_right_total", "counter", "Of them, those that were right.", drafts_right);
+  add("folio_preemptions_total", "counter", "Times that a sequence had to give its blocks back, to be computed again.",
+      e.preemptions);
+  add("folio_steps_total", "counter", "Forward passes.", e.steps);
+  add("folio_rows_total", "counter", "Rows of forward passes.", e.rows);
+  add("folio_step_seconds_total", "counter", "Time of all steps.", e.step_seconds);
+  add("folio_plan_seconds_total", "counter", "Of these, to plan them.", e.plan_seconds);
+  add("folio_cache_blocks", "gauge", "Blocks of the KV cache.", e.n_blocks);
+  add("folio_cache_blocks_in_use", "gauge", "Blocks that sequences hold.", e.blocks_in_use);
+  add("process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes());
+  add("process_open_fds", "gauge", "Open file descriptors.", recent_descriptors());
   text += first_token.text("folio_time_to_first_token_seconds", "From a request's arrival to its first token.");
   text += between_tokens.text("folio_time_between_tokens_seconds", "Between two tokens of one sequence.");
   return text;

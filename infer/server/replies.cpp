@@ -70,6 +70,15 @@ std::string head_of(const std::string& id, const char* object, int64_t created, 
 
 }  // namespace
 
+void ChoiceText::append(ChoiceText more) {
+  answer.append(std::move(more.answer));
+  std::ranges::move(more.prompt_tokens, std::back_inserter(prompt_tokens));
+  std::ranges::move(more.tokens, std::back_inserter(tokens));
+  finish_reason = std::move(more.finish_reason);
+  stop_reason = std::move(more.stop_reason);
+  score = more.score;
+}
+
 std::string error_body(const ApiError& error) { return dump(error.json()) + "\n"; }
 
 std::string dump(const nlohmann::ordered_json& json) {

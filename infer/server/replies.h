@@ -1,5 +1,5 @@
-// What a completion sends: OpenAI's objects, whole or in the chunks of a stream, from the texts and tokens of its
-// choices. Knows no HTTP and no engine. Source: OpenAI's API reference, "Completions" and "Chat completions".
+// Writes completions as OpenAI's objects, whole or in the chunks of a stream. Knows no engine. Source: OpenAI's API
+// reference, "Completions" and "Chat completions".
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "infer/server/api.h"
 #include "infer/server/call_reader.h"
-#include "infer/server/reply_writer.h"
+#include "infer/server/http_reply.h"
 
 namespace folio::infer::server {
 
@@ -31,7 +31,7 @@ struct TokenLogprob {
 /// The `n_top` likeliest beside `token`, from its logits (vocab_size).
 [[nodiscard]] TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t n_top);
 
-/// What became of one choice: all of it, or what is new. What several choices begin with is shared.
+/// Output of one choice: all of it, or what is new. What several choices begin with is shared.
 struct ChoiceText {
   /// Of rows of the prompt, which come before `tokens`.
   using PromptTokens = std::shared_ptr<const std::vector<TokenLogprob>>;
@@ -44,6 +44,7 @@ struct ChoiceText {
   std::string stop_reason{};           ///< more of why it ended, if there is more to say
   std::optional<double> score{};       ///< of a beam that has ended
 
+  void append(ChoiceText more);
   /// With the prompt.
   [[nodiscard]] std::string whole_text() const { return echo == nullptr ? answer.content : *echo + answer.content; }
   [[nodiscard]] bool has_text() const { return !answer.content.empty() || (echo != nullptr && !echo->empty()); }
@@ -65,12 +66,11 @@ class Replies {
   Replies(const Replies&) = delete;
   Replies& operator=(const Replies&) = delete;
 
-  // This and the choices have to outlive the sources.
-  /// The whole answer, as JSON.
+  /// The whole answer, as JSON. The source, as those below, uses this and the choices.
   [[nodiscard]] virtual TextSource whole(std::span<const ChoiceText> choices, const Usage& usage);
 
   // Events of a stream, with "data: " and the empty line.
-  /// That a chat's choice begins; for texts there is none.
+  /// Begins a chat's choice; empty for texts.
   [[nodiscard]] virtual std::string first_chunk(size_t choice);
   [[nodiscard]] virtual TextSource chunk(size_t choice, ChoiceText piece);
   /// All choices have ended.

@@ -143,7 +143,9 @@ void RequestReader::take_request_line(std::string_view line) {
   const bool visible = std::ranges::all_of(target, [](char c) { return c > ' ' && c < 0x7f; });
   if (target.empty() || !visible) bad_request("the target is " + named(target));
   if (version != "HTTP/1.1" && version != "HTTP/1.0") bad_request("the version is " + named(version));
-  head_.method = method;
+  head_.head_only = method == "HEAD";
+  head_.method = head_.head_only ? "GET" : method;
+  head_.path = target.substr(0, target.find('?'));
   head_.target = target;
   head_.version = version == "HTTP/1.1" ? 11 : 10;
   state_ = State::Header;
@@ -156,10 +158,11 @@ void RequestReader::take_field(std::string_view name, std::string_view value) {
     connection_ += "," + lower_case(value);
     return;
   }
-  const std::array<std::pair<std::string_view, std::string*>, 7> once = {{{"host", &head_.host},
-                                                                          {"origin", &head_.origin},
-                                                                          {"content-type", &head_.content_type},
-                                                                          {"authorization", &head_.authorization},
+  HttpRequest& r = head_;
+  const std::array<std::pair<std::string_view, std::string*>, 7> once = {{{"host", &r.host},
+                                                                          {"origin", &r.origin},
+                                                                          {"content-type", &r.content_type},
+                                                                          {"authorization", &r.authorization},
                                                                           {"content-length", &length_},
                                                                           {"transfer-encoding", &coding_},
                                                                           {"expect", &expectation_}}};

@@ -1,8 +1,10 @@
-// Reads one HTTP/1.1 request from bytes, however they are split. It knows no sockets, and keeps only what it returns.
-// Anything that a proxy in front could read as another request (request smuggling) is an error. Source: RFC 9112.
+// Reads one HTTP/1.1 request from bytes, however they are split, and keeps only what it returns. Anything that a proxy
+// could read as another request (request smuggling) is an error. Source: RFC 9112.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,19 +27,27 @@ class RequestError : public core::Error {
   int status_;
 };
 
-struct RequestHead {
-  std::string method{};
+struct HttpRequest {
+  std::string method{};    ///< GET for HEAD
+  bool head_only = false;  ///< it was HEAD: no body is sent
+  std::string path{};      ///< without the query
+  std::string body{};
+  // Headers; empty where there is none.
+  std::string host{};
+  std::string origin{};
+  std::string content_type{};
+  std::string authorization{};
+  /// The seed of a request that names none; of a caller in this process, to repeat it.
+  std::optional<uint64_t> random_seed{};
+};
+
+struct RequestHead : HttpRequest {  // without its body
   std::string target{};
   unsigned version = 11;  ///< 10 or 11
   bool keep_alive = true;
   bool expects_continue = false;
   bool chunked = false;
   size_t content_length = 0;  ///< 0 if chunked
-  // Header fields; empty if absent.
-  std::string host{};
-  std::string origin{};
-  std::string content_type{};
-  std::string authorization{};
 };
 
 class RequestReader {

@@ -1,5 +1,5 @@
-#include "infer/server/responses.h"
-
+// OpenAI's Responses API over that of chats: a request becomes a chat's, and the answer is written as its items and
+// events. Nothing is stored, so a request brings the whole conversation. Source: OpenAI's API reference, "Responses".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "infer/server/api.h"
 #include "infer/server/fields.h"
 #include "infer/server/replies.h"
 
@@ -19,7 +20,7 @@ using Ordered = core::OrderedJson;
 
 const std::string& text_of(const Ordered& object, const char* key, const char* field) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) refuse(field, fmt::format("has an item without {}, a text", key));
+  if (found == object.end() || !found->is_string()) refuse(field, "has an item without {}, a text", key);
   return found->get_ref<const std::string&>();
 }
 
@@ -37,7 +38,7 @@ std::string content_of(const Ordered& content) {
     } else if (type.ends_with("text\"")) {  // input_text, output_text, reasoning_text, summary_text
       text += text_of(part, "text", "input");
     } else {
-      refuse("input", fmt::format("has a part of the type {}; only texts are supported", core::printable(type, 80)));
+      refuse("input", "has a part of the type {}; only texts are supported", core::printable(type, 80));
     }
   }
   return text;
@@ -66,7 +67,7 @@ class Messages {
       const std::string text = content_of(item.value(has_content ? "content" : "summary", Ordered::array()));
       if (!text.empty()) assistant("reasoning_content", true)["reasoning_content"] = text;
     } else {
-      refuse("input", fmt::format("has an item of the type {}, which is not supported", core::printable(type, 80)));
+      refuse("input", "has an item of the type {}, which is not supported", core::printable(type, 80));
     }
   }
 
@@ -114,9 +115,8 @@ Ordered tools_of(const Ordered& tools) {
   if (!tools.is_array()) refuse_type("tools", "a list of functions");
   Ordered all = Ordered::array();
   for (const Ordered& tool : tools) {
-    if (!tool.is_object() || tool.value("type", Ordered()) != "function") {
-      refuse("tools", "have to be functions, {\"type\": \"function\", \"name\": …}: others don't run here");
-    }
+    if (!tool.is_object() || tool.value("type", Ordered()) != "function")
+      refuse("tools", "have to be functions, {{\"type\": \"function\", \"name\": …}}: others don't run here");
     Ordered function = tool;
     function.erase("type");
     all.push_back({{"type", "function"}, {"function", std::move(function)}});
@@ -149,7 +149,7 @@ std::string chat_of(const Fields& fields, const Ordered& body) {
     if (what == "message.output_text.logprobs") {
       wants_logprobs = true;
     } else if (what != "reasoning.encrypted_content") {
-      refuse("include", fmt::format("has {}, which there is none of here", core::printable(what.dump(), 80)));
+      refuse("include", "has {}, which there is none of here", core::printable(what.dump(), 80));
     }
   }
   if (wants_logprobs) {
@@ -399,8 +399,8 @@ CompletionRequest parse_response(const Json& body, const ServedModel& served, ui
     const size_t n_each = 1 + *request.top_logprobs;
     const auto n_tokens = static_cast<size_t>(request.options.max_tokens);
     if (n_tokens * n_each > kMostNumbers) {
-      refuse("top_logprobs", fmt::format("would be {} numbers for {} tokens, more than {}; set 'max_output_tokens'",
-                                         n_tokens * n_each, n_tokens, kMostNumbers));
+      refuse("top_logprobs", "would be {} numbers for {} tokens, more than {}; set 'max_output_tokens'",
+             n_tokens * n_each, n_tokens, kMostNumbers);
     }
     request.n_logprob_bytes = n_tokens * (sizeof(TokenLogprob) + n_each * sizeof(TokenLogprob::Alternative));
   }

@@ -1,5 +1,5 @@
-// What requests may say and answers do, as OpenAPI's schemas. The checks of a request, /openapi.json, and the page's
-// fields are taken from here, and the sampler's numbers are from SamplerOptions::visit_fields.
+// Requests and answers as OpenAPI's schemas, from which the checks of requests, /openapi.json and the page's fields
+// follow. The sampler's numbers are from SamplerOptions::visit_fields.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -2,28 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <utility>
 
 namespace folio::infer::server {
 
-// Destroyed in the reverse order: first no step calls the service any more, then the service ends what reads adapters,
-// which posts to HTTP and calls the engine, then these two go.
+// Destroyed in the reverse order: first the engine stops, then the service ends what reads adapters, which posts to
+// HTTP and calls the engine, then these two go.
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
                 const std::function<void(const std::string&)>& ready, const std::function<bool()>& lost) {
-  std::atomic<Service*> made = nullptr;  // the service, once it is there: before the first request
+  Service* made = nullptr;  // the service, once it is there: before the first request
   using Reply = Service::Reply;
-  HttpServer http(
-      http_options,
-      {.admit = [&](const HttpRequest& request, const Reply& reply) { return made.load()->admit(request, reply); },
-       .handle = [&](HttpRequest request, const Reply& reply) { made.load()->handle(std::move(request), reply); },
-       .refuse = [&](int status, std::string_view why) { return made.load()->refused(status, why); }});
+  HttpServer http(http_options,
+                  {.admit = [&](const HttpRequest& request, const Reply& reply) { return made->admit(request, reply); },
+                   .handle = [&](HttpRequest request, const Reply& reply) { made->handle(std::move(request), reply); },
+                   .refuse = [&](int status, std::string_view why) { return made->refused(status, why); }});
   options.allowed_hosts.push_back(http.address());
   if (http_options.host != http.address()) options.allowed_hosts.push_back(http_options.host);
   options.allowed_hosts.emplace_back("localhost");
-  AsyncEngine async(engine, [&](Engine& e) {
-    if (Service* s = made) s->after_step(e);
-  });
+  AsyncEngine async(engine);
   Service service(async, std::move(served), std::move(options),
                   [&](std::function<void()> work) { http.post(std::move(work)); });
   made = &service;

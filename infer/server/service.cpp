@@ -11,10 +11,11 @@
 #include "core/json.h"
 #include "core/number.h"
 #include "core/random.h"
-#include "infer/server/assets.h"
-#include "infer/server/responses.h"
 
 namespace folio::infer::server {
+
+std::string_view page();  // page.html, in the program
+
 namespace {
 
 constexpr const char* kJson = "application/json";
@@ -76,21 +77,38 @@ std::string random_name(std::mt19937_64& random) { return fmt::format("{:016x}{:
 
 }  // namespace
 
-// All that is asked for, and who answers.
+// The short answers are here, the others have functions.
 const std::vector<Service::Route>& Service::routes() {
+  using Request = HttpRequest;
   static const std::vector<Route> all = {
       {{.path = "/", .summary = "The page.", .media = "text/html", .open = true}, &Service::send_page},
-      {{.path = "/health", .summary = "Whether the server is there.", .open = true}, &Service::send_health},
-      {{.path = "/metrics", .summary = "What it counts, for Prometheus.", .media = "text/plain"},
-       &Service::send_metrics},
-      {{.path = "/openapi.json", .summary = "This description."}, &Service::send_description},
+      {{.path = "/health", .summary = "Whether the server is there.", .open = true},
+       [](Service& s, Request& r, const Reply& to) { s.send(r, to, literal("{\"status\":\"ok\"}\n")); }},
+      {{.path = "/metrics", .summary = "What it counts, for Prometheus.", .media = kText},
+       [](Service& s, Request& r, const Reply& to) {
+         ++s.metrics_.requests[{r.path, 200}];  // it counts itself
+         to->send(200, "text/plain; version=0.0.4; charset=utf-8",
+                  s.metrics_.text(s.engine_.statistics()) + s.adapters_.metrics());
+       }},
+      {{.path = "/openapi.json", .summary = "This description."},
+       [](Service& s, Request& r, const Reply& to) {
+         std::vector<RouteDescription> descriptions;
+         for (const Route& route : routes()) descriptions.push_back(route.description);
+         s.send(r, to, literal(openapi(descriptions, s.served_.sampler)));
+       }},
       {{.path = "/engine",
         .summary = "What the engine does, as events, while one listens.",
         .media = "text/event-stream"},
        &Service::watch},
       {{.path = "/v1/models", .summary = "The model that is served, and its adapters.", .answer = "Models"},
        &Service::send_models},
-      {{.path = "/v1/models/{model}", .summary = "One of them.", .answer = "Model"}, &Service::send_model},
+      {{.path = "/v1/models/{model}", .summary = "One of them.", .answer = "Model"},
+       [](Service& s, Request& r, const Reply& to) {
+         const size_t n_prefix = route_of(r.path)->description.path.find('{');
+         const std::string name = percent_decoded(std::string_view(r.path).substr(n_prefix));
+         require_model(name, s.served_);
+         s.send(r, to, literal(dump(s.model_json(name)) + "\n"));
+       }},
       {{.path = "/v1/completions",
         .summary = "How texts go on.",
         .request = "CompletionRequest",
@@ -151,6 +169,8 @@ Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options
       served_(std::move(served)),
       options_(std::move(options)),
       post_(std::move(post)),
+      live_view_(
+          std::make_shared<LiveView>([this](const LiveView::Note& note) { post_([this, note] { show(note); }); })),
       adapters_(engine, served_.name, options_.adapters, post_) {
   if (options_.log) log_.emplace(STDERR_FILENO);
   for (std::string& host : options_.allowed_hosts) host = lower_case(host);
@@ -177,16 +197,23 @@ void Service::take_adapter_names() {
   snapshot_ = std::make_shared<const ServedModel>(served_);
 }
 
-void Service::after_step(Engine& engine) {
-  if (!updates_.empty()) {
-    post_([all = std::make_shared<std::vector<ChoiceUpdate>>(updates_.take())] {
-      for (ChoiceUpdate& one : *all) {
-        const auto to = one.to;
-        to->receive(std::move(one));
-      }
-    });
-  }
-  if (auto note = live_view_.after_step(engine)) post_([this, note = std::move(*note)] { show(note); });
+// Completions that have events at the same time are read together: to wake the service's thread costs the engine's.
+void Service::has_events(std::shared_ptr<Completion> completion) {
+  const std::lock_guard lock(mutex_);
+  have_events_.push_back(std::move(completion));
+  if (have_events_.size() > 1) return;
+  post_([this] {
+    std::unique_lock reading(mutex_);
+    const auto all = std::exchange(have_events_, {});
+    reading.unlock();
+    for (const auto& one : all) one->receive();
+  });
+}
+
+void Service::start(const std::shared_ptr<Completion>& completion, int32_t adapter) {
+  completion->start(engine_, adapter, [this, weak = std::weak_ptr(completion)] {
+    if (auto one = weak.lock()) has_events(std::move(one));
+  });
 }
 
 std::string Service::refused(int status, std::string_view why) {
@@ -212,7 +239,7 @@ void Service::handle(HttpRequest request, const Reply& reply) {
       throw ApiError(415, fmt::format("send the header \"Content-Type: {}\"; it was {}", kJson,
                                       media_type.empty() ? "missing" : core::printable(media_type)));
     }
-    (this->*route_of(request.path)->handler)(request, reply);
+    route_of(request.path)->handler(*this, request, reply);
   });
 }
 
@@ -279,35 +306,13 @@ bool Service::route(const HttpRequest& request, const Reply& reply) {
   }
   if (posts) return true;
   HttpRequest whole = request;  // it has no body
-  (this->*route->handler)(whole, reply);
+  route->handler(*this, whole, reply);
   return false;
 }
 
-void Service::send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body) {
+void Service::send(const HttpRequest& request, const Reply& reply, TextSource body, std::string_view media) {
   ++metrics_.requests[{path_of(request), 200}];
-  reply.send(200, std::string(media), body);
-}
-
-// An answer that may be long.
-void Service::send_pieces(const HttpRequest& request, const Reply& reply, TextSource body) {
-  ++metrics_.requests[{request.path, 200}];
-  std::make_shared<ReplyWriter>(reply)->send(200, kJson, std::move(body));
-}
-
-void Service::send_health(HttpRequest& request, const Reply& reply) {
-  send(request, *reply, kJson, "{\"status\":\"ok\"}\n");
-}
-
-void Service::send_metrics(HttpRequest& request, const Reply& reply) {
-  ++metrics_.requests[{request.path, 200}];  // it counts itself
-  reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
-              metrics_.text(engine_.statistics()) + adapters_.metrics());
-}
-
-void Service::send_description(HttpRequest& request, const Reply& reply) {
-  std::vector<RouteDescription> descriptions;
-  for (const Route& route : routes()) descriptions.push_back(route.description);
-  send(request, *reply, kJson, openapi(descriptions, served_.sampler));
+  reply->send(200, media, std::move(body));
 }
 
 Json Service::model_json(const std::string& name) const {
@@ -322,22 +327,15 @@ Json Service::model_json(const std::string& name) const {
 }
 
 void Service::send_models(HttpRequest& request, const Reply& reply) {
-  send_pieces(request, reply,
-              listed(
-                  "{\"object\":\"list\",\"data\":[", 1 + served_.adapters.size(),
-                  [model = model_json(served_.name), adapters = served_.adapters](size_t i, std::string& text) {
-                    Json one = model;
-                    if (i > 0) one.update({{"id", adapters[i - 1]}, {"parent", model["id"]}});
-                    text += dump(one);
-                  },
-                  "]}\n"));
-}
-
-void Service::send_model(HttpRequest& request, const Reply& reply) {
-  const size_t n_prefix = route_of(request.path)->description.path.find('{');
-  const std::string name = percent_decoded(std::string_view(request.path).substr(n_prefix));
-  require_model(name, served_);
-  send(request, *reply, kJson, dump(model_json(name)) + "\n");
+  send(request, reply,
+       listed(
+           "{\"object\":\"list\",\"data\":[", 1 + served_.adapters.size(),
+           [model = model_json(served_.name), adapters = served_.adapters](size_t i, std::string& text) {
+             Json one = model;
+             if (i > 0) one.update({{"id", adapters[i - 1]}, {"parent", model["id"]}});
+             text += dump(one);
+           },
+           "]}\n"));
 }
 
 // Whatever a client sends, reading it holds up nobody but those who sent a body after it.
@@ -353,13 +351,11 @@ void Service::prepare(HttpRequest& request, const Reply& reply, Prepare work) {
     Next next;
     try {
       budget.spend(0);  // it may have been given up
-      next = work(body, budget);
+      next = work(body_of(body), body, budget);
     } catch (const core::WorkCancelled&) {
       return;
-    } catch (const ApiError& error) {
-      next = [error](const HttpRequest&, const Reply&) { throw error; };
-    } catch (const std::exception& error) {
-      next = [what = std::string(error.what())](const HttpRequest&, const Reply&) { throw ApiError(500, what); };
+    } catch (...) {
+      next = [error = std::current_exception()](const HttpRequest&, const Reply&) { std::rethrow_exception(error); };
     }
     post_([this, id, next = std::move(next)] { prepared(id, next); });
   });
@@ -383,26 +379,28 @@ void Service::give_up(uint64_t id) {
 }
 
 void Service::tokenize(HttpRequest& request, const Reply& reply) {
-  prepare(request, reply, [this, served = snapshot_](const std::string& body, const core::WorkBudget& budget) -> Next {
-    const auto tokens = std::make_shared<const std::vector<int32_t>>(parse_tokenize(body_of(body), *served, budget));
-    return [this, tokens, context = served->context](const HttpRequest& r, const Reply& to) {
-      const size_t n = tokens->size();
-      send_pieces(r, to,
-                  listed(
-                      fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", n, context), n,
-                      [tokens](size_t i, std::string& text) { text += std::to_string((*tokens)[i]); }, "]}\n"));
-    };
-  });
+  prepare(request, reply,
+          [this, served = snapshot_](const Json& body, const std::string&, const core::WorkBudget& budget) -> Next {
+            const auto tokens = std::make_shared<const std::vector<int32_t>>(parse_tokenize(body, *served, budget));
+            return [this, tokens, context = served->context](const HttpRequest& r, const Reply& to) {
+              const size_t n = tokens->size();
+              send(r, to,
+                   listed(
+                       fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", n, context), n,
+                       [tokens](size_t i, std::string& text) { text += std::to_string((*tokens)[i]); }, "]}\n"));
+            };
+          });
 }
 
 void Service::detokenize(HttpRequest& request, const Reply& reply) {
-  prepare(request, reply, [this, served = snapshot_](const std::string& body, const core::WorkBudget&) -> Next {
-    const auto tokens = parse_detokenize(body_of(body), *served);
-    const auto text = std::make_shared<const std::string>(served->tokenizer.decode(tokens));
-    return [this, text](const HttpRequest& r, const Reply& to) {
-      send_pieces(r, to, joined({literal("{\"prompt\":\""), escaped(nullptr, text), literal("\"}\n")}));
-    };
-  });
+  prepare(request, reply,
+          [this, served = snapshot_](const Json& body, const std::string&, const core::WorkBudget&) -> Next {
+            const auto tokens = parse_detokenize(body, *served);
+            const auto text = std::make_shared<const std::string>(served->tokenizer.decode(tokens));
+            return [this, text](const HttpRequest& r, const Reply& to) {
+              send(r, to, joined({literal("{\"prompt\":\""), escaped(nullptr, text), literal("\"}\n")}));
+            };
+          });
 }
 
 // From any thread.
@@ -421,29 +419,30 @@ void Service::check_queue(size_t n_prompts, size_t n_each) const {
   }
 }
 
+void Service::check_open(HttpReply& reply) const {
+  if (!end_) return;
+  reply.add_header("Retry-After", "5");
+  throw ApiError(503, "the server is about to end");
+}
+
 void Service::complete(HttpRequest& request, const Reply& reply) {
-  if (end_) {
-    reply->add_header("Retry-After", "5");
-    throw ApiError(503, "the server is about to end");
-  }
+  check_open(*reply);
   const auto parse = request.path == "/v1/chat/completions" ? parse_chat
                      : request.path == "/v1/responses"      ? parse_response
                                                             : parse_completion;
   const uint64_t seed = request.random_seed.value_or(random_seed());
   prepare(request, reply,
-          [this, parse, seed, served = snapshot_](const std::string& body, const core::WorkBudget& budget) -> Next {
+          [this, parse, seed, served = snapshot_](const Json& body, const std::string& text,
+                                                  const core::WorkBudget& budget) -> Next {
             const ParseOptions options{.budget = budget,
                                        .admit = [this](size_t n, size_t each) { check_queue(n, each); }};
-            const auto parsed = std::make_shared<CompletionRequest>(parse(body_of(body), *served, seed, body, options));
+            const auto parsed = std::make_shared<CompletionRequest>(parse(body, *served, seed, text, options));
             return [this, parsed](const HttpRequest&, const Reply& to) { begin(std::move(*parsed), to); };
           });
 }
 
 void Service::begin(CompletionRequest completion_request, const Reply& reply) {
-  if (end_) {
-    reply->add_header("Retry-After", "5");
-    throw ApiError(503, "the server is about to end");
-  }
+  check_open(*reply);
   const auto n_each = static_cast<size_t>(completion_request.n_sequences());
   check_queue(completion_request.prompts.size(), n_each);
   require_model(completion_request.model, served_);  // an adapter may have been unloaded meanwhile
@@ -454,27 +453,18 @@ void Service::begin(CompletionRequest completion_request, const Reply& reply) {
                                     n_logprob_bytes_, n_bytes, kMostLogprobBytes));
   }
   const std::string id = std::string(completion_request.id_prefix) + random_name(random_);
-  const auto completion =
-      std::make_shared<Completion>(std::move(completion_request), served_, id, reply, updates_, metrics_);
+  const auto completion = std::make_shared<Completion>(std::move(completion_request), served_, id, reply, metrics_);
   Running& running = completions_[completion.get()];
   running.completion = completion;
   n_choices_ += completion->n_sequences();
   n_logprob_bytes_ += n_bytes;
   completion->expect([this](const Completion& c) { done(c); });
   const std::string& name = completion->request().model;
-  if (name == served_.name) return completion->start(engine_, served_.adapter);
-  running.adapter =
-      adapters_.use(name, [this, weak = std::weak_ptr(completion)](int32_t number, const std::exception_ptr& error) {
-        const auto waiting = weak.lock();
-        if (waiting == nullptr) return;
-        if (!error) return waiting->start(engine_, number);
-        try {
-          std::rethrow_exception(error);
-        } catch (const ApiError& e) {
-          waiting->fail(e);
-        }
-      });
-  if (running.adapter->number() != kNoAdapter) completion->start(engine_, running.adapter->number());
+  if (name == served_.name) return start(completion, served_.adapter);
+  running.adapter = adapters_.use(name, [this, weak = std::weak_ptr(completion)](int32_t number, const auto& error) {
+    const auto waiting = weak.lock();
+    if (waiting != nullptr) error ? waiting->fail(*error) : start(waiting, number);
+  });
 }
 
 void Service::done(const Completion& completion) {
@@ -513,13 +503,13 @@ void Service::check_loading() const {
 // Source: vLLM's routes of these names.
 void Service::load_adapter(HttpRequest& request, const Reply& reply) {
   check_loading();
-  prepare(request, reply, [this](const std::string& body, const core::WorkBudget&) -> Next {
-    return [this, adapter = parse_load_adapter(body_of(body))](const HttpRequest& r, const Reply& to) {
+  prepare(request, reply, [this](const Json& body, const std::string&, const core::WorkBudget&) -> Next {
+    return [this, adapter = parse_load_adapter(body)](const HttpRequest& r, const Reply& to) {
       adapters_.add(adapter, [this, r, to, name = adapter.name](const std::optional<ApiError>& error) {
         if (error) return refuse(r, *to, *error);
         take_adapter_names();
         log(fmt::format("POST {} 200: {}", r.path, name));
-        send(r, *to, kText, fmt::format("Success: LoRA adapter '{}' added successfully.", name));
+        send(r, to, literal(fmt::format("Success: LoRA adapter '{}' added successfully.", name)), kText);
       });
     };
   });
@@ -527,13 +517,13 @@ void Service::load_adapter(HttpRequest& request, const Reply& reply) {
 
 void Service::unload_adapter(HttpRequest& request, const Reply& reply) {
   check_loading();
-  prepare(request, reply, [this](const std::string& body, const core::WorkBudget&) -> Next {
-    return [this, name = parse_unload_adapter(body_of(body))](const HttpRequest& r, const Reply& to) {
+  prepare(request, reply, [this](const Json& body, const std::string&, const core::WorkBudget&) -> Next {
+    return [this, name = parse_unload_adapter(body)](const HttpRequest& r, const Reply& to) {
       adapters_.remove(name);
       take_adapter_names();
       metrics_.models.erase(name);
       log(fmt::format("POST {} 200: {}", r.path, name));
-      send(r, *to, kText, fmt::format("Success: LoRA adapter '{}' removed successfully.", name));
+      send(r, to, literal(fmt::format("Success: LoRA adapter '{}' removed successfully.", name)), kText);
     };
   });
 }
@@ -555,7 +545,7 @@ void Service::send_page(HttpRequest& request, const Reply& reply) {
                   nonce));
   reply->add_header("Cache-Control", "no-store");
   reply->add_header("Referrer-Policy", "no-referrer");
-  send(request, *reply, "text/html; charset=utf-8", text);
+  send(request, reply, literal(std::move(text)), "text/html; charset=utf-8");
 }
 
 void Service::watch(HttpRequest& request, const Reply& reply) {
@@ -571,17 +561,16 @@ void Service::watch(HttpRequest& request, const Reply& reply) {
   watchers_.emplace(reply.get(), reply);
   reply->on_lost([this, key = reply.get()] {
     watchers_.erase(key);
-    live_view_.set_watched(!watchers_.empty());
+    if (watchers_.empty()) live_view_->end();
   });
   reply->begin(200, "text/event-stream");
-  live_view_.set_watched(true);
-  engine_.wake();
+  live_view_->begin(engine_);
 }
 
 void Service::show(const LiveView::Note& note) {
   const std::string event = "data: " + LiveView::json(note, metrics_) + "\n\n";
   for (const auto& [key, reply] : watchers_) {
-    if (reply->unsent() < kReplyWindow) reply->write(event);  // one that reads slowly sees fewer events
+    if (reply->unsent() < kReplyWindow) reply->add(literal(event));  // one that reads slowly sees fewer events
   }
 }
 
@@ -620,7 +609,7 @@ void Service::end_soon() {
     end_ = now + options_.grace;
   }
   for (const auto& [key, reply] : std::exchange(watchers_, {})) reply->end();
-  live_view_.set_watched(false);
+  live_view_->end();
 }
 
 // Such that a client whose numbers are doubles gets it back unchanged.

@@ -1,7 +1,6 @@
-// The server's routes: who may ask, what is asked, and where the answer comes from. What is in front of it, HTTP
-// (serve_http.h) or a caller in this process (local_service.h), gives it a thread: every call comes from there, but
-// after_step(). Bodies are read, and requests prepared (templates, tokens, forms), on another thread, in the order in
-// which they come: that thread answers /health meanwhile.
+// The server's routes and who may use them. HTTP (serve_http.h) or a caller in this process (local_service.h) gives it
+// a thread, from which every call comes. Requests are parsed and prepared (templates, tokens, forms) on another thread,
+// in order, while the first one answers /health.
 #pragma once
 
 #include <atomic>
@@ -9,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
@@ -22,7 +22,6 @@
 #include "infer/server/live_view.h"
 #include "infer/server/log.h"
 #include "infer/server/metrics.h"
-#include "infer/server/reply_writer.h"
 #include "infer/server/schema.h"
 #include "infer/server/worker.h"
 
@@ -47,29 +46,25 @@ class Service {
   /// Runs work on the service's thread, soon.
   using Post = std::function<void(std::function<void()> work)>;
 
-  /// `engine` has to outlive the service's last call. Its after_step has to call the service's, until the engine has
-  /// stopped; so the service is there before the first request and until then. Throws as Adapters does.
+  /// `engine` must outlive the service's last call, and must have stopped when the service goes. Throws as Adapters.
   Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  /// Looks at all of a request but its body. False: the request was answered or refused. True: handle() must be called,
-  /// with the body.
+  /// Checks all of a request but its body. Returns true if handle() must be called, false if it was answered.
   [[nodiscard]] bool admit(const HttpRequest& request, const Reply& reply);
   void handle(HttpRequest request, const Reply& reply);
-  /// Notes that a front refused what was not a request, and gives the body of the answer.
+  /// Counts something that was not a request, and returns the body of its answer.
   [[nodiscard]] std::string refused(int status, std::string_view why);
-  /// From the engine's thread.
-  void after_step(Engine& engine);
-  /// Ten times a second while there are requests: ends those that take too long.
+  /// Ends requests that take too long; to be called ten times a second while there are any.
   void look_at_clock();
-  /// What runs has the grace to end, and nothing new begins. Called again: what runs is cut off.
+  /// Accepts nothing new, and gives what runs the grace to end; called again it cuts it off.
   void end_soon();
   [[nodiscard]] bool has_ended() const;
   /// No request runs or waits.
   [[nodiscard]] bool idle() const { return completions_.empty() && preparing_.empty(); }
-  /// Ends the threads that prepare requests and read adapters. Requests that are being prepared get no answer.
+  /// Ends the threads that prepare requests and read adapters.
   void stop();
 
  private:
@@ -77,13 +72,13 @@ class Service {
 
   struct Route {
     RouteDescription description;
-    void (Service::*handler)(HttpRequest& request, const Reply& reply);
+    std::function<void(Service& service, HttpRequest& request, const Reply& reply)> handler;
   };
 
   /// What a prepared request does next, on the service's thread. May throw ApiError.
   using Next = std::function<void(const HttpRequest& request, const Reply& reply)>;
   /// Prepares a request of that body, on the worker's thread. May throw ApiError.
-  using Prepare = std::function<Next(const std::string& body, const core::WorkBudget& budget)>;
+  using Prepare = std::function<Next(const Json& body, const std::string& text, const core::WorkBudget& budget)>;
   struct Preparing {
     HttpRequest request;  ///< without its body
     Reply reply;
@@ -102,24 +97,23 @@ class Service {
   void load_adapter(HttpRequest& request, const Reply& reply);
   void unload_adapter(HttpRequest& request, const Reply& reply);
   void check_loading() const;
+  void check_open(HttpReply& reply) const;
   void prepare(HttpRequest& request, const Reply& reply, Prepare work);
   void prepared(uint64_t id, const Next& next);
   void give_up(uint64_t id);
   void check_queue(size_t n_prompts, size_t n_each) const;
   void begin(CompletionRequest completion_request, const Reply& reply);
+  void start(const std::shared_ptr<Completion>& completion, int32_t adapter);
+  void has_events(std::shared_ptr<Completion> completion);
   void take_adapter_names();
   void tokenize(HttpRequest& request, const Reply& reply);
   void detokenize(HttpRequest& request, const Reply& reply);
   void send_page(HttpRequest& request, const Reply& reply);
-  void send_health(HttpRequest& request, const Reply& reply);
-  void send_metrics(HttpRequest& request, const Reply& reply);
-  void send_description(HttpRequest& request, const Reply& reply);
   [[nodiscard]] Json model_json(const std::string& name) const;
   void send_models(HttpRequest& request, const Reply& reply);
-  void send_model(HttpRequest& request, const Reply& reply);
   void refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error);
-  void send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body);
-  void send_pieces(const HttpRequest& request, const Reply& reply, TextSource body);
+  void send(const HttpRequest& request, const Reply& reply, TextSource body,
+            std::string_view media = "application/json");
   void watch(HttpRequest& request, const Reply& reply);
   void show(const LiveView::Note& note);
   void done(const Completion& completion);
@@ -135,8 +129,7 @@ class Service {
   Post post_;
   std::optional<Log> log_;
   Metrics metrics_;
-  ChoiceUpdates updates_;
-  LiveView live_view_;
+  std::shared_ptr<LiveView> live_view_;
   std::mt19937_64 random_;
   Adapters adapters_;
   struct Running {
@@ -144,8 +137,10 @@ class Service {
     std::shared_ptr<Adapters::Use> adapter{};  ///< none: it asks for the model itself
   };
   std::map<const Completion*, Running> completions_;
-  std::atomic<size_t> n_choices_ = 0;  ///< of these; the worker reads it
-  size_t n_logprob_bytes_ = 0;         ///< that these may hold
+  std::atomic<size_t> n_choices_ = 0;                     ///< of these; the worker reads it
+  size_t n_logprob_bytes_ = 0;                            ///< that these may hold
+  std::mutex mutex_;                                      ///< of the next
+  std::vector<std::shared_ptr<Completion>> have_events_;  ///< any thread adds to them
   std::map<uint64_t, Preparing> preparing_;
   uint64_t n_prepared_ = 0;
   std::map<const HttpReply*, Reply> watchers_;

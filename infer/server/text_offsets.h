@@ -12,8 +12,8 @@
 
 namespace folio::infer::server {
 
-/// Counts the characters (code points) of a text that comes in parts, as JSON shows them: the longest beginning of a
-/// character that is not completed is one U+FFFD (Unicode 16, table 3-11).
+/// Counts the characters (code points) of a text in parts, as JSON shows them: the longest beginning of a character
+/// that is not completed is one U+FFFD (Unicode 16, table 3-11).
 class CharacterCounter {
  public:
   /// Appends `bytes` and returns the index of the character that has the first of them. Without any, of the next one.
@@ -24,8 +24,8 @@ class CharacterCounter {
   std::string unfinished_;  ///< a character's first bytes
 };
 
-/// The index of the character of `prompt.text` at which each of its tokens begins. A token that the text lacks, such as
-/// an added BOS, begins where the next one does.
+/// Returns the index of the character of `prompt.text` at which each of its tokens begins. A token that the text lacks,
+/// such as an added BOS, begins where the next one does.
 [[nodiscard]] std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt& prompt);
 
 }  // namespace folio::infer::server

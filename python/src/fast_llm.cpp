@@ -1,10 +1,11 @@
 // What folio.fast_llm needs beside folio.Model: a conversation as a text that grows, and how an answer ends.
+#include "infer/interfaces/fast_llm.h"
+
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "infer/engine/conversation.h"
-#include "infer/interfaces/fast_llm_chat.h"
 #include "src/module.h"
 
 namespace folio::python {
@@ -15,7 +16,7 @@ void bind_fast_llm(nb::module_& m) {
   m.def("fast_llm_make_input", [](const Model& model, nb::handle history, int round, nb::handle input) {
     const std::string text = with_model(
         model, [round, before = utf8_of(history, "history"), asked = utf8_of(input, "input")](const Use& use) {
-          return fast_llm::make_input(use.tokenizer(), use.served().chat_template, before, round, asked);
+          return fast_llm::with_turn(use.tokenizer(), use.served().chat_template, before, round, asked);
         });
     return text_of(text);
   });
@@ -25,7 +26,7 @@ void bind_fast_llm(nb::module_& m) {
               with_model(model, [round, before = utf8_of(history, "history"), asked = utf8_of(input, "input"),
                                  answered = utf8_of(output, "output")](const Use& use) {
                 const auto& chat = use.served().chat_template;
-                return fast_llm::make_history(use.tokenizer(), chat, before, round, asked, answered);
+                return fast_llm::with_turn(use.tokenizer(), chat, before, round, asked, answered);
               });
           return text_of(text);
         });

@@ -37,7 +37,8 @@ using Ids = std::vector<int32_t>;
 // What Python sees of a stream, which keeps the Python object of its model.
 class Stream {
  public:
-  Stream(const Model& model, std::unique_ptr<infer::TextStream> stream) : model_(model), stream_(std::move(stream)) {}
+  Stream(const Model& model, std::shared_ptr<infer::TextStream> stream)
+      : model_(model), stream_(std::make_unique<std::shared_ptr<infer::TextStream>>(std::move(stream))) {}
 
   // Waits for what is new, but no longer than `timeout` seconds; Ctrl-C ends the texts.
   std::vector<infer::TextPiece> wait(double timeout = std::numeric_limits<double>::infinity()) {
@@ -49,7 +50,7 @@ class Stream {
                                ? std::chrono::ceil<std::chrono::milliseconds>(Seconds(std::max(left, 0.0)))
                                : kBetweenSignals;
       auto news = with_model(model_, [&](const SharedModel::Use&) { return next(at_most); });
-      if (!news.empty() || stream_->ended() || left <= 0.0) return news;
+      if (!news.empty() || ended() || left <= 0.0) return news;
       if (PyErr_CheckSignals() != 0) {
         cancel();
         throw nb::python_error();
@@ -60,20 +61,20 @@ class Stream {
     const SharedModel::Use use(*model_);
     return next({});
   }
-  [[nodiscard]] bool ended() const { return stream_->ended(); }
+  [[nodiscard]] bool ended() const { return (*stream_)->ended(); }
   void cancel() {
-    if (infer::TextStream* stream = stream_.here()) stream->cancel();
+    if (const auto* stream = stream_.here()) (*stream)->cancel();
   }
   std::vector<infer::GenerateResult> results() {
     while (!ended()) wait();
     const SharedModel::Use use(*model_);  // a model that was closed meanwhile cut the texts off
-    return stream_->take_results();
+    return (*stream_)->take_results();
   }
 
  private:
   std::vector<infer::TextPiece> next(std::chrono::milliseconds at_most) {
     try {
-      return stream_->next(at_most);
+      return (*stream_)->next(at_most);
     } catch (const core::Error&) {
       const SharedModel::Use still(*model_);  // closed meanwhile: that is the reason
       throw;
@@ -81,7 +82,7 @@ class Stream {
   }
 
   const Model& model_;
-  Owned<infer::TextStream> stream_;
+  Owned<std::shared_ptr<infer::TextStream>> stream_;
 };
 
 nb::list pieces_of(std::vector<infer::TextPiece> pieces) {
@@ -191,14 +192,15 @@ std::unique_ptr<Stream> submit(const Model& model, bool chat, const nb::dict& bo
                                const Notifier* notifier, const std::vector<int32_t>& end_tokens,
                                const std::string& forms) {
   Json json = json_of(body);
-  std::shared_ptr<infer::Notifier> told = notifier == nullptr ? nullptr : **notifier;
+  std::function<void()> on_delivery;
+  if (notifier != nullptr) on_delivery = [told = **notifier] { told->notify(); };
   auto stream = with_model(model, [&](const SharedModel::Use& use) {
     auto request = parse_request(use, chat, std::move(json), core::system_random() >> 11U, forms);
     auto requests = engine_requests(use, std::move(request));
     for (infer::Request& r : requests) {
       r.options.end_tokens.insert(r.options.end_tokens.end(), end_tokens.begin(), end_tokens.end());
     }
-    return use.submit(std::move(requests), pieces, std::move(told));
+    return use.submit(std::move(requests), pieces, std::move(on_delivery));
   });
   return std::make_unique<Stream>(model, std::move(stream));
 }

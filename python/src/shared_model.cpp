@@ -39,11 +39,8 @@ SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
              .speculate = options.speculate,
              .max_choices = kMostTexts,
              .sampler = loaded.sampler_defaults(infer::SamplerOptions::of_requests())},
-      streams(std::max<size_t>(256, 2 * options.load.limits.max_sequences)),
-      async(std::make_shared<infer::AsyncEngine>(loaded.engine(), [this](infer::Engine& engine) {
-        streams.hand_over();
-        if (infer::server::LocalService* service = serving) service->after_step(engine);
-      })) {
+      n_at_once(std::max<size_t>(256, 2 * options.load.limits.max_sequences)),
+      async(std::make_shared<infer::AsyncEngine>(loaded.engine())) {
   served.forms = std::make_shared<infer::server::AnswerForms>(served.tokenizer, served.chat_template);
 }
 

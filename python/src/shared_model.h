@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -48,9 +49,11 @@ class SharedModel {
     [[nodiscard]] const data::Tokenizer& tokenizer() const { return loaded().tokenizer(); }
     [[nodiscard]] const infer::server::ServedModel& served() const { return model_.parts_->served; }
     [[nodiscard]] infer::AsyncEngine& engine() const { return *model_.parts_->async; }
-    [[nodiscard]] std::unique_ptr<infer::TextStream> submit(std::vector<infer::Request> requests, bool pieces,
-                                                            std::shared_ptr<infer::Notifier> notifier = {}) const {
-      return model_.parts_->streams.submit(model_.parts_->async, std::move(requests), pieces, std::move(notifier));
+    /// `on_delivery` as in infer::EventQueueOptions.
+    [[nodiscard]] std::shared_ptr<infer::TextStream> submit(std::vector<infer::Request> requests, bool pieces,
+                                                            std::function<void()> on_delivery = {}) const {
+      return infer::TextStream::submit(model_.parts_->async, std::move(requests), pieces,
+                                       {.n_at_once = model_.parts_->n_at_once, .on_delivery = std::move(on_delivery)});
     }
     /// After serve().
     [[nodiscard]] infer::server::LocalService& service() const;
@@ -71,8 +74,8 @@ class SharedModel {
     explicit Parts(const std::string& path, const OpenOptions& options);
     infer::LoadedModel loaded;
     infer::server::ServedModel served;
-    infer::TextStreams streams;
-    std::atomic<infer::server::LocalService*> serving{nullptr};  ///< the one below, for the engine's thread
+    size_t n_at_once;                                            ///< requests of a call
+    std::atomic<infer::server::LocalService*> serving{nullptr};  ///< the one below
     std::shared_ptr<infer::AsyncEngine> async;
     std::unique_ptr<infer::server::LocalService> service;
   };

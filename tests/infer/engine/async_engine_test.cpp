@@ -47,14 +47,8 @@ class AsyncEngineTest : public ::testing::Test {
     return promise.get_future().get();
   }
 
-  // An engine whose texts are read from streams.
-  [[nodiscard]] std::shared_ptr<AsyncEngine> streaming() {
-    return std::make_shared<AsyncEngine>(engine_, [this](Engine&) { streams_.hand_over(); });
-  }
-  [[nodiscard]] std::unique_ptr<TextStream> stream(const std::shared_ptr<AsyncEngine>& engine, Request request) {
-    std::vector<Request> requests;
-    requests.push_back(std::move(request));
-    return streams_.submit(engine, std::move(requests), true);
+  static std::shared_ptr<TextStream> stream(const std::shared_ptr<AsyncEngine>& engine, const Request& request) {
+    return TextStream::submit(engine, {request}, true);
   }
   static std::string text_of(TextStream& stream) {
     std::string text;
@@ -68,14 +62,13 @@ class AsyncEngineTest : public ::testing::Test {
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
-  TextStreams streams_;
 };
 
 TEST_F(AsyncEngineTest, ATextIsTheOneThatItIsAlone) {
   constexpr uint64_t kRequests = 24;
   std::vector<std::string> expected;
   for (uint64_t i = 0; i < kRequests; ++i) expected.push_back(alone(request(i)));
-  const auto async = streaming();
+  const auto async = std::make_shared<AsyncEngine>(engine_);
   std::vector<std::future<void>> threads;
   std::atomic<int> n_wrong = 0;
   for (uint64_t thread = 0; thread < 4; ++thread) {
@@ -113,7 +106,7 @@ TEST_F(AsyncEngineTest, ATextWithAFormIsTheOneThatItIsAlone) {
   };
   std::vector<std::string> expected;
   for (uint64_t i = 0; i < kRequests; ++i) expected.push_back(alone(with_form(i)));
-  const auto async = streaming();
+  const auto async = std::make_shared<AsyncEngine>(engine_);
   std::vector<std::future<void>> threads;
   std::atomic<int> n_wrong = 0;
   for (uint64_t thread = 0; thread < 4; ++thread) {
@@ -131,7 +124,7 @@ TEST_F(AsyncEngineTest, ATextWithAFormIsTheOneThatItIsAlone) {
 }
 
 TEST_F(AsyncEngineTest, ARequestThatCannotRunEndsWithItsError) {
-  const auto async = streaming();
+  const auto async = std::make_shared<AsyncEngine>(engine_);
   Request bad = request(1);
   bad.prompt = {3, 37};
   EXPECT_ERROR(ended(*async, bad), "outside the vocabulary");
@@ -140,7 +133,7 @@ TEST_F(AsyncEngineTest, ARequestThatCannotRunEndsWithItsError) {
 }
 
 TEST_F(AsyncEngineTest, AFaultEndsTheRequestThatHasIt) {
-  const auto async = streaming();
+  const auto async = std::make_shared<AsyncEngine>(engine_);
   Request failing = request(5);
   failing.options.max_tokens = 30;
   failing.on_text = [](size_t, std::string_view) { throw std::runtime_error("enough"); };

@@ -1,24 +1,32 @@
-// Holds a thread back, such as the engine's after a step, until a test lets it go on.
+// Holds the engine's thread back after a step until a test lets it continue.
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+
+#include "infer/engine/async_engine.h"
 
 namespace folio::infer::test {
 
-class Gate {
+class Gate : public AsyncEngine::Output {
  public:
+  static std::shared_ptr<Gate> after_steps_of(AsyncEngine& engine) {
+    const auto gate = std::make_shared<Gate>();
+    engine.call([&engine, gate](Engine&) { engine.deliver_after_step(gate); });
+    return gate;
+  }
   void close() { set(false); }
   void open() { set(true); }
-  /// For the thread that is held back: waits while the gate is closed.
-  void pass() {
+  bool deliver(Engine&, Clock::time_point) override {
     std::unique_lock lock(mutex_);
     is_waiting_ = true;
     changed_.notify_all();
     changed_.wait(lock, [this] { return is_open_; });
     is_waiting_ = false;
+    return false;
   }
-  /// Waits until a thread is held back.
+  /// Waits until the thread is held back.
   void await_thread() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is_waiting_ && !is_open_; });

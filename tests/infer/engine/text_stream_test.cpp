@@ -38,9 +38,9 @@ class TextStreamTest : public ::testing::Test {
     for (const GenerateResult& result : engine.take_all(id)) texts.push_back(result.text);
     return texts;
   }
-  [[nodiscard]] std::unique_ptr<TextStream> submit(std::vector<Request> requests, bool pieces = true,
-                                                   std::shared_ptr<Notifier> notifier = {}) {
-    return streams_.submit(async_, std::move(requests), pieces, std::move(notifier));
+  [[nodiscard]] std::shared_ptr<TextStream> submit(std::vector<Request> requests, bool pieces = true,
+                                                   EventQueueOptions options = {}) {
+    return TextStream::submit(async_, std::move(requests), pieces, std::move(options));
   }
   // All that a stream says, by choice.
   static std::vector<std::string> read(TextStream& stream, size_t n_choices) {
@@ -54,18 +54,14 @@ class TextStreamTest : public ::testing::Test {
     pollfd one{.fd = notifier.fd(), .events = POLLIN, .revents = 0};
     return poll(&one, 1, static_cast<int>(at_most.count())) == 1;
   }
-  void TearDown() override { gate_.open(); }
+  void TearDown() override { gate_->open(); }
 
   test::LetterTokenizer tokenizer_;
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
-  TextStreams streams_;
-  test::Gate gate_;
-  std::shared_ptr<AsyncEngine> async_ = std::make_shared<AsyncEngine>(engine_, [this](Engine&) {
-    streams_.hand_over();
-    gate_.pass();
-  });
+  std::shared_ptr<AsyncEngine> async_ = std::make_shared<AsyncEngine>(engine_);
+  std::shared_ptr<test::Gate> gate_ = test::Gate::after_steps_of(*async_);
 };
 
 TEST_F(TextStreamTest, PiecesAreTheTextsOfTheirChoices) {
@@ -98,10 +94,18 @@ TEST_F(TextStreamTest, WhatIsFetchedLateIsOnePiece) {
   EXPECT_TRUE(late->ended());
 }
 
+// The second stream is not read before the first one has ended.
+TEST_F(TextStreamTest, AStreamThatIsNotReadIsPausedAndOthersContinue) {
+  const auto late = submit({request(1), request(8)}, true, {.limit = 10});
+  EXPECT_EQ(read(*submit({request(2)}), 1), alone(request(2)));
+  while (async_->statistics().paused < 2) std::this_thread::yield();
+  EXPECT_EQ(read(*late, 2), (std::vector{alone(request(1))[0], alone(request(8))[0]}));
+}
+
 TEST_F(TextStreamTest, ANotifierCanBeReadWhenThereAreNews) {
   const auto notifier = std::make_shared<Notifier>();
   EXPECT_FALSE(readable(*notifier, 0ms));
-  const auto stream = submit({request(1)}, true, notifier);
+  const auto stream = submit({request(1)}, true, {.on_delivery = [notifier] { notifier->notify(); }});
   std::string text;
   while (!stream->ended()) {
     ASSERT_TRUE(readable(*notifier, kHang));
@@ -125,11 +129,11 @@ TEST_F(TextStreamTest, AnErrorComesOnceAndEndsTheOthers) {
 
 TEST_F(TextStreamTest, WhatIsCancelledOrGivenUpEnds) {
   std::vector<Request> many(40, request(8));
-  gate_.close();
+  gate_->close();
   const auto stream = submit(many);
-  gate_.await_thread();  // a step was done
+  gate_->await_thread();  // a step was done
   stream->cancel();
-  gate_.open();
+  gate_->open();
   while (!stream->ended()) static_cast<void>(stream->next(1s));
   EXPECT_EQ(stream->take_results().back().finish_reason, FinishReason::Interrupted);
   submit(many).reset();

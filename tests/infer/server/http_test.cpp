@@ -1,4 +1,4 @@
-// Laws of infer/server/http.h and reply_writer.h: an answer is written as fast as its client reads, and no faster; a
+// Laws of infer/server/http.h and http_reply.h: an answer is written as fast as its client reads, and no faster; a
 // client that stops reading is dropped when its time is over, and no other. The clock is the test's own.
 #include "infer/server/http.h"
 
@@ -11,8 +11,6 @@
 #include <future>
 #include <string>
 #include <thread>
-
-#include "infer/server/reply_writer.h"
 
 namespace folio::infer::server {
 namespace {
@@ -63,17 +61,15 @@ TEST(Http, AnAnswerWaitsForItsClientAndOneThatStopsReadingIsDropped) {
   HttpServer server(options, {.admit =
                                   [&](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
                                     const bool is_silent = request.path == "/silent";
-                                    const auto writer = std::make_shared<ReplyWriter>(reply);
-                                    reply->on_lost([&, is_silent, writer] {
-                                      writer->drop();
+                                    reply->on_lost([&, is_silent] {
                                       if (is_silent) lost.set_value();
                                     });
-                                    writer->send(200, "text/plain",
-                                                 [&, is_silent, i = size_t{0}](std::string& text) mutable {
-                                                   text += piece(i);
-                                                   if (is_silent) n_made += kPieceBytes;
-                                                   return ++i < kPieces;
-                                                 });
+                                    reply->send(200, "text/plain",
+                                                [&, is_silent, i = size_t{0}](std::string& text) mutable {
+                                                  text += piece(i);
+                                                  if (is_silent) n_made += kPieceBytes;
+                                                  return ++i < kPieces;
+                                                });
                                     if (is_silent) silent.set_value(reply);
                                     return false;
                                   },

@@ -64,18 +64,12 @@ class LocalServiceTest : public ::testing::Test {
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
-  std::promise<LocalService*> made_;
-  std::shared_future<LocalService*> is_made_{made_.get_future()};
-  test::Gate gate_;
-  AsyncEngine async_{engine_, [this](Engine& engine) {
-                       is_made_.get()->after_step(engine);
-                       gate_.pass();
-                     }};
+  AsyncEngine async_{engine_};
+  std::shared_ptr<test::Gate> gate_ = test::Gate::after_steps_of(async_);
   LocalService service_{async_, {.name = "m", .context = 100, .tokenizer = tokenizer_}, {.log = false}};
 
-  void SetUp() override { made_.set_value(&service_); }
   void TearDown() override {
-    gate_.open();
+    gate_->open();
     async_.stop();  // nobody is called from now on
   }
 };
@@ -138,12 +132,12 @@ TEST_F(LocalServiceTest, TheCallersSeedIsForARequestThatNamesNone) {
 TEST_F(LocalServiceTest, AReplyThatIsGivenUpEndsItsRequests) {
   Json body = completion(1);
   body.update({{"stream", true}, {"n", 128}, {"max_tokens", 80}});
-  gate_.close();
+  gate_->close();
   auto reply = service_.request(post("/v1/completions", body));
-  gate_.await_thread();  // a step was done
+  gate_->await_thread();  // a step was done
   reply.reset();
   static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));  // which comes after that
-  gate_.open();
+  gate_->open();
   while (async_.statistics().running + async_.statistics().waiting > 0) std::this_thread::yield();
   EXPECT_LT(async_.statistics().tokens, 128U * 80U);
 }
@@ -219,37 +213,30 @@ TEST_F(LocalServiceTest, AnAnswerThatIsReadLateIsTheSame) {
 // A reply that is lost within any of its calls.
 TEST_F(LocalServiceTest, AReplyThatIsLostWhileItIsWrittenEndsItsRequest) {
   struct LostReply final : HttpReply {
-    std::function<void()> lost{};
     int n_writes = 0;
     void add_header(std::string_view, std::string_view) override {}
-    void send(int, std::string_view, std::string_view) override {}
-    void begin(int, std::string_view) override {}
-    void write(std::string_view) override {
-      ++n_writes;
-      if (const auto tell = std::exchange(lost, {})) tell();
-    }
-    void end() override {}
-    void abort() override {}
-    void on_lost(std::function<void()> when_lost) override { lost = std::move(when_lost); }
     [[nodiscard]] size_t unsent() const override { return 0; }
-    void on_writable(std::function<void()>) override {}
+    void put_head(int, std::string_view, std::optional<size_t>) override {}
+    void put(std::string_view piece) override {
+      if (piece.empty()) return;
+      ++n_writes;
+      lose();
+    }
+    void finish() override {}
+    void close() override {}
   };
   std::mutex mutex;
   std::condition_variable came;
   std::deque<std::function<void()>> work;
   Cpu cpu({.n_threads = 1});
   Engine engine(model_, cpu, {.max_positions = 400});
-  Service* made = nullptr;  // before the first request
-  AsyncEngine async(engine, [&](Engine& e) {
-    if (made != nullptr) made->after_step(e);
-  });
+  AsyncEngine async(engine);
   Service service(async, {.name = "m", .context = 100, .tokenizer = tokenizer_},
                   {.allowed_hosts = {"localhost"}, .log = false}, [&](std::function<void()> one) {
                     const std::lock_guard lock(mutex);
                     work.push_back(std::move(one));
                     came.notify_one();
                   });
-  async.call([&](Engine&) { made = &service; });
   const auto reply = std::make_shared<LostReply>();
   Json body = completion(1);
   body.update({{"stream", true}, {"n", 128}});

@@ -73,13 +73,10 @@ class RequestCostTest : public ::testing::Test {
   core::StoredModel model_ = test::random_model(config());
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 8000}, {.max_sequences = 2}};
-  std::promise<LocalService*> made_;
-  std::shared_future<LocalService*> is_made_{made_.get_future()};
-  AsyncEngine async_{engine_, [this](Engine& engine) { is_made_.get()->after_step(engine); }};
+  AsyncEngine async_{engine_};
   LocalService service_{
       async_, {.name = "m", .context = 4000, .tokenizer = tokenizer_}, {.max_queue = 100'000, .log = false}};
 
-  void SetUp() override { made_.set_value(&service_); }
   void TearDown() override {
     service_.stop();
     async_.stop();

@@ -1,4 +1,4 @@
-#include "infer/server/reply_writer.h"
+#include "infer/server/http_reply.h"
 
 #include <algorithm>
 #include <utility>
@@ -59,67 +59,103 @@ TextSource escaped(std::shared_ptr<const std::string> first, std::shared_ptr<con
   };
 }
 
-bool ReplyWriter::fill(const TextSource& source, std::string& piece) {
+bool HttpReply::fill(const TextSource& source, std::string& piece) {
   bool more = true;
   while (more && piece.size() < kPiece) more = source(piece);
   return more;
 }
 
-void ReplyWriter::send(int status, std::string_view content_type, TextSource body, std::function<void()> ended) {
+void HttpReply::send(int status, std::string_view content_type, TextSource body, std::function<void()> ended) {
+  if (!is_open_) return;
   std::string piece;
   if (!fill(body, piece)) {
-    std::exchange(reply_, {})->send(status, content_type, piece);
+    release();
+    put_head(status, content_type, piece.size());
+    put(piece);
+    finish();
     if (ended) ended();
     return;
   }
   begin(status, content_type);
   is_inside_ = true;
-  reply_->write(piece);
+  put(piece);
   add(std::move(body));
   end(std::move(ended));
 }
 
-void ReplyWriter::begin(int status, std::string_view content_type) {
-  reply_->begin(status, content_type);
-  reply_->on_writable([self = shared_from_this()] { self->pump(); });
+void HttpReply::begin(int status, std::string_view content_type) {
+  if (!is_open_) return;
+  has_begun_ = true;
+  put_head(status, content_type, {});
+  put({});
 }
 
-void ReplyWriter::add(TextSource source, size_t cost) {
-  if (reply_ == nullptr) return;
+void HttpReply::add(TextSource source, size_t cost) {
+  if (!is_open_) return;
   entries_.push_back({.source = std::move(source), .cost = cost});
   pump();
 }
 
-void ReplyWriter::end(std::function<void()> ended) {
+void HttpReply::end(std::function<void()> ended) {
+  if (!is_open_) return;
   ends_ = true;
   ended_ = std::move(ended);
   pump();
 }
 
-void ReplyWriter::drop() {
-  reply_.reset();
+void HttpReply::fail(int status, const std::string& body, std::string_view event) {
+  if (!is_open_) return;
+  if (!has_begun_) return send(status, "application/json", body);
+  release();
+  if (is_inside_) return close();
+  put(event);
+  finish();
+}
+
+void HttpReply::on_lost(std::function<void()> lost) {
+  if (!is_open_) return lost();
+  lost_ = std::move(lost);
+}
+
+void HttpReply::reopen() {
+  release();
+  is_open_ = true;
+  has_begun_ = is_inside_ = ends_ = false;
+}
+
+void HttpReply::release() {
+  is_open_ = false;
   entries_.clear();
   written_ = {};
   ended_ = {};
+  lost_ = {};
 }
 
-void ReplyWriter::pump() {
+void HttpReply::lose() {
+  const auto lost = std::exchange(lost_, {});
+  release();
+  close();
+  if (lost) lost();
+}
+
+void HttpReply::pump() {
   size_t cost = 0;
-  const auto reply = reply_;  // it may be lost while it is written to
-  while (reply_ != nullptr && !entries_.empty() && reply_->unsent() < kReplyWindow) {
+  const auto self = shared_from_this();  // it may be lost while it is written to
+  while (is_open_ && !entries_.empty() && unsent() < kReplyWindow) {
     std::string piece;
     is_inside_ = fill(entries_.front().source, piece);
     if (!is_inside_) {
       cost += entries_.front().cost;
       entries_.pop_front();
     }
-    reply->write(piece);
+    put(piece);
   }
   if (cost > 0 && written_) written_(cost);
-  if (reply_ == nullptr || !ends_ || !entries_.empty()) return;
-  std::exchange(reply_, {})->end();
-  written_ = {};
-  if (const auto ended = std::exchange(ended_, {})) ended();
+  if (!is_open_ || !ends_ || !entries_.empty()) return;
+  const auto ended = std::exchange(ended_, {});
+  release();
+  finish();
+  if (ended) ended();
 }
 
 }  // namespace folio::infer::server

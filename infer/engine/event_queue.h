@@ -1,0 +1,206 @@
+// Output of requests for a caller on another thread than the engine's: one bounded queue of events. The engine's thread
+// adds to the event of each choice, and AsyncEngine delivers the events after the step. While the caller has not read
+// `limit` bytes of them its requests are paused, and others continue. Delivering costs the engine a lock and may cost a
+// system call, which a token of a small model is not worth (64 µs): events that can be appended to one another are
+// delivered when an output begins and when it ends, and between at most every two milliseconds, as one.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "infer/engine/async_engine.h"
+
+namespace folio::infer {
+
+struct EventQueueOptions {
+  static constexpr size_t kUnlimited = SIZE_MAX;
+
+  size_t limit = size_t{256} << 10U;  ///< bytes of unread events at which the requests are paused; not beams
+  size_t n_at_once = 256;  ///< requests of the queue in the engine: a long list keeps no other caller waiting
+  std::function<void()> on_delivery{};  ///< called when there is something new, mostly from the engine's thread
+};
+
+/// `Event` has the members choice and cost(), its bytes, and perhaps append(Event), which adds a later event's content.
+/// Choices count the outputs of all requests, in order.
+template <typename Event>
+class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_this<EventQueue<Event>> {
+ public:
+  /// The engine must outlive every call but pop() and ended().
+  explicit EventQueue(AsyncEngine& engine, EventQueueOptions options = {})
+      : engine_(engine), options_(std::move(options)), backlog_(options_.limit) {}
+
+  /// Submits requests, once. Their callbacks may use the queue.
+  void submit(std::vector<Request> requests) {
+    const size_t n = std::min(requests.size(), options_.n_at_once);
+    n_running_ = requests.size();
+    std::ranges::move(requests, std::back_inserter(later_));
+    for (size_t i = 0; i < n; ++i) submit_next();
+  }
+
+  /// Returns the choice's event to be delivered next, which a request's callbacks add to; after this step if it `ends`.
+  [[nodiscard]] Event& event(size_t choice, bool ends = false) {
+    is_urgent_ = is_urgent_ || ends;
+    touch();
+    return coming_.of(choice);
+  }
+
+  /// Returns the events that were delivered, an empty list if there are none. Throws the error of a request that could
+  /// not run, once, and cancels the others.
+  [[nodiscard]] std::vector<Event> pop() {
+    std::unique_lock lock(mutex_);
+    if (!delivered_.events.empty() || !error_) return delivered_.take();
+    const std::exception_ptr error = std::exchange(error_, nullptr);
+    lock.unlock();
+    cancel();
+    std::rethrow_exception(error);
+  }
+  /// Counts bytes of popped events as read.
+  void release(size_t n_bytes) {
+    if (backlog_.remove(n_bytes)) engine_.wake();
+  }
+  /// Waits for events, but no longer than `at_most`, and returns them as read. Throws as pop() does.
+  std::vector<Event> next(std::chrono::milliseconds at_most) {
+    {
+      std::unique_lock lock(mutex_);
+      came_.wait_for(lock, at_most, [this] { return !delivered_.events.empty() || error_ || n_running_ == 0; });
+    }
+    std::vector<Event> events = pop();
+    size_t n_bytes = 0;
+    for (const Event& event : events) n_bytes += event.cost();
+    release(n_bytes);
+    return events;
+  }
+  /// Returns true once every request has ended, and all events were popped.
+  [[nodiscard]] bool ended() const {
+    const std::lock_guard lock(mutex_);
+    return n_running_ == 0 && delivered_.events.empty() && !error_;
+  }
+  /// Ends the requests as interrupted. Any thread.
+  void cancel() {
+    const std::lock_guard lock(mutex_);
+    is_cancelled_ = true;
+    drop_later();
+    if (n_running_ == 0) return;
+    for (const RequestId id : ids_) engine_.cancel(id);
+  }
+
+  bool deliver(Engine&, Clock::time_point now) final {
+    if (kAppends && !is_urgent_ && now - last_delivery_ < kBetweenDeliveries) return false;
+    {
+      const std::lock_guard lock(mutex_);
+      for (Event& event : coming_.take()) {
+        backlog_.add(event.cost());
+        if constexpr (kAppends) {
+          delivered_.of(event.choice).append(std::move(event));
+        } else {
+          delivered_.events.push_back(std::move(event));
+        }
+      }
+      n_running_ -= std::exchange(n_ended_, 0);
+    }
+    is_touched_ = is_urgent_ = false;
+    last_delivery_ = now;
+    notify();
+    return true;
+  }
+
+ protected:
+  mutable std::mutex mutex_{};  ///< of what a derived class shares with the caller, too
+
+ private:
+  static constexpr bool kAppends = requires(Event a, Event b) { a.append(std::move(b)); };
+  static constexpr std::chrono::milliseconds kBetweenDeliveries{2};
+
+  // Events in the order in which the first of each choice came.
+  struct Batch {
+    std::vector<Event> events{};
+    std::vector<size_t> places{};  ///< by choice: 1 + the index of its event; 0: it has none
+
+    Event& of(size_t choice) {
+      if (choice >= places.size()) places.resize(choice + 1);
+      if (places[choice] == 0) {
+        events.push_back({.choice = choice});
+        places[choice] = events.size();
+      }
+      return events[places[choice] - 1];
+    }
+    std::vector<Event> take() {
+      for (const Event& event : events) {
+        if (event.choice < places.size()) places[event.choice] = 0;
+      }
+      return std::exchange(events, {});
+    }
+  };
+
+  void touch() {
+    if (!std::exchange(is_touched_, true)) engine_.deliver_after_step(this->shared_from_this());
+  }
+  void notify() {
+    came_.notify_one();
+    if (options_.on_delivery) options_.on_delivery();
+  }
+  void drop_later() {
+    n_running_ -= later_.size();
+    later_.clear();
+  }
+  void submit_next() {
+    std::unique_lock lock(mutex_);
+    if (later_.empty()) return;
+    Request next = std::move(later_.front());
+    later_.pop_front();
+    lock.unlock();
+    const auto self = this->shared_from_this();
+    if (options_.limit != EventQueueOptions::kUnlimited && next.options.beams.width == 0) {
+      next.backlog = {self, &backlog_};
+    }
+    const RequestId id = engine_.submit(std::move(next), [self](const Outcome& outcome) { self->end(outcome.error); });
+    lock.lock();
+    ids_.push_back(id);
+    if (is_cancelled_) engine_.cancel(id);
+  }
+  // A request has ended.
+  void end(const std::exception_ptr& error) {
+    if (error) {  // perhaps on the thread that submits: the engine has stopped
+      {
+        const std::lock_guard lock(mutex_);
+        if (!error_) error_ = error;
+        --n_running_;
+        drop_later();
+      }
+      return notify();
+    }
+    ++n_ended_;
+    is_urgent_ = true;
+    touch();
+    submit_next();
+  }
+
+  AsyncEngine& engine_;
+  EventQueueOptions options_;
+  Backlog backlog_;
+
+  // The engine's thread's alone.
+  Batch coming_{};
+  bool is_touched_ = false;
+  bool is_urgent_ = true;  ///< an output begins or ends
+  size_t n_ended_ = 0;     ///< requests whose end was not delivered
+  Clock::time_point last_delivery_{};
+
+  std::condition_variable came_{};
+  Batch delivered_{};
+  std::exception_ptr error_{};
+  std::deque<Request> later_{};  ///< that the engine does not have yet
+  std::vector<RequestId> ids_{};
+  size_t n_running_ = 0;  ///< requests that have not ended, including later ones
+  bool is_cancelled_ = false;
+};
+
+}  // namespace folio::infer
