@@ -2,10 +2,12 @@
 // file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
 #include "data/corpus.h"
+#include "experiments/18_sampling/halving.h"
 #include "experiments/18_sampling/laws.h"
 #include "experiments/18_sampling/results.h"
 #include "experiments/18_sampling/two_positions.h"
@@ -91,6 +93,28 @@ void claim(Report& report, const Results& results, size_t tokens_of_a_seed) {
   report.claim_below("min-p 0.1: likewise", results.least("min-p 0.1", &Counted::least_mass), 0.9);
 }
 
+// What is left is what is sampled without the policy.
+void claim_halving(Report& report, infer::Engine& engine, const data::Tokenizer& tokenizer, const Text& text) {
+  constexpr size_t kAfter = 16;
+  infer::Request request{.prompt = text.prompt,
+                         .options = {.max_tokens = 2 * kAfter, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .n = 8},
+                         .tokenizer = &tokenizer};
+  const auto run = [&] {
+    const infer::RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    return engine.take_all(id);
+  };
+  const auto all = run();
+  request.policy = [] { return std::make_unique<experiments::Halving>(size_t{kAfter}); };
+  int64_t n_other = 0;
+  const auto left = run();
+  for (const infer::GenerateResult& result : left) {
+    n_other += std::ranges::find(all, result.tokens, &infer::GenerateResult::tokens) == all.end() ? 1 : 0;
+  }
+  report.claim_equal("of 8 samples that are halved after 16 tokens, those that are left", std::ssize(left), 4);
+  report.claim_equal("those of them that are not among the 8", n_other, 0);
+}
+
 void study(Report& report) {
   const experiments::ReadersModel reader = experiments::readers_model(report);
   const size_t n_texts = report.short_form() ? 8 : 32;
@@ -124,6 +148,7 @@ void study(Report& report) {
   const std::vector<float> unsure =
       experiments::cut_two_positions(report, engine, *reader.tokenizer, text, three_cuts());
   experiments::claim_laws_of_draws(report, unsure);
+  claim_halving(report, engine, *reader.tokenizer, text);
 }
 
 }  // namespace

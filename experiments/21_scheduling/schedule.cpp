@@ -5,7 +5,7 @@
 
 #include "experiments/21_scheduling/requests.h"
 #include "infer/cpu/cpu.h"
-#include "infer/engine/branch.h"
+#include "infer/engine/active_request.h"
 #include "infer/engine/prompt_lookup.h"
 #include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
@@ -13,9 +13,10 @@
 namespace folio::experiments {
 namespace {
 
-using infer::Branch;
+using infer::ActiveRequest;
 using infer::Row;
-using Plan = infer::Scheduler<Branch>::Trace;
+using infer::Sequence;
+using Plan = infer::Scheduler::Trace;
 
 // The requests on their way.
 class Run {
@@ -26,16 +27,15 @@ class Run {
         scheduler_(runner_.cache(), {.max_rows = variant.max_rows, .max_sequences = kPlaces}),
         highest_(requests.size()),
         schedule_{.variant = variant, .steps = {}, .texts = {}} {
-    for (const infer::Request& request : requests) {
-      requests_.push_back(request);
-      requests_.back().options.speculate = variant.n_drafts;
-      branches_.emplace_back(std::ssize(branches_), 0, requests_.back(), model.config, runner_.cache());
+    for (infer::Request request : requests) {
+      request.options.speculate = variant.n_drafts;
+      requests_.emplace_back(std::ssize(requests_), request, model.config, runner_.cache());
     }
   }
 
   Schedule to_the_end() {
-    while (std::any_of(branches_.begin(), branches_.end(), [](const Branch& branch) { return !branch.done(); })) step();
-    for (const Branch& branch : branches_) schedule_.texts.push_back(branch.result().tokens);
+    while (!std::ranges::all_of(requests_, &ActiveRequest::done)) step();
+    for (const ActiveRequest& request : requests_) schedule_.texts.push_back(request.results().front().tokens);
     return schedule_;
   }
 
@@ -47,59 +47,61 @@ class Run {
     draft();
     std::vector<Row> rows;
     size_t most_reported = 0;  // nobody asks for logits
-    const Plan& plan =
-        scheduler_.plan([&](Branch& branch, size_t most) { return branch.append_rows(rows, most, most_reported); });
-    for (Branch* branch : plan.preempted) {
-      cells[index(branch)].preempted = true;
-      branch->was_preempted();
+    const Plan& plan = scheduler_.plan(
+        [&](Sequence& s, size_t most) { return request_of(s).append_rows(s, rows, most, most_reported); });
+    for (Sequence* s : plan.preempted) {
+      cells[index(*s)].preempted = true;
+      request_of(*s).was_preempted(*s);
     }
-    for (const Plan::Share& share : plan.shares) note_rows(cells[index(share.branch)], share);
+    for (const Plan::Share& share : plan.shares) note_rows(cells[index(*share.sequence)], share);
 
-    infer::StepOutput output = runner_.forward(rows);
-    for (const Plan::Share& share : plan.shares) {
-      Branch& branch = *share.branch;
-      const size_t n_before = branch.n_generated();
-      branch.issued(share.n_rows);
-      output = branch.take(output, share.n_rows);
-      cells[index(share.branch)].n_tokens = branch.n_generated() - n_before;
-      if (schedule_.variant.knows_prefix) branch.remember();
-      if (branch.done()) scheduler_.remove(branch);
+    const std::span<const int32_t> drawn = runner_.forward(rows).tokens;
+    size_t first = 0;
+    size_t n_drawn = 0;
+    for (const auto& [s, n_rows] : plan.shares) {
+      ActiveRequest& request = request_of(*s);
+      s->issued(n_rows);
+      cells[index(*s)].n_tokens = request.take(*s, n_rows, {.logits = {}, .tokens = drawn.subspan(n_drawn)});
+      for (const size_t end = first + n_rows; first < end; ++first) n_drawn += rows[first].sampler != nullptr ? 1 : 0;
+      if (schedule_.variant.knows_prefix) s->remember();
+      if (request.done()) scheduler_.remove(*s);
     }
   }
 
   // What the plan may try.
   void draft() {
     std::vector<infer::Drafter::Text> texts;
-    for (Branch* branch : scheduler_.running()) {
-      if (const auto text = branch->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
+    for (const Sequence* s : scheduler_.running()) {
+      if (const auto text = request_of(*s).begin_drafts(*s, scheduler_.n_drafts_each())) texts.push_back(*text);
     }
     lookup_.draft(texts);
+    for (Sequence* s : scheduler_.running()) s->set_optional(request_of(*s).n_drafts(*s));
   }
 
   // A static batch is filled when the one before has ended. What the scheduler doesn't know, it can't let run.
   void let_in() {
     const bool nobody_runs = scheduler_.running().empty();
     if (nobody_runs) batch_ = n_in_;
-    const auto has_come = [&] { return n_in_ < branches_.size() && kTrace[n_in_].step <= std::ssize(schedule_.steps); };
+    const auto has_come = [&] { return n_in_ < requests_.size() && kTrace[n_in_].step <= std::ssize(schedule_.steps); };
     const auto may = [&] { return schedule_.variant.continuous || (nobody_runs && n_in_ - batch_ < kPlaces); };
-    while (has_come() && may()) scheduler_.add(branches_[n_in_++]);
+    while (has_come() && may()) requests_[n_in_++].start(scheduler_);
   }
 
   // Of the requests before a step: who has not come, waits, has ended.
   std::vector<Cell> states() const {
-    std::vector<Cell> cells(branches_.size());
+    std::vector<Cell> cells(requests_.size());
     for (size_t i = 0; i < cells.size(); ++i) {
       if (kTrace[i].step > std::ssize(schedule_.steps)) continue;
-      if (!branches_[i].done()) cells[i].state = Cell::State::Waits;
-      if (branches_[i].done() && !schedule_.variant.continuous && i >= batch_) cells[i].state = Cell::State::KeepsPlace;
+      if (!requests_[i].done()) cells[i].state = Cell::State::Waits;
+      if (requests_[i].done() && !schedule_.variant.continuous && i >= batch_) cells[i].state = Cell::State::KeepsPlace;
     }
     return cells;
   }
 
   void note_rows(Cell& cell, const Plan::Share& share) {
-    const auto first = static_cast<size_t>(runner_.cache().length(share.branch->sequence()));
-    const size_t n_known = std::min(share.n_rows, share.branch->tokens().size() - first);
-    size_t& highest = highest_[index(share.branch)];
+    const auto first = static_cast<size_t>(runner_.cache().length(share.sequence->id()));
+    const size_t n_known = std::min(share.n_rows, share.sequence->tokens().size() - first);
+    size_t& highest = highest_[index(*share.sequence)];
     cell.state = Cell::State::Runs;
     cell.n_rows = share.n_rows;
     cell.n_drafts = share.n_rows - n_known;
@@ -107,14 +109,14 @@ class Run {
     highest = std::max(highest, first + n_known);
   }
 
-  static size_t index(const Branch* branch) { return static_cast<size_t>(branch->request()); }
+  static size_t index(const Sequence& s) { return static_cast<size_t>(s.request()); }
+  ActiveRequest& request_of(const Sequence& s) { return requests_[index(s)]; }
 
   infer::Cpu cpu_;
   infer::Runner runner_;
-  infer::Scheduler<Branch> scheduler_;
+  infer::Scheduler scheduler_;
   infer::PromptLookup lookup_;
-  std::deque<infer::Request> requests_;
-  std::deque<Branch> branches_;
+  std::deque<ActiveRequest> requests_;
   std::vector<size_t> highest_;  // positions that a request has had rows for
   size_t n_in_ = 0;              // requests that the scheduler knows, or knew
   size_t batch_ = 0;             // the first request of the static batch

@@ -49,7 +49,7 @@ std::vector<SearchStep> search_steps(infer::Engine& engine, const data::Tokenize
   std::vector<SearchStep> steps;
   while (engine.step()) {
     SearchStep step;
-    for (const infer::BranchView& b : engine.branches()) {
+    for (const infer::SequenceView& b : engine.sequences()) {
       step.beams.push_back({.index = b.id.index, .blocks = {b.blocks.begin(), b.blocks.end()}});
     }
     if (!step.beams.empty()) steps.push_back(std::move(step));

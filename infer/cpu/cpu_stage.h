@@ -69,6 +69,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
 
   template <typename T>
   [[nodiscard]] Cache<T> cache_of() const;
+  [[nodiscard]] size_t width(Slot slot) const { return info_.widths[static_cast<size_t>(slot)]; }  // not virtual
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   template <typename Body>

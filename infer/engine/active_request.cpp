@@ -1,202 +1,352 @@
 #include "infer/engine/active_request.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
-#include "core/random.h"
+#include "infer/engine/form_policy.h"
 
 namespace folio::infer {
-namespace {
-
-using core::require;
-
-Request checked(Request request, const core::ModelConfig& config) {
-  const int64_t most = config.context_length;
-  GenerateOptions& options = request.options;
-  if (options.context == 0) options.context = most;
-  const int64_t context = options.context;
-  require(context >= 2 && context <= most, "a context of {} is not in [2, {}], the model's", context, most);
-  const int64_t n_prompt = std::ssize(request.prompt);
-  require(n_prompt > 0, "the prompt is empty");
-  require(n_prompt <= context, "the prompt has {} tokens, more than the context of {}; shorten it", n_prompt, context);
-  for (const int32_t token : request.prompt) {
-    require(token >= 0 && token < config.vocab_size, "token {} is outside the vocabulary of {}", token,
-            config.vocab_size);
-  }
-  if (const data::Tokenizer* tokenizer = request.tokenizer) {
-    require(tokenizer->vocab_size() == config.vocab_size, "the tokenizer has {} tokens, the model {}",
-            tokenizer->vocab_size(), config.vocab_size);
-    for (const int32_t token : tokenizer->suppressed_tokens()) {
-      require(token >= 0 && token < config.vocab_size, "the tokenizer suppresses token {}, but has {}", token,
-              config.vocab_size);
-    }
-  }
-  for (const SamplerOptions::Bias& b : options.sampler.logit_bias) {
-    require(b.token >= 0 && b.token < config.vocab_size, "there is a logit bias of token {}, but the vocabulary has {}",
-            b.token, config.vocab_size);
-  }
-  for (const auto* words : {&options.stop_words, &options.sampler.bad_words}) {
-    const std::string_view kind = words == &options.stop_words ? "stop" : "bad";
-    for (const std::vector<int32_t>& word : *words) {
-      require(!word.empty(), "a {} word has no token", kind);
-      for (const int32_t token : word) {
-        require(token >= 0 && token < config.vocab_size, "token {} of a {} word is outside the vocabulary of {}", token,
-                kind, config.vocab_size);
-      }
-    }
-  }
-  require(request.tokenizer != nullptr || options.stops.empty(), "stop strings need a tokenizer");
-  require(request.tokenizer != nullptr || !options.form, "a form needs a tokenizer");
-  require(options.n >= 1, "{} texts are none", options.n);
-  const int64_t width = options.beams.width;
-  require(!request.observer || (options.n == 1 && width == 0), "an observer sees one text, neither several nor beams");
-  if (width == 0) return request;
-  static_cast<void>(BeamSearch(options.beams, 1));  // checks their ranges
-  require(width <= config.vocab_size, "{} beams are more than the vocabulary's {} tokens", width, config.vocab_size);
-  require(options.n <= width, "{} texts are wanted of {} beams", options.n, width);
-  require(!request.backlog, "beams have no backlog: they give nothing before their end");
-  require(!options.slide, "beams don't slide: they end with the context");
-  require(!request.wants_token_logits, "of beams the logits of the tokens are not known");
-  return request;
-}
-
-FinishReason reason_of(BeamSearch::Ending ending) {
-  return ending == BeamSearch::Ending::Length ? FinishReason::Length : FinishReason::Stop;
-}
-
-}  // namespace
-
-uint64_t choice_seed(uint64_t seed, size_t choice) { return choice == 0 ? seed : core::random_bits(seed, choice); }
-
-std::string_view finish_reason_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::Stop:
-      return "stop";
-    case FinishReason::Interrupted:
-      return "interrupted";
-    case FinishReason::Form:
-      return "form";
-    default:
-      return "length";
-  }
-}
 
 ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache)
-    : request_(checked(std::move(request), config)) {
+    : request_(checked(std::move(request), config)), vocab_size_(static_cast<size_t>(config.vocab_size)) {
   const GenerateOptions& options = request_.options;
-  const int64_t most = std::min(options.max_tokens, options.context - std::ssize(request_.prompt));
+  const std::span<const int32_t> prompt = request_.prompt;
+  const std::ptrdiff_t n_prompt = std::ssize(prompt);
+  const bool generates = options.max_tokens > 0;
+  const int64_t most = options.slide ? options.max_tokens : std::min(options.max_tokens, options.context - n_prompt);
+  n_most_ = prompt.size() + static_cast<size_t>(most);
+  if (request_.on_logits || request_.on_log_probs) {
+    report_.emplace(prompt, vocab_size_, request_.on_logits, request_.on_log_probs);
+  }
+  if (options.slide) sliding_.emplace(options.context);
   std::optional<FormMask> form;
-  if (options.form) form.emplace(options.form, *request_.tokenizer, options.end_tokens, request_.prompt.size());
-  const bool goes_on = most > 0 && (!form || form->way_on(request_.prompt) == WayOn::Tokens);
-  if (options.beams.width > 0 && goes_on) {
-    search_.emplace(options.beams, static_cast<size_t>(most));
-    beams_ = {0};
+  if (options.form) form.emplace(options.form, *request_.tokenizer, options.end_tokens, prompt.size());
+  auto n = static_cast<size_t>(options.n);
+  if (most > 0 && (!form || form->way_on(prompt) == WayOn::Tokens)) {
+    if (options.beams.width > 0) {
+      policy_ = std::make_unique<Beams>(options.beams, static_cast<size_t>(most));
+      n = static_cast<size_t>(options.beams.width);
+    } else if (request_.policy) {
+      policy_ = request_.policy();
+    }
   }
-  const size_t n = search_ ? search_->width() : static_cast<size_t>(options.n);
-  for (size_t i = 0; i < n; ++i) branches_.emplace_back(id, i, request_, config, cache, form);
-}
-
-void ActiveRequest::start(Scheduler<Branch>& scheduler) {
-  for (Branch& branch : branches_) {
-    if (!branch.done()) scheduler.add(branch);
-    if (search_) break;  // the others come by forks
-  }
-}
-
-bool ActiveRequest::done() const {
-  if (search_) return !results_.empty();
-  return std::ranges::all_of(branches_, &Branch::done);
-}
-
-// The first of a beam's candidates that go on takes the beam's own branch, the others those of beams that are dropped.
-void ActiveRequest::follow_beams(Scheduler<Branch>& scheduler) {
-  if (!search_ || done()) return;
-  std::vector<BeamSearch::Candidate> candidates;
-  std::vector<std::span<const int32_t>> texts(branches_.size());
-  for (const size_t beam : beams_) {
-    const Branch& branch = branches_[beam];
-    if (!branch.has_candidates()) return;
-    candidates.insert(candidates.end(), branch.candidates().begin(), branch.candidates().end());
-    texts[beam] = branch.generated();
-  }
-  const std::vector<BeamSearch::Candidate> next = search_->step(std::move(candidates), texts);
-  if (search_->done()) return keep_best(search_->finished());
-
-  std::vector<bool> taken(branches_.size(), false);  // by a candidate of its own beam
-  for (const BeamSearch::Candidate& c : next) taken[c.beam] = true;
-  std::vector<size_t> idle;
-  for (size_t b = branches_.size(); b-- > 0;) {
-    if (!taken[b]) idle.push_back(b);
-  }
-  std::vector<bool> has_own(branches_.size(), false);
-  std::vector<size_t> places;
-  for (const BeamSearch::Candidate& c : next) {
-    if (!has_own[c.beam]) {
-      has_own[c.beam] = true;
-      places.push_back(c.beam);
+  Sequence::Needs needs{
+      .max_positions = std::min(options.slide ? options.context : n_prompt - 1 + options.max_tokens, options.context),
+      .n_together = policy_ ? n : 1,
+      .adapter = options.adapter,
+      .alone = static_cast<bool>(request_.observer)};
+  const auto never = request_.tokenizer ? request_.tokenizer->suppressed_tokens() : std::vector<int32_t>{};
+  const size_t n_reported = request_.observer ? prompt.size() : report_ ? report_->n_rows() : 0;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t n_rows = generates ? prompt.size() : i == 0 ? n_reported : 0;
+    if (!generates) needs.max_positions = static_cast<int64_t>(n_rows);
+    Choice& c = choices_.emplace_back(SequenceKey{id, i}, prompt.first(n_rows), needs, cache);
+    if (i == 0 && (report_ || request_.observer)) c.compute_from(0);
+    if (!generates) {
+      if (n_rows == 0) end(c, FinishReason::Length);
       continue;
     }
-    Branch& fork = branches_[idle.back()];
-    idle.pop_back();
-    scheduler.fork(fork, branches_[c.beam]);
-    fork.become(branches_[c.beam]);
-    places.push_back(fork.index());
-  }
-  for (const size_t b : idle) scheduler.remove(branches_[b]);
-  for (size_t i = 0; i < next.size(); ++i) branches_[places[i]].follow(next[i]);
-  beams_ = places;
-}
-
-void ActiveRequest::keep_best(std::span<const BeamSearch::Finished> finished) {
-  branches_.front().stop_clock();
-  for (const BeamSearch::Finished& f :
-       finished.first(std::min(finished.size(), static_cast<size_t>(request_.options.n)))) {
-    results_.push_back(result_of(f.tokens, reason_of(f.ending), f.score));
-  }
-  // A form may have fewer texts than are wanted.
-  if (request_.options.form) {
-    results_.resize(static_cast<size_t>(request_.options.n), {.finish_reason = FinishReason::Form});
-  }
-  show_results();
-}
-
-// A search that is broken off gives the best that it has so far, whether it has ended or not.
-void ActiveRequest::finish(FinishReason reason) {
-  if (!search_) {
-    for (Branch& branch : branches_) {
-      if (!branch.done()) branch.finish(reason);
+    SamplerOptions sampler = options.sampler;
+    sampler.seed = choice_seed(sampler.seed, i);
+    c.sampling.emplace(Sampler(sampler, never, prompt.size(), form), Sampling::Stops{.tokenizer = request_.tokenizer,
+                                                                                     .texts = options.stops,
+                                                                                     .end_tokens = options.end_tokens,
+                                                                                     .words = options.stop_words,
+                                                                                     .n_most = n_most_});
+    if ((form || options.speculate > 0) && !wants_logits()) c.drafts.emplace(options.speculate);
+    if (policy_) c.score = 0.0;
+    if (policy_ && (i == 0 || options.beams.width == 0)) continuing_.push_back(&c);
+    if (const auto reason = c.sampling->end_of(prompt)) {
+      end(c, *reason);
+    } else {
+      make_room(c);
     }
-  } else if (!done()) {
-    branches_.front().stop_clock();
-    for (const BeamSearch::Finished& f : search_->finished()) {
-      results_.push_back(result_of(f.tokens, reason_of(f.ending), f.score));
-    }
-    for (const size_t beam : beams_) {
-      const Branch& b = branches_[beam];
-      const size_t n = std::max<size_t>(b.generated().size(), 1);
-      results_.push_back(result_of(b.generated(), reason, search_->score(b.log_prob(), n)));
-    }
-    std::ranges::stable_sort(results_, std::ranges::greater{}, &GenerateResult::score);
-    results_.resize(static_cast<size_t>(request_.options.n), {.finish_reason = reason});
-    show_results();
   }
 }
 
-GenerateResult ActiveRequest::result_of(std::span<const int32_t> tokens, FinishReason reason, double score) const {
-  GenerateResult result = branches_.front().result();  // its times, and what was cached
-  result.tokens = {tokens.begin(), tokens.end()};
-  result.text.clear();
-  result.finish_reason = reason;
-  result.score = score;
-  if (request_.tokenizer == nullptr) return result;
-  StopFilter filter(request_.options.stops);
-  for (const int32_t token : tokens) result.text += filter.push(request_.tokenizer->token_bytes(token));
-  result.text += filter.finish();
-  return result;
+void ActiveRequest::start(Scheduler& scheduler) {
+  for (Choice& c : choices_) {
+    if (policy_ && c.index() >= continuing_.size()) break;  // the others come by forks
+    if (!c.reason) scheduler.add(c);
+  }
 }
 
-void ActiveRequest::show_results() const {
+void ActiveRequest::started(const Sequence& s) {
+  Choice& c = choices_[s.index()];
+  if (c.start) return;
+  c.start = Choice::Clock::now();
+  c.n_prompt_cached = static_cast<size_t>(s.n_cached());
+}
+
+void ActiveRequest::was_preempted(Sequence& s) {
+  Choice& c = choices_[s.index()];
+  c.collected(c.in_flight());
+  c.set_optional(0);
+  if (c.drafts) c.drafts->preempted();
+  c.logits.clear();  // its last row is computed again, too
+}
+
+// As many as may be right: the sequence continues after the last of them. One whose last row alone is missing draws in
+// the next step.
+std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most) {
+  Choice& c = choices_[s.index()];
+  if (!c.drafts || c.in_flight() > 0) return {};  // perhaps with drafts
+  c.drafts->clear();
+  if (c.n_missing() != 1) return {};
+  const size_t n = c.history().size();
+  most = std::min(most, n_most_ - n - 1);
+  if (sliding_) most = std::min(most, sliding_->n_left(n, c.first()) - 1);
+  return c.drafts->begin(c.history(), c.first(), most, c.sampling->sampler());
+}
+
+size_t ActiveRequest::append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported) {
+  Choice& c = choices_[s.index()];
+  if (c.drafts) static_cast<void>(c.drafts->issue(0, nullptr));
+  const size_t end = c.history().size();
+  const size_t first = end - c.n_missing();
+  size_t n = 0;
+  for (; n < std::min(most, end - first); ++n) {
+    const size_t i = first + n;
+    const bool is_reported = report_ && c.index() == 0 && report_->n_wanted(i, i + 1) > 0;
+    if (is_reported && most_reported == 0) break;
+    if (is_reported) --most_reported;
+    rows.push_back(c.row(i, c.history()[i]));
+    rows.back().wants_logits = is_reported;
+  }
+  if (!c.sampling || n == 0 || first + n < end) return n;
+  rows.back().wants_logits = rows.back().wants_logits || wants_logits();
+  if (request_.options.beams.width > 0) return n;
+  Sampler* const sampler = &c.sampling->sampler();
+  rows.back().sampler = sampler;
+  rows.back().history = c.history();
+  if (!c.drafts) return n;
+  // Each draft is drawn after, too: if the token drawn before it is the draft, its own is that of the sequence.
+  const auto tokens = c.drafts->issue(most - n, sampler->form());
+  for (size_t i = end; i < tokens.size(); ++i) {
+    rows.push_back(c.row(i, tokens[i]));
+    rows.back().sampler = sampler;
+    rows.back().history = tokens.first(i + 1);
+  }
+  return n + c.drafts->n_issued();
+}
+
+Row ActiveRequest::row_ahead(const Sequence& s, size_t draw) {
+  Row row = s.row(s.history().size(), drawn_token(draw));
+  row.sampler = &choices_[s.index()].sampling->sampler();
+  row.history = s.history();
+  return row;
+}
+
+bool ActiveRequest::needs_next_token(const Sequence& s) const {
+  if (s.n_missing() > 0 || policy_) return true;
+  return !ends_next(s) && (choices_[s.index()].drafts || request_.options.sampler.needs_history() ||
+                           (sliding_ && sliding_->n_left(s.history().size(), s.first()) <= 1));
+}
+
+size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& output) {
+  Choice& c = choices_[s.index()];
+  const size_t n_drafts = c.drafts ? c.drafts->n_issued() : 0;
+  const size_t first = c.n_computed();
+  const size_t end = first + n_rows - n_drafts;
+  const size_t n_before = c.generated().size();
+  c.collected(end - first - 1);  // the last one is computed again unless its token can be taken
+  const size_t n_reported = report_ && c.index() == 0 ? report_->n_wanted(first, end) : 0;
+  if (n_reported > 0) {
+    report_->report(output.logits.first(n_reported * vocab_size_), first);
+    c.compute_from(report_->n_reported() < request_.prompt.size() ? report_->n_reported() : SIZE_MAX);
+  }
+  if (!c.sampling || end < c.history().size()) {
+    c.collected(1);
+    if (!c.sampling && c.n_missing() == 0 && c.in_flight() == 0) this->end(c, FinishReason::Length);
+    return 0;
+  }
+  if (policy_) {
+    take_candidates(c, output);
+    return 1;
+  }
+  take_drawn(c, output.tokens.front(), output.logits.last(wants_logits() ? vocab_size_ : 0));
+  if (!c.drafts) return c.generated().size() - n_before;
+  // drawn[i + 1] comes after draft i, so it counts if drawn[i] was that draft and the sequence continues. The rows
+  // after the last draft that was right are taken back.
+  size_t n_right = 0;
+  while (n_right < n_drafts && !c.reason && output.tokens[n_right] == (*c.drafts)[n_right]) {
+    take_drawn(c, output.tokens[++n_right], {});
+  }
+  c.drafts->learn(n_right);
+  if (n_drafts > 0) c.recall();
+  return c.generated().size() - n_before;
+}
+
+// Nothing is drawn where the form leaves nothing: then the sequence ends, and that is no fault.
+void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> logits) {
+  std::optional<FinishReason> reason;
+  if (drawn == kNothingLeft && c.form() != nullptr) reason = end_without_token(*c.form(), c.history());
+  const int32_t token = reason ? drawn : token_of(drawn, std::ssize(c.history()));
+  c.collected(1);
+  if (reason) return end(c, *reason);
+  if (!c.first_token) c.first_token = Choice::Clock::now();
+  if (c.sampling->is_end_token(token)) return end(c, FinishReason::Stop);
+  c.append(token);
+  if (request_.on_token) request_.on_token(c.index(), token, logits);
+  std::string text = c.sampling->push(c.history());
+  reason = c.sampling->end_of(c.history());
+  if (reason) return end(c, *reason, std::move(text));
+  make_room(c);
+  if (text.empty()) return;
+  if (request_.on_text) request_.on_text(c.index(), text);
+  if (request_.is_enough && request_.is_enough(c.index())) end(c, FinishReason::Stop);
+}
+
+// The last row stays in flight until the policy has decided.
+void ActiveRequest::take_candidates(Choice& c, const StepOutput& output) {
+  const std::span<const float> logits = output.logits.last(vocab_size_);
+  const auto position = std::ssize(c.history());
+  if (!all_finite(logits)) static_cast<void>(token_of(kNotFinite, position));
+  c.sampled = output.tokens.empty() ? -1 : output.tokens.front();
+  if (!output.tokens.empty() && c.form() == nullptr) static_cast<void>(token_of(c.sampled, position));
+  c.logits.assign(logits.begin(), logits.end());
+  if (c.form() == nullptr) return;
+  c.allowed = c.logits;
+  if (!c.form()->keep_allowed(c.allowed, c.history())) c.allowed.clear();
+}
+
+void ActiveRequest::make_room(Choice& c) {
+  const size_t n = c.history().size();
+  if (sliding_ && sliding_->n_left(n, c.first()) == 0) c.slide_to(sliding_->first_kept(n));
+}
+
+// `text` was not shown yet.
+void ActiveRequest::end(Choice& c, FinishReason reason, std::string text) {
+  c.reason = reason;
+  c.end = Choice::Clock::now();
+  if (c.sampling) text += c.sampling->finish();
+  if (request_.on_text && !text.empty()) request_.on_text(c.index(), text);
+  if (request_.on_end) request_.on_end(c.index(), c.result());
+}
+
+void ActiveRequest::recall() {
+  for (Choice& c : choices_) {
+    c.recall();
+    c.logits.clear();
+  }
+}
+
+void ActiveRequest::decide(Scheduler& scheduler) {
+  if (!policy_ || done()) return;
+  std::vector<SequenceState> states;
+  for (Choice* const c : continuing_) {
+    if (c->logits.empty()) return;
+    states.push_back({.generated = c->generated(),
+                      .logits = c->logits,
+                      .allowed = c->form() == nullptr ? c->logits : c->allowed,
+                      .sampled = c->sampled,
+                      .score = *c->score,
+                      .effect_of = [c](int32_t token) { return c->sampling->effect_of(c->history(), token); }});
+  }
+  // Everything is checked before anything changes.
+  const std::vector<Continuation> all = policy_->decide(states);
+  std::vector<Continuation> next, last;
+  for (const Continuation& c : all) (ends_with(c) ? last : next).push_back(c);
+  core::require(next.size() <= choices_.size(), "the policy continues {} sequences, of which there are {}", next.size(),
+                choices_.size());
+  for (const Continuation& c : last) complete(*continuing_[c.from], c);
+  for (Continuation& c : next) c.from = continuing_[c.from]->index();
+  keep_best();
+  const bool has_form = request_.options.form != nullptr;
+  core::require(!next.empty() || !results_.empty() || has_form, "the policy leaves no sequence");
+  for (Choice* const c : continuing_) {
+    if (!c->first_token) c->first_token = Choice::Clock::now();
+    c->collected(1);
+    c->logits.clear();
+  }
+  if (next.empty()) return conclude(has_form ? std::optional(FinishReason::Form) : std::nullopt);
+  place(next, scheduler);
+}
+
+bool ActiveRequest::ends_with(const Continuation& last) const {
+  core::require(last.from < continuing_.size(), "the policy continues sequence {} of {}", last.from,
+                continuing_.size());
+  Choice& c = *continuing_[last.from];
+  core::require(last.token < static_cast<int32_t>(vocab_size_) && (last.token >= 0 || c.form() != nullptr),
+                "the policy continues with token {}, which is none", last.token);
+  if (last.token < 0) return true;
+  const TokenEffect effect = c.sampling->effect_of(c.history(), last.token);
+  core::require(effect != TokenEffect::Forbidden || last.token == c.sampled,
+                "the policy continues with token {}, which is forbidden", last.token);
+  return last.ends || ends_next(c) || effect == TokenEffect::Ends;
+}
+
+// The first continuation of a sequence keeps it, the others take those that are dropped.
+void ActiveRequest::place(std::span<const Continuation> next, Scheduler& scheduler) {
+  std::vector<bool> is_kept(choices_.size(), false);
+  for (const Continuation& c : next) is_kept[c.from] = true;
+  std::vector<Choice*> idle;
+  for (Choice& c : choices_) {
+    if (!is_kept[c.index()]) idle.push_back(&c);
+  }
+  auto fork = idle.begin();
+  continuing_.clear();
+  for (const Continuation& c : next) {
+    Choice& parent = choices_[c.from];
+    continuing_.push_back(is_kept[c.from] ? &parent : *fork++);
+    if (!is_kept[c.from]) {
+      scheduler.fork(*continuing_.back(), parent);
+      continuing_.back()->sampling->fork(*parent.sampling);
+    }
+    is_kept[c.from] = false;
+  }
+  for (; fork != idle.end(); ++fork) scheduler.remove(**fork);
+  for (size_t i = 0; i < next.size(); ++i) {
+    Choice& c = *continuing_[i];
+    c.append(next[i].token);
+    static_cast<void>(c.sampling->push(c.history()));
+    c.score = next[i].score;
+  }
+}
+
+// The sequence may continue, too: what ends is a copy.
+void ActiveRequest::complete(Choice& c, const Continuation& last) {
+  Sampling sampling = *c.sampling;
+  std::vector<int32_t> history(c.history().begin(), c.history().end());
+  FinishReason reason = FinishReason::Stop;
+  if (last.token < 0) {
+    reason = end_without_token(*c.form(), history);
+  } else if (!sampling.is_end_token(last.token)) {
+    history.push_back(last.token);
+    static_cast<void>(sampling.push(history));
+    reason = sampling.end_of(history).value_or(FinishReason::Stop);
+  }
+  static_cast<void>(sampling.finish());
+  results_.push_back({.tokens = {history.begin() + std::ssize(request_.prompt), history.end()},
+                      .text = sampling.text(),
+                      .finish_reason = reason,
+                      .score = last.score});
+}
+
+// There may be fewer than are wanted: `of_missing` is why.
+void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
+  concluded_ = true;
+  choices_.front().end = Choice::Clock::now();
+  const GenerateResult times = choices_.front().result();
+  for (GenerateResult& r : results_) {
+    r.n_cached = times.n_cached;
+    r.prefill_seconds = times.prefill_seconds;
+    r.decode_seconds = times.decode_seconds;
+  }
+  keep_best();
+  if (of_missing) results_.resize(static_cast<size_t>(request_.options.n), {.finish_reason = *of_missing});
+}
+
+// The others are never asked for: a search may end thousands.
+void ActiveRequest::keep_best() {
+  std::ranges::stable_sort(results_, std::ranges::greater{}, &GenerateResult::score);
+  results_.resize(std::min(static_cast<size_t>(request_.options.n), results_.size()));
+}
+
+void ActiveRequest::deliver() {
+  if (!concluded_ || std::exchange(delivered_, true)) return;
   for (size_t i = 0; i < results_.size(); ++i) {
     const GenerateResult& result = results_[i];
     for (const int32_t token : result.tokens) {
@@ -207,11 +357,45 @@ void ActiveRequest::show_results() const {
   }
 }
 
+// A policy that is broken off gives the best that it has so far, whether it has ended or not.
+void ActiveRequest::finish(FinishReason reason) {
+  if (done()) return;
+  if (!policy_) {
+    for (Choice& c : choices_) {
+      if (!c.reason) end(c, reason);
+    }
+    return;
+  }
+  for (Choice* const c : continuing_) {
+    static_cast<void>(c->sampling->finish());
+    c->reason = reason;
+    results_.push_back(c->result());
+  }
+  conclude(reason);
+  deliver();
+}
+
+bool ActiveRequest::done() const {
+  return policy_ ? concluded_ : std::ranges::all_of(choices_, [](const Choice& c) { return c.reason.has_value(); });
+}
+
 std::vector<GenerateResult> ActiveRequest::results() const {
-  if (search_) return results_;
-  std::vector<GenerateResult> results;
-  for (const Branch& branch : branches_) results.push_back(branch.result());
+  std::vector<GenerateResult> results = results_;
+  for (size_t i = 0; !policy_ && i < choices_.size(); ++i) results.push_back(choices_[i].result());
   return results;
+}
+
+GenerateResult Choice::result() const {
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  return {.tokens = {generated().begin(), generated().end()},
+          .text = sampling ? sampling->text() : "",
+          .finish_reason = reason.value_or(FinishReason::Length),
+          .score = score,
+          .n_cached = n_prompt_cached,
+          .n_drafts = drafts ? drafts->n_tried() : 0,
+          .n_right = drafts ? drafts->n_right() : 0,
+          .prefill_seconds = start ? seconds(first_token.value_or(end) - *start) : 0.0,
+          .decode_seconds = first_token ? seconds(end - *first_token) : 0.0};
 }
 
 }  // namespace folio::infer

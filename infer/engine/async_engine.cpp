@@ -25,7 +25,7 @@ RequestId AsyncEngine::submit(Request request, OnEnd on_end) {
   const RequestId id = engine_.new_id();
   if (stops_) {
     lock.unlock();
-    on_end({.error = std::make_exception_ptr(core::Error("the engine was stopped"))});
+    on_end(std::make_exception_ptr(core::Error("the engine was stopped")));
     return id;
   }
   messages_.push_back([this, id, request = std::move(request), on_end = std::move(on_end)](Engine& engine) mutable {
@@ -33,7 +33,7 @@ RequestId AsyncEngine::submit(Request request, OnEnd on_end) {
       engine.add(std::move(request), id);
       live_.emplace(id, std::move(on_end));
     } catch (...) {
-      on_end({.error = std::current_exception()});
+      on_end(std::current_exception());
     }
   });
   lock.unlock();
@@ -75,12 +75,13 @@ void AsyncEngine::run() {
     } else {
       try {
         stalls = !engine_.step();
-      } catch (...) {
+      } catch (...) {  // one request's fault ends that request; after any other none can continue
         stalls = false;
-        fail(std::current_exception());
+        const auto failed = engine_.failed();
+        end_if([&](RequestId id) { return !failed || id == *failed; }, std::current_exception());
       }
     }
-    hand_out_ended();
+    end_if([this](RequestId id) { return engine_.has_ended(id); }, nullptr);
     {
       const std::lock_guard lock(mutex_);
       statistics_ = engine_.statistics();
@@ -90,31 +91,15 @@ void AsyncEngine::run() {
   }
 }
 
-// One request's fault ends that request. Any other leaves nothing to go on with.
-void AsyncEngine::fail(const std::exception_ptr& error) {
-  const auto failed = engine_.failed();
+void AsyncEngine::end_if(const std::function<bool(RequestId id)>& ends, const std::exception_ptr& error) {
   for (auto live = live_.begin(); live != live_.end();) {
     const auto next = std::next(live);
-    if (!failed || live->first == *failed) {
+    if (ends(live->first)) {
       engine_.drop(live->first);
-      end(live, {.error = error});
+      live_.extract(live).mapped()(error);
     }
     live = next;
   }
-}
-
-void AsyncEngine::hand_out_ended() {
-  for (auto live = live_.begin(); live != live_.end();) {
-    const auto next = std::next(live);
-    if (engine_.has_ended(live->first)) end(live, {.results = engine_.take_all(live->first)});
-    live = next;
-  }
-}
-
-void AsyncEngine::end(std::map<RequestId, OnEnd>::iterator live, Outcome outcome) {
-  const OnEnd on_end = std::move(live->second);
-  live_.erase(live);
-  on_end(std::move(outcome));
 }
 
 }  // namespace folio::infer

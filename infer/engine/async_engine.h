@@ -19,16 +19,11 @@
 
 namespace folio::infer {
 
-/// How a request ended: with a result for each choice, or with an error (core::Error, or what one of its callbacks
-/// threw).
-struct Outcome {
-  std::vector<GenerateResult> results{};
-  std::exception_ptr error{};
-};
-
 class AsyncEngine {
  public:
-  using OnEnd = std::function<void(Outcome outcome)>;
+  /// Gets the error with which a request ended (core::Error, or what one of its callbacks threw); null if it has
+  /// results.
+  using OnEnd = std::function<void(const std::exception_ptr& error)>;
 
   /// What is delivered from the engine's thread, when the callbacks of a step and of the requests that ended were
   /// called.
@@ -75,9 +70,7 @@ class AsyncEngine {
 
  private:
   void run();
-  void fail(const std::exception_ptr& error);
-  void hand_out_ended();
-  void end(std::map<RequestId, OnEnd>::iterator live, Outcome outcome);
+  void end_if(const std::function<bool(RequestId id)>& ends, const std::exception_ptr& error);
 
   Engine& engine_;
   std::map<RequestId, OnEnd> live_;               ///< the engine's thread's alone

@@ -5,14 +5,6 @@
 #include "core/error.h"
 
 namespace folio::infer {
-namespace {
-
-std::vector<data::ChatMessage> first_messages(std::optional<std::string> system) {
-  if (!system) return {};
-  return {{.role = data::ChatRole::System, .content = std::move(*system)}};
-}
-
-}  // namespace
 
 // A model says its template's mark at the end of an answer, whatever its file calls the end of a text.
 void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, GenerateOptions& options) {
@@ -28,44 +20,30 @@ void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& cha
 
 Conversation::Conversation(Engine& engine, const data::Tokenizer& tokenizer, data::ChatTemplate chat_template,
                            std::optional<std::string> system)
-    : engine_(engine),
-      tokenizer_(tokenizer),
-      template_(std::move(chat_template)),
-      messages_(first_messages(std::move(system))),
-      n_system_(messages_.size()) {}
-
-Answer Conversation::say(std::string text, const GenerateOptions& options,
-                         const std::function<void(std::string_view)>& on_text, const Interrupted& interrupted) {
-  core::require(!options.slide, "a conversation cannot slide: its first messages would be lost");
-  const size_t n_before = messages_.size();
-  try {
-    messages_.push_back({.role = data::ChatRole::User, .content = std::move(text)});
-    GenerateOptions ending = options;
-    end_at_turn(tokenizer_, template_, ending);
-    Answer answer = this->answer(ending, on_text, interrupted);
-    if (answer.result.finish_reason == FinishReason::Interrupted && answer.result.text.empty()) {
-      messages_.resize(n_before);
-    } else {
-      messages_.push_back({.role = data::ChatRole::Assistant, .content = answer.result.text});
-    }
-    return answer;
-  } catch (...) {
-    messages_.resize(n_before);
-    throw;
-  }
+    : engine_(engine), tokenizer_(tokenizer), template_(std::move(chat_template)) {
+  if (system) messages_.push_back({.role = data::ChatRole::System, .content = std::move(*system)});
+  n_system_ = messages_.size();
 }
 
 // The whole conversation is tokenized anew: what was said as some tokens may be read as others, and a template may trim
 // it. Up to the first token that differs, it is cached.
-Answer Conversation::answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
-                            const Interrupted& interrupted) {
+Answer Conversation::say(std::string text, const GenerateOptions& options,
+                         const std::function<void(std::string_view)>& on_text, const Interrupted& interrupted) {
+  core::require(!options.slide, "a conversation cannot slide: its first messages would be lost");
+  std::vector<data::ChatMessage> messages = messages_;
+  messages.push_back({.role = data::ChatRole::User, .content = std::move(text)});
+  GenerateOptions ending = options;
+  end_at_turn(tokenizer_, template_, ending);
   Answer answer;
-  answer.prompt_tokens = data::encode_chat(tokenizer_, template_, messages_);
+  answer.prompt_tokens = data::encode_chat(tokenizer_, template_, messages);
   const size_t n = answer.prompt_tokens.size();
   const int64_t context = options.context == 0 ? engine_.config().context_length : options.context;
   core::require(static_cast<int64_t>(n) < context,
                 "the conversation has {} tokens, and the context has room for {}: /reset begins anew", n, context);
-  answer.result = generate(engine_, tokenizer_, answer.prompt_tokens, options, on_text, interrupted);
+  answer.result = generate(engine_, tokenizer_, answer.prompt_tokens, ending, on_text, interrupted);
+  if (answer.result.finish_reason == FinishReason::Interrupted && answer.result.text.empty()) return answer;
+  messages.push_back({.role = data::ChatRole::Assistant, .content = answer.result.text});
+  messages_ = std::move(messages);
   return answer;
 }
 

@@ -40,9 +40,6 @@ class Conversation {
   [[nodiscard]] const std::vector<data::ChatMessage>& messages() const { return messages_; }
 
  private:
-  Answer answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
-                const Interrupted& interrupted);
-
   Engine& engine_;
   const data::Tokenizer& tokenizer_;
   data::ChatTemplate template_;

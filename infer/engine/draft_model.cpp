@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "infer/cache/scoped_sequence.h"
 
 namespace folio::infer {
 namespace {
@@ -17,31 +18,28 @@ const core::StoredModel& checked(const core::StoredModel& model, const core::Sto
 }  // namespace
 
 // What the cache holds of a text.
-class DraftModel::Sequence final : public Drafter::Memory {
+class DraftModel::CachedText final : public Drafter::Memory {
  public:
-  explicit Sequence(BlockManager& cache) : cache_(cache), id_(cache.add_sequence()) {}
-  ~Sequence() override { cache_.release(id_); }
-  Sequence(const Sequence&) = delete;
-  Sequence& operator=(const Sequence&) = delete;
+  explicit CachedText(BlockManager& cache) : cache_(cache), sequence_(cache) {}
 
-  [[nodiscard]] SequenceId id() const { return id_; }
+  [[nodiscard]] SequenceId id() const { return sequence_.id(); }
 
   // It is of these tokens from now on. Keeps those that it shares with them, but not the last, after which is drawn.
   void turn_to(std::span<const int32_t> tokens) {
     const auto known = tokens.first(tokens.size() - 1);
-    const size_t n_most = std::min({static_cast<size_t>(cache_.length(id_)), tokens_.size(), known.size()});
+    const size_t n_most = std::min({static_cast<size_t>(cache_.length(id())), tokens_.size(), known.size()});
     const auto held = std::span<const int32_t>(tokens_).first(n_most);
     const auto n_kept = std::mismatch(held.begin(), held.end(), known.begin()).first - held.begin();
-    cache_.truncate(id_, n_kept);
-    if (n_kept == 0) cache_.share_prefix(id_, known);
-    cache_.remember(id_, known.first(static_cast<size_t>(cache_.length(id_))));
+    cache_.truncate(id(), n_kept);
+    if (n_kept == 0) cache_.share_prefix(id(), known);
+    cache_.remember(id(), known.first(static_cast<size_t>(cache_.length(id()))));
     tokens_.assign(tokens.begin(), tokens.end());
   }
   void push(int32_t token) { tokens_.push_back(token); }
 
  private:
   BlockManager& cache_;
-  SequenceId id_;
+  ScopedSequence sequence_;
   std::vector<int32_t> tokens_;  ///< of all positions that the cache holds; more where a step failed
 };
 
@@ -62,7 +60,7 @@ void DraftModel::draft(std::span<const Text> texts) {
       part.n_left = drawn[i] < 0 ? 0 : part.n_left - 1;  // no token can be drawn
       if (drawn[i] >= 0) part.text->tokens.push_back(drawn[i]);
       if (part.n_left == 0) continue;
-      static_cast<Sequence&>(*part.text->memory).push(drawn[i]);
+      static_cast<CachedText&>(*part.text->memory).push(drawn[i]);
       rows_.push_back({.token = drawn[i],
                        .sequence = part.sequence,
                        .position = runner_.cache().length(part.sequence),
@@ -74,20 +72,16 @@ void DraftModel::draft(std::span<const Text> texts) {
   }
 }
 
-// No position is needed for the last.
-size_t DraftModel::n_drafts(const Text& text) const {
-  const int64_t room = runner_.config().context_length - static_cast<int64_t>(text.tokens.size() - text.first) + 1;
-  return std::min(text.most, static_cast<size_t>(std::max<int64_t>(room, 0)));
-}
-
 // Rows of what was not read yet. After the last is drawn. Of the free blocks so many are for rows of other texts.
 void DraftModel::read(const Text& text, int64_t& reserved) {
   BlockManager& cache = runner_.cache();
   const auto tokens = std::span(text.tokens).subspan(text.first);
-  const size_t n = n_drafts(text);
+  // No position is needed for the last draft.
+  const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;
+  const size_t n = std::min(text.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
   if (n == 0) return text.memory.reset();
-  if (text.memory == nullptr) text.memory = std::make_unique<Sequence>(cache);
-  auto& sequence = static_cast<Sequence&>(*text.memory);
+  if (text.memory == nullptr) text.memory = std::make_unique<CachedText>(cache);
+  auto& sequence = static_cast<CachedText&>(*text.memory);
   sequence.turn_to(tokens);
   const auto first = static_cast<size_t>(cache.length(sequence.id()));
   const int64_t needed = cache.blocks_needed(sequence.id(), static_cast<int64_t>(tokens.size() - first + n - 1));

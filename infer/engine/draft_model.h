@@ -1,6 +1,6 @@
 // Drafts from a second, smaller model of the same vocabulary. Leviathan et al., "Fast Inference from Transformers via
-// Speculative Decoding", 2023. There, sampling anew keeps the distribution. Here a draft is drawn as the text's own token
-// will be, by its sampler and for its position, so the two are equal where the models nearly agree.
+// Speculative Decoding", 2023. There, sampling anew keeps the distribution. Here a draft is drawn as the text's own
+// token will be, by its sampler and for its position, so the two are equal where the models nearly agree.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "infer/engine/drafter.h"
+#include "infer/engine/drafts.h"
 #include "infer/forward/runner.h"
 
 namespace folio::infer {
@@ -30,7 +30,7 @@ class DraftModel : public Drafter {
   [[nodiscard]] Runner& runner() { return runner_; }
 
  private:
-  class Sequence;
+  class CachedText;
   // A text whose drafts are drawn.
   struct DraftedText {
     const Text* text;
@@ -38,7 +38,6 @@ class DraftModel : public Drafter {
     size_t n_left;  ///< drafts
   };
 
-  [[nodiscard]] size_t n_drafts(const Text& text) const;
   void read(const Text& text, int64_t& reserved);
 
   Runner runner_;

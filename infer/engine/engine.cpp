@@ -18,8 +18,6 @@ SchedulerLimits within(SchedulerLimits limits, const Runner& runner) {
   return limits;
 }
 
-BranchId id_of(const Branch& branch) { return {.request = branch.request(), .index = branch.index()}; }
-
 }  // namespace
 
 Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options,
@@ -59,41 +57,40 @@ RequestId Engine::add(Request request, std::optional<RequestId> id) {
 bool Engine::step() {
   const auto start = std::chrono::steady_clock::now();
   failed_.reset();
-  retire_done();
+  retire();
   pause_and_resume();
-  while (!flights_.empty() && flights_.front().planned.empty()) flights_.pop_front();  // of requests that are gone
-  if (!flights_.empty() && runner_.n_issued() != n_issued_) recall();                  // somebody else ran a step
+  while (!in_flight_steps_.empty() && in_flight_steps_.front().planned.empty()) in_flight_steps_.pop_front();
+  if (!in_flight_steps_.empty() && runner_.n_issued() != n_issued_) recall();  // another caller ran a step
   // What is thrown here is thrown by a step that does not begin: those in flight go on.
-  while (flights_.size() < runner_.steps_in_flight() && issue(plan())) continue;
-  if (flights_.empty()) {
+  while (in_flight_steps_.size() < runner_.steps_in_flight() && issue(plan())) continue;
+  if (in_flight_steps_.empty()) {
     core::require(active_.size() == n_paused_, "the KV cache is full: sequences that are kept hold {} of its {} blocks",
                   cache().blocks_in_use(), cache().n_blocks());
     return false;
   }
   try {
     issue(plan_ahead());
-    hand_out(flights_.front(), runner_.collect(flights_.front().issued));
-    if (on_step_) on_step_(flights_.front().report);
-    flights_.pop_front();
+    decide(collect());
+    deliver();
   } catch (...) {
-    if (in_hand_ != nullptr) failed_ = in_hand_->request();
-    in_hand_ = nullptr;
+    failed_ = std::exchange(current_, std::nullopt);
     recall();
-    retire_done();
+    retire();
     throw;
   }
-  retire_done();
+  retire();
   done_.step_seconds += core::seconds_since(start);
   return true;
 }
 
-// What the next plan may try, for all texts together.
+// What the next plan may try, for all sequences together.
 void Engine::draft() {
   std::vector<Drafter::Text> texts;
-  for (Branch* branch : scheduler_.running()) {
-    if (const auto text = branch->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
+  for (const Sequence* s : scheduler_.running()) {
+    if (const auto text = request_of(*s).begin_drafts(*s, scheduler_.n_drafts_each())) texts.push_back(*text);
   }
   if (!texts.empty()) drafter_->draft(texts);
+  for (Sequence* s : scheduler_.running()) s->set_optional(request_of(*s).n_drafts(*s));
 }
 
 std::vector<Engine::PlannedRows> Engine::plan() {
@@ -105,114 +102,122 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   size_t most_reported =
       std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, runner_.max_rows());
   std::vector<PlannedRows> planned;
-  const auto& trace = scheduler_.plan([&](Branch& branch, size_t most) {
-    const size_t n = branch.append_rows(rows_, most, most_reported);
+  const auto& trace = scheduler_.plan([&](Sequence& s, size_t most) {
+    const size_t n = request_of(s).append_rows(s, rows_, most, most_reported);
     if (n == 0) return n;
-    const size_t draws = rows_.back().sampler != nullptr ? branch.n_draws() : 0;
-    planned.push_back({.branch = &branch, .n_rows = n, .n_draws = draws, .draw = n_draws, .logit_row = n_logit_rows});
-    n_draws += draws;
-    const auto own = std::span(rows_).last(n);
-    n_logit_rows += static_cast<size_t>(std::ranges::count_if(own, &Row::wants_logits));
+    PlannedRows& own =
+        planned.emplace_back(PlannedRows{.sequence = &s, .n_rows = n, .draw = n_draws, .logit_row = n_logit_rows});
+    for (const Row& row : std::span(rows_).last(n)) {
+      own.n_draws += row.sampler != nullptr ? 1 : 0;
+      own.n_logit_rows += row.wants_logits ? 1 : 0;
+    }
+    n_draws += own.n_draws;
+    n_logit_rows += own.n_logit_rows;
     return n;
   });
-  for (const Branch* branch : trace.started) done_.cached_tokens += static_cast<uint64_t>(branch->n_cached());
+  for (const Sequence* s : trace.started) done_.cached_tokens += static_cast<uint64_t>(s->n_cached());
   done_.preemptions += trace.preempted.size();
-  for (Branch* branch : trace.preempted) {
-    leave_flights(*branch);
-    branch->was_preempted();
+  for (Sequence* s : trace.preempted) {
+    cancel_draws(*s);
+    request_of(*s).was_preempted(*s);
   }
-  for (const PlannedRows& rows : planned) rows.branch->started();
+  for (const PlannedRows& rows : planned) request_of(*rows.sequence).started(*rows.sequence);
   if (on_step_) {
-    for (const Branch* b : trace.started) report_.started.push_back({.branch = id_of(*b), .n_cached = b->n_cached()});
-    for (const Branch* b : trace.preempted) report_.preempted.push_back(id_of(*b));
+    for (const Sequence* s : trace.started) report_.started.push_back({s->key(), s->n_cached()});
+    for (const Sequence* s : trace.preempted) report_.preempted.push_back(s->key());
   }
   done_.plan_seconds += core::seconds_since(start);
   return planned;
 }
 
-// A row for each token that the step in flight draws. None if a branch has others: it would wait for a step more.
+// A row for each token that the step in flight draws. None if a sequence has others: it would wait for a step more.
 std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
   rows_.clear();
-  for (const Branch* branch : scheduler_.running()) {
-    if (branch->needs_next_token()) return {};
+  for (const Sequence* s : scheduler_.running()) {
+    if (request_of(*s).needs_next_token(*s)) return {};
   }
   std::vector<PlannedRows> planned;
-  std::vector<Branch*> branches;
-  for (const PlannedRows& rows : flights_.back().planned) {
-    if (rows.branch->ends_next()) continue;
-    planned.push_back({.branch = rows.branch, .n_rows = 1, .n_draws = 1, .draw = rows_.size()});
-    branches.push_back(rows.branch);
-    rows_.push_back(rows.branch->row_ahead(rows.draw));
+  std::vector<Sequence*> sequences;
+  for (const PlannedRows& rows : in_flight_steps_.back().planned) {
+    Sequence* const s = rows.sequence;
+    ActiveRequest& request = request_of(*s);
+    if (request.ends_next(*s)) continue;
+    planned.push_back({.sequence = s, .n_rows = 1, .draw = rows_.size(), .n_draws = 1});
+    sequences.push_back(s);
+    rows_.push_back(request.row_ahead(*s, rows.draw));
   }
-  if (!scheduler_.can_go_on(branches)) planned.clear();
+  if (!scheduler_.can_continue(sequences)) planned.clear();
   done_.plan_seconds += core::seconds_since(start);
   return planned;
 }
 
-// Whether there was something to issue.
+// Returns false if there was nothing to issue.
 bool Engine::issue(std::vector<PlannedRows> planned) {
   if (planned.empty()) return false;
-  Flight flight{.issued = runner_.issue(rows_, planned.front().branch->asked().observer),
-                .planned = std::move(planned)};
+  InFlightStep step{.issued = runner_.issue(rows_, request_of(*planned.front().sequence).request().observer),
+                    .planned = std::move(planned)};
   n_issued_ = runner_.n_issued();
-  for (const PlannedRows& rows : flight.planned) rows.branch->issued(rows.n_rows);
+  for (const PlannedRows& rows : step.planned) rows.sequence->issued(rows.n_rows);
   if (on_step_) {
-    flight.report = std::exchange(report_, {});
-    for (const PlannedRows& rows : flight.planned) {
-      flight.report.shares.push_back({.branch = id_of(*rows.branch), .n_rows = rows.n_rows});
-    }
+    step.report = std::exchange(report_, {});
+    for (const PlannedRows& rows : step.planned) step.report.shares.push_back({rows.sequence->key(), rows.n_rows});
   }
   ++done_.steps;
   done_.rows += rows_.size();
-  flights_.push_back(std::move(flight));
+  in_flight_steps_.push_back(std::move(step));
   return true;
 }
 
-void Engine::hand_out(const Flight& flight, const StepOutput& output) {
+void Engine::decide(const StepOutput& output) {
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
-  for (const PlannedRows& rows : flight.planned) {
-    in_hand_ = rows.branch;
-    const size_t n_before = rows.branch->n_generated();
-    static_cast<void>(rows.branch->take(
-        {.logits = output.logits.subspan(rows.logit_row * vocab_size), .tokens = output.tokens.subspan(rows.draw)},
-        rows.n_rows));
-    done_.tokens += rows.branch->has_candidates() ? 1 : rows.branch->n_generated() - n_before;
-    rows.branch->remember();
+  const std::vector<PlannedRows>& planned = in_flight_steps_.front().planned;
+  for (const PlannedRows& rows : planned) {
+    current_ = rows.sequence->request();
+    done_.tokens += active_.at(*current_).take(
+        *rows.sequence, rows.n_rows,
+        {.logits = output.logits.subspan(rows.logit_row * vocab_size, rows.n_logit_rows * vocab_size),
+         .tokens = output.tokens.subspan(rows.draw, rows.n_draws)});
+    rows.sequence->remember();
   }
-  for (const PlannedRows& rows : flight.planned) {
-    if (!rows.branch->has_candidates()) continue;
-    in_hand_ = rows.branch;
-    active_.at(rows.branch->request()).follow_beams(scheduler_);
+  for (const PlannedRows& rows : planned) {
+    current_ = rows.sequence->request();
+    ActiveRequest& request = active_.at(*current_);
+    request.decide(scheduler_);
+    request.deliver();  // before another request's policy, or a callback, may throw
   }
-  in_hand_ = nullptr;
+  current_.reset();
 }
 
-// Nobody waits for what is in flight: each branch computes its rows again, from the first that it has not taken.
+void Engine::deliver() {
+  if (on_step_) on_step_(in_flight_steps_.front().report);
+  in_flight_steps_.pop_front();
+}
+
+// No rows in flight are waited for: each sequence computes them again, from the first that was not taken.
 void Engine::recall() {
-  for (auto& [id, request] : active_) {
-    for (Branch& branch : request.branches()) branch.recall();
-  }
-  flights_.clear();
+  for (auto& [id, request] : active_) request.recall();
+  in_flight_steps_.clear();
 }
 
-void Engine::retire_done() {
+// Moves the results of requests that have ended out of the way, and releases what ended sequences hold.
+void Engine::retire() {
   for (auto a = active_.begin(); a != active_.end();) {
     const auto next = std::next(a);
     if (a->second.done()) {
       ended_.emplace(a->first, a->second.results());
-      forget(a);
+      release(a);
     } else {
-      for (Branch& branch : a->second.branches()) {
-        if (branch.done()) forget(branch);
+      for (Choice& c : a->second.choices()) {
+        if (c.reason) release(c);
       }
     }
     a = next;
   }
 }
 
-// What a paused request has computed stays in the cache for a while. It goes on with the same bits, as after a
+// What a paused request has computed stays in the cache for a while. It continues with the same bits, as after a
 // preemption, and before all that came later.
 void Engine::pause_and_resume() {
   n_paused_ = 0;
@@ -223,47 +228,48 @@ void Engine::pause_and_resume() {
     if (pauses) ++n_paused_;
     if (pauses == request.paused()) continue;
     request.set_paused(pauses);
-    for (Branch& branch : request.branches()) {
-      if (branch.done()) continue;
+    for (Choice& s : request.choices()) {
+      if (s.reason) continue;
       if (pauses) {
-        if (on_step_ && branch.runs()) report_.preempted.push_back(id_of(branch));
-        forget(branch);
-        branch.was_preempted();
+        if (on_step_ && s.runs()) report_.preempted.push_back(s.key());
+        release(s);
+        request.was_preempted(s);
       } else {
-        scheduler_.add(branch);
+        scheduler_.add(s);
       }
     }
   }
 }
 
-// A row of it that is in flight is computed for nobody. Its blocks may be taken at once: steps are done in order.
-void Engine::forget(Branch& branch) {
-  branch.recall();
-  leave_flights(branch);
-  branch.remember_tail();
-  scheduler_.remove(branch);
+// Its rows in flight are computed in vain. Its blocks may be taken at once: steps are done in order.
+void Engine::release(Sequence& sequence) {
+  const ActiveRequest& request = request_of(sequence);
+  sequence.recall();
+  cancel_draws(sequence);
+  if (request.request().options.remember_tail) sequence.remember_tail();
+  scheduler_.remove(sequence);
 }
 
 // Nothing is drawn for it: its sampler may go.
-void Engine::leave_flights(const Branch& branch) {
-  for (Flight& flight : flights_) {
-    std::erase_if(flight.planned, [&](const PlannedRows& rows) {
-      if (rows.branch != &branch) return false;
-      for (Draw& draw : std::span(flight.issued.draws).subspan(rows.draw, rows.n_draws)) draw.sampler = nullptr;
+void Engine::cancel_draws(const Sequence& sequence) {
+  for (InFlightStep& step : in_flight_steps_) {
+    std::erase_if(step.planned, [&](const PlannedRows& rows) {
+      if (rows.sequence != &sequence) return false;
+      for (Draw& draw : std::span(step.issued.draws).subspan(rows.draw, rows.n_draws)) draw.sampler = nullptr;
       return true;
     });
   }
 }
 
-void Engine::forget(std::map<RequestId, ActiveRequest>::iterator active) {
-  for (Branch& branch : active->second.branches()) forget(branch);
+void Engine::release(std::map<RequestId, ActiveRequest>::iterator active) {
+  for (Choice& c : active->second.choices()) release(c);
   active_.erase(active);
 }
 
 void Engine::cancel(RequestId id) {
   const auto active = active_.find(id);
   if (active != active_.end()) active->second.finish(FinishReason::Interrupted);
-  retire_done();
+  retire();
 }
 
 std::vector<GenerateResult> Engine::take_all(RequestId id) {
@@ -279,32 +285,28 @@ EngineStatistics Engine::statistics() const {
   all.running = scheduler_.running().size();
   all.waiting = scheduler_.waiting().size();
   for (const auto& [id, request] : active_) {
-    if (!request.paused()) continue;
-    all.paused += static_cast<size_t>(std::ranges::count_if(request.branches(), [](auto& b) { return !b.done(); }));
+    const auto is_paused = [&](const Choice& c) { return request.paused() && !c.reason; };
+    all.paused += static_cast<size_t>(std::ranges::count_if(request.choices(), is_paused));
   }
   all.blocks_in_use = runner_.cache().blocks_in_use();
   all.n_blocks = runner_.cache().n_blocks();
   return all;
 }
 
-std::vector<BranchView> Engine::branches() const {
-  std::vector<BranchView> views;
-  const auto see = [&](const auto& branches) {
-    for (const Branch* b : branches) {
-      const size_t n_prompt = b->asked().prompt.size();
-      views.push_back({.id = id_of(*b),
-                       .n_prompt = n_prompt,
-                       .n_tokens = n_prompt + b->n_generated(),
-                       .blocks = b->runs() ? runner_.cache().table(b->sequence()) : std::span<const BlockId>{}});
-    }
+std::vector<SequenceView> Engine::sequences() const {
+  std::vector<SequenceView> views;
+  const auto view = [&](const Sequence& s) {
+    const size_t n_prompt = active_.at(s.request()).request().prompt.size();
+    views.push_back({.id = s.key(),
+                     .n_prompt = n_prompt,
+                     .n_tokens = n_prompt + s.generated().size(),
+                     .blocks = s.runs() ? runner_.cache().table(s.id()) : std::span<const BlockId>{}});
   };
-  see(scheduler_.running());
-  see(scheduler_.waiting());
+  for (const Sequence* s : scheduler_.running()) view(*s);
+  for (const Sequence* s : scheduler_.waiting()) view(*s);
   for (const auto& [id, request] : active_) {
-    if (!request.paused()) continue;
-    for (const Branch& branch : request.branches()) {
-      const Branch* const one = &branch;
-      if (!branch.done()) see(std::span(&one, 1));
+    for (const Choice& c : request.choices()) {
+      if (request.paused() && !c.reason) view(c);
     }
   }
   return views;
@@ -312,7 +314,7 @@ std::vector<BranchView> Engine::branches() const {
 
 void Engine::drop(RequestId id) {
   const auto active = active_.find(id);
-  if (active != active_.end()) forget(active);
+  if (active != active_.end()) release(active);
   ended_.erase(id);
 }
 

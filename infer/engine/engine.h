@@ -38,29 +38,24 @@ struct EngineStatistics {
   double plan_seconds = 0;  ///< of these, to choose and put together their rows: the scheduler's own work
 };
 
-struct BranchId {
-  RequestId request;
-  size_t index;
-};
-
 /// What a step did: its rows, and what its plan decided.
 struct StepReport {
   struct Share {
-    BranchId branch;
+    SequenceKey sequence;
     size_t n_rows;
   };
   struct Started {
-    BranchId branch;
+    SequenceKey sequence;
     int64_t n_cached;  ///< tokens that need not be computed
   };
   std::vector<Share> shares{};
   std::vector<Started> started{};
-  std::vector<BranchId> preempted{};
+  std::vector<SequenceKey> preempted{};
 };
 
-/// A branch of a request that has not ended.
-struct BranchView {
-  BranchId id;
+/// A sequence that has not ended.
+struct SequenceView {
+  SequenceKey id;
   size_t n_prompt;
   size_t n_tokens;                  ///< with the prompt's
   std::span<const BlockId> blocks;  ///< that it holds; none while it waits. Valid until the next step
@@ -130,52 +125,77 @@ class Engine {
   /// Gets a report of each step from now on, before the requests that it ended are forgotten. May be empty.
   void watch(std::function<void(const StepReport&)> on_step) { on_step_ = std::move(on_step); }
   /// First those that run, then those that wait, each in the order in which they came, then those that are paused.
-  [[nodiscard]] std::vector<BranchView> branches() const;
+  [[nodiscard]] std::vector<SequenceView> sequences() const;
 
  private:
-  // Rows of one branch in a step.
+  // Rows of one sequence in a step.
   struct PlannedRows {
-    Branch* branch;
+    Sequence* sequence;
     size_t n_rows;
-    size_t n_draws;
-    size_t draw;         ///< index of its first draw, if it has one
-    size_t logit_row{};  ///< index of its first row of logits, if it wants some
+    size_t draw = 0;  ///< index of its first draw
+    size_t n_draws = 0;
+    size_t logit_row = 0;  ///< index of its first row of logits
+    size_t n_logit_rows = 0;
   };
   // A step that was issued.
-  struct Flight {
+  struct InFlightStep {
     Issued issued;
-    std::vector<PlannedRows> planned;  ///< the branches of its rows
-    StepReport report{};               ///< while somebody watches
+    std::vector<PlannedRows> planned;
+    StepReport report{};  ///< while it is watched
   };
 
+  [[nodiscard]] ActiveRequest& request_of(const Sequence& s) { return active_.at(s.request()); }
   void draft();
   [[nodiscard]] std::vector<PlannedRows> plan();
   [[nodiscard]] std::vector<PlannedRows> plan_ahead();
   bool issue(std::vector<PlannedRows> planned);
-  void hand_out(const Flight& flight, const StepOutput& output);
-  void leave_flights(const Branch& branch);
+  [[nodiscard]] StepOutput collect() { return runner_.collect(in_flight_steps_.front().issued); }
+  void decide(const StepOutput& output);
+  void deliver();
+  void retire();
   void recall();
-  void retire_done();
   void pause_and_resume();
-  void forget(Branch& branch);
-  void forget(std::map<RequestId, ActiveRequest>::iterator active);
+  void release(Sequence& sequence);
+  void release(std::map<RequestId, ActiveRequest>::iterator active);
+  void cancel_draws(const Sequence& sequence);
 
   Runner runner_;
-  Scheduler<Branch> scheduler_;
+  Scheduler scheduler_;
   PromptLookup lookup_;
   Drafter* drafter_ = &lookup_;
   std::atomic<RequestId> next_id_ = 0;
   std::map<RequestId, ActiveRequest> active_;  ///< in the order in which they came
   std::map<RequestId, std::vector<GenerateResult>> ended_;
-  std::vector<Row> rows_;       ///< that were planned
-  std::deque<Flight> flights_;  ///< in the order in which they were issued, and are collected
-  uint64_t n_issued_ = 0;       ///< steps of the runner, when the engine had issued its last one
-  StepReport report_;           ///< what the last plan decided, while somebody watches
+  std::vector<Row> rows_;                     ///< that were planned
+  std::deque<InFlightStep> in_flight_steps_;  ///< in the order in which they were issued, and are collected
+  uint64_t n_issued_ = 0;                     ///< steps of the runner, when the engine had issued its last one
+  StepReport report_;                         ///< what the last plan decided, while it is watched
   std::function<void(const StepReport&)> on_step_{};
-  const Branch* in_hand_ = nullptr;  ///< whose results are handed out
+  std::optional<RequestId> current_{};  ///< the request whose tokens are taken
   std::optional<RequestId> failed_{};
   size_t n_paused_ = 0;  ///< requests
   EngineStatistics done_{};
+};
+
+/// Requests for the length of a scope: those that have not ended when it is left are dropped.
+class ScopedRequests {
+ public:
+  explicit ScopedRequests(Engine& engine) : engine_(engine) {}
+  ~ScopedRequests() {
+    for (const RequestId id : ids_) engine_.drop(id);
+  }
+  ScopedRequests(const ScopedRequests&) = delete;
+  ScopedRequests& operator=(const ScopedRequests&) = delete;
+
+  RequestId add(Request request) {
+    ids_.push_back(engine_.add(std::move(request)));
+    return ids_.back();
+  }
+  [[nodiscard]] std::span<const RequestId> ids() const { return ids_; }
+
+ private:
+  Engine& engine_;
+  std::vector<RequestId> ids_;
 };
 
 }  // namespace folio::infer

@@ -94,15 +94,18 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
 
   bool deliver(Engine&, Clock::time_point now) final {
     if (kAppends && !is_urgent_ && now - last_delivery_ < kBetweenDeliveries) return false;
+    std::vector<Event> events = coming_.take();
+    size_t n_bytes = 0;
+    for (const Event& event : events) n_bytes += event.cost();
+    backlog_.add(n_bytes);
     {
       const std::lock_guard lock(mutex_);
-      for (Event& event : coming_.take()) {
-        backlog_.add(event.cost());
-        if constexpr (kAppends) {
-          delivered_.of(event.choice).append(std::move(event));
-        } else {
-          delivered_.events.push_back(std::move(event));
-        }
+      if constexpr (kAppends) {
+        for (Event& event : events) delivered_.of(event.choice).append(std::move(event));
+      } else if (delivered_.events.empty()) {
+        delivered_.events = std::move(events);
+      } else {
+        std::ranges::move(events, std::back_inserter(delivered_.events));
       }
       n_running_ -= std::exchange(n_ended_, 0);
     }
@@ -158,10 +161,10 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     later_.pop_front();
     lock.unlock();
     const auto self = this->shared_from_this();
-    if (options_.limit != EventQueueOptions::kUnlimited && next.options.beams.width == 0) {
+    if (options_.limit != EventQueueOptions::kUnlimited && next.options.beams.width == 0 && !next.policy) {
       next.backlog = {self, &backlog_};
     }
-    const RequestId id = engine_.submit(std::move(next), [self](const Outcome& outcome) { self->end(outcome.error); });
+    const RequestId id = engine_.submit(std::move(next), [self](const auto& error) { self->end(error); });
     lock.lock();
     ids_.push_back(id);
     if (is_cancelled_) engine_.cancel(id);

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "infer/engine/scoped_requests.h"
-
 namespace folio::infer {
 
 void run(Engine& engine, std::span<const RequestId> ids, const Interrupted& interrupted) {
@@ -35,12 +33,10 @@ std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
                         const Interrupted& interrupted) {
-  Request request{.prompt = {prompt.begin(), prompt.end()}, .options = options, .tokenizer = &tokenizer};
-  if (on_text) request.on_text = [&on_text](size_t, std::string_view text) { on_text(text); };
-  ScopedRequests requests(engine);
-  const RequestId id = requests.add(std::move(request));
-  run(engine, requests.ids(), interrupted);
-  return engine.take(id);
+  OnText on_piece;
+  if (on_text) on_piece = [&](size_t, std::string_view text) { on_text(text); };
+  const std::vector<int32_t> tokens(prompt.begin(), prompt.end());
+  return generate_batch(engine, tokenizer, std::span(&tokens, 1), options, on_piece, interrupted).front();
 }
 
 }  // namespace folio::infer

@@ -1,19 +1,10 @@
 #include "infer/engine/perplexity.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/error.h"
-#include "infer/engine/scoped_requests.h"
 
 namespace folio::infer {
-
-double negative_log_likelihood(std::span<const float> logits, int32_t target) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double total = 0.0;
-  for (const float logit : logits) total += std::exp(logit - largest);
-  return std::log(total) - (logits[static_cast<size_t>(target)] - largest);
-}
 
 int64_t scored_tokens(int64_t n_tokens, int64_t window) {
   const int64_t windows = (n_tokens + window - 1) / window;

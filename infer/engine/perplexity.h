@@ -6,11 +6,9 @@
 #include <span>
 
 #include "infer/engine/engine.h"
+#include "infer/engine/prompt_report.h"
 
 namespace folio::infer {
-
-/// -ln softmax(logits)[target], in nats; the exponentials are added up in double.
-[[nodiscard]] double negative_log_likelihood(std::span<const float> logits, int32_t target);
 
 /// Gets ln p of consecutive scored tokens; false ends the scoring.
 using OnLogProbs = std::function<bool(std::span<const double> log_probs)>;

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "infer/engine/drafter.h"
+#include "infer/engine/drafts.h"
 
 namespace folio::infer {
 

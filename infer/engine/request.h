@@ -13,7 +13,8 @@
 #include "core/shared_vector.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/engine/backlog.h"
-#include "infer/engine/beam_search.h"
+#include "infer/engine/beams.h"
+#include "infer/engine/policy.h"
 #include "infer/forward/forward.h"
 #include "infer/sampling/sampler.h"
 
@@ -80,16 +81,17 @@ struct Request {
   /// Gets the result of a choice that has ended.
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};
   /// Output that the caller has not read, as the caller counts it; while it is full the request is paused. Null: never.
-  /// Not for beams, which give nothing before their end.
+  /// Not for a policy, which gives nothing before its end.
   std::shared_ptr<const Backlog> backlog{};
+  /// Decides how the n choices, which start as n samples, continue; the results are those that it leaves, best
+  /// first, and come at the end as those of beams. Empty: each is sampled to its end, or, with options.beams, the
+  /// search decides.
+  /// Choices beyond the sequences that the policy completes have no result and no on_end.
+  std::function<std::unique_ptr<Policy>()> policy{};
 };
 
-/// Stop: by the text itself, by a stop text, or because its form is whole and allows nothing more. Length: no more
-/// tokens were wanted, or the context ends. Form: the form is not whole, but the model has no token that it allows; of
-/// beams, too, where there are fewer texts than were asked for: the rest are empty.
-enum class FinishReason { Stop, Length, Interrupted, Form };
-
-[[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
+/// Returns `request` with the model's context where it has none. Throws core::Error if it cannot run on the model.
+[[nodiscard]] Request checked(Request request, const core::ModelConfig& config);
 
 /// One text.
 struct GenerateResult {

@@ -37,27 +37,23 @@ void check(const GenerationConfig& config) {
                 "temperature is {}, but has to be in [0, 100]", config.temperature);
 }
 
-// The texts of the tokens of a request, one for each, and what is left at its end if that is part of a character.
-class TokenTexts {
- public:
-  TokenTexts(const data::Tokenizer& tokenizer, const core::SharedVector<std::string>& stops)
-      : tokenizer_(tokenizer), filter_(stops) {}
+// The texts of a request's tokens that were not shown yet, and its last text if that is part of a character.
+struct TokenTexts {
+  StopFilter filter;
+  std::deque<std::string> texts{};
+  bool ended = false;
 
-  void add(const TextPiece& piece) {
-    for (const int32_t token : piece.tokens) texts_.push_back(filter_.push(tokenizer_.token_bytes(token)));
-    if (!piece.ended) return;
-    ended_ = true;
-    if (std::string rest = filter_.finish(); !rest.empty()) texts_.push_back(std::move(rest));
+  void add(const TextPiece& piece, const data::Tokenizer& tokenizer) {
+    for (const int32_t token : piece.tokens) texts.push_back(filter.push(tokenizer.token_bytes(token)));
+    ended = piece.ended;
+    if (std::string rest = ended ? filter.finish() : ""; !rest.empty()) texts.push_back(std::move(rest));
   }
-  [[nodiscard]] bool has(size_t i) const { return i < texts_.size(); }
-  [[nodiscard]] bool knows(size_t i) const { return ended_ || has(i); }
-  [[nodiscard]] std::string take(size_t i) { return has(i) ? std::exchange(texts_[i], {}) : std::string(); }
-
- private:
-  const data::Tokenizer& tokenizer_;
-  StopFilter filter_;
-  std::vector<std::string> texts_;
-  bool ended_ = false;
+  std::string take() {
+    if (texts.empty()) return "";
+    std::string text = std::move(texts.front());
+    texts.pop_front();
+    return text;
+  }
 };
 
 using data::ChatMessage;
@@ -198,22 +194,18 @@ void Model::ResponseBatch(const std::vector<std::string>& inputs, std::vector<st
   std::vector<TokenTexts> texts;
   for (const std::string& input : inputs) {
     requests.push_back(request_of(Encode(input), config));
-    texts.emplace_back(model_.tokenizer(), requests.back().options.stops);
+    texts.push_back({.filter = StopFilter(requests.back().options.stops)});
   }
   const auto stream = TextStream::submit(engine_, std::move(requests), static_cast<bool>(callback));
+  const auto has_none = [](const TokenTexts& t) { return t.texts.empty(); };
+  const auto waits = [](const TokenTexts& t) { return t.texts.empty() && !t.ended; };
   int index = 0;
-  const auto all = [&](auto member) {
-    return std::ranges::all_of(texts, [&](const TokenTexts& t) { return (t.*member)(static_cast<size_t>(index)); });
-  };
-  const auto some_has = [&] {
-    return std::ranges::any_of(texts, [&](const TokenTexts& t) { return t.has(static_cast<size_t>(index)); });
-  };
   while (!stream->ended()) {
-    for (const TextPiece& piece : stream->next(kUntilItComes)) texts[piece.choice].add(piece);
-    for (; callback && all(&TokenTexts::knows) && some_has(); ++index) {
+    for (const TextPiece& piece : stream->next(kUntilItComes)) texts[piece.choice].add(piece, model_.tokenizer());
+    while (callback && std::ranges::none_of(texts, waits) && !std::ranges::all_of(texts, has_none)) {
       std::vector<std::string> contents;
-      for (TokenTexts& t : texts) contents.push_back(t.take(static_cast<size_t>(index)));
-      callback(index, contents);
+      for (TokenTexts& t : texts) contents.push_back(t.take());
+      callback(index++, contents);
     }
   }
   for (GenerateResult& result : stream->take_results()) outputs.push_back(std::move(result.text));

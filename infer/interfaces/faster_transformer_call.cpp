@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "infer/engine/generate.h"
 #include "infer/engine/perplexity.h"
-#include "infer/engine/scoped_requests.h"
 #include "infer/interfaces/faster_transformer.h"
 #include "infer/interfaces/faster_transformer_tensors.h"
 
@@ -124,10 +123,10 @@ class Call {
     require_data("input_ids", ids, {TYPE_INT32});
     const Tensor& lengths = inputs_.required("input_lengths", 1, "[batch_size]");
     require_shape("input_lengths", lengths, {n_texts_}, "the length of each text of input_ids");
-    const auto most = inputs_.integer_of_each("output_seq_len", n_texts_, 1, context);
+    const auto most = inputs_.of_each<int64_t>("output_seq_len", n_texts_, 1, context);
     require(!most.empty(), "there is no input tensor output_seq_len, of the shape [1] or [batch_size]");
     const int32_t otherwise = model_.options_.start_id.value_or(model_.weights_.tokenizer().begin_of_text());
-    const auto starts = inputs_.integer_of_each("start_id", n_texts_, 0, vocab_size - 1);
+    const auto starts = inputs_.of_each<int64_t>("start_id", n_texts_, 0, vocab_size - 1);
     for (size_t i = 0; i < n_texts_; ++i) {
       const int64_t length = integer_at(lengths, i);
       require(length >= 0 && static_cast<size_t>(length) <= max_input_,
@@ -164,12 +163,12 @@ class Call {
 
   // Without top-k and top-p the likeliest token is taken, and top-k alone draws from all of its k: as in the original.
   void read_sampler() {
-    const auto top_k = inputs_.integer_of_each("runtime_top_k", n_texts_, 0, std::numeric_limits<int32_t>::max());
-    const auto top_p = inputs_.float_of_each("runtime_top_p", n_texts_, 0.0F, 1.0F);
-    const auto temperature = inputs_.float_of_each("temperature", n_texts_, 0.0F, 100.0F);
-    const auto repetition = inputs_.float_of_each("repetition_penalty", n_texts_, 1e-3F, 100.0F);
-    const auto length = inputs_.float_of_each("len_penalty", n_texts_, -10.0F, 10.0F);
-    const auto seeds = inputs_.bits_of_each("random_seed", n_texts_);
+    const auto top_k = inputs_.of_each<int64_t>("runtime_top_k", n_texts_, 0, std::numeric_limits<int32_t>::max());
+    const auto top_p = inputs_.of_each("runtime_top_p", n_texts_, 0.0F, 1.0F);
+    const auto temperature = inputs_.of_each("temperature", n_texts_, 0.0F, 100.0F);
+    const auto repetition = inputs_.of_each("repetition_penalty", n_texts_, 1e-3F, 100.0F);
+    const auto length = inputs_.of_each("len_penalty", n_texts_, -10.0F, 10.0F);
+    const auto seeds = inputs_.of_each<uint64_t>("random_seed", n_texts_, 0, UINT64_MAX);
     for (size_t i = 0; i < n_texts_; ++i) {
       GenerateOptions& o = texts_[i].options;
       SamplerOptions& s = o.sampler;
@@ -196,7 +195,7 @@ class Call {
     const int64_t vocab_size = file_.config.vocab_size;
     const std::vector<Words> stops = inputs_.words_of_each("stop_words_list", n_texts_, vocab_size);
     const std::vector<Words> bad = inputs_.words_of_each("bad_words_list", n_texts_, vocab_size);
-    const auto ends = inputs_.integer_of_each("end_id", n_texts_, std::numeric_limits<int32_t>::min(), vocab_size - 1);
+    const auto ends = inputs_.of_each<int64_t>("end_id", n_texts_, std::numeric_limits<int32_t>::min(), vocab_size - 1);
     const data::Tokenizer& tokenizer = model_.weights_.tokenizer();
     for (size_t i = 0; i < n_texts_; ++i) {
       Text& text = texts_[i];
@@ -217,21 +216,18 @@ class Call {
   }
 
   void check_outputs() {
-    const Tensor& ids = required_output("output_ids");
-    require_shape("output_ids", ids, {n_texts_, width_, length_}, "the last is the largest output_seq_len");
-    require_data("output_ids", ids, {TYPE_INT32});
-    const Tensor& lengths = required_output("sequence_length");
-    require_shape("sequence_length", lengths, {n_texts_, width_});
-    require_data("sequence_length", lengths, {TYPE_INT32});
-    if (const Tensor* sums = output("cum_log_probs")) {
-      require_shape("cum_log_probs", *sums, {n_texts_, width_});
-      require_data("cum_log_probs", *sums, {TYPE_FP32});
-    }
-    if (const Tensor* each = output("output_log_probs")) {
-      require_shape("output_log_probs", *each, {n_texts_, width_, most_new_},
-                    "the last is the most tokens that a text gets");
-      require_data("output_log_probs", *each, {TYPE_FP32});
-    }
+    const auto check = [this](std::string_view name, std::initializer_list<size_t> shape, DataType type,
+                              std::string_view why = "") {
+      const Tensor* tensor = output(name);
+      if (tensor == nullptr) return;
+      require_shape(name, *tensor, shape, why);
+      require_data(name, *tensor, {type});
+    };
+    static_cast<void>(required_output("sequence_length"));
+    check("output_ids", {n_texts_, width_, length_}, TYPE_INT32, "the last is the largest output_seq_len");
+    check("sequence_length", {n_texts_, width_}, TYPE_INT32);
+    check("cum_log_probs", {n_texts_, width_}, TYPE_FP32);
+    check("output_log_probs", {n_texts_, width_, most_new_}, TYPE_FP32, "the last is the most tokens that a text gets");
   }
 
   void compute() {

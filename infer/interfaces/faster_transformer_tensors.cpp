@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "core/error.h"
 
@@ -154,9 +155,10 @@ const Tensor* Inputs::values_of_each(std::string_view name, size_t n, std::initi
 }
 
 template <typename T>
-std::vector<T> Inputs::of_each(std::string_view name, size_t n, std::initializer_list<DataType> types, T low,
-                               T high) const {
-  const Tensor* tensor = values_of_each(name, n, types);
+std::vector<T> Inputs::of_each(std::string_view name, size_t n, T low, T high) const {
+  const Tensor* tensor = std::is_same_v<T, float>     ? values_of_each(name, n, {TYPE_FP32})
+                         : std::is_same_v<T, int64_t> ? values_of_each(name, n, {TYPE_INT32, TYPE_UINT32})
+                                                      : values_of_each(name, n, {TYPE_UINT64, TYPE_UINT32, TYPE_INT32});
   if (tensor == nullptr) return {};
   std::vector<T> values(n);
   for (size_t i = 0; i < n; ++i) {
@@ -168,21 +170,12 @@ std::vector<T> Inputs::of_each(std::string_view name, size_t n, std::initializer
   }
   return values;
 }
-
-std::vector<int64_t> Inputs::integer_of_each(std::string_view name, size_t n, int64_t low, int64_t high) const {
-  return of_each(name, n, {TYPE_INT32, TYPE_UINT32}, low, high);
-}
-
-std::vector<float> Inputs::float_of_each(std::string_view name, size_t n, float low, float high) const {
-  return of_each(name, n, {TYPE_FP32}, low, high);
-}
-
-std::vector<uint64_t> Inputs::bits_of_each(std::string_view name, size_t n) const {
-  return of_each(name, n, {TYPE_UINT64, TYPE_UINT32, TYPE_INT32}, uint64_t{0}, UINT64_MAX);
-}
+template std::vector<int64_t> Inputs::of_each(std::string_view, size_t, int64_t, int64_t) const;
+template std::vector<uint64_t> Inputs::of_each(std::string_view, size_t, uint64_t, uint64_t) const;
+template std::vector<float> Inputs::of_each(std::string_view, size_t, float, float) const;
 
 std::optional<int64_t> Inputs::integer(std::string_view name, int64_t low, int64_t high) const {
-  const auto values = integer_of_each(name, 1, low, high);
+  const auto values = of_each(name, 1, low, high);
   return values.empty() ? std::nullopt : std::optional(values.front());
 }
 

@@ -35,12 +35,10 @@ class Inputs {
   /// dimensions.
   [[nodiscard]] const Tensor& required(std::string_view name, size_t n_dimensions, std::string_view needs) const;
 
-  /// One value for each of `n` texts, from a tensor of n, of one, or of no dimension. Empty if there is none. Throws
-  /// core::Error unless all are in [low, high].
-  [[nodiscard]] std::vector<int64_t> integer_of_each(std::string_view name, size_t n, int64_t low, int64_t high) const;
-  [[nodiscard]] std::vector<float> float_of_each(std::string_view name, size_t n, float low, float high) const;
-  /// As integer_of_each(), of any 64 bits.
-  [[nodiscard]] std::vector<uint64_t> bits_of_each(std::string_view name, size_t n) const;
+  /// Returns one value for each of `n` texts, from a tensor of n, of one, or of no dimension; none if there is no
+  /// tensor. T is int64_t, uint64_t (any bits) or float. Throws core::Error unless all are in [low, high].
+  template <typename T>
+  [[nodiscard]] std::vector<T> of_each(std::string_view name, size_t n, T low, T high) const;
   [[nodiscard]] std::optional<int64_t> integer(std::string_view name, int64_t low, int64_t high) const;
   [[nodiscard]] bool flag(std::string_view name) const;
 
@@ -50,9 +48,6 @@ class Inputs {
 
  private:
   [[nodiscard]] const Tensor* find(std::string_view name) const;
-  template <typename T>
-  [[nodiscard]] std::vector<T> of_each(std::string_view name, size_t n, std::initializer_list<DataType> types, T low,
-                                       T high) const;
   [[nodiscard]] const Tensor* values_of_each(std::string_view name, size_t n,
                                              std::initializer_list<DataType> types) const;
 

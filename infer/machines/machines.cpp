@@ -15,7 +15,7 @@ Machines make_machines(const MachineOptions& options, const core::ModelConfig& c
   Machines machines;
   if (options.given.machine != nullptr) {
     machines.cpu = options.given.cpu;
-    machines.n_threads = machines.cpu->n_threads();
+    machines.n_threads = machines.cpu == nullptr ? 0 : machines.cpu->n_threads();
     machines.placements.push_back({.machine = *options.given.machine, .layers = {0, n_layers}});
     return machines;
   }

@@ -94,7 +94,9 @@ class ProfiledStage final : public PassThroughStage {
     std::visit([this](const auto& o) { count(o); }, operation);
     PassThroughStage::issue(operation);
     ended(kind);
-    if (std::holds_alternative<Route>(operation)) count_experts();
+    if (!std::holds_alternative<Route>(operation)) return;
+    count_experts();
+    last_ = Clock::now();
   }
 
   void end() override {

@@ -1,5 +1,6 @@
 // Wraps a machine, and counts and times each operation of the forward pass: seconds, bytes and multiply-adds by kind of
-// operation. The machine computes the same as without it; steps are not replayed.
+// operation. The machine computes the same as without it; steps are not replayed. For CPUs: an operation must be done
+// when issue() returns.
 #pragma once
 
 #include <array>

@@ -28,8 +28,7 @@ void pause() {
 
 // ---- Threads ----
 
-ShardThreads::ShardThreads(size_t n, std::span<const core::MemoryNode> nodes)
-    : n_(n), begin_(static_cast<std::ptrdiff_t>(n) + 1), end_(static_cast<std::ptrdiff_t>(n) + 1) {
+ShardThreads::ShardThreads(size_t n, std::span<const core::MemoryNode> nodes) {
   for (size_t i = 0; i < n; ++i) {
     try {
       threads_.emplace_back([this, i, node = nodes[i % nodes.size()]] { serve(i, node); });
@@ -43,32 +42,46 @@ ShardThreads::ShardThreads(size_t n, std::span<const core::MemoryNode> nodes)
 
 ShardThreads::~ShardThreads() { stop(); }
 
-// Arrives for itself and for threads that were not started.
 void ShardThreads::stop() {
-  stops_ = true;
-  static_cast<void>(begin_.arrive(static_cast<std::ptrdiff_t>(n_ - threads_.size()) + 1));
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  begin_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 void ShardThreads::serve(size_t index, const core::MemoryNode& node) {
   core::stay_near(node);
-  for (begin_.arrive_and_wait(); !stops_; begin_.arrive_and_wait()) {
+  for (uint64_t seen = 0;;) {
+    std::unique_lock lock(mutex_);
+    begin_.wait(lock, [&] { return stops_ || n_runs_ != seen; });
+    if (stops_) return;
+    seen = n_runs_;
+    lock.unlock();
+    std::exception_ptr error;
     try {
       (*work_)(index);
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_ && *on_failure_) (*on_failure_)();
-      if (!error_) error_ = std::current_exception();
+      error = std::current_exception();
     }
-    end_.arrive_and_wait();
+    lock.lock();
+    if (error && !error_) {
+      error_ = error;
+      if (*on_failure_) (*on_failure_)();
+    }
+    if (--n_left_ == 0) end_.notify_one();
   }
 }
 
 void ShardThreads::run(const std::function<void(size_t)>& work, const std::function<void()>& on_failure) {
+  std::unique_lock lock(mutex_);
   work_ = &work;
   on_failure_ = &on_failure;
-  begin_.arrive_and_wait();
-  end_.arrive_and_wait();
+  n_left_ = threads_.size();
+  ++n_runs_;
+  begin_.notify_all();
+  end_.wait(lock, [this] { return n_left_ == 0; });
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
@@ -78,10 +91,11 @@ class LocalGroup::Member final : public Transport {
  public:
   Member(LocalGroup& group, size_t index) : group_(group), index_(index) {}
 
-  // Who comes to the next round has read what was given in this one, so places are written anew in the one after that.
+  // A member that has come to the next round has read this one, so two places for each are enough.
   void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                   std::chrono::seconds /*timeout*/) override {
     const uint32_t round = group_.n_rounds_.load(std::memory_order_acquire);
+    group_.check();  // a failure counts as a round: the entries of this one may still be read
     std::vector<Given>& given = group_.given_[round % 2];
     given[index_] = {bytes, n_to_all};
     group_.wait_for_all(round);
@@ -102,7 +116,7 @@ std::unique_ptr<Transport> LocalGroup::member(size_t index) { return std::make_u
 
 // Spins for a moment, then sleeps.
 void LocalGroup::wait_for_all(uint32_t round) {
-  check();  // after a failure nobody else may come
+  check();  // after a failure the others may not come
   if (n_here_.fetch_add(1, std::memory_order_acq_rel) + 1 == given_[0].size()) {
     n_here_.store(0, std::memory_order_relaxed);
     n_rounds_.store(round + 1, std::memory_order_release);

@@ -5,7 +5,7 @@
 
 #include <array>
 #include <atomic>
-#include <barrier>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -22,7 +22,8 @@
 
 namespace folio::infer {
 
-/// A thread for each shard.
+/// A thread for each shard. They sleep between runs: a std::barrier of libstdc++ yields instead, which costs a run
+/// milliseconds while other programs are busy.
 class ShardThreads {
  public:
   /// Thread i works near nodes[i % nodes.size()]. Throws core::Error if one cannot be started.
@@ -39,13 +40,14 @@ class ShardThreads {
   void serve(size_t index, const core::MemoryNode& node);
   void stop();
 
-  size_t n_;
-  std::barrier<> begin_;  ///< all threads and the caller of run()
-  std::barrier<> end_;
+  std::mutex mutex_;
+  std::condition_variable begin_;
+  std::condition_variable end_;
   const std::function<void(size_t)>* work_ = nullptr;
   const std::function<void()>* on_failure_ = nullptr;
+  uint64_t n_runs_ = 0;
+  size_t n_left_ = 0;
   bool stops_ = false;
-  std::mutex mutex_;  ///< for the error
   std::exception_ptr error_;
   std::vector<std::thread> threads_;
 };

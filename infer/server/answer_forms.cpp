@@ -38,8 +38,9 @@ std::shared_ptr<CallWriting> AnswerForms::calls(const core::WorkBudget& budget) 
   core::require(chat_.has_value(), "the model has no chat template");
   const std::lock_guard lock(mutex_);
   if (calls_ == nullptr) {
-    calls_ = std::make_shared<CallWriting>(tokenizer_, without_reasoning(data::tool_format(tokenizer_, *chat_, budget)),
-                                           thoughts_);
+    data::ToolFormat format = without_reasoning(data::tool_format(tokenizer_, *chat_, budget));
+    format.marks.insert(format.marks.end(), thoughts_.begin(), thoughts_.end());
+    calls_ = std::make_shared<CallWriting>(tokenizer_, std::move(format));
   }
   return calls_;
 }

@@ -15,19 +15,12 @@ namespace folio::infer::server {
 
 /// How the served model writes calls.
 struct CallWriting {
-  /// `thoughts` are the tokens of reasoning's marks that are no text.
-  CallWriting(const data::Tokenizer& served, data::ToolFormat found, std::span<const int32_t> thoughts)
-      : format(std::move(found)), tokenizer(served, all_of(format.marks, thoughts)), forms(tokenizer) {}
+  CallWriting(const data::Tokenizer& served, data::ToolFormat found)
+      : format(std::move(found)), tokenizer(served, format.marks), forms(tokenizer) {}
 
   data::ToolFormat format;          ///< without the empty reasoning that some templates write before an answer
   data::MarkedTokenizer tokenizer;  ///< by which the marks of calls and of reasoning are texts
   forms::FormCache forms;           ///< for it
-
- private:
-  static std::vector<int32_t> all_of(std::vector<int32_t> marks, std::span<const int32_t> more) {
-    marks.insert(marks.end(), more.begin(), more.end());
-    return marks;
-  }
 };
 
 /// The tools of a request, with which its answer is read (call_reader.h).

@@ -23,22 +23,14 @@ namespace {
 
 std::vector<std::string> stops_of(const Json* value) {
   constexpr size_t kMost = 16;
-  if (value == nullptr) return {};
   std::vector<std::string> stops;
-  if (value->is_string()) {
-    stops.push_back(value->get<std::string>());
-  } else if (value->is_array()) {
-    for (const Json& stop : *value) {
-      if (!stop.is_string()) refuse_type("stop", "a text or a list of texts");
-      stops.push_back(stop.get<std::string>());
-    }
-  } else {
-    refuse_type("stop", "a text or a list of texts");
+  if (value == nullptr) return stops;
+  for (const Json& stop : value->is_array() ? *value : Json::array({*value})) {
+    if (!stop.is_string()) refuse_type("stop", "a text or a list of texts");
+    if (stop == "") refuse("stop", "has an empty text");
+    stops.push_back(stop);
   }
   if (stops.size() > kMost) refuse("stop", "has {} texts, but at most {} are possible", stops.size(), kMost);
-  for (const std::string& stop : stops) {
-    if (stop.empty()) refuse("stop", "has an empty text");
-  }
   return stops;
 }
 
@@ -107,14 +99,11 @@ std::string variables_of(const Fields& fields) {
   return variables.empty() ? "" : variables.dump();
 }
 
-// The name of what is asked for.
 std::string take_model(const Fields& fields, const ServedModel& served) {
-  const Json* model = fields.find("model");
-  if (model == nullptr) return served.name;
-  if (!model->is_string()) refuse_type("model", "a text");
-  const auto& name = model->get_ref<const std::string&>();
-  require_model(name, served);
-  return name;
+  const std::string* name = fields.text("model");
+  if (name == nullptr) return served.name;
+  require_model(*name, served);
+  return *name;
 }
 
 constexpr const char* kForBeams = "is for \"use_beam_search\": true";  // but for its default, which clients send
@@ -220,22 +209,19 @@ data::PromptOptions prompt_options(const Fields& fields) {
   return {.parse_special = fields.flag("parse_special"), .add_special = fields.flag("add_special_tokens")};
 }
 
-Prompt encoded(std::string text, const data::PromptOptions& options, const ServedModel& served,
+Prompt encoded(std::string text, data::PromptOptions options, const ServedModel& served,
                const core::WorkBudget& budget) {
-  return made_for(
-      "prompt", "prompt", budget,
-      [&] {
-        budget.spend(text.size());
-        Prompt prompt{.tokens = served.tokenizer.encode_prompt(
-                          text, {.parse_special = options.parse_special, .add_special = false}),
-                      .text = std::move(text),
-                      .parse_special = options.parse_special};
-        const size_t n = prompt.tokens.size();
-        if (options.add_special) prompt.tokens = served.tokenizer.with_prefix(std::move(prompt.tokens));
-        prompt.n_added = prompt.tokens.size() - n;
-        return prompt;
-      },
-      "");
+  return made_for("prompt", "prompt", budget, [&] {
+    budget.spend(text.size());
+    const bool has_prefix = std::exchange(options.add_special, false);
+    Prompt prompt{.tokens = served.tokenizer.encode_prompt(text, options),
+                  .text = std::move(text),
+                  .parse_special = options.parse_special};
+    const size_t n = prompt.tokens.size();
+    if (has_prefix) prompt.tokens = served.tokenizer.with_prefix(std::move(prompt.tokens));
+    prompt.n_added = prompt.tokens.size() - n;
+    return prompt;
+  });
 }
 
 Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedModel& served) {
@@ -268,27 +254,20 @@ size_t n_prompts_of(const Json* prompt, const ServedModel& served) {
 
 std::vector<Prompt> prompts_of(const Json* prompt, const data::PromptOptions& options, const ServedModel& served,
                                const core::WorkBudget& budget) {
-  const auto prompt_of = [&](const std::string& text) {
-    Prompt made = encoded(text, options, served, budget);
+  const auto one = [&](const Json& given) {
+    if (given.is_array()) return prompt_of_ids(given, "prompt", served);
+    if (!given.is_string()) refuse_type("prompt", "a text, token ids, or a list of these");
+    Prompt made = encoded(given, options, served, budget);
     if (made.tokens.empty()) {  // a text needs something before it
       made.tokens = served.tokenizer.default_prompt();
       made.n_added = made.tokens.size();
     }
     return made;
   };
-  if (prompt == nullptr) return {prompt_of("")};
-  if (prompt->is_string()) return {prompt_of(*prompt)};
-  if (prompt->front().is_number()) return {prompt_of_ids(*prompt, "prompt", served)};
+  if (prompt == nullptr) return {one("")};
+  if (prompt->is_string() || prompt->front().is_number()) return {one(*prompt)};
   std::vector<Prompt> prompts;
-  for (const Json& one : *prompt) {
-    if (one.is_string()) {
-      prompts.push_back(prompt_of(one));
-    } else if (one.is_array()) {
-      prompts.push_back(prompt_of_ids(one, "prompt", served));
-    } else {
-      refuse_type("prompt", "a text, token ids, or a list of these");
-    }
-  }
+  for (const Json& each : *prompt) prompts.push_back(one(each));
   return prompts;
 }
 
@@ -370,18 +349,16 @@ void take_form(const Fields& fields, const core::OrderedJson& ordered, const Ser
 void take_answer(const Fields& fields, const core::OrderedJson& ordered, const AskedTools& tools,
                  std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
                  CompletionRequest& request) {
-  if (tools.functions.empty()) return take_form(fields, ordered, served, budget, request);
+  if (tools.calls.functions.empty()) return take_form(fields, ordered, served, budget, request);
   const AskedForm answer = asked_form(fields, ordered);
-  forms::FormOptions options{.kind = forms::FormOptions::Kind::Calls, .thinking = request.thinking};
-  options.calls = std::make_shared<forms::CallsForm>(
-      forms::CallsForm{.format = writing->format,
-                       .functions = tools.functions,
-                       .several = tools.several,
-                       .has_answer = tools.has_answer,
-                       .answer = tools.has_answer ? answer.options : forms::FormOptions()});
+  const auto calls = std::make_shared<forms::CallsForm>(tools.calls);
+  calls->format = writing->format;
+  if (calls->has_answer) calls->answer = answer.options;
+  const forms::FormOptions options{
+      .kind = forms::FormOptions::Kind::Calls, .calls = calls, .thinking = request.thinking};
   request.options.form = made_for("tools", "tools", budget, [&] { return writing->forms.form(options, budget); });
   request.tools = std::make_shared<ToolUse>(ToolUse{.writing = std::move(writing),
-                                                    .has_answer = tools.has_answer,
+                                                    .has_answer = calls->has_answer,
                                                     .is_named = tools.is_named,
                                                     .most_calls = served.max_tool_calls});
 }
@@ -482,7 +459,7 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   const std::vector<data::ChatMessage> messages = messages_of(fields.find("messages"));
   const core::OrderedJson ordered = in_order(fields, body, text, options.budget);
   const AskedTools tools = asked_tools(fields, ordered);
-  std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.functions.empty(), served, options.budget);
+  std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.calls.functions.empty(), served, options.budget);
   request.prompts = {
       chat_prompt(messages, tools.list, writing.get(), served, options.budget, variables, &request.thinking)};
   if (!options.splits_reasoning) request.thinking = data::Thinking::None;

@@ -115,7 +115,7 @@ void choose(const Fields& fields, AskedTools& asked) {
   if (*choice == "none") {
     asked = {};
   } else if (*choice == "required") {
-    asked.has_answer = false;
+    asked.calls.has_answer = false;
   } else if (choice->is_object()) {
     const Json* function = choice->contains("function") ? &choice->at("function") : nullptr;
     const std::string* name = nullptr;
@@ -124,12 +124,12 @@ void choose(const Fields& fields, AskedTools& asked) {
     }
     if (name == nullptr || choice->value("type", Json()) != "function")
       refuse("tool_choice", "has to name a function as {{\"type\": \"function\", \"function\": {{\"name\": …}}}}");
-    std::erase_if(asked.functions, [&](const auto& f) { return f.name != *name; });
-    if (asked.functions.empty())
+    std::erase_if(asked.calls.functions, [&](const auto& f) { return f.name != *name; });
+    if (asked.calls.functions.empty())
       refuse("tool_choice", "names the function {}, which is none of the tools", core::printable(*name, 80));
-    asked.has_answer = false;
+    asked.calls.has_answer = false;
     asked.is_named = true;
-    asked.several = false;
+    asked.calls.several = false;
   } else {
     refuse("tool_choice", "has to be \"none\", \"auto\", \"required\" or a function");
   }
@@ -177,16 +177,16 @@ AskedTools asked_tools(const Fields& fields, const core::OrderedJson& body) {
   if (!tools->is_array()) refuse_type("tools", "a list of functions");
   if (tools->size() > kMost) refuse("tools", "are {}, but at most {} are possible", tools->size(), kMost);
   for (size_t i = 0; i < tools->size(); ++i) {
-    asked.functions.push_back(function_of((*tools)[i], fields.schema("tools")["items"], body["tools"][i]));
-    asked.functions.back().place = fmt::format("[{}].function.parameters", i);
+    asked.calls.functions.push_back(function_of((*tools)[i], fields.schema("tools")["items"], body["tools"][i]));
+    asked.calls.functions.back().place = fmt::format("[{}].function.parameters", i);
     for (size_t j = 0; j < i; ++j) {
-      if (asked.functions[i].name == asked.functions[j].name)
-        refuse("tools", "have two functions {}", asked.functions[i].name);
+      if (asked.calls.functions[i].name == asked.calls.functions[j].name)
+        refuse("tools", "have two functions {}", asked.calls.functions[i].name);
     }
   }
   asked.list = body["tools"].dump();
   const Json* several = fields.find("parallel_tool_calls");
-  asked.several = several == nullptr || fields.flag("parallel_tool_calls");
+  asked.calls.several = several == nullptr || fields.flag("parallel_tool_calls");
   choose(fields, asked);
   return asked;
 }

@@ -24,20 +24,18 @@ struct AskedForm {
 
 /// The tools that an answer may call.
 struct AskedTools {
-  std::string list{};  ///< as JSON, for the chat template; empty: none
-  std::vector<forms::CallsForm::Function> functions{};
-  bool several = true;
-  bool has_answer = true;  ///< an answer without calls will do
+  std::string list{};        ///< as JSON, for the chat template; empty: none
+  forms::CallsForm calls{};  ///< without the format of calls and the form of the answer
   bool is_named = false;
 };
 /// Throws ApiError.
 [[nodiscard]] AskedTools asked_tools(const Fields& fields, const core::OrderedJson& body);
 
-/// Returns what `make` returns; a core::Error becomes the field's, after `prefix`. Where it spends too much of the
-/// budget, the error names the part of the field, from `place` on.
+/// Returns what `make` returns; a core::Error becomes the field's. Where it spends too much of the budget, the error
+/// names the part of the field, from `place` on.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
-                            Make&& make, std::string_view prefix = "'{}': ") {
+                            Make&& make) {
   const core::WorkBudget::Place counted(budget, place);
   try {
     return make();
@@ -46,7 +44,7 @@ template <typename Make>
   } catch (const core::WorkStopped&) {
     throw;
   } catch (const core::Error& error) {
-    throw ApiError(400, fmt::format(fmt::runtime(prefix), field) + error.what(), field);
+    throw ApiError(400, fmt::format("'{}': {}", field, error.what()), field);
   }
 }
 

@@ -7,52 +7,34 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "infer/engine/async_engine.h"
-#include "infer/server/metrics.h"
 
 namespace folio::infer::server {
 
 class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this<LiveView> {
  public:
-  /// What happened since the note before.
-  struct Note {
-    struct Step {
-      uint64_t number;
-      double seconds;
-      StepReport report;
-    };
-    struct Sequence {
-      BranchId id;
-      size_t n_prompt;
-      size_t n_tokens;
-      bool runs;
-      std::vector<BlockId> blocks;
-    };
-    std::vector<Step> steps;
-    std::vector<Sequence> sequences;
-    EngineStatistics statistics;
-    double tokens_per_s;
-  };
-
   /// `on_note` gets a note each 200 ms, and one when the engine has nothing to do, on the engine's thread.
-  explicit LiveView(std::function<void(const Note&)> on_note) : on_note_(std::move(on_note)) {}
+  explicit LiveView(std::function<void(nlohmann::ordered_json note)> on_note) : on_note_(std::move(on_note)) {}
 
   void begin(AsyncEngine& engine);
   void end() { is_watched_ = false; }
   bool deliver(Engine& engine, Clock::time_point now) override;
 
-  /// A note as JSON.
-  [[nodiscard]] static std::string json(const Note& note, const Metrics& metrics);
-
  private:
-  std::function<void(const Note&)> on_note_;
+  struct Step {
+    uint64_t number;
+    double seconds;
+    StepReport report;
+  };
+
+  std::function<void(nlohmann::ordered_json note)> on_note_;
   std::atomic<bool> is_watched_{false};
   // The engine's thread's alone.
   bool is_delivered_ = false;
-  std::vector<Note::Step> steps_;
+  std::vector<Step> steps_;  ///< since the last note
   uint64_t n_steps_ = 0;     ///< that were watched
   double step_seconds_ = 0;  ///< of all steps so far
   Clock::time_point last_note_;

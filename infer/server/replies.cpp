@@ -74,6 +74,7 @@ void ChoiceText::append(ChoiceText more) {
   answer.append(std::move(more.answer));
   std::ranges::move(more.prompt_tokens, std::back_inserter(prompt_tokens));
   std::ranges::move(more.tokens, std::back_inserter(tokens));
+  if (more.finish_reason.empty()) return;
   finish_reason = std::move(more.finish_reason);
   stop_reason = std::move(more.stop_reason);
   score = more.score;

@@ -73,6 +73,12 @@ std::string percent_decoded(std::string_view text) {
 // The beginning of a text as JSON; a log line has no room for more.
 std::string json_excerpt(std::string_view text) { return dump(std::string(text.substr(0, PIPE_BUF))); }
 
+nlohmann::ordered_json quantiles_json(const Latencies& times) {
+  const auto quantiles = times.quantiles();
+  if (!quantiles) return nullptr;
+  return {{"median", quantiles->median * 1e3}, {"p99", quantiles->p99 * 1e3}};
+}
+
 std::string random_name(std::mt19937_64& random) { return fmt::format("{:016x}{:016x}", random(), random()); }
 
 }  // namespace
@@ -170,7 +176,7 @@ Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options
       options_(std::move(options)),
       post_(std::move(post)),
       live_view_(
-          std::make_shared<LiveView>([this](const LiveView::Note& note) { post_([this, note] { show(note); }); })),
+          std::make_shared<LiveView>([this](auto note) { post_([this, note = std::move(note)] { show(note); }); })),
       adapters_(engine, served_.name, options_.adapters, post_) {
   if (options_.log) log_.emplace(STDERR_FILENO);
   for (std::string& host : options_.allowed_hosts) host = lower_case(host);
@@ -567,8 +573,10 @@ void Service::watch(HttpRequest& request, const Reply& reply) {
   live_view_->begin(engine_);
 }
 
-void Service::show(const LiveView::Note& note) {
-  const std::string event = "data: " + LiveView::json(note, metrics_) + "\n\n";
+void Service::show(nlohmann::ordered_json note) {
+  note["first_token_ms"] = quantiles_json(metrics_.first_token);
+  note["between_tokens_ms"] = quantiles_json(metrics_.between_tokens);
+  const std::string event = "data: " + dump(note) + "\n\n";
   for (const auto& [key, reply] : watchers_) {
     if (reply->unsent() < kReplyWindow) reply->add(literal(event));  // one that reads slowly sees fewer events
   }

@@ -115,7 +115,7 @@ class Service {
   void send(const HttpRequest& request, const Reply& reply, TextSource body,
             std::string_view media = "application/json");
   void watch(HttpRequest& request, const Reply& reply);
-  void show(const LiveView::Note& note);
+  void show(nlohmann::ordered_json note);
   void done(const Completion& completion);
   void log(const std::string& text) const {
     if (log_) log_->line(text);

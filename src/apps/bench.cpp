@@ -23,7 +23,6 @@
 #include "core/formats/model_files.h"
 #include "core/random.h"
 #include "infer/cuda/copy_bandwidth.h"
-#include "infer/engine/scoped_requests.h"
 
 namespace {
 
@@ -249,6 +248,9 @@ int run(const apps::Flags& app, const Options& o) {
   const Memory memory = measure_memory(model.machines(), flags.load.machines);  // before a GPU's is filled
   if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace writes a timeline of --ops; add --ops");
   if (o.ops) {
+    if (o.batch.size() > 1 || !o.schemas.empty()) {
+      throw core::UsageError("--ops takes one --batch, and no --json-schemas");
+    }
     apps::bench_ops(model,
                     {.prompt_tokens = o.prompt_tokens,
                      .gen_tokens = o.gen_tokens,
@@ -256,6 +258,7 @@ int run(const apps::Flags& app, const Options& o) {
                      .repetitions = o.repetitions,
                      .json = o.json,
                      .sampler = o.sampler,
+                     .cache_type = flags.load.cache_type.value_or(infer::default_cache_type(model.file())),
                      .trace = o.trace},
                     memory.bytes_per_s.value_or(1.0));
     return 0;

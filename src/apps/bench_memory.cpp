@@ -104,7 +104,7 @@ double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern)
 }  // namespace
 
 double read_bandwidth(size_t n_threads) {
-  core::ThreadPool pool(n_threads);
+  core::ThreadPool pool(n_threads, core::ThreadPool::Sharing::Always);
   const Pages pages(true);
   double best = 0.0;
   for (const infer::Prefetch level : {infer::Prefetch::None, infer::Prefetch::L1, infer::Prefetch::L2}) {
@@ -115,7 +115,7 @@ double read_bandwidth(size_t n_threads) {
 
 void print_memory_table(size_t n_threads) {
   core::ThreadPool one(1);
-  core::ThreadPool all(n_threads);
+  core::ThreadPool all(n_threads, core::ThreadPool::Sharing::Always);
   const std::array pages{Pages(false), Pages(true)};
   fmt::print("GB/s of reads of {} MiB, the best of three passes\n\n{:44}{:>12}{:>14}{:>14}{:>14}\n", kBytes >> 20U, "",
              "small pages", fmt::format("{} threads", all.size()), "large pages",

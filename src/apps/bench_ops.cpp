@@ -12,7 +12,7 @@
 #include "core/random.h"
 #include "core/seconds_since.h"
 #include "infer/cpu/cpu.h"
-#include "infer/engine/scoped_requests.h"
+#include "infer/engine/generate.h"
 #include "infer/profile/profiled_machine.h"
 
 namespace folio::apps {
@@ -67,7 +67,7 @@ class Measurement {
         engine_(model.file(), machine_,
                 {.max_positions = o.prompt_tokens + o.gen_tokens + infer::kBlockPositions,
                  .n_sequences = o.batch,
-                 .type = infer::default_cache_type(model.file())}) {}
+                 .type = o.cache_type}) {}
 
   // Repetitions with and without the profile, in turn; the first of each warms up.
   void run() {
@@ -109,10 +109,10 @@ class Measurement {
       ordered_json args;
       for (const auto& share : step.report.shares) {
         n_rows += share.n_rows;
-        args["rows"].push_back(fmt::format("request {}: {}", share.branch.request, share.n_rows));
+        args["rows"].push_back(fmt::format("request {}: {}", share.sequence.request, share.n_rows));
       }
       for (const auto& s : step.report.started) {
-        args["started"].push_back(fmt::format("request {}, {} tokens cached", s.branch.request, s.n_cached));
+        args["started"].push_back(fmt::format("request {}, {} tokens cached", s.sequence.request, s.n_cached));
       }
       for (const auto& p : step.report.preempted) args["preempted"].push_back(fmt::format("request {}", p.request));
       add(fmt::format("step of {} rows", n_rows), 1, step.begin, step.end, std::move(args));
@@ -159,6 +159,8 @@ class Measurement {
       running.add(request);
     }
     const auto until = [&](auto&& done, Times& times) {
+      core::require(!done(),
+                    "no sequence continues once all prompts are read; use more --gen-tokens or a smaller --batch");
       machine_.profile = {};
       const infer::EngineStatistics before = engine_.statistics();
       while (!done() && engine_.step()) continue;

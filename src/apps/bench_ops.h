@@ -15,6 +15,7 @@ struct OpsOptions {
   int repetitions = 5;
   bool json = false;
   infer::SamplerOptions sampler{};
+  infer::CacheType cache_type = infer::CacheType::F16;
   std::string trace;  ///< a file for the timeline of the last repetition; empty: none
 };
 

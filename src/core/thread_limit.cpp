@@ -1,6 +1,7 @@
 #include "core/thread_limit.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace folio::core {
 namespace {
@@ -28,9 +30,10 @@ std::string text_of(const char* path) {
 // This process's threads that run or are ready to run, the caller among them.
 size_t own_running() {
   size_t n = 0;
-  std::error_code none;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", none)) {
-    const std::string stat = text_of((task.path() / "stat").c_str());
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator task("/proc/self/task", error); task != end; task.increment(error)) {
+    const std::string stat = text_of((task->path() / "stat").c_str());
     const size_t name_end = stat.rfind(')');
     n += name_end != std::string::npos && stat.compare(name_end, 3, ") R") == 0 ? 1 : 0;
   }
@@ -46,11 +49,15 @@ std::chrono::nanoseconds run_delay() {
   return std::chrono::nanoseconds(counts ? waited : 0);
 }
 
-std::optional<size_t> free_cores() {
+std::optional<size_t> free_cores(size_t enough) {
   constexpr int kLooks = 5;
   const auto cores = static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || static_cast<size_t>(CPU_COUNT(&allowed)) < cores) {
+    return {};
+  }
   size_t most = 0;
-  for (int i = 0; i < kLooks && most < cores; ++i) {
+  for (int i = 0; i < kLooks && most < std::min(cores, enough); ++i) {
     size_t running = 0;
     if (std::sscanf(text_of("/proc/loadavg").c_str(), "%*f %*f %*f %zu/", &running) != 1 || running == 0) return {};
     const size_t others = running - std::min(running, own_running());
@@ -60,27 +67,31 @@ std::optional<size_t> free_cores() {
 }
 
 void ThreadLimit::start(std::optional<size_t> free) {
-  now_ = std::clamp(free.value_or(most_), (most_ + 1) / 2, most_);
+  now_ = asks_ ? std::clamp(free.value_or(most_), (most_ + 1) / 2, most_) : most_;
   windows_left_ = now_ < most_ ? kStay : 0;
+  n_kept_ = 0;
+  tries_all_ = false;
 }
 
 void ThreadLimit::update(double waiting, const std::function<std::optional<size_t>()>& free) {
-  constexpr double kMany = 0.4;  // with one busy process on two cores 0.6 to 1, without at most 0.15
-  constexpr double kFew = 0.2;   // with as many threads as there are cores left 0.05
+  constexpr double kFew = 0.2;  // with as many threads as there are cores left 0.05
   constexpr size_t kMostKept = 10;
   const size_t fewest = (most_ + 1) / 2;
   const bool all = now_ == most_;
+  const bool wait = waiting > (all ? kMany : kFew);
+  if (std::exchange(tries_all_, false) && !wait) asks_ = false;
   if (windows_left_ > 0) --windows_left_;
-  if (waiting > (all ? kMany : kFew) && now_ > fewest) {
+  if (wait && now_ > fewest) {
     now_ -= std::clamp<size_t>(static_cast<size_t>(std::lround(waiting)), 1, now_ - fewest);
     windows_left_ = kStay;
+    n_kept_ = 0;
   } else if (windows_left_ == 0 && !all) {
-    const bool keeps = free().value_or(most_) <= now_ && ++n_kept_ < kMostKept;
-    if (keeps) {
-      windows_left_ = kStay;
-    } else {
+    const bool seems_free = !asks_ || free().value_or(most_) > now_;
+    if (seems_free || ++n_kept_ == kMostKept) {
       now_ = most_;
-      n_kept_ = 0;
+      tries_all_ = !seems_free;
+    } else {
+      windows_left_ = kStay;
     }
   }
 }

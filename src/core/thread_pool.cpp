@@ -16,10 +16,11 @@ namespace {
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
-// A window is long enough for some turns of the scheduler, each of which takes milliseconds. One in which the caller
-// had to sleep until a piece ended is shorter: perhaps the system does not run its thread.
+// A window is long enough for some turns of the scheduler, each of which takes milliseconds. It ends early if threads
+// wait so much in its first part that other programs use their cores; a look is taken where the caller had to sleep
+// until a piece ended.
 constexpr auto kWindow = std::chrono::milliseconds(100);
-constexpr auto kWindowOfWaits = std::chrono::milliseconds(10);
+constexpr auto kEarlyLook = std::chrono::milliseconds(20);
 // After a pause the number of busy cores is another one.
 constexpr auto kPause = std::chrono::milliseconds(500);
 
@@ -154,32 +155,38 @@ size_t ThreadPool::do_pieces(size_t first, size_t n_shares) {
 
 void ThreadPool::adapt_limit(Clock::time_point now) {
   const auto window = now - window_begin_;
-  if (window < (waited_ ? kWindowOfWaits : kWindow)) return;
+  const bool early = window < kWindow;
+  if (early && (!waited_ || now < early_look_)) return;
+  early_look_ = now + kEarlyLook;
+  waited_ = false;
   std::chrono::nanoseconds delay = run_delay();
   for (size_t i = 1; i <= threads_.size(); ++i) delay += workers_[i].delay.load(std::memory_order_relaxed);
   const auto caller = std::this_thread::get_id();
+  const double waiting = std::chrono::duration<double>(delay - delay_before_) / window;
+  if (early && (waiting <= ThreadLimit::kMany || caller != window_caller_)) return;
+  const auto free = [this] { return free_cores(size()); };
   if (window > kPause) {
-    limit_.start(free_cores());
+    limit_.start(free());
   } else if (caller == window_caller_) {
-    const auto waiting = std::chrono::duration<double>(delay - delay_before_) / window;
-    limit_.update(waiting, free_cores);
+    limit_.update(waiting, free);
   }
   window_begin_ = now;
   window_caller_ = caller;
   delay_before_ = delay;
-  waited_ = false;
 }
 
+// Everyone takes part in a long loop: it is most of a program's work, and a thread that waits for a core delays it by
+// one of its many pieces.
 void ThreadPool::run(const Job& job) {
-  if (sharing_ == Sharing::Always) return share(job);
+  if (sharing_ == Sharing::Always || job.worth >= kLong) return share(job, size());
   const auto start = Clock::now();
   adapt_limit(start);
   if (limit_.now() == 1) return job.call(job.context, 0, job.count);
-  trials_.shares(job.worth) ? share(job) : job.call(job.context, 0, job.count);
+  trials_.shares(job.worth) ? share(job, limit_.now()) : job.call(job.context, 0, job.count);
   trials_.record(job.worth, trials_.times(job.worth) ? Clock::now() - start : Clock::duration{});
 }
 
-void ThreadPool::share(const Job& job) {
+void ThreadPool::share(const Job& job, size_t n_called) {
   const uint64_t number = uint64_t{++n_jobs_} << 32U;
   const uint32_t of_share = job.n_pieces / job.n_threads;
   unfinished_.store(job.n_pieces * 2, std::memory_order_relaxed);
@@ -187,7 +194,7 @@ void ThreadPool::share(const Job& job) {
   for (size_t i = job.n_threads; i-- > 0;) {
     shares_[i].job = job;
     shares_[i].left.store(number + of_share, std::memory_order_release);
-    if (i > 0 && (i < limit_.now() || sharing_ == Sharing::Always)) workers_[i].posted.raise();
+    if (i > 0 && i < n_called) workers_[i].posted.raise();
   }
   const auto done = static_cast<uint32_t>(do_pieces(0, job.n_threads));
   if (unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) != done * 2) {
@@ -209,7 +216,7 @@ void ThreadPool::work(size_t index) {
   auto measured = std::chrono::steady_clock::now();
   for (uint32_t n_posted = 0;;) {
     n_posted = workers_[index].posted.await_change(n_posted, kWorkerSpins);
-    if (const auto now = std::chrono::steady_clock::now(); now - measured > kWindowOfWaits / 4) {
+    if (const auto now = std::chrono::steady_clock::now(); now - measured > kEarlyLook / 4) {
       measured = now;
       workers_[index].delay.store(run_delay(), std::memory_order_relaxed);
     }

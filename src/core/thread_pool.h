@@ -114,7 +114,7 @@ class ThreadPool {
   using Clock = std::chrono::steady_clock;
 
   void run(const Job& job);
-  void share(const Job& job);
+  void share(const Job& job, size_t n_called);
   void adapt_limit(Clock::time_point now);
   void work(size_t index);
   void stop();
@@ -129,7 +129,8 @@ class ThreadPool {
   SharingTrials trials_;  ///< which short loops are shared
   // Of the window in which it counts how long threads wait for a core:
   Clock::time_point window_begin_;
-  bool waited_ = false;  ///< for a piece, for longer than the caller spins
+  Clock::time_point early_look_;  ///< at the window so far
+  bool waited_ = false;           ///< for a piece, for longer than the caller spins
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};

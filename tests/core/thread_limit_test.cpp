@@ -105,9 +105,20 @@ TEST(ThreadLimit, WithoutAFreeCoreAllReturnInOneOfTwoHundredWindows) {
 }
 
 TEST(FreeCores, AreNoMoreThanTheMachineHas) {
-  const auto free = free_cores();
+  const auto free = free_cores(SIZE_MAX);
   if (!free) GTEST_SKIP() << "the system does not count threads that run";
   EXPECT_LE(*free, static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+// The threads that run are on cores that this process may not use, or the whole machine's: it has free ones.
+TEST(ThreadLimit, ACountOfFreeCoresThatWasWrongIsNotAskedAgain) {
+  ThreadLimit limit(4);
+  limit.start(0);
+  const auto none = [] { return 0; };
+  for (size_t i = 0; i < 201; ++i) limit.update(0.0, none);
+  EXPECT_EQ(limit.now(), 4U);
+  limit.start(0);
+  EXPECT_EQ(limit.now(), 4U);
 }
 
 // Two threads share a core and never sleep, so one of them waits. A count that never grows would keep both running.

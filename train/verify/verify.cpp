@@ -11,7 +11,6 @@
 #include "data/batches.h"
 #include "infer/engine/generate.h"
 #include "infer/engine/perplexity.h"
-#include "infer/engine/scoped_requests.h"
 #include "modules/attention.h"
 #include "modules/families/mixture.h"
 #include "modules/swiglu.h"

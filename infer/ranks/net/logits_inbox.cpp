@@ -1,14 +1,12 @@
 #include "infer/ranks/net/logits_inbox.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/error.h"
 
 namespace folio::infer {
 
 Ticket LogitsInbox::expect(uint32_t model, size_t n) {
-  peers_.expect(from_, Channel::Logits);
   all_.push_back({.number = ++n_expected_, .model = model, .n = n});
   return Ticket{n_expected_};
 }
@@ -16,11 +14,8 @@ Ticket LogitsInbox::expect(uint32_t model, size_t n) {
 void LogitsInbox::receive_all_but(size_t n) {
   for (; n_here_ + n < all_.size(); ++n_here_) {
     Logits& next = all_[n_here_];
-    const auto bytes = peers_.receive(from_, Channel::Logits, peers_.world().timeout);
-    core::require(bytes.size() == next.n * sizeof(float), "logits are of another step");
     next.values.resize(next.n);
-    std::memcpy(next.values.data(), bytes.data(), bytes.size());
-    peers_.expect(from_, Channel::Logits);
+    peers_.receive_floats(from_, Channel::Logits, next.values);
   }
 }
 

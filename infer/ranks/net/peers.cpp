@@ -83,8 +83,8 @@ struct Outbox {
 struct Inbox {
   Buffer frame;
   Buffer rest;
-  std::vector<std::byte> whole;  ///< of a message that is longer than a frame
-  bool expected = false;
+  std::vector<std::byte> message;
+  bool is_requested = false;  ///< the next frame, which then comes without a question and an answer
 };
 
 }  // namespace
@@ -117,6 +117,16 @@ struct Peers::Own {
     };
     abort(in);
     abort(out);
+  }
+
+  void request(size_t from, size_t channel) {
+    Inbox& box = in[from][channel];
+    try {
+      box.frame.gloo().recv(static_cast<int>(from), slot(static_cast<Channel>(channel), false), 0, kFrame);
+      box.is_requested = true;
+    } catch (const std::exception&) {
+      // Who has sent the last message may have left. Who waits for one more will hear of it.
+    }
   }
 
   // A buffer that comes behind a loss would not be aborted.
@@ -182,11 +192,11 @@ Peers::Peers(const World& world) : own_(std::make_unique<Own>(world)) {
     for (size_t c = 0; c < kChannels; ++c) {
       own_->out[rank][c].frame.resize(*own_->context, kFrame);
       own_->in[rank][c].frame.resize(*own_->context, kFrame);
+      own_->request(rank, c);
     }
   }
   for (size_t rank = 0; rank < world.n_ranks; ++rank) {
     if (rank == world.rank) continue;
-    expect(rank, Channel::Watch);
     own_->watchers.emplace_back([this, rank] {  // until the rank takes leave, or is gone
       gloo::transport::UnboundBuffer& buffer = own_->in[rank][static_cast<size_t>(Channel::Watch)].frame.gloo();
       try {
@@ -240,35 +250,30 @@ void Peers::wait_until_taken(size_t to, Channel channel) {
   });
 }
 
-void Peers::expect(size_t from, Channel channel) {
-  Inbox& box = own_->in[from][static_cast<size_t>(channel)];
-  if (box.expected) return;
-  try {
-    box.frame.gloo().recv(static_cast<int>(from), Own::slot(channel, false), 0, kFrame);
-    box.expected = true;
-  } catch (const std::exception&) {
-    // Who has sent the last message may have left. Who wants one more will hear of it.
-  }
-}
-
 std::span<const std::byte> Peers::receive(size_t from, Channel channel, std::chrono::seconds timeout) {
   Inbox& box = own_->in[from][static_cast<size_t>(channel)];
-  uint64_t size = 0;
   own_->with(from, timeout, [&] {
-    if (!box.expected) box.frame.gloo().recv(static_cast<int>(from), Own::slot(channel, false), 0, kFrame);
+    if (!box.is_requested) box.frame.gloo().recv(static_cast<int>(from), Own::slot(channel, false), 0, kFrame);
+    box.is_requested = false;
     box.frame.gloo().waitRecv(timeout);
+    uint64_t size = 0;
     std::memcpy(&size, box.frame.data(), kHead);
-    if (size <= kFrame - kHead) return;
-    const size_t left = size - (kFrame - kHead);
-    own_->resize(box.rest, left);
-    box.rest.gloo().recv(static_cast<int>(from), Own::slot(channel, true), 0, left);
+    const size_t first = std::min(size, kFrame - kHead);
+    box.message.assign(box.frame.data() + kHead, box.frame.data() + kHead + first);
+    own_->request(from, static_cast<size_t>(channel));
+    if (first == size) return;
+    own_->resize(box.rest, size - first);
+    box.rest.gloo().recv(static_cast<int>(from), Own::slot(channel, true), 0, size - first);
     box.rest.gloo().waitRecv(timeout);
+    box.message.insert(box.message.end(), box.rest.data(), box.rest.data() + (size - first));
   });
-  box.expected = false;
-  if (size <= kFrame - kHead) return {box.frame.data() + kHead, size};
-  box.whole.assign(box.frame.data() + kHead, box.frame.data() + kFrame);
-  box.whole.insert(box.whole.end(), box.rest.data(), box.rest.data() + (size - (kFrame - kHead)));
-  return box.whole;
+  return box.message;
+}
+
+void Peers::receive_floats(size_t from, Channel channel, std::span<float> values) {
+  const auto bytes = receive(from, channel, world().timeout);
+  core::require(bytes.size() == values.size_bytes(), "a message of rank {} is of another step", from);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
 }
 
 void Peers::take_leave() {

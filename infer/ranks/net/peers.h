@@ -35,11 +35,11 @@ class Peers {
   void send(size_t to, Channel channel, std::span<const std::byte> bytes);
   /// Waits until the rank has taken the last message.
   void wait_until_taken(size_t to, Channel channel);
-  /// From now on a message of the rank is wanted: it then comes without a question and an answer.
-  void expect(size_t from, Channel channel);
-  /// Waits for the next message of the rank, which stays until the next one is expected.
+  /// Waits for the next message of the rank, which stays until the one after it is waited for.
   std::span<const std::byte> receive(size_t from, Channel channel, std::chrono::seconds timeout);
-  // All but expect() throw MachineLost if a rank is gone, has not answered in time, or give_up() was called.
+  /// The same for one that has this many values. Throws core::Error for another.
+  void receive_floats(size_t from, Channel channel, std::span<float> values);
+  // All throw MachineLost if a rank is gone, has not answered in time, or give_up() was called.
 
   /// This rank ends as it should.
   void take_leave();

@@ -79,7 +79,6 @@ RankedCpu::RankedCpu(const World& world, size_t n_stages, const CpuOptions& opti
   all_ = make_transport(peers_, Channel::Rounds, all);
   if (n_stages_ > 1 && world_.rank + n_shards_ < world_.n_ranks) next_.push_back(world_.rank + n_shards_);
   for (size_t rank = 1; n_stages_ > 1 && leads() && rank < n_shards_; ++rank) next_.push_back(rank);
-  if (n_stages_ > 1 && !leads()) peers_.expect(before(), Channel::Orders);
   if (n_shards_ == 1) return;
   const size_t first = world_.rank / n_shards_ * n_shards_;
   std::vector<size_t> stage(n_shards_);
@@ -132,7 +131,6 @@ void RankedCpu::follow() {
       const auto bytes = peers_.receive(before(), Channel::Orders, kForever);
       order = to_order(bytes);
       hand_on(bytes);
-      peers_.expect(before(), Channel::Orders);
     } else {
       all_->all_gather(
           {}, 0, [&](size_t, std::span<const std::byte> bytes) { order = to_order(bytes); }, kForever);

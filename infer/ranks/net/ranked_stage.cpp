@@ -1,7 +1,6 @@
 #include "infer/ranks/net/ranked_stage.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -26,7 +25,6 @@ RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, b
       fit_(report.fit) {
   info_.load_report = report.load;
   info_.steps_in_flight = machine.n_stages();
-  if (layers().first > 0) machine_.peers_.expect(machine_.before(), Channel::Residual);
 }
 
 // Each rank's own runner loads the adapters of its flags, too; rank 0 says when.
@@ -69,10 +67,7 @@ void RankedStage::run(const Step& step) {
     for (Step& piece : pieces_of(step, machine_.n_stages())) {
       residual_.resize(piece.rows.size() * width(Slot::Residual));
       if (layers().first > 0) {
-        const auto bytes = peers.receive(machine_.before(), Channel::Residual, machine_.world().timeout);
-        core::require(bytes.size() == residual_.size() * sizeof(float), "a residual is of another step");
-        std::memcpy(residual_.data(), bytes.data(), bytes.size());
-        peers.expect(machine_.before(), Channel::Residual);
+        peers.receive_floats(machine_.before(), Channel::Residual, residual_);
         piece.residual = residual_;
       }
       infer::forward(alone(), piece, {});

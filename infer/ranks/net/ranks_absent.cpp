@@ -19,10 +19,10 @@ Peers::~Peers() = default;
 const World& Peers::world() const { no_ranks(); }
 void Peers::send(size_t /*to*/, Channel /*channel*/, std::span<const std::byte> /*bytes*/) { no_ranks(); }
 void Peers::wait_until_taken(size_t /*to*/, Channel /*channel*/) { no_ranks(); }
-void Peers::expect(size_t /*from*/, Channel /*channel*/) { no_ranks(); }
 std::span<const std::byte> Peers::receive(size_t /*from*/, Channel /*channel*/, std::chrono::seconds /*timeout*/) {
   no_ranks();
 }
+void Peers::receive_floats(size_t /*from*/, Channel /*channel*/, std::span<float> /*values*/) { no_ranks(); }
 void Peers::take_leave() {}
 std::optional<std::string> Peers::loss() const { return {}; }
 void Peers::check() const {}

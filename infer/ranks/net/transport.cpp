@@ -10,9 +10,7 @@ namespace {
 class MessageTransport final : public Transport {
  public:
   MessageTransport(Peers& peers, Channel channel, std::vector<size_t> group, size_t index)
-      : peers_(peers), channel_(channel), group_(std::move(group)), index_(index) {
-    for_others([this](size_t i) { peers_.expect(group_[i], channel_); });
-  }
+      : peers_(peers), channel_(channel), group_(std::move(group)), index_(index) {}
 
   void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                   std::chrono::seconds timeout) override {
@@ -21,7 +19,6 @@ class MessageTransport final : public Transport {
     for_others([&](size_t i) {
       const auto got = peers_.receive(group_[i], channel_, timeout);
       if (!got.empty()) take(i, got);
-      peers_.expect(group_[i], channel_);
     });
   }
 

@@ -37,12 +37,10 @@ class AsyncEngineTest : public ::testing::Test {
   // Waits for the end of a request; throws its error.
   static GenerateResult ended(AsyncEngine& engine, Request request) {
     std::promise<GenerateResult> promise;
-    engine.submit(std::move(request), [&](Outcome outcome) {
-      if (outcome.error) {
-        promise.set_exception(outcome.error);
-      } else {
-        promise.set_value(std::move(outcome.results.front()));
-      }
+    GenerateResult result;
+    request.on_end = [&](size_t, const GenerateResult& r) { result = r; };
+    engine.submit(std::move(request), [&](const std::exception_ptr& error) {
+      error ? promise.set_exception(error) : promise.set_value(result);
     });
     return promise.get_future().get();
   }
@@ -114,7 +112,7 @@ TEST_F(AsyncEngineTest, ATextWithAFormIsTheOneThatItIsAlone) {
       for (uint64_t i = thread; i < kRequests; i += 4) {
         const auto own = stream(async, with_form(i));
         if (i % 3 == 0) static_cast<void>(stream(async, with_form(i + 1)));  // is given up
-        if (i % 3 == 1) async->cancel(async->submit(with_form(i + 2), [](const Outcome&) {}));
+        if (i % 3 == 1) async->cancel(async->submit(with_form(i + 2), [](const std::exception_ptr&) {}));
         n_wrong += text_of(*own) == expected[i] ? 0 : 1;
       }
     }));
@@ -165,7 +163,8 @@ TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
     began.set_value();
     cancelled.get_future().wait();
   };
-  const auto id = async.submit(slow, [&](Outcome outcome) { end.set_value(std::move(outcome.results.front())); });
+  slow.on_end = [&](size_t, const GenerateResult& r) { end.set_value(r); };
+  const auto id = async.submit(slow, [](const std::exception_ptr&) {});
   began.get_future().wait();
   async.cancel(id);
   cancelled.set_value();
@@ -173,6 +172,7 @@ TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_EQ(result.tokens.size(), 1U);
   slow.on_token = {};
+  slow.on_end = {};
   EXPECT_EQ(alone(slow).substr(0, result.text.size()), result.text);
   async.cancel(id);  // has ended
 }
@@ -181,7 +181,7 @@ TEST_F(AsyncEngineTest, EveryRequestEndsOnceWhenTheEngineStops) {
   std::atomic<int> n_ended = 0;
   {
     AsyncEngine async(engine_);
-    for (uint64_t i = 0; i < 50; ++i) async.submit(request(i), [&](Outcome) { ++n_ended; });
+    for (uint64_t i = 0; i < 50; ++i) async.submit(request(i), [&](const std::exception_ptr&) { ++n_ended; });
   }
   EXPECT_EQ(n_ended, 50);
   EXPECT_EQ(engine_.cache().blocks_in_use(), 0);

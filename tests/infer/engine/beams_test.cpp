@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
-#include "infer/engine/perplexity.h"
+#include "experiments/18_sampling/halving.h"
 #include "tests/infer/engine/texts.h"
 
 namespace folio::infer {
@@ -24,32 +25,57 @@ class Beams : public test::Texts {
     return {.prompt = test::random_tokens(n_prompt, seed, 37),
             .options = {.max_tokens = 50, .sampler = {.temperature = 1.0F, .seed = seed}, .n = n}};
   }
+  // ln p of tokens after the prompt, by a pass of their own.
+  [[nodiscard]] double log_prob(const Request& request, std::span<const int32_t> tokens) const {
+    Request scored{.prompt = request.prompt};
+    scored.prompt.insert(scored.prompt.end(), tokens.begin(), tokens.end());
+    std::vector<double> all;
+    scored.on_log_probs = [&](std::span<const double> some) { all.insert(all.end(), some.begin(), some.end()); };
+    static_cast<void>(alone(scored));
+    return std::accumulate(all.end() - std::ssize(tokens), all.end(), 0.0);
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, Beams, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// ln p of a text's tokens by a pass of its own, one row for each position.
 TEST_P(Beams, AScoreIsTheTextsLogProbabilityOverItsLength) {
   Request request = searching(20, 1, 4);
   for (const double penalty : {1.0, 0.5, -1.0}) {
     request.options.beams.length_penalty = penalty;
     for (const GenerateResult& result : alone(request)) {
-      std::vector<int32_t> text = request.prompt;
-      text.insert(text.end(), result.tokens.begin(), result.tokens.end());
-      if (result.finish_reason == FinishReason::Stop) text.push_back(3);
-      double sum = 0.0;
-      Request scored{.prompt = text, .on_log_probs = [&](std::span<const double> log_probs) {
-                       for (const double p : log_probs) sum += p;
-                     }};
-      Request before{.prompt = request.prompt, .on_log_probs = [&](std::span<const double> log_probs) {
-                       for (const double p : log_probs) sum -= p;
-                     }};
-      EngineOn engine(GetParam(), model_);
-      run(engine, scored);
-      run(engine, before);
-      const auto n = static_cast<double>(text.size() - request.prompt.size());
-      EXPECT_NEAR(*result.score, sum / std::pow(n, penalty), 2e-5 * std::pow(n, 1 - penalty));
+      std::vector<int32_t> tokens = result.tokens;
+      if (result.finish_reason == FinishReason::Stop) tokens.push_back(3);
+      const auto n = static_cast<double>(tokens.size());
+      EXPECT_NEAR(*result.score, log_prob(request, tokens) / std::pow(n, penalty), 2e-5 * std::pow(n, 1 - penalty));
     }
+  }
+}
+
+// What is left of several samples are samples that are drawn without the policy, wherever they are preempted.
+TEST_P(Beams, APolicyOfARequestsOwnDropsTheLessLikelyHalf) {
+  constexpr size_t kAfter = 8;
+  Request request = drawing(33, 2, 6);
+  std::vector<GenerateResult> expected = alone(request);
+  const auto begins = [&](const GenerateResult& r) { return log_prob(request, std::span(r.tokens).first(kAfter)); };
+  std::ranges::sort(expected, std::ranges::greater{}, begins);
+  expected.resize(3);
+  for (GenerateResult& result : expected) result.score = log_prob(request, result.tokens);
+  std::ranges::sort(expected, std::ranges::greater{}, &GenerateResult::score);
+  request.policy = [] { return std::make_unique<experiments::Halving>(size_t{kAfter}); };
+  for (const int64_t blocks : {400, 19}) {
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = blocks * kBlockPositions});
+    const RequestId other = engine.add(drawing(33, 3, 6));
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    const auto left = engine.take_all(id);
+    ASSERT_EQ(left.size(), 3U);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(left[i].tokens, expected[i].tokens);
+      EXPECT_NEAR(*left[i].score, *expected[i].score, 1e-3);
+    }
+    EXPECT_EQ(engine.take_all(other).size(), 6U);
+    EXPECT_EQ(engine.statistics().preemptions > 0, blocks < 100);
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
   }
 }
 

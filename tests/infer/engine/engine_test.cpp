@@ -11,7 +11,7 @@
 #include <set>
 
 #include "infer/engine/perplexity.h"
-#include "infer/engine/scoped_requests.h"
+#include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
@@ -27,20 +27,8 @@ using test::RunnerOn;
 using test::same_bits;
 
 // Of 37 tokens, of which two are never drawn.
-class EndlessTokenizer final : public data::Tokenizer {
- public:
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t) const override { return bytes_; }
-  [[nodiscard]] int32_t vocab_size() const override { return 37; }
-  [[nodiscard]] int32_t end_of_text() const override { return 36; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return suppressed; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
-  [[nodiscard]] std::string kind() const override { return "endless"; }
-
-  std::vector<int32_t> suppressed{36, 5};
-
- private:
-  std::string bytes_ = "x";
+struct EndlessTokenizer final : test::MadeTokenizer {
+  EndlessTokenizer() : MadeTokenizer(std::vector<std::string>(37, "x"), {36, 5}) {}
 };
 
 class EngineTest : public ::testing::TestWithParam<MachineKind> {
@@ -59,11 +47,14 @@ class EngineTest : public ::testing::TestWithParam<MachineKind> {
     return {.prompt = std::move(prompt),
             .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
   }
-  [[nodiscard]] std::vector<int32_t> drawn_alone(const Request& request) const {
-    EngineOn engine(GetParam(), model_);
+  static GenerateResult result_of(Engine& engine, const Request& request) {
     const RequestId id = engine.add(request);
     while (engine.step()) continue;
-    return engine.take(id).tokens;
+    return engine.take(id);
+  }
+  [[nodiscard]] std::vector<int32_t> drawn_alone(const Request& request) const {
+    EngineOn engine(GetParam(), model_);
+    return result_of(engine, request).tokens;
   }
 
   core::StoredModel model_ = test::random_model(config());
@@ -162,9 +153,7 @@ TEST_P(EngineTest, SpeculationChangesNothing) {
     for (size_t i = 0; i < ids.size(); ++i) {
       const GenerateResult result = engine.take(ids[i]);
       EngineOn alone(GetParam(), model_);
-      const RequestId id = alone.add(requests[i]);
-      while (alone.step()) continue;
-      const GenerateResult expected = alone.take(id);
+      const GenerateResult expected = result_of(alone, requests[i]);
       EXPECT_EQ(result.tokens, expected.tokens) << "request " << i;
       EXPECT_EQ(result.finish_reason, expected.finish_reason) << "request " << i;
     }
@@ -176,9 +165,7 @@ TEST_P(EngineTest, ATextThatRepeatsItselfTakesFewerSteps) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
   r.options.sampler.logit_bias = {{7, 100.0F}};  // the same again and again
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
-  const RequestId id = engine.add(r);
-  while (engine.step()) continue;
-  EXPECT_EQ(engine.take(id).tokens, std::vector<int32_t>(100, 7));
+  EXPECT_EQ(result_of(engine, r).tokens, std::vector<int32_t>(100, 7));
   EXPECT_LT(engine.statistics().steps, 30U);
 }
 
@@ -194,9 +181,8 @@ TEST_P(EngineTest, ATokenComesWithTheLogitsThatItWasDrawnFrom) {
     logits.insert(logits.end(), some.begin(), some.end());
   };
   const RequestId other = engine.add(drawing(tokens(9, 2), 20));
-  const RequestId id = engine.add(r);
-  while (engine.step()) continue;
-  EXPECT_EQ(std::vector<int32_t>(text.begin() + 40, text.end()), engine.take(id).tokens);
+  const auto drawn = result_of(engine, r).tokens;
+  EXPECT_EQ(std::vector<int32_t>(text.begin() + 40, text.end()), drawn);
   text.pop_back();
   const auto all = logits_alone(text);
   EXPECT_TRUE(same_bits(logits, std::vector<float>(all.end() - 12 * 37, all.end())));
@@ -291,9 +277,7 @@ TEST_P(EngineTest, WhatTheCacheKnowsOfAPromptIsNotComputedAgain) {
     std::vector<int32_t> prompt(shared.begin(), shared.end());
     for (const int32_t token : tokens(n, n)) prompt.push_back(token);
     for (const int64_t again : {0, 1}) {
-      const RequestId id = engine.add(drawing(prompt, 9, n));
-      while (engine.step()) continue;
-      const GenerateResult result = engine.take(id);
+      const GenerateResult result = result_of(engine, drawing(prompt, 9, n));
       EXPECT_EQ(result.tokens, drawn_alone(drawing(prompt, 9, n))) << n << " more tokens";
       const size_t known = again == 1 ? prompt.size() - 1 : n == 0 ? 0 : 70;
       EXPECT_EQ(result.n_cached, known / 32 * 32);
@@ -459,7 +443,7 @@ TEST_P(EngineTest, ARequestWhoseCallerIsBehindIsPausedAndHasTheSameTokens) {
   ASSERT_TRUE(engine.has_ended(other_id)) << "others go on";
   EXPECT_EQ(engine.take(other_id).tokens, drawn_alone(other));
   EXPECT_EQ(engine.statistics().paused, 2U);
-  EXPECT_EQ(engine.branches().size(), 2U);
+  EXPECT_EQ(engine.sequences().size(), 2U);
   EXPECT_EQ(engine.cache().blocks_in_use(), 0) << "it holds no blocks";
   EXPECT_LE(backlog->n_bytes(), 10U + 2U) << "a step and one that was under way";
   int n_pauses = 1;

@@ -9,40 +9,27 @@
 #include <vector>
 
 #include "infer/forms/form.h"
+#include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/engine/texts.h"
 
 namespace folio::infer::test {
 
 /// Of 37 tokens: letters, and pieces of several, so that a text can be cut in many ways; two without bytes, of which
 /// one ends a text. x is a piece's first letter alone.
-class PieceTokenizer final : public data::Tokenizer {
- public:
-  PieceTokenizer() {
-    const std::string letters = "abcd-!";
-    pieces_ = {"", "xy", "z"};
-    for (const char letter : letters) pieces_.emplace_back(1, letter);
-    for (const char a : letters.substr(0, 5)) {
-      for (const char b : letters.substr(0, 5)) {
-        if (a != b) pieces_.push_back({a, b});
-      }
+inline MadeTokenizer piece_tokenizer() {
+  const std::string letters = "abcd-!";
+  std::vector<std::string> pieces = {"", "xy", "z"};
+  for (const char letter : letters) pieces.emplace_back(1, letter);
+  for (const char a : letters.substr(0, 5)) {
+    for (const char b : letters.substr(0, 5)) {
+      if (a != b) pieces.push_back({a, b});
     }
-    for (const char* piece : {"abc", "a-b-", "-a", "d!", "c-d!", "bb"}) pieces_.emplace_back(piece);
-    pieces_.resize(36);
-    pieces_.emplace_back();
   }
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
-    return pieces_.at(static_cast<size_t>(id));
-  }
-  [[nodiscard]] int32_t vocab_size() const override { return 37; }
-  [[nodiscard]] int32_t end_of_text() const override { return 36; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {0}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {3}; }
-  [[nodiscard]] std::string kind() const override { return "pieces"; }
-
- private:
-  std::vector<std::string> pieces_;
-};
+  for (const char* piece : {"abc", "a-b-", "-a", "d!", "c-d!", "bb"}) pieces.emplace_back(piece);
+  pieces.resize(36);
+  pieces.emplace_back();
+  return MadeTokenizer(pieces, {0});
+}
 
 /// Makes the part of a grammar that is the text.
 using Build = std::function<forms::Grammar::Part(forms::Grammar&)>;
@@ -75,7 +62,7 @@ class FormTexts : public Texts {
     EXPECT_TRUE(result.finish_reason != FinishReason::Stop || may_stop || form.may_end(end)) << result.text;
   }
 
-  PieceTokenizer pieces_;
+  const MadeTokenizer pieces_ = piece_tokenizer();
 };
 
 }  // namespace folio::infer::test

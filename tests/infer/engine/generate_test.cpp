@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "infer/reference/kernels.h"
+#include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/sanitized.h"
 #include "tests/infer/support.h"
@@ -14,39 +15,22 @@
 namespace folio::infer {
 namespace {
 
-// Tokens that are any bytes, parts of a character too; the last is the end of the text.
-class PieceTokenizer final : public data::Tokenizer {
- public:
-  PieceTokenizer(int64_t vocab_size, bool end_may_come) : end_may_come_(end_may_come) {
-    for (const char* piece : {"a", "e", " ", "th", "\n", "\xE2", "\x82\xAC", "\xC3\xA9", "\xF0\x9F", "\x98\x80"}) {
-      if (static_cast<int64_t>(pieces_.size()) + 1 < vocab_size) pieces_.emplace_back(piece);
-    }
-    while (static_cast<int64_t>(pieces_.size()) + 1 < vocab_size) {
-      pieces_.emplace_back(1, static_cast<char>('A' + pieces_.size() % 26));
-    }
-    pieces_.emplace_back();
+// Tokens that are any bytes, parts of a character too.
+test::MadeTokenizer piece_tokenizer(int64_t vocab_size, bool end_may_come) {
+  std::vector<std::string> pieces;
+  for (const char* piece : {"a", "e", " ", "th", "\n", "\xE2", "\x82\xAC", "\xC3\xA9", "\xF0\x9F", "\x98\x80"}) {
+    if (std::ssize(pieces) + 1 < vocab_size) pieces.emplace_back(piece);
   }
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
-    return pieces_.at(static_cast<size_t>(id));
-  }
-  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
-  [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override {
-    return end_may_come_ ? std::vector<int32_t>{} : std::vector<int32_t>{end_of_text()};
-  }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
-  [[nodiscard]] std::string kind() const override { return "piece"; }
-
- private:
-  std::vector<std::string> pieces_;
-  bool end_may_come_;
-};
+  while (std::ssize(pieces) + 1 < vocab_size) pieces.emplace_back(1, static_cast<char>('A' + pieces.size() % 26));
+  pieces.emplace_back();
+  const auto end = static_cast<int32_t>(pieces.size()) - 1;
+  return test::MadeTokenizer(pieces, end_may_come ? std::vector<int32_t>{} : std::vector{end});
+}
 
 class Generate : public ::testing::TestWithParam<test::MachineKind> {
  protected:
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
-  PieceTokenizer tokenizer_{37, false};
+  test::MadeTokenizer tokenizer_ = piece_tokenizer(37, false);
   test::EngineOn engine_{GetParam(), model_};
   std::vector<int32_t> prompt_{3, 1, 4, 1, 5};
 
@@ -189,7 +173,7 @@ TEST_P(Generate, AStopEndsTheTextBeforeIt) {
 }
 
 TEST_P(Generate, TheEndOfTextStopsAndIsNotShown) {
-  tokenizer_ = PieceTokenizer(37, true);
+  tokenizer_ = piece_tokenizer(37, true);
   int stopped = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const auto result = generate(options(60, seed));
@@ -270,7 +254,7 @@ TEST_P(GenerateOnCpus, IsTheSameForEachNumberOfThreadsAndInstructionSet) {
   for (const test::Shape& shape : {test::small_shapes()[5], test::wide_shape()}) {
     if (test::kSanitized && shape.name == "wide") continue;
     const auto model = test::random_model(shape.config);
-    const PieceTokenizer tokenizer(shape.config.vocab_size, false);
+    const auto tokenizer = piece_tokenizer(shape.config.vocab_size, false);
     auto o = options(30, 4);
     o.context = 24;
     o.slide = true;

@@ -1,4 +1,4 @@
-// Laws of infer/engine/prompt_lookup.h, and of the pace of drafts in infer/engine/drafter.h.
+// Laws of infer/engine/prompt_lookup.h, and of the pace of drafts in infer/engine/drafts.h.
 #include "infer/engine/prompt_lookup.h"
 
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 
 #include "infer/cache/scoped_sequence.h"
 #include "infer/engine/engine.h"
-#include "infer/engine/scoped_requests.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/forward/watched_machine.h"
 #include "tests/infer/machines.h"

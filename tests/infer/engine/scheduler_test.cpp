@@ -19,7 +19,6 @@ namespace {
 
 using test::searched_alone;
 using test::Simulation;
-using test::TextBranch;
 using test::TextRequest;
 using test::written_alone;
 
@@ -37,7 +36,7 @@ TEST(Scheduler, RunningRequestsComeFirstAndTheRestIsFilledWithPrompts) {
   for (TextRequest* request : {&a, &b, &c}) s.add(*request);
   const auto rows = [&] {
     std::vector<size_t> n;
-    for (const auto& part : s.scheduler.plan([](TextBranch&, size_t most) { return most; }).shares) {
+    for (const auto& part : s.scheduler.plan([](Sequence&, size_t most) { return most; }).shares) {
       n.push_back(part.n_rows);
     }
     return n;
@@ -105,8 +104,8 @@ TEST(Scheduler, WhatTwoBeginWithIsComputedOnce) {
   TextRequest two(text_of(100, 2), 3, 2);
   s.add(two);
   s.step();
-  s.scheduler.remove(two.branches[0]);
-  while (!two.branches[1].done()) s.step();
+  s.scheduler.remove(two.sequences[0]);
+  while (!two.sequences[1].done()) s.step();
   EXPECT_EQ(two.texts.at(0), written_alone(text_of(100, 2), 3));
 }
 
@@ -131,9 +130,9 @@ TEST(Scheduler, BeamsArePreemptedAndStartTogether) {
   TextRequest young(text_of(40, 2), 100, 4, true);
   s.add(old);
   s.add(young);
-  s.on_plan = [&](const Scheduler<TextBranch>::Trace& trace) {
+  s.on_plan = [&](const Scheduler::Trace& trace) {
     if (!trace.preempted.empty()) {
-      EXPECT_TRUE(std::ranges::none_of(young.branches, [](const TextBranch& b) { return b.runs(); }));
+      EXPECT_TRUE(std::ranges::none_of(young.sequences, [](const Sequence& b) { return b.runs(); }));
     }
   };
   while (!old.done() || !young.done()) {
@@ -176,15 +175,15 @@ TEST(Scheduler, JobsGoOnOnlyWhereBlocksAreLeftAndNobodyCanStart) {
   TextRequest b(text_of(31, 2), 10);
   s.add(a);
   s.step();
-  TextBranch* jobs[] = {&*a};
-  EXPECT_TRUE(s.scheduler.can_go_on(jobs));
+  Sequence* jobs[] = {&*a};
+  EXPECT_TRUE(s.scheduler.can_continue(jobs));
   s.add(b);
-  EXPECT_FALSE(s.scheduler.can_go_on(jobs));  // b can start
+  EXPECT_FALSE(s.scheduler.can_continue(jobs));  // b can start
   s.step();
-  TextBranch* both[] = {&*a, &*b};
-  EXPECT_TRUE(s.scheduler.can_go_on(both));
+  Sequence* both[] = {&*a, &*b};
+  EXPECT_TRUE(s.scheduler.can_continue(both));
   s.step();
-  EXPECT_FALSE(s.scheduler.can_go_on(both));  // b needs a second block
+  EXPECT_FALSE(s.scheduler.can_continue(both));  // b needs a second block
 }
 
 // Steps that are like the one before are left out.
@@ -193,12 +192,15 @@ TEST(Scheduler, ItsTraceCanBeRead) {
   TextRequest a(text_of(60, 1), 30);
   TextRequest b(text_of(40, 2), 40);
   TextRequest c(text_of(61, 1), 5);  // begins as a does
-  const auto name = [&](const TextBranch& branch) { return &branch == &*a ? "a" : &branch == &*b ? "b" : "c"; };
+  const auto name = [&](const Sequence* s) { return s->request() == a.id ? "a" : s->request() == b.id ? "b" : "c"; };
   std::string trace;
   std::string before;
   int repeated = 0;
-  s.on_plan = [&](const Scheduler<TextBranch>::Trace& plan) {
-    const std::string line = plan.text(name);
+  s.on_plan = [&](const Scheduler::Trace& plan) {
+    std::string line = fmt::format("{} free", s.n_free);
+    for (const Sequence* s : plan.preempted) line += fmt::format("; {} is preempted", name(s));
+    for (const Sequence* s : plan.started) line += fmt::format("; {} starts, {} cached", name(s), s->n_cached());
+    for (const auto& [s, n_rows] : plan.shares) line += fmt::format("; {} {}", name(s), n_rows);
     repeated = line == before ? repeated + 1 : 0;
     if (repeated == 0) trace += fmt::format("{:3}: {}\n", s.n_steps, line);
     before = line;
@@ -212,18 +214,18 @@ TEST(Scheduler, ItsTraceCanBeRead) {
     ASSERT_LT(s.n_steps, 200);
   }
   EXPECT_EQ(trace,
-            "  1: 5 blocks free; a starts; b starts; a 60, b 4 rows\n"
-            "  2: 2 blocks free; c starts, 32 cached; a 1, b 36, c 27 rows\n"
-            "  3: 0 blocks free; a 1, b 1, c 2 rows\n"
-            "  4: 0 blocks free; a 1, b 1, c 1 rows\n"
-            "  6: 0 blocks free; c is preempted; a 1, b 1 rows\n"
-            "  7: 0 blocks free; a 1, b 1 rows\n"
-            " 27: 0 blocks free; b is preempted; a 1 row\n"
-            " 28: 2 blocks free; a 1 row\n"
-            " 31: 5 blocks free; b starts, 64 cached; b 1 row\n"
-            " 32: 2 blocks free; b 1 row\n"
-            " 46: 5 blocks free; c starts, 32 cached; c 32 rows\n"
-            " 47: 3 blocks free; c 1 row\n");
+            "  1: 5 free; a starts, 0 cached; b starts, 0 cached; a 60; b 4\n"
+            "  2: 2 free; c starts, 32 cached; a 1; b 36; c 27\n"
+            "  3: 0 free; a 1; b 1; c 2\n"
+            "  4: 0 free; a 1; b 1; c 1\n"
+            "  6: 0 free; c is preempted; a 1; b 1\n"
+            "  7: 0 free; a 1; b 1\n"
+            " 27: 0 free; b is preempted; a 1\n"
+            " 28: 2 free; a 1\n"
+            " 31: 5 free; b starts, 64 cached; b 1\n"
+            " 32: 2 free; b 1\n"
+            " 46: 5 free; c starts, 32 cached; c 32\n"
+            " 47: 3 free; c 1\n");
 }
 
 TEST(Scheduler, APausedSequenceComesBackBeforeYoungerOnesThatWait) {
@@ -264,7 +266,6 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
     const size_t max_sequences = 1 + up_to(12);
     Simulation s(n_blocks, {.max_rows = 1 + up_to(100), .max_sequences = max_sequences});
     std::list<TextRequest> requests;
-    std::map<const TextRequest*, std::vector<int32_t>> prompts;
     const size_t n_requests = 20 + up_to(60);
     for (size_t n_come = 0; n_come < n_requests || !requests.empty();) {
       if (n_come < n_requests && up_to(4) == 0) {
@@ -273,7 +274,7 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
         const size_t most = static_cast<size_t>(std::min<int64_t>(n_blocks, 8)) * 32;
         ++n_come;
         size_t n_prompt = 1 + up_to(most);
-        if (!requests.empty() && up_to(4) == 0) n_prompt = std::min(requests.back()->n_prompt, most);
+        if (!requests.empty() && up_to(4) == 0) n_prompt = std::min(requests.back().prompt.size(), most);
         std::vector<int32_t> prompt = text_of(n_prompt, static_cast<int32_t>(up_to(3)));
         if (up_to(3) == 0) {  // equal blocks behind different beginnings
           for (size_t i = 0; i < n_prompt; ++i) prompt[i] = static_cast<int32_t>(i % 32);
@@ -281,7 +282,6 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
         for (size_t i = up_to(n_prompt); i < n_prompt && up_to(2) == 0; ++i) prompt[i] = static_cast<int32_t>(up_to(2));
         TextRequest& request = requests.emplace_back(prompt, 1 + up_to(most + 1 - n_prompt), n, search,
                                                      static_cast<int32_t>(up_to(3)) - 1);
-        prompts[&request] = prompt;
         try {
           s.add(request);
         } catch (const core::Error&) {  // beams that the cache can never hold; those that just fit are taken
@@ -306,26 +306,25 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
       const auto running = s.scheduler.running();
       const auto waiting = s.scheduler.waiting();
       ASSERT_LE(running.size(), max_sequences);
-      for (const auto* branch : running) n_shared += branch->n_cached();
-      const auto key = [](const TextBranch* branch) { return std::pair(branch->request(), branch->index()); };
-      ASSERT_TRUE(std::ranges::is_sorted(running, {}, key));
-      ASSERT_TRUE(std::ranges::is_sorted(waiting, {}, key));
+      for (const auto* sequence : running) n_shared += sequence->n_cached();
+      ASSERT_TRUE(std::ranges::is_sorted(running, {}, &Sequence::key));
+      ASSERT_TRUE(std::ranges::is_sorted(waiting, {}, &Sequence::key));
       // Every block is held as often as tables have it, and the others are free.
       std::map<BlockId, int> held;
-      for (const auto* branch : running) {
-        for (const BlockId block : s.cache.table(branch->sequence())) ++held[block];
+      for (const auto* sequence : running) {
+        for (const BlockId block : s.cache.table(sequence->id())) ++held[block];
       }
       ASSERT_EQ(static_cast<int64_t>(held.size()), s.cache.blocks_in_use());
       ASSERT_TRUE(waiting.empty() || s.n_ended > n_ended_before || !running.empty())
           << "nobody runs, and " << waiting.size() << " wait";
       for (TextRequest* request : done) {
-        const size_t n_more = (*request)->n_all - (*request)->n_prompt;
+        const size_t n_more = request->n_more;
         if (request->width > 1) {
-          ASSERT_EQ(request->texts, searched_alone(prompts.at(request), request->width, n_more));
+          ASSERT_EQ(request->texts, searched_alone(request->prompt, request->width, n_more));
           n_beams += request->texts.size();
         } else {
-          ASSERT_EQ(request->texts.size(), request->branches.size());
-          for (const auto& text : request->texts) ASSERT_EQ(text, written_alone(prompts.at(request), n_more));
+          ASSERT_EQ(request->texts.size(), request->sequences.size());
+          for (const auto& text : request->texts) ASSERT_EQ(text, written_alone(request->prompt, n_more));
         }
         ++n_ended;
         requests.remove_if([&](const TextRequest& r) { return &r == request; });

@@ -66,55 +66,46 @@ inline std::vector<std::vector<int32_t>> searched_alone(const std::vector<int32_
   return texts;
 }
 
-class TextBranch final : public ScheduledBranch {
- public:
-  TextBranch(RequestId request, size_t index, size_t width, std::vector<int32_t> prompt, size_t n_more, int32_t adapter)
-      : ScheduledBranch(request, index),
-        text(std::move(prompt)),
-        n_prompt(text.size()),
-        n_all(n_prompt + n_more),
-        width_(width),
-        adapter_(adapter) {}
-  [[nodiscard]] std::span<const int32_t> tokens() const { return text; }
-  [[nodiscard]] size_t shareable() const { return text.size() - 1; }
-  [[nodiscard]] int64_t max_positions() const { return static_cast<int64_t>(n_all) - 1; }
-  [[nodiscard]] size_t n_together() const { return width_; }
-  [[nodiscard]] size_t n_drafts() const { return 0; }
-  [[nodiscard]] int32_t adapter() const { return adapter_; }
-  [[nodiscard]] bool alone() const { return false; }
-  [[nodiscard]] bool done() const { return text.size() == n_all; }
+struct TextSequence final : public Sequence {
+  TextSequence(SequenceKey key, std::span<const int32_t> prompt, size_t n_more, size_t width, int32_t adapter,
+               BlockManager& cache)
+      : Sequence(key, prompt,
+                 {.max_positions = std::ssize(prompt) + static_cast<int64_t>(n_more) - 1,
+                  .n_together = width,
+                  .adapter = adapter},
+                 cache),
+        n_more(n_more) {}
+  [[nodiscard]] std::vector<int32_t> text() const { return {history().begin(), history().end()}; }
+  [[nodiscard]] bool done() const { return generated().size() == n_more; }
 
-  std::vector<int32_t> text;
-  size_t n_prompt;
-  size_t n_all;
-  bool computed = false;  ///< of a search: what comes next is known
-
- private:
-  size_t width_;
-  int32_t adapter_;
+  size_t n_more;
+  bool computed = false;  ///< the next token is known
 };
 
 // A request: some choices, or one search.
 struct TextRequest {
   static inline RequestId n_made = 0;
 
-  TextRequest(const std::vector<int32_t>& prompt, size_t n_more, size_t n = 1, bool search = false,
+  TextRequest(std::vector<int32_t> prompt, size_t n_more, size_t n = 1, bool search = false,
               int32_t adapter = kNoAdapter)
-      : id(n_made++), width(search ? n : 1) {
-    for (size_t i = 0; i < n; ++i) branches.emplace_back(id, i, width, prompt, n_more, adapter);
+      : id(n_made++), width(search ? n : 1), prompt(std::move(prompt)), n_more(n_more), n(n), adapter(adapter) {
     for (size_t i = 0; i < (search ? 1 : n); ++i) live.push_back(i);
   }
   TextRequest(const TextRequest&) = delete;
   TextRequest& operator=(const TextRequest&) = delete;
 
   [[nodiscard]] bool done() const { return live.empty(); }
-  // For those of one branch.
-  TextBranch& operator*() { return branches.front(); }
-  TextBranch* operator->() { return &branches.front(); }
+  // For those of one sequence.
+  TextSequence& operator*() { return sequences.front(); }
+  TextSequence* operator->() { return &sequences.front(); }
 
   RequestId id;
   size_t width;
-  std::deque<TextBranch> branches;
+  std::vector<int32_t> prompt;
+  size_t n_more;
+  size_t n;
+  int32_t adapter;
+  std::deque<TextSequence> sequences;  ///< from the time when it is added
   bool paused = false;
   std::vector<size_t> live;                 ///< of a search: in its order; of choices those that go on
   std::vector<std::vector<int32_t>> texts;  ///< of those that have ended
@@ -127,45 +118,50 @@ class Simulation {
       : cache(n_blocks), scheduler(cache, limits), max_rows_(limits.max_rows) {}
 
   void add(TextRequest& request) {
-    for (const size_t i : request.live) scheduler.add(request.branches[i]);
+    for (size_t i = 0; i < request.n; ++i) {
+      request.sequences.emplace_back(SequenceKey{request.id, i}, request.prompt, request.n_more, request.width,
+                                     request.adapter, cache);
+    }
+    for (const size_t i : request.live) scheduler.add(request.sequences[i]);
     requests_[request.id] = &request;
   }
   // A request of choices gives up its places, and comes back later.
   void pause(TextRequest& request) {
     request.paused = true;
     for (const size_t i : request.live) {
-      scheduler.remove(request.branches[i]);
-      request.branches[i].computed = false;
+      scheduler.remove(request.sequences[i]);
+      request.sequences[i].computed = false;
     }
   }
   void resume(TextRequest& request) {
     request.paused = false;
-    for (const size_t i : request.live) scheduler.add(request.branches[i]);
+    for (const size_t i : request.live) scheduler.add(request.sequences[i]);
   }
   void remove(TextRequest& request) {
-    for (TextBranch& branch : request.branches) scheduler.remove(branch);
+    for (TextSequence& sequence : request.sequences) scheduler.remove(sequence);
     requests_.erase(request.id);
   }
 
   // Plans a step and runs it. The requests that are done are removed, and returned.
   std::vector<TextRequest*> step() {
     ++n_steps;
-    const Scheduler<TextBranch>::Trace& trace = scheduler.plan([](TextBranch&, size_t most) { return most; });
+    n_free = cache.free_blocks();
+    const Scheduler::Trace& trace = scheduler.plan([](Sequence&, size_t most) { return most; });
     if (on_plan) on_plan(trace);
-    for (TextBranch* branch : trace.preempted) branch->computed = false;
+    for (Sequence* sequence : trace.preempted) of(sequence).computed = false;
     size_t rows = 0;
     for (const auto& part : trace.shares) {
       rows += part.n_rows;
-      cache.reserve(part.branch->sequence(), static_cast<int64_t>(part.n_rows));
+      cache.reserve(part.sequence->id(), static_cast<int64_t>(part.n_rows));
     }
     EXPECT_LE(rows, max_rows_);
-    EXPECT_LE(cache.copies().size(), trace.shares.size()) << "at most a block of each branch is copied";
+    EXPECT_LE(cache.copies().size(), trace.shares.size()) << "at most a block of each sequence is copied";
     for (const BlockCopy& copy : cache.copies()) content_[copy.to] = content_[copy.from];
-    for (const auto& part : trace.shares) run(*part.branch, part.n_rows);
+    for (const auto& part : trace.shares) run(of(part.sequence), part.n_rows);
     cache.commit();
     for (const auto& part : trace.shares) {
-      const auto n = static_cast<size_t>(cache.length(part.branch->sequence()));
-      cache.remember(part.branch->sequence(), part.branch->tokens().first(n));
+      const auto n = static_cast<size_t>(cache.length(part.sequence->id()));
+      cache.remember(part.sequence->id(), part.sequence->tokens().first(n));
     }
     n_rows += rows;
     n_preempted += trace.preempted.size();
@@ -179,55 +175,57 @@ class Simulation {
   }
 
   BlockManager cache;
-  Scheduler<TextBranch> scheduler;
+  Scheduler scheduler;
   int64_t n_steps = 0;
+  int64_t n_free = 0;  ///< blocks, before the last plan
   size_t n_rows = 0;
   size_t n_preempted = 0;
-  size_t n_ended = 0;  ///< branches
-  std::function<void(const Scheduler<TextBranch>::Trace&)> on_plan{};
+  size_t n_ended = 0;  ///< sequences
+  std::function<void(const Scheduler::Trace&)> on_plan{};
 
  private:
+  static TextSequence& of(Sequence* sequence) { return static_cast<TextSequence&>(*sequence); }
   // Writes the rows into their places.
-  void run(TextBranch& branch, size_t n) {
-    const auto table = cache.table(branch.sequence());
-    const auto length = static_cast<size_t>(cache.length(branch.sequence()));
-    uint64_t hash = with_token(kOfNothing, branch.adapter());
+  void run(TextSequence& sequence, size_t n) {
+    const auto table = cache.table(sequence.id());
+    const auto length = static_cast<size_t>(cache.length(sequence.id()));
+    uint64_t hash = with_token(kOfNothing, sequence.needs().adapter);
     for (size_t i = 0; i < length + n; ++i) {
       auto& block = content_[table[i / kWhole]];
       block.resize(kWhole, 0);
-      hash = with_token(hash, branch.text[i]);
+      hash = with_token(hash, sequence.history()[i]);
       if (i >= length) block[i % kWhole] = hash;
       if (block[i % kWhole] != hash) {
-        ADD_FAILURE() << "request " << branch.request() << ": position " << i << " of block " << table[i / kWhole]
+        ADD_FAILURE() << "request " << sequence.request() << ": position " << i << " of block " << table[i / kWhole]
                       << " holds another text";
         return;
       }
     }
-    branch.computed = length + n == branch.text.size();
+    sequence.computed = length + n == sequence.history().size();
   }
 
   void go_on(TextRequest& request) {
     if (request.width > 1) return search(request);
-    for (TextBranch& branch : request.branches) {
-      if (!std::exchange(branch.computed, false)) continue;
-      branch.text.push_back(next_token(branch.text));
-      if (!branch.done()) continue;
-      request.texts.push_back(branch.text);
-      scheduler.remove(branch);
+    for (TextSequence& sequence : request.sequences) {
+      if (!std::exchange(sequence.computed, false)) continue;
+      sequence.append(next_token(sequence.history()));
+      if (!sequence.done()) continue;
+      request.texts.push_back(sequence.text());
+      scheduler.remove(sequence);
       ++n_ended;
-      std::erase(request.live, branch.index());
+      std::erase(request.live, sequence.index());
     }
   }
 
-  // When all branches know what comes next.
+  // When all sequences know what comes next.
   void search(TextRequest& request) {
     std::vector<std::vector<int32_t>> texts;
     for (const size_t i : request.live) {
-      if (!request.branches[i].computed) return;
-      texts.push_back(request.branches[i].text);
+      if (!request.sequences[i].computed) return;
+      texts.push_back(request.sequences[i].text());
     }
     std::vector<size_t> idle;
-    for (size_t i = 0; i < request.branches.size(); ++i) {
+    for (size_t i = 0; i < request.sequences.size(); ++i) {
       if (std::ranges::find(request.live, i) == request.live.end()) idle.push_back(i);
     }
     const auto next = followed(texts, request.width);
@@ -244,18 +242,17 @@ class Simulation {
       if (places[i] != SIZE_MAX) continue;
       places[i] = idle.back();
       idle.pop_back();
-      scheduler.fork(request.branches[places[i]], request.branches[request.live[next[i].first]]);
+      scheduler.fork(request.sequences[places[i]], request.sequences[request.live[next[i].first]]);
     }
-    for (const size_t i : idle) scheduler.remove(request.branches[i]);
+    for (const size_t i : idle) scheduler.remove(request.sequences[i]);
     for (size_t i = 0; i < next.size(); ++i) {
-      TextBranch& branch = request.branches[places[i]];
-      branch.text = texts[next[i].first];
-      branch.text.push_back(next[i].second);
-      branch.computed = false;
+      TextSequence& sequence = request.sequences[places[i]];
+      sequence.append(next[i].second);
+      sequence.computed = false;
     }
     request.live = places;
-    if (!request.branches[places[0]].done()) return;
-    for (const size_t i : places) request.texts.push_back(request.branches[i].text);
+    if (!request.sequences[places[0]].done()) return;
+    for (const size_t i : places) request.texts.push_back(request.sequences[i].text());
     n_ended += std::exchange(request.live, {}).size();
   }
 

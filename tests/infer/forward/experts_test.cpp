@@ -1,6 +1,6 @@
 // Laws of experts in the forward pass that need models of their own: what nobody takes is not read, a row that is not a
 // number hurts itself alone, and all rows may take the same experts. What experts compute is in forward_test.cpp and
-// shards_test.cpp, which run them among the other shapes.
+// tests/infer/ranks, which run them among the other shapes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

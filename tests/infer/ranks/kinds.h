@@ -21,6 +21,8 @@ struct RankKind {
       run;
 };
 
+inline void PrintTo(const RankKind& kind, std::ostream* out) { *out << kind.name; }
+
 std::vector<RankKind> rank_kinds();
 
 inline size_t most_ranks(const core::ModelConfig& config) {

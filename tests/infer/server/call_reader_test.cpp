@@ -251,7 +251,7 @@ TEST(AnswerReader, SplitsReasoningOff) {
 
 TEST(AnswerReader, ARepeatedCallAndTheMostCallsAreEnough) {
   const data::test::ByteTokenizer tokenizer;
-  const auto writing = std::make_shared<const CallWriting>(tokenizer, hermes(), std::span<const int32_t>());
+  const auto writing = std::make_shared<const CallWriting>(tokenizer, hermes());
   const ToolUse tools{.writing = writing, .has_answer = true, .most_calls = 3};
   const auto text_of = [&](const std::vector<Call>& calls) {
     std::string text = "I look.\n" + writing->format.opening;

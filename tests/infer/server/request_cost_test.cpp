@@ -57,7 +57,7 @@ class RequestCostTest : public ::testing::Test {
     EXPECT_EQ(ask({{"prompt", "a"}}, "/tokenize")->status(60s), 200);  // it is prepared after them
     std::promise<void> had;
     async_.call([&](Engine& engine) {
-      EXPECT_GT(engine.branches().size(), 500U) << "they were not accepted";
+      EXPECT_GT(engine.sequences().size(), 500U) << "they were not accepted";
       had.set_value();
     });
     had.get_future().wait();

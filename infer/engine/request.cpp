@@ -1,0 +1,72 @@
+#include "infer/engine/request.h"
+
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace folio::infer {
+
+using core::require;
+
+uint64_t choice_seed(uint64_t seed, size_t choice) { return choice == 0 ? seed : core::random_bits(seed, choice); }
+
+std::string_view finish_reason_name(FinishReason reason) {
+  constexpr std::array<std::string_view, 4> kNames = {"stop", "length", "interrupted", "form"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+Request checked(Request request, const core::ModelConfig& config) {
+  const int64_t most = config.context_length;
+  GenerateOptions& options = request.options;
+  if (options.context == 0) options.context = most;
+  const int64_t context = options.context;
+  require(context >= 2 && context <= most, "a context of {} is not in [2, {}], the model's", context, most);
+  const int64_t n_prompt = std::ssize(request.prompt);
+  require(n_prompt > 0, "the prompt is empty");
+  require(n_prompt <= context, "the prompt has {} tokens, more than the context of {}; shorten it", n_prompt, context);
+  const auto is_valid = [&](int32_t token) { return token >= 0 && token < config.vocab_size; };
+  for (const int32_t token : request.prompt) {
+    require(is_valid(token), "token {} is outside the vocabulary of {}", token, config.vocab_size);
+  }
+  if (const data::Tokenizer* tokenizer = request.tokenizer) {
+    require(tokenizer->vocab_size() == config.vocab_size, "the tokenizer has {} tokens, the model {}",
+            tokenizer->vocab_size(), config.vocab_size);
+    for (const int32_t token : tokenizer->suppressed_tokens()) {
+      require(is_valid(token), "the tokenizer suppresses token {}, but has {}", token, config.vocab_size);
+    }
+  }
+  for (const SamplerOptions::Bias& b : options.sampler.logit_bias) {
+    require(is_valid(b.token), "there is a logit bias of token {}, but the vocabulary has {}", b.token,
+            config.vocab_size);
+  }
+  for (const auto* words : {&options.stop_words, &options.sampler.bad_words}) {
+    const std::string_view kind = words == &options.stop_words ? "stop" : "bad";
+    for (const std::vector<int32_t>& word : *words) {
+      require(!word.empty(), "a {} word has no token", kind);
+      for (const int32_t token : word) {
+        require(is_valid(token), "token {} of a {} word is outside the vocabulary of {}", token, kind,
+                config.vocab_size);
+      }
+    }
+  }
+  static_cast<void>(Sampler(options.sampler, {}));  // checks its ranges
+  require(request.tokenizer != nullptr || options.stops.empty(), "stop strings need a tokenizer");
+  require(request.tokenizer != nullptr || !options.form, "a form needs a tokenizer");
+  require(options.n >= 1, "{} texts are none", options.n);
+  const int64_t width = options.beams.width;
+  require(!request.observer || (options.n == 1 && width == 0), "an observer sees one text, neither several nor beams");
+  if (width == 0 && !request.policy) return request;
+  require(!request.backlog, "beams have no backlog: they give nothing before their end");
+  require(!options.slide, "beams don't slide: they end with the context");
+  require(!request.wants_token_logits, "of beams the logits of the tokens are not known");
+  if (width == 0) return request;
+  require(!request.policy, "a policy of its own is not for beams");
+  static_cast<void>(Beams(options.beams, 1));  // checks their ranges
+  require(width <= config.vocab_size, "{} beams are more than the vocabulary's {} tokens", width, config.vocab_size);
+  require(options.n <= width, "{} texts are wanted of {} beams", options.n, width);
+  return request;
+}
+
+}  // namespace folio::infer

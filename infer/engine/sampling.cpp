@@ -1,0 +1,52 @@
+#include "infer/engine/sampling.h"
+
+#include <algorithm>
+
+#include "infer/engine/form_policy.h"
+
+namespace folio::infer {
+
+bool Sampling::is_end_token(int32_t token) const {
+  return (stops_.tokenizer != nullptr && stops_.tokenizer->ends_text(token)) ||
+         std::ranges::find(stops_.end_tokens, token) != stops_.end_tokens.end();
+}
+
+TokenEffect Sampling::effect_of(std::span<const int32_t> history, int32_t token) {
+  if (sampler_.forbids(token, history)) return TokenEffect::Forbidden;
+  FormMask* const form = sampler_.form();
+  if (is_end_token(token))
+    return form != nullptr && !form->may_end(history) ? TokenEffect::Forbidden : TokenEffect::Ends;
+  const WayOn way_on = form == nullptr ? WayOn::Tokens : form->way_on(history, token);
+  if (way_on == WayOn::None) return TokenEffect::Forbidden;
+  const bool ends = way_on == WayOn::End || ends_with_word(history, token, stops_.words) ||
+                    (stops_.tokenizer != nullptr && filter_.would_stop(stops_.tokenizer->token_bytes(token)));
+  return ends ? TokenEffect::Ends : TokenEffect::Continues;
+}
+
+std::string Sampling::push(std::span<const int32_t> history) {
+  at_stop_word_ = ends_with_word(history.first(history.size() - 1), history.back(), stops_.words);
+  std::string text = stops_.tokenizer == nullptr ? "" : filter_.push(stops_.tokenizer->token_bytes(history.back()));
+  text_ += text;
+  return text;
+}
+
+std::optional<FinishReason> Sampling::end_of(std::span<const int32_t> history) {
+  if (at_stop_word_ || filter_.stopped()) return FinishReason::Stop;
+  if (FormMask* form = sampler_.form()) {
+    if (const auto reason = end_of_form(*form, history)) return reason;
+  }
+  return history.size() >= stops_.n_most ? std::optional(FinishReason::Length) : std::nullopt;
+}
+
+std::string Sampling::finish() {
+  std::string text = filter_.finish();
+  text_ += text;
+  return text;
+}
+
+void Sampling::fork(const Sampling& parent) {
+  filter_ = parent.filter_;
+  text_ = parent.text_;
+}
+
+}  // namespace folio::infer

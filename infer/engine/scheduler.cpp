@@ -1,0 +1,231 @@
+#include "infer/engine/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace folio::infer {
+namespace {
+
+bool together(const Sequence& a, const Sequence& b) { return a.needs().n_together > 1 && a.request() == b.request(); }
+
+int64_t n_missing(const Sequence& sequence) { return static_cast<int64_t>(sequence.n_missing()); }
+
+// Returns how many first tokens of `sequence` that need not be computed are those of `other`.
+int64_t n_common(const Sequence& sequence, const Sequence& other) {
+  const auto own = sequence.tokens().first(sequence.shareable());
+  return std::ranges::mismatch(own, other.tokens()).in1 - own.begin();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(BlockManager& cache, const SchedulerLimits& limits) : cache_(cache), limits_(limits) {
+  core::require(limits.max_rows > 0 && limits.max_sequences > 0, "a step of {} rows and {} sequences runs nothing",
+                limits.max_rows, limits.max_sequences);
+}
+
+size_t Scheduler::n_drafts_each() const { return limits_.max_drafts / std::max<size_t>(n_running_, 1); }
+
+// Where the sequence is, or would be, in [first, end), which is in order.
+std::vector<Sequence*>::iterator Scheduler::place_of(const Sequence& sequence, size_t first, size_t end) {
+  const auto at = [&](size_t i) { return sequences_.begin() + static_cast<std::ptrdiff_t>(i); };
+  return std::ranges::lower_bound(at(first), at(end), sequence.key(), {}, &Sequence::key);
+}
+
+// Sequences that run together share the whole blocks of what they begin with. Where two go on from one block, both copy
+// it, and it stays until the step's end.
+void Scheduler::add(Sequence& sequence) {
+  const int64_t positions = sequence.needs().max_positions;
+  const auto n = static_cast<int64_t>(sequence.needs().n_together);
+  const int64_t shared = n == 1 ? 0 : std::ssize(sequence.tokens()) / kBlockPositions;
+  const int64_t needed = shared + n * (blocks_for(positions) - shared) + (n == 1 ? 0 : n);
+  const std::string who = n == 1 ? "" : fmt::format("{} beams of ", n);
+  core::require(needed <= cache_.n_blocks(),
+                "{}{} positions need {} blocks of the KV cache, which has {}; take fewer tokens or a larger cache", who,
+                positions, needed, cache_.n_blocks());
+  core::require(sequence.needs().n_together <= limits_.max_sequences,
+                "{} beams are more than the {} sequences that may run; take fewer", n, limits_.max_sequences);
+  sequences_.insert(place_of(sequence, n_running_, sequences_.size()), &sequence);
+}
+
+void Scheduler::fork(Sequence& child, const Sequence& parent) {
+  const SequenceId id = cache_.fork(parent.id());
+  if (child.runs()) {
+    cache_.release(child.id_);
+  } else {
+    sequences_.insert(place_of(child, 0, n_running_), &child);
+    ++n_running_;
+  }
+  child.id_ = id;
+  child.first_ = parent.first_;
+  child.history_.assign(parent.history().begin(), parent.history().end());
+}
+
+void Scheduler::remove(Sequence& sequence) {
+  const size_t first = sequence.runs() ? 0 : n_running_;
+  const auto found = place_of(sequence, first, sequence.runs() ? n_running_ : sequences_.size());
+  if (found == sequences_.end() || *found != &sequence) return;
+  if (sequence.runs()) {
+    cache_.release(std::exchange(sequence.id_, -1));
+    --n_running_;
+  }
+  sequences_.erase(found);
+}
+
+const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, size_t)>& append) {
+  trace_ = {};
+  int64_t rows = static_cast<int64_t>(limits_.max_rows);
+  int64_t free = cache_.free_blocks();
+  const auto drafts_each = static_cast<int64_t>(n_drafts_each());
+  bool open = true;  // younger ones may take part
+  const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
+  const auto has_room = [&, n = limits_.n_steps](size_t n_sequences) {  // for one more of so many
+    return open && rows > 0 && trace_.shares.size() < (n_sequences + n - 1) / n;
+  };
+  const auto give = [&](Sequence& sequence) {
+    int64_t most = std::min(rows, n_missing(sequence));
+    if (most == 0) return;
+    if (most == n_missing(sequence)) most += n_drafts(sequence, std::min(rows - most, drafts_each), free);
+    free -= cache_.blocks_needed(sequence.id(), most);
+    const size_t n = append(sequence, static_cast<size_t>(most));
+    if (n > 0) trace_.shares.push_back({.sequence = &sequence, .n_rows = n});
+    rows -= static_cast<int64_t>(n);
+    open = n > 0 && !sequence.needs().alone;
+  };
+  const size_t n_ran = n_running_;
+  for (size_t i = 0; has_room(n_ran) && i < n_running_;) {
+    const auto unit = unit_at(i, n_running_);
+    open = joins(*unit.front());
+    while (open && blocks_needed(unit, rows) > free) {
+      const int64_t before = cache_.free_blocks();
+      preempt_youngest();
+      free += cache_.free_blocks() - before;
+      open = unit.front()->runs();
+    }
+    for (size_t b = 0; has_room(n_ran) && b < unit.size(); ++b) give(*unit[b]);
+    i += unit.size();
+  }
+  while (has_room(sequences_.size()) && trace_.preempted.empty() && next_fits(free) && joins(*sequences_[n_running_])) {
+    const int64_t before = cache_.free_blocks();
+    free -= copies_by_fork(*sequences_[n_running_]);
+    Sequence& next = start_next();
+    free -= before - cache_.free_blocks();  // cached blocks that nobody held
+    give(next);
+  }
+  return trace_;
+}
+
+bool Scheduler::can_continue(std::span<Sequence* const> sequences) const {
+  int64_t free = cache_.free_blocks();
+  for (const Sequence* sequence : sequences) free -= cache_.blocks_needed(sequence->id(), 1);
+  return free >= 0 && !next_fits(free);
+}
+
+// The sequences before `end` that start and are preempted with the one at `first`.
+std::span<Sequence* const> Scheduler::unit_at(size_t first, size_t end) const {
+  size_t n = 1;
+  while (first + n < end && together(*sequences_[first], *sequences_[first + n])) ++n;
+  return std::span(sequences_).subspan(first, n);
+}
+
+// For the next rows of all of them, as far as a step of `rows` goes.
+int64_t Scheduler::blocks_needed(std::span<Sequence* const> unit, int64_t rows) const {
+  int64_t needed = 0;
+  for (const Sequence* sequence : unit) {
+    const int64_t n = std::min(rows, n_missing(*sequence));
+    needed += cache_.blocks_needed(sequence->id(), n);
+    rows -= n;
+  }
+  return needed;
+}
+
+// Drafts that it tries: none if they would take a block that is not free.
+int64_t Scheduler::n_drafts(const Sequence& sequence, int64_t most, int64_t free) const {
+  const int64_t n = std::min(most, static_cast<int64_t>(sequence.n_optional()));
+  return cache_.blocks_needed(sequence.id(), n_missing(sequence) + n) <= free ? n : 0;
+}
+
+// Of the sequences that may run, those that are there or may come by a fork.
+size_t Scheduler::places_taken() const {
+  size_t n = 0;
+  for (size_t i = 0; i < n_running_; i += unit_at(i, n_running_).size()) n += sequences_[i]->needs().n_together;
+  return n;
+}
+
+// All of its tokens and the next one, so that it is not preempted again before it has given anything. Those that start
+// together fit together.
+bool Scheduler::next_fits(int64_t free) const {
+  if (n_running_ == sequences_.size()) return false;
+  const auto unit = unit_at(n_running_, sequences_.size());
+  const Sequence& next = *unit.front();
+  const auto all_of = [](const Sequence& b) {
+    return blocks_for(std::min<int64_t>(std::ssize(b.tokens()) + 1, b.needs().max_positions));
+  };
+  const bool begun = next.needs().n_together > 1 && !running_of(next.request()).empty();
+  if (!begun && places_taken() + next.needs().n_together > limits_.max_sequences) return false;
+  if (const Origin origin = origin_of(next); origin.sequence != nullptr) {
+    const bool computed = cache_.length(origin.sequence->id()) >= origin.length;
+    return computed && all_of(next) - origin.length / kBlockPositions + copies_by_fork(next) <= free;
+  }
+  const auto prefix = cache_.find_prefix(next.tokens().first(next.shareable()), next.needs().adapter);
+  int64_t needed = all_of(next) - blocks_for(prefix.length) + prefix.free_blocks;
+  for (const Sequence* other : unit.subspan(1)) needed += all_of(*other) - n_common(*other, next) / kBlockPositions + 1;
+  return needed <= free;
+}
+
+std::span<Sequence* const> Scheduler::running_of(RequestId request) const {
+  const auto own = std::ranges::equal_range(running(), request, {}, [](const Sequence* b) { return b->request(); });
+  return {own.begin(), own.end()};
+}
+
+// The one that shares most of its tokens.
+Scheduler::Origin Scheduler::origin_of(const Sequence& sequence) const {
+  Origin best;
+  const auto own = running_of(sequence.request());
+  for (auto other = own.rbegin(); other != own.rend(); ++other) {
+    const int64_t length = n_common(sequence, **other);
+    if (length > best.length) best = {.sequence = *other, .length = length};
+    if (length == static_cast<int64_t>(sequence.shareable())) break;
+  }
+  return best;
+}
+
+// Where both go on in the middle of a block, the older one copies it, too, perhaps in the same step.
+int64_t Scheduler::copies_by_fork(const Sequence& sequence) const {
+  return origin_of(sequence).length % kBlockPositions > 0 ? 1 : 0;
+}
+
+Sequence& Scheduler::start_next() {
+  Sequence& sequence = *sequences_[n_running_];
+  if (const Origin origin = origin_of(sequence); origin.sequence != nullptr) {
+    sequence.id_ = cache_.fork(origin.sequence->id());
+    cache_.truncate(sequence.id_, origin.length);
+    sequence.n_cached_ = cache_.length(sequence.id_);
+  } else {
+    sequence.id_ = cache_.add_sequence(sequence.needs().adapter);
+    sequence.n_cached_ = cache_.share_prefix(sequence.id_, sequence.tokens().first(sequence.shareable()));
+  }
+  const auto next = sequences_.begin() + static_cast<std::ptrdiff_t>(n_running_);
+  std::rotate(place_of(sequence, 0, n_running_), next, next + 1);  // one that was paused is older than some that run
+  ++n_running_;
+  trace_.started.push_back(&sequence);
+  return sequence;
+}
+
+void Scheduler::preempt_youngest() {
+  const Sequence* preempted = nullptr;
+  do {
+    Sequence& sequence = *sequences_[--n_running_];
+    cache_.release(std::exchange(sequence.id_, -1));
+    trace_.preempted.push_back(&sequence);
+    const auto own = sequences_.begin() + static_cast<std::ptrdiff_t>(n_running_);
+    std::rotate(own, own + 1, place_of(sequence, n_running_ + 1, sequences_.size()));  // behind older ones that wait
+    preempted = &sequence;
+  } while (n_running_ > 0 && together(*sequences_[n_running_ - 1], *preempted));
+}
+
+}  // namespace folio::infer
