@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Draws where the time of a step goes: a bar for prompts and one for decoding, from `bench --ops --json`.
+
+Usage: build/bench -m MODEL --ops --json | scripts/ops_picture.py OUT.svg
+"""
+import json
+import pathlib
+import sys
+from xml.sax.saxutils import escape
+
+import serve_picture
+from serve_picture import text
+
+WIDTH, LEFT, ROW, TOP = 520, 130, 22, 84
+
+
+def rows_of(times):
+    rows = [(row["operation"], row["us_per_step"], row["bandwidth_share"]) for row in times["operations"]]
+    return rows + [("host", times["host_us_per_step"], 0.0)]
+
+
+def panel(title, times, top):
+    rows = [row for row in rows_of(times) if row[1] / times["us_per_step"] >= 0.002]
+    body = text(16, top - 12, title, classes="strong")
+    for i, (name, us, bandwidth) in enumerate(rows):
+        y, share = top + ROW * i, us / times["us_per_step"]
+        body += text(16, y + 14, name)
+        body += f'<rect class="f0" x="{LEFT}" y="{y + 3}" width="{WIDTH * share / 0.5:.1f}" height="{ROW - 8}"/>\n'
+        label = f"{100 * share:.1f}%" + (f", {100 * bandwidth:.0f}% of the bandwidth" if bandwidth > 0.2 else "")
+        body += text(LEFT + WIDTH * share / 0.5 + 8, y + 14, label)
+    return body, top + ROW * len(rows)
+
+
+def main():
+    answer = json.load(sys.stdin)
+    title = f"A step's time by operation: {answer['threads']} threads, {answer['isa']}"
+    prompt, decode = answer["prompt"], answer["decode"]
+    first, end = panel(f"Prompt, {prompt['rows_per_step']:.0f} tokens: {prompt['us_per_step'] / 1e3:.1f} ms", prompt, TOP)
+    second, end = panel(f"Decoding: {decode['us_per_step'] / 1e3:.2f} ms", decode, end + 40)
+    height = end + 16
+    pathlib.Path(sys.argv[1]).write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 60} {height}" '
+        f'width="{LEFT + WIDTH + 60}" height="{height}">\n<title>{escape(title)}</title>\n'
+        f'<style>{serve_picture.style()}</style>\n<rect class="card" x=".5" y=".5" width="{LEFT + WIDTH + 59}" '
+        f'height="{height - 1}" rx="8"/>\n{text(16, 30, title, classes="title strong")}{first}{second}</svg>\n')
+
+
+if __name__ == "__main__":
+    main()
