@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tests/train/support.h"
-#include "train/report/matrix_peak.h"
 #include "train/run/weights.h"
 #include "train/step/evaluate.h"
 
@@ -204,10 +203,12 @@ TEST(Trainer, BFloat16TrainsNearFloat32) {
   for (const auto& p : b.trainer.model()->parameters()) EXPECT_EQ(p.scalar_type(), torch::kFloat32);
 }
 
-TEST(Trainer, AutoIsTheFasterTypeAndKeptByItsName) {
+// Which one is a measurement, and two may come out differently.
+TEST(Trainer, AutoBecomesATypeAndIsKeptByItsName) {
   TrainConfig c = small_config();
   c.dtype = Precision::Auto;
-  EXPECT_EQ(Small(c).trainer.config().dtype, faster_precision(torch::kCPU));
+  const Precision type = Small(c).trainer.config().dtype;
+  EXPECT_TRUE(type == Precision::F32 || type == Precision::Bf16) << static_cast<int>(type);
 }
 
 TEST(Trainer, TheBestLossIsTheSmallest) {
