@@ -7,7 +7,6 @@
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
 #include "infer/server/api.h"
-#include "infer/server/responses.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {
