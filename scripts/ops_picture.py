@@ -6,10 +6,8 @@ Usage: build/bench -m MODEL --ops --json | scripts/ops_picture.py OUT.svg
 import json
 import pathlib
 import sys
-from xml.sax.saxutils import escape
 
-import serve_picture
-from serve_picture import text
+from serve_picture import document, text
 
 WIDTH, LEFT, ROW, TOP = 520, 130, 22, 84
 
@@ -37,12 +35,8 @@ def main():
     prompt, decode = answer["prompt"], answer["decode"]
     first, end = panel(f"Prompt, {prompt['rows_per_step']:.0f} tokens: {prompt['us_per_step'] / 1e3:.1f} ms", prompt, TOP)
     second, end = panel(f"Decoding: {decode['us_per_step'] / 1e3:.2f} ms", decode, end + 40)
-    height = end + 16
-    pathlib.Path(sys.argv[1]).write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 60} {height}" '
-        f'width="{LEFT + WIDTH + 60}" height="{height}">\n<title>{escape(title)}</title>\n'
-        f'<style>{serve_picture.style()}</style>\n<rect class="card" x=".5" y=".5" width="{LEFT + WIDTH + 59}" '
-        f'height="{height - 1}" rx="8"/>\n{text(16, 30, title, classes="title strong")}{first}{second}</svg>\n')
+    body = text(16, 30, title, classes="title strong") + first + second
+    pathlib.Path(sys.argv[1]).write_text(document(LEFT + WIDTH + 60, end + 16, title, body))
 
 
 if __name__ == "__main__":

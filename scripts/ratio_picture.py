@@ -2,10 +2,8 @@
 how many times as fast as llama.cpp Folio is: the median of the rounds, with a bar from the least to the greatest."""
 import math
 import statistics
-from xml.sax.saxutils import escape
 
-import serve_picture
-from serve_picture import text
+from serve_picture import document, text
 
 WIDTH, ROW, GAP, TOP, LEFT = 190, 24, 30, 92, 150
 
@@ -50,7 +48,4 @@ def picture(groups):
         body += text(16, TOP + ROW * (i + 0.5) + 4, model)
     for i, measure in enumerate(measures):
         body += panel([ratios.get((model, measure)) for model in models], measure, LEFT + i * (WIDTH + GAP), ticks)
-    style = serve_picture.style() + ".one{stroke:#8b949e;fill:none;stroke-width:2}"
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}">\n<title>{escape(title)}</title>\n<style>{style}</style>\n<rect class="card" x=".5" '
-            f'y=".5" width="{width - 1}" height="{height - 1}" rx="8"/>\n{body}</svg>\n')
+    return document(width, height, title, body, ".one{stroke:#8b949e;fill:none;stroke-width:2}")

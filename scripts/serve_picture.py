@@ -78,9 +78,9 @@ def picture(results, panels, title, subtitle):
     return document(width, height, title, body)
 
 
-def document(width, height, title, body):
+def document(width, height, title, body, more_style=""):
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}">\n<title>{escape(title)}</title>\n<style>{style()}</style>\n<rect class="card" x=".5" '
+            f'height="{height}">\n<title>{escape(title)}</title>\n<style>{style()}{more_style}</style>\n<rect class="card" x=".5" '
             f'y=".5" width="{width - 1}" height="{height - 1}" rx="8"/>\n{body}</svg>\n')
 
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <variant>
 
 #include "infer/forward/slots.h"
@@ -125,11 +124,5 @@ struct DrawTokens {};
 
 using Operation = std::variant<Embed, Norm, NormHeads, Project, ProjectToResidual, RotateAndStore, Attend, Activate,
                                Route, ProjectExperts, CombineExperts, GateRows, Gather, FinishLogits, DrawTokens>;
-
-/// Names by Operation::index().
-inline constexpr std::array<std::string_view, std::variant_size_v<Operation>> kOperationNames{
-    "embed",  "norm",          "norm_heads", "project",         "project_to_residual", "rotate_and_store",
-    "attend", "activate",      "route",      "project_experts", "combine_experts",     "gate_rows",
-    "gather", "finish_logits", "draw_tokens"};
 
 }  // namespace folio::infer

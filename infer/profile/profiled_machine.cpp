@@ -30,6 +30,7 @@ enum Kind : size_t {
   LogitsProduct,
   Other
 };
+static_assert(Other + 1 == kWorkKinds.size());
 
 struct KindOf {
   Kind operator()(const Embed& /*o*/) const { return Embedding; }
@@ -226,6 +227,14 @@ Work Profile::total() const {
   Work sum;
   for (const Work& work : kinds) sum += work;
   return sum;
+}
+
+Profile& Profile::operator+=(const Profile& other) {
+  steps += other.steps;
+  rows += other.rows;
+  step_seconds += other.step_seconds;
+  for (size_t k = 0; k < kinds.size(); ++k) kinds[k] += other.kinds[k];
+  return *this;
 }
 
 std::unique_ptr<Stage> ProfiledMachine::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {

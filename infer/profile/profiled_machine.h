@@ -60,6 +60,7 @@ struct Profile {
   std::array<Work, kWorkKinds.size()> kinds{};
 
   [[nodiscard]] Work total() const;
+  Profile& operator+=(const Profile& other);
 };
 
 /// An operation of a step, for a timeline.

@@ -21,7 +21,6 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/formats/model_files.h"
-#include "core/random.h"
 #include "infer/cuda/copy_bandwidth.h"
 
 namespace {
@@ -43,11 +42,6 @@ struct Options {
   std::string trace;  ///< a file
   bool train = false;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Speeds {
   double prefill;  ///< tokens/s
@@ -103,27 +97,14 @@ Watch watched(infer::Engine& engine, std::span<infer::Request> requests) {
   return watch;
 }
 
-std::vector<infer::Request> random_requests(const infer::Engine& engine, const Options& o, int64_t batch,
-                                            int repetition, int64_t prompt_tokens) {
-  const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
-  std::vector<infer::Request> requests(static_cast<size_t>(batch));
-  for (size_t b = 0; b < requests.size(); ++b) {
-    for (int64_t p = 0; p < prompt_tokens; ++p) {
-      const auto seed = static_cast<uint64_t>(batch) << 32U | static_cast<uint64_t>(repetition) << 16U | b;
-      requests[b].prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
-    }
-    requests[b].options.sampler = o.sampler;
-  }
-  return requests;
-}
-
 // Prompts that nobody has computed before; then the same again, which the cache knows, and the tokens behind them.
 // Short repetitions that do not count come first, for as long as threads take to leave cores that others use.
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
   constexpr double kWarmUpSeconds = 0.5;
   constexpr int64_t kWarmUpTokens = 16;
   const auto repeat = [&](int repetition, int64_t prompt_tokens, int64_t gen_tokens) -> Speeds {
-    std::vector<infer::Request> requests = random_requests(engine, o, batch, repetition, prompt_tokens);
+    std::vector<infer::Request> requests =
+        apps::random_requests(engine.config(), o.sampler, batch, repetition, prompt_tokens);
     const auto run = [&](int64_t n_tokens) {
       for (infer::Request& request : requests) request.options.max_tokens = n_tokens;
       return watched(engine, requests);
@@ -141,7 +122,7 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
     prefill.push_back(speeds.prefill);
     decode.push_back(speeds.decode);
   }
-  return {median(prefill), median(decode)};
+  return {apps::median(prefill), apps::median(decode)};
 }
 
 struct FormSpeeds {
@@ -157,7 +138,8 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
   std::vector<double> decode, free, share;
   for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
-    std::vector<infer::Request> with_form = random_requests(engine, o, batch, repetition, o.prompt_tokens);
+    std::vector<infer::Request> with_form =
+        apps::random_requests(engine.config(), o.sampler, batch, repetition, o.prompt_tokens);
     std::vector<infer::Request> without = with_form;
     for (size_t b = 0; b < with_form.size(); ++b) {
       with_form[b].tokenizer = &tokenizer;
@@ -181,7 +163,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
     share.push_back(decode.back() / free.back());
   }
   for (auto* all : {&decode, &free, &share}) all->erase(all->begin());
-  return {median(decode), median(free), median(share)};
+  return {apps::median(decode), apps::median(free), apps::median(share)};
 }
 
 /// The machines and the memory that the weights are read from. A model on two machines has two memories, and no speed.

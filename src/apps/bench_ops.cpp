@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "apps/bench_step.h"
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/random.h"
 #include "core/seconds_since.h"
 #include "infer/cpu/cpu.h"
 #include "infer/engine/generate.h"
@@ -54,11 +54,6 @@ struct Times {
   std::vector<double> measured, plain;  ///< seconds of a step, in repetitions with and without the profile
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 class Measurement {
  public:
   Measurement(const infer::LoadedModel& model, infer::Machine& machine, const OpsOptions& o)
@@ -71,7 +66,7 @@ class Measurement {
 
   // Repetitions with and without the profile, in turn; the first of each warms up.
   void run() {
-    for (int repetition = -2; repetition < 2 * o_.repetitions; ++repetition) {
+    for (int repetition = -kWarmUps; repetition < 2 * o_.repetitions; ++repetition) {
       machine_.enabled = repetition % 2 != 0;
       const bool last = repetition == 2 * o_.repetitions - 1;
       if (last && !o_.trace.empty()) begin_trace();
@@ -143,20 +138,14 @@ class Measurement {
   // A prompt that was never computed, up to its first token; then the tokens after it.
   void repeat(int repetition) {
     infer::ScopedRequests running(engine_);
-    const auto vocab = static_cast<uint64_t>(engine_.config().vocab_size);
     size_t n_begun = 0;
     bool ended = false;
-    for (int64_t b = 0; b < o_.batch; ++b) {
-      infer::Request request;
-      for (int64_t p = 0; p < o_.prompt_tokens; ++p) {
-        const auto seed = static_cast<uint64_t>(repetition + 2) << 16U | static_cast<uint64_t>(b);
-        request.prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
-      }
-      request.options.sampler = o_.sampler;
+    for (infer::Request& request :
+         random_requests(engine_.config(), o_.sampler, o_.batch, repetition + kWarmUps, o_.prompt_tokens)) {
       request.options.max_tokens = o_.gen_tokens + 1;
       request.on_token = [&, n = 0](size_t, int32_t, std::span<const float>) mutable { n_begun += n++ == 0 ? 1 : 0; };
       request.on_end = [&](size_t, const infer::GenerateResult&) { ended = true; };
-      running.add(request);
+      running.add(std::move(request));
     }
     const auto until = [&](auto&& done, Times& times) {
       core::require(!done(),
@@ -171,15 +160,13 @@ class Measurement {
       (machine_.enabled ? times.measured : times.plain).push_back(seconds / n_steps);
       if (!machine_.enabled) return;
       times.seconds += seconds;
-      infer::Profile& all = times.profile;
-      all.steps += machine_.profile.steps;
-      all.rows += machine_.profile.rows;
-      all.step_seconds += machine_.profile.step_seconds;
-      for (size_t k = 0; k < all.kinds.size(); ++k) all.kinds[k] += machine_.profile.kinds[k];
+      times.profile += machine_.profile;
     };
     until([&] { return n_begun == static_cast<size_t>(o_.batch); }, prompt);
     until([&] { return ended; }, decode);
   }
+
+  static constexpr int kWarmUps = 2;  ///< one of each
 
   const OpsOptions& o_;
   infer::ProfiledMachine machine_;
@@ -250,7 +237,6 @@ void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, doubl
   const Roofs roofs{bytes_per_s, product_rate(*cpu)};
   Measurement measurement(model, machine, options);
   measurement.run();
-  if (!options.trace.empty()) measurement.write_trace();
   const ordered_json prompt = json_of(measurement.prompt, roofs);
   const ordered_json decode = json_of(measurement.decode, roofs);
   if (options.json) {
@@ -261,12 +247,13 @@ void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, doubl
                                     {"prompt", prompt},
                                     {"decode", decode}}
                            .dump());
-    return;
+  } else {
+    fmt::print("{}; memory reads at {:.1f} GB/s; F32 products in the cache: {:.1f} G multiply-adds/s, the peak below\n",
+               machine.describe(), roofs.bytes_per_s / 1e9, roofs.multiply_adds_per_s / 1e9);
+    print(fmt::format("Prompts of {} tokens", options.prompt_tokens).c_str(), prompt);
+    print(fmt::format("Decoding, {} sequence{}", options.batch, options.batch == 1 ? "" : "s").c_str(), decode);
   }
-  fmt::print("{}; memory reads at {:.1f} GB/s; F32 products in the cache: {:.1f} G multiply-adds/s, the peak below\n",
-             machine.describe(), roofs.bytes_per_s / 1e9, roofs.multiply_adds_per_s / 1e9);
-  print(fmt::format("Prompts of {} tokens", options.prompt_tokens).c_str(), prompt);
-  print(fmt::format("Decoding, {} sequence{}", options.batch, options.batch == 1 ? "" : "s").c_str(), decode);
+  if (!options.trace.empty()) measurement.write_trace();  // last: the table is there, whatever comes of the file
 }
 
 }  // namespace folio::apps

@@ -22,6 +22,25 @@ double expert_bytes(const core::StoredModel& model) {
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+std::vector<infer::Request> random_requests(const core::ModelConfig& config, const infer::SamplerOptions& sampler,
+                                            int64_t batch, int repetition, int64_t prompt_tokens) {
+  const auto vocab = static_cast<uint64_t>(config.vocab_size);
+  std::vector<infer::Request> requests(static_cast<size_t>(batch));
+  for (size_t b = 0; b < requests.size(); ++b) {
+    for (int64_t p = 0; p < prompt_tokens; ++p) {
+      const auto seed = static_cast<uint64_t>(batch) << 32U | static_cast<uint64_t>(repetition) << 16U | b;
+      requests[b].prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
+    }
+    requests[b].options.sampler = sampler;
+  }
+  return requests;
+}
+
 StepReads step_reads(infer::Runner& runner, int64_t batch) {
   constexpr int64_t kSteps = 8;
   const core::ModelConfig& config = runner.config();

@@ -163,11 +163,15 @@ TEST(Fuse, ComputesNormsAndActivationsWithTheProductsThatReadThem) {
       Activate{Slot::SharedGate, Slot::SharedUp},
       GateRows{.slot = Slot::SharedGate, .weight = {}},
   };
+  constexpr std::array<std::string_view, std::variant_size_v<Operation>> kNames{
+      "embed",  "norm",          "norm_heads", "project",         "project_to_residual", "rotate_and_store",
+      "attend", "activate",      "route",      "project_experts", "combine_experts",     "gate_rows",
+      "gather", "finish_logits", "draw_tokens"};
   std::string got;
   for (const Fused& f : fuse(operations)) {
     got +=
         fmt::format("{}{}{}{}{}{} ", f.adds_branch ? "add+" : "", f.norm ? "norm+" : "", f.activate ? "activate+" : "",
-                    f.gathers ? "gather+" : "", kOperationNames[f.operation->index()], f.leaves_branch ? "-" : "");
+                    f.gathers ? "gather+" : "", kNames[f.operation->index()], f.leaves_branch ? "-" : "");
   }
   EXPECT_EQ(got,
             "norm+project gather+attend project_to_residual- add+norm+project activate+project_to_residual activate "
