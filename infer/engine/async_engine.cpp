@@ -20,25 +20,28 @@ void AsyncEngine::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-RequestId AsyncEngine::submit(Request request, OnEnd on_end) {
+std::vector<RequestId> AsyncEngine::submit(std::vector<Submission> submissions) {
+  std::vector<RequestId> ids;
   std::unique_lock lock(mutex_);
-  const RequestId id = engine_.new_id();
-  if (stops_) {
-    lock.unlock();
-    on_end(std::make_exception_ptr(core::Error("the engine was stopped")));
-    return id;
+  for (Submission& submission : submissions) {
+    const RequestId id = ids.emplace_back(engine_.new_id());
+    if (stops_) continue;
+    messages_.push_back([this, id, own = std::move(submission)](Engine& engine) mutable {
+      try {
+        engine.add(std::move(own.request), id);
+        live_.emplace(id, std::move(own.on_end));
+      } catch (...) {
+        own.on_end(std::current_exception());
+      }
+    });
   }
-  messages_.push_back([this, id, request = std::move(request), on_end = std::move(on_end)](Engine& engine) mutable {
-    try {
-      engine.add(std::move(request), id);
-      live_.emplace(id, std::move(on_end));
-    } catch (...) {
-      on_end(std::current_exception());
-    }
-  });
+  const bool stopped = stops_;
   lock.unlock();
+  if (stopped) {
+    for (const Submission& s : submissions) s.on_end(std::make_exception_ptr(core::Error("the engine was stopped")));
+  }
   wake_.notify_one();
-  return id;
+  return ids;
 }
 
 void AsyncEngine::cancel(RequestId id) {

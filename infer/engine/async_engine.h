@@ -25,6 +25,11 @@ class AsyncEngine {
   /// results.
   using OnEnd = std::function<void(const std::exception_ptr& error)>;
 
+  struct Submission {
+    Request request;
+    OnEnd on_end;
+  };
+
   /// What is delivered from the engine's thread, when the callbacks of a step and of the requests that ended were
   /// called.
   class Output {
@@ -46,9 +51,10 @@ class AsyncEngine {
   /// that submits them.
   void stop();
 
-  /// The request's callbacks, and then `on_end` once, are called from the engine's thread: they should be short. They
-  /// may call submit() and cancel(). `on_end` must not throw. A request that can't run ends with the error.
-  RequestId submit(Request request, OnEnd on_end);
+  /// Adds the requests before the same step. Their callbacks, and then `on_end` once, are called from the engine's
+  /// thread: they should be short. They may call submit() and cancel(). `on_end` must not throw. A request that can't
+  /// run ends with the error.
+  std::vector<RequestId> submit(std::vector<Submission> submissions);
   /// The request ends as Interrupted within a step, unless it has ended, as all have that were there when it stopped.
   void cancel(RequestId id);
 

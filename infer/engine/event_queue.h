@@ -37,12 +37,11 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   explicit EventQueue(AsyncEngine& engine, EventQueueOptions options = {})
       : engine_(engine), options_(std::move(options)), backlog_(options_.limit) {}
 
-  /// Submits requests, once. Their callbacks may use the queue.
+  /// Submits requests, once; the first of them begin in the same step. Their callbacks may use the queue.
   void submit(std::vector<Request> requests) {
-    const size_t n = std::min(requests.size(), options_.n_at_once);
     n_running_ = requests.size();
     std::ranges::move(requests, std::back_inserter(later_));
-    for (size_t i = 0; i < n; ++i) submit_next();
+    submit_next(options_.n_at_once);
   }
 
   /// Returns the choice's event to be delivered next, which a request's callbacks add to; after this step if it `ends`.
@@ -154,20 +153,24 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     n_running_ -= later_.size();
     later_.clear();
   }
-  void submit_next() {
-    std::unique_lock lock(mutex_);
-    if (later_.empty()) return;
-    Request next = std::move(later_.front());
-    later_.pop_front();
-    lock.unlock();
+  void submit_next(size_t most = 1) {
     const auto self = this->shared_from_this();
-    if (options_.limit != EventQueueOptions::kUnlimited && next.options.beams.width == 0 && !next.policy) {
-      next.backlog = {self, &backlog_};
+    std::vector<AsyncEngine::Submission> next;
+    std::unique_lock lock(mutex_);
+    for (; !later_.empty() && next.size() < most; later_.pop_front()) {
+      Request& request = later_.front();
+      if (options_.limit != EventQueueOptions::kUnlimited && request.options.beams.width == 0 && !request.policy) {
+        request.backlog = {self, &backlog_};
+      }
+      next.push_back({std::move(request), [self](const auto& error) { self->end(error); }});
     }
-    const RequestId id = engine_.submit(std::move(next), [self](const auto& error) { self->end(error); });
-    lock.lock();
-    ids_.push_back(id);
-    if (is_cancelled_) engine_.cancel(id);
+    lock.unlock();
+    for (const RequestId id : engine_.submit(std::move(next))) {
+      lock.lock();
+      ids_.push_back(id);
+      if (is_cancelled_) engine_.cancel(id);
+      lock.unlock();
+    }
   }
   // A request has ended.
   void end(const std::exception_ptr& error) {

@@ -39,9 +39,9 @@ class AsyncEngineTest : public ::testing::Test {
     std::promise<GenerateResult> promise;
     GenerateResult result;
     request.on_end = [&](size_t, const GenerateResult& r) { result = r; };
-    engine.submit(std::move(request), [&](const std::exception_ptr& error) {
-      error ? promise.set_exception(error) : promise.set_value(result);
-    });
+    engine.submit({{std::move(request), [&](const std::exception_ptr& error) {
+                      error ? promise.set_exception(error) : promise.set_value(result);
+                    }}});
     return promise.get_future().get();
   }
 
@@ -112,7 +112,7 @@ TEST_F(AsyncEngineTest, ATextWithAFormIsTheOneThatItIsAlone) {
       for (uint64_t i = thread; i < kRequests; i += 4) {
         const auto own = stream(async, with_form(i));
         if (i % 3 == 0) static_cast<void>(stream(async, with_form(i + 1)));  // is given up
-        if (i % 3 == 1) async->cancel(async->submit(with_form(i + 2), [](const std::exception_ptr&) {}));
+        if (i % 3 == 1) async->cancel(async->submit({{with_form(i + 2), [](const std::exception_ptr&) {}}}).front());
         n_wrong += text_of(*own) == expected[i] ? 0 : 1;
       }
     }));
@@ -164,7 +164,7 @@ TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
     cancelled.get_future().wait();
   };
   slow.on_end = [&](size_t, const GenerateResult& r) { end.set_value(r); };
-  const auto id = async.submit(slow, [](const std::exception_ptr&) {});
+  const RequestId id = async.submit({{slow, [](const std::exception_ptr&) {}}}).front();
   began.get_future().wait();
   async.cancel(id);
   cancelled.set_value();
@@ -177,11 +177,25 @@ TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
   async.cancel(id);  // has ended
 }
 
+TEST_F(AsyncEngineTest, WhatIsSubmittedTogetherBeginsInTheSameStep) {
+  std::vector<size_t> started;  // by each step
+  engine_.watch([&](const StepReport& report) { started.push_back(report.started.size()); });
+  {
+    AsyncEngine async(engine_);
+    std::vector<Request> requests;
+    for (uint64_t i = 0; i < 4; ++i) requests.push_back(request(i));
+    const auto queue = std::make_shared<EventQueue<TextPiece>>(async);
+    queue->submit(std::move(requests));
+    while (!queue->ended()) static_cast<void>(queue->next(std::chrono::seconds(60)));
+  }
+  EXPECT_EQ(started.front(), 4U);
+}
+
 TEST_F(AsyncEngineTest, EveryRequestEndsOnceWhenTheEngineStops) {
   std::atomic<int> n_ended = 0;
   {
     AsyncEngine async(engine_);
-    for (uint64_t i = 0; i < 50; ++i) async.submit(request(i), [&](const std::exception_ptr&) { ++n_ended; });
+    for (uint64_t i = 0; i < 50; ++i) async.submit({{request(i), [&](const std::exception_ptr&) { ++n_ended; }}});
   }
   EXPECT_EQ(n_ended, 50);
   EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
