@@ -11,7 +11,7 @@ namespace {
 
 // Gives the registers 0 (sums), 1 (the left operand) and 2 (the right one) their shapes for as long as it lives:
 // (16, 16) numbers of 32 bits, (16, depth) and (depth * size / 4, 64 bytes), for elements of `size` bytes. So it does
-// to 3, 4 and 5.
+// to 3, 4 and 5. 6 and 7 are sums, too.
 class TileShapes {
  public:
   TileShapes(size_t depth, size_t size) {
@@ -23,7 +23,7 @@ class TileShapes {
       uint8_t reserved[14]{};
       uint16_t row_bytes[16]{};
       uint8_t rows[16]{};
-    } shapes{.row_bytes = {64, bytes, 64, 64, bytes, 64}, .rows = {16, 16, rows, 16, 16, rows}};
+    } shapes{.row_bytes = {64, bytes, 64, 64, bytes, 64, 64, 64}, .rows = {16, 16, rows, 16, 16, rows, 16, 16}};
     static_assert(sizeof shapes == 64);
     // To g++ 12 the intrinsic reads eight bytes, and the others need not be written before it.
     __asm__ volatile("" : : "m"(shapes));

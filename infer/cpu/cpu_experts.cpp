@@ -27,6 +27,7 @@ Inputs CpuExperts::AllInputs::of(const ExpertRows& expert) const {
   const size_t first = shared ? 0 : expert.first;
   Inputs in{.floats = nullptr, .packed = nullptr, .fast = nullptr, .quantized = {}, .n_rows = expert.n};
   if (floats != nullptr) in.floats = floats + first * k;
+  if (fast != nullptr) in.fast = fast + first * kernels::panel_columns(k);
   if (quantized.values != nullptr) in.quantized = from(quantized, first, k);
   return in;
 }
@@ -53,10 +54,26 @@ kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& ro
   return all;
 }
 
+// The inputs in BF16. row_of(i) returns the input of taking i.
+template <typename RowOf>
+const kernels::BF16* CpuExperts::to_fast(size_t k, size_t n, RowOf&& row_of) {
+  const size_t columns = kernels::panel_columns(k);
+  rounded_.resize(std::max(rounded_.size(), n * columns));
+  pool_.parallel_for(n, 1, n * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) kernels_.to_fast(row_of(i), k, &rounded_[i * columns]);
+  });
+  return rounded_.data();
+}
+
 // x is (n_rows, k). The one row of a step is multiplied where it is; several are gathered, so that those of an expert
 // lie together.
-CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, bool groups, bool floats) {
-  AllInputs inputs{.floats = nullptr, .quantized = {}, .k = k, .shared = n_rows_ == 1};
+CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, std::span<const Product> products) {
+  AllInputs inputs{.floats = nullptr, .quantized = {}, .fast = nullptr, .k = k, .shared = n_rows_ == 1};
+  bool groups = false, floats = false, panels = false;
+  for (const Product& p : products) {
+    const Matrix& one = p.weights.front();
+    (one.in_groups() ? groups : one.in_panels() ? panels : floats) = true;
+  }
   const auto gather = [&](size_t first, size_t n, float* to) {
     for (size_t i = 0; i < n; ++i) std::copy_n(x + taken_[first + i].row * k, k, to + i * k);
   };
@@ -76,13 +93,19 @@ CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, bool 
                        [&](size_t begin, size_t end) { gather(begin, end - begin, &gathered_[begin * k]); });
     inputs.floats = gathered_.data();
   }
+  if (panels) {
+    inputs.fast = to_fast(k, inputs.shared ? 1 : taken_.size(), [&](size_t i) { return x + taken_[i].row * k; });
+  }
   return inputs;
 }
 
 // x is (takings, k).
-CpuExperts::AllInputs CpuExperts::inputs_of_takings(const float* x, size_t k, bool groups) {
-  AllInputs inputs{.floats = x, .quantized = {}, .k = k, .shared = false};
-  if (groups) inputs.quantized = quantize(k, false, [&](size_t first, size_t /*n*/) { return x + first * k; });
+CpuExperts::AllInputs CpuExperts::inputs_of_takings(const float* x, const Matrix& weight) {
+  const size_t k = weight.k;
+  AllInputs inputs{.floats = x, .quantized = {}, .fast = nullptr, .k = k, .shared = false};
+  const auto input = [&](size_t i, size_t /*n*/ = 1) { return x + i * k; };
+  if (weight.in_groups()) inputs.quantized = quantize(k, false, input);
+  if (weight.in_panels()) inputs.fast = to_fast(k, taken_.size(), input);
   return inputs;
 }
 
@@ -119,9 +142,7 @@ void CpuExperts::multiply(const Matrix& weight, const float* bias, const Inputs&
 void CpuExperts::project(const float* x, std::span<const Product> products, size_t stride) {
   const Matrix& one = products.front().weights.front();
   if (one.n_out == 0) return;  // a rank that has none of its rows
-  const auto in_groups = [](const Product& p) { return p.weights.front().in_groups(); };
-  const AllInputs inputs =
-      inputs_of_rows(x, one.k, std::ranges::any_of(products, in_groups), !std::ranges::all_of(products, in_groups));
+  const AllInputs inputs = inputs_of_rows(x, one.k, products);
   const size_t tiles = in_lanes(one.n_out) / kernels::kLanes;
   for_tiles(products.size() * tiles, one.k, [&](const ExpertRows& e, size_t begin, size_t end) {
     for (size_t p = begin / tiles; p * tiles < end; ++p) {
@@ -144,7 +165,7 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const 
   constexpr size_t kPieces = 4;  // of a thread
   const size_t n_out = weights.front().n_out;
   if (n_out == 0) return;
-  const AllInputs inputs = inputs_of_takings(x, weights.front().k, weights.front().in_groups());
+  const AllInputs inputs = inputs_of_takings(x, weights.front());
   const size_t tiles = in_lanes(n_out) / kernels::kLanes;
   const auto bias_of = [&](size_t expert) {
     return biases == nullptr ? nullptr : biases + expert * dim + weights.front().first;

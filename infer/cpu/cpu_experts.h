@@ -58,6 +58,7 @@ class CpuExperts {
   struct AllInputs {
     const float* floats;
     kernels::QuantizedInputs quantized;
+    const kernels::BF16* fast;
     size_t k;
     bool shared;
 
@@ -66,8 +67,10 @@ class CpuExperts {
 
   void multiply(const Matrix& weight, const float* bias, const Inputs& in, size_t begin, size_t end, float* out,
                 size_t stride);
-  AllInputs inputs_of_rows(const float* x, size_t k, bool groups, bool floats);
-  AllInputs inputs_of_takings(const float* x, size_t k, bool groups);
+  AllInputs inputs_of_rows(const float* x, size_t k, std::span<const Product> products);
+  AllInputs inputs_of_takings(const float* x, const Matrix& weight);
+  template <typename RowOf>
+  const kernels::BF16* to_fast(size_t k, size_t n, RowOf&& row_of);
   template <typename RowsOf>
   kernels::QuantizedInputs quantize(size_t k, bool shared, RowsOf&& rows_of);
   template <typename Body>
@@ -79,6 +82,7 @@ class CpuExperts {
   std::vector<ExpertRows> experts_;
   std::vector<Taken> taken_;
   core::AlignedVector<float> gathered_;  ///< (takings, k)
+  std::vector<kernels::BF16> rounded_;   ///< (takings, panel_columns(k))
   core::AlignedVector<float> outputs_;   ///< (takings, n_out)
   std::vector<ExpertRows> pieces_;       ///< takings that are quantized together
   QuantizedBuffer quantized_;            ///< (takings, k)

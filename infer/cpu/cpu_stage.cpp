@@ -26,7 +26,6 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
             .weights = weights_.by_role(),
             .widths = slot_widths(config_),
             .load_report = weights_.report()},
-      fast_(cpu.fast()),
       cache_(cache_of<float>()) {
   if (cache_type == CacheType::F16) cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());
   if (cache_type == CacheType::Q8_0) cache_.emplace<Cache<kernels::Q8>>(cache_of<kernels::Q8>());
@@ -209,20 +208,19 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   size_t n_out = 0;
   bool groups = false;
   bool floats = false;
-  bool bf16 = false;
+  bool panels = false;
   for (const Projection& p : projections) {
     const Matrix& weight = weights_.matrix(p.weight);
     n_out += in_lanes(weight.n_out);
     groups = groups || weight.in_groups();
-    floats = floats || !weight.in_groups();
-    bf16 = bf16 || weight.in_bf16();
+    panels = panels || weight.in_panels();
+    floats = floats || !(weight.in_groups() || weight.in_panels());
   }
-  const bool fast = fast_ && bf16 && n_rows_ >= kernels::kFastInputs && k % 32 == 0;
-  const bool packs = floats && !fast && kernels_.pack != nullptr && n_rows_ >= kernels::kManyInputs;
+  const bool packs = floats && kernels_.pack != nullptr && n_rows_ >= kernels::kManyInputs;
   if (packs) packed_.begin(x, n_rows_, k);
   const Inputs inputs{.floats = x,
                       .packed = nullptr,
-                      .fast = fast ? to_fast(x, k) : nullptr,
+                      .fast = panels ? to_fast(x, k) : nullptr,
                       .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
                       .n_rows = n_rows_};
   adapters_.project(pool_, kernels_, projections, x, k);
@@ -268,10 +266,9 @@ kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
 }
 
 const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {
-  constexpr size_t kInputs = kernels::kFastInputs;
-  const size_t tiles = (n_rows_ + kInputs - 1) / kInputs;
-  fast_inputs_.resize(std::max(fast_inputs_.size(), tiles * kInputs * k));
-  for_rows(kInputs, k, [&](size_t i, size_t n) { kernels_.to_fast(x + i * k, n, k, &fast_inputs_[i * k]); });
+  const size_t columns = kernels::panel_columns(k);
+  fast_inputs_.resize(std::max(fast_inputs_.size(), n_rows_ * columns));
+  for_rows(1, k, [&](size_t i, size_t) { kernels_.to_fast(x + i * k, k, &fast_inputs_[i * columns]); });
   return fast_inputs_.data();
 }
 

@@ -99,7 +99,6 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   Share kv_heads_;  ///< of the model's, this rank's
   CpuWeights weights_;
   StageInfo info_;
-  bool fast_;
   std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
   RopeTable rope_;
   RopeTable local_rope_;  ///< of layers with a window, where they have a base of their own
@@ -118,7 +117,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   std::array<core::AlignedVector<float>, kSlots> slots_;
 
   PackedInputs packed_{pool_, kernels_};    ///< the rows that Kernels::matmul_packed multiplies
-  std::vector<kernels::BF16> fast_inputs_;  ///< the rows that --fast multiplies: (ceil(rows / 16), k / 2, 16, 2)
+  std::vector<kernels::BF16> fast_inputs_;  ///< the rows that Kernels::matmul_fast multiplies
 
   QuantizedBuffer quantized_;  ///< the rows that a matrix in groups multiplies
 };

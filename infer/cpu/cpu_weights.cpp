@@ -8,7 +8,6 @@
 #include <new>
 #include <tuple>
 
-#include "core/float16.h"
 #include "core/memory_nodes.h"
 #include "core/quants.h"
 #include "core/seconds_since.h"
@@ -18,6 +17,9 @@ namespace folio::infer {
 namespace {
 
 bool in_blocks(const core::TensorView& matrix) { return core::quant_info(matrix.type) != nullptr; }
+bool in_16_bits(const core::TensorView& matrix) {
+  return matrix.type == core::DType::F16 || matrix.type == core::DType::BF16;
+}
 
 // The rows of a matrix that the shard has.
 core::TensorView rows_of(const core::TensorView& tensor, const Shard& shard) {
@@ -70,6 +72,8 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       const core::TensorView rows = rows_of(matrix, shard);
       if (in_blocks(whole)) {
         report_.repacked_bytes += group_bytes(rows);
+      } else if (options.fast && in_16_bits(whole)) {
+        report_.repacked_bytes += panel_bytes(rows);
       } else if (may_be_copied(whole)) {
         copies += rows.bytes.size() + kLine;
       }
@@ -88,7 +92,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
     const Options choice{.fast = options.fast, .copies = copied && may_be_copied(whole)};
     for (const core::TensorView& matrix : matrices_of(whole)) add_matrix(matrix, shard, pool, choice, to, model);
     // Experts share the pages between their matrices.
-    if (in_blocks(whole) || choice.copies) model.release(whole);
+    if (in_blocks(whole) || (choice.fast && in_16_bits(whole)) || choice.copies) model.release(whole);
     return id;
   });
   report_.weight_bytes += report_.repacked_bytes;
@@ -106,8 +110,12 @@ void CpuWeights::add_matrix(const core::TensorView& whole, const Shard& shard, c
   } else if (in_blocks(tensor)) {
     matrices_.push_back(groups(tensor, pool, to, model));
     to += group_bytes(tensor);
+  } else if (options.fast && in_16_bits(tensor)) {
+    const kernels::PanelMatrix panels = pack_panels(tensor, {to, panel_bytes(tensor)}, pool);
+    matrices_.push_back({.weights = panels, .n_out = static_cast<size_t>(tensor.shape[0])});
+    to += panel_bytes(tensor);
   } else {
-    matrices_.push_back(floats(tensor, pool, options, to));
+    matrices_.push_back(floats(tensor, pool, options.copies, to));
   }
   matrices_.back().first = rows_of_rank(static_cast<size_t>(whole.shape[0]), shard.rank, shard.n_ranks).first;
   matrices_.back().k = static_cast<size_t>(whole.shape[1]);
@@ -121,32 +129,21 @@ Matrix CpuWeights::vector(const core::TensorView& tensor) {
   return {.weights = reinterpret_cast<const float*>(copies_.back().data()), .n_out = 1, .k = values.size()};
 }
 
-Matrix CpuWeights::floats(const core::TensorView& tensor, core::ThreadPool& pool, const Options& options,
-                          uint8_t*& to) {
+Matrix CpuWeights::floats(const core::TensorView& tensor, core::ThreadPool& pool, bool copies, uint8_t*& to) {
   const size_t size = core::info(tensor.type).block_bytes;
   const size_t bytes = tensor.bytes.size();
   const std::byte* data = tensor.bytes.data();
-  const bool rounds = options.fast && tensor.type == core::DType::F16;
   std::byte* copy = nullptr;
-  if (options.copies) {
+  if (copies) {
     copy = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(to) + kLine - 1) / kLine * kLine);
     to = reinterpret_cast<uint8_t*>(copy + bytes);
-  } else if (rounds || reinterpret_cast<uintptr_t>(data) % size != 0) {
+  } else if (reinterpret_cast<uintptr_t>(data) % size != 0) {
     copy = copies_.emplace_back(bytes).data();
   }
   if (copy != nullptr) {
     constexpr size_t kGrain = size_t{1} << 18U;
     pool.parallel_for(bytes / size, kGrain, [&](size_t begin, size_t end) {
-      if (!rounds) {
-        std::memcpy(copy + begin * size, data + begin * size, (end - begin) * size);
-        return;
-      }
-      for (size_t i = begin; i < end; ++i) {
-        uint16_t f16;
-        std::memcpy(&f16, data + 2 * i, sizeof f16);
-        const uint16_t bf16 = core::float_to_bf16(core::f16_to_float(f16));
-        std::memcpy(copy + 2 * i, &bf16, sizeof bf16);
-      }
+      std::memcpy(copy + begin * size, data + begin * size, (end - begin) * size);
     });
     data = copy;
   }
@@ -155,7 +152,7 @@ Matrix CpuWeights::floats(const core::TensorView& tensor, core::ThreadPool& pool
            .n_out = static_cast<size_t>(tensor.shape[0]),
            .k = static_cast<size_t>(tensor.shape[1])};
   if (tensor.type == core::DType::F16) m.weights = reinterpret_cast<const kernels::F16*>(data);
-  if (tensor.type == core::DType::BF16 || rounds) m.weights = reinterpret_cast<const kernels::BF16*>(data);
+  if (tensor.type == core::DType::BF16) m.weights = reinterpret_cast<const kernels::BF16*>(data);
   return m;
 }
 

@@ -20,7 +20,7 @@ namespace folio::infer {
 class CpuWeights {
  public:
   struct Options {
-    bool fast = false;    ///< F16 matrices are rounded to BF16
+    bool fast = false;    ///< 16-bit matrices become BF16 in panels, F16 rounded
     bool copies = false;  ///< no weight stays where the file is mapped, also where that is as fast
   };
 
@@ -48,7 +48,7 @@ class CpuWeights {
   void add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
                   uint8_t*& to, const core::StoredModel& model);
   Matrix vector(const core::TensorView& tensor);
-  Matrix floats(const core::TensorView& tensor, core::ThreadPool& pool, const Options& options, uint8_t*& to);
+  Matrix floats(const core::TensorView& tensor, core::ThreadPool& pool, bool copies, uint8_t*& to);
   Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::StoredModel& model);
 
   LoadReport report_;

@@ -1,5 +1,5 @@
-// Products of sixteen inputs with BF16 weights by the processor's own products of BF16, for --fast: see
-// Kernels::matmul_fast. Two columns of sixteen weight rows are one register:
+// Products of BF16 by vdpbf16ps, for --fast: see Kernels::matmul_fast. A register of sixteen sums is one panel of
+// weight rows times one input:
 //
 //     sums (16 rows)  +=  two columns of sixteen weight rows  x  two columns of an input
 //
@@ -9,71 +9,89 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <vector>
 
+#include "infer/cpu/prefetch.h"
+#include "infer/cpu/put_outputs.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
 namespace {
 
-// Two columns of sixteen rows or inputs. A type of its own, for a vector of it has internal linkage.
-struct alignas(64) FastColumns {
-  BF16 numbers[2 * kFastInputs];
-};
-
-// Sixteen pairs of columns, sixteen pairs apart.
-inline void put_pairs(__m512i pairs, BF16* to) {
-  const __m512i places = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-                                            _mm512_set1_epi32(kFastInputs));
-  _mm512_i32scatter_epi32(to, places, pairs, 4);
+inline void to_fast(const float* x, size_t k, BF16* out) {
+  for (size_t i = 0; i < k; i += 32) {
+    const Vec low = Vec::load_first(x + i, std::min(k - i, kLanes));
+    const Vec high = k - i > kLanes ? Vec::load_first(x + i + kLanes, std::min(k - i - kLanes, kLanes)) : Vec::zero();
+    _mm512_storeu_si512(out + i, std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(high.v, low.v)));
+  }
 }
 
-inline void to_fast(const float* x, size_t n, size_t k, BF16* out) {
-  for (size_t t = 0; t < kFastInputs; ++t) {
-    for (size_t i = 0; i < k; i += 32) {
-      const float* from = x + t * k + i;
-      const __m512i pairs =
-          t >= n ? _mm512_setzero_si512()
-                 : std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(Vec::load(from + 16).v, Vec::load(from).v));
-      put_pairs(pairs, out + i * kFastInputs + 2 * t);
+// kPanels panels times kInputs inputs. Of one input the weights are prefetched: it waits for memory.
+template <size_t kPanels, size_t kInputs, Prefetch level>
+inline void fast_tile(const BF16* const* panel, const BF16* const* x, size_t columns, Vec (*sums)[kInputs]) {
+  constexpr size_t kAhead = kBytesAhead / sizeof(BF16);
+  __m512 sum[kPanels][kInputs];
+  for (auto& of_panel : sum) std::fill_n(of_panel, kInputs, _mm512_setzero_ps());
+  for (size_t i = 0; i < columns; i += 2) {
+    __m512bh pairs[kPanels];
+    for (size_t p = 0; p < kPanels; ++p) {
+      prefetch_line<level>(panel[p] + i * kLanes + kAhead);
+      pairs[p] = std::bit_cast<__m512bh>(_mm512_loadu_si512(panel[p] + i * kLanes));
+    }
+#pragma GCC unroll 16
+    for (size_t t = 0; t < kInputs; ++t) {
+      int32_t pair;
+      std::memcpy(&pair, x[t] + i, sizeof pair);
+      const auto input = std::bit_cast<__m512bh>(_mm512_set1_epi32(pair));
+#pragma GCC unroll 16
+      for (size_t p = 0; p < kPanels; ++p) sum[p][t] = _mm512_dpbf16_ps(sum[p][t], pairs[p], input);
+    }
+  }
+  for (size_t p = 0; p < kPanels; ++p) {
+    for (size_t t = 0; t < kInputs; ++t) sums[p][t] = {sum[p][t]};
+  }
+}
+
+// The panels of the rows [begin, end), at most four, times n <= kInputs inputs. Panels and inputs past the end repeat
+// the last one, and their results are not stored.
+template <size_t kPanels, size_t kInputs, Prefetch level>
+void fast_rows(const BF16* x, size_t n, const PanelMatrix& weight, size_t k, size_t begin, size_t end, float* out,
+               size_t out_stride, bool accumulate) {
+  const size_t columns = panel_columns(k);
+  const BF16* in[kInputs];
+  for (size_t t = 0; t < kInputs; ++t) in[t] = x + std::min(t, n - 1) * columns;
+  for (size_t row = begin; row < end; row += kPanels * kLanes) {
+    const BF16* panel[kPanels];
+    for (size_t p = 0; p < kPanels; ++p) {
+      panel[p] = weight.panels + in_panels(k, std::min(row + p * kLanes, (end - 1) / kLanes * kLanes), 0);
+    }
+    Vec sums[kPanels][kInputs];
+    fast_tile<kPanels, kInputs, level>(panel, in, columns, sums);
+    for (size_t p = 0; p < kPanels && row + p * kLanes < end; ++p) {
+      const size_t first = row + p * kLanes;
+      put_outputs(sums[p], n, 0, first, std::min(end, first + kLanes), out, out_stride, accumulate);
     }
   }
 }
 
-// The panel of sixteen rows: two columns of them lie side by side, (k / 2, 16 rows, 2). Rows past the end repeat the
-// last one.
-inline void fast_panel(const BF16* weight, size_t k, size_t row, size_t row_end, BF16* panel) {
-  for (size_t r = 0; r < kFastInputs; ++r) {
-    const BF16* from = weight + std::min(row + r, row_end - 1) * k;
-    for (size_t i = 0; i < k; i += 32) put_pairs(_mm512_loadu_si512(from + i), panel + i * kFastInputs + 2 * r);
+// Four panels at a time stay in the L2 cache while all inputs are multiplied by them.
+inline void matmul_fast(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
+                        size_t row_end, float* out, size_t out_stride, bool accumulate) {
+  constexpr size_t kRows = 4 * kLanes;
+  if (n_rows == 1) {
+    const auto run = with_level(select_prefetch(), [](auto level) { return fast_rows<4, 1, level>; });
+    return run(x, 1, weight, k, row_begin, row_end, out, out_stride, accumulate);
   }
-}
-
-inline void matmul_fast(const BF16* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
-                        float* out, size_t out_stride, bool accumulate) {
-  thread_local std::vector<FastColumns> memory;
-  memory.resize(std::max(memory.size(), k / 2));
-  BF16* panel = memory.data()->numbers;
-  for (size_t row = row_begin; row < row_end; row += kFastInputs) {
-    fast_panel(weight, k, row, row_end, panel);
-    const size_t n = std::min(kFastInputs, row_end - row);
-    for (size_t first = 0; first < n_rows; first += kFastInputs) {
-      const BF16* tile = x + first * k;
-      __m512 sum[kFastInputs];
-      for (__m512& s : sum) s = _mm512_setzero_ps();
-      for (size_t i = 0; i < k; i += 2) {
-        const auto rows = std::bit_cast<__m512bh>(_mm512_loadu_si512(panel + i * kFastInputs));
-#pragma GCC unroll 16
-        for (size_t t = 0; t < kFastInputs; ++t) {
-          int32_t pair;
-          std::memcpy(&pair, tile + i * kFastInputs + 2 * t, sizeof pair);
-          sum[t] = _mm512_dpbf16_ps(sum[t], rows, std::bit_cast<__m512bh>(_mm512_set1_epi32(pair)));
-        }
-      }
-      for (size_t t = 0; t < std::min(kFastInputs, n_rows - first); ++t) {
-        float* to = out + (first + t) * out_stride + row;
-        (accumulate ? Vec::load_first(to, n) + Vec{sum[t]} : Vec{sum[t]}).store_first(to, n);
-      }
+  for (size_t row = row_begin; row < row_end; row += kRows) {
+    for (size_t first = 0; first < n_rows;) {
+      const size_t left = n_rows - first;
+      const auto run = left > 8   ? fast_rows<2, 12, Prefetch::None>
+                       : left > 4 ? fast_rows<2, 8, Prefetch::None>
+                       : left > 2 ? fast_rows<4, 4, Prefetch::None>
+                                  : fast_rows<4, 2, Prefetch::None>;
+      const size_t n = std::min<size_t>(left, 12);
+      run(x + first * panel_columns(k), n, weight, k, row, std::min(row_end, row + kRows), out + first * out_stride,
+          out_stride, accumulate);
+      first += n;
     }
   }
 }

@@ -12,6 +12,7 @@ namespace {
 using kernels::BF16;
 using kernels::F16;
 using kernels::GroupMatrix;
+using kernels::PanelMatrix;
 
 float number(const GroupMatrix& m, size_t r, size_t c) {
   namespace reference = kernels::reference;
@@ -30,14 +31,12 @@ void Matrix::multiply(const kernels::Kernels& kernels, const Inputs& x, size_t b
         using Weights = std::decay_t<decltype(w)>;
         if constexpr (std::is_same_v<Weights, GroupMatrix>) {
           kernels.matmul_groups(x.quantized, x.n_rows, w, begin, end, out, out_stride, accumulate);
+        } else if constexpr (std::is_same_v<Weights, PanelMatrix>) {
+          kernels.matmul_fast(x.fast, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
         } else if constexpr (std::is_same_v<Weights, const F16*>) {
           const auto run = x.packed != nullptr ? kernels.matmul_packed_f16 : kernels.matmul_f16;
           run(floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
         } else if constexpr (std::is_same_v<Weights, const BF16*>) {
-          if (x.fast != nullptr) {
-            kernels.matmul_fast(x.fast, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
-            return;
-          }
           const auto run = x.packed != nullptr ? kernels.matmul_packed_bf16 : kernels.matmul_bf16;
           run(floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
         } else {
@@ -54,6 +53,8 @@ void Matrix::row(size_t r, std::span<float> out) const {
         using Weights = std::decay_t<decltype(w)>;
         if constexpr (std::is_same_v<Weights, GroupMatrix>) {
           for (size_t c = 0; c < k; ++c) out[c] = number(w, r, c);
+        } else if constexpr (std::is_same_v<Weights, PanelMatrix>) {
+          for (size_t c = 0; c < k; ++c) out[c] = core::bf16_to_float(w.panels[kernels::in_panels(k, r, c)].bits);
         } else if constexpr (std::is_same_v<Weights, const F16*>) {
           std::transform(w + r * k, w + (r + 1) * k, out.begin(), [](F16 v) { return core::f16_to_float(v.bits); });
         } else if constexpr (std::is_same_v<Weights, const BF16*>) {

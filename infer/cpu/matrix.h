@@ -10,8 +10,8 @@
 namespace folio::infer {
 
 /// Rows of inputs, (n_rows, k): as floats; packed, too, where Kernels::matmul_packed is to multiply them, else null;
-/// quantized where a matrix in groups is multiplied; in tiles of BF16 where
-/// Kernels::matmul_fast is to multiply them, else null.
+/// quantized where a matrix in groups is multiplied; rounded to BF16,
+/// (n_rows, panel_columns(k)), where one in panels is, else null.
 struct Inputs {
   const float* floats;
   const float* packed;
@@ -22,13 +22,14 @@ struct Inputs {
 
 /// A view: CpuWeights owns the bytes, or keeps the file mapped.
 struct Matrix {
-  std::variant<const float*, const kernels::F16*, const kernels::BF16*, kernels::GroupMatrix> weights;
+  std::variant<const float*, const kernels::F16*, const kernels::BF16*, kernels::GroupMatrix, kernels::PanelMatrix>
+      weights;
   size_t n_out = 0;  ///< rows
   size_t k = 0;      ///< columns
   size_t first = 0;  ///< of the whole matrix' rows, where these begin: not 0 on a rank of several
 
   [[nodiscard]] bool in_groups() const { return std::holds_alternative<kernels::GroupMatrix>(weights); }
-  [[nodiscard]] bool in_bf16() const { return std::holds_alternative<const kernels::BF16*>(weights); }
+  [[nodiscard]] bool in_panels() const { return std::holds_alternative<kernels::PanelMatrix>(weights); }
 
   /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for the rows r in [begin, end); with `accumulate` it is added.
   void multiply(const kernels::Kernels& kernels, const Inputs& x, size_t begin, size_t end, float* out,

@@ -6,14 +6,19 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/float16.h"
 #include "core/quants.h"
 
 namespace folio::infer {
 namespace {
 
+using kernels::BF16;
 using kernels::GroupMatrix;
+using kernels::in_lanes;
+using kernels::in_panels;
 using kernels::kBlockColumns;
 using kernels::kGroupColumns;
+using kernels::kLanes;
 using kernels::kTileRows;
 
 size_t rows_of(const core::TensorView& tensor) { return static_cast<size_t>(tensor.shape.front()); }
@@ -152,6 +157,28 @@ GroupMatrix repack(const core::TensorView& tensor, std::span<uint8_t> tiles, cor
   });
   m.tiles = tiles.data();
   return m;
+}
+
+size_t panel_bytes(const core::TensorView& tensor) {
+  return in_lanes(rows_of(tensor)) * kernels::panel_columns(static_cast<size_t>(tensor.shape.back())) * sizeof(BF16);
+}
+
+kernels::PanelMatrix pack_panels(const core::TensorView& tensor, std::span<uint8_t> panels, core::ThreadPool& pool) {
+  const size_t n = rows_of(tensor);
+  const auto k = static_cast<size_t>(tensor.shape.back());
+  const bool rounds = tensor.type == core::DType::F16;
+  auto* const to = reinterpret_cast<BF16*>(panels.data());
+  pool.parallel_for(in_lanes(n) / kLanes, 1, [&](size_t begin, size_t end) {
+    std::fill(to + in_panels(k, begin * kLanes, 0), to + in_panels(k, end * kLanes, 0), BF16{0});
+    for (size_t row = begin * kLanes; row < std::min(n, end * kLanes); ++row) {
+      for (size_t c = 0; c < k; ++c) {
+        uint16_t bits;
+        std::memcpy(&bits, tensor.bytes.data() + (row * k + c) * sizeof bits, sizeof bits);
+        to[in_panels(k, row, c)] = {rounds ? core::float_to_bf16(core::f16_to_float(bits)) : bits};
+      }
+    }
+  });
+  return {to};
 }
 
 }  // namespace folio::infer

@@ -5,7 +5,7 @@
 
 #include "core/tensor_view.h"
 #include "core/thread_pool.h"
-#include "infer/reference/groups.h"
+#include "infer/reference/kernels.h"
 
 namespace folio::infer {
 
@@ -18,5 +18,12 @@ namespace folio::infer {
 /// Writes the tiles of `tensor` into `tiles`, group_bytes(tensor) long and aligned to 64 bytes; the threads share them.
 [[nodiscard]] kernels::GroupMatrix repack(const core::TensorView& tensor, std::span<uint8_t> tiles,
                                           core::ThreadPool& pool);
+
+/// The bytes of the panels of a 16-bit tensor (n_out, k).
+[[nodiscard]] size_t panel_bytes(const core::TensorView& tensor);
+
+/// Writes them into `panels`, panel_bytes(tensor) long; F16 is rounded to BF16. The threads share them.
+[[nodiscard]] kernels::PanelMatrix pack_panels(const core::TensorView& tensor, std::span<uint8_t> panels,
+                                               core::ThreadPool& pool);
 
 }  // namespace folio::infer

@@ -78,11 +78,22 @@ inline constexpr float kGeluFactor = 1.5957691216F;  ///< 2 sqrt(2 / π)
 inline constexpr float kGeluCube = 0.044715F;
 
 inline constexpr size_t kMaxHeadDim = 512;
-inline constexpr size_t kFastInputs = 16;  ///< inputs of a tile of to_fast
 inline constexpr size_t kManyInputs = 64;  ///< fewer don't pay for being packed
 
 /// The next multiple of kLanes.
 constexpr size_t in_lanes(size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+/// A BF16 matrix (n_out, k) for matmul_fast: panels of sixteen rows in which two columns are adjacent, (ceil(n_out /
+/// 16), panel_columns(k) / 2, 16 rows, 2 columns). Rows and columns past the end are 0.
+struct PanelMatrix {
+  const BF16* panels;
+};
+/// The next multiple of 32, the columns that AMX multiplies at once.
+constexpr size_t panel_columns(size_t k) { return (k + 31) / 32 * 32; }
+/// Index of an element of the panels.
+constexpr size_t in_panels(size_t k, size_t row, size_t column) {
+  return ((row / kLanes * panel_columns(k) + column / 2 * 2) * kLanes) + row % kLanes * 2 + column % 2;
+}
 
 struct Kernels {
   core::Isa isa;
@@ -137,12 +148,17 @@ struct Kernels {
   void (*matmul_groups)(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate);
 
-  /// --fast: products of BF16 that leave the order of a sum, and the rounding within it, to the processor; null where
-  /// it has none. to_fast rounds n <= 16 inputs (n, k), k a multiple of 32, to the nearest, ties to even, into a tile
-  /// (k / 2, 16 inputs, 2 columns); inputs that are missing are 0. matmul_fast is matmul_bf16 with x in tiles.
-  void (*to_fast)(const float* x, size_t n, size_t k, BF16* out);
-  void (*matmul_fast)(const BF16* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
-                      float* out, size_t out_stride, bool accumulate);
+  /// --fast: products of BF16 inputs and weights by the processor's own instruction; null if it has none. An output is
+  /// a function of its input row and its weight row, whatever else a step computes:
+  ///   - vdpbf16ps (AVX-512, and the reference): sum = fma(x[c + 1], w[c + 1], sum), then sum = fma(x[c], w[c], sum),
+  ///   for
+  ///     c = 0, 2, 4, ... Denormals are 0, as operands and as sums.
+  ///   - tdpbf16ps (AMX): the even and the odd columns of each 32 are summed apart, and then added to the sum.
+  /// to_fast rounds a row (k) to the nearest, ties to even, denormals to 0, into panel_columns(k) elements, 0 past the
+  /// end. matmul_fast multiplies rows of these, (n_rows, panel_columns(k)); row_begin is a multiple of kLanes.
+  void (*to_fast)(const float* x, size_t k, BF16* out);
+  void (*matmul_fast)(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
+                      size_t row_end, float* out, size_t out_stride, bool accumulate);
 
   /// Rotates the pairs of each head in place: x_d = x_d cos_d + x_e sin_d, where e is the other number of d's pair (Su
   /// et al. 2021). x is (n_heads, head_dim); cos and sin are (head_dim) of one position, sin negative at the first

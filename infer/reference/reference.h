@@ -44,8 +44,8 @@ void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, si
 void matmul_q8(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                size_t out_stride, bool accumulate);
 void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out);
-void to_fast(const float* x, size_t n, size_t k, BF16* out);
-void matmul_fast(const BF16* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
+void to_fast(const float* x, size_t k, BF16* out);
+void matmul_fast(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate);
 void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate);

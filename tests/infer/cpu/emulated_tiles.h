@@ -4,6 +4,8 @@
 
 #include <immintrin.h>
 
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -34,22 +36,29 @@ class EmulatedTiles {
       std::memcpy(static_cast<uint8_t*>(to) + r * stride, tile.rows[r], tile.row_bytes);
     }
   }
-  /// sums (m, n) of Sum += a (m, 4 k bytes) b (k, n, 4 bytes), for elements T.
-  template <typename T, typename Sum>
-  void multiply(size_t sums, size_t a, size_t b) {
-    constexpr size_t kTogether = 4 / sizeof(T);
-    for (size_t m = 0; m < tiles_[sums].n_rows; ++m) {
-      for (size_t n = 0; n < tiles_[sums].row_bytes / 4U; ++n) {
-        auto sum = element<Sum>(tiles_[sums], m, n);
-        for (size_t k = 0; k < tiles_[b].n_rows; ++k) {
-          for (size_t i = 0; i < kTogether; ++i) {
-            sum += static_cast<Sum>(element<T>(tiles_[a], m, k * kTogether + i)) *
-                   static_cast<Sum>(element<T>(tiles_[b], k, n * kTogether + i));
-          }
+  /// sums (m, n) += a (m, 4 k) b (k, n, 4), for bytes.
+  void multiply_bytes(size_t sums, size_t a, size_t b) {
+    for_sums<int32_t>(sums, [&](size_t m, size_t n, int32_t sum) {
+      for (size_t k = 0; k < tiles_[b].n_rows; ++k) {
+        for (size_t i = 0; i < 4; ++i) {
+          sum += int32_t{element<int8_t>(tiles_[a], m, 4 * k + i)} * int32_t{element<int8_t>(tiles_[b], k, 4 * n + i)};
         }
-        std::memcpy(tiles_[sums].rows[m] + 4 * n, &sum, 4);
       }
-    }
+      return sum;
+    });
+  }
+  /// sums (m, n) += a (m, 2 k) b (k, n, 2), for BF16: the products with each half of a pair are summed apart by fused
+  /// multiply-adds. Denormals are 0.
+  void multiply_bf16(size_t sums, size_t a, size_t b) {
+    for_sums<float>(sums, [&](size_t m, size_t n, float sum) {
+      float halves[2] = {0.0F, 0.0F};
+      for (size_t k = 0; k < tiles_[b].n_rows; ++k) {
+        for (size_t i = 0; i < 2; ++i) {
+          halves[i] = flushed(std::fma(bf16(tiles_[a], m, 2 * k + i), bf16(tiles_[b], k, 2 * n + i), halves[i]));
+        }
+      }
+      return flushed(flushed(sum) + flushed(halves[0] + halves[1]));
+    });
   }
 
  private:
@@ -65,18 +74,22 @@ class EmulatedTiles {
     return x;
   }
 
-  Tile tiles_[8];
-};
-
-/// Two bytes of a float.
-struct EmulatedBf16 {
-  uint16_t bits;
-  explicit operator float() const {
-    const uint32_t wide = uint32_t{bits} << 16U;
-    float x;
-    std::memcpy(&x, &wide, sizeof x);
-    return x;
+  static float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x; }
+  static float bf16(const Tile& tile, size_t row, size_t i) {
+    return flushed(std::bit_cast<float>(uint32_t{element<uint16_t>(tile, row, i)} << 16U));
   }
+  /// Calls body(m, n, sum) for each sum, which becomes what it returns.
+  template <typename Sum, typename Body>
+  void for_sums(size_t sums, Body&& body) {
+    for (size_t m = 0; m < tiles_[sums].n_rows; ++m) {
+      for (size_t n = 0; n < tiles_[sums].row_bytes / 4U; ++n) {
+        const Sum sum = body(m, n, element<Sum>(tiles_[sums], m, n));
+        std::memcpy(tiles_[sums].rows[m] + 4 * n, &sum, 4);
+      }
+    }
+  }
+
+  Tile tiles_[8];
 };
 
 inline thread_local EmulatedTiles emulated_tiles;
@@ -94,7 +107,6 @@ inline thread_local EmulatedTiles emulated_tiles;
 #define _tile_zero(to) ::folio::test::emulated_tiles.zero(to)
 #define _tile_loadd(to, from, stride) ::folio::test::emulated_tiles.load(to, from, stride)
 #define _tile_stored(from, to, stride) ::folio::test::emulated_tiles.store(from, to, stride)
-#define _tile_dpbssd(sums, a, b) ::folio::test::emulated_tiles.multiply<int8_t, int32_t>(sums, a, b)
-#define _tile_dpbf16ps(sums, a, b) \
-  ::folio::test::emulated_tiles.multiply<::folio::test::EmulatedBf16, float>(sums, a, b)
+#define _tile_dpbssd(sums, a, b) ::folio::test::emulated_tiles.multiply_bytes(sums, a, b)
+#define _tile_dpbf16ps(sums, a, b) ::folio::test::emulated_tiles.multiply_bf16(sums, a, b)
 // NOLINTEND(bugprone-reserved-identifier,cppcoreguidelines-macro-usage)
