@@ -110,17 +110,20 @@ std::vector<size_t> CpuStage::find_runs(int64_t window) const {
 void CpuStage::run(const Embed& o) {
   const size_t dim = width(Slot::Residual);
   const Matrix& rows = weights_.matrix(o.table);
-  for (size_t i = 0; i < n_rows_; ++i) {
-    const auto token = static_cast<size_t>(rows_[i].token);
-    if (token < rows.first || token >= rows.first + rows.n_out) continue;
+  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps before first
+  for_rows(1, dim * 8, [&](size_t i, size_t) {
+    if (index(i) >= rows.n_out) return;
     float* x = at(Slot::Residual) + i * dim;
-    rows.row(token - rows.first, {x, dim});
+    rows.row(index(i), {x, dim});
     if (config_.embedding_scale != 1.0F)
       std::transform(x, x + dim, x, [&](float v) { return v * config_.embedding_scale; });
-    if (shard_.exchange == nullptr) continue;
+  });
+  if (shard_.exchange == nullptr) return;
+  for (size_t i = 0; i < n_rows_; ++i) {
+    if (index(i) >= rows.n_out) continue;
     shard_.exchange->give({.slot = Slot::Residual, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
   }
-  if (shard_.exchange != nullptr) shard_.exchange->meet();
+  shard_.exchange->meet();
 }
 
 // Gives this rank's columns of the slots to the others, and gets theirs.
