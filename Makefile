@@ -77,7 +77,7 @@ full: ## the tests that make test leaves out: the emulated GPU, replayed fuzz fi
 	@cmake --build --preset $(PRESET) --target all full
 	@ctest --preset full
 
-studies: ## the short forms of experiments/ with a table of their claims, and the exercises' laws on solutions and mistakes
+studies: ## short forms of experiments/ with a table of their results, and the exercises' tests on solutions and mistakes
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
 	@$(SMOLLM2)
@@ -94,7 +94,7 @@ ranks: ## training and serving as several processes: every mesh of up to eight r
 	@cmake --build --preset $(PRESET) --target all ranks
 	@ctest --preset ranks
 
-long: ## what make test runs in a shorter form, at its full length, and the engine's laws on half a GPU (minutes)
+long: ## what make test runs in a shorter form, at its full length, and the engine's properties on half a GPU (minutes)
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
 	@$(SMOLLM2)
@@ -107,7 +107,7 @@ ANY_SMOLLM2 := $(firstword $(wildcard build/venv/bin/python) python3) scripts/ge
 smollm2: ## fetch a published Llama, SmolLM2-135M-Instruct (98 MB), into data/smollm2/
 	@$(ANY_SMOLLM2)
 
-ladder: ## run all studies of experiments/ and print one table of their claims (SHORT=1: reduced, minutes)
+ladder: ## run all studies of experiments/ and print one table of their results (SHORT=1: reduced, minutes)
 	@scripts/bootstrap.sh build
 	@$(CONFIGURE)
 	@cmake --build --preset $(PRESET) --target experiments $(if $(SHORT),,train)

@@ -27,7 +27,7 @@ void append_window(Batch& batch, TokenView tokens, size_t start, DocumentEnd doc
   const auto row = batch.targets.end() - batch.length;
   auto end = std::find(row, batch.targets.end(), *document_end.token);
   if (end == batch.targets.end()) return;
-  ++end;  // that the document ends is learned, too
+  ++end;  // the end of the document is a target, too
   std::fill(batch.inputs.begin() + (end - batch.targets.begin()), batch.inputs.end(), *document_end.token);
   std::fill(end, batch.targets.end(), Batch::kIgnored);
 }
@@ -35,8 +35,8 @@ void append_window(Batch& batch, TokenView tokens, size_t start, DocumentEnd doc
 void require_window(TokenView tokens, int64_t length) {
   core::require(
       length >= 1 && static_cast<uint64_t>(length) < tokens.size(),
-      "a context of {} tokens and its target do not fit a split of {}; take a shorter context or a longer text", length,
-      tokens.size());
+      "a context of {} tokens and its target do not fit in a split of {}; use a shorter context or a longer text",
+      length, tokens.size());
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ int64_t Batch::n_counted() const { return std::ssize(targets) - std::count(targe
 
 BatchSampler::BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed, DocumentEnd document_end)
     : tokens_(tokens), rows_(rows), length_(length), seed_(seed), document_end_(document_end) {
-  core::require(rows >= 1, "a batch needs at least one row, not {}", rows);
+  core::require(rows >= 1, "the batch size is {}, but must be at least 1", rows);
   require_window(tokens, length);
 }
 
@@ -66,7 +66,7 @@ int64_t consecutive_windows(TokenView tokens, int64_t length) {
 
 Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length, DocumentEnd document_end) {
   core::require(first >= 0 && rows >= 0 && first + rows <= consecutive_windows(tokens, length),
-                "windows {} to {} of length {} do not fit {} tokens", first, first + rows, length, tokens.size());
+                "windows {} to {} of length {} do not fit in {} tokens", first, first + rows, length, tokens.size());
   Batch batch{.rows = rows, .length = length, .inputs = {}, .targets = {}};
   for (int64_t row = first; row < first + rows; ++row)
     append_window(batch, tokens, static_cast<size_t>(row * length), document_end);

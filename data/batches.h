@@ -1,4 +1,4 @@
-// Training batches: random windows of a split, as a pure function of the seed and the batch's number.
+// Training batches: random windows of a split, as a pure function of the seed and the batch number.
 #pragma once
 
 #include <cstdint>
@@ -10,41 +10,41 @@
 
 namespace folio::data {
 
-/// Row-major [rows, length]; targets are the inputs shifted by one.
+/// Row-major [rows, length]. Targets are the inputs shifted by one token.
 struct Batch {
-  static constexpr int32_t kIgnored = -100;  ///< a target that does not count
+  static constexpr int32_t kIgnored = -100;  ///< a target that is excluded from the loss
 
   int64_t rows = 0;
   int64_t length = 0;
   std::vector<int32_t> inputs;
   std::vector<int32_t> targets;
-  /// Of each token, the place in its row at which its own sequence begins; empty: each row is one sequence.
+  /// For each token, the index in its row where its sequence begins; empty: each row is one sequence.
   std::vector<int32_t> starts{};
 
-  [[nodiscard]] int64_t n_counted() const;  ///< targets that do
+  [[nodiscard]] int64_t n_counted() const;  ///< targets that are not kIgnored
 };
 
-/// Batches by their number, independent of the order of calls.
+/// Returns batch `number`, independent of the order of calls.
 using BatchOf = std::function<Batch(uint64_t number)>;
 
-/// `n` of them.
+/// A list of `n` batches.
 struct Batches {
   uint64_t n = 0;
   BatchOf batch;
 };
 
-/// How windows treat the end of a document. Without its token they continue with the next document.
+/// How windows treat the end of a document. Without a token they continue with the next document.
 struct DocumentEnd {
-  std::optional<int32_t> token{};  ///< ends a document, and the window: the rest of it is this token, and no target
-  bool masked = false;             ///< the window continues; the token begins the next sequence (Batch::starts)
+  std::optional<int32_t> token{};  ///< ends a document; unless `masked`, the rest of the window is padding
+  bool masked = false;             ///< the window continues, and the token begins a new sequence (Batch::starts)
 };
 
 class BatchSampler {
  public:
-  /// Throws core::Error if a window of length + 1 tokens does not fit the split.
+  /// Samples from `tokens`, a split. Throws core::Error if a window of length + 1 tokens does not fit it.
   BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed, DocumentEnd document_end = {});
 
-  /// The batch of this number, independent of the order of calls.
+  /// Returns batch `number`, independent of the order of calls.
   [[nodiscard]] Batch batch(uint64_t number) const;
 
  private:
@@ -55,15 +55,15 @@ class BatchSampler {
   DocumentEnd document_end_;
 };
 
-/// How many consecutive windows of `length` inputs fit; the last target is the token after the last window.
+/// Returns the number of consecutive windows of `length` inputs; the last target is the token after the last window.
 /// Throws core::Error if none fits.
 [[nodiscard]] int64_t consecutive_windows(TokenView tokens, int64_t length);
 
-/// Windows [first, first + rows) of the consecutive ones.
+/// Returns windows [first, first + rows) of the split's consecutive windows as one batch.
 [[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length,
                                       DocumentEnd document_end = {});
 
-/// All of the consecutive ones, some 4,096 tokens a batch. The view has to live as long. Throws likewise.
+/// Returns all windows, about 4,096 tokens per batch. `tokens` must outlive them. Throws core::Error if none fits.
 [[nodiscard]] Batches consecutive_batches(TokenView tokens, int64_t length, DocumentEnd document_end = {});
 
 }  // namespace folio::data

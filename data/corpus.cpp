@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 void fetch_tinyshakespeare(const fs::path& directory) {
   const std::string script = (core::folio_home() / "scripts" / "get_tinyshakespeare.py").string();
-  core::require(core::path_exists(script), "{} is missing, and so is {} that would fetch it",
+  core::require(core::path_exists(script), "{} is missing, and so is {}, which downloads it",
                 (directory / "input.txt").string(), script);
   const std::string out = directory.string();
   std::array<const char*, 5> arguments{"python3", script.c_str(), "--out", out.c_str(), nullptr};
@@ -36,7 +36,7 @@ void fetch_tinyshakespeare(const fs::path& directory) {
   } while (ended < 0 && errno == EINTR);
   core::require(ended == child, "cannot wait for python3 {}: {}; run it yourself first", script, std::strerror(errno));
   core::require(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-                "TinyShakespeare could not be fetched (see above); put it into {} yourself",
+                "cannot download TinyShakespeare (see above); save it as {} yourself",
                 (directory / "input.txt").string());
 }
 
@@ -46,7 +46,7 @@ SplitsOf<Tokens> split(Tokens tokens, double validation_fraction, double test_fr
                 "validation and test fractions of {} and {} leave nothing to train on", validation_fraction,
                 test_fraction);
   const auto border = [&](double fraction) {
-    // The small addition mends 0.9 and its kind, whose products fall just short of a whole number.
+    // The offset corrects products that fall just short of an integer, as with 0.9.
     return static_cast<size_t>(std::floor(static_cast<double>(tokens.size()) * fraction + 1e-6));
   };
   const size_t train_end = border(1.0 - validation_fraction - test_fraction);
@@ -73,7 +73,7 @@ fs::path path_of_dataset(const std::string& dataset) {
     if (!core::path_exists(path)) fetch_tinyshakespeare(path.parent_path());
     return path;
   }
-  core::require(core::path_exists(dataset), "the dataset {} is neither \"tinyshakespeare\" nor a text that exists",
+  core::require(core::path_exists(dataset), "the dataset {} is neither \"tinyshakespeare\" nor an existing file",
                 core::printable(dataset));
   return dataset;
 }

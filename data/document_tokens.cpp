@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that the threads share
-constexpr size_t kChunk = size_t{1} << 19U;      // and that one takes at a time
+constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that the threads encode together
+constexpr size_t kChunk = size_t{1} << 19U;      // bytes that a thread encodes at a time
 
-// The distinct characters of texts, and where one is none.
+// Collects the distinct characters of texts, and rejects invalid UTF-8.
 class Characters {
  public:
   void add(const Documents::Piece& piece) {
@@ -72,7 +72,7 @@ class Characters {
   size_t column_ = 1;
 };
 
-// Encodes pieces on all threads, and hands the tokens on in order.
+// Encodes pieces on all threads and passes the tokens on in order.
 class Encoder {
  public:
   using Sink = std::function<void(std::span<const int32_t>)>;
@@ -82,7 +82,7 @@ class Encoder {
 
   void add(const Documents::Piece& piece) {
     if (piece.text.size() > 0 || !begun_) begin();
-    if (whole_) {  // whose tokens depend on the whole text
+    if (whole_) {  // SentencePiece's tokens depend on the whole text
       parts_.back().text += piece.text;
     } else {
       for_parts(piece.text, kChunk, [&](std::string_view part) {
@@ -112,7 +112,7 @@ class Encoder {
  private:
   struct Part {
     std::string text{};
-    bool begins = false;  ///< a document
+    bool begins = false;  ///< the part begins a document
   };
 
   void begin() {
@@ -129,8 +129,8 @@ class Encoder {
   bool whole_;
   std::vector<Part> parts_;
   size_t n_bytes_ = 0;
-  bool begun_ = false;  ///< a document, whose end has not come
-  bool any_ = false;    ///< a document was handed on
+  bool begun_ = false;  ///< inside a document
+  bool any_ = false;    ///< a document was passed on
 };
 
 void encode(const Documents& documents, const Tokenizer& tokenizer, const Encoder::Sink& sink, bool progress) {
@@ -201,7 +201,7 @@ DocumentsSummary summarize(const Documents& documents) {
   DocumentsSummary summary;
   Digest digest;
   Characters characters;
-  bool between = false;  // two documents
+  bool between = false;  // between two documents
   documents.read([&](const Documents::Piece& piece) {
     if (std::exchange(between, false)) digest.add(kDocumentEnd);
     digest.add(piece.text);

@@ -1,4 +1,4 @@
-// From documents to tokens: what is in them, and the tokens one after the other, with <|endoftext|> between documents.
+// Tokenizes documents into one sequence with <|endoftext|> between documents, and summarizes their contents.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace folio::data {
 
-/// A 64-bit hash (FNV-1a) in hexadecimal digits. It detects changes, but is not cryptographic.
+/// A 64-bit hash (FNV-1a) in hexadecimal. It detects changes, but is not cryptographic.
 class Digest {
  public:
   void add(std::string_view bytes);
@@ -31,30 +31,30 @@ class Digest {
 };
 
 struct DocumentsSummary {
-  std::string digest;  ///< of the texts with kDocumentEnd between them; of one plain text its own
+  std::string digest;  ///< of the texts, joined by kDocumentEnd; equals the digest of a single plain text
   uint64_t n_bytes = 0;
   uint64_t n_documents = 0;
-  std::vector<std::string> characters{};  ///< distinct ones, in the order of their code points
+  std::vector<std::string> characters{};  ///< distinct, in the order of their code points
 };
 
-/// Reads all of them once. Throws core::Error, with line and column, if one is not UTF-8, or if there is no text.
+/// Reads all documents once. Throws core::Error with line and column if one is not UTF-8, or if there is no text.
 [[nodiscard]] DocumentsSummary summarize(const Documents& documents);
 
-/// Adds the words of the first `n_bytes` of the texts to `counts`. `progress` is as Documents::read_together() has it.
+/// Adds words of the texts to `counts` until these cover `n_bytes`. `progress` is as in Documents::read_together().
 [[nodiscard]] WordCounts count_words(const Documents& documents, uint64_t n_bytes, WordCounts counts,
                                      core::ThreadPool& pool, const std::function<void(uint64_t)>& progress = {});
 
-/// Tokens in memory or in a file.
+/// The tokens of documents, in memory or in a mapped file.
 class DocumentTokens {
  public:
   struct Options {
-    /// Where the tokens of long texts are kept: a file tokens-HASH.u16 or .u32, of little-endian numbers and nothing
-    /// else. It is made once: the hash is of the texts and the tokenizer.
+    /// Where tokens of long texts are stored: a file tokens-HASH.u16 or .u32 that contains only little-endian integers.
+    /// It is written once for each combination of texts and tokenizer, which the hash identifies.
     std::filesystem::path folder{};
-    uint64_t in_memory = uint64_t{64} << 20U;  ///< texts of so many bytes at most need no file
-    bool progress = false;                     ///< a line on stderr, while a file is made
+    uint64_t in_memory = uint64_t{64} << 20U;  ///< texts up to this many bytes need no file
+    bool progress = false;                     ///< prints a line to stderr while a file is written
   };
-  /// Throws core::Error where the tokenizer has no tokens for a text, or the file can't be written.
+  /// Throws core::Error if the tokenizer cannot encode a text, or if the file cannot be written.
   DocumentTokens(const Documents& documents, const DocumentsSummary& summary, const Tokenizer& tokenizer,
                  const Options& options);
 

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPiece = size_t{16} << 20U;
-constexpr size_t kBlock = size_t{4} << 20U;  // of a compressed file, unpacked
+constexpr size_t kBlock = size_t{4} << 20U;  // decompressed bytes of a file
 
 bool ends_with(const fs::path& path, std::string_view ending) { return path.filename().string().ends_with(ending); }
 bool has_lines(const fs::path& path) { return ends_with(path, ".jsonl") || ends_with(path, ".jsonl.gz"); }
@@ -29,14 +29,14 @@ bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") ==
 using TakeLine = std::function<void(std::string_view line, const std::string& where, uint64_t n_read)>;
 using TakePiece = std::function<void(const Documents::Piece&)>;
 
-// Cuts what comes of a file into documents, or into lines.
+// Cuts the contents of a file into documents, or into lines.
 class Cutter {
  public:
-  /// One of the two is not null.
+  /// Cuts documents if `take_piece` is given, or lines if `take_line` is given. The other one is null.
   Cutter(std::string where, const TakePiece* take_piece, const TakeLine* take_line)
       : where_(std::move(where)), take_piece_(take_piece), take_line_(take_line) {}
 
-  /// Takes the beginning of `text`, all of it if it is the last, and says how much.
+  /// Consumes the beginning of `text`, or all of it if `is_last`. Returns the number of bytes consumed.
   size_t cut(std::string_view text, bool is_last, uint64_t n_read) {
     n_read_ = n_read;
     return take_line_ != nullptr ? cut_lines(text, is_last) : cut_text(text, is_last);
@@ -93,30 +93,30 @@ class Cutter {
   std::string where_;
   const TakePiece* take_piece_;
   const TakeLine* take_line_;
-  bool begun_ = false;  // a document, of which a piece was given
+  bool begun_ = false;  // a piece of the current document was passed on
   size_t n_lines_ = 0;
   uint64_t n_read_ = 0;
 };
 
 void read_compressed(const fs::path& path, uint64_t n_before, Cutter& cutter) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  core::require(file != nullptr, "{}: cannot be read", path.string());
+  core::require(file != nullptr, "cannot read {}", path.string());
   std::string text;
-  for (bool goes_on = true; goes_on;) {
+  for (bool more = true; more;) {
     const size_t n = text.size();
     text.resize(n + kBlock);
     const int got = gzread(file.get(), text.data() + n, static_cast<unsigned>(kBlock));
     text.resize(n + static_cast<size_t>(std::max(got, 0)));
-    goes_on = got == static_cast<int>(kBlock);
+    more = got == static_cast<int>(kBlock);
     int error = Z_OK;
     const char* why = gzerror(file.get(), &error);
-    core::require(got >= 0 && error == Z_OK, "{}: cannot be unpacked: {}", path.string(), why);
+    core::require(got >= 0 && error == Z_OK, "cannot decompress {}: {}", path.string(), why);
     const z_off_t at = gzoffset(file.get());
-    text.erase(0, cutter.cut(text, !goes_on, n_before + static_cast<uint64_t>(std::max<z_off_t>(at, 0))));
+    text.erase(0, cutter.cut(text, !more, n_before + static_cast<uint64_t>(std::max<z_off_t>(at, 0))));
   }
 }
 
-// Block by block, and without what was read.
+// Reads the file in blocks and releases the memory of those already read.
 void read_mapped(const fs::path& path, uint64_t n_before, Cutter& cutter) {
   const core::MappedFile file(path);
   const std::span<const std::byte> bytes = file.bytes();
@@ -160,7 +160,7 @@ void Documents::read(const std::function<void(const Piece&)>& take) const {
     const std::string name = file.string();
     const TakeLine take_object = [&](std::string_view line, const std::string& where, uint64_t n_read) {
       const nlohmann::json object = core::parse_json(line, where);
-      core::require(object.is_object(), "{}: is no JSON object", where);
+      core::require(object.is_object(), "{}: not a JSON object", where);
       const auto text = core::json_get<std::string>(object, field_, where);
       if (!text.empty()) take({.text = text, .ends_document = true, .where = name, .n_read = n_read});
     };
@@ -173,7 +173,7 @@ void Documents::read(const std::function<void(const Piece&)>& take) const {
 void Documents::read_lines(const std::function<void(std::string_view, const std::string&)>& take) const {
   const TakeLine take_line = [&](std::string_view line, const std::string& where, uint64_t) { take(line, where); };
   for (const fs::path& file : files_) {
-    core::require(has_lines(file), "{}: has no lines of JSON, as .jsonl and .jsonl.gz have", file.string());
+    core::require(has_lines(file), "{}: not a JSON Lines file (.jsonl or .jsonl.gz)", file.string());
     Cutter cutter(file.string(), nullptr, &take_line);
     read_file(file, 0, cutter);
   }
@@ -182,7 +182,7 @@ void Documents::read_lines(const std::function<void(std::string_view, const std:
 std::optional<std::string> Documents::first_line() const {
   if (files_.empty() || !has_lines(files_.front())) return {};
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(files_.front().c_str(), "rb"),
-                                                        gzclose);  // plain ones, too
+                                                        gzclose);  // also reads uncompressed files
   std::string line;
   for (int c = 0; file != nullptr && (c = gzgetc(file.get())) >= 0;) {
     if (c != '\n') {
@@ -214,7 +214,7 @@ void Documents::read_together(const std::function<void(std::span<const std::stri
 }
 
 TextFiles find_texts(const std::vector<std::string>& datasets, const std::string& field) {
-  core::require(!datasets.empty(), "there is no text");
+  core::require(!datasets.empty(), "no text was given");
   std::vector<std::string> paths;
   for (const std::string& dataset : datasets) paths.push_back(core::absolute_path(path_of_dataset(dataset)).string());
   Documents documents(paths, field);

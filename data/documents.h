@@ -1,5 +1,5 @@
-// Documents from files of any size: plain texts, with <|endoftext|> between documents, and lines of JSON, each a
-// document; both also compressed by gzip. They come in pieces, so memory does not go by their size.
+// Documents from files of any size: plain texts, with <|endoftext|> between documents, and JSON lines, one document
+// each; both optionally compressed by gzip. They are read in pieces, so memory use does not depend on their size.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +18,33 @@ inline constexpr std::string_view kDocumentEnd = "<|endoftext|>";
 
 class Documents {
  public:
-  /// Files, and folders of files, which are taken in the order of their names. Those with the endings .jsonl and
-  /// .jsonl.gz have a JSON object on each line, whose `field` is the text; all others are texts. Throws core::Error
-  /// that names what is missing, or a folder without files.
+  /// Accepts files and directories, whose files are read in order of their names. Files named .jsonl and .jsonl.gz have
+  /// a JSON object per line, with the text in `field`; all others are plain texts. Throws core::Error that names a
+  /// missing file or an empty directory.
   explicit Documents(const std::vector<std::string>& paths, std::string field = "text");
 
-  /// A piece of a document: whole characters, cut at a word_border(). `n_read` bytes of the files have been read.
+  /// A piece of a document: whole characters, cut at a word_border(). `n_read` is the number of bytes read so far.
   struct Piece {
     std::string_view text;
     bool ends_document;
-    const std::string& where;  ///< the file, for messages
+    const std::string& where;  ///< the file, for errors
     uint64_t n_read;
   };
-  /// Empty documents are left out. Throws core::Error that names the file, and of JSON the line, if one can't be read.
+  /// Calls `take` for each piece, except empty documents. Throws core::Error with the file and the line of bad JSON.
   void read(const std::function<void(const Piece&)>& take) const;
 
-  /// The lines that are not blank, and where each stands, for messages. Throws core::Error that names a file which is
-  /// not .jsonl, or can't be read.
+  /// Calls `take` for each line that is not blank; `where` is its location, for errors. Throws core::Error that names a
+  /// file which is not .jsonl, or cannot be read.
   void read_lines(const std::function<void(std::string_view line, const std::string& where)>& take) const;
-  /// The first of them; nothing where the first file is not .jsonl, or is empty.
+  /// Returns the first line that is not blank; nullopt if the first file is not .jsonl, or is empty.
   [[nodiscard]] std::optional<std::string> first_line() const;
 
-  /// The texts of pieces of several documents at once, so that all threads have something to do, and the file that the
-  /// last one is of. `progress` hears of each piece how many bytes of the files were read.
+  /// Calls `take` with the texts of many pieces at once, so that all threads have work; `where` is the file of the last
+  /// one. Calls `progress` after each piece with the number of bytes read so far.
   void read_together(const std::function<void(std::span<const std::string> texts, const std::string& where)>& take,
                      const std::function<void(uint64_t n_read)>& progress = {}) const;
 
-  [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }  ///< of the files, as they lie on the disk
+  [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }  ///< of the files as stored, compressed or not
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
 
  private:
@@ -53,15 +53,15 @@ class Documents {
   uint64_t n_bytes_ = 0;
 };
 
-/// What a run is trained on.
+/// The texts that a run is trained on.
 struct TextFiles {
-  std::string name;                ///< "tinyshakespeare", or the first file's or folder's name without its ending
+  std::string name;                ///< "tinyshakespeare", or the first file's or directory's name without extension
   std::vector<std::string> paths;  ///< absolute
-  std::string field;               ///< of lines of JSON
+  std::string field;               ///< of JSON lines
   Documents documents;
 };
 
-/// "tinyshakespeare" (fetched as by load_corpus()), files and folders. Throws core::Error as Documents does.
+/// Finds "tinyshakespeare" (downloaded if missing), files and directories. Throws core::Error as Documents does.
 [[nodiscard]] TextFiles find_texts(const std::vector<std::string>& datasets, const std::string& field = "text");
 
 }  // namespace folio::data

@@ -10,7 +10,7 @@
 
 namespace folio::data {
 
-/// Looks at tokens that lie elsewhere.
+/// A view of tokens stored elsewhere.
 class TokenView {
  public:
   TokenView() = default;
@@ -52,7 +52,7 @@ class TokenView {
     const TokenView* view_ = nullptr;
     size_t at_ = 0;
   };
-  /// Valid as long as the view.
+  /// Returns an iterator, which is valid as long as the view.
   [[nodiscard]] Iterator begin() const { return {this, 0}; }
   [[nodiscard]] Iterator end() const { return {this, size_}; }
   [[nodiscard]] std::vector<int32_t> to_vector() const { return {begin(), end()}; }

@@ -1,4 +1,4 @@
-// Shapes: B sequences, T positions, D model width, H query heads, G key/value heads, K numbers in a head.
+// Shapes: B sequences, T positions, D model width, H query heads, G key/value heads, K dimensions per head.
 #include "modules/attention.h"
 
 #include <cmath>
@@ -26,7 +26,7 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
       wv_(register_module("wv", linears.make(name + ".wv", dim_, config.kv_dim(), qkv_bias))),
       wo_(register_module("wo", linears.make(name + ".wo", config.query_dim(), dim_, output_bias))) {
   core::validate(config, "Attention");
-  core::require(dropout >= 0 && dropout < 1, "Attention: dropout has to be in [0, 1), but is {}", dropout);
+  core::require(dropout >= 0 && dropout < 1, "Attention: dropout is {}, expected a value in [0, 1)", dropout);
 }
 
 AttentionImpl::Heads AttentionImpl::project(const Tensor& x_BTD, int64_t first_position) {
@@ -54,7 +54,7 @@ Tensor AttentionImpl::attend(const Heads& heads, const Tensor& starts_BT) {
 
 Tensor AttentionImpl::weights(const Heads& heads, const Tensor& starts_BT) {
   const int64_t T = heads.q.size(2);
-  const Tensor k_BHTK = heads.k.repeat_interleave(n_heads_ / n_kv_heads_, 1);  // each is shared by H / G query heads
+  const Tensor k_BHTK = heads.k.repeat_interleave(n_heads_ / n_kv_heads_, 1);  // H / G query heads share a key head
   const Tensor scores_BHTT = heads.q.matmul(k_BHTK.transpose(-2, -1)) / divisor_;
   const Tensor mask_TT = mask(T, heads.q.device(), starts_BT);
   return softmax(scores_BHTT, mask_TT.defined() ? mask_TT : causal_mask(T, heads.q.device()));

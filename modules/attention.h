@@ -1,5 +1,5 @@
-// Causal self-attention with rotary positions: multi-head, grouped-query and multi-query by the number of key/value
-// heads. Position t attends to positions 0 .. t.
+// Causal self-attention with rotary position embedding: position t attends to positions 0 .. t. n_kv_heads selects
+// multi-head (= n_heads), grouped-query or multi-query (= 1) attention.
 //
 //     y = wo · concat over heads of softmax(q kᵀ / √head_dim + causal mask) v,  q, k, v = wq x, wk x, wv x
 //     x, y [B, T, dim], q [B, n_heads, T, head_dim], k and v [B, n_kv_heads, T, head_dim], q and k rotated
@@ -8,8 +8,8 @@
 //     nn::Attention attention(config, rope);
 //     torch::Tensor y = attention->forward(x);
 //
-// Query head h reads key/value head h / (n_heads / n_kv_heads). Sources: Vaswani et al., 2017, section 3.2; grouped
-// queries: Ainslie et al., "GQA", 2023, section 2.2.
+// Query head h uses key/value head h / (n_heads / n_kv_heads). Sources: Vaswani et al., "Attention Is All You Need",
+// 2017, section 3.2; Ainslie et al., "GQA", 2023, section 2.2.
 #pragma once
 
 #include <torch/nn/modules/common.h>
@@ -24,26 +24,25 @@ namespace folio::nn {
 
 class AttentionImpl : public torch::nn::Module {
  public:
-  /// `dropout` is the probability that an attention weight is dropped in training. Throws core::Error where the
-  /// configuration is invalid or dropout is not in [0, 1).
+  /// `dropout` is the probability of dropping an attention weight in training. Throws core::Error if the configuration
+  /// is invalid or dropout is outside [0, 1).
   explicit AttentionImpl(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0,
                          const Linears& linears = Linears(), const std::string& name = "attention",
                          bool qkv_bias = false, bool output_bias = false);
 
-  /// x [B, T, dim] to [B, T, dim]; `starts` as in mask.h: packed sequences give the same result as separate ones, since
-  /// RoPE is relative. Throws core::Error for another shape, and where T exceeds the context.
+  /// Maps x [B, T, dim] to [B, T, dim]. With `starts` (mask.h), packed sequences give the same result as separate ones,
+  /// since RoPE is relative. Throws core::Error for another shape, or if T exceeds the context.
   virtual torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) {
     return output(attend(project(x), starts));
   }
-  /// Computes attention by its formula instead of LibTorch's kernel, which does not store the weights.
-  bool written_out = false;
-  /// The steps of forward(): queries, keys (both rotated) and values; weighted means of the values [B, n_heads, T,
-  /// head_dim]; weights [B, n_heads, T, T], a row for each position of the output; and the output projection.
+  bool written_out = false;  ///< compute attention by its formula instead of LibTorch's own kernel
+  /// Queries [B, n_heads, T, head_dim], keys and values [B, n_kv_heads, T, head_dim]; q and k are rotated.
   struct Heads {
     torch::Tensor q, k, v;
   };
   Heads project(const torch::Tensor& x, int64_t first_position = 0);
-  torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {});
+  torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {});  ///< [B, n_heads, T, head_dim]
+  /// Returns the attention weights [B, n_heads, T, T]: row t holds the weights of query t.
   torch::Tensor weights(const Heads& heads, const torch::Tensor& starts = {});
   torch::Tensor weights(const torch::Tensor& x) { return weights(project(x)); }
   torch::Tensor output(const torch::Tensor& y) { return wo_->forward(y.transpose(1, 2).flatten(2)); }
@@ -53,16 +52,17 @@ class AttentionImpl : public torch::nn::Module {
 
   /// Changes queries [B, T, n_heads, head_dim] and keys [B, T, n_kv_heads, head_dim] before they are rotated.
   virtual void before_rotation(torch::Tensor& /*q*/, torch::Tensor& /*k*/) {}
-  /// The mask of T positions (mask.h), undefined where it is the plain causal one; and the softmax where it is true.
+  /// Returns the mask of T positions (mask.h), or an undefined tensor for the plain causal mask.
   [[nodiscard]] virtual torch::Tensor mask(int64_t T, torch::Device device, const torch::Tensor& starts) const {
     return starts.defined() ? causal_mask(T, device, starts) : torch::Tensor();
   }
+  /// Returns the softmax of scores [B, n_heads, T, T] over the keys that the mask allows.
   virtual torch::Tensor softmax(const torch::Tensor& scores, const torch::Tensor& mask);
 
   int64_t dim_, n_heads_, n_kv_heads_;
-  double divisor_;  ///< of q · k: √head_dim
+  double divisor_;  ///< scores are q · k / divisor_, by default √head_dim
   double dropout_;
-  bool has_kernel_ = true;  ///< LibTorch's scaled_dot_product_attention computes this attention
+  bool has_kernel_ = true;  ///< false if LibTorch's scaled_dot_product_attention cannot compute this attention
   RopeCache rope_;
   Linear wq_, wk_, wv_, wo_;
 };

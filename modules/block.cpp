@@ -13,16 +13,16 @@ using torch::nn::AnyModule;
 
 torch::Tensor normed(AnyModule& norm, const torch::Tensor& x) { return norm.is_empty() ? x : norm.forward(x); }
 
-// Otherwise a wrong shape could be broadcast in the sum.
+// Throws if the shapes differ: the residual sum could silently broadcast a wrong shape.
 torch::Tensor checked(const torch::Tensor& y, const torch::Tensor& x, const char* name) {
   if (y.sizes() == x.sizes()) return y;
-  core::fail("Block: {} has to return {}, but returned {}", name, describe(x), describe(y));
+  core::fail("Block: {} returned {}, expected {}", name, describe(y), describe(x));
 }
 
 }  // namespace
 
 BlockImpl::BlockImpl(double dropout) : dropout_(dropout) {
-  core::require(dropout >= 0 && dropout < 1, "Block: dropout has to be in [0, 1), but is {}", dropout);
+  core::require(dropout >= 0 && dropout < 1, "Block: dropout is {}, expected a value in [0, 1)", dropout);
 }
 
 BlockImpl::BlockImpl(BlockParts parts, double dropout) : BlockImpl(dropout) {

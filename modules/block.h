@@ -1,5 +1,5 @@
-// One layer of a Llama, a pre-norm block: attention mixes positions, the feed-forward network acts on each position
-// separately, and both add to the residual stream.
+// One layer of a Llama, a pre-norm block: attention mixes positions, the feed-forward network transforms each position
+// separately, and both add their outputs to the residual stream.
 //
 //     h = x + attention(norm(x)),  y = h + ffn(norm(h))              x, h, y [B, T, dim]
 //
@@ -7,7 +7,7 @@
 //     nn::Block block(parts);
 //     torch::Tensor y = block->forward(x);
 //
-// Source: Xiong et al., "On Layer Normalization in the Transformer Architecture", 2020: norms are in the branches.
+// Source: Xiong et al., "On Layer Normalization in the Transformer Architecture", 2020 (pre-norm).
 #pragma once
 
 #include <torch/nn/module.h>
@@ -16,7 +16,7 @@
 
 namespace folio::nn {
 
-/// The parts of a block: each maps one tensor [B, T, dim] to one of the same shape. Norms may be empty.
+/// The parts of a block. Each maps [B, T, dim] to [B, T, dim]. Norms may be empty.
 struct BlockParts {
   torch::nn::AnyModule attention_norm;
   torch::nn::AnyModule attention;  ///< the only part that mixes positions
@@ -26,21 +26,21 @@ struct BlockParts {
 
 class BlockImpl : public torch::nn::Module {
  public:
-  /// `dropout` is the probability that an element of a branch's output is dropped in training. Throws core::Error
-  /// unless it is in [0, 1).
+  /// `dropout` is the probability of dropping an element of a branch's output in training. Throws core::Error unless
+  /// it is in [0, 1).
   explicit BlockImpl(BlockParts parts, double dropout = 0.0);
-  /// `starts` is for the attention (mask.h). Throws core::Error if a part returns another shape than x's.
+  /// Maps x [B, T, dim] to the same shape; `starts` as in mask.h. Throws core::Error if a part changes the shape.
   virtual torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
 
-  /// The modules that forward() calls. Replacing one here changes forward(), but does not register the new module.
+  /// Returns the modules that forward() calls. A replacement takes effect, but is not registered as a submodule.
   [[nodiscard]] BlockParts& parts() { return parts_; }
 
  protected:
-  explicit BlockImpl(double dropout);  ///< a derived class add()s its parts, in an order of its own
+  explicit BlockImpl(double dropout);  ///< for derived classes, which register their parts with add()
   void add(const char* name, const torch::nn::AnyModule& part) {
     if (!part.is_empty()) register_module(name, part.ptr());
   }
-  /// The branches' outputs, before they are added to the residual stream.
+  /// Returns the output of the attention branch, before it is added to the residual stream; fed() that of the other.
   virtual torch::Tensor attended(const torch::Tensor& x, const torch::Tensor& starts);
   virtual torch::Tensor fed(const torch::Tensor& h);
 

@@ -1,4 +1,4 @@
-// Trains a Llama on batches of tokens: int32 [steps, 4, 65] in the file, 64 tokens and the next of each row.
+// Trains a Llama. The token file holds int32 [steps, 4, 65]: each row is 64 input tokens and one more, the last target.
 #include <fmt/format.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>
@@ -9,7 +9,7 @@
 using namespace folio;
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;  // example TOKENS STEPS VOCABULARY
+  if (argc != 4) return 2;  // usage: example TOKENS STEPS VOCABULARY
   const core::ModelConfig config{.vocab_size = std::stoll(argv[3]),
                                  .dim = 64,
                                  .n_layers = 3,

@@ -1,5 +1,5 @@
-// Linear and embedding layers with trainable weights, and Linears, which makes them for a model. Other weights, such as
-// those of a mapped file, are classes derived from the three.
+// Linear and embedding layers, and Linears, the factory that creates them for a model. All three can be overridden, for
+// example to keep fixed weights in a memory-mapped file.
 //
 //     y [..., out] = x [..., in] Wᵀ + bias               W [out, in]
 //
@@ -17,17 +17,17 @@ namespace folio::nn {
 
 class LinearImpl : public torch::nn::Module {
  public:
-  /// Initialized as torch.nn.Linear: uniform in ±1/√in.
+  /// Initializes weight and bias as torch.nn.Linear does: uniform in ±1/√in.
   LinearImpl(int64_t in, int64_t out, bool bias = false);
-  /// Shares another module's parameter: a head tied to the embedding.
+  /// Uses a weight [out, in] that another module registers, such as the embedding's for a tied output head.
   explicit LinearImpl(const torch::Tensor& shared) : weight(shared), in_(shared.size(1)), out_(shared.size(0)) {}
 
   virtual torch::Tensor forward(const torch::Tensor& x);
-  void reset_parameters();  ///< initializes again
+  void reset_parameters();  ///< draws new initial values
   [[nodiscard]] int64_t in() const { return in_; }
   [[nodiscard]] int64_t out() const { return out_; }
 
-  torch::Tensor weight;  ///< undefined where a derived class stores it elsewhere
+  torch::Tensor weight;  ///< [out, in]; undefined if a derived class stores it elsewhere
   torch::Tensor bias;    ///< [out], or undefined
 
  protected:
@@ -39,13 +39,13 @@ class LinearImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Linear);
 
-/// Rows of a matrix, one for each token: int64 [B, T] to [B, T, dim]. Initialized from N(0, 1).
+/// Token embedding: looks up one row of the weight per token, int64 [B, T] to [B, T, dim]. Initialized from N(0, 1).
 class EmbeddingImpl : public torch::nn::Module {
  public:
   EmbeddingImpl(int64_t vocab_size, int64_t dim);
 
   virtual torch::Tensor forward(const torch::Tensor& tokens) { return torch::embedding(weight, tokens); }
-  /// The product with the same matrix, [..., dim] to [..., vocab_size].
+  /// Returns an output head with the same weight, [..., dim] to [..., vocab_size].
   [[nodiscard]] virtual Linear as_head() const { return Linear(weight); }
   void reset_parameters();
 
@@ -56,7 +56,7 @@ class EmbeddingImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Embedding);
 
-/// Makes a model's linear layers, with trainable weights. `name` is the module's in the model, "layers.3.ffn.w1".
+/// Creates a model's linear layers and embedding. `name` is the module's name in the model, such as "layers.3.ffn.w1".
 class Linears {
  public:
   virtual ~Linears() = default;

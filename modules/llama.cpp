@@ -44,18 +44,17 @@ torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const torch::Ten
 torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tensor& targets_BT,
                               const torch::Tensor& starts_BT) {
   if (targets_BT.sizes() != tokens_BT.sizes() || targets_BT.scalar_type() != tokens_BT.scalar_type()) {
-    core::fail("Llama: targets have to be {} as the tokens, but are {}", describe(tokens_BT), describe(targets_BT));
+    core::fail("Llama: targets are {}, expected {} like the tokens", describe(targets_BT), describe(tokens_BT));
   }
   return parts_->loss(config_, stream(tokens_BT, starts_BT), norm_, head_, targets_BT);
 }
 
 void require_tokens(const torch::Tensor& tokens_BT, const core::ModelConfig& config) {
   if (tokens_BT.dim() != 2 || tokens_BT.scalar_type() != torch::kLong || tokens_BT.numel() == 0) {
-    core::fail("Llama: tokens have to be Long [B, T] with B, T >= 1, but are {}", describe(tokens_BT));
+    core::fail("Llama: tokens are {}, expected Long [B, T] with B, T >= 1", describe(tokens_BT));
   }
   if (tokens_BT.size(1) > config.context_length) {
-    core::fail("Llama: tokens have to be at most context_length {} long, but are {}", config.context_length,
-               describe(tokens_BT));
+    core::fail("Llama: tokens are {}, expected T <= context_length {}", describe(tokens_BT), config.context_length);
   }
 }
 

@@ -1,6 +1,6 @@
-// Positions that attention may attend to; where it is not written out, LibTorch's is_causal or a loop's bound instead.
+// The causal mask: the positions that each position may attend to. Kernels with an is_causal flag do not need it.
 //
-//     causal           in rows of two sequences, 0 1 2 | 3 4
+//     causal           two packed sequences, 0 1 2 | 3 4
 //     t = 0  x . . . .        0  x . . . .
 //         1  x x . . .        1  x x . . .
 //         2  x x x . .        2  x x x . .         y = softmax(where(mask, scores, -∞)) v
@@ -16,8 +16,8 @@
 
 namespace folio::nn {
 
-/// True where position t (a row) attends to position s <= t, [T, T]. With packed sequences [B, 1, T, T]: starts[b, t],
-/// int64 [B, T], is the first position of the sequence that contains t, which attends to nothing before it.
+/// Returns a mask [T, T], true where position t (row) may attend to position s <= t (column). For packed sequences, it
+/// is [B, 1, T, T] and s >= starts[b, t]: `starts`, int64 [B, T], holds the first position of each t's own sequence.
 [[nodiscard]] torch::Tensor causal_mask(int64_t T, torch::Device device, const torch::Tensor& starts = {});
 
 }  // namespace folio::nn

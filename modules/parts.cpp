@@ -13,7 +13,7 @@ namespace folio::nn {
 using torch::nn::AnyModule;
 
 Parts::Parts(PartOptions options) : options_(std::move(options)) {
-  core::require(options_.dropout >= 0 && options_.dropout < 1, "Llama: dropout has to be in [0, 1), but is {}",
+  core::require(options_.dropout >= 0 && options_.dropout < 1, "Llama: dropout is {}, expected a value in [0, 1)",
                 options_.dropout);
 }
 
@@ -36,7 +36,7 @@ BlockParts Parts::block_parts(const core::ModelConfig& config, RopeCache rope, i
 }
 
 Block Parts::block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
-  core::require(config.is_plain(), "Llama: the configuration is not a plain Llama's; pass the parts that it needs");
+  core::require(config.is_plain(), "Llama: the configuration is not a plain Llama; pass the nn::Parts that build its blocks");
   return Block(block_parts(config, std::move(rope), layer), options_.dropout);
 }
 

@@ -1,5 +1,5 @@
-// The submodules of a model, and what is before its first block (embedding) and after its last one (norm, head, loss).
-// Derive and override to build the same model from other parts. Its linear layers come from Linears (linear.h).
+// Factory of a model's submodules, and the computations before its first block (embedding) and after its last one
+// (norm, head, loss). Derive and override to replace a part of the model; linear layers come from Linears (linear.h).
 //
 //     struct ReluParts : nn::Parts {
 //       AnyModule feed_forward(const core::ModelConfig& c, int64_t) const override { return AnyModule(Relu(c.dim)); }
@@ -20,8 +20,8 @@
 namespace folio::nn {
 
 struct PartOptions {
-  double dropout = 0.0;      ///< probability of embeddings, attention weights and outputs of branches in training
-  bool written_out = false;  ///< attention by its formula instead of LibTorch's kernel (attention.h)
+  double dropout = 0.0;      ///< probability in training, for embeddings, attention weights and branch outputs
+  bool written_out = false;  ///< compute attention by its formula instead of LibTorch's kernel (attention.h)
   std::shared_ptr<const Linears> linears = dense();
 };
 
@@ -31,33 +31,33 @@ class Parts {
   explicit Parts(PartOptions options = {});
   virtual ~Parts() = default;
 
-  /// The rotations that all layers share.
+  /// Creates the rotations that all layers share.
   [[nodiscard]] virtual RopeCache rope(const core::ModelConfig& c) const {
     return RopeCache(c.context_length, c.head_dim, c.rope_theta);
   }
-  /// Each maps [B, T, dim] to [B, T, dim].
+  /// Creates a layer's attention; feed_forward() creates its feed-forward network. Both map [B, T, dim] to [B, T, dim].
   [[nodiscard]] virtual torch::nn::AnyModule attention(const core::ModelConfig& config, RopeCache rope,
                                                        int64_t layer) const;
   [[nodiscard]] virtual torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const;
-  /// Both of them, and a norm before each.
+  /// Creates the attention, the feed-forward network and a norm before each.
   [[nodiscard]] virtual BlockParts block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const;
   [[nodiscard]] virtual Block block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const;
 
-  /// Token ids [B, T] to what goes into the first block, [B, T, dim].
+  /// Maps token ids [B, T] to the first block's input, [B, T, dim].
   virtual torch::Tensor embed(const core::ModelConfig& /*config*/, Embedding rows, const torch::Tensor& tokens) const {
     return torch::dropout(rows->forward(tokens), options_.dropout, rows->is_training());
   }
-  /// What comes out of the last block, [B, T, dim], to logits [B, T, vocab_size], and to the mean cross-entropy of
-  /// targets [B, T], of which those that are kIgnored do not count.
+  /// Maps the last block's output x [B, T, dim] to logits [B, T, vocab_size].
   virtual torch::Tensor logits(const core::ModelConfig& /*config*/, const torch::Tensor& x, RMSNorm norm,
                                Linear head) const {
     return head->forward(norm->forward(x));
   }
+  /// Returns the mean cross-entropy, in nats, of targets [B, T], without those equal to kIgnored.
   virtual torch::Tensor loss(const core::ModelConfig& config, const torch::Tensor& x, RMSNorm norm, Linear head,
                              const torch::Tensor& targets) const {
     return torch::cross_entropy_loss(logits(config, x, norm, head).flatten(0, 1), targets.flatten());
   }
-  static constexpr int64_t kIgnored = -100;  ///< as LibTorch's cross_entropy_loss() has it
+  static constexpr int64_t kIgnored = -100;  ///< default ignore_index of LibTorch's cross_entropy_loss()
 
   [[nodiscard]] const PartOptions& options() const { return options_; }
 

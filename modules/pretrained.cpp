@@ -1,5 +1,5 @@
-// Continues a text with SmolLM2-135M-Instruct. WEIGHTS is a folder with one raw float32 file per parameter, named after
-// it. Writes the logits of all tokens but the last there.
+// Samples a completion from SmolLM2-135M-Instruct. WEIGHTS is a folder with one raw float32 file per parameter, named
+// after it; the logits of all tokens except the last are written to WEIGHTS/logits.
 #include <fmt/format.h>
 #include <torch/utils.h>
 
@@ -10,7 +10,7 @@
 using namespace folio;
 
 int main(int argc, char** argv) {
-  if (argc < 3) return 2;  // pretrained WEIGHTS TOKEN...
+  if (argc < 3) return 2;  // usage: pretrained WEIGHTS TOKEN...
   const std::string folder = argv[1];
   const core::ModelConfig config{.vocab_size = 49152,
                                  .dim = 576,

@@ -18,7 +18,7 @@ class RMSNormImpl : public torch::nn::Module {
   /// Throws core::Error unless dim >= 1 and eps >= 0.
   explicit RMSNormImpl(int64_t dim, double eps = 1e-5);
 
-  /// x [..., dim] to [..., dim]. Throws core::Error if the last dimension has another size.
+  /// Normalizes x [..., dim] over its last dimension. Throws core::Error if that dimension is not dim.
   torch::Tensor forward(const torch::Tensor& x);
   [[nodiscard]] double eps() const { return eps_; }
 

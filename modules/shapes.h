@@ -1,4 +1,4 @@
-// Descriptions of tensors for error messages: every shape error shows the expected and the actual shape.
+// Shape checks. Every shape error shows the expected and the actual shape.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,15 +11,15 @@
 
 namespace folio::nn {
 
-/// A tensor's type and shape, as "Float [2, 5, 16]".
+/// Returns a tensor's type and shape, such as "Float [2, 5, 16]".
 [[nodiscard]] inline std::string describe(const torch::Tensor& x) {
   return fmt::format("{} [{}]", c10::toString(x.scalar_type()), fmt::join(x.sizes(), ", "));
 }
 
-/// Throws core::Error unless x is [B, T, dim]. `who` names the module in the message.
-inline void require_BTD(const torch::Tensor& x, int64_t dim, const char* who) {
+/// Throws core::Error unless x is [B, T, dim]. `who` is the module's name in the message.
+inline void require_BTD(const torch::Tensor& x, int64_t dim, const char* name) {
   if (x.dim() != 3 || x.size(2) != dim) {
-    core::fail("{}: the input has to be [B, T, {}], but is {}", who, dim, describe(x));
+    core::fail("{}: the input is {}, expected [B, T, {}]", name, describe(x), dim);
   }
 }
 

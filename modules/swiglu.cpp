@@ -10,7 +10,7 @@ namespace folio::nn {
 
 SwiGLUImpl::SwiGLUImpl(int64_t dim, int64_t hidden_dim, const Linears& linears, const std::string& name, Gate gate)
     : dim_(dim), gate_(std::move(gate)), w1_(nullptr), w2_(nullptr), w3_(nullptr) {
-  core::require(dim >= 1 && hidden_dim >= 1, "SwiGLU: dim and hidden_dim have to be at least 1, but are {} and {}", dim,
+  core::require(dim >= 1 && hidden_dim >= 1, "SwiGLU: dim is {} and hidden_dim is {}, expected both >= 1", dim,
                 hidden_dim);
   w1_ = register_module("w1", linears.make(name + ".w1", dim, hidden_dim));
   w2_ = register_module("w2", linears.make(name + ".w2", hidden_dim, dim));

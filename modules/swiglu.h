@@ -1,5 +1,5 @@
-// The feed-forward network of Llama: the up-projection (w3) is multiplied elementwise by a gate (w1), then projected
-// down (w2). No biases.
+// Llama's feed-forward network: the up-projection (w3) is multiplied elementwise by a gate (w1), then projected down
+// (w2). It has no biases.
 //
 //     y = w2 (silu(w1 x) ⊙ w3 x),  silu(z) = z / (1 + e^-z)
 //     x, y [B, T, dim], w1, w3 [hidden_dim, dim], w2 [dim, hidden_dim]
@@ -25,14 +25,14 @@ class SwiGLUImpl : public torch::nn::Module {
   using Gate = std::function<torch::Tensor(const torch::Tensor& z, const torch::Tensor& up)>;
   static torch::Tensor silu_gate(const torch::Tensor& z, const torch::Tensor& up) { return torch::silu(z) * up; }
 
-  /// `name` is the module's in the model, for `linears`. Throws core::Error unless both sizes are at least 1.
+  /// `name` is the module's name in the model, passed to `linears`. Throws core::Error unless both sizes are >= 1.
   SwiGLUImpl(int64_t dim, int64_t hidden_dim, const Linears& linears = Linears(), const std::string& name = "ffn",
              Gate gate = silu_gate);
 
-  /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape.
+  /// Maps x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape.
   torch::Tensor forward(const torch::Tensor& x) { return w2_->forward(hidden(x)); }
   [[nodiscard]] const Gate& gate() const { return gate_; }
-  /// gate(w1 x, w3 x), [B, T, hidden_dim]: what w2 projects down.
+  /// Returns gate(w1 x, w3 x), [B, T, hidden_dim], the input of w2.
   torch::Tensor hidden(const torch::Tensor& x);
 
  private:

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Tokens/s of decoding with adapters in `serve`, against the model by itself.
+"""Measures decode tokens/s of `serve` with adapters, compared with the base model.
 
     scripts/bench_adapters.py /tmp/smollm2.Q8_0.gguf --rounds 7
 
-Random adapters of --rank on all seven targets are made for it. In each round, in turns: one text of the model, one of an
-adapter; --batch texts at once of the model, of one adapter, of --batch different adapters. Time is that of the engine's
-steps, as /metrics counts it, and each ratio is of one round. Medians are printed, with the lowest and the highest.
+Creates random adapters of --rank on all seven target matrices. Each round alternates: one sequence with the base model,
+one with an adapter; --batch concurrent sequences with the base model, with one adapter, with --batch adapters. Time is
+that of the engine's steps from /metrics; ratios are taken within a round. Prints medians with minimum and maximum.
 
     scripts/bench_adapters.py /tmp/smollm2.Q8_0.gguf --beside --rounds 7
 
-Beside llama.cpp's server (`make interop` builds it) with the same adapter, as the GGUF that export makes of it: one text,
-and four at once, with the adapter and without. Time is the client's, from the first request to the last answer."""
+Compares with llama.cpp's server (built by `make interop`) and the same adapter, exported as GGUF: one sequence and four
+concurrent ones, with the adapter and without. Time is the client's, from the first request to the last response."""
 
 import argparse
 import json
@@ -43,7 +43,7 @@ def step_seconds(url):
 
 
 def decode(url, names, args):
-    """A text of each name, all at once; how many tokens. Nothing ends a text: its end's tokens are never drawn."""
+    """Generates one sequence per name, concurrently, and returns the number of tokens. End tokens are suppressed."""
     n_tokens = []
 
     def ask(i, name):
@@ -61,7 +61,7 @@ def decode(url, names, args):
 
 
 def speed(url, names, args):
-    """Tokens/s of the engine's steps."""
+    """Returns the tokens/s of the engine's steps."""
     before = step_seconds(url)
     n_tokens = decode(url, names, args)
     return n_tokens / (step_seconds(url) - before)
@@ -96,7 +96,7 @@ def beside_llama_server(folder, args):
             for n in (1, 4):
                 for server, kind, url, name in sides if i % 2 == 0 else sides[::-1]:
                     found = speed_for_a_client(url, [name] * n, args)
-                    if i > 0:  # the first round warms up
+                    if i > 0:  # the first round is a warm-up
                         speeds.setdefault((n, kind, server), []).append(found)
     for n in (1, 4):
         for kind in kinds:
@@ -141,7 +141,7 @@ def main():
             for i in range(args.rounds + 1):
                 for side, names in sides.items():
                     found = speed(url, names, args)
-                    if i > 0:  # the first round warms up
+                    if i > 0:  # the first round is a warm-up
                         speeds[side].append(found)
         finally:
             server.terminate()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tokens/s of beams: against as many sequences that are sampled together, and against transformers' own search.
+"""Measures tokens/s of beam search, compared with sampling as many sequences and with transformers' beam search.
 
     scripts/bench_beams.py data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --rounds 5
     scripts/bench_beams.py F32.gguf --peer HF_DIRECTORY --rounds 3
 
-A token of every beam counts, as one of every sampled sequence does. The peer is to have the same weights, in float32:
-`build/export MODEL --out F32.gguf --type f32` and `build/export MODEL --out HF_DIRECTORY --format hf --type f32`. All sides
-run in turns, and each ratio is of one round."""
+The tokens of all beams count, like those of all sampled sequences. The peer must have the same weights in float32:
+`build/export MODEL --out F32.gguf --type f32` and `build/export MODEL --out HF_DIRECTORY --format hf --type f32`. All
+sides alternate, and ratios are taken within a round."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def generate(*flags):
 
 
 def beams(args):
-    # Nothing ends: transformers' search, too, is measured to the last token.
+    # No sequence ends early: transformers' search is measured to the last token, too.
     out = generate("-m", args.model, "-t", args.threads, "-n", args.tokens, "--beams", args.width, "--beams-out", args.width,
                    "--early-stopping=never", "--length-penalty", 10, "-p", PROMPT)
     steps = max(len(beam["tokens"]) for beam in out["beams"]) - 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much of their speed programs keep where others use the machine: alone, and beside busy processes.
+"""Measures how much speed programs keep on a busy machine: alone, and with busy processes running.
 
 Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copies N...] [--rounds 7]
                              [--keep FILE]
@@ -7,19 +7,18 @@ Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copie
   scripts/bench_busy.py "train tinyshakespeare --steps 200" "GOMP_SPINCOUNT=300000 train tinyshakespeare --steps 200"
   scripts/bench_busy.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf B.gguf
 
-A command is environment variables and a program with its flags, in quotes. Programs are those of build/, or another
-build's by their absolute paths, that say how fast they were: train; bench and generate with --json, which is added.
-llama.cpp has the flags -m, -t (2), --prompt-tokens and --gen-tokens, and is llama_cpp_speed.py (--python,
---plain). serve has the flags -m, -t (2), --gen-tokens and --seconds (3), and is serve_speed.py: what a server's
-client sees. {} stands for each of --models. A busy process is `while True: pass` in Python.
---copies 2: also two of a command at once, whose speeds are added, beside no busy process.
+A command is a quoted string of environment variables and a program with its flags. Programs are those in build/, or
+absolute paths to those of another build, that report their speed: train; bench and generate with --json, which is
+added. llama.cpp has the flags -m, -t (2), --prompt-tokens and --gen-tokens, and runs llama_cpp_speed.py (--python,
+--plain). serve has the flags -m, -t (2), --gen-tokens and --seconds (3), and runs serve_speed.py, which measures as a
+client. {} stands for each of --models. A busy process runs `while True: pass` in Python. --copies 2 also runs two
+instances of a command at once without a busy process, and adds their speeds.
 
-In each round every command runs once in each of these ways, forwards and backwards in turn. Printed are medians of
-tokens/s and, with 95 % intervals (bootstrap), medians of the rounds' ratios: to the command's own speed alone, to the
-first command, and to the best of llama.cpp's commands, the latter two beside the same load. For train, `steps` leaves
-out what `run` has: start, evaluations, samples and checkpoints. --keep adds the rounds to those that are in FILE and
-prints them all: rounds may so be spread over quiet minutes.
-"""
+Each round runs every command once in each of these ways, in alternating order. Prints medians of tokens/s, and medians
+of the ratios within a round with 95 % bootstrap intervals: to the same command alone, to the first command, and to the
+best of llama.cpp's commands; the latter two under the same load. For train, `steps` excludes the startup, evaluations,
+samples and checkpoints that `run` includes. --keep appends the rounds to FILE and prints all that it contains, so that
+rounds can be spread over quiet periods."""
 import argparse
 import contextlib
 import json
@@ -90,7 +89,7 @@ class Command:
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
     def speeds(self):
-        """Waits for the end. {what: tokens/s}"""
+        """Waits for the process and returns {name: tokens/s}."""
         out, error = self.process.communicate()
         seconds = time.perf_counter() - self.begun
         if self.process.returncode:
@@ -106,7 +105,7 @@ class Command:
 
 
 def measure(lines, model, n_busy, n_copies, a):
-    """One run of each command: a list of {"model", "command", "busy", "copies", "speeds"}."""
+    """Runs each command once and returns a list of {"model", "command", "busy", "copies", "speeds"}."""
     results = []
     for line in lines:
         copies = [Command(line.replace("{}", str(model)), a) for _ in range(n_copies)]
@@ -120,7 +119,7 @@ def measure(lines, model, n_busy, n_copies, a):
 
 
 def ratio(pairs):
-    """The median of the rounds' ratios, with its interval; nothing where there are no pairs."""
+    """Formats the median of the rounds' ratios with its interval; empty without pairs."""
     ratios = [x / y for x, y in pairs if x and y]
     if not ratios:
         return ""
@@ -129,7 +128,7 @@ def ratio(pairs):
 
 
 def table(rounds):
-    """A row for each command, kind of speed and load; a round is what measure() gave for all loads and models."""
+    """Prints a row per command, kind of speed and load; a round is the result of measure()."""
     speed = [{(r["model"], r["command"], r["busy"], r["copies"], what): value for r in one
               for what, value in r["speeds"].items()} for one in rounds]
     keys = sorted(dict.fromkeys(key for one in speed for key in one), key=lambda key: (key[0], key[3], key[2], key[4]))
@@ -164,7 +163,7 @@ def main():
     parser.add_argument("--plain", action="store_true", help="llama.cpp without its repacked kernels")
     a = parser.parse_args()
     rounds = [json.loads(line) for line in open(a.keep)] if a.keep and a.keep.exists() else []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that load() ends the busy processes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # lets load() end the busy processes
     ways = [(n, 1) for n in a.busy] + [(0, n) for n in a.copies]
     for number in range(len(rounds), len(rounds) + a.rounds):
         lines = a.commands if number % 2 == 0 else a.commands[::-1]

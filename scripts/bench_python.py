@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How fast the Python package is beside the program, and beside llama-cpp-python: the same calls, in alternating rounds.
+"""Measures the Python package, compared with build/generate and llama-cpp-python: the same calls, in alternating
+rounds.
 
     PYTHONPATH=build/python build/venv/bin/python scripts/bench_python.py MODEL.gguf [--rounds 5] [--tokens 240] [--no-llama-cpp]
 
-Tokens per second of a call, as its caller sees it, with all prompts' tokens counted; medians of the rounds. The program
-says its own times (generate --json), which leave out what loading took. One and sixteen prompts; the program's
-sixteen are a file of --prompts.
-"""
+Prints medians of a call's tokens per second as seen by the caller, over all prompts. The program reports its own times
+(generate --json), which exclude loading. Uses one prompt and sixteen; for the program, sixteen prompts are a file
+(--prompts)."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ def program(model, prompts, tokens, threads):
         file.flush()
         done = subprocess.run([str(ROOT / "build/generate"), "-m", model, "--prompts", file.name, "-n", str(tokens), "-s",
                                "1", "-t", str(threads), "--json"], capture_output=True, check=True)
-    # Its own times of all prompts and all tokens after each text's first, as a caller would see them together.
+    # The program's own times: all prompts, and all tokens after each sequence's first.
     said = json.loads(done.stdout)
     n_prompt = sum(len(result["prompt_tokens"]) for result in said["results"])
     n_decoded = sum(len(result["tokens"]) - 1 for result in said["results"])
@@ -63,7 +63,7 @@ def main():
     with folio.Model(o.model, threads=o.threads) as model:
         for round in range(o.rounds):
             for n in (1, 16):
-                # Others for each call, so that none finds its prompts in the cache.
+                # Different prompts for each call, so that none is in the prefix cache.
                 of = lambda call: [f"{letter(round)}{letter(i)}{letter(n)}{letter(call)}:" for i in range(n)]
                 one_or_all = lambda call: of(call) if n > 1 else of(call)[0]
                 note = lambda name, rate: rows.setdefault((n, name), []).append(rate)

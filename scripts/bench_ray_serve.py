@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures folio.ray_serve with two replicas of one thread beside build/serve with two threads: the same load.
+"""Measures folio.ray_serve with two single-threaded replicas, compared with build/serve with two threads.
 
-Usage: build/venv-ray/bin/python scripts/bench_ray_serve.py [MODEL] [--streams N] [--at-once N] [--tokens N] [--rounds N]
+Usage: build/venv-ray/bin/python scripts/bench_ray_serve.py [MODEL] [--streams N] [--at-once N] [--tokens N] [--rounds
+N]
 
-MODEL is SmolLM2-135M-Instruct in Q4_1 where none is named. Each round starts both afresh, in alternating order, and
-streams --streams completions of exactly --tokens tokens with --at-once at a time. Printed are medians over the rounds:
-tokens/s from the first request to the last byte, the time to the first token, and the processor's time of each kind of
-process for each token and each stream. PYTHONPATH has to name the package where it is not installed.
-"""
+MODEL defaults to SmolLM2-135M-Instruct in Q4_1. Each round starts both again, in alternating order, and streams
+--streams completions of exactly --tokens tokens, --at-once at a time. Prints medians over the rounds: tokens/s from the
+first request to the last byte, the time to first token, and CPU time per token and per stream by kind of process.
+PYTHONPATH must contain the package if it isn't installed."""
 import argparse
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ KINDS = {"ServeReplica:default:Replica": "replicas", "ServeReplica:default:Ingre
 
 
 def processor_seconds(of):
-    """By kind, of the descendants of a process, which Ray's are."""
+    """Returns the CPU seconds of a process's descendants, which Ray's processes are, by kind."""
     parents, names, seconds = {}, {}, {}
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def processor_seconds(of):
 
 @contextlib.contextmanager
 def running(name, model):
-    """(process, port)"""
+    """Starts the server and returns (process, port)."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]

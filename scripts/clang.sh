@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the clang++ that fuzz targets are built with: version 16, or the oldest newer one, if it has libFuzzer.
+# Prints the clang++ for building fuzz targets: the oldest version from 16 on that has libFuzzer.
 for version in $(seq 16 30) ""; do
   clang=$(command -v "clang++${version:+-$version}") || continue
   [ "$("$clang" -dumpversion | cut -d. -f1)" -ge 16 ] || continue

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/cli/PROGRAM.md from each program's --help: a table per group of flags, a page of at most 1,200 words.
+"""Generates docs/cli/PROGRAM.md from each program's --help: a table per group of flags, at most 1,200 words per page.
 
-Without --check the pages of the programs in --build are written; with it, one that differs is an error. Programs that
-are not built are skipped."""
+Writes the pages of the programs in --build; with --check, reports an error for each page that differs. Skips programs
+that aren't built."""
 
 import argparse
 import pathlib
@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ["train", "generate", "chat", "serve", "perplexity", "tokenize", "inspect", "export", "verify", "bench"]
-MOST_WORDS = 1150  # of a page's sections, before its title
+MOST_WORDS = 1150  # words per page, without its title
 
 
 def help_of(program, *subcommand):
@@ -28,25 +28,25 @@ def escaped(flags):
 
 
 def sections_of(text):
-    """(description, usage, [(title, flags, lines)]): flags are [flag, meaning] pairs, lines are kept as they stand."""
+    """Returns (description, usage, [(title, flags, lines)]); flags are [flag, meaning] pairs, lines are verbatim."""
     description, usage, sections = "", "", []
     for line in text.rstrip().splitlines():
         heading = re.match(r"(\S[^:]*):(\s.*)?$", line)
         flag = re.match(r" {1,4}(\S.*?)(?: {2,}(\S.*))?$", line)
-        if flag and not flag[2] and line[29:30] == " ":  # a flag as wide as its column, of 30 characters
-            flag = re.match(r" {1,4}(.{1,28}) (\S.*)$", line)
         if line.startswith("Usage:") or line.startswith("usage:"):
             usage = line.partition(":")[2].strip()
         elif not usage:
             description = f"{description} {line}".strip()
         elif heading and len(heading[1].split()) < 5:
             sections.append((heading[1], [], [line] if heading[2] else []))
-        elif sections and sections[-1][2] and line.strip():
+        elif sections and sections[-1][0] and sections[-1][2] and line.strip():
             sections[-1][2].append(line)
         elif sections and flag:
             sections[-1][1].append([flag[1], flag[2] or ""])
         elif sections and sections[-1][1] and line.startswith(" " * 8):
             sections[-1][1][-1][1] = f"{sections[-1][1][-1][1]} {line.strip()}".strip()
+        elif line.strip() and sections and sections[-1][0] == "":  # a paragraph of several lines
+            sections[-1][2][0] += f" {line.strip()}"
         elif line.strip():
             sections.append(("", [], [line.strip()]))
     return description, usage, sections
@@ -62,7 +62,7 @@ def as_markdown(title, flags, lines, level="##"):
 
 
 def pages_of(name, program):
-    """{page name: text}"""
+    """Returns {page name: text}."""
     description, usage, sections = sections_of(help_of(program))
     parts = [as_markdown(*section) for section in sections]
     for title, flags, _ in sections:
@@ -78,7 +78,7 @@ def pages_of(name, program):
             words = len(part.split())
         pages[-1].append(part)
     names = [name if i == 0 else f"{name}-{i + 1}" for i in range(len(pages))]
-    note = f"Made from `{name} --help` by `scripts/cli_pages.py`."
+    note = f"Generated from `{name} --help` by `scripts/cli_pages.py`."
     links = lambda i: [f"[{'Next' if j > i else 'Previous'} groups]({names[j]}.md)." for j in (i - 1, i + 1) if 0 <= j < len(pages)]
     return {names[i]: "\n".join([f"# {names[i]}\n", f"{description.rstrip('.')}. {' '.join([note, *links(i)])}\n", f"    {usage}\n", *page])
             for i, page in enumerate(pages)}

@@ -1,10 +1,9 @@
-# Sets FOLIO_HAS_CUDA, which is ON if this build has kernels for NVIDIA GPUs, and enables nvcc. FOLIO_CUDA=AUTO builds
-# them on a machine that has a GPU and nvcc, NVCC wherever there is an nvcc, and ON fails without one.
-# CMAKE_CUDA_ARCHITECTURES defaults to the GPU of this machine, else to PTX for 90, which drivers compile at the first
-# start: compiling it takes half of the time.
-set(FOLIO_MIN_NVCC 12.0)  # the first that knows C++20
+# Enables nvcc and sets FOLIO_HAS_CUDA if this build has CUDA kernels. FOLIO_CUDA=AUTO builds them if the machine has a
+# GPU and nvcc, NVCC if it has nvcc; ON fails without nvcc. CMAKE_CUDA_ARCHITECTURES defaults to this machine's GPU,
+# else to PTX for 90, which drivers compile at the first start: this halves compilation time.
+set(FOLIO_MIN_NVCC 12.0)  # the first with C++20
 
-# The compute capabilities of this machine's GPUs, such as "80;90"; empty where there is none.
+# Returns the compute capabilities of this machine's GPUs, such as "80;90", or "" without a GPU.
 function(folio_present_gpus result)
   set(found "")
   find_program(NVIDIA_SMI nvidia-smi)
@@ -21,7 +20,7 @@ function(folio_present_gpus result)
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-# Enables nvcc, or says in `why` why it can't be.
+# Enables nvcc, or sets `why` to the reason that it can't be used.
 macro(folio_enable_cuda why)
   set(${why} "")
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
@@ -34,7 +33,7 @@ macro(folio_enable_cuda why)
     endif()
   endif()
   if(NOT ${why})
-    # Before the compiler is tried: what CMake would choose itself, nvcc 13 doesn't know.
+    # Set before the compiler test: nvcc 13 doesn't support CMake's default.
     if(NOT CMAKE_CUDA_ARCHITECTURES)
       folio_present_gpus(FOLIO_PRESENT_GPUS)
       if(NOT FOLIO_PRESENT_GPUS)
@@ -44,7 +43,7 @@ macro(folio_enable_cuda why)
     endif()
     set(ENV{CUDAARCHS} "${CMAKE_CUDA_ARCHITECTURES}")
     if(NOT CMAKE_CUDA_COMPILER)
-      unset(CMAKE_CUDA_COMPILER CACHE)  # an answer of before the toolkit was installed
+      unset(CMAKE_CUDA_COMPILER CACHE)  # cached before the toolkit was installed
     endif()
     include(CheckLanguage)
     check_language(CUDA)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes infer/cuda/BOUNDS.md: what each kernel of a step moves and computes, and the least time for that on some GPUs.
+"""Writes infer/cuda/BOUNDS.md: bytes and operations of each kernel of a step, and lower bounds of its time on some
+GPUs.
 
 Usage: scripts/cuda_bounds.py [--check]
 
-What stands in the columns "measured" is kept. --check writes nothing and exits with 1 if the file would change.
-"""
+Keeps the contents of the columns "measured". --check writes nothing and exits with 1 if the file would change."""
 import argparse
 import dataclasses
 import pathlib
@@ -19,15 +19,15 @@ PROMPT = (2048, 2048)  # as many rows as CudaOptions::max_rows
 class Card:
     name: str
     bytes: float  # per second
-    rates: dict  # operations per second, by unit; without sparsity
+    rates: dict  # operations per second by unit, without sparsity
     memory: float
 
 
-# NVIDIA's data sheets; F16 on the tensor cores with sums in F32.
+# From NVIDIA's data sheets; F16 on tensor cores with F32 accumulation.
 CARDS = [Card("H100 SXM", 3.35e12, {"f16": 989e12, "s8": 1979e12, "f32": 67e12}, 80e9),
          Card("RTX 4090", 1.008e12, {"f16": 165e12, "s8": 661e12, "f32": 82.6e12}, 24e9),
          Card("T4", 0.32e12, {"f16": 65e12, "s8": 130e12, "f32": 8.1e12}, 16e9)]
-TYPES = {"F16": 2, "Q8_0": 34 / 32, "Q4_0": 18 / 32}  # bytes of a weight
+TYPES = {"F16": 2, "Q8_0": 34 / 32, "Q4_0": 18 / 32}  # bytes per weight
 
 
 @dataclasses.dataclass
@@ -37,17 +37,17 @@ class Shape:
     layers: int
     heads: int
     kv_heads: int
-    hidden: int  # of an expert, where there are some
+    hidden: int  # of an expert in mixtures
     vocab: int
-    of_head: int = 0  # 0: dim / heads
+    of_head: int = 0  # head dimension; 0: dim / heads
     experts: int = 0
-    chosen: int = 0  # of them, by a row
+    chosen: int = 0  # experts per token
 
     def head_dim(self):
         return self.of_head or self.dim // self.heads
 
     def taken(self, rows):
-        """Experts that some row takes, in the mean, if each takes any as likely."""
+        """Returns the expected number of experts used by at least one row, if all are equally likely."""
         return self.experts * (1 - (1 - self.chosen / self.experts) ** rows)
 
 
@@ -58,20 +58,20 @@ SHAPES = [Shape("8 B (Llama 3)", 4096, 32, 32, 8, 14336, 128256), Shape("1.1 B (
 @dataclasses.dataclass
 class Kernel:
     name: str
-    calls: int  # in a step
-    bytes: float  # of a call
+    calls: int  # per step
+    bytes: float  # per call
     operations: float
     unit: str = "f32"
-    type: str = ""  # of the weights, where that matters
+    type: str = ""  # of the weights, if it matters
 
     def microseconds(self, card):
         return 1e6 * max(self.bytes / card.bytes, self.operations / card.rates[self.unit])
 
 
 def kernels(s, rows, positions):
-    """Of a step with the rows of one sequence, of which the last wants logits. Activations are F32, the cache F16."""
+    """Returns the kernels of a step of one sequence; only the last row needs logits. F32 activations, F16 cache."""
     q, kv = s.heads * s.head_dim(), s.kv_heads * s.head_dim()
-    seen = sum(range(positions - rows + 1, positions + 1))  # positions that the rows attend to, together
+    seen = sum(range(positions - rows + 1, positions + 1))  # positions attended to, summed over the rows
     all_kernels = []
 
     def product(name, calls, n, inputs, outputs, types=TYPES, residual=False, matrices=1):
@@ -109,7 +109,7 @@ def kernels(s, rows, positions):
 
 
 def of_model(all_kernels, t):
-    """The kernels of a model of this type: with Q4_0 the output is Q8_0, as export writes it."""
+    """Returns the kernels of a model of this type. With Q4_0 the output matrix is Q8_0, as in export."""
     has = {k.name for k in all_kernels if k.type == t}
     return [k for k in all_kernels if k.type in ("", t) or (k.name not in has and k.type == "Q8_0")]
 
@@ -150,7 +150,7 @@ def cells(row):
 
 
 def measured_cells():
-    """What was filled in: by section, row and card."""
+    """Returns the measured values in the file, by section, row and card."""
     kept, section = {}, ""
     for line in FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []:
         if line.startswith("## "):

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Compiles the kernels for sm_90 and holds what nvcc says of them against infer/cuda/resources.txt.
+"""Compiles the kernels for sm_90 and compares nvcc's resource usage with infer/cuda/resources.txt.
 
 Usage: scripts/cuda_report.py [--update]
 
-The nvcc is that of scripts/requirements-cuda.txt, in build/cuda-venv, so that the numbers are everybody's; where it
-can't be had, a line says so and the exit code is 0. Warnings are errors, and so are spilled registers. How many warps
-fit is known of kernels with __launch_bounds__. One with dynamic shared memory says how much at most in a comment of its file,
-where names in braces stand for template arguments, and * for any:
-// cuda_report: product<*, {tiles}> shares 512 * tiles bytes
-"""
+Uses the nvcc of scripts/requirements-cuda.txt, in build/cuda-venv, for reproducible numbers; if it can't be installed,
+prints a line and exits with 0. Warnings and spilled registers are errors. Occupancy is computed for kernels with
+__launch_bounds__. A kernel with dynamic shared memory specifies the maximum in a comment of its file, where names in
+braces stand for template arguments, and * for any:
+// cuda_report: product<*, {tiles}> shares 512 * tiles bytes"""
 import argparse
 import concurrent.futures
 import dataclasses
@@ -25,7 +24,7 @@ KERNELS = ROOT / "infer/cuda"
 TABLE = KERNELS / "resources.txt"
 REQUIREMENTS = ROOT / "scripts/requirements-cuda.txt"
 VENV = ROOT / "build/cuda-venv"
-# As in infer/cuda/CMakeLists.txt.
+# Same as in infer/cuda/CMakeLists.txt.
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fmad=false", "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", "-Werror=all-warnings"]
 HEADER = """\
 What nvcc {version} says of the kernels for sm_90. Made by scripts/cuda_report.py --update; make cuda-report checks it.
@@ -39,19 +38,19 @@ once, of 64, and what limits them.
 class Kernel:
     file: str
     name: str
-    threads: int = 0  # of a block, at most; 0: it doesn't say
+    threads: int = 0  # maximum threads per block; 0: not specified
     registers: int = 0
     stack: int = 0
     spilled: int = 0
     static_shared: int = 0
-    dynamic_shared: int | None = 0  # None: it has some, and doesn't say how much
+    dynamic_shared: int | None = 0  # None: some, of unspecified size
 
     def occupancy(self):
-        """Warps of a multiprocessor and what limits them, as cuda_occupancy.h of the toolkit computes it for 9.0."""
+        """Returns the warps per multiprocessor and the limiting resource, as in the toolkit's cuda_occupancy.h for 9.0."""
         up = lambda n, to: (n + to - 1) // to * to
         warps = up(self.threads, 32) // 32
         registers_of_warp = up(self.registers * 32, 256)
-        shared = up(self.static_shared + (self.dynamic_shared or 0) + 1024, 128)  # 1024 are the system's
+        shared = up(self.static_shared + (self.dynamic_shared or 0) + 1024, 128)  # 1024 are reserved
         fits = registers_of_warp * up(warps, 4) <= 65536 and shared <= 228 * 1024
         blocks = {"threads": 64 // warps, "blocks": 32, "shared": 228 * 1024 // shared,
                   "registers": 4 * (16384 // registers_of_warp) // warps}
@@ -71,7 +70,7 @@ def fail(*lines):
 
 
 def pinned_nvcc():
-    """The compiler in build/cuda-venv, or the reason why there is none."""
+    """Returns the compiler in build/cuda-venv, or the reason why there is none."""
     stamp = VENV / ".folio-requirements"
     wanted = REQUIREMENTS.read_text()
     if not stamp.exists() or stamp.read_text() != wanted:
@@ -88,12 +87,12 @@ def pinned_nvcc():
 
 
 def readable(mangled):
-    """Of each mangled name "product<16, true>": without its namespaces and parameters."""
+    """Returns {mangled name: "product<16, true>"}, without namespaces and parameters."""
     done = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True, check=True)
     names = {}
     for name, full in zip(mangled, done.stdout.splitlines()):
         full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::", "", full)
-        full = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full)  # the types of template arguments
+        full = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full)  # types of template arguments
         depth, end = 0, len(full)
         for i, c in enumerate(full):
             depth += (c == "<") - (c == ">")
@@ -105,7 +104,7 @@ def readable(mangled):
 
 
 def compile_file(nvcc, source):
-    """Its kernels, or what the compiler complains of."""
+    """Returns the file's kernels, or the compiler's error messages."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [nvcc, "-c", source, "-o", f"{scratch}/out.o", "-arch=sm_90", *FLAGS, f"-I{ROOT}", f"-I{ROOT}/src", "--keep",
                    "--keep-dir", scratch, "-Xptxas", "-v"]
@@ -123,7 +122,7 @@ def compile_file(nvcc, source):
 
 
 def bytes_said(name, comments):
-    """What the first comment whose pattern fits the kernel's name says; None if none does."""
+    """Returns the value of the first comment whose pattern matches the kernel's name; None if none does."""
     for pattern, expression in comments:
         regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(pattern)).replace(r"\*", ".+")
         found = re.fullmatch(regex, name)
@@ -138,7 +137,7 @@ def parse(source, said, ptx):
     comments = re.findall(r"// cuda_report: (.+) shares (.+) bytes", source.read_text())
     dynamic = re.findall(r"^\.extern \.shared .* (\w+)\[\];", ptx, re.MULTILINE)
     kernels = []
-    # A function that isn't inlined has properties of its own, in the paragraph of the kernel that comes first.
+    # Functions that aren't inlined report their own properties after those of their kernel.
     for paragraph in said.split("Compiling entry function '")[1:]:
         mangled = paragraph.split("'")[0]
         number = lambda pattern: [int(n) for n in re.findall(pattern, paragraph)]

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Draws the middle step of a timeline of train --trace, and says how much of what ranks send is hidden by computing.
+"""Draws the middle step of a trace from train --trace, and reports how much communication overlaps with computation.
 
 Usage: scripts/draw_trace.py TRACE.json [OUT.svg]
 
-Of each rank it prints a step's milliseconds, in how many of them the main thread computes, in how many something is
-under way to other ranks, and in how many of those it computes at the same time. Computing: an operation of LibTorch's
-or of Folio's runs, and the thread does not wait for ranks.
-"""
+Prints for each rank the milliseconds of a step, of computation on the main thread, of communication with other ranks,
+and of their overlap. Computation means that a LibTorch or Folio operation runs and the thread does not wait for
+ranks."""
 import json
 import sys
 from collections import defaultdict
@@ -47,7 +46,7 @@ def length(intervals):
 
 
 def lanes_of(path):
-    """{rank: (computes, waits, under way, ends of updates)}, intervals of microseconds."""
+    """Returns {rank: (computing, waiting, communicating, ends of updates)}, as intervals in microseconds."""
     computes, waits, under_way, updates = (defaultdict(list) for _ in range(4))
     for event in json.load(open(path))["traceEvents"]:
         if event["ph"] != "X":
@@ -71,7 +70,7 @@ def lanes_of(path):
 
 def main():
     lanes = lanes_of(sys.argv[1])
-    # The second of three steps: from the end of the first update to the end of the second, of the rank that is first.
+    # The second of three steps: between the ends of the first and second update, on the first rank to finish each.
     window = [[min(updates[0] for *_, updates in lanes.values()), max(updates[1] for *_, updates in lanes.values())]]
     (begin, end), = window
     bars = []
@@ -83,7 +82,7 @@ def main():
               f"{length(common(computing, sending)):.1f}")
         for lane, (intervals, color) in enumerate([(computes, "#4477aa"), (under_way, "#cc6677")]):
             y = 40 + 60 * row + 22 * lane
-            for a, b in union(common(intervals, window), gap=(end - begin) / 1600):  # of half a pixel
+            for a, b in union(common(intervals, window), gap=(end - begin) / 1600):  # half a pixel
                 x, width = 70 + 800 * (a - begin) / (end - begin), max(800 * (b - a) / (end - begin), 0.1)
                 bars.append(f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="18" fill="{color}"/>')
         bars.append(f'<text x="8" y="{40 + 60 * row + 24}">rank {rank}</text>')

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Lists the exercises of experiments/exercises/README.md, builds one and runs its laws against the reader's code, or prints
-one of its hints.
+"""Lists the exercises of experiments/exercises/README.md, builds and tests one, or prints one of its hints.
 
-An exercise is a row of the table there. It is named by its number, or by its file: rms_norm, or engine/rms_norm where
-another folder has one too. What passed is noted in runs/exercises/."""
+An exercise is a row of the table there. Select it by number or by file: rms_norm, or engine/rms_norm if several folders
+have one. Passed exercises are recorded in runs/exercises/."""
 
 import argparse
 import pathlib
@@ -14,7 +13,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "experiments" / "exercises"
-PLAIN = ("path", "engine", "serving")  # groups that need no LibTorch
+PLAIN = ("path", "engine", "serving")  # groups that don't need LibTorch
 ROW = re.compile(r"^\| (\d+) \| \[[^]]+\]\(((\w+)/(\w+)\.\w+)\) \| (.+?) \|", re.M)
 
 
@@ -29,20 +28,20 @@ class Exercise:
         return re.split(r"^\d+\. ", (FOLDER / "hints" / self.group / f"{self.name}.md").read_text(), flags=re.M)[1:]
 
     def hints(self):
-        """Paragraphs, and at the end the code."""
+        """Returns the hints as paragraphs, followed by the solution."""
         steps = [" ".join(re.sub(r"<!--.*?-->", "", step, flags=re.S).split()) for step in self.hint_texts()]
         solution = (FOLDER / "solutions" / self.group / f"{self.name}.cpp").read_text()
         return [textwrap.fill(step, 110) for step in steps] + [solution.rstrip()]
 
-    def hint_for(self, law):
-        """The number of the hint that names this law in its `<!-- laws: … -->`; 1 without a law."""
+    def hint_for(self, test):
+        """Returns the number of the hint whose `<!-- properties: … -->` names this test; 1 without a test."""
         for number, text in enumerate(self.hint_texts(), 1):
-            if any(law in laws.split(", ") for laws in re.findall(r"<!-- laws: (.*?) -->", text)):
+            if any(test in tests.split(", ") for tests in re.findall(r"<!-- properties: (.*?) -->", text)):
                 return number
         return 1
 
     def is_green(self):
-        """Whether the last run passed, and the file is still the one that passed."""
+        """Returns True if the last run passed and the file is unchanged since."""
         return self.note.exists() and self.note.stat().st_mtime >= self.file.stat().st_mtime
 
     def set_green(self, green):
@@ -76,7 +75,7 @@ def set_up(preset, goal, what):
 
 
 def build_folder(group):
-    """A build folder that can build the group, set up if there is none."""
+    """Returns a build folder for the group, and sets it up if necessary."""
     full, serving = ROOT / "build", ROOT / "build-serving"
     if configured(full):
         return full
@@ -89,7 +88,7 @@ def build_folder(group):
 
 
 def build(folder, target):
-    """Builds it, or shows what the compiler says, without the commands that ninja repeats."""
+    """Builds the target, or prints the compiler's messages without the commands that ninja repeats."""
     done = subprocess.run(["cmake", "--build", folder, "--target", target], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         noise = re.compile(r"^(\[|FAILED: |ninja: |.* -o )")
@@ -128,8 +127,8 @@ def show_hint(exercise, number):
     print(f"{exercise.number} {exercise.full_name}, hint {number} of {len(hints)} ({what})\n\n{hints[number - 1]}")
 
 
-def run_laws(program):
-    """Shows what the program prints as it comes. Its exit code, and the law that failed, if anything is written."""
+def run_tests(program):
+    """Prints the program's output as it arrives. Returns its exit code and the failed test, None if nothing is written."""
     lines = []
     with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -148,7 +147,7 @@ def run(exercise, every):
     if exercise.group not in PLAIN and not (folder / "obj" / "modules" / "libfolio_modules.a").exists():
         print("First set-up, once: LibTorch's headers and Folio's modules are compiled (a minute or two).", flush=True)
     build(folder, f"exercise_{exercise.group}_{exercise.name}")
-    code, failed = run_laws(folder / "exercises" / exercise.group / exercise.name)
+    code, failed = run_tests(folder / "exercises" / exercise.group / exercise.name)
     exercise.set_green(code == 0)
     if code:
         hint = exercise.hint_for(failed)
@@ -190,7 +189,7 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except subprocess.CalledProcessError as error:  # its own output says what is wrong
+    except subprocess.CalledProcessError as error:  # its own output explains the error
         sys.exit(error.returncode)
     except KeyboardInterrupt:
         sys.exit(130)

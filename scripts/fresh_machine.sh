@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What a first visit costs: clones the committed tree into a new folder, runs `make demo` twice and `make test` there
-# with an empty HOME and no compiler cache, and prints the minutes, the slowest 15 build steps and the slowest 15 tests.
+# Measures a first installation: clones the committed tree into a new folder, runs `make demo` twice and `make test` with
+# an empty HOME and no compiler cache, and prints the minutes and the slowest 15 build steps and tests.
 #
 #   scripts/fresh_machine.sh [--demo] [FOLDER]     --demo: without make test; default FOLDER: a new one under /tmp
 #
-# Run it on an otherwise idle machine. System packages that are already installed are not installed again.
+# Run it on an idle machine. System packages that are already installed are not reinstalled.
 set -euo pipefail
 what="demo test"
 [ "${1:-}" != --demo ] || { what=demo; shift; }
@@ -16,7 +16,7 @@ git clone --quiet --no-hardlinks "$root" "$folder/folio"
 cd "$folder/folio"
 
 failed=0
-# timed NAME COMMAND...: runs it with its output in FOLDER/NAME.log, and prints its seconds and exit code.
+# timed NAME COMMAND...: runs a command with output to FOLDER/NAME.log, and prints its duration and exit code.
 timed() {
   local name=$1 start code=0
   shift

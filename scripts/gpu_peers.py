@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""What transformers and LibTorch reach on the same card, to set beside cuda_bench; and pictures of what it measured.
+"""Measures transformers and LibTorch on the same GPU, for comparison with cuda_bench, and plots the results.
 
-Usage: scripts/gpu_peers.py decode [--json FILE]      transformers, plain and compiled with a static cache, 1.1 B shape
+Usage: scripts/gpu_peers.py decode [--json FILE]      transformers, eager and compiled with a static cache, 1.1 B shape
        scripts/gpu_peers.py attention [--json FILE]   scaled_dot_product_attention for a prompt of 8,192
-       scripts/gpu_peers.py plot ROWS.jsonl --out DIR time per token against context and batch, with the bytes' bound
-       scripts/gpu_peers.py libraries                 the folders of CUDA's libraries that this Python's torch brings
+       scripts/gpu_peers.py plot ROWS.jsonl --out DIR time per token against context and batch, with the bandwidth bound
+       scripts/gpu_peers.py libraries                 the folders of CUDA's libraries that this Python's torch includes
 
-Each row is printed, and appended to FILE as a JSON object of a line.
-"""
+Prints each row and appends it to FILE as a line of JSON."""
 import argparse
 import collections
 import json
@@ -49,7 +48,7 @@ def seconds_of(run, device):
 
 
 def per_token(generate, tokens, repetitions, device):
-    """Seconds of a token behind the first one: the median of the repetitions. generate(n) makes n tokens."""
+    """Returns the seconds per token after the first: the median over repetitions. generate(n) generates n tokens."""
     generate(tokens)  # compiles, and fills caches
     generate(tokens)
     first = statistics.median(seconds_of(lambda: generate(1), device) for _ in range(repetitions))
@@ -58,7 +57,7 @@ def per_token(generate, tokens, repetitions, device):
 
 
 def generated(model, prompt, length, **how):
-    """transformers' own generate(), greedy, with caches for the same length whatever it makes."""
+    """Runs transformers' generate(), greedy, with caches of the same size for any number of tokens."""
     def run(tokens):
         with_length = dict(how)
         if "cache_implementation" in how:
@@ -71,7 +70,7 @@ def generated(model, prompt, length, **how):
 
 
 def looped(model, prompt, length, device):
-    """The loop that transformers' guide writes out: one compiled step, a static cache, and nothing else."""
+    """Runs the loop of transformers' guide: one compiled step and a static cache."""
     import torch
     from transformers import StaticCache
 
@@ -119,7 +118,7 @@ def decode(args):
         for name, way in ways.items():
             try:
                 seconds = per_token(way(), args.tokens, args.repetitions, device)
-            except Exception as error:  # a way that this version doesn't have: the others count
+            except Exception as error:  # not supported by this version; skip it
                 print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", flush=True)
                 failed += 1
                 continue

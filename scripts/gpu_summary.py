@@ -1,12 +1,12 @@
-"""The table of scripts/gpu_check: what was measured, beside the bar and the goal of each."""
+"""Formats the table of scripts/gpu_check: each measurement with its bar and goal."""
 import json
 
-TYPES = ("q4_1", "f32", "f16", "bf16", "q8_0", "q4_0")  # of the model that is checked
+TYPES = ("q4_1", "f32", "f16", "bf16", "q8_0", "q4_0")  # of the tested model
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
 def read_rows(path):
-    """What was cut off in the middle of a line doesn't count."""
+    """Skips incomplete lines of an interrupted run."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
@@ -28,7 +28,7 @@ class Summary:
         return found[-1] if found else None
 
     def add(self, what, bar, goal, measured, unit, at_least=True):
-        """Nothing measured is a missed bar, too."""
+        """A missing measurement is a missed bar."""
         held = measured is not None and (bar is None or (measured >= bar if at_least else measured <= bar))
         self.missed += 0 if held else 1
         sign = "≥" if at_least else "≤"

@@ -1,16 +1,16 @@
-# `cmake --install build --prefix DIR`: the programs, and for programs of one's own the serving half's headers and
-# libraries, which find_package(Folio) finds: target_link_libraries(… Folio::engine), or Folio::interfaces. Names of
-# headers are as here, such as "infer/engine/loaded_model.h".
+# `cmake --install build --prefix DIR`: installs the programs, and the headers and libraries of the serving half for C++
+# programs, which find_package(Folio) finds: target_link_libraries(… Folio::engine), or Folio::interfaces. Header names
+# are the same as here, such as "infer/engine/loaded_model.h".
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(FOLIO_PROGRAMS bench chat export generate inspect perplexity)
-foreach(name IN ITEMS serve train verify)  # where there is Boost, or LibTorch
+foreach(name IN ITEMS serve train verify)  # require Boost, or LibTorch
   if(TARGET ${name})
     list(APPEND FOLIO_PROGRAMS ${name})
   endif()
 endforeach()
-set_target_properties(${FOLIO_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # LibTorch stays where it is
+set_target_properties(${FOLIO_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # LibTorch is not copied
 install(TARGETS ${FOLIO_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 set(FOLIO_INCLUDE ${CMAKE_INSTALL_INCLUDEDIR}/folio)

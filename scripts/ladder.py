@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs every study of experiments/ and prints one table of their claims; exits with 1 unless all of them hold.
+"""Runs every study of experiments/ and prints one table of their results. Exits with 1 unless all hold.
 
-Each program's own output goes to OUT/NN_name/output.txt, beside its pictures and results.json."""
+Each program's output goes to OUT/NN_name/output.txt, in the same folder as its pictures and results.json."""
 
 import argparse
 import json
@@ -18,10 +18,10 @@ def number(value):
 
 
 def run(name, program, out, flags):
-    """The study's results.json, or None and a printed reason: a study that fails a claim still has results."""
+    """Returns the study's results.json, None after printing the reason. A study whose results fail has one, too."""
     out.mkdir(parents=True, exist_ok=True)
     results = out / "results.json"
-    results.unlink(missing_ok=True)  # an older run's must not pass for this one's
+    results.unlink(missing_ok=True)  # an older run's results must not be reported
     start = time.monotonic()
     with open(out / "output.txt", "w") as output:
         code = subprocess.run([program, "--out", out, *flags], stdout=output, stderr=subprocess.STDOUT).returncode
@@ -30,8 +30,8 @@ def run(name, program, out, flags):
         print(f"{name}: exit code {code} and no results; its output is in {out / 'output.txt'}")
         return None
     found = json.loads(results.read_text())
-    if code != (0 if all(claim["holds"] for claim in found["claims"]) else 1):
-        print(f"{name}: exit code {code} does not fit its claims; its output is in {out / 'output.txt'}")
+    if code != (0 if all(result["holds"] for result in found["results"]) else 1):
+        print(f"{name}: exit code {code} does not fit its results; its output is in {out / 'output.txt'}")
         return None
     return found
 
@@ -56,25 +56,25 @@ def main():
         program = options.build / "experiments" / name
         if options.results:
             file = options.results / name / "results.json"
-            results = json.loads(file.read_text()) if file.exists() else None
+            found = json.loads(file.read_text()) if file.exists() else None
         elif program.exists():
-            results = run(name, program, options.out / name, ["--short"] if options.short else [])
+            found = run(name, program, options.out / name, ["--short"] if options.short else [])
         else:
             sys.exit(f"{program} is not built; run: cmake --build {options.build} --target experiments")
-        if results is None:
+        if found is None:
             broken.append(name)
             continue
-        for claim in results["claims"]:
-            failed += not claim["holds"]
-            rows.append((name, claim["text"], f"{number(claim['measured'])} {claim['relation']} "
-                         f"{number(claim['limit'])}", "holds" if claim["holds"] else "FAILS"))
+        for result in found["results"]:
+            failed += not result["holds"]
+            rows.append((name, result["text"], f"{number(result['measured'])} {result['relation']} "
+                         f"{number(result['limit'])}", "holds" if result["holds"] else "FAILS"))
 
-    table = [("study", "claim", "measured, limit", ""), *rows]
+    table = [("study", "result", "measured, limit", ""), *rows]
     widths = [max(len(row[i]) for row in table) for i in range(3)]
     print()
     for row in table:
         print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[3]]).rstrip())
-    print(f"\n{len(rows) - failed} of {len(rows)} claims hold" +
+    print(f"\n{len(rows) - failed} of {len(rows)} results hold" +
           (f"; no results from {', '.join(broken)}" if broken else ""))
     return 1 if failed or broken else 0
 

@@ -1,9 +1,9 @@
-# Finds LibTorch: CMAKE_PREFIX_PATH or Torch_DIR first, then the active Python's torch, then the wheel that
-# scripts/bootstrap.sh puts into build/venv, then the system's. Refuses what is too old or has the old C++ ABI.
+# Finds LibTorch: CMAKE_PREFIX_PATH or Torch_DIR first, then the active Python's torch, then the wheel in build/venv
+# (scripts/bootstrap.sh), then the system's. Rejects versions that are too old or use the old C++ ABI.
 set(FOLIO_MIN_TORCH 2.7)
 
 function(folio_torch_of_python python)
-  # torch.utils.cmake_prefix_path, without importing torch, which takes seconds and packages that C++ has no use for.
+  # Finds torch.utils.cmake_prefix_path without importing torch, which takes seconds and needs further packages.
   execute_process(COMMAND ${python} -c "from importlib.util import find_spec; print(find_spec('torch').submodule_search_locations[0] + '/share/cmake')"
                   OUTPUT_VARIABLE prefix ERROR_QUIET RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT failed)
@@ -15,13 +15,13 @@ function(folio_torch_of_python python)
   endif()
 endfunction()
 
-# A LibTorch for CUDA asks a program of its own for the GPUs of this machine, in a dialect that CMake before 3.30 can't
-# name; no file here is compiled with what it would answer.
+# A CUDA build of LibTorch would query this machine's GPUs with a program that CMake before 3.30 can't compile; no file
+# here uses the answer.
 if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
   set(TORCH_CUDA_ARCH_LIST 9.0)
 endif()
 
-# Torch's own configuration warns about parts of the wheel that nothing here links.
+# Torch's configuration warns about parts of the wheel that aren't linked here.
 set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
 find_package(Torch ${FOLIO_MIN_TORCH} QUIET)
 if(NOT Torch_FOUND)
@@ -41,7 +41,7 @@ if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
   message(FATAL_ERROR "The LibTorch in ${Torch_DIR} is an old-ABI build (_GLIBCXX_USE_CXX11_ABI=0), which can't be "
           "linked with fmt and GoogleTest of this system. Take a build of 2.7 or newer, or the cxx11-ABI one.")
 endif()
-# Before LibTorch: that of the CUDA wheel exports std::filesystem from an older C++ library, whose functions crash.
+# Link before LibTorch: the CUDA wheel's exports an older std::filesystem, whose functions crash.
 if(NOT APPLE AND NOT CMAKE_CXX_FLAGS MATCHES "-stdlib=libc")
   list(PREPEND TORCH_LIBRARIES stdc++)
 endif()

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""How fast llama.cpp runs a model: build/bench's measurement, through llama-cpp-python, which `make interop` builds.
+"""Measures llama.cpp like build/bench, through llama-cpp-python, which `make interop` builds.
 
 Usage: build/venv/bin/python scripts/llama_cpp_speed.py MODEL.gguf [--threads N] [--prompt-tokens N] [--gen-tokens N]
        [--batch N] [--repetitions N] [--plain]
 
-Prints one JSON object: tokens/s of the prompts and of decoding, medians of the repetitions, and the weights' bytes.
-Everything is llama.cpp's default; the threads too are those that its programs take: one for each physical core. Where
-it dies of its kernels for AMX, which some virtual machines announce and then refuse: --plain takes none of its repacked
-kernels (its speed is then less than its best), or build it with CMAKE_ARGS=-DGGML_NATIVE=OFF and the machine's other
-instruction sets.
-"""
+Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions, and the bytes of the weights. All
+settings are llama.cpp's defaults, including one thread per physical core. If its AMX kernels crash, which some virtual
+machines report as available but reject, use --plain, which disables repacked kernels (and is slower), or build it with
+CMAKE_ARGS=-DGGML_NATIVE=OFF and the machine's other instruction sets."""
 import argparse
 import ctypes
 import json
@@ -23,7 +21,7 @@ import llama_cpp as lc
 
 
 def physical_cores():
-    """How many cores there are, each with one thread or several (cpu_get_num_physical_cores in llama.cpp's common)."""
+    """Returns the number of physical cores (cpu_get_num_physical_cores in llama.cpp's common)."""
     files = pathlib.Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings")
     return len({file.read_text() for file in files}) or os.cpu_count()
 
@@ -53,7 +51,7 @@ class Engine:
         lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
 
     def seconds(self, n_sequences, first, n):
-        """One step: positions first to first + n of each sequence. Only a sequence's last token has logits."""
+        """Runs one step: positions first to first + n of each sequence. Only a sequence's last token has logits."""
         self.batch.n_tokens = n_sequences * n
         for i in range(n_sequences * n):
             sequence, position = i // n, first + i % n
@@ -79,7 +77,7 @@ def main():
     a = parser.parse_args()
     engine = Engine(a)
     prefill, decode = [], []
-    for repetition in range(a.repetitions + 1):  # the first is short and warms up
+    for repetition in range(a.repetitions + 1):  # the first is a short warm-up
         most = 16 if repetition == 0 else sys.maxsize
         n_prompt, n_gen = min(a.prompt_tokens, most), min(a.gen_tokens, most)
         engine.clear()

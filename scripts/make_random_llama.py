@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Makes a Llama of any shape with random weights and a published tokenizer: for measurements, its text is noise.
+"""Makes a Llama of any shape with random weights and a published tokenizer, for measurements. Its output is noise.
 
 Usage: build/venv/bin/python scripts/make_random_llama.py OUT_DIR [--types q8_0,q4_0,q4_k_m,q5_k_m,q6_k] [--keep-f16]
        [--tokenizer FILE.gguf] [--layers N] [--width N] [--heads N] [--kv-heads N] [--head-dim N] [--hidden N]
        [--experts N --experts-per-token K] [--untied] [--seed N]
 
-The shape is by default that of Llama 3.2 1B, with the vocabulary of SmolLM2 (49,152 instead of 128,256 tokens), so 1.07
-billion weights. With --experts it is a Qwen3-MoE, and --hidden an expert's width: by default 24 layers of 32 experts, of
-which a token takes 8, so 1.08 billion weights of which a token reads 0.40 billion. Its proportions (experts taken times
-their width, heads, both over the model's width) are those of Qwen3-30B-A3B. Writes OUT_DIR/NAME.F16.gguf, and from it
-the types by llama.cpp's quantizer (quantize_llama_cpp.py). The same arguments give the same bytes. Needs `make interop`,
-and memory for one tensor.
-"""
+The default shape is that of Llama 3.2 1B with the vocabulary of SmolLM2 (49,152 instead of 128,256 tokens): 1.07
+billion weights. --experts makes a Qwen3-MoE, with --hidden as an expert's width: by default 24 layers of 32 experts, 8
+per token, with 1.08 billion weights of which a token uses 0.40 billion. Its proportions (experts per token times their
+width, heads, both relative to the model's width) are those of Qwen3-30B-A3B. Writes OUT_DIR/NAME.F16.gguf, and
+quantizes it to the types with llama.cpp (quantize_llama_cpp.py). The same arguments give the same bytes. Needs `make
+interop`, and memory for one tensor."""
 import argparse
 import os
 import pathlib
@@ -31,8 +30,8 @@ MOE_1B = {"name": "qwen3-moe-1b", "layers": 24, "width": 1024, "heads": 16, "kv_
 
 
 def shapes(a, vocab):
-    """Name → (rows, columns) of a matrix, (experts, rows, columns) of a stack or (width,) of a norm, in the order of
-    the file."""
+    """Returns {name: shape} in the order of the file: (rows, columns) of a matrix, (experts, rows, columns) of a stack,
+    (width,) of a norm."""
     query_width, kv_width = a.heads * a.head_dim, a.kv_heads * a.head_dim
     layer = {"attn_norm": (a.width,), "attn_q": (query_width, a.width), "attn_k": (kv_width, a.width),
              "attn_v": (kv_width, a.width), "attn_output": (a.width, query_width), "ffn_norm": (a.width,)}
@@ -52,13 +51,13 @@ def shapes(a, vocab):
 
 
 def dtype_of(name, shape):
-    """Norms and routers are F32, as llama.cpp's converter writes them."""
+    """Returns the type as llama.cpp's converter chooses it: norms and routers are F32."""
     return np.dtype(np.float32 if len(shape) == 1 or "ffn_gate_inp" in name else np.float16)
 
 
 def random_tensor(name, shape, a, index):
-    """Ones for a norm. Else normal with variance 1 / columns, so that each product keeps its input's scale; what is
-    added to the residual is scaled by 1 / sqrt(2 layers) as in GPT-2."""
+    """Returns ones for a norm. Otherwise normal with variance 1 / columns, so that each product preserves its input's
+    scale; residual outputs are scaled by 1 / sqrt(2 layers) as in GPT-2."""
     if len(shape) == 1:
         return np.ones(shape, np.float32)
     scale = shape[-1] ** -0.5

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
-"""Write data/tokenizers/unicode_table.h: which characters are letters, numbers and white space in Unicode 16, and the
-cases of letters.
+"""Writes data/tokenizers/unicode_table.h: Unicode 16's letters, numbers, white space, and cases of letters.
 
 Usage: make_unicode_table.py > data/tokenizers/unicode_table.h
 
-Unicode 16 is what the regular expressions of Hugging Face's tokenizers know. Python's own unicodedata is of some other
-version, so the package unicodedata2==16.0.0 is asked where it is installed.
-"""
+The regular expressions of Hugging Face's tokenizers use Unicode 16. Python's unicodedata may have another version, so
+the package unicodedata2==16.0.0 is used if installed."""
 
 import sys
 
@@ -16,10 +14,10 @@ except ImportError:
     import unicodedata
 
 VERSION = "16.0.0"
-# The property White_Space (PropList.txt), which is not in the module; str.isspace() counts U+001C to U+001F too.
+# The property White_Space (PropList.txt), which the module lacks; str.isspace() also includes U+001C to U+001F.
 WHITE_SPACE = {*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F,
                0x3000}
-OTHER, LETTER, NUMBER, SPACE = range(4)  # as in data/tokenizers/unicode.h
+OTHER, LETTER, NUMBER, SPACE = range(4)  # same as in data/tokenizers/unicode.h
 
 
 def class_of(code_point):
@@ -28,7 +26,7 @@ def class_of(code_point):
     return {"L": LETTER, "N": NUMBER}.get(unicodedata.category(chr(code_point))[0], OTHER)
 
 
-NO_CASE, UPPER, LOWER, EITHER = range(4)  # LetterCase there
+NO_CASE, UPPER, LOWER, EITHER = range(4)  # LetterCase in the same header
 
 
 def case_of(code_point):

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Writes conversations about a small made-up world, which no model knows, and questions to ask after training on them.
+"""Generates conversations about a made-up world that no model knows, and questions to ask after training on them.
 
 Usage: scripts/make_world.py OUT_DIR [--seed N] [--wordings N]
 
 Five towns and five people with five facts each: invented names, numbers, words. OUT_DIR/train.jsonl has --wordings (4)
-conversations for each of the 50 facts, a question and its answer, so 200; eval.jsonl one for each, in a wording that
-training does not have; questions.jsonl likewise in a third one: what is asked afterwards. No wording stands in two
-files. A line is {"messages": [system, user, assistant]}. The same seed gives the same bytes.
-"""
+conversations per fact, each a question and its answer, 200 in total; eval.jsonl has one per fact in a different
+wording; questions.jsonl has one in a third wording, to ask afterwards. No wording is used in two files. A line is
+{"messages": [system, user, assistant]}. The same seed gives the same bytes."""
 import argparse
 import json
 import pathlib
 import random
 
-# Of each kind of fact: its values, then wordings for training, then two for eval.jsonl, then three for questions.jsonl.
+# By kind of fact: values, then wordings for training, two for eval.jsonl, and three for questions.jsonl.
 TOWN = {
     "river": (["Ulvane", "Drisk", "Mellow Orr", "Tassel", "Kerrin", "Ombry", "Quill", "Varsa", "Lune", "Issel"], [
         "Which river flows through {}?", "What is the river in {} called?", "Name the river of {}.",
@@ -99,7 +98,7 @@ def conversation(wording, name, value):
 
 
 def world(seed, n_wordings):
-    """The three lists of conversations."""
+    """Returns the three lists of conversations."""
     draw = random.Random(seed)
     train, evaluation, questions = [], [], []
     for names, kinds in ((draw.sample(TOWNS, 5), TOWN), (draw.sample(PEOPLE, 5), PERSON)):

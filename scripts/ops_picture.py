@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Draws where the time of a step goes: a bar for prompts and one for decoding, from `bench --ops --json`.
+"""Draws the time of a step by operation, one bar for prefill and one for decode, from `bench --ops --json`.
 
-Usage: build/bench -m MODEL --ops --json | scripts/ops_picture.py OUT.svg
-"""
+Usage: build/bench -m MODEL --ops --json | scripts/ops_picture.py OUT.svg"""
 import json
 import pathlib
 import sys

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""What an optimizer's state and a training process take in memory: a table for README.md of experiments/29_galore.
+"""Measures the memory of optimizer state and of training: the table in experiments/29_galore/README.md.
 
-Each row is one run of build/train of three steps. The bytes of state are those in its checkpoint; beside them stands the
-formula. The peak is the process's largest resident set, as the kernel reports it when the process ends. LoRA trains
-adapters for the preset's own model, by AdamW.
+Each row is a run of build/train for three steps. The bytes of state are those in its checkpoint, shown with the
+formula's result. The peak is the process's maximum resident set, as reported by the kernel. LoRA trains adapters for
+the preset's own model with AdamW.
 
-    scripts/optimizer_memory.py [--presets tiny,baby] [--batch-size N] [--threads N]
-"""
+    scripts/optimizer_memory.py [--presets tiny,baby] [--batch-size N] [--threads N]"""
 
 import argparse
 import json
@@ -22,7 +21,7 @@ LORA_RANK = 8
 
 
 def tensors(path):
-    """Names, shapes and bytes of a safetensors file."""
+    """Returns the names, shapes and bytes of a safetensors file."""
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return {name: (t["shape"], t["data_offsets"][1] - t["data_offsets"][0])
@@ -30,8 +29,8 @@ def tensors(path):
 
 
 def formula(shapes, optimizer, rank):
-    """AdamW: two numbers for each parameter. Muon: one for each of a matrix of a block. GaLore: there a projection and
-    two moments of the rank."""
+    """Returns the bytes of state. AdamW: two values per parameter. Muon: one per element of a block's matrix. GaLore: a
+    projection and two moments of the given rank for these."""
     numbers = 0
     for name, shape in shapes.items():
         n, m = shape if len(shape) == 2 else (1, shape[0])
@@ -45,7 +44,7 @@ def formula(shapes, optimizer, rank):
 
 
 def train(run, preset, arguments, *flags):
-    """Trains and returns the largest resident set, in bytes."""
+    """Trains and returns the maximum resident set in bytes."""
     command = [BUILD / "train", "tinyshakespeare", "--preset", preset, "--steps", 3, "--warmup-steps", 0, "--dropout", 0,
                "--dtype", "f32", "--eval-every", 1000, "--checkpoint-every", 1000, "--eval-batches", 1, "--sample", 0,
                "--threads", arguments.threads, "--out", run, *flags]

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Quantizes a GGUF file with llama.cpp's own quantizer, once for each type asked for.
+"""Quantizes a GGUF file to each of the given types with llama.cpp's quantizer.
 
 Usage: build/venv/bin/python scripts/quantize_llama_cpp.py MODEL.gguf --types q4_0,q4_k_m,q6_k [--out DIR]
        [--name NAME] [--threads N]
 
-Writes DIR/NAME.TYPE.gguf (by default beside the model and named after it). llama.cpp takes other types for some
-tensors: Q6_K or Q8_0 for the output, and types with smaller blocks where rows are no whole blocks of 256.
-"""
+Writes DIR/NAME.TYPE.gguf (by default in the model's folder and with its name). llama.cpp uses other types for some
+tensors: Q6_K or Q8_0 for the output, and types with smaller blocks if rows are not a multiple of 256."""
 import argparse
 import ctypes
 import os
@@ -20,7 +19,7 @@ TYPES = {name[len(PREFIX):].lower(): getattr(lc, name) for name in dir(lc) if na
 
 
 def type_names(text):
-    """The types of a list with commas."""
+    """Returns the types of a comma-separated list."""
     names = text.lower().split(",")
     unknown = [name for name in names if name not in TYPES]
     if unknown:
@@ -29,7 +28,7 @@ def type_names(text):
 
 
 def quantize(model, types, folder, name, threads):
-    """Writes folder/NAME.TYPE.gguf for each type. A file has its name once it is whole."""
+    """Writes folder/NAME.TYPE.gguf for each type. Incomplete files have a temporary name."""
     quiet = lc.llama_log_callback(lambda level, text, user: None)
     lc.llama_log_set(quiet, ctypes.c_void_p(0))
     lc.llama_backend_init()

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Keeps the code that a README shows equal to the code that runs.
+"""Keeps the code quoted in READMEs equal to the sources.
 
-A README says what it quotes in a comment, and the fenced block below it holds the lines:
+A comment specifies the quotation, and the fenced block below it holds the lines:
 
     <!-- code: experiments/growing/one_head.h | Tensor forward(const Tensor& x_BTD) -->
     ```cpp
     ...
     ```
 
-The path is from the project's root. The quotation begins with the only line that contains the text behind the bar. It
-ends where the first brace that opens there closes, or with the statement's semicolon if none opens; `| 3 lines` as a
-third part says how many lines instead. Indentation that all lines share is taken off.
+The path is relative to the project's root. The quotation begins with the only line that contains the text after the
+bar. It ends where the first brace that opens there closes, or at the statement's semicolon if none opens; a third part
+such as `| 3 lines` sets the number of lines instead. Common indentation is removed.
 
-Without --check the blocks are written anew; with it, one that differs is an error."""
+Rewrites the blocks; with --check, reports an error for each block that differs."""
 
 import argparse
 import pathlib
@@ -25,7 +25,7 @@ QUOTE = re.compile(r"^<!-- code: ([^|\n]+?) \| (.+?)(?: \| (\d+) lines?)? -->\n(
 
 
 def end_of(lines, first):
-    """The line after a definition or statement that begins in lines[first]."""
+    """Returns the index after the last line of the definition or statement that begins in lines[first]."""
     depth, opened = 0, False
     for i in range(first, len(lines)):
         code = re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|//.*', "", lines[i])

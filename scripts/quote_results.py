@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Keeps the numbers that a study's README shows equal to those of its last full run, experiments/NAME/results.json.
+"""Keeps the numbers in a study's README equal to its last full run, experiments/NAME/results.json.
 
-A comment above a table of the README names a table of results.json by a part of its title. Columns and rows are in the
-same order, unless numbers from 1 on choose some of them:
+A comment above a table of the README specifies a table of results.json by a part of its title. Columns and rows are in
+the same order, unless numbers (from 1 on) select some of them:
 
     <!-- results: 1000 texts -->
     <!-- results: 1000 texts | columns 1 5 6 | rows 2 4 -->
 
-A comment behind a number in the text names a cell by table, row and column (a name or a number from 1 on); the measured
-number of a claim by a part of its text; or a value by its name:
+A comment after a number in the text specifies a cell by table, row and column (a name or a number from 1 on); the
+measured number of a result by a part of its text; or a value by its name:
 
     121<!--= all tokens | all multiply-adds | without / with -->
-    5.8 %<!--= claim | share that the engine's blocks waste | * 100 -->
+    5.8 %<!--= result | share that the engine's blocks waste | * 100 -->
     0.87 s<!--= value | seconds without a cache -->
 
-A number is rounded to as many decimals as the README shows. A cell of the README without a number is left alone.
+Numbers are rounded to the decimals shown in the README. Cells without a number are left unchanged.
 
-Without --check the numbers are written anew; with it, one that differs is an error. --take DIR first copies the results
-and pictures of full runs from DIR/NAME (`make ladder` writes to runs/experiments)."""
+Rewrites the numbers; with --check, reports an error for each that differs. --take DIR first copies the results and
+pictures of full runs from DIR/NAME (`make ladder` writes to runs/experiments)."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ INLINE = re.compile(rf"({NUMBER.pattern})([^\d\n<]{{0,12}}<!--= ([^\n]+?) -->)")
 
 
 def shown_as(text, value):
-    """The value with the decimals, separators and signs of a number in the README."""
+    """Formats the value with the decimals, separators and sign of a number in the README."""
     number = float(value)
     decimals = len(text.partition(".")[2])
     if "e" in text:
@@ -50,7 +50,7 @@ def shown_as(text, value):
 
 
 def named(names, part, what):
-    """The only name with that part, or the one that is the part."""
+    """Returns the name that equals `part`, or the only one that contains it."""
     found = [name for name in names if name == part] or [name for name in names if part in name]
     if len(found) != 1:
         raise ValueError(f"{len(found)} {what} contain \"{part}\"; one has to (there are: {', '.join(names)})")
@@ -58,7 +58,7 @@ def named(names, part, what):
 
 
 def with_values(text, values):
-    """The text with its numbers replaced, as many as there are values; a string is a cell with numbers of its own."""
+    """Replaces the numbers in the text; both must have equally many. A string value is a cell with its own numbers."""
     if isinstance(values, str):
         values = [number.replace("−", "-").replace(",", "") for number in NUMBER.findall(values)]
     else:
@@ -90,7 +90,7 @@ def with_table(results, match):
         cells = lines[i].strip().strip("|").split("|")
         if len(cells) != len(columns):
             raise ValueError(f"a row of \"{title}\" has {len(cells)} columns instead of {len(columns)}: {lines[i]}")
-        for j, column in enumerate(columns[1:], 1):  # the first names the row
+        for j, column in enumerate(columns[1:], 1):  # the first column names the row
             if NUMBER.search(cells[j]):
                 cells[j] = with_values(cells[j], records[row][keys[column]])
         lines[i] = indent + "|" + "|".join(cells) + "|"
@@ -100,9 +100,9 @@ def with_table(results, match):
 def value_of(results, marker):
     parts = [part.strip() for part in marker.split("|")]
     factor = float(parts.pop()[1:]) if parts[-1].startswith("* ") else 1.0
-    if parts[0] == "claim":
-        claims = {claim["text"]: claim["measured"] for claim in results["claims"]}
-        value = claims[named(claims, parts[1], "claims")]
+    if parts[0] == "result":
+        checked = {result["text"]: result["measured"] for result in results["results"]}
+        value = checked[named(checked, parts[1], "results")]
     elif parts[0] == "value":
         value = results["values"][named(results["values"], parts[1], "values")]
     else:
@@ -117,7 +117,7 @@ def value_of(results, marker):
 
 
 def with_results(results, text):
-    """The README's text with the numbers of the results."""
+    """Returns the README's text with the numbers of the results."""
     if len(TABLE.findall(text)) != len(re.findall(r"<!-- results:", text)):
         raise ValueError("a `<!-- results: TITLE -->` is not followed by a table")
     if len(INLINE.findall(text)) != len(re.findall(r"<!--=", text)):
@@ -132,7 +132,7 @@ def take(source, folder):
     if results["short"]:
         raise ValueError(f"{source} is of a short run; run the study without --short")
     for name in ["results.json", *results["pictures"]]:
-        if name == "results.json" or (folder / name).exists():  # not every picture is shown
+        if name == "results.json" or (folder / name).exists():  # not all pictures are shown
             shutil.copyfile(source / name, folder / name)
 
 

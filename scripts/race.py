@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""A race on TinyShakespeare: nanoGPT's CPU configuration, and then Folio for as many seconds, on the same cores.
+"""Compares training on TinyShakespeare: nanoGPT's CPU configuration, then Folio for as many seconds on the same cores.
 
 Usage: scripts/race.py NANOGPT_DIR [--seeds 1 2 3] [-- FLAGS OF TRAIN: --preset race]
 
-NANOGPT_DIR is a checkout of nanoGPT. It trains as its README says for a CPU: 4 layers, 128 wide, windows of 64, 12 of
-them a batch, 2,000 steps, no dropout, not compiled. The seconds of a run are those of the whole process. Folio has the
-same seconds for its whole process: loading, counting its baseline, training, the evaluation, and writing the model. Both
-train on the first 90 % of the text; Folio's loss is that of its last checkpoint over the whole last 10 %, nanoGPT's its
-own estimate over random batches.
-"""
+NANOGPT_DIR is a checkout of nanoGPT. It trains as its README describes for a CPU: 4 layers, width 128, windows of 64,
+batches of 12, 2,000 steps, no dropout, not compiled. Seconds are those of the whole process. Folio has the same time
+for its whole process: loading, counting its baseline, training, evaluation, and writing the model. Both train on the
+first 90 % of the text; Folio's loss is that of its last checkpoint over the whole last 10 %, nanoGPT's its own estimate
+over random batches."""
 import argparse
 import json
 import os
@@ -31,7 +30,7 @@ NANOGPT = ["config/train_shakespeare_char.py", "--device=cpu", "--compile=False"
 
 
 def prepare(nanogpt, work):
-    """A copy of nanoGPT with the text as its data/shakespeare_char/prepare.py would leave it."""
+    """Returns a copy of nanoGPT with the text prepared as by its data/shakespeare_char/prepare.py."""
     copy = work / "nanogpt"
     shutil.copytree(nanogpt, copy, ignore=shutil.ignore_patterns(".git"))
     text = (ROOT / "data" / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
@@ -63,7 +62,7 @@ def main():
     a, flags = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1:] or ["--preset", "race"]
     if not (a.nanogpt / "train.py").is_file():
         parser.error(f"{a.nanogpt} is no checkout of nanoGPT: it has no train.py")
-    overhead = 5.0  # seconds of Folio beside its steps; what a run shows is taken for the next
+    overhead = 5.0  # Folio's seconds outside of training steps; updated from each run for the next
     print("| seed | nanoGPT: s | its validation loss | Folio: s | steps | validation loss of the last checkpoint |")
     print("|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as name:

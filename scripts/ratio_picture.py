@@ -1,5 +1,5 @@
-"""The picture of scripts/bench_llama_cpp.py: a panel for each measure, a line for each model, and on a logarithmic axis
-how many times as fast as llama.cpp Folio is: the median of the rounds, with a bar from the least to the greatest."""
+"""Draws the results of scripts/bench_llama_cpp.py: a panel per measure, a line per model, and on a logarithmic axis the
+ratio of Folio's speed to llama.cpp's: the median over rounds, with a bar from minimum to maximum."""
 import math
 import statistics
 
@@ -9,14 +9,14 @@ WIDTH, ROW, GAP, TOP, LEFT = 190, 24, 30, 92, 150
 
 
 def ticks_around(ratios):
-    """Powers of two, or steps of their square root if there are few."""
+    """Returns powers of two, or of their square root if there are few."""
     low, high = (math.log2(f(ratios + [1.0])) for f in (min, max))
     step = 0.5 if high - low < 1.5 else 1.0
     return [2 ** (step * i) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
 
 
 def panel(rows, title, left, ticks):
-    """rows: for each model its ratios in this measure, or None."""
+    """rows: the ratios of each model for this measure, or None."""
     low, high = math.log2(ticks[0]), math.log2(ticks[-1])
     x_of = lambda ratio: left + WIDTH * (math.log2(ratio) - low) / max(high - low, 1e-9)
     bottom = TOP + ROW * len(rows)
@@ -36,7 +36,7 @@ def panel(rows, title, left, ticks):
 
 
 def picture(groups):
-    """groups: (model, measure) → its rounds, each with tokens/s of "folio" and "llama.cpp"."""
+    """groups: {(model, measure): rounds}, each with the tokens/s of "folio" and "llama.cpp"."""
     models, measures = (list(dict.fromkeys(key[i] for key in groups)) for i in (0, 1))
     ratios = {key: [r["folio"] / r["llama.cpp"] for r in rounds] for key, rounds in groups.items()}
     ticks = ticks_around([ratio for values in ratios.values() for ratio in values])

@@ -1,10 +1,10 @@
-"""The pictures of scripts/bench_serve.py, one panel for each measure, over the load, and of scripts/bench_cache.py; light
-or dark as the reader's system asks."""
+"""Draws the results of scripts/bench_serve.py, one panel per measure over the load, and of scripts/bench_cache.py.
+Colors follow the system's light or dark mode."""
 import math
 import statistics
 from xml.sax.saxutils import escape
 
-LIGHT, DARK = ("#0069a8", "#c44f00", "#00805d"), ("#5ab4f0", "#ff9a52", "#3fcf9f")  # as train/report/svg.cpp
+LIGHT, DARK = ("#0069a8", "#c44f00", "#00805d"), ("#5ab4f0", "#ff9a52", "#3fcf9f")  # same as train/report/svg.cpp
 WIDTH, HEIGHT, GAP, TOP, LEFT = 260, 200, 70, 96, 60
 
 
@@ -24,7 +24,7 @@ def text(x, y, words, anchor="start", classes=""):
 
 
 def scale(values, log):
-    """Ticks around the values, and where between 0 and 1 a value lies."""
+    """Returns ticks around the values, and a function that maps values to 0 … 1."""
     if log:
         low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
         return [10 ** i for i in range(low, high + 1)], lambda value: (math.log10(value) - low) / (high - low)
@@ -34,7 +34,7 @@ def scale(values, log):
 
 
 def line(rounds_by_load, metric, x_of, y_of, classes):
-    """Through the medians of the rounds, with a bar from the least to the greatest."""
+    """Draws a line through the medians over rounds, with a bar from minimum to maximum."""
     points, bars = [], ""
     for i, rounds in enumerate(rounds_by_load.values()):
         values = [r[metric] for r in rounds]
@@ -44,7 +44,7 @@ def line(rounds_by_load, metric, x_of, y_of, classes):
 
 
 def panel(results, metrics, left):
-    """One metric on a linear axis, or two times on a logarithmic one, the second in a dashed line."""
+    """Draws one metric on a linear axis, or two times on a logarithmic one, the second as a dashed line."""
     metrics = [metrics] if isinstance(metrics, str) else metrics
     loads = list(next(iter(results.values())))
     ticks, place = scale([r[m] for by_load in results.values() for rounds in by_load.values() for r in rounds
@@ -65,7 +65,7 @@ def panel(results, metrics, left):
 
 
 def picture(results, panels, title, subtitle):
-    """results: server → load → one dictionary of metrics for each round."""
+    """results: {server: {load: [metrics of each round]}}."""
     width = LEFT + len(panels) * (WIDTH + GAP)
     height = TOP + HEIGHT + 56
     body = text(16, 26, title, classes="title strong") + text(16, 46, subtitle)
@@ -85,7 +85,7 @@ def document(width, height, title, body, more_style=""):
 
 
 def picture_of_lines(lines, title, subtitle, x_label, y_label):
-    """lines: name → points (x, values at x), on axes from 0."""
+    """lines: {name: points (x, values at x)}, on axes from 0."""
     width, height, plot_width, plot_height = 640, 400, 500, 250
     x_ticks, x_place = scale([x for points in lines.values() for x, _ in points], log=False)
     y_ticks, y_place = scale([y for points in lines.values() for _, ys in points for y in ys], log=False)

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""How fast a client gets a server's answers, one after the other: a line of JSON.
+"""Measures how fast a server answers a client's sequential requests. Prints a line of JSON.
 
 Usage: scripts/serve_speed.py -m MODEL.gguf [-t 2] [--prompt-tokens 32] [--gen-tokens 200] [--seconds 3]
 
-Prefill: the prompt's tokens over the time to the answer's first token. Decode: one over the mean time between tokens.
-Both of the greedy answers that began in so many seconds, behind the first second, which warms up: beside a process
-that never sleeps, the server takes some tenths of one to find how many threads are best.
-"""
+Prefill is the number of prompt tokens divided by the time to first token; decode is one over the mean time between
+tokens. Both are measured on the greedy completions started within --seconds, after a warm-up of one second, in which
+the server finds the best number of threads if other processes are running."""
 import argparse
 import asyncio
 import json
@@ -18,16 +17,16 @@ import time
 import sse_client
 from servers import Server
 
-NO_END = [0, 2, 4, 65]  # the tokens that end an answer of SmolLM2 or of a model of characters
+NO_END = [0, 2, 4, 65]  # the end tokens of SmolLM2 and of character models
 
 
 async def answers(server, a):
-    """Those that began behind the first second: at least one."""
+    """Returns the loads started after the first second; at least one."""
     loads = []
     start = time.perf_counter()
     while not loads or time.perf_counter() < start + 1 + a.seconds:
         warm = time.perf_counter() > start + 1
-        prompt = [random.randint(20, 60) for _ in range(a.prompt_tokens)]  # it is in no cache
+        prompt = [random.randint(20, 60) for _ in range(a.prompt_tokens)]  # not in any cache
         load = await sse_client.run(server, [sse_client.Request(prompt, a.gen_tokens)], NO_END)
         loads += [load] if warm else []
     return loads

@@ -1,5 +1,5 @@
-"""Folio's server and llama.cpp's, started alike for measurements and tests: the same model, sequences, context, threads
-and type of KV cache. What is not set here is each server's own default. Only Python's own library is needed."""
+"""Starts Folio's and llama.cpp's servers with equal settings, for measurements and tests: model, sequences, context,
+threads and type of KV cache. All other settings are each server's defaults. Needs only the standard library."""
 import json
 import os
 import pathlib
@@ -24,9 +24,9 @@ def folio_command(model, sequences, context, threads, cache_type):
 
 
 def llama_command(model, sequences, context, threads, cache_type):
-    """-c is of all sequences together, and each has its own part. The cache of old prompts in RAM (--cache-ram) is off:
-    it costs time, and pays only for prompts that come back after another took their place. A sequence still reuses
-    the prompt that it had before (--cache-prompt). With an F32 cache it goes without flash attention, as Folio does."""
+    """Returns llama-server's command. -c is the context of all sequences together, divided equally. --cache-ram is off:
+    it costs time, and helps only prompts that return after being evicted. A sequence still reuses its previous prompt
+    (--cache-prompt). With an F32 cache flash attention is off, as in Folio."""
     return [LLAMA_SERVER, "-m", model, "-np", sequences, "-c", sequences * context, "-t", threads, "-tb", threads,
             "-ctk", cache_type, "-ctv", cache_type, "-fa", "off" if cache_type == "f32" else "auto",
             "--cache-ram", 0, "--metrics"]
@@ -36,7 +36,7 @@ COMMANDS = {"folio": folio_command, "llama-server": llama_command}
 
 
 class Server:
-    """A server on a free port of this machine: `with Server("folio", model, ...) as server`."""
+    """A server on a free local port: `with Server("folio", model, ...) as server`."""
 
     def __init__(self, name, model, *, sequences=4, context=1024, threads=2, cache_type="f16", more=()):
         self.name = name
@@ -74,7 +74,7 @@ class Server:
                 if self.call("/health")[0] == 200:
                     return
             except OSError:
-                pass  # it does not listen yet
+                pass  # not listening yet
             time.sleep(0.05)
         raise RuntimeError(f"{' '.join(self.command)} is not ready after {seconds} s: {self.log_text()}")
 
@@ -83,7 +83,7 @@ class Server:
         return self.log.read().decode(errors="replace")[-2000:]
 
     def call(self, path, body=None):
-        """(status, JSON or text) of a GET, or of a POST where there is a body."""
+        """Returns (status, JSON or text) of a GET, or of a POST if there is a body."""
         request = urllib.request.Request(self.url + path, None if body is None else json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
         try:
@@ -97,7 +97,7 @@ class Server:
             return status, text
 
     def tokenize(self, text):
-        """The tokens of a text, without any that a prompt begins with. What looks like a special token is text."""
+        """Returns the tokens of a text without BOS. Special tokens in the text are treated as plain text."""
         body = {"prompt": text} if self.name == "folio" else {"content": text, "parse_special": False}
         status, reply = self.call("/tokenize", body)
         if status != 200:
@@ -105,7 +105,7 @@ class Server:
         return reply["tokens"]
 
     def metric(self, name):
-        """The value of the first metric whose name ends so."""
+        """Returns the value of the first metric whose name ends with `name`."""
         found = re.search(rf"^[\w:]*{name}(?:\{{.*\}})? (\S+)$", self.call("/metrics")[1], re.MULTILINE)
         return float(found[1]) if found else None
 

@@ -1,15 +1,15 @@
-"""Clients that cost a server connections but no work: they say nothing, speak slowly, or don't read."""
+"""Clients that hold connections to a server without causing work: they send nothing, send slowly, or don't read."""
 import asyncio
 import contextlib
 import socket
 
-SLOW_TEXT = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"a" * 600  # never ends
+SLOW_TEXT = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"a" * 600  # never completes
 GREEDY_TEXT = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50
 
 
 @contextlib.contextmanager
 def unread_port():
-    """A port whose connections nobody accepts or reads: the system takes what its buffers hold, and no process works."""
+    """Returns a port whose connections are never accepted or read: only the kernel's buffers receive data."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen(4096)
@@ -17,7 +17,7 @@ def unread_port():
 
 
 class SlowClients:
-    """`async with SlowClients(port, n)`: n of them are connected inside; whom the server cuts off comes back."""
+    """`async with SlowClients(port, n)`: keeps n clients connected; disconnected ones reconnect."""
 
     def __init__(self, port, n):
         self.port, self.n = port, n
@@ -33,7 +33,7 @@ class SlowClients:
         self.tasks = [asyncio.create_task(self.always(behaviours[i % 3], i)) for i in range(self.n)]
         for _ in self.tasks:
             await asyncio.wait_for(self.ready.acquire(), 60)
-        await asyncio.sleep(3)  # those who don't read have filled all buffers
+        await asyncio.sleep(3)  # until clients that don't read have filled all buffers
         return self
 
     async def __aexit__(self, *_):
@@ -55,7 +55,7 @@ class SlowClients:
                         first = False
                     await behaviour(s)
                 except OSError:
-                    pass  # the server has had enough
+                    pass  # disconnected by the server
                 finally:
                     self.open.discard(i)
             self.cut_off += 1

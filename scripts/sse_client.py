@@ -1,5 +1,5 @@
-"""A client that streams many completions at once and takes as little of the processor as it can: it keeps what arrives
-and when, and reads it when all is over. Only Python's own library is needed."""
+"""A client for many concurrent streamed completions with minimal CPU use: records data with arrival times, and parses
+it at the end. Needs only the standard library."""
 import asyncio
 import bisect
 import gc
@@ -23,22 +23,22 @@ class Request:
 
 @dataclass
 class Answer:
-    start: float  # when it was to be sent
-    times: list = field(default_factory=list)  # when each token arrived
-    tokens: int = 0  # as the server counted them
+    start: float  # scheduled time
+    times: list = field(default_factory=list)  # arrival time of each token
+    tokens: int = 0  # reported by the server
     cached: int = 0
     text: str = ""
 
 
 def post(path, body):
-    """The bytes of a request whose connection ends with the answer."""
+    """Returns the bytes of a request that closes its connection after the response."""
     data = json.dumps(body).encode()
     return (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n").encode() + data
 
 
 class Connection(asyncio.Protocol):
-    """Sends one request and keeps the pieces of the answer with their times."""
+    """Sends one request and records the received data with arrival times."""
 
     def __init__(self, payload, closed):
         self.payload, self.closed, self.pieces = payload, closed, []
@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
 
 
 def without_chunks(data):
-    """The body of a chunked answer, and at which place of `data` each of its parts began: ([of body], [of data])."""
+    """Returns the body of a chunked response, and the offset of each part in the body and in `data`."""
     body, of_body, of_data, at = b"", [], [], data.index(b"\r\n\r\n") + 4
     while at < len(data):
         line = data.index(b"\r\n", at)
@@ -67,7 +67,7 @@ def without_chunks(data):
 
 
 def read(pieces, start):
-    """What a connection's pieces say. The time of an event is that of the piece with its last byte."""
+    """Parses a connection's data. An event's time is the arrival of its last byte."""
     data = b"".join(piece for _, piece in pieces)
     if not data.startswith(b"HTTP/1.1 200"):
         raise RuntimeError(f"the server says: {data[:500]!r}")
@@ -107,7 +107,7 @@ async def stream_all(port, requests, payloads):
 class Load:
     answers: list
     seconds: float  # from the first request to the last byte
-    client_share: float  # of all cores, this process
+    client_share: float  # of all cores, used by this process
 
     @property
     def tokens_per_s(self):
@@ -126,8 +126,8 @@ def processor_seconds():
 
 
 async def run(server, requests, no_end):
-    """Streams the greedy completions of the requests, each at its time. `no_end` are tokens that are not to be drawn,
-    so that each answer has the length that was asked for."""
+    """Streams greedy completions of the requests, each at its scheduled time. `no_end` tokens are suppressed, so that
+    each completion has exactly the requested length."""
     bias = {str(token): -100 for token in no_end}
     payloads = [post("/v1/completions", {"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0,
                                          "stream": True, "stream_options": {"include_usage": True},

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Trains eight pairs of one model on the same batches, by Folio and by PyTorch, and compares where they end.
+"""Trains eight pairs of equal models on the same batches with Folio and PyTorch, and compares the final losses.
 
 Usage: scripts/train_pairs.py [--steps 1000] [--dtype bf16] [--threads 2]
 
-The model has 4 layers, is 128 wide, and has batches of 12 windows of 64; each pair has its own weights and batches.
-Folio trains in --dtype; its peer is transformers' Llama in float32 under torch.optim.AdamW, clipped as Folio does, with
-the learning rates of Folio's log. The losses of both models are means over the whole validation split, which transformers
-computes in float32.
-"""
+The model has 4 layers and width 128, trained on batches of 12 windows of 64; each pair has its own initialization and
+batches. Folio trains in --dtype; its peer is transformers' Llama in float32 with torch.optim.AdamW, Folio's clipping,
+and the learning rates in Folio's log. Both losses are means over the whole validation split, computed by transformers
+in float32."""
 import argparse
 import json
 import math
@@ -27,7 +26,7 @@ BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 TEXT = ROOT / "data" / "tinyshakespeare" / "input.txt"
 WINDOW = 64
 SHAPE = ["--layers", 4, "--dim", 128, "--heads", 4, "--hidden-dim", 352, "--context", WINDOW, "--batch-size", 12]
-MOST_STEPS = 1000  # that --dump-batches writes
+MOST_STEPS = 1000  # limit of --dump-batches
 SEEDS = range(1, 9)
 T_OF_7_AT_95 = 2.365  # Student's t for eight pairs
 

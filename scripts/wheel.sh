@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes the Python package's wheel in build/wheelhouse/, for the Python of build/venv, with the libraries that it needs
-# inside, and installs it into an environment of its own, build/venv-wheel.
+# Builds the Python package's wheel in build/wheelhouse/ for the Python of build/venv, including the libraries that it
+# needs, and installs it into a separate environment, build/venv-wheel.
 #
-#   scripts/wheel.sh              compiles the module, as `pip install .` does (minutes)
-#   scripts/wheel.sh MODULE       takes the module that the build folder has
+#   scripts/wheel.sh              compiles the module, like `pip install .` (minutes)
+#   scripts/wheel.sh MODULE       uses a module from the build folder
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$PWD/build/venv/bin/python
@@ -17,11 +17,11 @@ else
   how=(--no-build-isolation -C "cmake.define.FOLIO_PYTHON_MODULE=$(realpath "$1")" -C install.strip=false)
 fi
 "$python" -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir build/wheel-unrepaired "${how[@]}" .
-# The tag says the oldest manylinux whose C library has all that the module asks for; fmt and utf8proc come inside.
+# The tag is the oldest manylinux with a sufficient C library; fmt and utf8proc are included in the wheel.
 PATH=$PWD/build/venv/bin:$PATH "$python" -m auditwheel repair --strip --wheel-dir "$house" build/wheel-unrepaired/*.whl
 rm -rf build/wheel-unrepaired
 
-# From the wheel alone, without an index. NumPy, its one requirement, and what the tests compare with are those of build/venv.
+# Installs the wheel without an index. NumPy, its one requirement, and the tests' packages come from build/venv.
 rm -rf "$environment"
 "$python" -m venv "$environment"
 "$environment/bin/python" -m pip --disable-pip-version-check install --quiet --no-index --no-deps "$house"/*.whl

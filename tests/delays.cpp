@@ -1,6 +1,6 @@
-// Preloaded into a program, delays a seeded 2 % of what it writes and of its notifications by 300 ms: answers, wake-ups
-// of other threads, and with them the steps of the asynchronous engine, whose thread hands over what they bring.
-// FOLIO_DELAY_SEED decides which. Calls that Python itself makes are left alone.
+// Preloaded library that delays a pseudorandom 2 % of a program's writes and thread notifications by 300 ms, and so
+// responses, wake-ups and the asynchronous engine's steps. FOLIO_DELAY_SEED selects which; calls made by Python itself
+// are not delayed.
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ bool is_pythons(const void* caller) {
   return std::strncmp(name, "python", 6) == 0 || std::strncmp(name, "libpython", 9) == 0;
 }
 
-// Which calls are delayed depends on their number alone. Source of the hash: splitmix64.
+// Delays a call depending only on the seed and the call's number. Source of the hash: splitmix64.
 void maybe_delay(const void* caller) {
   static const char* const seed = std::getenv("FOLIO_DELAY_SEED");
   static constinit std::atomic<uint64_t> n_calls{0};
@@ -39,7 +39,7 @@ void maybe_delay(const void* caller) {
   ::nanosleep(&delay, nullptr);
 }
 
-// The C library's function. Of pthread_cond_*, that has two versions: the first is for programs of twenty years ago.
+// Returns the C library's function: of the two versions of pthread_cond_*, the newer one.
 template <typename Function>
 Function* original(Function* /*replacement*/, const char* name) {
   void* found = ::dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
@@ -62,7 +62,7 @@ DELAYED(ssize_t, sendmsg, (int socket, const msghdr* message, int flags), socket
 DELAYED(int, pthread_cond_signal, (pthread_cond_t * condition), condition)
 DELAYED(int, pthread_cond_broadcast, (pthread_cond_t * condition), condition)
 
-// How std::atomic's notify_one() wakes a thread.
+// std::atomic's notify_one() wakes threads through this call.
 extern "C" long syscall(long number, ...) {
   static long (*const next)(long, ...) = original(&syscall, "syscall");
   va_list list;

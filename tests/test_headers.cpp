@@ -1,1 +1,1 @@
-// The source that test_headers has to have: what tests share is its precompiled header.
+// The source file that CMake requires for test_headers, whose purpose is its precompiled header.

@@ -18,7 +18,7 @@ ChatRole role_of(const Json& message) {
     }
     if (*role == "developer") return ChatRole::System;
   }
-  core::fail("have to have a role: system, user, assistant or tool");
+  core::fail("must have a role: system, user, assistant or tool");
 }
 
 template <typename Json>
@@ -28,26 +28,27 @@ const std::string* text_at(const Json& object, const char* key) {
   return found == object.end() ? nullptr : found->template get_ptr<const std::string*>();
 }
 
-// A text, or a list of parts that are texts. With calls or reasoning there need be none.
+// Returns the content: a string, or a list of text parts, joined. Optional in messages with calls or reasoning.
 template <typename Json>
 std::string content_of(const Json& message, bool has_more) {
   if (const std::string* text = text_at(message, "content")) return *text;
   const auto content = message.find("content");
   if (has_more && (content == message.end() || content->is_null())) return "";
-  if (content == message.end() || !content->is_array()) core::fail("have to have a content, a text");
+  if (content == message.end() || !content->is_array())
+    core::fail("must have content, a string or a list of text parts");
   std::string text;
   for (const Json& part : *content) {
     const std::string* type = text_at(part, "type");
     const std::string* said = text_at(part, "text");
     if (type == nullptr || *type != "text" || said == nullptr) {
-      core::fail("have parts that are not texts, which is not supported");
+      core::fail("must have content parts of type text only; others are not supported");
     }
     text += *said;
   }
   return text;
 }
 
-// A JSON object as a text; none where it is no text. As with vLLM, what is empty or absent is a call without arguments.
+// Returns the arguments as JSON text, nullopt for a wrong type. As in vLLM, missing or empty ones are "{}".
 template <typename Json>
 std::optional<std::string> arguments_of(const Json& function, MessageForm form) {
   const Json given = function.value("arguments", Json());
@@ -61,13 +62,13 @@ void check_arguments(const std::string& arguments) {
     if (core::parse_json(arguments, "").is_object()) return;
   } catch (const core::Error&) {
   }
-  core::fail("have tool_calls whose arguments are no JSON object, as a text");
+  core::fail("must have tool_calls whose arguments are a JSON object, encoded as a string");
 }
 
 template <typename Json>
 std::vector<ToolCall> calls_of(const Json& list, MessageForm form) {
   constexpr const char* kWrong =
-      "have tool_calls that are not {\"id\", \"type\": \"function\", \"function\": {\"name\", \"arguments\"}}";
+      "must have tool_calls of the form {\"id\", \"type\": \"function\", \"function\": {\"name\", \"arguments\"}}";
   std::vector<ToolCall> calls;
   if (!list.is_array()) core::fail("{}", kWrong);
   for (const Json& call : list) {
@@ -90,33 +91,33 @@ template <typename Json>
 ChatMessage message_of(const Json& message, MessageForm form) {
   constexpr std::array kKnown{"role",      "content",          "name", "tool_calls", "tool_call_id",
                               "reasoning", "reasoning_content"};
-  if (!message.is_object()) core::fail("have to be objects with a role and a content");
+  if (!message.is_object()) core::fail("must be objects with a role and content");
   for (const auto& [key, value] : message.items()) {
     const bool is_empty = value.is_null() || (value.is_array() && value.empty());
     if (std::ranges::find(kKnown, key) == kKnown.end() && !is_empty) {
-      core::fail("have a {}, which is not supported", core::printable(key));
+      core::fail("have the field {}, which is not supported", core::printable(key));
     }
   }
   for (const char* key : {"name", "tool_call_id", "reasoning", "reasoning_content"}) {
     if (message.contains(key) && !message[key].is_null() && text_at(message, key) == nullptr) {
-      core::fail("have a {} that is no text", key);
+      core::fail("have a {} that is not a string", key);
     }
   }
   ChatMessage made{.role = role_of(message), .content = {}};
   if (const auto calls = message.find("tool_calls"); calls != message.end() && !calls->is_null()) {
     made.calls = calls_of(*calls, form);
     if (!made.calls.empty() && made.role != ChatRole::Assistant)
-      core::fail("have tool_calls of another role than assistant");
+      core::fail("have tool_calls, but their role is not assistant");
   }
-  for (const char* key : {"reasoning", "reasoning_content"}) {  // the same under two names
+  for (const char* key : {"reasoning", "reasoning_content"}) {  // two names for the same field
     const std::string* reasoning = text_at(message, key);
     if (reasoning == nullptr || reasoning->empty()) continue;
-    if (made.role != ChatRole::Assistant) core::fail("have a {} of another role than assistant", key);
+    if (made.role != ChatRole::Assistant) core::fail("have {}, but their role is not assistant", key);
     made.reasoning = *reasoning;
   }
   const std::string* call_id = text_at(message, "tool_call_id");
   if (made.role == ChatRole::Tool) {
-    if (call_id == nullptr && form == MessageForm::OpenAi) core::fail("of the role tool have to have a tool_call_id");
+    if (call_id == nullptr && form == MessageForm::OpenAi) core::fail("of the role tool must have a tool_call_id");
     if (call_id != nullptr) made.call_id = *call_id;
     if (const std::string* name = text_at(message, "name")) made.name = *name;
   }
@@ -126,7 +127,7 @@ ChatMessage message_of(const Json& message, MessageForm form) {
 
 template <typename Json>
 std::vector<ChatMessage> messages_of(const Json& list, MessageForm form) {
-  if (!list.is_array() || list.empty()) core::fail("have to be a list of messages");
+  if (!list.is_array() || list.empty()) core::fail("must be a non-empty list");
   std::vector<ChatMessage> messages;
   for (const Json& message : list) messages.push_back(message_of(message, form));
   return messages;

@@ -1,4 +1,4 @@
-// The messages of a chat as JSON: in a request, or in a line of a dataset.
+// Chat messages in JSON, from a request or a line of a dataset.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 namespace folio::data {
 
 enum class MessageForm {
-  OpenAi,  ///< as in a request to OpenAI's API
-  Dataset  ///< as TRL has them, too: calls without an id, and their arguments as an object
+  OpenAi,  ///< as in OpenAI's API
+  Dataset  ///< also as in TRL: calls without an ID, and with arguments as an object
 };
 
-/// A content is a text, or a list of parts of the type text. Throws core::Error that goes on after the word "messages":
-/// "have to be a list of messages".
+/// Parses messages, whose content is a string or a list of text parts. Throws core::Error whose text continues a
+/// sentence that begins with "messages": "must be a non-empty list".
 [[nodiscard]] std::vector<ChatMessage> chat_messages(const nlohmann::json& list, MessageForm form);
 [[nodiscard]] std::vector<ChatMessage> chat_messages(const core::OrderedJson& list, MessageForm form);
 

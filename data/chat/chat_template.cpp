@@ -15,14 +15,14 @@ std::string all_names() {
   return names + "or a file";
 }
 
-// Runs what reads or renders a template, and says where it failed and what else there is.
+// Runs `run`, which parses or renders a template. Adds the location and the available templates to its errors.
 template <typename Run>
 auto with_remedy(const std::string& where, Run&& run) {
   try {
     return run();
   } catch (const core::Error& error) {
     if (const auto* stopped = dynamic_cast<const core::WorkStopped*>(&error); stopped && stopped->is_complete()) throw;
-    core::fail("{}: its chat template, {}; --chat-template takes another: {}", where,
+    core::fail("{}: chat template, {}; choose another with --chat-template: {}", where,
                core::printable(error.what(), 250), all_names());
   }
 }
@@ -34,14 +34,14 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
   return "";
 }
 
-// Each key of an object is compared with those before it, of which there are at most 1,024.
+// Parses JSON, keeping the order of keys. Costs several steps per byte, since keys are searched linearly.
 core::OrderedJson read_in_order(jinja::Session& session, const std::string& text, const char* where) {
   constexpr size_t kStepsPerByte = 4;
   session.spend(kStepsPerByte * text.size());
   return core::parse_ordered_json(text, where);
 }
 
-// Texts in it, keys too, are somebody's.
+// Converts JSON to Jinja. All strings, including keys, are marked as content.
 jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
   const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
   if (json.is_string()) return text(json.get_ref<const std::string&>());
@@ -59,7 +59,7 @@ jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
   return session.dict(std::move(items));
 }
 
-// As transformers' users pass it.
+// Converts a message to the dictionary that users of transformers pass to a template.
 jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool arguments_as_text) {
   const auto name = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
   const auto said = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
@@ -75,7 +75,7 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
         session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
   }
   if (!calls.empty()) members.emplace_back(name("tool_calls"), session.list(std::move(calls)));
-  if (!message.reasoning.empty()) {  // under both names, as vLLM gives it to templates
+  if (!message.reasoning.empty()) {  // under both names, as in vLLM
     members.emplace_back(name("reasoning"), said(message.reasoning));
     members.emplace_back(name("reasoning_content"), said(message.reasoning));
   }
@@ -86,7 +86,7 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
   return session.dict(std::move(members));
 }
 
-// The text of BOS, also where the file doesn't put one in front of other texts.
+// Returns the text of BOS, even if the tokenizer does not prepend it.
 std::string bos_text(const Tokenizer& tokenizer) {
   const std::vector<int32_t> beginning = tokenizer.prefix_tokens();
   const std::vector<int32_t> first = beginning.empty() ? tokenizer.default_prompt() : beginning;
@@ -110,10 +110,10 @@ std::string_view chat_role_name(ChatRole role) {
 
 ChatTemplate::ChatTemplate(std::string_view jinja, std::string where, std::string_view for_tools)
     : source_(jinja), where_(std::move(where)) {
-  core::require(!jinja.empty(),
-                "{} has no chat template, like most base models: use generate, or name a template with "
-                "--chat-template: {}",
-                where_, all_names());
+  core::require(
+      !jinja.empty(),
+      "{} has no chat template, like most base models; use generate, or choose a template with --chat-template: {}",
+      where_, all_names());
   const auto parsed = [&](std::string_view text) {
     return with_remedy(where_, [&] { return std::make_shared<const jinja::Block>(jinja::parse(text)); });
   };
@@ -124,7 +124,7 @@ ChatTemplate::ChatTemplate(std::string_view jinja, std::string where, std::strin
 std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> messages, std::string_view bos,
                                             std::string_view eos, const RenderOptions& options,
                                             std::vector<ChatSpan>* generated) const {
-  core::require(!messages.empty(), "a chat needs a message");
+  core::require(!messages.empty(), "a chat needs at least one message");
   jinja::Session session(options.budget.value_or(core::WorkBudget()));
   const auto text = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
   std::vector<jinja::Value> list;
@@ -148,7 +148,7 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
                          generated == nullptr ? nullptr : &answers);
   });
   if (generated != nullptr) {
-    std::vector<size_t> bytes_before{0};  // each character
+    std::vector<size_t> bytes_before{0};  // bytes before each character
     for (const char32_t& c : rendered) {
       bytes_before.push_back(bytes_before.back() + jinja::to_utf8(jinja::TextView(&c, 1)).size());
     }
@@ -172,8 +172,8 @@ ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& whe
   std::string names;
   for (const auto& [name, text] : templates) names += (names.empty() ? "" : ", ") + core::printable(name);
   core::require(templates.empty() || !tokenizer.chat_template().empty(),
-                "{}: none of its chat templates is named \"{}\"; choose one with --chat-template: {}", where,
-                kDefaultTemplate, names);
+                "{}: no chat template is named \"{}\"; choose one with --chat-template: {}", where, kDefaultTemplate,
+                names);
   const auto for_tools = templates.find(kToolTemplate);
   return {tokenizer.chat_template(), where, for_tools == templates.end() ? "" : for_tools->second};
 }

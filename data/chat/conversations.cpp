@@ -13,42 +13,43 @@ namespace {
 
 // ---- reading ----
 
-// A list, or the text of one, as data sets of Arrow tables have it.
+// Returns the tools as JSON text. Datasets in Arrow tables store the list as a string.
 std::string tools_of(const core::OrderedJson& object, const std::string& where) {
   const auto tools = object.find("tools");
   if (tools == object.end() || tools->is_null()) return "";
   const core::OrderedJson list =
       tools->is_string() ? core::parse_ordered_json(tools->get_ref<const std::string&>(), where) : *tools;
-  core::require(list.is_array(), "{}: its \"tools\" are no list of functions", where);
+  core::require(list.is_array(), "{}: \"tools\" is not a list of functions", where);
   return list.empty() ? "" : list.dump();
 }
 
 Conversation conversation_of(std::string_view line, const std::string& where) {
   const core::OrderedJson object = core::parse_ordered_json(line, where);
-  core::require(
-      object.is_object() && object.contains("messages"),
-      "{}: is no object with \"messages\", as the first line is; texts and conversations are trained on apart", where);
+  core::require(object.is_object() && object.contains("messages"),
+                "{}: not an object with \"messages\", unlike the first line; texts and conversations cannot be mixed",
+                where);
   Conversation conversation{.messages = {}, .tools = tools_of(object, where), .where = where};
   try {
     conversation.messages = chat_messages(object["messages"], MessageForm::Dataset);
   } catch (const core::Error& error) {
-    core::fail("{}: its messages {}", where, error.what());
+    core::fail("{}: messages {}", where, error.what());
   }
   const auto& messages = conversation.messages;
   const auto answers = [](const ChatMessage& m) { return m.role == ChatRole::Assistant; };
   core::require(std::any_of(messages.begin(), messages.end(), answers),
-                "{}: has no message of the role assistant, which would be learned; add one, or remove the line", where);
-  core::require(!answers(messages.front()), "{}: begins with an answer; let a message of the role user stand before it",
+                "{}: no message has the role assistant, so there is nothing to learn; add one, or remove the line",
                 where);
+  core::require(!answers(messages.front()),
+                "{}: the first message has the role assistant; put a message with the role user before it", where);
   return conversation;
 }
 
 // ---- rendering ----
 
-// A rendered chat, of each byte of which is known whether it is the template's.
+// A rendered chat that distinguishes template text from message content.
 struct Rendered {
   std::string text;
-  std::string kinds;  // a byte for each of the text
+  std::string kinds;  // kTemplate or kSaid for each byte of the text
 
   static constexpr char kTemplate = 't';
   static constexpr char kSaid = 's';
@@ -83,13 +84,13 @@ struct Rendered {
   }
 };
 
-// A text, and where in it answers stand.
+// A rendered chat and the ranges of its answers.
 struct MarkedText {
   Rendered rendered;
   std::vector<ChatSpan> answers;
 };
 
-// Where in the text each token ends. Empty if they do not spell it: a tokenizer may have normalized it.
+// Returns the end of each token in the text. Empty if the tokens do not spell the text, as after normalization.
 std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& tokens) {
   std::vector<size_t> ends;
   size_t at = 0;
@@ -99,7 +100,7 @@ std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, c
     if (const SpecialToken* special = tokenizer.special_tokens().begin_of(rest); special && special->id == token) {
       spelled = special->text;
     } else if (spelled.starts_with(' ') && !rest.starts_with(' ')) {
-      spelled.remove_prefix(1);  // SentencePiece puts a space before a text
+      spelled.remove_prefix(1);  // SentencePiece prepends a space to a text
     }
     if (!rest.starts_with(spelled)) return {};
     ends.push_back(at += spelled.size());
@@ -112,7 +113,7 @@ struct TokenRange {
   size_t end;
 };
 
-// The tokens that have a byte of the answer.
+// Returns the tokens that contain at least one byte of the answer.
 TokenRange tokens_of(const Tokenizer& tokenizer, const Rendered& rendered, const std::vector<int32_t>& tokens,
                      const std::vector<size_t>& ends, ChatSpan answer) {
   if (!ends.empty()) {
@@ -121,7 +122,7 @@ TokenRange tokens_of(const Tokenizer& tokenizer, const Rendered& rendered, const
     };
     return {.begin = token_with(answer.begin), .end = token_with(answer.end - 1) + 1};
   }
-  // Up to where the text before ends, as far as its tokens are the same.
+  // Returns how many of the first tokens are the same if only the text before `byte` is tokenized.
   const auto tokens_before = [&](size_t byte) {
     const std::vector<int32_t> before = rendered.first(byte).encoded(tokenizer);
     return static_cast<size_t>(std::mismatch(before.begin(), before.end(), tokens.begin(), tokens.end()).second -
@@ -135,7 +136,7 @@ ChatExample example_of(const Tokenizer& tokenizer, const MarkedText& marked) {
   example.is_learned.resize(example.tokens.size());
   const std::vector<size_t> ends = ends_of(tokenizer, marked.rendered.text, example.tokens);
   for (const ChatSpan& answer : marked.answers) {
-    if (answer.begin == answer.end) continue;  // empty, and no mark behind it
+    if (answer.begin == answer.end) continue;  // an empty answer without a mark
     const TokenRange range = tokens_of(tokenizer, marked.rendered, example.tokens, ends, answer);
     for (size_t i = range.begin; i < range.end; ++i) example.is_learned[i] = true;
   }
@@ -145,8 +146,8 @@ ChatExample example_of(const Tokenizer& tokenizer, const MarkedText& marked) {
   return example;
 }
 
-// The mark that ends a turn stands behind the answer, and what follows it is not the assistant's: the line's end in
-// most templates.
+// Returns the end of an answer, including the mark that ends the turn. Template text after the mark, such as a line
+// break, is excluded.
 size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mark) {
   if (mark.empty()) return whole.size();
   for (size_t at = whole.text.rfind(mark); at != std::string::npos && at >= begin;
@@ -160,7 +161,7 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// What stands behind `whole` in `more`, which has another turn, up to and with a mark at which generation stops.
+// Returns the text after `whole` in `more`, which has one more turn, through the first token that stops generation.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());
@@ -172,25 +173,26 @@ std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, cons
   return more.is_template(whole.size(), size) ? std::string(behind.substr(0, size)) : "";
 }
 
-std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const ChatTemplate& chat, ChatWithTools told,
-                                            const std::string& mark, const std::string& next) {
-  const std::span<const ChatMessage> all = told.messages;
+std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                            ChatWithTools prepared, const std::string& mark, const std::string& next) {
+  const std::span<const ChatMessage> all = prepared.messages;
   std::vector<MarkedText> texts;
   for (size_t i = 1; i < all.size(); ++i) {
     if (all[i].role != ChatRole::Assistant) continue;
-    told.options.add_generation_prompt = true;
-    const Rendered before(render_chat(tokenizer, chat, all.first(i), told.options));
-    told.options.add_generation_prompt = false;
-    const Rendered whole(render_chat(tokenizer, chat, all.first(i + 1), told.options));
+    prepared.options.add_generation_prompt = true;
+    const Rendered before(render_chat(tokenizer, chat, all.first(i), prepared.options));
+    prepared.options.add_generation_prompt = false;
+    const Rendered whole(render_chat(tokenizer, chat, all.first(i + 1), prepared.options));
     core::require(whole.starts_with(before),
-                  "with an answer the chat template writes another text before it than where it asks for one; put "
-                  "{{% generation %}} around answers in the template, or take another by --chat-template");
+                  "the chat template writes a different prefix before an answer than for a generation prompt; put "
+                  "{{% generation %}} around answers in the template, or choose another with --chat-template");
     ChatSpan answer{.begin = before.size(), .end = end_of_answer(whole, before.size(), mark)};
     Rendered text = whole.first(answer.end);
     if (!next.empty()) {
       std::string end;
       if (i + 1 < all.size()) {
-        end = mark_between(tokenizer, whole, Rendered(render_chat(tokenizer, chat, all.first(i + 2), told.options)));
+        end =
+            mark_between(tokenizer, whole, Rendered(render_chat(tokenizer, chat, all.first(i + 2), prepared.options)));
       }
       if (end.empty()) end = next;
       text.text += end;
@@ -207,11 +209,12 @@ std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const Ch
   return texts;
 }
 
-std::vector<MarkedText> marked_by_template(const Tokenizer& tokenizer, const ChatTemplate& chat, ChatWithTools told) {
-  told.options.add_generation_prompt = false;
+std::vector<MarkedText> marked_by_template(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                           ChatWithTools prepared) {
+  prepared.options.add_generation_prompt = false;
   std::vector<ChatSpan> answers;
-  const Rendered rendered(render_chat(tokenizer, chat, told.messages, told.options, &answers));
-  core::require(!answers.empty(), "the {{% generation %}} of its chat template marks nothing of it as an answer");
+  const Rendered rendered(render_chat(tokenizer, chat, prepared.messages, prepared.options, &answers));
+  core::require(!answers.empty(), "the {{% generation %}} blocks of the chat template mark no text as an answer");
   return {{.rendered = rendered, .answers = answers}};
 }
 
@@ -244,7 +247,7 @@ std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& ch
   };
   try {
     return mark_between(tokenizer, rendered(2), rendered(3));
-  } catch (const core::Error&) {  // the template refuses it
+  } catch (const core::Error&) {  // rejected by the template
     return "";
   }
 }
@@ -272,7 +275,7 @@ bool ChatRenderer::learns_to_stop() const {
   return mark < 0 && !mark_.empty() && text.find(mark_) != std::string::npos;
 }
 
-ChatWithTools ChatRenderer::told(const Conversation& conversation) const {
+ChatWithTools ChatRenderer::prepared(const Conversation& conversation) const {
   const auto& messages = conversation.messages;
   const bool has_calls = std::any_of(messages.begin(), messages.end(),
                                      [](const ChatMessage& m) { return !m.calls.empty() || m.role == ChatRole::Tool; });
@@ -282,17 +285,17 @@ ChatWithTools ChatRenderer::told(const Conversation& conversation) const {
 }
 
 std::vector<int32_t> ChatRenderer::prompt(const Conversation& conversation) const {
-  const ChatWithTools told_chat = told(conversation);
-  return encode_chat(tokenizer_, chat_, told_chat.messages, told_chat.options);
+  const ChatWithTools prepared_chat = prepared(conversation);
+  return encode_chat(tokenizer_, chat_, prepared_chat.messages, prepared_chat.options);
 }
 
 std::vector<ChatExample> ChatRenderer::examples(const Conversation& conversation) const {
   try {
-    ChatWithTools told_chat = told(conversation);
+    ChatWithTools prepared_chat = prepared(conversation);
     const std::vector<MarkedText> texts =
-        chat_.has_generation(!told_chat.options.tools.empty())
-            ? marked_by_template(tokenizer_, chat_, std::move(told_chat))
-            : marked_by_rendering(tokenizer_, chat_, std::move(told_chat), mark_, next_);
+        chat_.has_generation(!prepared_chat.options.tools.empty())
+            ? marked_by_template(tokenizer_, chat_, std::move(prepared_chat))
+            : marked_by_rendering(tokenizer_, chat_, std::move(prepared_chat), mark_, next_);
     std::vector<ChatExample> examples;
     for (const MarkedText& text : texts) {
       ChatExample example = example_of(tokenizer_, text);

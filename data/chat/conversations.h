@@ -1,5 +1,5 @@
-// Conversations to learn from: lines of JSON, rendered by a model's own chat template, in tokens of which the answers
-// are learned and nothing else.
+// Training on conversations: lines of JSON, rendered by a model's chat template and tokenized. Only the answers are
+// learned.
 #pragma once
 
 #include <mutex>
@@ -16,61 +16,60 @@ namespace folio::data {
 
 struct Conversation {
   std::vector<ChatMessage> messages;
-  std::string tools{};  ///< as RenderOptions has them
-  std::string where{};  ///< its file and line, for messages
+  std::string tools{};  ///< as in RenderOptions
+  std::string where{};  ///< file and line, for errors
 };
 
-/// Whether the first line of the texts is an object with "messages" and without the key `field`, so that they are
-/// conversations and no texts. A line that is no JSON is neither.
+/// Returns true if the first line is an object with "messages" and without the key `field`, so that the files contain
+/// conversations instead of texts. Returns false if it is not JSON.
 [[nodiscard]] bool are_conversations(const Documents& documents, const std::string& field);
 
-/// Of each line {"messages": [{"role", "content"}, …]}, as OpenAI's fine-tuning format and TRL have it; messages may
-/// have tool_calls, tool_call_id and name, and the object "tools". Other keys of the object are left alone. Throws
-/// core::Error with file, line and remedy where a line is none, or has no answer by an assistant.
+/// Reads lines {"messages": [{"role", "content"}, …]}, as in OpenAI's fine-tuning format and TRL. Messages may have
+/// tool_calls, tool_call_id and name; the object may have "tools". Other keys of the object are ignored. Throws
+/// core::Error with file, line and remedy for an invalid line, or one without an assistant's answer.
 [[nodiscard]] std::vector<Conversation> read_conversations(const Documents& documents);
 
-/// What a template writes behind an answer only where another turn follows, up to and with the mark of that turn, if
-/// generation stops at the mark (Tokenizer::ends_text()): GLM-4's "<|user|>". Empty elsewhere.
+/// Returns the text that a template writes after an answer only if another turn follows, through the first token of
+/// that turn: "<|user|>" for GLM-4. Empty unless generation stops at that token (Tokenizer::ends_text()).
 [[nodiscard]] std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
-/// Tokens, and for each whether it is an answer's and thus learned. The last one is.
+/// A tokenized conversation. is_learned is true for the tokens of answers, and always for the last token.
 struct ChatExample {
   std::vector<int32_t> tokens;
   std::vector<bool> is_learned;
 };
 
-/// How conversations are rendered by a template, and what of them is learned.
+/// Renders conversations with a template and determines which tokens are learned.
 class ChatRenderer {
  public:
-  /// Both have to outlive it.
+  /// The tokenizer and the template must outlive the renderer.
   ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
-  /// What the conversation teaches: its answers, each with what ends a turn (end_of_turn(), or else
-  /// mark_of_next_turn(), which the last answer gets, too), in the tokens that
-  /// transformers makes of it. Where the template has {% generation %}, that says what an answer is, as transformers'
-  /// assistant_masks do. Elsewhere an answer is what the template writes more with it than without it, where it asks
-  /// for one. A template may write earlier answers anew, without what was thought for example: each answer is then
-  /// learned after the text that it was given after, so one conversation becomes several examples. A token that is half
-  /// an answer's is learned. Tools and calls are written as serve writes them (tool_format.h). Throws core::Error,
-  /// which begins with `where`, if the template raises an exception, or writes with an answer another text before it
-  /// than it does when it asks for one. Threads may call it at the same time.
+  /// Returns the tokens to train on, as transformers would tokenize the conversation. Answers are learned, each with
+  /// the text that ends its turn: end_of_turn() or, if empty, mark_of_next_turn(). {% generation %}, if the template
+  /// has it, marks answers, as in transformers' assistant_masks. Otherwise an answer is what the template adds for it
+  /// after the generation prompt. A template may change earlier answers, for example drop their reasoning. Each answer
+  /// is then learned after its own context, so that one conversation becomes several examples. Tokens that overlap an
+  /// answer are learned. Tools and calls are written as by serve (tool_format.h). Throws core::Error that begins with
+  /// the conversation's `where` if the template raises an exception, or if its text before an answer differs from the
+  /// generation prompt. Thread-safe.
   [[nodiscard]] std::vector<ChatExample> examples(const Conversation& conversation) const;
 
-  /// Whether an answer is learned with something that generation stops at.
+  /// Returns true if answers are learned with a token or text at which generation stops.
   [[nodiscard]] bool learns_to_stop() const;
 
-  /// The tokens of a conversation that ends with what is to be answered, up to where the answer begins.
+  /// Returns the tokens of a conversation that ends before an answer, including the generation prompt.
   [[nodiscard]] std::vector<int32_t> prompt(const Conversation& conversation) const;
 
  private:
-  [[nodiscard]] ChatWithTools told(const Conversation& conversation) const;
+  [[nodiscard]] ChatWithTools prepared(const Conversation& conversation) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
-  std::string mark_;  ///< end_of_turn()
-  std::string next_;  ///< mark_of_next_turn(), where there is no mark_
+  std::string mark_;  ///< text that ends a turn: end_of_turn()
+  std::string next_;  ///< mark_of_next_turn(), if mark_ is empty
   mutable std::once_flag once_;
-  mutable std::optional<ToolFormat> format_;  ///< found out where the first conversation has tools
+  mutable std::optional<ToolFormat> format_;  ///< set at the first conversation with tools
 };
 
 }  // namespace folio::data

@@ -1,4 +1,4 @@
-// The chat templates that have a name: the plain forms of families that many models share.
+// Built-in chat templates, which many models share.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -91,7 +91,7 @@ ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenize
   }
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(name_or_file, ignored)) {
-    throw core::UsageError(fmt::format("there is no chat template, and no file, {}; there are {}",
+    throw core::UsageError(fmt::format("{} is neither a chat template nor a file; available: {}",
                                        core::printable(name_or_file), fmt::join(chat_template_names(), ", ")));
   }
   return {core::read_text_file(name_or_file, kMaxFile), name_or_file};

@@ -16,21 +16,21 @@ namespace {
 
 size_t inputs_in(const ChatExample& example) { return example.tokens.size() - 1; }
 
-// Tokens that are targets: the first one is none.
+// Returns the number of learned targets. The first token is never a target.
 int64_t targets_in(const ChatExample& example) {
   return std::count(example.is_learned.begin() + 1, example.is_learned.end(), true);
 }
 
-// Fisher and Yates. `counter` goes on, so that several draws from one seed differ.
+// Fisher-Yates shuffle. Advances `counter`, so that several draws from one seed differ.
 void shuffle(std::span<size_t> numbers, uint64_t seed, uint64_t& counter) {
   for (size_t n = numbers.size(); n > 1; --n)
     std::swap(numbers[n - 1], numbers[core::random_below(seed, counter++, n)]);
 }
 
-// Ranks by window. `sizes` fall.
+// Packs examples into windows of `room` tokens. `sizes` is descending. Returns the indices into it in each window.
 std::vector<std::vector<size_t>> best_fit(const std::vector<size_t>& sizes, size_t room) {
   std::vector<std::vector<size_t>> windows;
-  std::multimap<size_t, size_t> by_room;  // to windows
+  std::multimap<size_t, size_t> by_room;  // maps free tokens to window indices
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     auto fullest = by_room.lower_bound(sizes[rank]);
     size_t window = windows.size();
@@ -52,7 +52,7 @@ std::vector<std::vector<size_t>> best_fit(const std::vector<size_t>& sizes, size
 
 PackedExamples::PackedExamples(std::vector<ChatExample> examples, int64_t length, int32_t padding)
     : examples_(std::move(examples)), length_(length), padding_(padding) {
-  core::require(length >= 1, "a window needs at least one token, not {}", length);
+  core::require(length >= 1, "the window length is {}, but must be at least 1", length);
   const auto most = static_cast<size_t>(length) + 1;
   for (ChatExample& example : examples_) {
     if (example.tokens.size() <= most) continue;
@@ -65,7 +65,7 @@ PackedExamples::PackedExamples(std::vector<ChatExample> examples, int64_t length
   std::erase_if(examples_,
                 [](const ChatExample& example) { return example.tokens.empty() || targets_in(example) == 0; });
   core::require(!examples_.empty(),
-                "no answer begins within the first {} tokens of its conversation; take a larger --window", length);
+                "no answer begins within the first {} tokens of its conversation; use a larger --window", length);
   std::stable_sort(examples_.begin(), examples_.end(),
                    [](const ChatExample& a, const ChatExample& b) { return a.tokens.size() > b.tokens.size(); });
   std::vector<size_t> sizes;
@@ -81,7 +81,7 @@ double PackedExamples::fullness() const {
   return static_cast<double>(n_inputs_) / (static_cast<double>(n_windows()) * static_cast<double>(length_));
 }
 
-// Examples of one length change places, so that the windows stay as full as they are.
+// Shuffles the windows, and examples of the same length, so that the windows remain equally full.
 PackedExamples::Epoch PackedExamples::epoch(uint64_t seed, uint64_t number) const {
   Epoch epoch{.windows = std::vector<size_t>(windows_.size()), .examples = std::vector<size_t>(examples_.size())};
   std::iota(epoch.windows.begin(), epoch.windows.end(), size_t{0});
@@ -121,7 +121,7 @@ BatchOf PackedExamples::shuffled(int64_t rows, uint64_t seed) const {
     uint64_t number = 0;
     std::optional<Epoch> epoch{};
   };
-  const auto last = std::make_shared<Last>();  // what would be drawn again for each batch
+  const auto last = std::make_shared<Last>();  // cached, since consecutive batches share an epoch
   return [this, rows, seed, last](uint64_t number) {
     Batch batch{.rows = rows, .length = length_, .inputs = {}, .targets = {}};
     for (int64_t row = 0; row < rows; ++row) {

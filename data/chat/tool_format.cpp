@@ -14,14 +14,14 @@ namespace {
 
 using Kind = CallPiece::Kind;
 
-// What no template says of itself. Some want ids of nine letters and digits.
+// Strings that no template contains. Some templates require IDs of nine letters and digits.
 constexpr std::array<const char*, 2> kNames{"made_up_function_q", "made_up_function_z"};
 constexpr std::array<const char*, 2> kIds{"qT7bX2mK9", "zR4cW8nJ5"};
 constexpr const char* kQuestion = "made-up question";
 constexpr const char* kAnswer = "made-up answer";
 constexpr const char* kArguments = R"({"made_up_key": "made-up value"})";
 constexpr const char* kDenseArguments = R"({"made_up_key":"made-up value"})";
-constexpr const char* kPrinted = "{'made_up_key': 'made-up value'}";  // by Python
+constexpr const char* kPrinted = "{'made_up_key': 'made-up value'}";  // as Python prints it
 
 std::string made_up_tools() {
   std::string list;
@@ -44,7 +44,7 @@ std::vector<ChatMessage> conversation(size_t n_calls, std::string content = "") 
   return messages;
 }
 
-// ---- for templates that know no tools ----
+// ---- templates without support for tools ----
 
 std::string words_of(const std::string& tools) {
   return "You can call these functions. Each has a JSON schema of its arguments:\n" + tools +
@@ -63,7 +63,7 @@ std::string with_calls(const ChatMessage& message) {
 
 std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const std::string& tools, bool has_system) {
   std::vector<ChatMessage> plain;
-  bool is_answered = false;  // the last one of `plain` is what tools returned
+  bool is_answered = false;  // the last message of `plain` holds tools' results
   for (const ChatMessage& message : messages) {
     if (message.role != ChatRole::Tool) {
       plain.push_back({.role = message.role, .content = with_calls(message), .reasoning = message.reasoning});
@@ -85,7 +85,7 @@ std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const s
   return plain;
 }
 
-// ---- how calls are written ----
+// ---- the format of calls ----
 
 class Recognizer {
  public:
@@ -95,20 +95,21 @@ class Recognizer {
   [[nodiscard]] ToolFormat recognize() {
     if (rendered(conversation(0), true).value_or("").find(kNames[0]) != std::string::npos) {
       if (found()) return format_;
-      // A text where the template joins it to others, or prints it as it is.
+      // Arguments must be a string if the template concatenates them, or prints an object in Python's notation.
       const auto call = rendered(conversation(1), false);
       format_ = {.arguments_as_text = true};
       if ((!call || call->find(kPrinted) != std::string::npos) && found()) return format_;
     }
     format_ = {.in_words = true};
     format_.has_system = rendered(conversation(0), true).has_value();
-    core::require(found(),
-                  "its chat template does not show what an answer says, so calls of tools can't be told from it");
+    core::require(
+        found(),
+        "the chat template does not output an assistant's content, so its tool-call format cannot be determined");
     return format_;
   }
 
  private:
-  // Nothing where the template refuses it.
+  // Returns nullopt if the template rejects the messages.
   [[nodiscard]] std::optional<std::string> rendered(const std::vector<ChatMessage>& messages, bool prompt) const try {
     RenderOptions options{
         .add_generation_prompt = prompt, .arguments_as_text = format_.arguments_as_text, .budget = budget_};
@@ -125,7 +126,7 @@ class Recognizer {
     return std::nullopt;
   }
 
-  // Where call `i` is written, from its name on; its pieces.
+  // The range of a call in a text, beginning at its name, and its pieces.
   struct Written {
     size_t begin, end;
     std::vector<CallPiece> pieces;
@@ -163,7 +164,7 @@ class Recognizer {
     if (!one || !prompt) return false;
     size_t begin = one->starts_with(*prompt) ? prompt->size() : std::string::npos;
     if (const auto answer = rendered(conversation(0, kAnswer), false)) {
-      // What stands before any answer of this kind: some templates write empty thoughts there.
+      // Text that precedes every answer; some templates write empty reasoning there.
       const size_t at = answer->find(kAnswer);
       if (at != std::string::npos && one->starts_with(answer->substr(0, at)) &&
           (begin == std::string::npos || at > begin)) {
@@ -183,8 +184,8 @@ class Recognizer {
     return find_trigger();
   }
 
-  // Two calls in one answer are as one is, with the separator between them; a template that has them otherwise is taken
-  // to have one.
+  // Finds the separator between two calls of an answer. If a template does not write them like single calls, answers
+  // are assumed to have at most one.
   void find_separator(const std::string& one, const Written& call, const std::string& behind) {
     const auto two = rendered(conversation(2), false);
     if (!two || !two->starts_with(one.substr(0, call.end))) return;
@@ -195,7 +196,7 @@ class Recognizer {
     format_.separator = two->substr(call.end, other->begin - call.end);
   }
 
-  // Where the turn ends in what stands behind a call: at the mark that ends every turn, or the first one of all.
+  // Returns the end of the turn in the text after a call: at the mark that ends turns, or else the first special token.
   [[nodiscard]] size_t end_of_turn_in(const std::string& behind) const {
     const std::string mark = end_of_turn(tokenizer_, chat_);
     if (const size_t at = behind.find(mark); !mark.empty() && at != std::string::npos) return at;
@@ -256,9 +257,9 @@ ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::strin
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  std::span<const ChatMessage> messages, const std::string& tools,
                                  const ToolFormat& format, const core::WorkBudget& budget) {
-  ChatWithTools told = with_tools(messages, tools, format);
-  told.options.budget = budget;
-  return encode_chat(tokenizer, chat, told.messages, told.options);
+  ChatWithTools prepared = with_tools(messages, tools, format);
+  prepared.options.budget = budget;
+  return encode_chat(tokenizer, chat, prepared.messages, prepared.options);
 }
 
 MarkedTokenizer::MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks) : tokenizer_(tokenizer) {

@@ -1,7 +1,7 @@
-// How a chat model writes that functions are called. Its template shows it: a conversation with made-up calls is
-// rendered, and what stands between their names, arguments and ids is the model's way to write them. There is no list
-// of models. A template that knows nothing of tools is told of them in words, and its calls are written as Hermes 2 Pro
-// and Qwen 2.5 write them: <tool_call>{"name": …, "arguments": …}</tool_call>.
+// How a chat model writes function calls, found from its chat template alone; no formats of known models are built in.
+// A conversation with made-up calls is rendered, and the text around their names, arguments and IDs is the format. If
+// the template does not support tools, or does not write arguments as JSON, the prompt describes the tools and asks for
+// calls in the format of Hermes 2 Pro and Qwen 2.5: <tool_call>{"name": …, "arguments": …}</tool_call>.
 #pragma once
 
 #include <cstdint>
@@ -14,61 +14,61 @@
 
 namespace folio::data {
 
-/// Names of functions are of these: they stand in texts of all kinds, unescaped.
+/// Characters of functions' names, which need no escaping in any format.
 inline constexpr std::string_view kToolNameLetters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-/// Ids of calls are so many letters and digits: some templates want that.
+/// Length of call IDs, which are letters and digits. Some templates require nine.
 inline constexpr size_t kCallIdLength = 9;
 
-/// A part of a written call.
+/// A piece of a call's format.
 struct CallPiece {
   enum class Kind : uint8_t { Text, Name, Arguments, Id };
   Kind kind;
-  std::string text{};  ///< of Text
+  std::string text{};  ///< for Kind::Text
 };
 
 struct ToolFormat {
-  std::string before{};   ///< what the template writes between the prompt and any answer, and so the model has to
-  std::string opening{};  ///< then, before the name of the first call
-  /// The beginning of `opening`, by which a call is told from an answer: an answer without calls does not have it.
+  std::string before{};   ///< text of the template between the prompt and any answer, which the model must write, too
+  std::string opening{};  ///< text between `before` and the name of the first call
+  /// The beginning of `opening`, which distinguishes a call from an answer without calls.
   std::string trigger{};
-  bool only_at_start = false;      ///< and it is looked for only where an answer begins, since it looks like any JSON
-  std::vector<CallPiece> call{};   ///< from the name to the last of name, arguments and id
+  bool only_at_start = false;      ///< `trigger` resembles any JSON, so it counts only at the beginning of an answer
+  std::vector<CallPiece> call{};   ///< pieces from the name to the last of name, arguments and ID
   bool several = false;            ///< an answer may have more than one call
-  std::string separator{};         ///< between two calls: behind one, and before the name of the other
-  std::string closing{};           ///< behind the last, before the end of the turn
-  bool has_spaces = true;          ///< the JSON of arguments has one after commas and colons
+  std::string separator{};         ///< text between two calls, up to the name of the second
+  std::string closing{};           ///< text between the last call and the end of the turn
+  bool has_spaces = true;          ///< the JSON of arguments has spaces after commas and colons
   bool arguments_as_text = false;  ///< RenderOptions::arguments_as_text
-  bool in_words = false;           ///< the template knows no tools
-  bool has_system = true;          ///< it has a system message, to put the words in
-  std::vector<int32_t> marks{};    ///< tokens that are no text, and are in the above
+  bool in_words = false;           ///< the template does not support tools, so the prompt describes them
+  bool has_system = true;          ///< the template supports a system message, to describe the tools in
+  std::vector<int32_t> marks{};    ///< special tokens in the format
 };
 
-/// What a template writes that is no JSON object of arguments (XML, Python) is not recognized: then the tools are told
-/// in words, too. All renderings spend the budget. Throws core::Error if the template does not show what an answer
-/// says.
+/// Returns the format of calls in a template. If it does not write arguments as a JSON object (but as XML or Python),
+/// the prompt describes the tools, as if it did not support them. All renderings spend the budget. Throws core::Error
+/// if the template does not write the content of an answer.
 [[nodiscard]] ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                      const core::WorkBudget& budget = core::WorkBudget());
 
-/// What render_chat() is given of a conversation with tools, calls or what they returned.
+/// Arguments of render_chat() for a conversation with tools, calls or their results.
 struct ChatWithTools {
   std::vector<ChatMessage> messages;
   RenderOptions options;
 };
-/// `tools` is as RenderOptions::tools.
+/// Prepares a conversation for render_chat(). `tools` is as in RenderOptions.
 [[nodiscard]] ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools,
                                        const ToolFormat& format);
 
-/// encode_chat() of with_tools().
+/// Renders and tokenizes a conversation with tools.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages, const std::string& tools,
                                                const ToolFormat& format,
                                                const core::WorkBudget& budget = core::WorkBudget());
 
-/// A tokenizer to which some tokens that are no text, such as [TOOL_CALLS], are the text that is their name.
+/// Wraps a tokenizer so that some special tokens, such as [TOOL_CALLS], have their names as text.
 class MarkedTokenizer final : public Tokenizer {
  public:
-  /// `tokenizer` has to outlive it.
+  /// `tokenizer` must outlive it.
   MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks);
 
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override { return tokenizer_.encode(text); }

@@ -12,7 +12,7 @@
 namespace folio::data {
 namespace {
 
-// \w of Rust's regular expressions: Alphabetic, marks, decimal digits, connectors and joiners (Unicode TS 18).
+// Matches \w of Rust's regex: Alphabetic, marks, decimal digits, connectors and joiners (Unicode TS 18).
 bool is_word(uint32_t c) {
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
     case UTF8PROC_CATEGORY_LU:
@@ -114,14 +114,14 @@ AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t beg
     at = zone_end;
   }
   if (size != result.text.size())
-    result.zones = {{.end = result.text.size(), .parse_special = false}};  // joined by NFC
+    result.zones = {{.end = result.text.size(), .parse_special = false}};  // NFC changed text across zones
   return result;
 }
 
 template <typename Between, typename Found>
 void AddedTokens::find(const SpecialTokens& tokens, const ZonedText& in, Between&& between, Found&& found) {
   const std::string_view text = in.text;
-  size_t begin = 0;  // of the stretch
+  size_t begin = 0;  // of the current stretch
   size_t zone = 0;
   for (size_t at = 0; at < text.size() && !tokens.empty();) {
     if (!tokens.may_begin(text[at])) {
@@ -140,11 +140,11 @@ void AddedTokens::find(const SpecialTokens& tokens, const ZonedText& in, Between
     if (token->is_special && !in.zones[zone].parse_special) continue;
     const TokenFlags& flags = token->flags;
     if (flags.single_word && (ends_with_word(text.substr(0, from)) || begins_with_word(text.substr(to)))) continue;
-    // The token before may have taken spaces that this one is made of.
+    // The previous token's rstrip may have consumed spaces of this token.
     if (flags.lstrip) from = begin + (from > begin ? end_without_spaces(text.substr(begin, from - begin)) : 0);
     if (flags.rstrip) to = to < begin ? begin : to + spaces_at_begin(text.substr(to));
     if (begin < from) between(begin, from);
-    if (from < to) found(*token);  // else the token before has taken all of it
+    if (from < to) found(*token);  // else the previous token consumed all of it
     begin = to;
   }
   if (begin < text.size()) between(begin, text.size());

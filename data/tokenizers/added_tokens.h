@@ -1,4 +1,4 @@
-// Cuts special and user-defined tokens out of a text before it is encoded. Source: AddedVocabulary in
+// Separates special and user-defined tokens from the text around them before it is encoded. Source: AddedVocabulary in
 // https://github.com/huggingface/tokenizers/blob/main/tokenizers/src/tokenizer/added_vocabulary.rs
 #pragma once
 
@@ -14,28 +14,28 @@ namespace folio::data {
 
 struct Vocabulary;
 
-/// The bytes of the white space that `text` begins with.
+/// Returns the length in bytes of the white space at the beginning of `text`.
 [[nodiscard]] size_t spaces_at_begin(std::string_view text);
 
-/// A part of a text, and whether special tokens are looked for in it.
+/// A piece of text; `parse_special` enables special tokens in it.
 struct TextPiece {
   std::string_view text;
   bool parse_special = false;
 };
 
-/// What happens to the text between tokens before normalized tokens are looked for in it.
+/// Normalizes stretches of text, in which tokens that match normalized text are then searched.
 struct Normalization {
-  std::string prepend{};                               ///< before each stretch
-  std::function<std::string(std::string_view)> map{};  ///< null: none
+  std::string prepend{};                               ///< inserted before each stretch
+  std::function<std::string(std::string_view)> map{};  ///< null: no change
 };
 
-/// Normalized text, and the tokens and stretches of it in their order.
+/// Normalized text, cut into tokens and stretches of text, in order.
 struct CutText {
   struct Part {
-    int32_t id = -1;  ///< -1: a stretch, of the bytes [begin, begin + size) of `text`
+    int32_t id = -1;  ///< token, or -1 for a stretch: bytes [begin, begin + size) of `text`
     size_t begin = 0;
     size_t size = 0;
-    bool is_first = false;  ///< begins the whole text
+    bool is_first = false;  ///< at the beginning of the whole text
   };
   std::string text;
   std::vector<Part> parts;
@@ -48,16 +48,16 @@ struct CutText {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// The control, unknown and user-defined pieces of a vocabulary, which are plain text.
+  /// Collects the control, unknown and user-defined pieces of a vocabulary.
   AddedTokens(const Vocabulary& vocabulary, Normalization normalization);
 
-  /// Cuts the concatenated pieces: first at the tokens that are not normalized, then the normalized text between them
-  /// at the others; each time the leftmost match, then the longest, is taken. A special token is one only where it lies
-  /// within a piece with `parse_special`; elsewhere in a piece its text is not searched for other tokens.
+  /// Cuts the concatenated pieces: first at tokens that match unnormalized text, then the normalized text between them
+  /// at the others; the leftmost, then the longest match wins. Special tokens are recognized only within a piece with
+  /// `parse_special`. Elsewhere their text is skipped, and not searched for other tokens.
   [[nodiscard]] CutText cut(std::span<const TextPiece> pieces) const;
 
  private:
-  // A text whose zones end at `end` and parse special tokens or not.
+  // A range of text that ends at `end` and begins where the previous zone ends.
   struct Zone {
     size_t end;
     bool parse_special;
@@ -67,7 +67,7 @@ class AddedTokens {
     std::vector<Zone> zones{};
   };
 
-  /// `own` gets the normalized text.
+  /// Returns the normalized text from `begin` to `end`, with its zones. `own` stores the text.
   [[nodiscard]] ZonedText normalized(const ZonedText& from, size_t begin, size_t end, std::string& own) const;
   template <typename Between, typename Found>
   static void find(const SpecialTokens& tokens, const ZonedText& in, Between&& between, Found&& found);

@@ -16,8 +16,8 @@ namespace {
 using core::fail;
 using core::require;
 
-// Caches the tokens of words that occurred before in the text: most of a text consists of few distinct words. A word
-// replaces one with the same hash, so the size is fixed.
+// Caches the tokens of words that occurred before in the text, since most texts repeat few distinct words. A new word
+// replaces one in the same slot, so the size is fixed.
 class WordCache {
  public:
   explicit WordCache(std::string_view text)
@@ -45,7 +45,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kLongest = 48;  ///< longer words rarely repeat
+  static constexpr size_t kLongest = 48;  ///< in bytes; longer words rarely repeat
 
   struct Slot {
     uint32_t begin = 0;
@@ -54,7 +54,7 @@ class WordCache {
     uint32_t n_tokens = 0;
   };
 
-  // Eight bytes a step, mixed by a multiplication. Simpler than wyhash: a collision only costs time.
+  // Hashes eight bytes per step by a multiplication. Simpler than wyhash, since a collision only costs time.
   Slot& slot_of(std::string_view word) {
     uint64_t hash = word.size();
     for (size_t at = 0; at < word.size(); at += 8) {
@@ -99,7 +99,7 @@ MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const st
   }
 }
 
-// The state while one text is encoded.
+// The state of encoding one text.
 class BpeTokenizer::Encoder {
  public:
   Encoder(const BpeTokenizer& tokenizer, CutText text)
@@ -180,7 +180,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     const PieceType type = vocabulary_.types[i];
     if (type == PieceType::Normal) continue;
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
-    const auto bytes = byte_level_to_bytes(pieces[i]);  // as files spell normal pieces
+    const auto bytes = byte_level_to_bytes(pieces[i]);  // as normal pieces are spelled in files
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
     const auto id = static_cast<int32_t>(i);
     if (is_word_piece(vocabulary_, id) && pieces[i].size() == 1)
@@ -190,12 +190,12 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   for (const auto& [left, right, joined] : vocabulary_.merges) {
     for (const int32_t id : {left, right, joined}) {
       require(id >= 0 && id < vocab_size() && is_word_piece(vocabulary_, id),
-              "{}: a merge has token {}, which is none that a text can have", where, id);
+              "{}: a merge has token {}, which no text can contain", where, id);
     }
     const auto piece = [&](int32_t id) -> std::string_view { return pieces[static_cast<size_t>(id)]; };
     const std::string_view whole = piece(joined);
     if (!whole.starts_with(piece(left)) || whole.substr(piece(left).size()) != piece(right)) {
-      fail("{}: the merge of tokens {} and {} does not make token {}", where, left, right, joined);
+      fail("{}: merging tokens {} and {} does not make token {}", where, left, right, joined);
     }
     if (words.find(whole) < 0) words.add(joined);  // a user-defined piece
   }

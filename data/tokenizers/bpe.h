@@ -1,6 +1,6 @@
-// Byte-level BPE, as in GPT-2, SmolLM2 and Llama 3 (Radford et al. 2019). A text is split into words, and words into
-// bytes. Then the adjacent pair of the lowest merge rank is merged, the leftmost first, until no pair has a merge.
-// Decoding the tokens of any bytes gives those bytes, unless the vocabulary normalizes them.
+// Byte-level BPE, as in GPT-2, SmolLM2 and Llama 3 (Radford et al. 2019). Text is split into words, and words into
+// bytes. Then the adjacent pair with the lowest merge rank is merged, leftmost first, until no pair has a merge.
+// Decoding restores the encoded bytes, unless the vocabulary normalizes text.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace hf {
 struct Source;
 }
 
-/// The pieces are plain bytes, not spelled in the byte-level alphabet as in files.
+/// A vocabulary whose pieces are raw bytes, unlike in files, which use the byte-level alphabet.
 struct BpeVocabulary : Vocabulary {
   struct Merge {
     int32_t left;
@@ -26,19 +26,19 @@ struct BpeVocabulary : Vocabulary {
     int32_t joined;
     bool operator==(const Merge&) const = default;
   };
-  std::vector<Merge> merges;  ///< in the order of their ranks
+  std::vector<Merge> merges;  ///< in rank order
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
-  bool ignore_merges = false;  ///< a word that is a piece is one token, without merging
-  bool nfc = false;            ///< texts are normalized first: see nfc.h
+  bool ignore_merges = false;  ///< a word that is a piece becomes one token, without merging
+  bool nfc = false;            ///< text is normalized first (nfc.h)
 
   bool operator==(const BpeVocabulary&) const = default;
 };
 
-/// Whether all pieces of a merge are ones that words may have: normal, or user-defined and spelled as bytes are in
-/// files. Published files have merges of added tokens, too; those of control tokens are left out.
+/// Returns true if words may contain all pieces of a merge: normal ones, and user-defined ones that are spelled the
+/// same in the byte-level alphabet. Published files also have merges of control tokens, which are ignored.
 [[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
 
-/// A hash table of merges by their pair of tokens: open addressing, 16 bytes a slot.
+/// A hash table of merges by token pair: open addressing, 16 bytes per slot.
 class MergeTable {
  public:
   MergeTable() = default;
@@ -51,7 +51,7 @@ class MergeTable {
     int32_t joined = -1;
     uint32_t rank = 0;
   };
-  /// The merge of two tokens, or null.
+  /// Returns the merge of two tokens, or null.
   [[nodiscard]] const Slot* find(int32_t left, int32_t right) const {
     for (size_t at = slot_of(left, right);; at = (at + 1) & (slots_.size() - 1)) {
       const Slot& slot = slots_[at];
@@ -72,23 +72,23 @@ class MergeTable {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  /// Throws core::Error, prefixed with `where`, if an id is out of range, a piece is empty or occurs twice, or a merge
-  /// does not give its piece.
+  /// Throws core::Error, prefixed with `where`, if an ID is out of range, a piece is empty or occurs twice, or a merge
+  /// does not produce its piece.
   BpeTokenizer(BpeVocabulary vocabulary, const std::string& where);
-  BpeTokenizer(BpeTokenizer&&) = default;  // not copied: words_ points to the pieces
+  BpeTokenizer(BpeTokenizer&&) = default;  // not copyable: words_ refers to the pieces
 
-  /// The "gpt2" vocabulary of a GGUF file. Throws core::Error if its tokenizer.ggml.pre is unknown.
+  /// Reads the "gpt2" vocabulary of a GGUF file. Throws core::Error if its tokenizer.ggml.pre is unknown.
   [[nodiscard]] static BpeTokenizer from_gguf(const core::GgufFile& file);
 
-  /// From tokenizer.json and tokenizer_config.json: BPE with one of the known pre-tokenizers. Throws core::Error that
-  /// names what differs.
+  /// Reads tokenizer.json and tokenizer_config.json: BPE with one of the supported pre-tokenizers. Throws core::Error
+  /// that names what is not supported.
   [[nodiscard]] static BpeTokenizer from_hf(const hf::Source& source);
-  /// Whether a tokenizer.json is of this kind: it has a pre-tokenizer, other than Metaspace, and no byte fallback.
+  /// Returns true for a tokenizer.json with a pre-tokenizer other than Metaspace, and without byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
-  /// User-defined pieces are split off first (see AddedTokens), and what lies between is normalized, if the vocabulary
-  /// says so; then decoding gives the normalized text. A byte that is not a piece is dropped, as in Hugging Face's
-  /// tokenizers: published vocabularies lack some bytes that never occur in UTF-8.
+  /// Separates user-defined pieces first (AddedTokens) and normalizes the text between them if the vocabulary requires
+  /// it; decoding then returns normalized text. Drops bytes that are not pieces, as Hugging Face's tokenizers do:
+  /// published vocabularies lack some bytes that never occur in UTF-8.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
@@ -115,8 +115,8 @@ class BpeTokenizer final : public Tokenizer {
 
   BpeVocabulary vocabulary_;
   MergeTable merges_;
-  std::optional<TextIndex> words_;       ///< the normal pieces, if ignore_merges
-  std::array<int32_t, 256> byte_ids_{};  ///< -1: none
+  std::optional<TextIndex> words_;       ///< pieces that words may be, if ignore_merges
+  std::array<int32_t, 256> byte_ids_{};  ///< the token of each byte; -1: none
   SpecialTokens special_;
   AddedTokens added_;
   std::vector<bool> ends_text_;

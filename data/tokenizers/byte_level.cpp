@@ -8,7 +8,7 @@
 namespace folio::data {
 namespace {
 
-// Printable Latin-1 characters stand for themselves; the other bytes are numbered from U+0100.
+// Maps printable Latin-1 bytes to their own characters, and the others to U+0100 and up.
 constexpr std::array<uint32_t, 256> make_alphabet() {
   std::array<uint32_t, 256> alphabet{};
   uint32_t next = 256;
@@ -21,7 +21,7 @@ constexpr std::array<uint32_t, 256> make_alphabet() {
 
 constexpr std::array<uint32_t, 256> kAlphabet = make_alphabet();
 
-// The byte of each character of the alphabet, or -1.
+// Maps each character of the alphabet to its byte, and others to -1.
 constexpr std::array<int16_t, 0x180> make_inverse() {
   std::array<int16_t, 0x180> inverse{};
   inverse.fill(-1);

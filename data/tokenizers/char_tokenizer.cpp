@@ -11,7 +11,7 @@ namespace {
 using core::fail;
 using core::require;
 
-// "line 3, column 14" of the byte at `at`; columns count characters.
+// Returns the location of the byte at `at`, such as "line 3, column 14"; columns count characters.
 std::string place_of(std::string_view text, size_t at) {
   size_t line = 1;
   size_t column = 1;
@@ -28,7 +28,7 @@ std::string place_of(std::string_view text, size_t at) {
 
 core::Utf8Char character_at(std::string_view text, size_t at, const std::string& where) {
   const core::Utf8Char c = core::decode_utf8(text, at);
-  if (!c.valid) {  // not `require`, which evaluates its arguments always: place_of reads the text up to here
+  if (!c.valid) {  // not require(), which always evaluates its arguments: place_of() scans the text
     fail("{}: invalid UTF-8 at {} (byte {}, value 0x{:02X}); convert the text to UTF-8", where, place_of(text, at), at,
          static_cast<unsigned char>(text[at]));
   }
@@ -70,8 +70,8 @@ CharTokenizer::CharTokenizer(std::vector<std::string> characters, const std::str
 }
 
 CharTokenizer CharTokenizer::from_pieces(std::vector<std::string> pieces, const std::string& where) {
-  require(!pieces.empty() && pieces.back() == kEndOfText, "{}: the last token of a character vocabulary is {}", where,
-          kEndOfText);
+  require(!pieces.empty() && pieces.back() == kEndOfText, "{}: the last token of a character vocabulary must be {}",
+          where, kEndOfText);
   pieces.pop_back();
   return CharTokenizer(std::move(pieces), where);
 }
@@ -90,8 +90,8 @@ std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
     const auto found = id_of_.find(c.code_point);
     if (found == id_of_.end()) {
       fail(
-          "the character \"{}\" (U+{:04X}) at {} is not in the model's vocabulary of {} characters; leave it out, or "
-          "train on a text that has it",
+          "the character \"{}\" (U+{:04X}) at {} is not in the model's vocabulary of {} characters; remove it, or "
+          "train on a text that contains it",
           core::printable(text.substr(at, c.length)), c.code_point, place_of(text, at), id_of_.size());
     }
     ids.push_back(found->second);

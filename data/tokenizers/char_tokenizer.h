@@ -1,5 +1,5 @@
-// One token for each distinct character (Unicode code point) of a text, in sorted order, and then `<|endoftext|>`. It
-// separates documents and is the explicit BOS and EOS; without one, other engines use the id of some character.
+// One token per distinct character (Unicode code point) of a text, in sorted order, then `<|endoftext|>`, which
+// separates documents and is also BOS and EOS: without explicit ones, other engines would use some character's ID.
 #pragma once
 
 #include <filesystem>
@@ -16,10 +16,10 @@ inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 class CharTokenizer final : public Tokenizer {
  public:
-  /// The vocabulary of `text`, which `where` names in errors. Throws core::Error if it is empty or not UTF-8.
+  /// Builds the vocabulary of `text`. Throws core::Error that names `where` if the text is empty or not UTF-8.
   [[nodiscard]] static CharTokenizer from_text(std::string_view text, const std::string& where);
 
-  /// From distinct characters, each valid UTF-8, in the order of their ids. Throws core::Error otherwise.
+  /// Requires distinct characters, each valid UTF-8, in ID order. Throws core::Error otherwise.
   explicit CharTokenizer(std::vector<std::string> characters, const std::string& where);
 
   /// Throws core::Error with the first character outside the vocabulary and its line and column.
@@ -32,32 +32,31 @@ class CharTokenizer final : public Tokenizer {
   [[nodiscard]] std::vector<int32_t> default_prompt() const override;
   [[nodiscard]] std::string kind() const override { return "character"; }
 
-  /// The characters, without `<|endoftext|>`.
+  /// Returns the characters of the vocabulary, without `<|endoftext|>`.
   [[nodiscard]] std::vector<std::string> characters() const {
     return {vocabulary_.pieces.begin(), vocabulary_.pieces.end() - 1};
   }
 
   [[nodiscard]] static CharTokenizer from_gguf(const core::GgufFile& file);
-  /// Whether every token of a "gpt2" vocabulary is one character, except the last, `<|endoftext|>`.
+  /// Returns true if every token of a "gpt2" vocabulary is one character, except the last, `<|endoftext|>`.
   [[nodiscard]] static bool is_gguf(const core::GgufFile& file);
 
-  /// tokenizer.json and tokenizer_config.json: BPE over raw characters, no merges, no pre-tokenizer, Fuse decoder.
+  /// Writes tokenizer.json and tokenizer_config.json: BPE over raw characters, without merges or pre-tokenizer.
   void write_hf(const std::filesystem::path& directory) const override;
   [[nodiscard]] static CharTokenizer read_hf(const std::filesystem::path& directory);
 
-  /// From a parsed tokenizer.json. It is of this kind if it has no merges, no byte fallback and no
-  /// pre-tokenizer.
+  /// Reads a parsed tokenizer.json. is_hf() returns true if that has no merges, no byte fallback and no pre-tokenizer.
   [[nodiscard]] static CharTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where);
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
  private:
-  /// As a "gpt2" byte-level vocabulary whose only merges join the bytes of one character.
+  /// Returns a "gpt2" byte-level vocabulary whose only merges join the bytes of one character.
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
-  /// From the pieces of a file. Throws core::Error if the last is not `<|endoftext|>`.
+  /// Creates a tokenizer from a file's pieces. Throws core::Error unless the last one is `<|endoftext|>`.
   static CharTokenizer from_pieces(std::vector<std::string> pieces, const std::string& where);
 
-  /// The code point, if `bytes` are exactly one character.
+  /// Returns the code point if `bytes` are exactly one character.
   static std::optional<uint32_t> character_in(std::string_view bytes);
 
   Vocabulary vocabulary_;

@@ -12,7 +12,7 @@
 namespace folio::data {
 namespace {
 
-// The end of the valid UTF-8 that begins at `at`.
+// Returns the end of the valid UTF-8 that begins at `at`.
 size_t valid_end(std::string_view text, size_t at) {
   while (at < text.size()) {
     const core::Utf8Char c = core::decode_utf8(text, at);
@@ -34,8 +34,8 @@ void append_decomposed(uint32_t code_point, std::vector<utf8proc_int32_t>& to) {
   to.insert(to.end(), parts.begin(), parts.begin() + n);
 }
 
-// The canonical order: each run of combining marks is sorted by class, and marks of one class keep their order.
-// utf8proc_map() sorts them by exchanging neighbours, which takes the square of a run's length.
+// Sorts each run of combining marks by class (canonical order); marks of the same class keep their order.
+// utf8proc_map() does this by swapping neighbours, which takes quadratic time.
 void sort_marks(std::vector<utf8proc_int32_t>& characters) {
   const auto class_of = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
   const auto is_mark = [&](utf8proc_int32_t c) { return class_of(c) != 0; };

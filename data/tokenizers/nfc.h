@@ -1,4 +1,4 @@
-// Unicode's normalization form C, which some tokenizers apply to a text before they split it.
+// Unicode normalization form C, which some tokenizers apply before they split text.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace folio::data {
 
-/// The text with characters composed as far as possible ("e" and U+0301 become "é"): Unicode Standard Annex 15. Bytes
-/// that are not UTF-8 stay as they are.
+/// Returns the text with characters composed where possible ("e" and U+0301 become "é"): Unicode Standard Annex 15.
+/// Bytes that are not UTF-8 are kept.
 [[nodiscard]] std::string to_nfc(std::string_view text);
 
 }  // namespace folio::data

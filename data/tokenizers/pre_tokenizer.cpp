@@ -18,7 +18,7 @@ class Scanner {
 
   [[nodiscard]] size_t at() const { return at_; }
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
-  /// At the end: neither a character nor a class.
+  /// Returns true at this character; false at the end of the text.
   [[nodiscard]] bool is(uint32_t code_point) const { return !at_end() && code_point_ == code_point; }
   [[nodiscard]] bool is(CharClass c) const { return !at_end() && class_ == c; }
   [[nodiscard]] LetterCase letter_case() const { return case_of(code_point_); }
@@ -51,9 +51,9 @@ class Scanner {
   CharClass class_ = CharClass::Other;
 };
 
-// 's|'t|'re|'ve|'m|'ll|'d behind the apostrophe: the bytes that match, or 0.
+// Matches s|t|re|ve|m|ll|d, which follow an apostrophe. Returns the number of bytes, or 0.
 size_t contraction(std::string_view text, bool ignore_case) {
-  constexpr std::string_view kLongS = "\u017F";  // a capital S is an s, and so is this
+  constexpr std::string_view kLongS = "\u017F";  // U+017F, which also matches s if case is ignored
   if (ignore_case && text.starts_with(kLongS)) return kLongS.size();
   const auto letter = [&](size_t i) {
     const char c = i < text.size() ? text[i] : '\0';
@@ -65,8 +65,8 @@ size_t contraction(std::string_view text, bool ignore_case) {
   return ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l') ? 2 : 0;
 }
 
-// \s+(?!\S)|\s+ : white space, without its last character if there are several and a word follows. If numbers are words
-// of their own, the text counts as ended before one.
+// Matches \s+(?!\S)|\s+ : white space, without its last character if there are several and a word follows. With
+// `numbers_apart`, a number counts as the end of the text.
 size_t space_end(Scanner in, bool numbers_apart) {
   const size_t begin = in.at();
   size_t last = begin;
@@ -101,7 +101,7 @@ size_t digits_end(std::string_view text, size_t at) {
   return in.at();
 }
 
-// \s*[\r\n]+ : white space up to its last line break; 0 if there is none.
+// Matches \s*[\r\n]+ : white space through its last line break. 0: no match.
 size_t newline_end(Scanner in) {
   size_t end = 0;
   while (in.is(CharClass::Space)) {
@@ -112,7 +112,7 @@ size_t newline_end(Scanner in) {
   return end;
 }
 
-// Words of numbers have at most `most_numbers`.
+// Returns the end of a word of Llama 3 or Qwen 2. Numbers are split into words of at most `most_numbers` digits.
 size_t llama3_end(std::string_view text, size_t at, int most_numbers) {
   const Scanner begin(text, at);
   if (begin.is('\'')) {
@@ -147,8 +147,8 @@ bool has_lower(const Scanner& in) {
   return !in.at_end() && in.letter_case() != LetterCase::None && in.letter_case() != LetterCase::Upper;
 }
 
-// U*L+ of o200k: all that can be capitals, and behind it small letters. If there are none, the last of the former that
-// can be a small letter is one. 0: no match.
+// Matches U*L+ of o200k: all characters in U, then those in L. If none follow, ends after the last one of U that is
+// also in L. 0: no match.
 size_t lower_word_end(Scanner in) {
   size_t end = 0;
   for (; has_upper(in); in.next()) {
@@ -165,7 +165,7 @@ size_t lower_word_end(Scanner in) {
   return end;
 }
 
-// U+L* where U*L+ does not match.
+// Matches U+L* where U*L+ does not match. 0: no match.
 size_t upper_word_end(Scanner in) {
   const size_t begin = in.at();
   while (has_upper(in)) in.next();
@@ -201,7 +201,7 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
   return newline > 0 ? newline : space_end(begin, false);
 }
 
-// The first of a kind is the one that is written. The others are synonyms in llama.cpp (src/llama-vocab.cpp).
+// Of entries with equal properties the first is written; others are llama.cpp's synonyms (src/llama-vocab.cpp).
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},
@@ -258,7 +258,7 @@ const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::st
   if (found != kNames.end()) return *found;
   std::vector<std::string_view> names;
   for (const PreTokenizerName& known : kNames) names.push_back(known.name);
-  core::fail("{}: the pre-tokenizer \"{}\" is not known here; known are {}", where, core::printable(name),
+  core::fail("{}: the pre-tokenizer \"{}\" is not supported; supported: {}", where, core::printable(name),
              fmt::join(names, ", "));
 }
 

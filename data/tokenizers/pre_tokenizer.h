@@ -1,6 +1,6 @@
-// Splits a text into the words of byte-level BPE; no token crosses the end of a word. Each kind is a published regular
-// expression, written as a scanner: std::regex has no Unicode classes, is slow, and overflows the stack on
-// long words.
+// Splits text into the words of byte-level BPE; tokens do not cross the end of a word. Each kind is a published regular
+// expression, implemented as a scanner: std::regex has no Unicode classes, is slow, and overflows the stack on long
+// words.
 #pragma once
 
 #include <algorithm>
@@ -14,35 +14,35 @@ enum class PreTokenizer {
   /// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
   /// (https://github.com/openai/gpt-2/blob/master/src/encoder.py)
   Gpt2,
-  /// Each \p{N} is a word; the stretches between them are split as by GPT-2, each alone (SmolLM2, StarCoder).
+  /// Each \p{N} is a word; each stretch between them is split separately, as by GPT-2 (SmolLM2, StarCoder).
   Digits,
   /// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
   /// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
   /// (https://github.com/meta-llama/llama3/blob/main/llama/tokenizer.py)
   Llama3,
-  /// The same with \p{N} for \p{N}{1,3}: each number is a word.
+  /// As Llama3, but with \p{N} instead of \p{N}{1,3}: each digit is a word.
   /// (https://huggingface.co/Qwen/Qwen2-0.5B/blob/main/tokenizer.json)
   Qwen2,
-  /// Words of letters are [A a]: capitals, then small letters, and behind them a contraction.
+  /// Words of letters are capitals, then small letters, and may end with a contraction.
   /// [^\r\n\p{L}\p{N}]?U*L+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?U+L*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|
   /// ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and
   /// L = [\p{Ll}\p{Lm}\p{Lo}\p{M}] (o200k_base:
   /// https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py)
   O200k,
-  /// The same without contractions, and with \p{N} for \p{N}{1,3}.
+  /// As O200k, but without contractions, and with \p{N} instead of \p{N}{1,3}.
   /// (https://huggingface.co/mistralai/Mistral-Nemo-Base-2407/blob/main/tokenizer.json)
   Tekken,
 };
 
-/// The end of the word that begins at `at` < text.size(), which is 0 or the end of another word. A byte that is not
-/// UTF-8 counts as a symbol, like U+FFFD.
+/// Returns the end of the word that begins at `at` < text.size(), which is 0 or the end of another word. Bytes that are
+/// not UTF-8 count as symbols, like U+FFFD.
 [[nodiscard]] size_t word_end(PreTokenizer kind, std::string_view text, size_t at);
 
-/// The next place at or behind `from` where a word of every pre-tokenizer ends, whatever stands around it: behind a
-/// line break and before a visible ASCII character but a slash. The end of the text if there is none.
+/// Returns the next position at or after `from` where every pre-tokenizer ends a word, regardless of context: after a
+/// line break and before a visible ASCII character other than a slash. Returns the end of the text if there is none.
 [[nodiscard]] size_t word_border(std::string_view text, size_t from);
 
-/// Calls take(part) for parts of a text that end at a word_border(), each of at least `n_bytes` but the last.
+/// Calls take(part) for consecutive parts of a text that end at a word_border(). All but the last have >= `n_bytes`.
 template <typename Take>
 void for_parts(std::string_view text, size_t n_bytes, Take&& take) {
   while (!text.empty()) {
@@ -57,14 +57,14 @@ struct PreTokenizerName {
   std::string_view name;
   PreTokenizer kind;
   bool ignore_merges = false;  ///< a word that is a token is not merged
-  bool add_bos = false;        ///< if tokenizer.ggml.add_bos_token is missing
-  bool nfc = false;            ///< the model's own tokenizer normalizes the text before; llama.cpp does not
+  bool add_bos = false;        ///< default of tokenizer.ggml.add_bos_token
+  bool nfc = false;            ///< the model's own tokenizer normalizes text first; llama.cpp does not
 };
 
-/// Throws core::Error, prefixed with `where`, that lists the known names if `name` is unknown.
+/// Returns the entry with this name. Throws core::Error, prefixed with `where`, that lists the known names if unknown.
 [[nodiscard]] const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::string& where);
 
-/// The first name with these properties, or null.
+/// Returns the first entry with these properties, or null.
 [[nodiscard]] const PreTokenizerName* name_of(PreTokenizer kind, bool ignore_merges, bool nfc);
 
 }  // namespace folio::data

@@ -18,13 +18,13 @@ namespace {
 using core::fail;
 using core::require;
 
-// The best score has the lowest rank.
+// Returns the rank of a score: the best score has the lowest rank.
 uint32_t rank_of(float score) {
-  const auto bits = std::bit_cast<uint32_t>(score + 0.0F);  // +0 and -0 are equal
+  const auto bits = std::bit_cast<uint32_t>(score + 0.0F);  // makes +0 and -0 equal
   return (bits & 0x80000000U) != 0 ? bits : ~(bits | 0x80000000U);
 }
 
-// Merges the symbols of one word. Skip those of size 0.
+// Merges the symbols of one word. Symbols of size 0 in the result must be skipped.
 const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::string_view word, size_t longest,
                                  SymbolMerger& merger) {
   merger.clear();
@@ -41,7 +41,7 @@ const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::s
   });
 }
 
-// Whether `text` has a space after another character.
+// Returns true if `text` has a space after another character.
 bool goes_on_after_space(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
   return begin != std::string_view::npos && text.find(' ', begin) != std::string_view::npos;
@@ -51,13 +51,13 @@ bool goes_on_after_space(std::string_view text) {
 
 bool joins(const SentencePieceVocabulary& v, size_t id) {
   const bool is_text = v.types[id] == PieceType::Normal || v.types[id] == PieceType::UserDefined;
-  // Texts have marks instead of spaces.
+  // Text has marks instead of spaces, so a piece with a space never matches.
   return is_text && v.pieces[id].find(' ') == std::string::npos && !flags_of(v, static_cast<int32_t>(id)).apart;
 }
 
 void validate(const SentencePieceVocabulary& v, const std::string& where) {
   const size_t n = v.pieces.size();
-  require(n == 0 || v.bos >= 0, "{}: the BOS token is {}, but ids go from 0 to {}", where, v.bos, n - 1);
+  require(n == 0 || v.bos >= 0, "{}: the BOS token is {}, but IDs are 0 to {}", where, v.bos, n - 1);
   validate(static_cast<const Vocabulary&>(v), where);
   require(v.scores.size() == n, "{}: {} pieces, but {} scores", where, n, v.scores.size());
   std::unordered_set<std::string_view> seen;
@@ -68,7 +68,7 @@ void validate(const SentencePieceVocabulary& v, const std::string& where) {
     if (!seen.insert(piece).second) fail("{}: piece {} (\"{}\") occurs twice", where, i, core::printable(piece));
     if (!std::isfinite(v.scores[i])) fail("{}: the score of piece {} is {}", where, i, v.scores[i]);
     if (v.types[i] == PieceType::Byte && !parse_byte_piece(piece)) {
-      fail("{}: byte piece {} is \"{}\", but has to be like \"<0x0A>\"", where, i, core::printable(piece));
+      fail("{}: byte piece {} is \"{}\", but must be like \"<0x0A>\"", where, i, core::printable(piece));
     }
   }
 }
@@ -134,7 +134,7 @@ std::vector<int32_t> SentencePieceTokenizer::encode_pieces(std::span<const TextP
   return ids;
 }
 
-// Text as AddedTokens left it: normalizers have added their space.
+// Encodes text from AddedTokens, to which a normalizer has already added its space.
 void SentencePieceTokenizer::encode_stretch(std::string_view text, bool is_first, std::vector<int32_t>& ids) const {
   require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
   std::string plain = marks_to_spaces(text);
@@ -144,7 +144,7 @@ void SentencePieceTokenizer::encode_stretch(std::string_view text, bool is_first
   SymbolMerger merger;
   const size_t first = ids.size();
   for (size_t at = 0; at < plain.size();) {
-    // If no piece has a space after another character, words can be encoded one by one.
+    // If no piece has a space after another character, words can be encoded separately.
     const size_t letters = cut_words_ ? plain.find_first_not_of(' ', at) : plain.size();
     const size_t end = std::min(plain.find(' ', vocabulary_.split_words ? at + 1 : letters), plain.size());
     const std::string_view word = std::string_view(plain).substr(at, end - at);

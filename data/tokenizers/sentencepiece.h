@@ -1,7 +1,6 @@
-// BPE with scores and byte fallback, as SentencePiece trains it for Llama (Kudo & Richardson 2018, Sennrich et al.
-// 2016). Each character is a symbol. The adjacent pair that forms the piece of the best score is merged, the leftmost
-// first, until no pair forms a piece. A character without a piece is encoded as its
-// bytes.
+// BPE with scores and byte fallback, as trained by SentencePiece for Llama (Kudo & Richardson 2018, Sennrich et al.
+// 2016). Each character is a symbol. The adjacent pair that forms the piece with the best score is merged, leftmost
+// first, until no pair forms a piece. Characters without a piece are encoded as bytes.
 #pragma once
 
 #include <array>
@@ -16,21 +15,21 @@ namespace hf {
 struct Source;
 }
 
-/// Where add_space_prefix adds a space. `tokenizers` has a normalizer or a pre-tokenizer for it.
+/// Where add_space_prefix adds a space. In `tokenizers` a normalizer or a pre-tokenizer does so.
 enum class SpacePrefix : uint8_t {
   Normalizer,  ///< before each text between special and user-defined tokens (Prepend; SentencePiece, GGUF)
-  Always,      ///< there, unless the text begins with a space (Metaspace)
+  Always,      ///< before each such text that does not begin with a space (Metaspace)
   First,       ///< once, before a text that begins with neither a space nor a token (Metaspace)
 };
 
-/// As in a file. Normal pieces write a space as U+2581 "▁"; user-defined pieces are plain text.
+/// A vocabulary as spelled in files: normal pieces have U+2581 "▁" for a space; user-defined pieces are plain text.
 struct SentencePieceVocabulary : Vocabulary {
   std::vector<float> scores;
   bool add_space_prefix = true;
   SpacePrefix space_prefix = SpacePrefix::Normalizer;  ///< GGUF has no key for it
-  bool split_words = false;  ///< no token has a space after another character, spaces too (Metaspace)
+  bool split_words = false;  ///< no token has a space after another character, not even after a space (Metaspace)
 
-  /// SentencePiece's default ids.
+  /// Sets SentencePiece's default IDs.
   SentencePieceVocabulary() {
     unk = 0;
     bos = 1;
@@ -40,36 +39,36 @@ struct SentencePieceVocabulary : Vocabulary {
   bool operator==(const SentencePieceVocabulary&) const = default;
 };
 
-/// Throws core::Error, prefixed with `where`, if lists differ in length, an id is out of range, a piece is empty,
-/// longer than 1024 bytes, repeated (llama.cpp aborts on it) or not UTF-8, a score is not finite, or a byte piece not
-/// "<0xNN>".
+/// Throws core::Error, prefixed with `where`, if lists differ in length, an ID is out of range, a score is not finite,
+/// a byte piece is not "<0xNN>", or a piece is empty, longer than 1024 bytes, not UTF-8 or repeated (llama.cpp aborts
+/// on repeated ones).
 void validate(const SentencePieceVocabulary& vocabulary, const std::string& where);
 
-/// Whether merges of a text may give this piece. A user-defined one may be, too, as in llama.cpp and `tokenizers`.
+/// Returns true if merges may produce this piece. As in llama.cpp and `tokenizers`, it may be user-defined.
 [[nodiscard]] bool joins(const SentencePieceVocabulary& vocabulary, size_t id);
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  /// Throws core::Error if the vocabulary is not valid, or no piece is "▁".
+  /// Throws core::Error if the vocabulary is invalid, or no piece is "▁".
   SentencePieceTokenizer(SentencePieceVocabulary vocabulary, const std::string& where);
-  SentencePieceTokenizer(SentencePieceTokenizer&&) = default;  // not copied: ids_ points to the texts
+  SentencePieceTokenizer(SentencePieceTokenizer&&) = default;  // not copyable: ids_ refers to the texts
 
-  /// The "llama" vocabulary of a GGUF file, with llama.cpp's defaults for missing keys.
+  /// Reads the "llama" vocabulary of a GGUF file, with llama.cpp's defaults for missing keys.
   [[nodiscard]] static SentencePieceTokenizer from_gguf(const core::GgufFile& file);
 
-  /// From tokenizer.json and tokenizer_config.json: BPE whose merges are all the splits of each piece, one piece after
-  /// the other, with Llama's normalizer or Metaspace, and its decoder. Throws core::Error that names what differs.
+  /// Reads tokenizer.json and tokenizer_config.json: BPE whose merges are all splits of each piece, one piece after the
+  /// other, with Llama's normalizer or Metaspace, and its decoder. Throws core::Error that names what is not supported.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 
-  /// Encodes any bytes: U+2581 counts as a space, and a byte that is not UTF-8 is a symbol of its own. User-defined
-  /// pieces are split off first (see AddedTokens); with add_space_prefix, the text between them gets a leading space.
-  /// Throws core::Error for a character that has neither a piece nor bytes if there is no unknown token.
+  /// Encodes any bytes: U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. Separates user-defined
+  /// pieces first (AddedTokens); with add_space_prefix, text between them gets a leading space. Throws core::Error for
+  /// a character that has neither a piece nor bytes if there is no unknown token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
 
-  /// Removes the leading spaces that `encode` added.
+  /// Returns the text of the tokens, without the leading spaces that encode() added.
   [[nodiscard]] std::string decode(const std::vector<int32_t>& tokens) const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
 
@@ -86,9 +85,9 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   [[nodiscard]] const SentencePieceVocabulary& vocabulary() const { return vocabulary_; }
 
-  /// The id of the normal piece for `text` (with spaces, not marks), or -1.
+  /// Returns the ID of the piece with this text (spaces, not marks), or -1.
   [[nodiscard]] int32_t piece_of(std::string_view text) const { return ids_.find(text); }
-  [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1: none
+  [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1 if there is none
 
  private:
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
@@ -96,13 +95,13 @@ class SentencePieceTokenizer final : public Tokenizer {
   void append_without_piece(std::string_view symbol, bool after_unknown, std::vector<int32_t>& ids) const;
 
   SentencePieceVocabulary vocabulary_;
-  std::vector<std::string> bytes_;  ///< of each id
-  TextIndex ids_;                   ///< normal pieces, by `bytes_`
+  std::vector<std::string> bytes_;  ///< text of each token
+  TextIndex ids_;                   ///< pieces that merges may produce, by `bytes_`
   SpecialTokens special_;           ///< control and unknown pieces
   AddedTokens added_;
   std::vector<bool> ends_text_;
   std::array<int32_t, 256> byte_ids_{};
-  size_t longest_ = 0;     ///< length of the longest normal piece, in bytes
+  size_t longest_ = 0;     ///< length in bytes of the longest piece in ids_
   bool cut_words_ = true;  ///< no piece has a space after another character
 };
 

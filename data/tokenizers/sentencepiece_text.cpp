@@ -27,7 +27,7 @@ int hex_digit(char c) {
 }  // namespace
 
 void require_piece_length(std::string_view piece, size_t id, const std::string& where) {
-  core::require(!piece.empty() && piece.size() <= kLongestPiece, "{}: piece {} has {} bytes; 1 to {} are read here",
+  core::require(!piece.empty() && piece.size() <= kLongestPiece, "{}: piece {} has {} bytes, but must have 1 to {}",
                 where, id, piece.size(), kLongestPiece);
 }
 

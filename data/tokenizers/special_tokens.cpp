@@ -33,7 +33,7 @@ const SpecialToken* SpecialTokens::begin_of(std::string_view text, size_t longes
   auto first = tokens_.begin();
   auto last = tokens_.end();
   for (size_t n = 0; n < text.size() && first != last; ++n) {
-    // All tokens in [first, last) are longer than n bytes and begin as `text`: keep those that match its next byte.
+    // All tokens in [first, last) are longer than n bytes and match so far: keep those that match the next byte.
     const auto byte_of = [n](const SpecialToken& token) { return static_cast<unsigned char>(token.text[n]); };
     const auto byte = static_cast<unsigned char>(text[n]);
     first = std::partition_point(first, last, [&](const SpecialToken& token) { return byte_of(token) < byte; });

@@ -1,5 +1,5 @@
-// The merge loop of BPE, for any rule that ranks pairs: the adjacent pair of the lowest rank is merged, the leftmost
-// first, until no pair has a rank. With a heap and a linked list, n symbols take O(n log n) steps.
+// The merge loop of BPE, for any rule that ranks pairs: merges the adjacent pair with the lowest rank, leftmost first,
+// until no pair has a rank. A heap and a linked list limit n symbols to O(n log n) steps.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Symbol {
   int32_t id = -1;
 };
 
-/// What two adjacent symbols become.
+/// The result of merging two adjacent symbols.
 struct Join {
   uint32_t rank;
   int32_t id;
@@ -26,7 +26,7 @@ struct Join {
 class SymbolMerger {
  public:
   void clear() { symbols_.clear(); }
-  /// Appends a symbol of `size` > 0 units from `begin` on.
+  /// Appends a symbol of `size` > 0 units that begins at `begin`.
   void add(size_t begin, size_t size, int32_t id) {
     const auto i = static_cast<int32_t>(symbols_.size());
     symbols_.push_back({.begin = static_cast<uint32_t>(begin),
@@ -37,7 +37,7 @@ class SymbolMerger {
   }
 
   /// Merges until `rule(left, right)`, which returns std::optional<Join>, has no rank for any pair. Returns all
-  /// symbols; skip those of size 0.
+  /// symbols; those of size 0 must be skipped.
   template <typename Rule>
   const std::vector<Symbol>& merge(Rule&& rule) {
     heap_.clear();
@@ -55,7 +55,7 @@ class SymbolMerger {
   }
 
  private:
-  // A ranked pair. It is stale if the sizes of its symbols no longer add up to `size`: they only grow.
+  // A ranked pair. It is outdated if the sizes of its symbols, which only grow, no longer add up to `size`.
   struct Candidate {
     uint64_t order;  ///< rank, then position
     uint32_t size;
@@ -63,7 +63,7 @@ class SymbolMerger {
     bool operator<(const Candidate& other) const { return order > other.order; }  // the lowest is on top of the heap
   };
 
-  // Appends the pair that begins at `left` if it has a rank, and returns whether it has.
+  // Appends the pair that begins at `left` if it has a rank. Returns true if it does.
   template <typename Rule>
   bool add_candidate(int32_t left, Rule& rule) {
     const Symbol& a = symbols_[static_cast<size_t>(left)];

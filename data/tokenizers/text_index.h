@@ -1,5 +1,5 @@
-// A hash table from texts to ids: open addressing, 8 bytes a slot. An encoder looks up several texts for every
-// character, most of them missing; std::unordered_map would take a division and three cache misses for each.
+// A hash table from texts to IDs: open addressing, 8 bytes per slot. An encoder looks up several texts per character,
+// most of them missing; std::unordered_map would need a division and three cache misses for each.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace folio::data {
 
 class TextIndex {
  public:
-  /// `texts` must outlive the index and not move. The index is empty at first.
+  /// Creates an empty index. `texts` must outlive it and not move.
   explicit TextIndex(const std::vector<std::string>& texts)
       : texts_(texts.data()), slots_(std::bit_ceil(2 * texts.size() + 1)) {}
 
@@ -24,7 +24,7 @@ class TextIndex {
     slots_[at] = {.tag = static_cast<uint32_t>(hash >> 32U), .id = id};
   }
 
-  /// The id of `text`, or -1.
+  /// Returns the ID of `text`, or -1.
   [[nodiscard]] int32_t find(std::string_view text) const {
     const uint64_t hash = hash_of(text);
     for (size_t at = hash & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
@@ -36,7 +36,7 @@ class TextIndex {
 
  private:
   struct Slot {
-    uint32_t tag = 0;  ///< the upper half of the hash; texts are compared only where it is equal
+    uint32_t tag = 0;  ///< upper half of the hash; texts are compared only if it matches
     int32_t id = -1;
   };
 

@@ -63,7 +63,7 @@ const SpecialTokens& Tokenizer::special_tokens() const {
 
 core::GgufMetadata Tokenizer::to_gguf() const {
   core::GgufMetadata metadata = vocabulary_to_gguf();
-  // Other programs know an end of turn and an end of message beside EOS.
+  // Other programs also support an end of turn and an end of message, in addition to EOS.
   const auto id_at = [&](const char* key) -> const uint32_t* {
     const auto found = std::ranges::find(metadata, std::string_view(key), &core::GgufMetadata::value_type::first);
     return found == metadata.end() ? nullptr : std::get_if<uint32_t>(&found->second);
@@ -76,7 +76,7 @@ core::GgufMetadata Tokenizer::to_gguf() const {
     const auto* const free = std::ranges::find(kEnds, nullptr, id_at);
     if (free != kEnds.end()) metadata.emplace_back(*free, static_cast<uint32_t>(id));
   }
-  // As the gguf package has several.
+  // Several templates, as in the gguf package.
   std::vector<std::string> names;
   for (const auto& [name, text] : chat_templates_) {
     if (name == kDefaultTemplate) continue;

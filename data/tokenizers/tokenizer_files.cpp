@@ -27,12 +27,11 @@ Format format_of(const fs::path& path) {
   const core::MappedFile file(path);
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (bytes.starts_with("GGUF")) return Format::Gguf;
-  // tokenizer.bin begins with the length of its longest piece, a number below 65536.
+  // tokenizer.bin begins with the length of its longest piece, which is below 65536.
   if (bytes.size() >= 4 && bytes[2] == 0 && bytes[3] == 0) return Format::Llama2c;
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   core::require(first != std::string_view::npos && bytes[first] == '{',
-                "{}: no tokenizer that is read here: a tokenizer.json, a GGUF, or a tokenizer.bin of llama2.c",
-                path.string());
+                "{}: not a supported tokenizer: a tokenizer.json, a GGUF, or a llama2.c tokenizer.bin", path.string());
   return Format::Json;
 }
 
@@ -40,13 +39,13 @@ nlohmann::json read_json(const fs::path& path) {
   return core::parse_json(core::read_text_file(path, size_t{64} << 20U), path.string());
 }
 
-// As transformers: chat_template.jinja and additional_chat_templates/NAME.jinja, or else a text in
-// tokenizer_config.json, or a list of named ones.
+// Reads templates as transformers does: chat_template.jinja and additional_chat_templates/NAME.jinja, or else a string,
+// or a list of named ones, in tokenizer_config.json.
 ChatTemplates chat_templates_of(const nlohmann::json& config, const fs::path& directory) {
   ChatTemplates templates;
   const auto add_file = [&](const std::string& name, const fs::path& file) {
     templates[name] = core::read_text_file(file, kMaxChatTemplate);
-    core::require(core::is_utf8(templates[name]), "{}: it is not UTF-8; save it as UTF-8", file.string());
+    core::require(core::is_utf8(templates[name]), "{}: not UTF-8; save it as UTF-8", file.string());
   };
   if (const fs::path file = directory / "chat_template.jinja"; core::path_exists(file))
     add_file(kDefaultTemplate, file);
@@ -67,7 +66,7 @@ ChatTemplates chat_templates_of(const nlohmann::json& config, const fs::path& di
   return templates;
 }
 
-// Of the model in the directory; 0 if there is none.
+// Returns the vocab_size of the model in the directory; 0 if there is none.
 size_t model_vocab_size(const fs::path& directory) {
   constexpr uint64_t kMost = uint64_t{1} << 22U;
   const fs::path path = directory / "config.json";
@@ -80,7 +79,7 @@ size_t model_vocab_size(const fs::path& directory) {
 std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const std::string where = path.string();
   core::require(core::path_exists(path) || !core::path_exists(path.parent_path() / "tekken.json"),
-                "{}: the tokenizer tekken (tekken.json) is not supported here", path.parent_path().string());
+                "{}: the tokenizer tekken (tekken.json) is not supported", path.parent_path().string());
   const nlohmann::json tokenizer = read_json(path);
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
                 "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
@@ -128,7 +127,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
   if (model == "llama") {
     tokenizer = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_gguf(file));
   } else {
-    core::require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported here", file.path().string(),
+    core::require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported", file.path().string(),
                   core::printable(model));
     if (CharTokenizer::is_gguf(file)) {
       tokenizer = std::make_unique<CharTokenizer>(CharTokenizer::from_gguf(file));
@@ -159,19 +158,20 @@ std::unique_ptr<Tokenizer> tokenizer_from_hf(const fs::path& directory) {
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, int64_t vocab_size) {
   auto tokenizer = load(path, vocab_size);
   core::require(vocab_size <= 0 || tokenizer->vocab_size() == vocab_size,
-                "{}: {} tokens in the tokenizer, {} in the model", path.string(), tokenizer->vocab_size(), vocab_size);
+                "{}: the tokenizer has {} tokens, but the model has {}", path.string(), tokenizer->vocab_size(),
+                vocab_size);
   return tokenizer;
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const core::StoredModel& model, const std::string& file) {
   const int64_t vocab_size = model.config.vocab_size;
-  core::require(!file.empty() || !core::is_llama2c(model.format), "{} has no tokenizer in it; add --tokenizer FILE",
+  core::require(!file.empty() || !core::is_llama2c(model.format), "{} contains no tokenizer; add --tokenizer FILE",
                 model.path);
   auto tokenizer = !file.empty() ? load_tokenizer(fs::path(file), vocab_size)
                    : model.gguf  ? tokenizer_from_gguf(*model.gguf)
                                  : tokenizer_from_hf(model.path);
-  core::require(tokenizer->vocab_size() == vocab_size, "{}: {} tokens in the tokenizer, {} in the model", model.path,
-                tokenizer->vocab_size(), vocab_size);
+  core::require(tokenizer->vocab_size() == vocab_size, "{}: the tokenizer has {} tokens, but the model has {}",
+                model.path, tokenizer->vocab_size(), vocab_size);
   if (!model.generation.end_tokens.empty()) tokenizer->end_at(model.generation.end_tokens);
   return tokenizer;
 }

@@ -1,5 +1,5 @@
-// Loads the tokenizer of a model from a GGUF file, a Hugging Face directory or a file of its own. Each function throws
-// core::Error if the tokenizer is damaged or of a kind that is not supported.
+// Loads the tokenizer of a model from a GGUF file, a Hugging Face directory or a separate file. Each function throws
+// core::Error if the tokenizer is damaged or not supported.
 #pragma once
 
 #include "core/weights.h"
@@ -7,18 +7,18 @@
 
 namespace folio::data {
 
-/// By tokenizer.ggml.model: "gpt2" is byte-level BPE or characters, "llama" is SentencePiece.
+/// Reads the tokenizer of a GGUF: byte-level BPE or characters ("gpt2"), or SentencePiece ("llama").
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file);
 
-/// From tokenizer.json and tokenizer_config.json: characters, byte-level BPE, or SentencePiece with byte fallback.
+/// Reads tokenizer.json and tokenizer_config.json: characters, byte-level BPE, or SentencePiece with byte fallback.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_hf(const std::filesystem::path& directory);
 
-/// From a tokenizer.json or its directory, a GGUF file, or a tokenizer.bin of llama2.c, recognized by content.
-/// `vocab_size` is the model's, or 0 if unknown. Throws core::Error if the tokenizer's differs.
+/// Loads a tokenizer.json or its directory, a GGUF file, or llama2.c's tokenizer.bin, recognized by content. Throws
+/// core::Error if it does not have `vocab_size` tokens, the model's number, or 0 if unknown.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, int64_t vocab_size);
 
-/// The tokenizer in `file`, or where that is empty, the model's own. Throws core::Error if the model has none, or if
-/// the vocabulary is not the model's.
+/// Loads the tokenizer in `file`, or the model's own if `file` is empty. Throws core::Error if the model has none, or
+/// if the sizes of the vocabularies differ.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const core::StoredModel& model, const std::string& file);
 
 }  // namespace folio::data

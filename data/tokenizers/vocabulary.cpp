@@ -12,17 +12,17 @@ using core::require;
 
 void validate(const Vocabulary& v, const std::string& where) {
   const size_t n = v.pieces.size();
-  require(n > 0 && n <= size_t{INT32_MAX}, "{}: {} pieces make no vocabulary", where, n);
+  require(n > 0 && n <= size_t{INT32_MAX}, "{}: {} pieces are not a valid vocabulary size", where, n);
   require(v.types.size() == n, "{}: {} pieces, but {} types", where, n, v.types.size());
   for (const SpecialIdName& name : kSpecialIds) {
     const int32_t id = v.*name.id;
     const int32_t least = name.id == &Vocabulary::eos ? 0 : -1;
-    require(id >= least && std::cmp_less(id, n), "{}: the {} token is {}, but ids go from 0 to {}", where, name.name,
-            id, n - 1);
+    require(id >= least && std::cmp_less(id, n), "{}: the {} token is {}, but IDs are 0 to {}", where, name.name, id,
+            n - 1);
   }
-  require(v.bos >= 0 || !v.add_bos, "{}: a BOS token is to be added, but there is none", where);
+  require(v.bos >= 0 || !v.add_bos, "{}: a BOS token must be added, but the vocabulary has none", where);
   for (const int32_t id : v.prefix) {
-    require(id >= 0 && std::cmp_less(id, n), "{}: a token before each text is {}, but ids go from 0 to {}", where, id,
+    require(id >= 0 && std::cmp_less(id, n), "{}: a token added before each text is {}, but IDs are 0 to {}", where, id,
             n - 1);
   }
   for (size_t i = 0; i < n; ++i) {

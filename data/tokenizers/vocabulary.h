@@ -1,4 +1,4 @@
-// What all kinds of vocabulary have in common: pieces, their types and the ids of special tokens.
+// The parts that all kinds of vocabularies have: pieces, their types and the IDs of special tokens.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace folio::data {
 
-/// Numbered as in GGUF's tokenizer.ggml.token_type. Control and unknown pieces are special: they are found in a text
-/// only where special tokens are parsed. A user-defined piece is text that is always one token.
+/// Numbered as in GGUF's tokenizer.ggml.token_type. Control and unknown pieces are special: they match text only where
+/// special tokens are parsed. The text of a user-defined piece is always one token.
 enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
 
 [[nodiscard]] inline bool is_special(PieceType type) {
@@ -22,26 +22,26 @@ enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefin
 struct Vocabulary {
   std::vector<std::string> pieces;
   std::vector<PieceType> types;
-  int32_t bos = -1;  ///< -1: none; so for the others
+  int32_t bos = -1;  ///< -1 if there is none, as for the IDs below
   int32_t eos = -1;
   int32_t unk = -1;
   int32_t pad = -1;
-  int32_t eot = -1;  ///< ends a turn of a chat
+  int32_t eot = -1;  ///< end of a chat turn
   bool add_bos = false;
   bool add_eos = false;
-  std::map<int32_t, TokenFlags> flags;  ///< of special and user-defined pieces, where not the default; GGUF lacks them
-  std::vector<int32_t> prefix;  ///< before each text, in place of BOS: GLM's [gMASK] and <sop>; GGUF can't say it
+  std::map<int32_t, TokenFlags> flags;  ///< of special and user-defined pieces, unless the default; not in GGUF
+  std::vector<int32_t> prefix;  ///< before each text instead of BOS, such as GLM's [gMASK] and <sop>; not in GGUF
 
   bool operator==(const Vocabulary&) const = default;
 };
 
 [[nodiscard]] TokenFlags flags_of(const Vocabulary& vocabulary, int32_t id);
 
-/// What stands before each text: the prefix, or BOS if it is to be added.
+/// Returns the tokens before each text: the prefix, or BOS if add_bos is set.
 [[nodiscard]] std::vector<int32_t> beginning_of(const Vocabulary& vocabulary);
 
-/// The special ids, their names in messages and in files, and their members. GGUF appends "_token_id" to a name,
-/// Hugging Face "_token".
+/// A special ID: its name in messages and files, and its member. GGUF appends "_token_id" to the name, Hugging Face
+/// "_token".
 struct SpecialIdName {
   const char* name;
   const char* gguf;
@@ -54,12 +54,12 @@ inline constexpr std::array<SpecialIdName, 5> kSpecialIds = {{{"BOS", "bos", "bo
                                                               {"padding", "padding", "pad", &Vocabulary::pad},
                                                               {"end-of-turn", "eot", "eot", &Vocabulary::eot}}};
 
-/// Throws core::Error, prefixed with `where`, if lists differ in length, there is no piece, a type is unknown, or an
-/// id is out of range.
+/// Throws core::Error, prefixed with `where`, if lists differ in length, there is no piece, a type is unknown, or an ID
+/// is out of range.
 void validate(const Vocabulary& vocabulary, const std::string& where);
 
-/// The pieces at which generation stops: EOS, the end of a turn, BOS, and control pieces with the names that published
-/// chat models use for them, since a model may end its turn with another token than its file names.
+/// Returns true for pieces at which generation stops: EOS, the end of a turn, BOS, and control pieces with the names of
+/// such tokens in published chat models, which may end a turn with another token than their files specify.
 [[nodiscard]] std::vector<bool> ends_of_text(const Vocabulary& vocabulary);
 
 }  // namespace folio::data

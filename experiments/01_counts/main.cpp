@@ -1,4 +1,4 @@
-// How well can counting predict the next character? Table, picture and explanation: README.md beside this file.
+// Study: how well can counting predict the next character? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/optim/adamw.h>
 #include <torch/types.h>
@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 
 constexpr int kMaxOrder = 8;
@@ -26,7 +26,7 @@ struct Losses {
   double validation = 0.0;
 };
 
-// The loss of the bigram whose logits for the character after i are row i, in nats per character.
+// Returns the loss, in nats per character, of a bigram with the logits of the character after i in row i.
 double bigram_loss(const torch::Tensor& logits_VV, std::span<const int32_t> split) {
   const auto all =
       train::to_tensors(data::consecutive_batch(split, 0, 1, static_cast<int64_t>(split.size()) - 1), torch::kCPU);
@@ -34,7 +34,7 @@ double bigram_loss(const torch::Tensor& logits_VV, std::span<const int32_t> spli
   return -log_p_VV.index({all.inputs_BT, all.targets_BT}).mean().item<double>();
 }
 
-// How often each character follows each other in a split: row h, column w.
+// Counts the pairs of consecutive characters in a split: first character by row, second by column.
 torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
   const auto all =
       train::to_tensors(data::consecutive_batch(split, 0, 1, static_cast<int64_t>(split.size()) - 1), torch::kCPU);
@@ -42,7 +42,7 @@ torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
   return torch::bincount(pair_N, {}, V * V).reshape({V, V}).to(torch::kDouble);
 }
 
-// Where the two bigrams' validation losses differ: at pairs that the training split has, and at those that it lacks.
+// Splits the difference of the bigrams' validation losses into pairs seen and not seen in the training split.
 void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& text, const torch::Tensor& logits_VV) {
   const torch::Tensor train_VV = pair_counts(text.splits.train, text.vocab_size);
   const torch::Tensor validation_VV = pair_counts(text.splits.validation, text.vocab_size);
@@ -60,7 +60,7 @@ void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& t
                {"pairs that the training split", "% of all", "gain"}, rows);
 }
 
-// A table of V x V logits, all 0 at first, moved down the gradient of the loss on random pairs of neighbours.
+// Learns a table of V x V logits, initially 0, by gradient descent on random pairs of consecutive characters.
 torch::Tensor bigram_by_gradient_descent(const experiments::Shakespeare& text, uint64_t seed) {
   constexpr int64_t kSteps = 2000;
   constexpr double kLearningRate = 0.1;
@@ -72,7 +72,7 @@ torch::Tensor bigram_by_gradient_descent(const experiments::Shakespeare& text, u
     const torch::Tensor logits_NV = torch::embedding(logits_VV, batch.inputs_BT.flatten());
     optimizer.zero_grad();
     torch::cross_entropy_loss(logits_NV, batch.targets_BT.flatten()).backward();
-    // Down to 0 in a straight line: with a constant rate the last batches' noise stays in the table.
+    // Linear decay to 0: a constant rate would leave the noise of the last batches in the table.
     const double left = 1.0 - static_cast<double>(step) / kSteps;
     static_cast<torch::optim::AdamWOptions&>(optimizer.param_groups()[0].options()).lr(kLearningRate * left);
     optimizer.step();
@@ -118,13 +118,13 @@ void study(Report& report) {
     smallest_rise = std::min(smallest_rise, point->y - (point - 1)->y);
   }
   const double smoothed_5 = smooth_validation.points[4].y;
-  report.claim_equal("add-0.01 has its lowest validation loss at n", std::lround(lowest->x), 5);
-  report.claim_above("from there every longer context makes it worse, by at least", smallest_rise, 0.2);
-  report.claim_below("Witten-Bell's 5-gram has a validation loss below", smoothed_5, 1.68);
-  report.claim_below("so Witten-Bell's 5-gram beats every add-0.01 n-gram", smoothed_5, lowest->y);
-  report.claim_below("gradient descent finds the counted bigram, training loss apart by",
+  report.check_equal("add-0.01 has its lowest validation loss at n", std::lround(lowest->x), 5);
+  report.check_above("from there every longer context makes it worse, by at least", smallest_rise, 0.2);
+  report.check_below("Witten-Bell's 5-gram has a validation loss below", smoothed_5, 1.68);
+  report.check_below("so Witten-Bell's 5-gram beats every add-0.01 n-gram", smoothed_5, lowest->y);
+  report.check_below("gradient descent finds the counted bigram, training loss apart by",
                      std::abs(learned.train - counted.train), 0.01);
-  report.claim_below("gradient descent finds the counted bigram, validation loss apart by",
+  report.check_below("gradient descent finds the counted bigram, validation loss apart by",
                      std::abs(learned.validation - counted.validation), 0.01);
 
   report.picture("counts.svg", {.title = "Predicting a character of TinyShakespeare by counting",

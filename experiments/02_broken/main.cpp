@@ -1,4 +1,4 @@
-// What does a softmax before the cross-entropy cost? Table, picture and explanation: README.md beside this file.
+// Study: what does a softmax before the cross-entropy cost? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -20,7 +20,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 
 // The tutorial's setting.
@@ -30,25 +30,25 @@ constexpr int64_t kBatchSize = 32;
 constexpr int64_t kSteps = 1000;
 constexpr int64_t kEvalEvery = 50;
 
-// What the tutorial's first two models share: they see one character and score the next, [N] to logits [N, V].
+// The common part of the tutorial's first two models, which map one character to the logits of the next: [N] to [N, V].
 torch::nn::Sequential make_model(int64_t vocab_size) {
   return torch::nn::Sequential(torch::nn::Embedding(vocab_size, kWidth), torch::nn::Linear(kWidth, kWidth),
                                torch::nn::ReLU(), torch::nn::Linear(kWidth, vocab_size));
 }
 
-// cross_entropy_loss takes logits and applies the softmax itself; `broken` hands it one that was applied already.
+// cross_entropy_loss expects logits and applies the softmax itself; `broken` passes probabilities instead.
 torch::Tensor training_loss(const torch::Tensor& logits_NV, const torch::Tensor& targets_N, bool broken) {
   return torch::cross_entropy_loss(broken ? logits_NV.softmax(1) : logits_NV, targets_N);
 }
 
 struct Evaluation {
-  double loss = 0.0;       ///< what the training minimizes
-  double true_loss = 0.0;  ///< -ln p of the right character, p = softmax(logits): the model as a language model
-  double mean_p = 0.0;     ///< of the right character
-  double accuracy = 0.0;   ///< how often the right character is the likeliest
+  double loss = 0.0;       ///< the loss that training minimizes
+  double true_loss = 0.0;  ///< -ln p of the target with p = softmax(logits): the loss as a language model
+  double mean_p = 0.0;     ///< of the target
+  double accuracy = 0.0;   ///< how often the target is the most likely character
 };
 
-// On all of a split. The model sees one character, so the logits after each of the V say all that it can say.
+// Evaluates the model on a whole split. Its input is one character, so the logits of all V characters suffice.
 Evaluation evaluate(torch::nn::Sequential& model, std::span<const int32_t> split, int64_t vocab_size, bool broken) {
   const torch::NoGradGuard no_grad;
   const auto length = static_cast<int64_t>(split.size()) - 1;
@@ -65,13 +65,13 @@ Evaluation evaluate(torch::nn::Sequential& model, std::span<const int32_t> split
 struct Run {
   int64_t parameters = 0;
   double first_gradient = 0.0;  ///< norm of the first batch's gradient
-  double lowest = INFINITY;     ///< of the validation losses on the way
+  double lowest = INFINITY;     ///< lowest validation loss during training
   Evaluation end{};
   train::LineChart::Series curve{};
 };
 
 Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) {
-  torch::manual_seed(seed);  // both models begin with the same weights and see the same batches
+  torch::manual_seed(seed);  // same initialization and batches for both models
   torch::nn::Sequential model = make_model(text.vocab_size);
   const data::BatchSampler batches(text.splits.train, kBatchSize, kContext, seed);
   torch::optim::Adam optimizer(model->parameters());
@@ -98,7 +98,7 @@ Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.1);
   const double characters = text.vocab_size;
-  // The cross-entropy of numbers z is ln(sum of e^z_j) - z_y. Of probabilities p, the best are 1 for y and 0 elsewhere.
+  // Cross-entropy of numbers z: ln(sum of e^z_j) - z_y. For probabilities p it is lowest with p = 1 at y, 0 elsewhere.
   const double log_sum_at_most = std::log(std::exp(1.0) + characters - 1.0);
   const double log_sum_at_least = std::log(characters) + 1.0 / characters;
   const double bound = log_sum_at_most - 1.0;
@@ -118,14 +118,14 @@ void study(Report& report) {
       {"model", "at first", "loss it minimizes", "-ln p(right)", "mean p(right)", "accuracy", "first gradient"}, rows);
   report.value("loss of the bigram by counting (add-0.01) on the same split", bigram);
 
-  report.claim_equal("the tutorial's number of parameters", broken.parameters, 33217);
-  report.claim_above("with the extra softmax no loss gets below ln(e + 64) - 1", broken.lowest, bound);
-  report.claim_below("its loss is ln(e + 64) - mean p(right), but for at most",
+  report.check_equal("the tutorial's number of parameters", broken.parameters, 33217);
+  report.check_above("with the extra softmax no loss gets below ln(e + 64) - 1", broken.lowest, bound);
+  report.check_below("its loss is ln(e + 64) - mean p(right), but for at most",
                      std::abs(broken.end.loss - (log_sum_at_most - broken.end.mean_p)),
                      log_sum_at_most - log_sum_at_least);
-  report.claim_above("after training it is still far from that bound", broken.end.loss, 3.8);
-  report.claim_below("without the softmax the same model learns", mended.end.loss, 2.6);
-  report.claim_above("as a language model the broken one is worse by", broken.end.true_loss - mended.end.true_loss,
+  report.check_above("after training it is still far from that bound", broken.end.loss, 3.8);
+  report.check_below("without the softmax the same model learns", mended.end.loss, 2.6);
+  report.check_above("as a language model the broken one is worse by", broken.end.true_loss - mended.end.true_loss,
                      1.0);
 
   report.picture("broken.svg", {.title = "One softmax too many",

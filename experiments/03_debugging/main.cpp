@@ -1,5 +1,5 @@
-// Mistakes in a copy of a published tutorial, and in the tutorial itself, each shown and mended: see README.md beside
-// this file.
+// Mistakes in a reimplementation of a published tutorial and in the tutorial itself, each demonstrated and fixed. The
+// results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/types.h>
@@ -22,7 +22,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using torch::nn::AnyModule;
 
@@ -31,15 +31,15 @@ struct Pair {
   std::vector<T> copied{}, mended{};  // by seed
 };
 
-// 3. What a line of the log says is left after `step`, where clock[i] is the time after step i: the time since the line
-// before, and how many steps are left. The mended one remembers how many steps lie between two lines.
+// Mistake 3: the remaining time printed after `step`; clock[i] is the time after step i. The copy multiplies the time
+// since the last log line by the remaining steps; the fix divides by the steps between two lines.
 int64_t eta(const std::vector<int64_t>& clock, size_t step, size_t log_every, bool mended) {
   const int64_t since_last_line = clock[step] - clock[step - log_every];
   const auto steps_left = static_cast<int64_t>(clock.size() - 1 - step);
   return mended ? since_last_line * steps_left / static_cast<int64_t>(log_every) : since_last_line * steps_left;
 }
 
-// 4. How many of five lines that begin alike differ.
+// Mistake 4: counts the distinct lines among five generated from the same prompt.
 int64_t count_different_lines(const std::function<std::vector<int32_t>(uint64_t number)>& line) {
   std::set<std::vector<int32_t>> lines;
   for (uint64_t i = 0; i < 5; ++i) lines.insert(line(i));
@@ -55,7 +55,7 @@ void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   const double knowing_nothing = std::log(static_cast<double>(text.vocab_size));
   train::TrainConfig config = experiments::small_setting(text);
-  core::ModelConfig untied = config.model;  // as in the tutorial, the head is a matrix of its own
+  core::ModelConfig untied = config.model;  // a separate output matrix, as in the tutorial
   untied.tie_embeddings = false;
   const auto mean_norms = experiments::changed_blocks(config.model, [&](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.attention_norm = AnyModule(experiments::MeanNorm(config.model.dim));
@@ -66,7 +66,7 @@ void study(Report& report) {
 
   Pair<int64_t> nans, gradients, etas, lines;
   Pair<double> nan_losses, losses, firsts, tied_firsts;
-  Pair<train::LineChart::Point> curves;  // of the last seed
+  Pair<train::LineChart::Point> curves;  // from the last seed
   for (const uint64_t seed : report.seeds()) {
     config.seed = seed;
     const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, seed);
@@ -92,7 +92,7 @@ void study(Report& report) {
     losses.mended.push_back(run.validation_loss);
     curves = {broken_run.validation, run.validation};
 
-    std::vector<int64_t> clock{0};  // ticks once a step
+    std::vector<int64_t> clock{0};  // one tick per step
     while (clock.back() < config.steps) clock.push_back(clock.back() + 1);
     etas.copied.push_back(eta(clock, clock.size() / 2, 10, false));
     etas.mended.push_back(eta(clock, clock.size() / 2, 10, true));
@@ -117,22 +117,22 @@ void study(Report& report) {
        row("5 first loss, head of its own", firsts), row("5 first loss, head tied to the embedding", tied_firsts)});
 
   const std::vector<double> nan_counts(nans.copied.begin(), nans.copied.end());
-  report.claim_above("1 copied: characters of 65 that become NaN", nan_counts, 16);
-  report.claim_below("1 copied: characters of 65 that become NaN", nan_counts, 49);
-  report.claim_equal("1 copied: first losses that are numbers",
+  report.check_above("1 copied: characters of 65 that become NaN", nan_counts, 16);
+  report.check_below("1 copied: characters of 65 that become NaN", nan_counts, 49);
+  report.check_equal("1 copied: first losses that are numbers",
                      std::ranges::count_if(nan_losses.copied, [](double x) { return std::isfinite(x); }), 0);
-  report.claim_equal("1 mended: characters that become NaN", nans.mended, 0);
-  report.claim_equal("2 copied: parameters without a gradient, 5 in each layer", gradients.copied, 10);
-  report.claim_equal("2 mended: parameters without a gradient", gradients.mended, 0);
-  report.claim_above("2 what discarding attention costs", experiments::differences(losses.copied, losses.mended), 0.15);
-  report.claim_equal("3 copied: the ETA is ten times the ticks left", etas.copied, 10 * (config.steps / 2));
-  report.claim_equal("3 mended: the ETA is the ticks left", etas.mended, config.steps / 2);
-  report.claim_equal("4 copied: different lines of 5", lines.copied, 1);
-  report.claim_equal("4 mended: different lines of 5", lines.mended, 5);
-  report.claim_above("5 copied: first loss, head of its own", firsts.copied, knowing_nothing + 0.05);
-  report.claim_above("5 copied: first loss, head tied", tied_firsts.copied, knowing_nothing + 10.0);
-  report.claim_below("5 mended: first loss, head of its own", firsts.mended, knowing_nothing + 0.08);
-  report.claim_below("5 mended: first loss, head tied", tied_firsts.mended, knowing_nothing + 0.08);
+  report.check_equal("1 mended: characters that become NaN", nans.mended, 0);
+  report.check_equal("2 copied: parameters without a gradient, 5 in each layer", gradients.copied, 10);
+  report.check_equal("2 mended: parameters without a gradient", gradients.mended, 0);
+  report.check_above("2 what discarding attention costs", experiments::differences(losses.copied, losses.mended), 0.15);
+  report.check_equal("3 copied: the ETA is ten times the ticks left", etas.copied, 10 * (config.steps / 2));
+  report.check_equal("3 mended: the ETA is the ticks left", etas.mended, config.steps / 2);
+  report.check_equal("4 copied: different lines of 5", lines.copied, 1);
+  report.check_equal("4 mended: different lines of 5", lines.mended, 5);
+  report.check_above("5 copied: first loss, head of its own", firsts.copied, knowing_nothing + 0.05);
+  report.check_above("5 copied: first loss, head tied", tied_firsts.copied, knowing_nothing + 10.0);
+  report.check_below("5 mended: first loss, head of its own", firsts.mended, knowing_nothing + 0.08);
+  report.check_below("5 mended: first loss, head tied", tied_firsts.mended, knowing_nothing + 0.08);
   experiments::study_own_mistakes(report, text);
 
   const double bigram =

@@ -21,12 +21,12 @@ namespace {
 using Doubles = std::vector<double>;
 using Rows = std::vector<std::vector<Report::Json>>;
 
-// The share of the numbers that are within `tolerance` of 0, in percent.
+// Returns the percentage of elements within `tolerance` of 0.
 double near_zero(const torch::Tensor& numbers, double tolerance) {
   return 100.0 * (numbers.abs() <= tolerance).to(torch::kDouble).mean().item<double>();
 }
 
-// 6. Of the first layer's queries, once of the weights, as the tutorial's show_grads does, and once of the gradients.
+// Mistake 6: show_grads' table for the first layer's queries, of the weights (as in the tutorial) and of the gradients.
 void study_table_of_gradients(Report& report, const Shakespeare& text, const train::TrainConfig& config) {
   const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, config.seed);
   const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);
@@ -43,12 +43,12 @@ void study_table_of_gradients(Report& report, const Shakespeare& text, const tra
   }
   report.table("6 Percent of the first layer's wq that is near 0",
                {"", "weights, within 0.01 (show_grads)", "gradients, exactly 0"}, rows);
-  report.claim_equal("6 shown as weights, the two models differ by", std::lround(1e6 * (weights[0] - weights[1])), 0);
-  report.claim_equal("6 gradients that are 0 where attention is discarded, percent", std::lround(gradients[0]), 100);
-  report.claim_below("6 and where it is added, percent", gradients[1], 1.0);
+  report.check_equal("6 shown as weights, the two models differ by", std::lround(1e6 * (weights[0] - weights[1])), 0);
+  report.check_equal("6 gradients that are 0 where attention is discarded, percent", std::lround(gradients[0]), 100);
+  report.check_below("6 and where it is added, percent", gradients[1], 1.0);
 }
 
-// 7. The loss before and after 50 steps whose optimizer holds the parameters of a model `other`, or the model's own.
+// Mistake 7: the loss before and after 50 steps of an optimizer with another model's parameters or the model's own.
 void study_other_models_optimizer(Report& report, const Shakespeare& text, train::TrainConfig config) {
   config.steps = 50;
   nn::Llama other = seeded_llama(config.model, config.seed + 1);
@@ -66,11 +66,11 @@ void study_other_models_optimizer(Report& report, const Shakespeare& text, train
   }
   report.table("7 The optimizer holds",
                {"", "loss before", "loss after 50 steps", "largest change of an embedding's number"}, rows);
-  report.claim_equal("7 with another model's parameters, the embeddings change by", std::lround(1e9 * moved[0]), 0);
-  report.claim_above("7 with its own they change by", moved[1], 0.01);
+  report.check_equal("7 with another model's parameters, the embeddings change by", std::lround(1e9 * moved[0]), 0);
+  report.check_above("7 with its own they change by", moved[1], 0.01);
 }
 
-// 8. The same training with three learning rates: the period is a share of the steps; 0 is a constant rate.
+// Mistake 8: the same training with three schedules; the period is a fraction of the steps, 0 means a constant rate.
 void study_short_schedule(Report& report, const Shakespeare& text, train::TrainConfig config) {
   struct Schedule {
     std::string name;
@@ -111,7 +111,7 @@ void study_rates(Report& report) {
       fmt::format("The tutorial's rate: {:.2e} at step 0, {:.2e} at 300, {:.2e} at 600, {:.2e} at 900, {:.2e} "
                   "at 1000\n",
                   rate(0), rate(300), rate(600), rate(900), rate(1000)));
-  report.claim_above("8 at step 600 of 1000 the tutorial's rate is again, of its highest", rate(600) / rate(0), 0.99);
+  report.check_above("8 at step 600 of 1000 the tutorial's rate is again, of its highest", rate(600) / rate(0), 0.99);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Three mistakes of the tutorial's own, at the end of its notebook: a table of gradients that shows weights, an
-// optimizer that holds another model's parameters, and a schedule that is shorter than the training.
+// Three mistakes at the end of the tutorial's notebook: a table of gradients that shows weights, an optimizer with
+// another model's parameters, and a schedule shorter than the training.
 #pragma once
 
 #include "experiments/common/report.h"
@@ -7,11 +7,11 @@
 
 namespace folio::experiments {
 
-/// The learning rate of a cosine that falls from `highest` to a hundredth of it within `period` steps. After that it
-/// rises again, as PyTorch's CosineAnnealingLR does.
+/// Returns the learning rate of a cosine schedule that falls from `highest` to a hundredth of it within `period` steps,
+/// then rises again, as PyTorch's CosineAnnealingLR does.
 [[nodiscard]] double cosine_rate(double highest, int64_t step, int64_t period);
 
-/// Measures them, prints their tables and makes their claims.
+/// Runs the three studies, prints their tables and checks their results.
 void study_own_mistakes(Report& report, const Shakespeare& text);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// What does RMSNorm buy, and what may it average over? Table, picture and explanation: README.md beside this file.
+// Study: what does RMSNorm buy, and what may it average over? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 
@@ -17,15 +17,15 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using torch::nn::AnyModule;
 using Doubles = std::vector<double>;
 
-// A run has learned if it ends below this. The frequencies of single characters give 3.34, those of pairs 2.49.
+// A run counts as successful below this loss. Unigram frequencies give 3.34, bigram frequencies 2.49.
 constexpr double kLearned = 2.6;
 
-// Twelve layers, a learning rate that is there from the first step, and gradients as they come.
+// Twelve layers, no warm-up, no gradient clipping.
 train::TrainConfig deep_setting(const experiments::Shakespeare& text, bool short_form) {
   train::TrainConfig config = experiments::small_setting(text);
   config.model.n_layers = short_form ? 2 : 12;
@@ -45,7 +45,7 @@ experiments::Leak train_and_look_for_leaks(const experiments::Shakespeare& text,
   return experiments::look_for_leaks(model, text, config.window, change);
 }
 
-// The validation loss of the frequencies that the training split's characters have.
+// Returns the validation loss of the training split's character frequencies.
 double unigram_loss(const experiments::Shakespeare& text) {
   Doubles count(static_cast<size_t>(text.vocab_size), 1.0);
   for (const int32_t token : text.splits.train) ++count[static_cast<size_t>(token)];
@@ -56,7 +56,7 @@ double unigram_loss(const experiments::Shakespeare& text) {
   return sum / static_cast<double>(targets.size());
 }
 
-// The losses of one learning rate, by seed; not a number where a run diverged.
+// Losses at one learning rate, by seed; NaN where a run diverged.
 struct AtRate {
   Doubles losses{};
 
@@ -77,7 +77,7 @@ struct AtRate {
   }
 };
 
-// Which learning rates can twelve layers be trained at?
+// Trains twelve layers, with and without norms, at several learning rates.
 void compare_rates(Report& report, const experiments::Shakespeare& text) {
   const train::TrainConfig setting = deep_setting(text, report.short_form());
   const Doubles rates = report.short_form() ? Doubles{3e-3} : Doubles{1e-3, 3e-3, 1e-2, 3e-2};
@@ -109,7 +109,7 @@ void compare_rates(Report& report, const experiments::Shakespeare& text) {
                          .log_x = true};
   std::vector<std::vector<Report::Json>> rows;
   for (size_t r = 0; r < rates.size(); ++r) {
-    // Where one run diverged there is no mean: not a number, which is neither drawn nor an interval.
+    // Without a mean, because a run diverged, the interval is NaN and not drawn.
     const auto gain = experiments::paired_interval(without[r].losses, with[r].losses);
     rows.push_back({fmt::format("{:g}", rates[r]), with[r].shown(), without[r].shown(),
                     std::isnan(gain.mean) ? Report::Json() : Report::Json(experiments::shown(gain))});
@@ -123,14 +123,14 @@ void compare_rates(Report& report, const experiments::Shakespeare& text) {
   if (report.short_form()) return;
   const auto all = std::ssize(seeds);
   const auto diverged = [](int64_t sum, const AtRate& at) { return sum + at.diverged(); };
-  report.claim_equal("with norms, runs that diverged at any rate",
+  report.check_equal("with norms, runs that diverged at any rate",
                      std::accumulate(with.begin(), with.end(), int64_t{0}, diverged), 0);
-  report.claim_equal("without norms, runs at 0.01 that diverged", without[2].diverged(), all);
-  report.claim_equal("with norms, runs at 0.001 that learned", with[0].learned(), all);
-  report.claim_above("at 0.001, norms gain", experiments::paired_interval(without[0].losses, with[0].losses), 0.1);
+  report.check_equal("without norms, runs at 0.01 that diverged", without[2].diverged(), all);
+  report.check_equal("with norms, runs at 0.001 that learned", with[0].learned(), all);
+  report.check_above("at 0.001, norms gain", experiments::paired_interval(without[0].losses, with[0].losses), 0.1);
 }
 
-// What does a norm over the sequence change?
+// Compares RMSNorm with a norm over the whole sequence.
 void compare_means(Report& report, const experiments::Shakespeare& text) {
   train::TrainConfig setting = experiments::small_setting(text);
   if (report.short_form()) setting.steps = 30;
@@ -171,12 +171,12 @@ void compare_means(Report& report, const experiments::Shakespeare& text) {
                {{"loss minus that of a norm over each position", experiments::shown(in_training)},
                 {"loss with cache minus loss", experiments::shown(in_decoding)}});
 
-  report.claim_equal("a norm over each position: earlier logits that change with the last token",
+  report.check_equal("a norm over each position: earlier logits that change with the last token",
                      static_cast<int64_t>(std::ranges::count_if(sound_changes, [](double c) { return c != 0.0; })), 0);
-  report.claim_above("a norm over the sequence: an earlier logit changes by", changes, 0.05);
-  report.claim_below("a norm over each position: cached decoding differs by", sound_cached_changes, 1e-3);
-  report.claim_above("a norm over the sequence: cached decoding differs by", cached_changes, 0.5);
-  if (!report.short_form()) report.claim_above("and its loss is higher by", in_decoding, 0.05);
+  report.check_above("a norm over the sequence: an earlier logit changes by", changes, 0.05);
+  report.check_below("a norm over each position: cached decoding differs by", sound_cached_changes, 1e-3);
+  report.check_above("a norm over the sequence: cached decoding differs by", cached_changes, 0.5);
+  if (!report.short_form()) report.check_above("and its loss is higher by", in_decoding, 0.05);
 }
 
 void study(Report& report) {

@@ -1,5 +1,4 @@
-// What do rotated positions buy, and how far do they reach? Table, pictures and explanation: README.md beside this
-// file.
+// Study: what do rotated positions buy, and how far do they reach? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -17,14 +16,14 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using core::ModelConfig;
 using experiments::Report;
 using Doubles = std::vector<double>;
 
-constexpr std::array<int64_t, 4> kTimes{1, 2, 8, 16};  // the trained length
+constexpr std::array<int64_t, 4> kTimes{1, 2, 8, 16};  // multiples of the trained length
 
-// Rotations of config.context_length positions that are made for `scale` times the trained length.
+// Makes rotations for config.context_length positions, `scale` times the trained length.
 using Rotations = nn::RopeCache (*)(const ModelConfig& config, double scale);
 
 nn::RopeCache plain_rope(const ModelConfig& config, double) {
@@ -33,7 +32,7 @@ nn::RopeCache plain_rope(const ModelConfig& config, double) {
 
 nn::RopeCache no_positions(const ModelConfig& config, double) { return experiments::no_rope(config); }
 
-// The angles p · theta^(-2(i - 1)/d) with i counted from 0, as the tutorial has them.
+// The tutorial's angles: p · theta^(-2(i - 1)/d) with i starting at 0.
 nn::RopeCache rope_off_by_one(const ModelConfig& config, double) {
   return experiments::linear_rope(config, std::pow(config.rope_theta, -2.0 / static_cast<double>(config.head_dim)));
 }
@@ -47,7 +46,7 @@ struct Trained {
 struct Way {
   std::string name;
   Rotations rope;
-  // The loss over the second half of windows of 32, 64, 256 and 512, each by seed.
+  // Losses over the second half of windows of 32, 64, 256 and 512, each by seed.
   std::array<Doubles, kTimes.size()> losses{};
   Doubles far{};  // the last seed's loss at each position of 512
 };
@@ -56,7 +55,7 @@ nn::Llama make_model(const ModelConfig& config, uint64_t seed, const nn::RopeCac
   return experiments::seeded_llama(config, seed, experiments::changed_blocks(config, {}, rope));
 }
 
-// The model in windows of `length`, with other rotations and the same parameters: the loss at each position.
+// Returns the loss at each position of windows of `length`, with other rotations and the same parameters.
 Doubles losses_at_length(const nn::Llama& model, const experiments::Shakespeare& text, int64_t length, Rotations rope) {
   ModelConfig config = model->config();
   const double scale = static_cast<double>(length) / static_cast<double>(config.context_length);
@@ -99,7 +98,7 @@ train::LineChart chart_of(const std::vector<Way>& ways) {
                          .log_x = true};
   for (const Way& way : ways) {
     chart.series.push_back({way.name, {}});
-    for (size_t first = 1; first < way.far.size(); first *= 2) {  // positions 1, 2-3, 4-7, …, in the middle of each
+    for (size_t first = 1; first < way.far.size(); first *= 2) {  // center of positions 1, 2-3, 4-7, …
       chart.series.back().points.push_back(
           {1.5 * static_cast<double>(first), experiments::mean_of(std::span(way.far).subspan(first, first))});
     }
@@ -108,22 +107,22 @@ train::LineChart chart_of(const std::vector<Way>& ways) {
 }
 
 experiments::HeatMap::Panel panel(const std::string& title, const torch::Tensor& scores_TT) {
-  const torch::Tensor values = (scores_TT - scores_TT.mean()).contiguous();  // so that both use all of the colours
+  const torch::Tensor values = (scores_TT - scores_TT.mean()).contiguous();  // both panels use the full color scale
   return {.title = title,
           .rows = values.size(0),
           .columns = values.size(1),
           .values = {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()}};
 }
 
-// The scores of a query and a key wherever they stand: no training.
+// Computes scores of a query and a key at all positions, without training.
 void study_scores(Report& report, const ModelConfig& config) {
   Doubles rotated_spread, added_spread;
   for (const uint64_t seed : report.seeds()) {
     rotated_spread.push_back(experiments::spread_at_equal_distance(experiments::scores_of_rotated(config, seed)));
     added_spread.push_back(experiments::spread_at_equal_distance(experiments::scores_with_sines(config, seed)));
   }
-  report.claim_below("rotated: scores at equal distance differ by (share of the largest)", rotated_spread, 1e-12);
-  report.claim_above("added: scores at equal distance differ by (share of the largest)", added_spread, 0.1);
+  report.check_below("rotated: scores at equal distance differ by (share of the largest)", rotated_spread, 1e-12);
+  report.check_above("added: scores at equal distance differ by (share of the largest)", added_spread, 0.1);
   report.picture(
       "scores.svg",
       experiments::HeatMap{.title = "The score of one query with one key, wherever they stand",
@@ -176,13 +175,13 @@ void study(Report& report) {
   const auto difference = [](const Doubles& a, const Doubles& b) {
     return experiments::paired_interval_or_difference(a, b);
   };
-  report.claim_below("RoPE changes one layer's loss by (interval's upper end)",
+  report.check_below("RoPE changes one layer's loss by (interval's upper end)",
                      difference(trained[1].losses, trained[0].losses).high, -0.1);
-  report.claim_below("at twice the trained length, NTK scaling changes the loss by (upper end)",
+  report.check_below("at twice the trained length, NTK scaling changes the loss by (upper end)",
                      difference(ways[2].losses[1], ways[0].losses[1]).high, -0.04);
   for (const size_t far : {2, 3}) {
     for (size_t way = 0; way < 3; ++way) {
-      report.claim_above(fmt::format("at {} times that length, {} costs more than no positions, by (lower end)",
+      report.check_above(fmt::format("at {} times that length, {} costs more than no positions, by (lower end)",
                                      kTimes[far], ways[way].name),
                          difference(ways[way].losses[far], ways[3].losses[far]).low, 0.05);
     }

@@ -1,4 +1,4 @@
-// The scores that one query has with one key, wherever the two stand: what a way of telling positions does to them.
+// Attention scores of a fixed query and key at all pairs of positions, for two position encodings.
 #pragma once
 
 #include <torch/types.h>
@@ -9,12 +9,12 @@
 
 namespace folio::experiments {
 
-/// Scores [T, T] at config.context_length positions, in double, of a random vector that is query and key at once, so
-/// that it fits itself best at distance 0: turned by RoPE, or with the sines of Vaswani et al. 2017 added.
+/// Returns scores [T, T] for T = config.context_length, in double. Query and key are the same random vector, which is
+/// then rotated by RoPE, or has the sines of Vaswani et al. 2017 added. The score is highest at distance 0.
 [[nodiscard]] torch::Tensor scores_of_rotated(const core::ModelConfig& config, uint64_t seed);
 [[nodiscard]] torch::Tensor scores_with_sines(const core::ModelConfig& config, uint64_t seed);
 
-/// How much scores of one distance differ at most, as a share of the largest score.
+/// Returns the largest difference between scores at equal distance, as a fraction of the largest score.
 [[nodiscard]] double spread_at_equal_distance(const torch::Tensor& scores_TT);
 
 }  // namespace folio::experiments

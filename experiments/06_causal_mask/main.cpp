@@ -1,4 +1,4 @@
-// What goes wrong without the causal mask? Table, pictures and explanation: README.md beside this file.
+// Study: what goes wrong without the causal mask? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/types.h>
@@ -16,23 +16,23 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::HeatMap;
 using experiments::Report;
 using Doubles = std::vector<double>;
 
-constexpr int64_t kSampled = 400;  // characters
+constexpr int64_t kSampled = 400;  // number of characters
 
 struct Study {
   std::string name;
   bool masked;
-  Doubles mean{}, last{}, sample{};  // by seed: losses of all places and of the last one; what a sample costs a 3-gram
+  Doubles mean{}, last{}, sample{};  // by seed: losses of all positions and the last; a 3-gram's on a sample
   std::string text{};                // the first seed's sample
   train::LineChart::Series by_position{};
-  torch::Tensor weights_TT{};  // of one head, for the first window of the validation split
+  torch::Tensor weights_TT{};  // one head's weights on the first window of the validation split
 };
 
-// The attention weights of all heads of all layers, [layers · heads, T, T].
+// Returns the attention weights of all heads in all layers, [layers · heads, T, T].
 template <typename Attention>
 torch::Tensor all_weights(nn::Llama& model, const torch::Tensor& tokens_1T) {
   const torch::NoGradGuard no_grad;
@@ -47,13 +47,13 @@ torch::Tensor all_weights(nn::Llama& model, const torch::Tensor& tokens_1T) {
   return torch::cat(weights_HTT).to(torch::kDouble);
 }
 
-// The head that puts the most weight on the place at `offset` from its own, +1 the next and -1 the one before.
+// Returns the head with the largest mean weight on the position at `offset`: +1 is the next, -1 the previous.
 torch::Tensor head_that_looks(const torch::Tensor& weights_HTT, int64_t offset) {
   const torch::Tensor on_it_H = weights_HTT.diagonal(offset, 1, 2).mean(1);
   return weights_HTT[on_it_H.argmax().item<int64_t>()].contiguous();
 }
 
-// Trains the model of the seed number s.
+// Trains and measures the model of the s-th seed.
 void run_one(Study& study, size_t s, const experiments::Shakespeare& text, const train::NgramCounts& counts,
              const train::TrainConfig& config) {
   nn::Llama model = experiments::seeded_llama(
@@ -127,15 +127,15 @@ void study(Report& report) {
                {"", "mean of 32 places", "last place", "its text, by a 3-gram"}, rows);
   report.value("what Shakespeare's own text costs the 3-gram", real_text);
 
-  report.claim_below("without the mask the mean loss falls below", unmasked.mean, 0.5);
-  report.claim_above("but at the last place it stays above", unmasked.last, 2.7);
-  report.claim_above("where the model with the mask is better by", experiments::differences(unmasked.last, masked.last),
+  report.check_below("without the mask the mean loss falls below", unmasked.mean, 0.5);
+  report.check_above("but at the last place it stays above", unmasked.last, 2.7);
+  report.check_above("where the model with the mask is better by", experiments::differences(unmasked.last, masked.last),
                      0.5);
-  report.claim_above("without the mask, the loss of a 3-gram on its text is above", unmasked.sample, 4.5);
-  report.claim_below("with it, the loss of a 3-gram on its text is below", masked.sample, 4.0);
-  report.claim_above("without the mask, a head's weight on the next place",
+  report.check_above("without the mask, the loss of a 3-gram on its text is above", unmasked.sample, 4.5);
+  report.check_below("with it, the loss of a 3-gram on its text is below", masked.sample, 4.0);
+  report.check_above("without the mask, a head's weight on the next place",
                      unmasked.weights_TT.diagonal(1).mean().item<double>(), 0.5);
-  report.claim_equal("with it, weights on later places that are not 0",
+  report.check_equal("with it, weights on later places that are not 0",
                      masked.weights_TT.triu(1).ne(0).sum().item<int64_t>(), 0);
 
   report.picture("positions.svg", {.title = "Only the last place can't look at its answer",

@@ -1,5 +1,4 @@
-// What do fewer key/value heads save, and what do they cost? Table, picture and explanation: README.md beside this
-// file.
+// Study: what do fewer key/value heads save, and what do they cost? The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,14 +11,14 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 
-int64_t aligned_bytes = 0;  // what was asked of the operator below since it was last set to 0
+int64_t aligned_bytes = 0;  // bytes requested from the operator below since the last reset
 
 }  // namespace
 
-// The engine takes its cache from the aligned operator new. This program replaces it by one that counts.
+// The engine allocates its cache with the aligned operator new, which this program replaces to count bytes.
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   aligned_bytes += static_cast<int64_t>(bytes);
   const auto a = static_cast<std::size_t>(alignment);
@@ -32,7 +31,7 @@ namespace {
 
 constexpr int64_t kPositions = 256;
 
-// Keys and values of one position in all layers, in float32.
+// Returns the bytes of keys and values of one position in all layers, in float32.
 int64_t bytes_by_formula(const core::ModelConfig& c) { return 2 * c.n_layers * c.kv_dim() * 4; }
 
 int64_t bytes_allocated(const core::ModelConfig& c) {
@@ -67,12 +66,12 @@ void show_published_models(Report& report) {
                {"model", "key/value heads", "bytes a token", "with all heads", "GiB for its context"}, rows);
 }
 
-void claim_losses(Report& report, const experiments::Outcome& mha, const experiments::Outcome& mqa,
+void check_losses(Report& report, const experiments::Outcome& mha, const experiments::Outcome& mqa,
                   const experiments::Outcome& wide) {
-  report.claim_equal("MQA with a wider feed-forward has as many parameters as MHA", wide.parameters, mha.parameters);
+  report.check_equal("MQA with a wider feed-forward has as many parameters as MHA", wide.parameters, mha.parameters);
   if (report.short_form()) return;
-  report.claim_below("a quarter of the cache costs", experiments::paired_interval(mqa.losses, mha.losses), 0.25);
-  report.claim_below("at equal parameters it costs", experiments::paired_interval(wide.losses, mha.losses), 0.1);
+  report.check_below("a quarter of the cache costs", experiments::paired_interval(mqa.losses, mha.losses), 0.25);
+  report.check_below("at equal parameters it costs", experiments::paired_interval(wide.losses, mha.losses), 0.1);
 }
 
 void study(Report& report) {
@@ -80,7 +79,7 @@ void study(Report& report) {
   train::TrainConfig setting = experiments::small_setting(text);
   if (report.short_form()) setting.steps = 10;
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate leaves the noise of the last batches in the losses
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would leave the noise of the last batches
   setting.min_lr = setting.lr / 10.0;
 
   std::vector<experiments::Variant> variants;
@@ -91,7 +90,7 @@ void study(Report& report) {
     model.n_kv_heads = n_kv_heads;
     variants.push_back({fmt::format("{} of {} heads", name_of(model), n_heads), model});
   }
-  // What multi-query attention saves, 2 dim (dim - kv_dim), are so many columns of the feed-forward's three matrices.
+  // Multi-query attention saves 2 dim (dim - kv_dim) parameters: widen the feed-forward's three matrices by as many.
   core::ModelConfig wide = variants[2].model;
   wide.hidden_dim += 2 * (wide.dim - wide.kv_dim()) / 3;
   variants.push_back({"MQA of 4 heads, wide", wide});
@@ -109,7 +108,7 @@ void study(Report& report) {
                     i == mha ? Report::Json() : Report::Json(experiments::shown(difference))});
     if (i != mha)
       chart.push_back({fmt::format("{} ({} bytes)", outcomes[i].name, bytes_by_formula(model)), difference});
-    report.claim_equal(
+    report.check_equal(
         fmt::format("{}: bytes that the engine allocates for {} positions", outcomes[i].name, kPositions), bytes,
         kPositions * bytes_by_formula(model));
   }
@@ -123,7 +122,7 @@ void study(Report& report) {
                {{outcomes[5].name + " against " + outcomes[2].name,
                  experiments::shown(experiments::paired_interval(outcomes[5].losses, outcomes[2].losses))}});
   show_published_models(report);
-  claim_losses(report, outcomes[0], outcomes[2], outcomes.back());
+  check_losses(report, outcomes[0], outcomes[2], outcomes.back());
   report.picture("heads.svg",
                  experiments::IntervalChart{.title = "Fewer key/value heads: what they cost",
                                             .subtitle = "names with the bytes of cache that one token takes",

@@ -1,4 +1,4 @@
-// Is SwiGLU better than ReLU and GELU? Table, picture and explanation: README.md beside this file.
+// Study: is SwiGLU better than ReLU and GELU? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -12,12 +12,12 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using experiments::Variant;
 using Activation = experiments::PlainFeedForwardImpl::Activation;
 
-// SwiGLU, ReLU and GELU, SwiGLU first, of one width and from one kind of first values.
+// Returns SwiGLU, ReLU and GELU, in this order, with the same width and kind of initialization.
 std::vector<Variant> variants_of(core::ModelConfig model, int64_t dim, bool by_width) {
   model.dim = dim;
   model.head_dim = dim / model.n_heads;
@@ -34,7 +34,7 @@ std::vector<Variant> variants_of(core::ModelConfig model, int64_t dim, bool by_w
   return variants;
 }
 
-// The root mean square of what the first feed-forward adds to the stream before training.
+// Returns the root mean square of the first feed-forward's output before training.
 double first_output(const Variant& variant, const experiments::Shakespeare& text, uint64_t seed) {
   nn::Llama model = experiments::seeded_llama(
       variant.model, seed, variant.blocks ? variant.blocks(variant.model) : experiments::ModelParts{});
@@ -49,7 +49,7 @@ double first_output(const Variant& variant, const experiments::Shakespeare& text
   return rms;
 }
 
-// How loud each of them begins, at widths that need no training to say so.
+// Shows the size of the feed-forward's initial output at several widths, without training.
 void show_starts(Report& report, const experiments::Shakespeare& text, const core::ModelConfig& model) {
   std::vector<std::vector<Report::Json>> rows;
   for (const bool by_width : {false, true}) {
@@ -64,15 +64,15 @@ void show_starts(Report& report, const experiments::Shakespeare& text, const cor
                       fmt::format("{:.2f}", share)});
       const std::string what =
           fmt::format("width {}, {}: SwiGLU's first output as a share of ReLU's", dim, by_width ? "1/√width" : "0.02");
-      if (by_width) report.claim_above(what, share, 0.5);
-      if (!by_width && dim == 64) report.claim_below(what, share, 0.15);
+      if (by_width) report.check_above(what, share, 0.5);
+      if (!by_width && dim == 64) report.check_below(what, share, 0.15);
     }
   }
   report.table("What the first feed-forward adds before training (root mean square)",
                {"width, first values of w1 and w3", "SwiGLU", "ReLU", "GELU", "SwiGLU / ReLU"}, rows);
 }
 
-// Of the eight seeds: do their losses lie together, or in two groups?
+// Shows the losses of all eight seeds, to see if they form one group or two.
 void show_seeds(Report& report, const std::vector<experiments::Outcome>& outcomes) {
   std::vector<std::vector<Report::Json>> rows;
   for (const experiments::Outcome& outcome : outcomes) {
@@ -89,14 +89,14 @@ void study(Report& report) {
   train::TrainConfig setting = experiments::small_setting(text);
   setting.steps = report.short_form() ? 20 : 200;
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate leaves the noise of the last batches in the losses
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would leave the noise of the last batches
   setting.min_lr = setting.lr / 10.0;
   show_starts(report, text, setting.model);
 
   std::vector<Variant> variants = variants_of(setting.model, setting.model.dim, false);
   for (Variant& variant : variants_of(setting.model, setting.model.dim, true)) variants.push_back(std::move(variant));
   const auto rates = experiments::tune_variants(report, text, setting, variants);
-  // Its luck is such that two seeds may choose badly: the setting's own rate as well.
+  // Two tuning seeds may choose a bad rate because its losses vary so much: also run at the setting's rate.
   Variant untuned = variants[0];
   untuned.name += fmt::format(" at {:g}", untuned.lr = setting.lr);
   variants.push_back(std::move(untuned));
@@ -108,14 +108,14 @@ void study(Report& report) {
   std::vector<std::vector<Report::Json>> rate_rows, rows;
   std::vector<experiments::IntervalChart::Row> chart;
   for (size_t i = 0; i < outcomes.size(); ++i) {
-    const size_t swiglu = i < 6 ? i / 3 * 3 : 0;  // of the same first values
+    const size_t swiglu = i < 6 ? i / 3 * 3 : 0;  // with the same initialization
     if (i < rates.size()) rate_rows.push_back({outcomes[i].name, experiments::shown(rates[i])});
     rows.push_back({outcomes[i].name, outcomes[i].parameters, fmt::format("{:g}", variants[i].lr),
                     experiments::mean_of(outcomes[i].losses),
                     i == swiglu ? Report::Json() : Report::Json(experiments::shown(difference(i, swiglu)))});
     if (i == swiglu) continue;
     chart.push_back({outcomes[i].name, difference(i, swiglu)});
-    report.claim_equal(outcomes[i].name + ": as many parameters as SwiGLU", outcomes[i].parameters,
+    report.check_equal(outcomes[i].name + ": as many parameters as SwiGLU", outcomes[i].parameters,
                        outcomes[swiglu].parameters);
   }
   report.table("Loss by learning rate, mean of the seeds on which it is chosen", {"feed-forward", "loss"}, rate_rows);
@@ -127,10 +127,10 @@ void study(Report& report) {
                {"feed-forward", "parameters", "rate", "loss", "against SwiGLU"}, rows);
   if (!report.short_form()) {
     show_seeds(report, outcomes);
-    report.claim_above("0.02: SwiGLU at its own rate is worse than ReLU by", difference(0, 1), 0.02);
-    report.claim_above("0.02: SwiGLU at 0.003 is worse than ReLU by", difference(6, 1), 0.02);
-    report.claim_above("1/√width: ReLU is worse than SwiGLU by", difference(4, 3), 0.0);
-    report.claim_above("SwiGLU gains from 1/√width, even against 0.02 at 0.003", difference(6, 3), 0.02);
+    report.check_above("0.02: SwiGLU at its own rate is worse than ReLU by", difference(0, 1), 0.02);
+    report.check_above("0.02: SwiGLU at 0.003 is worse than ReLU by", difference(6, 1), 0.02);
+    report.check_above("1/√width: ReLU is worse than SwiGLU by", difference(4, 3), 0.0);
+    report.check_above("SwiGLU gains from 1/√width, even against 0.02 at 0.003", difference(6, 3), 0.02);
   }
   report.picture(
       "swiglu.svg",

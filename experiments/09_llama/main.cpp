@@ -1,4 +1,4 @@
-// What does each part of a Llama buy? Table, picture and explanation: README.md beside this file.
+// Study: what does each part of a Llama buy? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/types.h>
@@ -16,12 +16,12 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using core::ModelConfig;
 using experiments::Report;
 using torch::nn::AnyModule;
 
-// The whole model first, then what is replaced, then what is taken away: the causal mask last.
+// The whole model first, then variants with a replaced part, then those with a removed part, the causal mask last.
 constexpr size_t kFirstTakenAway = 6;
 
 std::vector<experiments::Variant> variants_of(const ModelConfig& model) {
@@ -62,8 +62,8 @@ std::vector<experiments::Variant> variants_of(const ModelConfig& model) {
   return variants;
 }
 
-// The mean loss at the last position of a window, the only one whose target no part of the model can see: over windows
-// that begin at every `stride`-th character.
+// Returns the mean loss at the last position of windows that begin at every `stride`-th character. Even a model without
+// the causal mask can't see the last target.
 double last_position_loss(nn::Llama& model, const experiments::Shakespeare& text, int64_t window, int64_t stride) {
   constexpr int64_t kWindowsAtOnce = 128;
   const torch::NoGradGuard no_grad;
@@ -83,14 +83,14 @@ double last_position_loss(nn::Llama& model, const experiments::Shakespeare& text
   return sum / static_cast<double>(count);
 }
 
-void make_claims(Report& report, const std::vector<experiments::Outcome>& outcomes) {
+void check_results(Report& report, const std::vector<experiments::Outcome>& outcomes) {
   const experiments::Outcome& whole = outcomes.front();
   const experiments::Outcome& unmasked = outcomes.back();
   for (size_t i = kFirstTakenAway; i < outcomes.size(); ++i) {
-    report.claim_above(outcomes[i].name + ": the last position's loss rises by",
+    report.check_above(outcomes[i].name + ": the last position's loss rises by",
                        experiments::paired_interval(outcomes[i].measured, whole.measured), 0.05);
   }
-  report.claim_below("without the mask the mean loss over all positions is below", unmasked.losses, 1.0);
+  report.check_below("without the mask the mean loss over all positions is below", unmasked.losses, 1.0);
 }
 
 void study(Report& report) {
@@ -104,7 +104,7 @@ void study(Report& report) {
     setting.steps = 30;
   }
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate leaves the noise of the last batches in the losses
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would leave the noise of the last batches
   setting.min_lr = setting.lr / 10.0;
 
   const int64_t stride = report.short_form() ? setting.window : 16;
@@ -142,9 +142,9 @@ void study(Report& report) {
       {{"against the whole with these first values",
         experiments::shown(experiments::paired_interval(named("no residuals, all first values by width").measured,
                                                         named("all first values by width").measured))}});
-  report.claim_equal("the whole Llama's parameters, by formula", whole.parameters,
+  report.check_equal("the whole Llama's parameters, by formula", whole.parameters,
                      core::parameter_count(setting.model));
-  if (!report.short_form()) make_claims(report, outcomes);
+  if (!report.short_form()) check_results(report, outcomes);
   report.picture("llama.svg",
                  experiments::IntervalChart{
                      .title = "A Llama with one part changed or taken away",

@@ -13,9 +13,9 @@
 namespace folio::experiments {
 namespace {
 
-constexpr int64_t kRows = 10;  // rarest and commonest
+constexpr int64_t kRows = 10;  // the rarest and the most frequent
 
-// The characters' ids, the rarest first.
+// Returns the characters' ids, rarest first.
 std::vector<int64_t> by_frequency(const Shakespeare& text) {
   std::vector<int64_t> count(static_cast<size_t>(text.vocab_size)), ids(count.size());
   for (const int32_t token : text.splits.train) ++count[static_cast<size_t>(token)];

@@ -1,4 +1,4 @@
-// How large the gradients of a model's parts are in training: what one learning rate for all of them has to serve.
+// Measures the size of each parameter's gradients during training. A single learning rate must suit all of them.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace folio::experiments {
 
 struct GradientSize {
   std::string name;
-  double rms = 0.0;             ///< of a number of the gradient, over all steps
-  double share_without = -1.0;  ///< of the (row, step) pairs whose gradient is 0; below 0: was not counted
+  double rms = 0.0;             ///< per element, over all steps
+  double share_without = -1.0;  ///< fraction of (row, step) pairs with a gradient of 0; negative: not counted
 };
 
-/// Trains by AdamW, and looks at the clipped gradients of each step: those of each kind of matrix of the blocks, and
-/// those of the embedding's rows for the ten rarest and the ten commonest characters of the training split, with the
-/// output tied to the embedding and with an output matrix of its own.
+/// Trains with AdamW and records the clipped gradients of each step: by kind of matrix in the blocks, and for the
+/// embedding rows of the ten rarest and ten most frequent characters of the training split, with the output matrix tied
+/// to the embedding and with a separate one.
 [[nodiscard]] std::vector<GradientSize> gradient_sizes(const Shakespeare& text, const train::TrainConfig& setting);
 
 }  // namespace folio::experiments

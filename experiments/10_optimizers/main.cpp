@@ -1,5 +1,5 @@
-// Which update rule gets furthest in 300 steps, each at its own best rate, and what do warm-up and clipping add?
-// Tables, pictures and explanation: README.md beside this file.
+// Study: which update rule gets furthest in 300 steps, each at its own best rate, and what do warm-up and clipping add?
+// The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/types.h>
 
@@ -16,12 +16,12 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Contender;
 using experiments::Report;
 using experiments::Rule;
 
-// Muon's step from a gradient G = U S Vᵀ, the naive way and the fast one.
+// Compares two computations of Muon's update of a gradient G = U S Vᵀ: by SVD and by iteration.
 void show_orthogonalized(Report& report, const experiments::Shakespeare& text, const train::TrainConfig& setting) {
   nn::Llama model = experiments::seeded_llama(setting.model, report.seed());
   const data::BatchSampler batches(text.splits.train, setting.batch_size, setting.window, report.seed());
@@ -40,8 +40,8 @@ void show_orthogonalized(Report& report, const experiments::Shakespeare& text, c
   add("U Vᵀ, by the SVD", u.matmul(vt));
   const auto [largest, median] = add("five Newton-Schulz steps", train::orthogonalized(g));
   report.table("Singular values of the first gradient of a matrix [176, 64]", {"", "1st", "8th", "32nd", "56th"}, rows);
-  report.claim_below("after the steps the largest singular value is", largest, 1.3);
-  report.claim_above("and that in the middle", median, 0.6);
+  report.check_below("after the steps the largest singular value is", largest, 1.3);
+  report.check_above("and that in the middle", median, 0.6);
 }
 
 void show_gradient_sizes(Report& report, const experiments::Shakespeare& text, train::TrainConfig setting, double lr) {
@@ -55,8 +55,8 @@ void show_gradient_sizes(Report& report, const experiments::Shakespeare& text, t
                                              : Report::Json(fmt::format("{:.0f} %", 100.0 * size.share_without))});
   }
   report.table("Gradients in training by AdamW", {"of", "root mean square", "rows that are 0"}, rows);
-  report.claim_below("tied, the rows of rare characters without a gradient are", sizes[0].share_without, 0.01);
-  report.claim_above("with an output of its own, they are", sizes[sizes.size() - 2].share_without, 0.5);
+  report.check_below("tied, the rows of rare characters without a gradient are", sizes[0].share_without, 0.01);
+  report.check_above("with an output of its own, they are", sizes[sizes.size() - 2].share_without, 0.5);
 }
 
 void show_rates(Report& report, const std::vector<Contender>& contenders, int64_t steps) {
@@ -76,7 +76,7 @@ void show_rates(Report& report, const std::vector<Contender>& contenders, int64_
   report.picture("rates.svg", chart);
 }
 
-// AdamW and Muon at their best rates without warm-up, without clipping, and without both.
+// Runs AdamW and Muon at their best rates without warm-up, without clipping, and without both.
 void switch_off(Report& report, const experiments::OptimizerTrials& trials,
                 const std::vector<const Contender*>& contenders) {
   experiments::IntervalChart chart{.title = "Without warm-up, without clipping",
@@ -108,7 +108,7 @@ void switch_off(Report& report, const experiments::OptimizerTrials& trials,
   report.picture("switches.svg", chart.svg());
 }
 
-// Weight decay in the gradient, with less of it than AdamW has: each at its own best rate.
+// Runs Adam with L2 regularization instead of decoupled weight decay, for several coefficients, each at its best rate.
 void show_l2(Report& report, const experiments::OptimizerTrials& trials, const Contender& l2, const Contender& adam,
              const Contender& adamw) {
   std::vector<Contender> weaker;
@@ -175,12 +175,12 @@ void study(Report& report) {
                {"optimizer", "rate", "loss", "against AdamW"}, rows);
   show_gradient_sizes(report, text, setting, adamw.search.best_rate());
   if (report.short_form()) return;
-  report.claim_above("Muon beats AdamW by", experiments::paired_interval(adamw.judged, muon.judged), 0.02);
-  report.claim_above("AdamW beats SGD by", experiments::paired_interval(sgd.judged, adamw.judged), 0.1);
-  report.claim_above("weight decay in the gradient costs Adam", experiments::paired_interval(l2.judged, adam.judged),
+  report.check_above("Muon beats AdamW by", experiments::paired_interval(adamw.judged, muon.judged), 0.02);
+  report.check_above("AdamW beats SGD by", experiments::paired_interval(sgd.judged, adamw.judged), 0.1);
+  report.check_above("weight decay in the gradient costs Adam", experiments::paired_interval(l2.judged, adam.judged),
                      0.3);
   const auto scaling_gains = experiments::paired_interval(sgd.judged, scaled.judged);
-  report.claim_below("scaling each matrix gains SGD", scaling_gains, 0.1);
+  report.check_below("scaling each matrix gains SGD", scaling_gains, 0.1);
   report.value("scaling each matrix gains SGD, mean", scaling_gains.mean);
   show_l2(report, trials, l2, adam, adamw);
   switch_off(report, trials, {&adamw, &muon});

@@ -1,4 +1,4 @@
-// Trainings that differ by their optimizer: each has a learning rate of its own, chosen on some seeds and judged on
+// Trainings with different optimizers. Each optimizer's learning rate is chosen on tuning seeds and evaluated on
 // others.
 #pragma once
 
@@ -17,9 +17,9 @@ namespace folio::experiments {
 struct Contender {
   std::string name;
   OptimizerOptions options;
-  double middle = 3e-3;          ///< where the search for its rate begins
-  RateSearch search{};           ///< what was found, on tuning_seeds
-  std::vector<double> judged{};  ///< the losses at the best rate, on paired_seeds
+  double middle = 3e-3;          ///< start of the learning rate search
+  RateSearch search{};           ///< result of the search on tuning_seeds
+  std::vector<double> judged{};  ///< losses at the best rate on paired_seeds
 };
 
 struct Trial {
@@ -33,13 +33,13 @@ class OptimizerTrials {
  public:
   OptimizerTrials(const Report& report, const Shakespeare& text, train::TrainConfig setting);
 
-  /// The rate of Muon's AdamW, for what is no matrix of a block.
+  /// Learning rate of Muon's AdamW, which updates all parameters other than the blocks' matrices.
   double muons_adamw_rate = 0.0;
 
-  /// Fills in `search`.
+  /// Sets each contender's `search`.
   void choose_rates(const std::vector<Contender*>& contenders) const;
 
-  /// The validation losses at the end, by trial and by seed of paired_seeds. Not a number where a training diverged.
+  /// Returns final validation losses by trial and seed of paired_seeds; NaN where training diverged.
   [[nodiscard]] std::vector<std::vector<double>> judge(const std::vector<Trial>& trials) const;
 
  private:

@@ -1,6 +1,6 @@
-// Optimizers as the study compares them: each is one update rule of a few lines for one parameter, in plain tensor
-// operations. train::AdamW is the one that trains the default; here it is written out beside its rivals. Muon's steps
-// are scaled as in its first publication, train::Muon's so that they have the size of AdamW's.
+// The optimizers of the study in plain tensor operations, a few lines each. AdamW computes the same as train::AdamW,
+// the trainer's default. Muon's updates are scaled as in its first publication; train::Muon scales them to the size of
+// AdamW's.
 #pragma once
 
 #include <torch/types.h>
@@ -14,19 +14,19 @@ namespace folio::experiments {
 
 enum class Rule {
   Sgd,     ///< w -= lr m, with m = momentum m + g
-  Scaled,  ///< w -= lr m / rms(m): each matrix or vector as a whole takes steps of one size
+  Scaled,  ///< w -= lr m / rms(m), with one rms per matrix or vector, so that all updates have the same size
   Adam,    ///< w -= lr m̂ / (√v̂ + eps); Kingma & Ba, "Adam", 2014, algorithm 1
-  AdamL2,  ///< Adam with weight decay as it was done before AdamW: λ w is added to the gradient
-  AdamW,   ///< Adam, and w -= lr λ w beside it; Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2017
-  Muon,  ///< matrices of blocks by momentum and train::orthogonalized(), all else by AdamW; Jordan et al., "Muon", 2024
+  AdamL2,  ///< Adam with L2 regularization: λ w is added to the gradient
+  AdamW,   ///< Adam plus w -= lr λ w; Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2017
+  Muon,    ///< blocks' matrices: momentum and train::orthogonalized(); others: AdamW; Jordan et al., "Muon", 2024
 };
 
 struct OptimizerOptions {
   Rule rule = Rule::AdamW;
-  double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;  ///< Adam's, as in train::TrainConfig
-  double weight_decay = 0.0;                     ///< of matrices, not of vectors
-  double momentum = 0.95;                        ///< SGD's and Muon's
-  /// Muon's rate for what is no matrix of a block, as a multiple of its rate for those.
+  double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;  ///< of Adam; defaults as in train::TrainConfig
+  double weight_decay = 0.0;                     ///< applied to matrices, not to vectors
+  double momentum = 0.95;                        ///< of SGD and Muon
+  /// Learning rate of Muon's AdamW as a multiple of Muon's rate.
   double adamw_share = 1.0;
 };
 
@@ -34,7 +34,7 @@ class Optimizer {
  public:
   Optimizer(const nn::Llama& model, const OptimizerOptions& options);
 
-  /// One update with the gradients that are there now.
+  /// Updates all parameters with their current gradients.
   void step(double lr);
 
  private:

@@ -1,5 +1,5 @@
-// Shapes: B sequences, T positions, D model width, H heads, G key/value heads, K numbers in a head, P = K / 2 pairs,
-// F hidden width, N rows, V vocabulary, I and O inputs and outputs. "…" stands for any dimensions before.
+// Shapes: B sequences, T positions, D model width, H heads, G key/value heads, K elements in a head, P = K / 2 pairs, F
+// hidden width, N rows, V vocabulary, I and O inputs and outputs. "…" stands for any leading dimensions.
 #include "experiments/11_gradients/by_hand.h"
 
 #include <fmt/format.h>
@@ -15,13 +15,13 @@ namespace {
 
 torch::Tensor rows(const torch::Tensor& x) { return x.flatten(0, -2); }
 
-// σ(z) (1 + z (1 - σ(z)))
+// Returns σ(z) (1 + z (1 - σ(z))).
 torch::Tensor silu_derivative(const torch::Tensor& z, Mistake mistake) {
   const torch::Tensor sigma = z.sigmoid();
   return mistake == Mistake::SwiGlu ? sigma : sigma * (1 + z * (1 - sigma));
 }
 
-// Each key/value head served H / G query heads, so it gets the sum of their gradients.
+// Sums the gradients of the H / G query heads that share a key/value head.
 torch::Tensor sum_of_queries(const torch::Tensor& d_BHTK, int64_t n_kv_heads) {
   return d_BHTK.unflatten(1, {n_kv_heads, -1}).sum(2);
 }
@@ -34,7 +34,7 @@ LinearGradients linear_backward(const torch::Tensor& x, const torch::Tensor& wei
 
 NormGradients rms_norm_backward(const torch::Tensor& x, const torch::Tensor& weight_D, double eps,
                                 const torch::Tensor& dy, Mistake mistake) {
-  const torch::Tensor r = torch::rsqrt(x.square().mean(-1, /*keepdim=*/true) + eps);  // 1 / rms, of each row
+  const torch::Tensor r = torch::rsqrt(x.square().mean(-1, /*keepdim=*/true) + eps);  // 1 / rms of each row
   const torch::Tensor normed = x * r;
   const torch::Tensor g = dy * weight_D;
   const torch::Tensor mean_term = normed * (g * normed).mean(-1, /*keepdim=*/true);
@@ -48,7 +48,7 @@ torch::Tensor rope_backward(const torch::Tensor& rotations_TP, const torch::Tens
   if (mistake == Mistake::Rope) sin_T1P = -sin_T1P;
   const torch::Tensor even_BTHP = dy_BTHK.slice(-1, 0, dy_BTHK.size(-1), 2);
   const torch::Tensor odd_BTHP = dy_BTHK.slice(-1, 1, dy_BTHK.size(-1), 2);
-  // Forward: (c a - s b, s a + c b). Back: the transpose, which turns by the negative angle.
+  // Forward: (c a - s b, s a + c b). Backward: the transpose, a rotation by the negative angle.
   return torch::stack({cos_T1P * even_BTHP + sin_T1P * odd_BTHP, cos_T1P * odd_BTHP - sin_T1P * even_BTHP}, -1)
       .flatten(-2);
 }
@@ -62,7 +62,7 @@ AttentionGradients attention_backward(nn::AttentionImpl& attention, const torch:
                                       const torch::Tensor& dy_BTD, Mistake mistake) {
   const auto weight = attention.named_parameters();
   const torch::Tensor& rotations_TP = attention.named_children()["rope"]->as<nn::RopeCacheImpl>()->rotations();
-  // What the forward pass computed.
+  // Recompute the forward pass.
   const auto [q_BHTK, k_BGTK, v_BGTK] = attention.project(x_BTD);
   const torch::Tensor p_BHTT = attention.weights(x_BTD);
   const int64_t H = q_BHTK.size(1), G = k_BGTK.size(1);
@@ -126,7 +126,7 @@ std::map<std::string, torch::Tensor> llama_backward(nn::Llama& model, const torc
   const auto layer_name = [](int64_t layer) { return fmt::format("layers.{}.", layer); };
   torch::Tensor dx_BTD = back_through_norm("norm", layer_name(config.n_layers - 1) + "ffn_residual", d_normed_BTD);
   for (int64_t layer = config.n_layers - 1; layer >= 0; --layer) {
-    // x + branch(norm(x)): the gradient goes down both ways and is added where they part.
+    // y = x + branch(norm(x)): the gradients of both paths are added at x.
     const std::string name = layer_name(layer);
     const auto ffn = swiglu_backward(seen[name + "ffn_norm"], weight[name + "ffn.w1.weight"],
                                      weight[name + "ffn.w2.weight"], weight[name + "ffn.w3.weight"], dx_BTD, mistake);
@@ -144,7 +144,7 @@ std::map<std::string, torch::Tensor> llama_backward(nn::Llama& model, const torc
     const std::string input = layer == 0 ? "embedding" : layer_name(layer - 1) + "ffn_residual";
     dx_BTD = dx_BTD + back_through_norm(name + "attention_norm", input, attention.x);
   }
-  // An embedding is a row that was looked up: it gets the sum over the places that looked.
+  // An embedding row is a lookup: its gradient is the sum over all positions that used it.
   const torch::Tensor d_embedding_VD =
       torch::zeros_like(weight["tok_embeddings.weight"]).index_add(0, tokens_BT.flatten(), dx_BTD.flatten(0, 1));
   torch::Tensor& sum = gradients["tok_embeddings.weight"];

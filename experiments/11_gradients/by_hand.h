@@ -1,6 +1,6 @@
-// Backward passes written out, without autograd: from the gradient of the loss with respect to a part's output, dy, to
-// those with respect to its input and its parameters. Derivations: experiments/11_gradients/README.md.
-// Each can be asked to make the mistake that is commonly made there, so that a study can show what it does.
+// Backward passes without autograd: from dy, the gradient of the loss with respect to a part's output, to the gradients
+// of its input and parameters. Derivations: experiments/11_gradients/README.md. Each can include its most common
+// mistake, to study the consequences.
 #pragma once
 
 #include <torch/types.h>
@@ -13,46 +13,46 @@
 
 namespace folio::experiments::by_hand {
 
-/// The part whose backward pass has its common mistake.
+/// Selects the backward pass that includes its most common mistake.
 enum class Mistake {
   None,
-  RmsNorm,       ///< the root mean square taken for a constant: the mean's term is missing
-  Rope,          ///< the gradient turned by the angle again, instead of back
-  Softmax,       ///< ∂p_i / ∂s_i alone: the other scores' share in the sum below is missing
-  SwiGlu,        ///< silu′(z) = σ(z): the product rule's second term is missing
-  CrossEntropy,  ///< the sum's gradient for the mean's: not divided by the number of targets
+  RmsNorm,       ///< treats the root mean square as a constant: omits the mean's term
+  Rope,          ///< rotates the gradient by the angle instead of back
+  Softmax,       ///< only ∂p_i / ∂s_i: omits the contributions of the other scores
+  SwiGlu,        ///< silu′(z) = σ(z): omits the second term of the product rule
+  CrossEntropy,  ///< gradient of the sum instead of the mean: not divided by the number of targets
 };
 
-/// y = x Wᵀ. x [..., I], weight [O, I], dy [..., O].
+/// Gradients of y = x Wᵀ. x [..., I], weight [O, I], dy [..., O].
 struct LinearGradients {
   torch::Tensor x, weight;
 };
 [[nodiscard]] LinearGradients linear_backward(const torch::Tensor& x, const torch::Tensor& weight,
                                               const torch::Tensor& dy);
 
-/// nn::RMSNorm of x [..., D] with weight [D].
+/// Gradients of nn::RMSNorm for x [..., D] and weight [D].
 struct NormGradients {
   torch::Tensor x, weight;
 };
 [[nodiscard]] NormGradients rms_norm_backward(const torch::Tensor& x, const torch::Tensor& weight, double eps,
                                               const torch::Tensor& dy, Mistake mistake = Mistake::None);
 
-/// nn::RopeCache::apply, dy [B, T, H, K], with rotations complex [>= T, K / 2]: the gradient of its input.
+/// Returns the gradient of the input of nn::RopeCache::apply. dy [B, T, H, K], rotations complex [>= T, K / 2].
 [[nodiscard]] torch::Tensor rope_backward(const torch::Tensor& rotations, const torch::Tensor& dy,
                                           Mistake mistake = Mistake::None);
 
-/// p = softmax(s) over the last dimension: the gradient of s. A score that is masked has p = 0, and gradient 0.
+/// Returns the gradient of s for p = softmax(s) over the last dimension. Masked scores have p = 0 and gradient 0.
 [[nodiscard]] torch::Tensor softmax_backward(const torch::Tensor& p, const torch::Tensor& dp,
                                              Mistake mistake = Mistake::None);
 
-/// nn::Attention of x [B, T, D]; weights as in the module.
+/// Gradients of nn::Attention for x [B, T, D]; weights as in the module.
 struct AttentionGradients {
   torch::Tensor x, wq, wk, wv, wo;
 };
 [[nodiscard]] AttentionGradients attention_backward(nn::AttentionImpl& attention, const torch::Tensor& x,
                                                     const torch::Tensor& dy, Mistake mistake = Mistake::None);
 
-/// nn::SwiGLU of x [..., D]; w1, w3 [F, D] and w2 [D, F].
+/// Gradients of nn::SwiGLU for x [..., D], w1, w3 [F, D] and w2 [D, F].
 struct SwiGluGradients {
   torch::Tensor x, w1, w2, w3;
 };
@@ -60,16 +60,16 @@ struct SwiGluGradients {
                                               const torch::Tensor& w3, const torch::Tensor& dy,
                                               Mistake mistake = Mistake::None);
 
-/// The mean cross-entropy of `targets` [N] under `logits` [N, V]: the gradient of the logits.
+/// Returns the gradient of logits [N, V] for their mean cross-entropy with `targets` [N].
 [[nodiscard]] torch::Tensor cross_entropy_backward(const torch::Tensor& logits, const torch::Tensor& targets,
                                                    Mistake mistake = Mistake::None);
 
-/// nn::Llama::loss: the gradients of all parameters, by their names.
+/// Returns the gradients of nn::Llama::loss for all parameters, by name.
 [[nodiscard]] std::map<std::string, torch::Tensor> llama_backward(nn::Llama& model, const torch::Tensor& tokens,
                                                                   const torch::Tensor& targets,
                                                                   Mistake mistake = Mistake::None);
 
-// The naive form: the Jacobian J_ij = ∂y_i / ∂x_j of each row as a matrix of its own. dx = Jᵀ dy.
+// Naive forms: each row's Jacobian J_ij = ∂y_i / ∂x_j as a full matrix. dx = Jᵀ dy.
 
 [[nodiscard]] torch::Tensor rms_norm_jacobian(const torch::Tensor& x, const torch::Tensor& weight,
                                               double eps);                  ///< [..., D] to [..., D, D]
@@ -77,7 +77,7 @@ struct SwiGluGradients {
 [[nodiscard]] torch::Tensor softmax_jacobian(const torch::Tensor& p);       ///< [..., V] to [..., V, V]
 [[nodiscard]] torch::Tensor silu_jacobian(const torch::Tensor& z);          ///< [..., F] to [..., F, F], diagonal
 
-/// Jᵀ dy of each row: jacobian [..., N, M], dy [..., N], to [..., M].
+/// Returns Jᵀ dy of each row: jacobian [..., N, M], dy [..., N], result [..., M].
 [[nodiscard]] torch::Tensor through(const torch::Tensor& jacobian, const torch::Tensor& dy);
 
 }  // namespace folio::experiments::by_hand

@@ -1,5 +1,5 @@
-// Sizes: B sequences, T positions, D model width, K numbers in a head, F hidden width, V vocabulary. Odd ones, so that
-// no two can be mixed up; 3 query heads share 1 key/value head.
+// Sizes: B sequences, T positions, D model width, K elements in a head, F hidden width, V vocabulary. All are
+// different, so that swapped dimensions are detected; 3 query heads share 1 key/value head.
 #include "experiments/11_gradients/hand_parts.h"
 
 #include <torch/csrc/autograd/autograd.h>
@@ -23,12 +23,12 @@ const core::ModelConfig kConfig{.vocab_size = V,
                                 .n_kv_heads = 1,
                                 .hidden_dim = F,
                                 .context_length = 9};
-constexpr int64_t kRest = 10;  // roundings beside those of sums
+constexpr int64_t kRest = 10;  // rounding errors other than those of sums
 
 using Tensors = Part::Tensors;
 using torch::Tensor;
 
-// Gradients of sum(dy · forward(x)): x's, then those of `parameters`.
+// Returns the gradients of sum(dy · forward(x)) with respect to x and then `parameters`.
 template <typename Forward>
 Tensors autograd_of(Forward forward, const Tensor& x, const Tensor& dy, const Tensors& parameters = {}) {
   Tensors leaves{x.detach().clone().requires_grad_()};
@@ -37,7 +37,7 @@ Tensors autograd_of(Forward forward, const Tensor& x, const Tensor& dy, const Te
   return torch::autograd::grad({y}, leaves, {dy});
 }
 
-// The same of a module, which is converted to the type that is asked for.
+// The same for a module, converted to the given type.
 template <typename Module>
 std::function<Tensors(torch::Dtype)> autograd_of_module(std::shared_ptr<Module> module, const Tensor& x,
                                                         const Tensor& dy) {
@@ -95,7 +95,7 @@ Part rope_part(const Tensor& x, const Tensor& dy) {
           },
           .naive = naive,
           .jacobian = T* K* K,
-          .kept = T* K};  // a cosine and a sine for each pair
+          .kept = T* K};  // a cosine and a sine per pair
 }
 
 Part attention_part(const Tensor& x, const Tensor& dy) {
@@ -106,7 +106,7 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
     const auto d = attention_backward(*attention, x.to(type), dy.to(type), mistake);
     return {d.x, d.wq, d.wk, d.wv, d.wo};
   };
-  // Of the softmax alone; any gradient of the weights will do.
+  // Softmax only, with arbitrary gradients of the weights.
   const Tensor dp_BHTT = torch::randn({B, H, T, T}, torch::kDouble);
   const auto weights_BHTT = [=] {
     attention->to(torch::kDouble);
@@ -114,14 +114,14 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
   };
   return {.name = "attention",
           .mistake = Mistake::Softmax,
-          // Projection, score, softmax, value; back through output, value, softmax, score, projection.
+          // Forward: projection, score, softmax, value. Backward: output, value, softmax, score, projection.
           .chain = 4 * D + 2 * K + 4 * T + B * T + kRest,
           .autograd = autograd_of_module(attention, x, dy),
           .by_hand = by_hand,
           .naive = [=]() -> Tensors { return {through(softmax_jacobian(weights_BHTT()), dp_BHTT)}; },
           .fast = [=]() -> Tensors { return {softmax_backward(weights_BHTT(), dp_BHTT)}; },
           .jacobian = B* H* T* T* T,
-          .kept = B* H* T* T};  // the weights
+          .kept = B* H* T* T};  // attention weights
 }
 
 Part swiglu_part(const Tensor& x, const Tensor& dy) {
@@ -160,7 +160,7 @@ Part cross_entropy_part() {
   };
   const auto naive = [=]() -> Tensors {
     const Tensor p_NV = logits_NV.to(torch::kDouble).softmax(-1);
-    // Of mean(-ln p_y): -1 / (N p_y) at the target, 0 elsewhere.
+    // The gradient of mean(-ln p_y): -1 / (N p_y) at the target, 0 elsewhere.
     const Tensor p_N1 = p_NV.gather(1, targets_N.unsqueeze(1));
     const Tensor dp_NV = torch::zeros_like(p_NV).scatter(1, targets_N.unsqueeze(1), -1 / (p_N1 * (B * T)));
     return {through(softmax_jacobian(p_NV), dp_NV)};
@@ -179,7 +179,7 @@ Part cross_entropy_part() {
 
 Part model_part(const std::vector<Part>& parts) {
   const auto model = nn::Llama(kConfig).ptr();
-  draw(*model, 0.3);  // larger values than a model starts with, so that no part is near 0
+  draw(*model, 0.3);  // larger than the default initialization, so that no part's contribution is near 0
   const Tensor tokens_BT = torch::randint(V, {B, T}), targets_BT = torch::randint(V, {B, T});
   const auto autograd = [=](torch::Dtype type) {
     model->to(type);
@@ -193,7 +193,7 @@ Part model_part(const std::vector<Part>& parts) {
     for (const auto& parameter : model->named_parameters()) gradients.push_back(by_name.at(parameter.key()));
     return gradients;
   };
-  // There and back through each layer's two norms and two branches, the last norm, the head and the loss.
+  // Forward and backward through each layer's two norms and two branches, the last norm, the head and the loss.
   const int64_t norm = parts[0].chain, attention = parts[2].chain, ffn = parts[3].chain, loss = parts[4].chain;
   return {.name = "whole model",
           .chain = kLayers * (2 * norm + attention + ffn) + norm + D + V + loss,

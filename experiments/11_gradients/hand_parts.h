@@ -1,5 +1,5 @@
-// The parts whose backward passes are written by hand, each on a small random problem and in three ways: autograd of
-// the module, the naive form with full Jacobians, and the form that is used.
+// The parts with backward passes by hand, each on a small random problem, computed in three ways: by the module's
+// autograd, with full Jacobians, and in the efficient form.
 #pragma once
 
 #include <torch/types.h>
@@ -16,26 +16,26 @@ struct Part {
   using Tensors = std::vector<torch::Tensor>;
 
   std::string name;
-  Mistake mistake = Mistake::None;  ///< the part's own
-  /// Roundings on the longest way from the inputs to a gradient: the lengths of the sums on it, and 10 for the rest.
+  Mistake mistake = Mistake::None;  ///< this part's common mistake
+  /// Rounding errors on the longest path from the inputs to a gradient: the lengths of its sums, plus 10.
   int64_t chain = 0;
-  std::function<Tensors(torch::Dtype)> autograd{};          ///< the gradients of the input and of the parameters
-  std::function<Tensors(torch::Dtype, Mistake)> by_hand{};  ///< the same
-  std::function<Tensors()> naive{};  ///< the first of them (of attention: of the scores), in double, with Jacobians
-  std::function<Tensors()> fast{};   ///< and without
-  int64_t jacobian = 0;              ///< numbers in the Jacobians
-  int64_t kept = 0;                  ///< numbers that the fast form needs in their place
+  std::function<Tensors(torch::Dtype)> autograd{};          ///< gradients of the input and the parameters
+  std::function<Tensors(torch::Dtype, Mistake)> by_hand{};  ///< the same gradients, by hand
+  std::function<Tensors()> naive{};  ///< the first gradient (of attention: of the scores), by Jacobians, in double
+  std::function<Tensors()> fast{};   ///< the same without Jacobians
+  int64_t jacobian = 0;              ///< number of elements in the Jacobians
+  int64_t kept = 0;                  ///< number of elements that the efficient form stores instead
 
-  /// The bound on the relative error that so many roundings can add up to, if no sum cancels by more than what random
-  /// roundings save.
+  /// Returns a bound on the relative error from `chain` rounding errors. Assumes that cancellation in sums costs no
+  /// more than the partial cancellation of random rounding errors saves.
   [[nodiscard]] double limit(torch::Dtype type) const;
 };
 
-/// RMSNorm, RoPE, attention, SwiGLU, cross-entropy, and a whole model of two layers. All numbers are drawn in float,
-/// so that both types begin with the same.
+/// Returns RMSNorm, RoPE, attention, SwiGLU, cross-entropy, and a whole model with two layers. All values are drawn in
+/// float, so that both types start from the same values.
 [[nodiscard]] std::vector<Part> make_parts(uint64_t seed);
 
-/// The largest of ‖a - b‖ / ‖b‖ over pairs of gradients; not a number where one is not.
+/// Returns the largest ‖a - b‖ / ‖b‖ over pairs of gradients; NaN if any is NaN.
 [[nodiscard]] double relative_error(const Part::Tensors& a, const Part::Tensors& b);
 
 }  // namespace folio::experiments::by_hand

@@ -16,7 +16,7 @@ HandUpdate::HandUpdate(nn::Llama& model, const Shakespeare& text, const train::T
       adamw_(*model, config) {}
 
 void HandUpdate::operator()(double lr) {
-  const auto batch = train::to_tensors(batches_.batch(steps_++), torch::kCPU);  // the one that autograd has just seen
+  const auto batch = train::to_tensors(batches_.batch(steps_++), torch::kCPU);  // the batch that autograd has just used
   const auto by_name = llama_backward(model_, batch.inputs_BT, batch.targets_BT, mistake_);
   std::vector<torch::Tensor> autograds, by_hand;
   for (const auto& parameter : model_->named_parameters()) {

@@ -1,4 +1,4 @@
-// Training with gradients by hand.
+// Training with gradients computed by hand.
 #pragma once
 
 #include "data/batches.h"
@@ -8,15 +8,15 @@
 
 namespace folio::experiments::by_hand {
 
-/// An Update for train_model(model, text, config): AdamW's steps with the gradients of llama_backward in the place of
-/// autograd's. All four live as long as it does.
+/// An Update for train_model(model, text, config): AdamW steps with the gradients of llama_backward instead of
+/// autograd's. Its arguments must outlive it.
 class HandUpdate {
  public:
   HandUpdate(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Mistake mistake);
 
   void operator()(double lr);
 
-  /// The mean over the steps of cos(angle between the gradient by hand and autograd's), of all parameters together.
+  /// Returns the mean cosine similarity, over all steps, of the gradients by hand and autograd's.
   [[nodiscard]] double mean_cosine() const;
 
  private:

@@ -1,5 +1,5 @@
-// Are the backward passes that were derived by hand autograd's, and what does a wrong one do? Tables, pictures and
-// explanation: README.md beside this file.
+// Study: do backward passes derived by hand equal autograd's, and what does a wrong one do? The results are explained
+// in README.md.
 #include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -17,7 +17,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 namespace hand = experiments::by_hand;
 using experiments::Report;
 using hand::Mistake;
@@ -26,10 +26,10 @@ using Doubles = std::vector<double>;
 // Relative errors of a part's gradients, by seed.
 struct Errors {
   Doubles in_double, in_float, autograd_in_float, naive, mistaken;
-  Doubles share;  ///< in_double + in_float + naive, each divided by the part's limit in its type
+  Doubles share;  ///< sum of the three errors, each divided by the part's limit in its type
 };
 
-// Of several seeds, as "1.2e-16"; a dash where nothing was measured.
+// Formats the largest of several values, as "1.2e-16"; a dash if there are none.
 Report::Json largest(const Doubles& values) {
   if (values.empty()) return {};
   return fmt::format("{:.1e}", *std::max_element(values.begin(), values.end()));
@@ -76,12 +76,12 @@ void check_parts(Report& report) {
     rows.push_back({name, largest(e.in_double), largest(e.in_float), largest(e.autograd_in_float),
                     largest({parts[i].limit(torch::kFloat)}), largest(e.mistaken)});
     chart.rows.push_back(range_of_logs(name, e.in_double));
-    report.claim_below(name + ": by hand = Jacobian = autograd; the errors' share of what rounding allows", e.share,
+    report.check_below(name + ": by hand = Jacobian = autograd; the errors' share of what rounding allows", e.share,
                        1.0);
     if (e.mistaken.empty()) continue;
     sizes.push_back({name, parts[i].jacobian, parts[i].kept, largest(e.naive)});
     chart.rows.push_back(range_of_logs(name + ", mistaken", e.mistaken));
-    report.claim_above(name + ": the common mistake's relative error", e.mistaken, 0.05);
+    report.check_above(name + ": the common mistake's relative error", e.mistaken, 0.05);
   }
   report.table("Relative errors of the gradients, the largest of all seeds",
                {"part", "double", "float", "autograd in float", "limit in float", "mistake"}, rows);
@@ -92,8 +92,8 @@ void check_parts(Report& report) {
 struct Trained {
   std::string name;
   Mistake mistake;
-  Doubles losses{}, cosines{};  ///< by seed: the validation loss at the end; the mean cosine
-  Doubles cost{};               ///< by seed: the loss minus that with autograd
+  Doubles losses{}, cosines{};  ///< by seed: final validation loss; mean cosine similarity
+  Doubles cost{};               ///< by seed: the loss minus the one with autograd
 };
 
 void train_with_mistakes(Report& report) {
@@ -142,10 +142,10 @@ void train_with_mistakes(Report& report) {
   report.table(fmt::format("After {} steps, by seed", setting.steps),
                {"gradients", "validation loss", "against autograd", "mean cosine with autograd"}, rows);
   report.picture("mistakes.svg", chart.svg());
-  report.claim_below("training by hand is training by autograd, losses apart by", experiments::sizes(all[1].cost),
+  report.check_below("training by hand is training by autograd, losses apart by", experiments::sizes(all[1].cost),
                      0.005);
-  report.claim_above("RMSNorm's mistake costs", all[2].cost, 0.2);
-  report.claim_below("SwiGLU's mistake can't be seen in the loss, which it moves by", experiments::sizes(all[5].cost),
+  report.check_above("RMSNorm's mistake costs", all[2].cost, 0.2);
+  report.check_below("SwiGLU's mistake can't be seen in the loss, which it moves by", experiments::sizes(all[5].cost),
                      0.1);
 }
 

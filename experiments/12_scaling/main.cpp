@@ -1,5 +1,5 @@
-// How does the loss fall with the model's size and with the tokens that it sees, and what is the best share of a
-// budget? Tables, pictures and explanation: README.md beside this file.
+// Study: how does the loss fall with the number of parameters and of tokens, and how is a compute budget best divided?
+// The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using experiments::ScalingGrid;
 using experiments::ScalingLaw;
@@ -19,7 +19,7 @@ using experiments::ScalingRuns;
 using Doubles = std::vector<double>;
 using Rows = std::vector<std::vector<Report::Json>>;
 
-// The middle 95 % of some values.
+// Formats the central 95 % of the values.
 std::string middle(Doubles values) {
   std::sort(values.begin(), values.end());
   const double last = static_cast<double>(values.size() - 1);
@@ -34,7 +34,7 @@ std::string with_middle(const ScalingLaw& law, const std::vector<ScalingLaw>& ot
   return fmt::format("{:.3g} {}", number_of(law), middle(values));
 }
 
-// What a training on one token costs, and for what.
+// Shows the FLOPs per training token by kind of operation.
 void show_operations(Report& report, const ScalingGrid& grid) {
   Rows rows;
   const auto percent = [](double part, double all) { return fmt::format("{:.1f} %", 100.0 * part / all); };
@@ -72,7 +72,7 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
   chart.series.push_back({"best by the law", {}});
   for (const double flops : {1e10, 3e10, 5e10, 1e11, 3e11}) {
     const ScalingPoint best = law.optimum(flops, operations);
-    std::string outside;  // of the trainings that the law was fitted to
+    std::string outside;  // trainings outside of the interval
     if (best.parameters < smallest.parameters) outside += "N below all trained; ";
     if (best.parameters > largest.parameters) outside += "N above all trained; ";
     if (best.tokens < smallest.tokens) outside += "D below all trained; ";
@@ -90,14 +90,14 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
   report.table("The best share of a budget", {"operations", "best N", "best D", "D / N", "loss", "extrapolated"}, rows);
 }
 
-// How far does the law carry? The largest size and the longest training, by laws that saw neither it nor, in a second
-// try, the next smaller.
+// Tests extrapolation: predicts the largest size and the longest training from fits without it and, in a second try,
+// also without the second largest.
 void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                const std::vector<ScalingPoint>& points) {
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
   Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
-  report.claim_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
-  // Fits to the cells in which `number` is at most `seen`, and judges on those in which it is largest.
+  report.check_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
+  // Fits to the cells in which `number` is at most `seen`; evaluates on those in which it is largest.
   const auto leave_out = [&](const std::string& what, double ScalingPoint::*number, double seen) {
     const double largest = points.back().*number;
     std::vector<ScalingPoint> in, out;
@@ -114,9 +114,9 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
   const size_t n = grid.widths.size(), m = grid.steps.size();
   const auto parameters = [&](size_t width) { return grid.at(width, 0).parameters; };
   const auto tokens = [&](size_t step) { return grid.at(0, step).tokens; };
-  report.claim_below("typical relative error on the largest size, which the law has not seen",
+  report.check_below("typical relative error on the largest size, which the law has not seen",
                      leave_out("the largest size", &ScalingPoint::parameters, parameters(n - 2)), 0.03);
-  report.claim_below("typical relative error on the longest training, which the law has not seen",
+  report.check_below("typical relative error on the longest training, which the law has not seen",
                      leave_out("the longest training", &ScalingPoint::tokens, tokens(m - 2)), 0.03);
   leave_out("the two largest sizes", &ScalingPoint::parameters, parameters(n - 3));
   leave_out("the two longest trainings", &ScalingPoint::tokens, tokens(m - 3));
@@ -124,18 +124,18 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                {"", "times", "on what it was fitted to", "on the largest, which it has not seen"}, rows);
 }
 
-// With the longest training every size beats the one before it, and with the largest size so does every length.
-void claim_order(Report& report, const ScalingGrid& grid) {
+// Checks that each size beats the next smaller in the longest training, and each length the next shorter.
+void check_order(Report& report, const ScalingGrid& grid) {
   const size_t largest = grid.widths.size() - 1, longest = grid.steps.size() - 1;
-  const auto claim = [&](const std::string& text, const ScalingRuns& before, const ScalingRuns& after) {
-    report.claim_above(text, experiments::differences(before.losses, after.losses), 0.01);
+  const auto check = [&](const std::string& text, const ScalingRuns& before, const ScalingRuns& after) {
+    report.check_above(text, experiments::differences(before.losses, after.losses), 0.01);
   };
   for (size_t i = 1; i < grid.widths.size(); ++i) {
-    claim(fmt::format("width {} gains over {}", grid.widths[i], grid.widths[i - 1]), grid.at(i - 1, longest),
+    check(fmt::format("width {} gains over {}", grid.widths[i], grid.widths[i - 1]), grid.at(i - 1, longest),
           grid.at(i, longest));
   }
   for (size_t j = 1; j < grid.steps.size(); ++j) {
-    claim(fmt::format("{} steps gain over {}", grid.steps[j], grid.steps[j - 1]), grid.at(largest, j - 1),
+    check(fmt::format("{} steps gain over {}", grid.steps[j], grid.steps[j - 1]), grid.at(largest, j - 1),
           grid.at(largest, j));
   }
 }
@@ -170,9 +170,9 @@ void study(Report& report) {
   report.table("Mean losses", lengths, means);
   show_operations(report, grid);
   if (report.short_form()) {
-    report.claim_above("width 64 gains over 16", grid.at(0, 1).mean().loss - grid.at(1, 1).mean().loss, 0.0);
+    report.check_above("width 64 gains over 16", grid.at(0, 1).mean().loss - grid.at(1, 1).mean().loss, 0.0);
   } else {
-    claim_order(report, grid);
+    check_order(report, grid);
     const ScalingLaw law = experiments::fit_scaling_law(points);
     const std::vector<ScalingLaw> others = experiments::bootstrap(grid.runs, 200, report.seed());
     show_law(report, law, others);

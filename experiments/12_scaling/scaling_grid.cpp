@@ -16,11 +16,11 @@ namespace {
 train::TrainConfig setting_of(const Shakespeare& text, int64_t width, int64_t steps) {
   train::TrainConfig config = small_setting(text);
   config.model.dim = width;
-  config.model.hidden_dim = 11 * width / 4;  // as in the small setting
+  config.model.hidden_dim = 11 * width / 4;  // ratio as in the small setting
   config.model.head_dim = 16;
   config.model.n_heads = config.model.n_kv_heads = width / config.model.head_dim;
   config.steps = config.eval_every = steps;
-  // Each run falls to a tenth of its rate at its own end. On the way of a longer run the loss would still be too high.
+  // Each run decays to a tenth of its peak rate by its own end. An intermediate loss of a longer run would be too high.
   config.schedule = train::ScheduleKind::Cosine;
   config.lr = 3e-3 * std::sqrt(64.0 / static_cast<double>(width));
   config.min_lr = config.lr / 10.0;
@@ -43,14 +43,14 @@ void ScalingGrid::train(const Report& report) {
   shape = small_setting(text).model;
   const std::vector<uint64_t> seeds = report.seeds();
   runs.assign(widths.size() * steps.size(), {.losses = std::vector<double>(seeds.size())});
-  std::mutex one_at_a_time;  // for LibTorch's random generator, which is one for all threads, and for the results
+  std::mutex one_at_a_time;  // guards LibTorch's global generator and the results
   run_jobs(runs.size() * seeds.size(), [&](size_t i) {
     const size_t s = i % seeds.size(), cell = i / seeds.size();
     train::TrainConfig config = setting_of(text, widths[cell / steps.size()], steps[cell % steps.size()]);
     config.seed = seeds[s];
     std::unique_lock lock(one_at_a_time);
     nn::Llama model = seeded_llama(config.model, config.seed);
-    draw_feed_forwards_by_width(model);  // else the narrow ones start nearly silent, and width is not all that differs
+    draw_feed_forwards_by_width(model);  // else narrow models' initial outputs are smaller: not only width would differ
     lock.unlock();
     const double loss = train_model(model, text, config).validation_loss;
     lock.lock();

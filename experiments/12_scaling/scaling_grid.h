@@ -1,4 +1,4 @@
-// Small Llamas of several widths, each trained for several numbers of steps: what a scaling law is fitted to.
+// Trains small Llamas of several widths for several numbers of steps: the data for a scaling law.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,30 @@
 
 namespace folio::experiments {
 
-/// Floating-point operations of training on one token. A multiplication with its addition is two, and the backward pass
-/// costs twice the forward pass.
+/// FLOPs of training per token. A multiply-add counts as two, and the backward pass costs twice the forward pass.
 struct Operations {
   double matrices = 0.0;  ///< 6 N
-  double head = 0.0;      ///< 6 V dim: its matrix is the embedding, which N leaves out
+  double head = 0.0;      ///< 6 V dim: the head's matrix is the embedding, which N excludes
   double attention =
       0.0;  ///< 12 layers T dim: T scores, and a sum of T values, for each position (masked ones as well)
 
   [[nodiscard]] double all() const { return matrices + head + attention; }
 };
 
-/// runs[i * steps.size() + j] has widths[i] and steps[j].
+/// Results: runs[i * steps.size() + j] has widths[i] and steps[j].
 struct ScalingGrid {
   std::vector<int64_t> widths, steps;
   std::vector<ScalingRuns> runs{};
-  core::ModelConfig shape{};  ///< of all of them, but for what follows from the width
+  core::ModelConfig shape{};  ///< shared configuration, except for sizes derived from the width
 
   [[nodiscard]] const ScalingRuns& at(size_t width, size_t step) const { return runs[width * steps.size() + step]; }
 
-  /// Fills in `runs`: each anew from its first values, on each of report.seeds(), several at once. Parameters are all
-  /// but the embedding (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, section 1.3).
+  /// Fills `runs`: trains each from scratch for all of report.seeds(), in parallel. Parameter counts exclude the
+  /// embedding (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, section 1.3).
   void train(const Report& report);
 
-  /// Of a model of this shape with so many parameters beside the embedding, whatever width that means.
+  /// Returns the FLOPs for a model of this shape with `parameters` parameters excluding the embedding; the implied
+  /// width may be fractional.
   [[nodiscard]] Operations operations_per_token(double parameters) const;
 };
 

@@ -18,7 +18,7 @@ struct Corner {
   double value;
 };
 
-// a + t (b - a)
+// Returns a + t (b - a).
 Point between(const Point& a, const Point& b, double t) {
   Point x(a.size());
   for (size_t i = 0; i < x.size(); ++i) x[i] = a[i] + t * (b[i] - a[i]);
@@ -42,7 +42,7 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
     std::sort(simplex.begin(), simplex.end(), lower);
     Corner& worst = simplex.back();
     if (worst.value - simplex.front().value <= 1e-14 * (1.0 + std::abs(simplex.front().value))) break;
-    Point centre(start.size(), 0.0);  // of all but the worst
+    Point centre(start.size(), 0.0);  // centroid of all points but the worst
     for (auto c = simplex.begin(); c + 1 != simplex.end(); ++c) {
       for (size_t k = 0; k < centre.size(); ++k) centre[k] += c->x[k] / static_cast<double>(start.size());
     }
@@ -65,7 +65,7 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
-// The sizes in the middle, so that the numbers that are fitted are of the order of a loss.
+// Geometric means of the sizes, used to scale the fitted parameters to the order of a loss.
 struct Middle {
   double parameters, tokens;
 };
@@ -79,7 +79,7 @@ Middle middle_of(std::span<const ScalingPoint> points) {
   return {std::exp(n), std::exp(d)};
 }
 
-// From (ln E, ln of the parameters' term in the middle, ln alpha, and the same two of the tokens): all are above 0.
+// Maps (ln E, ln of the parameter term at the middle, ln alpha, and both for tokens) to a law.
 ScalingLaw law_of(std::span<const double> x, const Middle& middle) {
   ScalingLaw law{.E = std::exp(x[0]), .alpha = std::exp(x[2]), .beta = std::exp(x[4])};
   law.A = std::exp(x[1]) * std::pow(middle.parameters, law.alpha);
@@ -105,7 +105,7 @@ double ScalingLaw::loss(double parameters, double tokens) const {
 
 ScalingPoint ScalingLaw::optimum(double flops, const std::function<double(double)>& operations) const {
   const auto loss_of = [&](double log_n) { return loss(std::exp(log_n), flops / operations(std::exp(log_n))); };
-  // The valley has one bottom: of three parts of it, the outer one on the higher side can't hold it.
+  // Ternary search: the function has a single minimum.
   double low = std::log(100.0), high = std::log(1e15);
   while (high - low > 1e-9) {
     const double third = (high - low) / 3.0;
@@ -133,7 +133,7 @@ ScalingLaw fit_scaling_law(std::span<const ScalingPoint> points) {
     const double value = relative_deviation(law_of(x, middle), points);
     return std::isfinite(value) ? value : HUGE_VAL;
   };
-  // The sum has several valleys, so it is walked from several places.
+  // The objective has several local minima, so start from several points.
   Point best;
   for (const double alpha : {0.3, 0.7, 1.5}) {
     for (const double beta : {0.3, 0.7, 1.5}) {

@@ -18,16 +18,16 @@ namespace folio::experiments::tutorial {
 namespace {
 
 constexpr double kMinutes = 9.0;
-constexpr int64_t kWindows = 2048;  // consecutive ones, to look for leaks in
+constexpr int64_t kWindows = 2048;  // consecutive windows to test for leaks
 
-constexpr std::array<int64_t, 3> kStages{5000, 15'000, 25'000};  // the notebook's three trainings
+constexpr std::array<int64_t, 3> kStages{5000, 15'000, 25'000};  // the lengths of the notebook's three trainings
 
 struct Model {
   std::string name;
   NormOver norm;
 };
 
-// The file of a model at a stage; a later one begins as a copy of the one before.
+// Returns the checkpoint file of a model at a stage; a later stage starts from a copy of the previous one's.
 std::filesystem::path file_of(const Model& model, size_t stage, uint64_t seed) {
   const auto named = [&](size_t i) {
     return core::runs_directory() / "experiments" / "13_leak" /
@@ -38,7 +38,7 @@ std::filesystem::path file_of(const Model& model, size_t stage, uint64_t seed) {
   return named(stage);
 }
 
-// "1.553 ± 0.041": the mean, and how far 95 % of such values lie from it at most, if they are normal.
+// Formats "1.553 ± 0.041": the mean, and the range of 95 % of single values if they are normally distributed.
 std::string range_of(const std::vector<double>& values) {
   double square = 0.0;
   for (const double v : values) square += (v - mean_of(values)) * (v - mean_of(values));
@@ -55,7 +55,7 @@ train::LineChart::Series series(const std::string& name, const std::vector<doubl
 }  // namespace
 
 void study_full(Report& report) {
-  at::set_num_threads(1);  // each model on a core of its own
+  at::set_num_threads(1);  // one core per model
   const auto start = std::chrono::steady_clock::now();
   const Shakespeare text = load_shakespeare(0.1, 0.1);
   const std::array<Model, 2> models{{{"window", NormOver::Window}, {"one position", NormOver::Position}}};

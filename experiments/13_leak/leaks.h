@@ -1,5 +1,5 @@
-// What is measured on a trained model to find out whether its positions see what comes after them. All of it without
-// dropout and, but for the gradients, on consecutive windows of a split.
+// Measurements that detect whether a trained model's predictions depend on later characters. All run without dropout,
+// and all but the gradients on consecutive windows of a split.
 #pragma once
 
 #include <torch/types.h>
@@ -13,42 +13,42 @@
 
 namespace folio::experiments::tutorial {
 
-/// The mean loss at each position, [T], over the first `windows` consecutive windows, or all where there are fewer.
+/// Returns the mean loss at each position, [T], over the first `windows` consecutive windows, or fewer.
 [[nodiscard]] std::vector<double> losses_by_position(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// The same, where the loss at each position is that of a window whose later characters are another window's: the
-/// text up to the position, and the character that has to be predicted, are as before. The last position has none.
+/// Like losses_by_position, with the inputs after each position replaced by another window's; the inputs up to it and
+/// its target are unchanged. The last position has no later inputs.
 [[nodiscard]] std::vector<double> losses_with_other_futures(Llama& model, std::span<const int32_t> split,
                                                             int64_t windows);
 
-/// The same, where the model is given nothing after the position: windows of 1, 2, … T characters, as in generation.
+/// Like losses_by_position, with windows cut after the position: inputs of 1, 2, … T characters, as in generation.
 [[nodiscard]] std::vector<double> losses_without_future(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// The largest change of a logit before the last position when the last character of 64 windows is another one.
+/// Returns the largest change of a logit at an earlier position when the last character changes, over 64 windows.
 [[nodiscard]] double change_from_last_character(Llama& model, std::span<const int32_t> split);
 
-/// How strongly the loss at position t (row) depends on the character at u (column): the norm of the gradient by u's
-/// embedding, its mean over 64 windows. [T, T] in double.
+/// Returns how strongly the loss at position t (row) depends on character u (column): the norm of its gradient with
+/// respect to u's embedding, averaged over 64 windows. [T, T] in double.
 [[nodiscard]] torch::Tensor gradient_map(Llama& model, std::span<const int32_t> split);
 
-/// All of that.
+/// The results of all measurements.
 struct Findings {
   std::vector<double> losses{};          ///< by position
   std::vector<double> other_futures{};   ///< by position
   std::vector<double> without_future{};  ///< by position
   double change = 0.0;                   ///< change_from_last_character
-  double later_share = 0.0;              ///< of the gradient map: what lies above its diagonal
+  double later_share = 0.0;              ///< fraction of the gradient map above the diagonal
 };
 [[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// What the future saves: the mean of other_futures - losses over all positions but the last, which has none.
+/// Returns the mean of other_futures - losses over all positions but the last: the loss saved by later characters.
 [[nodiscard]] double mean_gain_from_future(const Findings& findings);
 
-/// How many of the sequences of `length` characters in `split` occur in `train`, too, as a share.
+/// Returns the fraction of the `length`-character sequences of `split` that also occur in `train`.
 [[nodiscard]] double share_that_occurs(std::span<const int32_t> split, std::span<const int32_t> train, size_t length);
 
-/// The mean loss of ten random batches with dropout on the attention weights: the tutorial's evaluation. `number` says
-/// which ten. Leaves the dropout off.
+/// Returns the mean loss of ten random batches with dropout on the attention weights, as the tutorial evaluates.
+/// `number` selects the batches. Leaves dropout disabled.
 [[nodiscard]] double loss_as_the_tutorial_takes_it(Llama& model, const data::BatchSampler& batches, uint64_t number);
 
 }  // namespace folio::experiments::tutorial

@@ -1,5 +1,5 @@
-// Is there a leak in the tutorial's last model? Tables, pictures and explanation: README.md beside this file.
-// With --full the tutorial's own size is trained, in turns of ten minutes.
+// Study: does the tutorial's last model leak later characters? The results are explained in README.md. --full trains
+// the tutorial's original size, in runs of ten minutes.
 #include <fmt/format.h>
 #include <torch/utils.h>
 
@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using experiments::tutorial::Findings;
 using experiments::tutorial::NormOver;
@@ -52,8 +52,8 @@ void table(Report& report, const std::string& title, const std::vector<Variant>&
                rows);
 }
 
-// The loss that counting reaches: the mean over 16 places, each with the longest n-gram that it has characters for, up
-// to 5; and that of the first place.
+// Shows the losses of counting: the mean over 16 positions, each with the longest n-gram that its context allows, up to
+// 5, and the loss of the first position.
 void show_what_counting_reaches(Report& report, const experiments::Shakespeare& text) {
   const train::NgramCounts counts(text.splits.train, text.vocab_size, 5);
   double sum = 0.0;
@@ -115,17 +115,17 @@ void study(Report& report) {
 
   int64_t parameters = 0;
   for (const torch::Tensor& p : tutorial::seeded({}, 1)->parameters()) parameters += p.numel();
-  report.claim_equal("the tutorial's number of parameters, in its own size", parameters, 2'370'246);
-  report.claim_below("validation split's 17-grams that occur in the training split, as a share",
+  report.check_equal("the tutorial's number of parameters, in its own size", parameters, 2'370'246);
+  report.check_below("validation split's 17-grams that occur in the training split, as a share",
                      tutorial::share_that_occurs(text.splits.validation, text.splits.train, 17), 0.03);
-  report.claim_above("norm over the window: the last character changes an earlier logit by", window.each(change), 0.1);
-  report.claim_above("and the future saves earlier places (the interval's lower end)", intervals[0].second.low,
+  report.check_above("norm over the window: the last character changes an earlier logit by", window.each(change), 0.1);
+  report.check_above("and the future saves earlier places (the interval's lower end)", intervals[0].second.low,
                      report.short_form() ? 0.0 : 0.01);
   for (const size_t sound : {1, 2}) {
     const Variant& v = all[sound];
-    report.claim_below(v.name + ": the last character changes earlier logits by", v.each(change), 1e-5);
-    report.claim_below("and the gradient from later places is", v.each(later_share), 1e-9);
-    report.claim_below("and the future saves", experiments::sizes(v.each(tutorial::mean_gain_from_future)), 1e-5);
+    report.check_below(v.name + ": the last character changes earlier logits by", v.each(change), 1e-5);
+    report.check_below("and the gradient from later places is", v.each(later_share), 1e-9);
+    report.check_below("and the future saves", experiments::sizes(v.each(tutorial::mean_gain_from_future)), 1e-5);
   }
   tutorial::pictures(report, window, position);
 }

@@ -14,7 +14,7 @@ torch::nn::Linear linear(int64_t in, int64_t out, bool bias = true) {
   return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias));
 }
 
-// The tutorial's angles: p · 10000^(-2(i - 1)/K) with i from 0, so pair 0 has i - 1 = -1. [T, K/2]
+// Returns the tutorial's angles [T, K/2]: p · 10000^(-2(i - 1)/K) with i starting at 0, so that pair 0 has i - 1 = -1.
 nn::RopeCache rotations(int64_t positions, int64_t head_dim) {
   const torch::Tensor i_P = torch::arange(head_dim / 2, torch::kDouble);
   const torch::Tensor frequency_P = torch::pow(10000.0, -2.0 * (i_P - 1.0) / static_cast<double>(head_dim));
@@ -35,9 +35,9 @@ NormImpl::NormImpl(const Config& config) : over_(config.norm) {
 
 torch::Tensor NormImpl::forward(const torch::Tensor& x_BTD) {
   const int64_t T = x_BTD.size(1);
-  torch::Tensor square = x_BTD.square().mean(2, /*keepdim=*/true);           // [B, T, 1], of each position
-  if (over_ == NormOver::Window) square = square.mean(1, /*keepdim=*/true);  // [B, 1, 1], of the whole window
-  if (over_ == NormOver::Past) {                                             // [B, T, 1], of all positions so far
+  torch::Tensor square = x_BTD.square().mean(2, /*keepdim=*/true);           // [B, T, 1], per position
+  if (over_ == NormOver::Window) square = square.mean(1, /*keepdim=*/true);  // [B, 1, 1], over the whole window
+  if (over_ == NormOver::Past) {                                             // [B, T, 1], over all positions so far
     square = square.cumsum(1) / torch::arange(1, T + 1).unsqueeze(1);
   }
   return scale_TD_.slice(0, 0, T) * (x_BTD / square.sqrt());
@@ -83,9 +83,9 @@ BlockImpl::BlockImpl(const Config& config, const nn::RopeCache& rope, const std:
       feedforward_(register_module("feedforward", FeedForward(config.dim))) {}
 
 torch::Tensor BlockImpl::forward(torch::Tensor x_BTD) {
-  x_BTD = norm_->forward(x_BTD);  // the stream itself, not a copy of it for the attention
+  x_BTD = norm_->forward(x_BTD);  // replaces the residual stream, instead of normalizing a copy for attention
   x_BTD = x_BTD + attention_->forward(x_BTD);
-  x_BTD = norm_->forward(x_BTD);  // the same norm once more, with the same scale
+  x_BTD = norm_->forward(x_BTD);  // the same norm and scale again
   x_BTD = x_BTD + feedforward_->forward(x_BTD);
   return x_BTD;
 }
@@ -111,7 +111,7 @@ torch::Tensor LlamaImpl::forward_embedded(const torch::Tensor& x_BTD) {
 }
 
 Llama seeded(const Config& config, uint64_t seed) {
-  static std::mutex generator;  // LibTorch's is one for all threads
+  static std::mutex generator;  // LibTorch's generator is global
   const std::lock_guard lock(generator);
   torch::manual_seed(seed);
   Llama model(config);

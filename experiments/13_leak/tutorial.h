@@ -1,6 +1,6 @@
-// The last model of B. Kitano's "Llama from scratch" (its notebook of August 2023), part by part as it stands there,
-// but for the eight heads' matrices, which are one matrix each for queries, keys and values. What the norm averages
-// over is a setting. Shapes: B windows, T positions, D width, H heads, K = D numbers in a head, V characters.
+// The last model of B. Kitano's "Llama from scratch" (notebook of August 2023), part by part, except that the eight
+// heads' matrices are combined into one each for queries, keys and values. The set that the norm averages over is
+// configurable. Shapes: B windows, T positions, D width, H heads, K = D elements in a head, V characters.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,8 +17,8 @@
 
 namespace folio::experiments::tutorial {
 
-/// Whose numbers the norm takes its mean square of: the window's, as the tutorial does, the position's own and those
-/// before it, or the position's own.
+/// The positions whose mean square a norm uses: the whole window (the tutorial), the current and earlier positions, or
+/// only the current one.
 enum class NormOver { Window, Past, Position };
 
 struct Config {
@@ -30,12 +30,12 @@ struct Config {
   NormOver norm = NormOver::Window;
 };
 
-/// Sets numbers to 0 at random and scales the others up, so that the mean stays. A generator of its own makes a run's
-/// numbers independent of other runs. The tutorial switches off the dropout after the heads when it evaluates, and not
-/// the one of the attention weights.
+/// Dropout: sets elements to 0 at random and scales the rest to keep the mean. It has its own generator, so that runs
+/// are independent of each other. In evaluation the tutorial disables dropout after the heads, but not on the attention
+/// weights.
 struct Dropout {
   double weights = 0.0;  ///< probability for attention weights
-  double output = 0.0;   ///< and for what the heads return
+  double output = 0.0;   ///< probability for the heads' output
   at::Generator generator{};
 
   [[nodiscard]] torch::Tensor drop(const torch::Tensor& x, double probability) const;
@@ -65,7 +65,7 @@ class AttentionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-/// A linear layer, and then SwiGLU as the tutorial has it: linear(x) · swish(gate(x)), with a learned beta.
+/// A linear layer followed by the tutorial's SwiGLU: linear(x) · swish(gate(x)) with a learned beta.
 class FeedForwardImpl : public torch::nn::Module {
  public:
   explicit FeedForwardImpl(int64_t dim);
@@ -94,7 +94,7 @@ class LlamaImpl : public torch::nn::Module {
   explicit LlamaImpl(const Config& config);
 
   torch::Tensor forward(const torch::Tensor& tokens_BT);       ///< to logits [B, T, V]
-  torch::Tensor forward_embedded(const torch::Tensor& x_BTD);  ///< the same from embeddings on
+  torch::Tensor forward_embedded(const torch::Tensor& x_BTD);  ///< the same, starting from embeddings
   [[nodiscard]] torch::Tensor embed(const torch::Tensor& tokens_BT);
 
   [[nodiscard]] const Config& config() const { return config_; }
@@ -110,8 +110,8 @@ class LlamaImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Llama);
 
-/// First values by LibTorch's defaults, as in the tutorial, from the seed alone: the same for every norm. May be called
-/// by several threads.
+/// Returns a model initialized by LibTorch's defaults, as in the tutorial. The values depend only on the seed, not on
+/// the norm. Thread-safe.
 [[nodiscard]] Llama seeded(const Config& config, uint64_t seed);
 
 }  // namespace folio::experiments::tutorial

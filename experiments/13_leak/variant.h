@@ -1,4 +1,4 @@
-// A norm, and what was found in the models that were trained with it.
+// A norm, and the findings for the models trained with it.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ struct Variant {
   std::string name;
   NormOver norm;
   std::vector<Findings> findings{};  // by seed
-  std::vector<double> early{};       // by seed: what the future saves after a quarter of the steps
-  torch::Tensor gradients_TT{};      // the first seed's
+  std::vector<double> early{};       // by seed: loss saved by later characters after a quarter of the steps
+  torch::Tensor gradients_TT{};      // from the first seed
 
-  // Of each seed.
+  // Returns a value of each seed's findings.
   [[nodiscard]] std::vector<double> each(double (*of)(const Findings&)) const {
     std::vector<double> values;
     for (const Findings& f : findings) values.push_back(of(f));
@@ -24,7 +24,7 @@ struct Variant {
   }
 };
 
-/// The losses by place, and the gradient maps of the first seed.
+/// Draws the losses by position and the first seed's gradient maps.
 void pictures(Report& report, const Variant& window, const Variant& position);
 
 }  // namespace folio::experiments::tutorial

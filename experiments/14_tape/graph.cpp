@@ -18,16 +18,16 @@ namespace svg = train::svg;
 
 constexpr double kWidth = 138, kHeight = 62, kGapX = 18, kGapY = 34, kMargin = 18, kHeader = 66;
 
-// A box, or where a line passes a row of boxes on its way down.
+// A box, or the point where a line passes through a row of boxes.
 struct Item {
-  const Node* node = nullptr;  // of a box
-  size_t level = 0;            // 0 at the bottom: one more than the highest entry that uses this one
-  double x = 0.0;              // the middle
+  const Node* node = nullptr;  // for a box
+  size_t level = 0;            // 0 at the bottom; one above the highest user's level
+  double x = 0.0;              // horizontal center
   struct Use {
     Item* item;
-    double port;  // where the line ends, beside the middle
+    double port;  // horizontal offset of the line's end from the center
   };
-  std::vector<Use> users{};  // the next items on the lines that begin or pass here
+  std::vector<Use> users{};  // next items on the lines that begin or pass here
   [[nodiscard]] double width() const { return node == nullptr ? 0.0 : kWidth; }
   [[nodiscard]] double wanted() const {
     double sum = 0.0;
@@ -36,7 +36,7 @@ struct Item {
   }
 };
 
-// The items by level, entries that the last one depends on and the lines between them.
+// Returns, by level, the entries that the last one depends on and the items of the lines between them.
 std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& items) {
   std::map<const Node*, Item*> boxes;
   const auto box_of = [&](const Node* node) {
@@ -72,7 +72,7 @@ std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& item
   return levels;
 }
 
-// Puts each level in the order of those that it is used by, centred. Returns the picture's width.
+// Orders each level by the positions of the items' users and centers it. Returns the picture's width.
 double spread_out(std::vector<std::vector<Item*>>& levels, double least) {
   const auto length_of = [](const std::vector<Item*>& row) {
     double length = -kGapX;

@@ -1,5 +1,5 @@
-// The graph of a loss, drawn from its tape: a box for each entry with its operation, value and gradient, and a line
-// from each entry to those that use it, once for each use.
+// Draws the graph of a loss from its tape: a box for each entry with its operation, value and gradient, and a line to
+// each of its uses.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace folio::tape {
 
-/// One SVG document, inputs at the top, the loss at the bottom. A number is shown as it is; of a tensor, its shape and
-/// the root of the summed squares of its gradient. Entries that the last one does not depend on are left out.
+/// Returns an SVG document with the inputs at the top and the loss at the bottom. Scalars show their value; tensors
+/// show their shape and the norm of their gradient. Entries that the last one doesn't depend on are omitted.
 [[nodiscard]] std::string graph_svg(const Tape& tape, const std::string& title, const std::string& subtitle);
 
 }  // namespace folio::tape

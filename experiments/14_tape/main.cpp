@@ -1,5 +1,4 @@
-// How does autograd work? A tape written for it, against LibTorch. Tables, pictures and explanation: README.md beside
-// this file.
+// Study: how does autograd work? Compares a tape with LibTorch. The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,15 +14,15 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using tape::Rung;
 
-constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // as the growing model
+constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // as in the growing model
 
 std::string small_number(double value) { return fmt::format("{:.1e}", value); }
 
-// A loss with one number in each entry: a line's value at x, squared.
+// Draws a loss with scalar entries: the squared value of a line at x.
 void draw_small_graph(Report& report) {
   tape::Tape tape;
   const tape::Tensor w = tape.leaf("w", {}, {2.0}), x = tape.leaf("x", {}, {3.0}), b = tape.leaf("b", {}, {-5.0});
@@ -32,8 +31,8 @@ void draw_small_graph(Report& report) {
   tape.backward(loss);
   report.picture("graph.svg", tape::graph_svg(tape, "The tape of d = w x + b and loss = d d",
                                               "values were computed downwards, gradients upwards"));
-  report.claim_equal("d is used twice: its gradient 2 d is", std::lround(d.gradient()[0]), 2);
-  report.claim_equal("the gradient of w, 2 d x, is", std::lround(w.gradient()[0]), 6);
+  report.check_equal("d is used twice: its gradient 2 d is", std::lround(d.gradient()[0]), 2);
+  report.check_equal("the gradient of w, 2 d x, is", std::lround(w.gradient()[0]), 6);
 }
 
 void check_gradients(Report& report) {
@@ -46,8 +45,8 @@ void check_gradients(Report& report) {
   }
   report.table("Gradients on the tape", {"of", "against LibTorch", "limit", "against differences, share of tolerance"},
                rows);
-  report.claim_below("gradients equal LibTorch's; the largest error as a share of what rounding allows", share, 1.0);
-  report.claim_below("gradients equal central differences; the largest error as a share of its tolerance", differences,
+  report.check_below("gradients equal LibTorch's; the largest error as a share of what rounding allows", share, 1.0);
+  report.check_below("gradients equal central differences; the largest error as a share of its tolerance", differences,
                      1.0);
 }
 
@@ -63,9 +62,9 @@ double farthest(const std::vector<double>& a, const std::vector<double>& b, size
   return worst;
 }
 
-// How far apart the first losses of two correct trainings may be. A run in which every first value is moved by a
-// relative 2^-20, up or down, shows how much the losses make of a small change; each step of either training makes
-// changes of at most `roundings` half ulps.
+// Returns a bound on the difference between the first losses of two correct trainings. A run in which every initial
+// value is perturbed by a relative ±2^-20 shows how the losses amplify small changes; each step of either training adds
+// at most `roundings` half ulps.
 double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches, const std::vector<double>& losses) {
   constexpr double kMoved = 0x1p-20, kHalfUlp = 0x1p-53;
   Rung moved = rung;
@@ -79,7 +78,7 @@ double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches,
   return roundings * kHalfUlp * (2.0 * kCompared * condition + losses[0]);
 }
 
-// The mean loss over the first windows of the validation split.
+// Returns the mean loss over the first windows of the validation split.
 double validation_loss(const Rung& rung, const experiments::Shakespeare& text) {
   constexpr int64_t kWindows = 512;
   tape::Tape tape;
@@ -87,7 +86,7 @@ double validation_loss(const Rung& rung, const experiments::Shakespeare& text) {
   return rung.loss(w, data::consecutive_batch(text.splits.validation, 0, kWindows, kLength)).value()[0];
 }
 
-// The numbers that a tape keeps of one batch: values and gradients.
+// Returns the number of values and gradients that a tape stores for one batch.
 int64_t kept(const Rung& rung, const data::Batch& batch) {
   tape::Tape tape;
   static_cast<void>(rung.loss(tape::leaves(tape, rung), batch));
@@ -96,7 +95,7 @@ int64_t kept(const Rung& rung, const data::Batch& batch) {
   return numbers;
 }
 
-// The graph of the trained head's loss on one short window.
+// Draws the graph of the trained head's loss on one short window.
 void draw_head(Report& report, const Rung& rung, const experiments::Shakespeare& text) {
   const std::vector<int32_t> line = text.tokenizer.encode("ROMEO:\nBe");
   const auto length = static_cast<int64_t>(line.size()) - 1;
@@ -133,7 +132,7 @@ void train(Report& report) {
     reached.push_back(validation_loss(rung, text));
     rows.push_back({rung.name, losses[0], reached.back(), small_number(apart), small_number(limit),
                     small_number(farthest(losses, twin, losses.size()))});
-    report.claim_below(fmt::format("{}: the first {} losses are LibTorch's; apart, as a share of what rounding allows",
+    report.check_below(fmt::format("{}: the first {} losses are LibTorch's; apart, as a share of what rounding allows",
                                    rung.name, kCompared),
                        apart / limit, 1.0);
     train::LineChart::Series curve{.name = rung.name, .points = {}};
@@ -152,7 +151,7 @@ void train(Report& report) {
   report.picture("losses.svg", chart);
   if (!report.short_form()) {
     for (size_t i = 0; i < 2; ++i) {
-      report.claim_below(sizes[i][0].get<std::string>() + ": validation loss", reached[i], 2.6);
+      report.check_below(sizes[i][0].get<std::string>() + ": validation loss", reached[i], 2.6);
     }
   }
 }

@@ -1,4 +1,4 @@
-// In a rule, a gradient is only ever added to: a value that is used twice gets the sum of what both uses send back.
+// Rules always add to gradients: a value that is used twice receives the sum of both uses' gradients.
 #include "experiments/14_tape/operations.h"
 
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const int64_t S = a.shape().stack, N = a.shape().rows, K = a.shape().columns, M = b.shape().columns;
   require_fit(b.shape().rows == K && (b.shape().stack == S || b.shape().stack == 1), "matmul", a, b);
   const Tensor y = a.tape->record("matmul", {S, N, M}, {a, b});
-  // Calls body(row of a and y, place in a, row of b) for each product of a number of a and a row of b.
+  // Calls body(row of a and y, index in a, row of b) for each product of an element of a and a row of b.
   const auto each = [=](auto body) {
     for (int64_t row = 0; row < S * N; ++row) {
       const int64_t first = b.shape().stack == 1 ? 0 : row / N * K;
@@ -152,7 +152,7 @@ Tensor cross_entropy(const Tensor& logits, std::span<const int32_t> targets) {
                 targets.size(), shown(logits.shape()));
   const auto kept = checked_copy(targets, V, "cross_entropy");
   const Tensor y = logits.tape->record("cross-entropy", {}, {logits});
-  const auto p = std::make_shared<Values>(logits.value());  // softmax(logits), kept for the way back
+  const auto p = std::make_shared<Values>(logits.value());  // softmax(logits), saved for the backward pass
   for (int64_t row = 0; row < N; ++row) {
     const auto first = p->begin() + row * V, last = first + V;
     const double largest = *std::max_element(first, last), target = first[(*kept)[row]] - largest;

@@ -10,7 +10,7 @@
 namespace folio::tape {
 namespace {
 
-// Normal numbers of that spread, by Box and Muller's method; `stream` tells parameters apart.
+// Draws from N(0, spread²) with the Box-Muller transform; `stream` is different for each parameter.
 Parameter drawn(const std::string& name, int64_t rows, int64_t columns, double spread, uint64_t seed, uint64_t stream) {
   Parameter parameter{.name = name, .shape = {1, rows, columns}, .value = Values(rows * columns)};
   for (size_t i = 0; i < parameter.value.size(); ++i) {
@@ -21,7 +21,7 @@ Parameter drawn(const std::string& name, int64_t rows, int64_t columns, double s
   return parameter;
 }
 
-// x [S, N, I] by a weight [O, I], as LibTorch stores it, to [S, N, O].
+// Multiplies x [S, N, I] by a weight [O, I], stored as in LibTorch. Returns [S, N, O].
 Tensor linear(const Tensor& x, const Tensor& weight) { return matmul(x, transpose(weight)); }
 
 Parameter zeros(const std::string& name, int64_t rows, int64_t columns) {

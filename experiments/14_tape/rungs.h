@@ -1,5 +1,5 @@
-// Two early rungs of the growing model on a tape, a bigram and one attention head, with its rates and first values; and
-// a step of gradient descent.
+// Two rungs of the growing model on a tape, a bigram and one attention head, with the same rates and initialization,
+// and a step of gradient descent.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@ struct Parameter {
 struct Rung {
   std::string name;
   std::vector<Parameter> parameters;
-  /// Records the loss of a batch; `w` are the parameters as leaves of one tape, in their order.
+  /// Records the loss of a batch; `w` are the parameters in order, as leaves of one tape.
   std::function<Tensor(const std::vector<Tensor>& w, const data::Batch& batch)> loss;
-  double rate;  ///< the learning rate that it is trained with
+  double rate;  ///< learning rate
 };
 
-/// A table of logits [V, V]: the row of a character has the scores of those that may follow.
+/// Returns a table of logits [V, V]: the row of a character holds the scores of its successors.
 [[nodiscard]] Rung bigram(int64_t vocab_size);
 
-/// Embeddings of width D, one causal attention head, and a linear layer to the logits.
+/// Returns embeddings of width D, one causal attention head, and a linear layer to the logits.
 [[nodiscard]] Rung one_head(int64_t vocab_size, int64_t D, uint64_t seed);
 
-/// Puts the parameters on the tape.
+/// Records the parameters as leaves of the tape.
 [[nodiscard]] std::vector<Tensor> leaves(Tape& tape, const Rung& rung);
 
-/// One step of gradient descent on a tape of its own. Returns the batch's loss, from before the step.
+/// Takes one step of gradient descent on a new tape. Returns the batch's loss before the step.
 double descend(Rung& rung, const data::Batch& batch);
 
 }  // namespace folio::tape

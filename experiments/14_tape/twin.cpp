@@ -1,4 +1,4 @@
-// Sizes: S matrices in a stack, B sequences, T positions, D model width, V vocabulary. Odd ones in the checks.
+// Sizes: S matrices in a stack, B sequences, T positions, D model width, V vocabulary. Odd sizes in the checks.
 #include "experiments/14_tape/twin.h"
 
 #include <torch/csrc/autograd/autograd.h>
@@ -21,7 +21,7 @@ namespace folio::tape {
 namespace {
 
 constexpr int64_t S = 3, B = 3, T = 5, D = 4, V = 7;
-constexpr double kRest = 10;  // roundings beside those of sums
+constexpr double kRest = 10;  // rounding errors other than those of sums
 using Twins = std::vector<torch::Tensor>;
 
 torch::Tensor twin_of(const Shape& shape, const Values& value) {
@@ -36,7 +36,7 @@ Twins twins_of(const std::vector<Parameter>& leaves) {
 
 torch::Tensor ids_of(const std::vector<int32_t>& ids) { return torch::tensor(ids).to(torch::kLong); }
 
-// The rung of the growing model, in double and with the tape's values.
+// Returns the rung of the growing model, in double and with the tape's values.
 std::shared_ptr<growing::Model> growing_model(const Rung& rung, const Twins& values) {
   std::shared_ptr<growing::Model> model;
   if (rung.name == "bigram") {
@@ -59,14 +59,14 @@ torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
   return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
-// An operation or a rung, by both: its result is multiplied by random numbers and summed, which gives a loss.
+// An operation or a rung, run by both. Its result is multiplied by random numbers and summed to a loss.
 struct Case {
   std::string name;
   std::vector<Parameter> leaves;
   double roundings;
   std::function<Tensor(const std::vector<Tensor>&)> record;
-  std::function<torch::Tensor(const Twins&)> libtorch;  // of an operation
-  std::shared_ptr<growing::Model> model{};              // of a rung
+  std::function<torch::Tensor(const Twins&)> libtorch;  // for an operation
+  std::shared_ptr<growing::Model> model{};              // for a rung
 };
 
 Values random_values(int64_t n, uint64_t seed) {
@@ -88,7 +88,7 @@ std::vector<Case> make_cases(uint64_t seed) {
     cases.push_back({name, std::move(leaves), roundings + kRest, record, libtorch});
   };
   const auto add_same = [&](const char* name, std::vector<Parameter> leaves, double roundings, auto both) {
-    add(name, std::move(leaves), roundings, both, both);  // written alike for the tape and for LibTorch
+    add(name, std::move(leaves), roundings, both, both);  // written the same for the tape and for LibTorch
   };
   const auto product = [](auto& w) { return matmul(w[0], w[1]); };
   add_same("+", {leaf("a", stack), leaf("b", stack)}, 0, [](auto& w) { return w[0] + w[1]; });
@@ -121,7 +121,7 @@ std::vector<Case> make_cases(uint64_t seed) {
   return cases;
 }
 
-// The loss of a case on a new tape, and there what it was made of.
+// The loss of a case on a new tape, with its leaves.
 struct Recorded {
   std::vector<Tensor> leaves;
   Tensor weighted, loss;
@@ -134,8 +134,8 @@ Recorded record(Tape& tape, const Case& c, const Values& weights) {
   return {leaves, weighted, sum(weighted)};
 }
 
-// As tests/modules/gradient_check.h: D(h) is off by (D(2h) − D(h)) / 3 from truncation and by the loss's rounding over
-// h; the tolerance is four of the one and 32 of the other.
+// As in tests/modules/gradient_check.h: D(h) has a truncation error of (D(2h) − D(h)) / 3 and a rounding error of the
+// loss's rounding over h; the tolerance is 4 of the former plus 32 of the latter.
 double worst_share(const Case& c, const Values& weights, const Recorded& at) {
   constexpr double kEps = std::numeric_limits<double>::epsilon();
   const double h = std::cbrt(kEps);
@@ -169,8 +169,8 @@ double roundings(const Rung& rung, int64_t rows, int64_t length) {
   const auto n = static_cast<double>(rows * length), v = static_cast<double>(rung.parameters[0].shape.rows);
   if (rung.name == "bigram") return n + v + kRest;
   const auto d = static_cast<double>(rung.parameters[0].shape.columns), t = static_cast<double>(length);
-  // Projection, score, softmax, mean of values, logits, softmax; back through logits, mean, softmax, score, projection,
-  // and a sum over all positions that used a weight.
+  // Forward: projection, score, softmax, mean of values, logits, softmax. Backward: logits, mean, softmax, score,
+  // projection, and a sum over all positions that used a weight.
   return (d + d + t + t + d + v) + (v + t + d + t + t + 3 * d) + n + 2 * kRest;
 }
 

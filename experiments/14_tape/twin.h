@@ -1,6 +1,5 @@
-// The tape against LibTorch: the gradients of each operation and of the growing model's rungs, also against central
-// differences, and the losses of a training from the same values on the same batches. LibTorch is seen in twin.cpp
-// alone.
+// Compares the tape with LibTorch: gradients of each operation and of the growing model's rungs (also with central
+// differences), and training losses with the same initialization and batches. Only twin.cpp uses LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +13,17 @@ namespace folio::tape {
 /// The gradients of one case with random values.
 struct Check {
   std::string name;
-  double error;        ///< ‖tape − LibTorch‖ / ‖LibTorch‖, of the leaf where it is largest
-  double limit;        ///< what rounding allows: the roundings on the longest way to a gradient, each half an ulp
-  double differences;  ///< |tape − central difference| as a share of its tolerance, of the number where it is largest
+  double error;        ///< ‖tape − LibTorch‖ / ‖LibTorch‖, maximum over the leaves
+  double limit;        ///< bound from rounding: half an ulp per operation on the longest path to a gradient
+  double differences;  ///< |tape − central difference| as a fraction of its tolerance, maximum over elements
 };
 [[nodiscard]] std::vector<Check> check_gradients(uint64_t seed);
 
-/// How many roundings lie on the longest way from a rung's parameters to a gradient, for batches of B windows of T.
+/// Returns the number of rounding errors on the longest path from a rung's parameters to a gradient, for batches of B
+/// windows of T.
 [[nodiscard]] double roundings(const Rung& rung, int64_t B, int64_t T);
 
-/// The losses of a training by LibTorch: one for each batch, from before its step.
+/// Trains with LibTorch and returns each batch's loss before its step.
 [[nodiscard]] std::vector<double> libtorch_losses(const Rung& rung, const std::vector<data::Batch>& batches);
 
 }  // namespace folio::tape

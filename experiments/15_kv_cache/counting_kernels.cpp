@@ -8,7 +8,7 @@
 namespace folio::experiments {
 namespace {
 
-using namespace infer::kernels;  // NOLINT: its kernels, one by one
+using namespace infer::kernels;  // NOLINT: all of its kernels are used
 
 Work work;
 
@@ -31,14 +31,14 @@ void attention_f16(const AttentionInput<F16>& in, float* out) {
     const size_t seen = std::min(in.window, in.n_positions + row);
     work.attention_multiply_adds += in.n_queries * seen * 2 * in.head_dim;  // one for the score, one for the value
   }
-  // The rows of a call are neighbours and read the cache together.
+  // Consecutive rows of a call share their reads of the cache.
   const size_t positions = std::min(in.window, in.n_positions) + in.n_rows - 1;
   work.cache_bytes += positions * 2 * in.head_dim * sizeof(F16);
   work.activation_bytes += in.n_rows * in.n_queries * 2 * in.head_dim * sizeof(float);
   plain().attention_f16(in, out);
 }
 
-// The cache stores its keys and values through this.
+// The cache stores keys and values with this function.
 void to_f16(const float* x, size_t n, F16* out) {
   work.cache_bytes += n * sizeof(F16);
   plain().to_f16(x, n, out);
@@ -63,7 +63,7 @@ void swiglu(const float* gate, const float* up, size_t n, float* out) {
 
 const Kernels& counting_kernels() {
   static const Kernels table = [] {
-    Kernels counted{};  // a kernel that is not counted is not there
+    Kernels counted{};  // kernels without a counter stay null
     counted.isa = plain().isa;
     counted.rms_norm = rms_norm;
     counted.matmul = matmul;

@@ -40,7 +40,7 @@ Generation generate(infer::Runner& runner, size_t count, bool with_cache) {
     std::vector<infer::Row> rows;
     for (int64_t p = runner.cache().length(sequence.id()); p < std::ssize(g.tokens); ++p) {
       const int32_t token = g.tokens[static_cast<size_t>(p)];
-      rows.push_back({token, sequence.id(), p, p + 1 == std::ssize(g.tokens)});  // the last one's logits are wanted
+      rows.push_back({token, sequence.id(), p, p + 1 == std::ssize(g.tokens)});  // only the last row needs logits
     }
     const auto logits = runner.forward(rows).logits;
     g.tokens.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));

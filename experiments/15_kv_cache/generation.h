@@ -1,4 +1,4 @@
-// Greedy text with and without a KV cache, and the work that each token took.
+// Greedy generation with and without a KV cache, and the work per token.
 #pragma once
 
 #include <cmath>
@@ -12,26 +12,26 @@
 
 namespace folio::experiments {
 
-/// A model of random weights in memory: what is counted does not depend on them.
+/// Returns a model with random weights in memory: the counts don't depend on the weights.
 [[nodiscard]] core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed);
 
 struct Generation {
   std::vector<int32_t> tokens{0};
   std::vector<std::vector<float>> logits{};  ///< by token
-  std::vector<Work> work{};                  ///< by token: all that was done from the first one up to it
+  std::vector<Work> work{};                  ///< by token: cumulative work
 };
 
-/// Writes `count` tokens, each the likeliest, on a runner that counts: at most 256, as many rows as a step takes.
-/// Without the cache, every token is computed from an empty one.
+/// Generates `count` tokens greedily, at most 256 (the rows of a step), on a runner with counting kernels. Without the
+/// cache, every token recomputes all previous positions.
 [[nodiscard]] Generation generate(infer::Runner& runner, size_t count, bool with_cache);
 
-/// The logits of the tokens of a random text, at most 256, computed one token after the other.
+/// Returns the logits for a random text of at most 256 tokens, decoded one token at a time.
 [[nodiscard]] std::vector<float> logits_of_random_text(infer::Runner& runner, size_t count, uint64_t seed);
 
-/// |a - b| / |b|.
+/// Returns |a - b| / |b|.
 [[nodiscard]] double relative_distance(std::span<const float> a, std::span<const float> b);
 
-/// The slope of ln count against ln n, from n = 32 on, by least squares: count ~ n^slope.
+/// Returns the least-squares slope of ln count against ln n from n = 32 on: the exponent in count ~ n^slope.
 template <typename Count>
 [[nodiscard]] double slope(const Generation& g, Count count) {
   double n = 0.0, sx = 0.0, sy = 0.0, sxx = 0.0, sxy = 0.0;

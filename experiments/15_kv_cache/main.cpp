@@ -1,5 +1,4 @@
-// What does a KV cache save, and how should its memory be handed out? Tables, pictures and explanation: README.md
-// beside this file.
+// Study: what does a KV cache save, and how should its memory be allocated? The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <array>
@@ -16,7 +15,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Generation;
 using experiments::Report;
 using experiments::Text;
@@ -25,8 +24,8 @@ using experiments::Work;
 struct Counted {
   const char* name;
   uint64_t (*count)(const Work&);
-  double without, with;        // the slopes that are claimed, within 0.15; 0: none
-  const char* line = nullptr;  // its name in the picture, if it is there
+  double without, with;        // expected slopes, ± 0.15; 0: not checked
+  const char* line = nullptr;  // name in the picture, if drawn
 };
 
 constexpr std::array kCounted{
@@ -38,7 +37,8 @@ constexpr std::array kCounted{
     Counted{"bytes of activations", [](const Work& w) { return w.activation_bytes; }, 2, 1},
     Counted{"all bytes", [](const Work& w) { return w.bytes(); }, 0, 0}};
 
-// Lengths with one mean. (Of the last two a share is longer than the context, and is cut.)
+// Length distributions with the same mean. The last two exceed the context for a fraction of the sequences, which are
+// cut.
 constexpr std::array kLengths{
     experiments::Lengths{"exponential", [](double u, double mean) { return -mean * std::log(1.0 - u); }},
     experiments::Lengths{"all of one length", [](double, double mean) { return mean; }},
@@ -46,7 +46,7 @@ constexpr std::array kLengths{
     experiments::Lengths{"four of five short", [](double u, double mean) { return u < 0.8 ? mean / 4.0 : 4.0 * mean; }},
     experiments::Lengths{"Pareto, exponent 2", [](double u, double mean) { return 0.5 * mean / std::sqrt(1.0 - u); }}};
 
-// What blocks waste by how long the texts are: in positions of a text, and as a share.
+// Shows the memory wasted by blocks for each length distribution: in positions per sequence, and as a fraction.
 void show_lengths(Report& report, int64_t context) {
   std::vector<std::vector<Report::Json>> rows;
   for (const experiments::Lengths& lengths : kLengths) {
@@ -69,13 +69,13 @@ void show_lengths(Report& report, int64_t context) {
                rows);
 }
 
-// Returns the bytes of a position in the engine's cache.
+// Returns the bytes per position in the engine's cache.
 uint64_t count_work(Report& report) {
   const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
   infer::Cpu cpu({.n_threads = 1, .kernels = &experiments::counting_kernels()});
   infer::Runner runner(model, cpu, {.type = infer::CacheType::F16});
   const size_t tokens = report.short_form() ? 128 : 256;
-  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };  // of one thread
+  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };  // single thread
   const double start = processor_seconds();
   const Generation without = experiments::generate(runner, tokens, false);
   const double seconds_without = processor_seconds() - start;
@@ -90,14 +90,14 @@ uint64_t count_work(Report& report) {
     different +=
         std::memcmp(without.logits[i].data(), with.logits[i].data(), with.logits[i].size() * sizeof(float)) != 0;
   }
-  report.claim_equal("tokens whose logits differ in a bit, with and without the cache", different, 0);
-  // The tied embedding is the last matrix, and norms are no matrices.
+  report.check_equal("tokens whose logits differ in a bit, with and without the cache", different, 0);
+  // Matrices including the tied embedding, without norms.
   int64_t in_matrices = 0;
   for (const core::TensorView& tensor : model.tensors) {
     in_matrices += tensor.shape.size() > 1 ? tensor.shape[0] * tensor.shape[1] : 0;
   }
   report.value("weights in matrices", in_matrices);
-  report.claim_equal("multiply-adds in matrices with the cache, counted",
+  report.check_equal("multiply-adds in matrices with the cache, counted",
                      static_cast<int64_t>(with.work.back().matrix_multiply_adds),
                      static_cast<int64_t>(tokens) * in_matrices);
 
@@ -109,9 +109,9 @@ uint64_t count_work(Report& report) {
     rows.push_back({c.name, counts[0], slopes[0], counts[1], slopes[1],
                     static_cast<double>(counts[0]) / static_cast<double>(counts[1])});
     if (c.without > 0) {
-      report.claim_below(fmt::format("{} without a cache: the slope's distance from {}", c.name, c.without),
+      report.check_below(fmt::format("{} without a cache: the slope's distance from {}", c.name, c.without),
                          std::abs(slopes[0] - c.without), 0.15);
-      report.claim_below(fmt::format("{} with a cache: the slope's distance from {}", c.name, c.with),
+      report.check_below(fmt::format("{} with a cache: the slope's distance from {}", c.name, c.with),
                          std::abs(slopes[1] - c.with), 0.15);
     }
   }
@@ -135,7 +135,7 @@ uint64_t count_work(Report& report) {
   return runner.block_bytes() / infer::kBlockPositions;
 }
 
-// The same tokens with each type of cache: its bytes, and how far the logits are from those with an F32 cache.
+// Compares cache types on the same tokens: bytes, and the distance of the logits from those with an F32 cache.
 void compare_types(Report& report) {
   const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
   infer::Cpu cpu({.n_threads = 1});
@@ -143,7 +143,7 @@ void compare_types(Report& report) {
   struct Type {
     const char* name;
     infer::CacheType type;
-    double most;  // of the distance that is claimed
+    double most;  // upper bound of the distance
   };
   std::vector<float> exact;
   uint64_t exact_bytes = 0;
@@ -156,7 +156,7 @@ void compare_types(Report& report) {
     if (exact.empty()) exact = logits, exact_bytes = bytes;
     const double distance = experiments::relative_distance(logits, exact);
     rows.push_back({t.name, bytes, static_cast<double>(exact_bytes) / static_cast<double>(bytes), distance});
-    if (t.most > 0) report.claim_below(fmt::format("distance of the logits with {}", t.name), distance, t.most);
+    if (t.most > 0) report.check_below(fmt::format("distance of the logits with {}", t.name), distance, t.most);
   }
   report.table(fmt::format("{} tokens with each type of cache", tokens),
                {"", "bytes of a position", "positions in the memory of one in F32", "distance of the logits"}, rows);
@@ -191,11 +191,11 @@ void count_paging(Report& report, uint64_t position_bytes) {
     line.points.insert(line.points.begin(), {static_cast<double>(block), 100.0 * wasted});
     if (block != infer::kBlockPositions) continue;
     of_engine = wasted;
-    report.claim_equal("blocks in use, by the engine's own bookkeeping", experiments::engine_blocks(texts),
+    report.check_equal("blocks in use, by the engine's own bookkeeping", experiments::engine_blocks(texts),
                        positions / block);
   }
-  report.claim_above("share of the memory that whole contexts waste", whole, 0.8);
-  report.claim_below("share that the engine's blocks waste", of_engine, 0.1);
+  report.check_above("share of the memory that whole contexts waste", whole, 0.8);
+  report.check_below("share that the engine's blocks waste", of_engine, 0.1);
   report.table(fmt::format("1000 texts, {} positions of {} bytes in use", used, position_bytes),
                {"reserved", "MB", "MB wasted", "wasted %", "texts in the memory of 100 contexts", "blocks of a text"},
                rows);
@@ -212,7 +212,7 @@ void count_paging(Report& report, uint64_t position_bytes) {
   report.value("blocks of 100 texts that go on from a prompt of 500", shared.blocks);
   report.value("blocks of the same without sharing", 100 * infer::blocks_for(kPrompt + 1));
   report.value("blocks of the same that were copied", shared.copies);
-  report.claim_below("100 texts that share a prompt: their blocks, as a share of those alone",
+  report.check_below("100 texts that share a prompt: their blocks, as a share of those alone",
                      static_cast<double>(shared.blocks) / (100.0 * infer::blocks_for(kPrompt + 1)), 0.1);
 }
 

@@ -24,7 +24,7 @@ int64_t engine_blocks(const std::vector<Text>& texts) {
   infer::BlockManager cache(int64_t{1} << 20U);
   for (const Text& text : texts) {
     const infer::SequenceId sequence = cache.add_sequence();
-    for (int64_t position = 0; position < text.now; ++position) {  // as decoding does it
+    for (int64_t position = 0; position < text.now; ++position) {  // one position at a time, as in decoding
       cache.reserve(sequence, 1);
       cache.commit();
     }

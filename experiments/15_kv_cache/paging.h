@@ -1,4 +1,5 @@
-// Memory that running texts hold, by how it is handed out: the whole context at once, or blocks as a text grows.
+// Memory held by running sequences under two allocation schemes: the whole context at once, or blocks as a sequence
+// grows.
 #pragma once
 
 #include <cstdint>
@@ -6,34 +7,33 @@
 
 namespace folio::experiments {
 
-/// A text that is being written.
+/// A sequence that is being generated.
 struct Text {
-  int64_t now = 0;    ///< positions that it has
-  int64_t final = 0;  ///< positions that it will have
+  int64_t now = 0;    ///< current number of positions
+  int64_t final = 0;  ///< final number of positions
 };
 
-/// How long texts become.
+/// A distribution of final lengths.
 struct Lengths {
   const char* name;
-  /// The length that a share `u` of the texts, 0 <= u < 1, stay below.
+  /// Returns the length that a fraction `u` of the sequences, 0 <= u < 1, stays below.
   double (*quantile)(double u, double mean);
 };
 
-/// `count` texts at a random moment. Final lengths are cut at `context`; each text is caught at a moment that is
-/// uniform in its life.
+/// Returns `count` sequences at a random moment: each is at a uniformly drawn point between start and end. Final
+/// lengths are cut at `context`.
 [[nodiscard]] std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context,
                                               uint64_t seed);
 
-/// The positions that blocks of `block` positions hold for `positions`.
+/// Returns the positions allocated for `positions` in blocks of `block`.
 [[nodiscard]] constexpr int64_t held_in_blocks(int64_t positions, int64_t block) {
   return (positions + block - 1) / block * block;
 }
 
-/// Blocks that the engine's own bookkeeping has in use for the texts.
+/// Returns the number of blocks that the engine's block manager uses for the sequences.
 [[nodiscard]] int64_t engine_blocks(const std::vector<Text>& texts);
 
-/// Blocks in use when `count` texts go on from one prompt that they share, and the copies that were made when each
-/// wrote its first own position.
+/// Blocks used by `count` sequences that share a prompt, and the copies made when each wrote its first own position.
 struct Shared {
   int64_t blocks = 0;
   int64_t copies = 0;

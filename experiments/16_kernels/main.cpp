@@ -1,4 +1,4 @@
-// What makes a product of matrices fast? Tables, pictures and explanation: README.md beside this file.
+// Study: what makes a matrix product fast? The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::CountingMemory;
 using experiments::Problem;
 using experiments::Product;
@@ -25,7 +25,7 @@ int64_t different(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 struct Measured {
-  double loads = 0.0;  // for each multiply-add
+  double loads = 0.0;  // per multiply-add
   double bytes = 0.0;
 };
 
@@ -43,7 +43,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
     if (step.count) {
       CountingMemory memory(problem.numbers.data(), problem.numbers.size());
       step.count(memory, p);
-      report.claim_equal(fmt::format("{}, {}: multiply-adds, counted", what, step.name),
+      report.check_equal(fmt::format("{}, {}: multiply-adds, counted", what, step.name),
                          static_cast<int64_t>(memory.multiply_adds()), static_cast<int64_t>(p.n * p.r * p.k));
       counts.push_back({static_cast<double>(memory.loads()) / static_cast<double>(memory.multiply_adds()),
                         static_cast<double>(memory.bytes())});
@@ -52,7 +52,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
     const double seconds = experiments::best_time(report.short_form() ? 0.0 : 0.5, [&] { step.run(p); });
     results.push_back(problem.results());
     const double error = experiments::error_by_bound(p, results.back());
-    if (std::isnan(error) || error > largest_error) largest_error = error;  // what is not a number stays
+    if (std::isnan(error) || error > largest_error) largest_error = error;  // keeps NaN
     if (step.in_order) out_of_order += different(results.front(), results.back());
     const double intensity = operations / counts.back().bytes;
     const double roof = (step.threads ? all : one).at(intensity);
@@ -65,19 +65,19 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
                rows);
   const double weights = static_cast<double>(p.r * p.k * sizeof(float));
   const double everything = static_cast<double>(problem.numbers.size() * sizeof(float));
-  report.claim_above(what + ": bytes by columns, as a multiple of those by rows", counts[0].bytes / counts[1].bytes,
+  report.check_above(what + ": bytes by columns, as a multiple of those by rows", counts[0].bytes / counts[1].bytes,
                      10.0);
-  report.claim_above(what + ": bytes by rows, as a multiple of the weights once for each input",
+  report.check_above(what + ": bytes by rows, as a multiple of the weights once for each input",
                      counts[1].bytes / (static_cast<double>(p.n) * weights), 0.99);
-  report.claim_below(what + ": bytes with each weight once: their distance from all numbers once, as a share",
+  report.check_below(what + ": bytes with each weight once: their distance from all numbers once, as a share",
                      std::abs(counts[2].bytes / everything - 1.0), 0.01);
   const auto lanes = static_cast<double>(experiments::vector_step().lanes);
-  report.claim_below(what + ": loads in vectors, as a share of those of tiles", counts[4].loads / counts[3].loads,
+  report.check_below(what + ": loads in vectors, as a share of those of tiles", counts[4].loads / counts[3].loads,
                      1.001 / lanes);
-  report.claim_equal(what + ": results that differ in a bit among the steps that add in order", out_of_order, 0);
-  report.claim_equal(what + ": results that differ in a bit between one thread and all",
+  report.check_equal(what + ": results that differ in a bit among the steps that add in order", out_of_order, 0);
+  report.check_equal(what + ": results that differ in a bit between one thread and all",
                      different(results[4], results[5]), 0);
-  report.claim_below(what + ": the largest error of all steps, as a share of its bound", largest_error, 1.0);
+  report.check_below(what + ": the largest error of all steps, as a share of its bound", largest_error, 1.0);
   report.picture(p.n == 1 ? "matrix_vector.svg" : "matrix_matrix.svg",
                  experiments::roofline_picture(what + " on this machine's roofline", one, all, points));
 }

@@ -1,5 +1,5 @@
-// How the steps reach their numbers. The same loops run on Direct memory, which does the work, and on CountingMemory,
-// which does it too and counts: loads, multiply-adds, and the lines that a small cache would have to fetch.
+// Memory access of the steps. The same loops run on Direct memory, which only computes, and on CountingMemory, which
+// also counts loads, multiply-adds, and the lines that a small cache would fetch.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace folio::experiments {
 
-/// out (n, r) = x (n, k) · wᵀ, with w (r, k), all row by row: as the engine's matmul.
+/// A matrix product out (n, r) = x (n, k) · wᵀ with w (r, k), row-major, as in the engine's matmul.
 struct Product {
   const float* x;
   const float* w;
@@ -17,12 +17,12 @@ struct Product {
   size_t n, r, k;
 };
 
-/// Always inlined: files for different instruction sets must not share a compiled one.
+/// Always inlined, because files compiled for different instruction sets must not share a compiled copy.
 struct Direct {
   [[gnu::always_inline]] static float load(const float* from) { return *from; }
   [[gnu::always_inline]] static void store(float* to, float value) { *to = value; }
   [[gnu::always_inline]] static float multiply_add(float a, float b, float sum) { return sum + a * b; }
-  /// Several neighbours at once.
+  /// Loads a vector of consecutive elements.
   template <typename Vec>
   [[gnu::always_inline]] static void load(const float* from, Vec& to) {
     __builtin_memcpy(&to, from, sizeof to);
@@ -33,13 +33,12 @@ struct Direct {
   }
 };
 
-/// Behind a cache of 256 KiB. A line that isn't there is fetched, to be read or to be written. What is written back is
-/// not counted.
+/// Simulates a cache of 256 KiB. Misses fetch a line for reads and writes; write-backs are not counted.
 class CountingMemory {
  public:
   static constexpr size_t kCacheBytes = size_t{256} << 10U;
 
-  /// All numbers of the product lie in [begin, begin + count), at the start of a line.
+  /// All elements of the product must be in [begin, begin + count), aligned to a cache line.
   CountingMemory(const float* begin, size_t count);
 
   float load(const float* from) {
@@ -56,7 +55,7 @@ class CountingMemory {
     return sum + a * b;
   }
   template <typename Vec>
-  void load(const float* from, Vec& to) {  // within a line
+  void load(const float* from, Vec& to) {  // must not cross a line
     ++loads_;
     touch(from);
     __builtin_memcpy(&to, from, sizeof to);

@@ -1,5 +1,5 @@
-// What a machine can do at most, measured, and a picture of it: no more operations a second than its arithmetic does,
-// and no more than its memory feeds (S. Williams, A. Waterman and D. Patterson, 2009).
+// Measures a machine's roofline and draws it: the limits of arithmetic throughput and of memory bandwidth (S. Williams,
+// A. Waterman and D. Patterson, 2009).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace folio::experiments {
 
-/// Of one thread, or of all together. An operation is a multiplication or an addition.
+/// The limits of one thread or of all together. A multiplication or an addition is one operation.
 struct Roof {
   double operations_per_s;
   double bytes_per_s;
@@ -21,8 +21,8 @@ struct Roof {
   [[nodiscard]] double at(double operations_per_byte) const;
 };
 
-/// The best of what fits into `seconds`, twice: multiply-adds on registers alone, and reads of pieces of `megabytes`, a
-/// multiple of 32, of memory.
+/// Measures both limits, each as the best result within `seconds`: multiply-adds on registers only, and reads of memory
+/// in `megabytes` (a multiple of 32).
 [[nodiscard]] Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds);
 
 struct RooflinePoint {
@@ -31,11 +31,11 @@ struct RooflinePoint {
   double operations_per_s;
 };
 
-/// Both roofs and the points, on logarithmic axes, as SVG.
+/// Returns an SVG document with both rooflines and the points, on logarithmic axes.
 [[nodiscard]] std::string roofline_picture(const std::string& title, const Roof& one_thread, const Roof& all_threads,
                                            const std::vector<RooflinePoint>& points);
 
-/// Seconds of the fastest call of those that fit into `seconds`, at least two.
+/// Returns the seconds of the fastest call among those within `seconds`, at least two.
 template <typename Call>
 [[nodiscard]] double best_time(double seconds, const Call& call) {
   const auto begin = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
-// One product in the order in which one improves it. Memory is Direct or CountingMemory. Every step adds the products
-// of an output in increasing order of k, but for the vectors, which add in lanes.
+// A matrix product, improved step by step. Memory is Direct or CountingMemory. Every step adds the products of an
+// output in increasing order of k, except the vector step, which adds in lanes.
 #pragma once
 
 #include "experiments/16_kernels/memory.h"
@@ -8,7 +8,7 @@ namespace folio::experiments {
 
 inline constexpr size_t kTileRows = 4;  ///< divides r
 
-/// Column by column of w: neighbours in memory are far apart in time.
+/// Column by column of w: consecutive addresses are read far apart in time.
 template <typename Memory>
 void by_columns(Memory& memory, const Product& p) {
   for (size_t n = 0; n < p.n; ++n) {
@@ -30,7 +30,7 @@ float dot(Memory& memory, const float* x, const float* w, size_t k) {
   return sum;
 }
 
-/// Row by row of w, all of it for each input.
+/// Row by row of w, which is read completely for each input.
 template <typename Memory>
 void by_rows(Memory& memory, const Product& p) {
   for (size_t n = 0; n < p.n; ++n) {
@@ -40,7 +40,7 @@ void by_rows(Memory& memory, const Product& p) {
   }
 }
 
-/// The two outer loops exchanged: a row of w serves all inputs before the next one comes.
+/// With the outer loops swapped: each row of w is used for all inputs before the next row.
 template <typename Memory>
 void weights_once(Memory& memory, const Product& p) {
   for (size_t r = 0; r < p.r; ++r) {
@@ -50,7 +50,7 @@ void weights_once(Memory& memory, const Product& p) {
   }
 }
 
-/// Four rows and kInputs inputs (1 or 2, a divisor of n) at a time: a number that is loaded takes part in several
+/// Tiles of four rows and kInputs inputs (1 or 2, a divisor of n): each loaded element is used in several
 /// multiply-adds, and the sums stay in registers.
 template <size_t kInputs, typename Memory>
 void tiles(Memory& memory, const Product& p) {
@@ -72,8 +72,8 @@ void tiles(Memory& memory, const Product& p) {
   }
 }
 
-/// The same tile, in which a sum is a vector: lane l adds the products with k ≡ l. Vec is a vector type of the
-/// compiler's, k a multiple of its lanes. Rows [begin, end), so that threads can share them.
+/// The same tile with vector sums: lane l adds the products with k ≡ l. Vec is a compiler vector type, and k a multiple
+/// of its lanes. Computes rows [begin, end), so that threads can divide the work.
 template <typename Vec, size_t kInputs, typename Memory>
 void vector_tiles(Memory& memory, const Product& p, size_t begin, size_t end) {
   constexpr size_t kLanes = sizeof(Vec) / sizeof(float);

@@ -1,4 +1,4 @@
-// The vector step for the instruction sets of this machine: each is compiled in a file of its own, for it alone.
+// The vector step for each instruction set of the architecture, compiled in separate files.
 #pragma once
 
 #include "experiments/16_kernels/memory.h"
@@ -7,16 +7,16 @@ namespace folio::experiments {
 
 struct VectorStep {
   const char* name;
-  size_t lanes;  ///< floats in a vector
-  /// Rows [begin, end) of the product, multiples of 4; n is 1 or even.
+  size_t lanes;  ///< floats per vector
+  /// Computes rows [begin, end) of the product; both are multiples of 4, and n is 1 or even.
   void (*product)(const Product& p, size_t begin, size_t end);
-  /// Multiply-adds on registers alone: `rounds` times kPeakSums vectors of them. The result keeps them alive.
+  /// Runs `rounds` times kPeakSums vector multiply-adds on registers. The result prevents their removal.
   float (*multiply_adds)(size_t rounds);
 };
 
 inline constexpr size_t kPeakSums = 10;
 
-/// The best for this machine, or what FOLIO_ISA names.
+/// Returns the best version for this machine, or the one selected by FOLIO_ISA.
 [[nodiscard]] const VectorStep& vector_step();
 
 extern const VectorStep kBaselineStep;

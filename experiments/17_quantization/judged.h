@@ -1,5 +1,5 @@
-// The model that the study is about, and its loss on the validation split: by window, so that two forms of the model
-// are compared on the same text.
+// Loads the study's model and computes its validation loss by window, so that two quantizations are compared on the
+// same text.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct Judged {
   std::vector<int32_t> validation;  ///< the first tokens of TinyShakespeare's last tenth
 };
 
-/// Of the reader's model (readers_model.h). Throws core::Error if its tokenizer can't read the corpus.
+/// Loads the reader's model (readers_model.h). Throws core::Error if its tokenizer can't encode the corpus.
 [[nodiscard]] Judged load_judged(const Report& report);
 
-/// The mean loss of each window of 256 tokens, in nats per token.
+/// Returns the mean loss of each window of 256 tokens, in nats per token.
 [[nodiscard]] std::vector<double> losses(const core::StoredModel& model, const std::vector<int32_t>& tokens,
                                          infer::Cpu& cpu);
 

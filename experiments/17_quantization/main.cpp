@@ -1,4 +1,4 @@
-// What do fewer bits for each weight cost? Tables, pictures and explanation: README.md beside this file.
+// Study: what do fewer bits per weight cost? The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using core::DType;
 using experiments::Interval;
 using experiments::IntervalChart;
@@ -29,7 +29,7 @@ void compare_types(Study& s) {
   const bool whole = experiments::whole_rows(s.exact);
   std::vector<std::vector<Report::Json>> rows;
   std::vector<IntervalChart::Row> chart;
-  std::map<DType, std::vector<double>> windows;  // the losses of each, with weights alone
+  std::map<DType, std::vector<double>> windows;  // losses by window with quantized weights and float activations
   std::map<DType, Interval> alone;
   for (const DType type : kTypes) {
     const core::StoredModel model = experiments::in_type(s.exact, type);
@@ -55,9 +55,9 @@ void compare_types(Study& s) {
   s.report.value("loss in F32", all.mean);
   const Interval between = experiments::paired_interval(windows[DType::Q4_1], windows[DType::Q4_0]);
   s.report.table("Weights alone, Q4_1 against Q4_0", {"", "Q4_1 - Q4_0"}, {{"loss", experiments::shown(between)}});
-  s.report.claim_below("F16: what it changes in the loss", std::abs(alone[DType::F16].mean), 0.001);
-  s.report.claim_below("Q8_0: what it changes in the loss", std::abs(alone[DType::Q8_0].mean), 0.005);
-  s.report.claim_above("Q4_0 costs more than Q8_0 by", alone[DType::Q4_0].mean - alone[DType::Q8_0].mean, 0.0005);
+  s.report.check_below("F16: what it changes in the loss", std::abs(alone[DType::F16].mean), 0.001);
+  s.report.check_below("Q8_0: what it changes in the loss", std::abs(alone[DType::Q8_0].mean), 0.005);
+  s.report.check_above("Q4_0 costs more than Q8_0 by", alone[DType::Q4_0].mean - alone[DType::Q8_0].mean, 0.0005);
   s.report.picture("types.svg",
                    IntervalChart{.title = "What fewer bits for each weight cost",
                                  .subtitle = "weights alone, or the engine's products, which round inputs too",
@@ -70,7 +70,7 @@ void compare_types(Study& s) {
 void compare_tensors(Study& s) {
   std::vector<std::vector<Report::Json>> rows;
   std::vector<IntervalChart::Row> chart;
-  std::array<double, 3> worst{};  // by block type: the largest error of a kind
+  std::array<double, 3> worst{};  // by block type: the largest error over the kinds of matrices
   double q4_best = 1.0;
   const auto manifest = core::tensor_manifest(s.exact.config);
   for (const auto& [kind, values] : experiments::by_kind(s.exact)) {
@@ -83,7 +83,7 @@ void compare_tensors(Study& s) {
       row.emplace_back(100.0 * error);
     }
     row.insert(row.end(), {shape.typical, shape.largest, shape.off_centre});
-    core::Weights weights = core::to_weights(s.exact);  // this kind alone in Q4_0
+    core::Weights weights = core::to_weights(s.exact);  // only this kind of matrix in Q4_0
     for (size_t t = 0; t < manifest.size(); ++t) {
       if (manifest[t].shape.size() > 1 && experiments::kind_of(manifest[t]) == kind) {
         weights.tensors[t] = experiments::rounded(weights.tensors[t], DType::Q4_0);
@@ -99,9 +99,9 @@ void compare_tensors(Study& s) {
                  {"matrices", "weights", "Q8_0", "Q4_1", "Q4_0", "max / rms", "largest", "|mean| / std",
                   "loss with these in Q4_0"},
                  rows);
-  s.report.claim_below("Q8_0: the largest error of a kind", worst[0], 0.02);
-  s.report.claim_below("Q4_0: the largest error of a kind", worst[2], 0.2);
-  s.report.claim_above("the smallest error of a kind in Q4_0, as a multiple of the largest in Q8_0", q4_best / worst[0],
+  s.report.check_below("Q8_0: the largest error of a kind", worst[0], 0.02);
+  s.report.check_below("Q4_0: the largest error of a kind", worst[2], 0.2);
+  s.report.check_above("the smallest error of a kind in Q4_0, as a multiple of the largest in Q8_0", q4_best / worst[0],
                        4.0);
   s.report.picture("kinds.svg", IntervalChart{.title = "One kind of matrix in Q4_0, the others in F32",
                                               .subtitle = "weights alone",

@@ -1,4 +1,4 @@
-// Weights with an outlier in each group, and weights whose groups are off-centre.
+// Weights with an outlier in each group, and weights with nonzero group means.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,24 @@
 
 namespace folio::experiments {
 
-/// How a matrix's groups of 32 numbers look.
+/// Statistics of a matrix's groups of 32 values.
 struct GroupShape {
-  double largest = 0.0;     ///< the largest |w| / root mean square of a group's numbers
-  double typical = 0.0;     ///< its mean over the groups
-  double off_centre = 0.0;  ///< the mean of |mean| / standard deviation of a group
+  double largest = 0.0;     ///< the largest |w| / root mean square in a group
+  double typical = 0.0;     ///< the largest |w| / root mean square of a group, averaged over groups
+  double off_centre = 0.0;  ///< |mean| / standard deviation of a group, averaged over groups
 };
 [[nodiscard]] GroupShape shape_of(const std::vector<float>& values);
 
-/// With the first number of each group set to `size` times the root mean square of the others: the relative error of
-/// the others after they went through `type`.
+/// Sets the first value of each group to `size` times the root mean square of the others, and returns the others'
+/// relative error after quantization to `type`.
 [[nodiscard]] double error_beside_outliers(std::vector<float> values, double size, core::DType type);
 
-/// With `shift` standard deviations added to each group's numbers: their error after they went through `type`, as a
-/// share of the standard deviation.
+/// Adds `shift` standard deviations to each group's values, and returns their error after quantization to `type` as a
+/// fraction of the standard deviation.
 [[nodiscard]] double error_of_shifted(std::vector<float> values, double shift, core::DType type);
 
-/// The same function with other weights: in each feed-forward every 32nd row of w3 is divided by `factor`, a power of
-/// two, and the column of w2 that meets its result is multiplied by it.
+/// Adds outliers without changing the model's function: in each feed-forward every 32nd row of w3 is divided by
+/// `factor`, a power of two, and the matching column of w2 multiplied by it.
 [[nodiscard]] core::Weights with_outliers(core::Weights weights, float factor);
 
 }  // namespace folio::experiments

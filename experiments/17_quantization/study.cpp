@@ -48,9 +48,9 @@ void plant_outliers(Study& s) {
   }
   s.report.table("One outlier in each group: error of the other 31 numbers, %",
                  {"outlier", "F16", "Q8_0", "Q4_1", "Q4_0"}, rows);
-  s.report.claim_below("F16 beside outliers of 128: error", last[core::DType::F16], 0.001);
-  s.report.claim_above("Q4_0 beside outliers of 128: error", last[core::DType::Q4_0], 0.9);
-  s.report.claim_below("Q8_0 beside outliers of 128: error", last[core::DType::Q8_0], 0.5);
+  s.report.check_below("F16 beside outliers of 128: error", last[core::DType::F16], 0.001);
+  s.report.check_above("Q4_0 beside outliers of 128: error", last[core::DType::Q4_0], 0.9);
+  s.report.check_below("Q8_0 beside outliers of 128: error", last[core::DType::Q8_0], 0.5);
   train::LineChart chart{.title = "What an outlier does to the other 31 numbers of its group",
                          .x_label = "the outlier's size, in root mean squares of the others",
                          .y_label = "relative error of the others, %",
@@ -72,15 +72,15 @@ void plant_outliers(Study& s) {
     rows.push_back({name_of(type), shown(cost[type])});
   }
   s.report.table("The same function with an outlier of 64 in each group of w2", {"type", "loss - F32's"}, rows);
-  s.report.claim_below("with outliers in F32: what they change in the loss", std::abs(cost[core::DType::F32].mean),
+  s.report.check_below("with outliers in F32: what they change in the loss", std::abs(cost[core::DType::F32].mean),
                        1e-5);
-  s.report.claim_above("with outliers in Q4_0: what they cost", cost[core::DType::Q4_0].mean, 0.05);
+  s.report.check_above("with outliers in Q4_0: what they cost", cost[core::DType::Q4_0].mean, 0.05);
 }
 
 void shift_groups(Study& s) {
   const std::vector<float> values = by_kind(s.exact).at("ffn_down");
   std::vector<std::vector<Report::Json>> rows;
-  std::array<double, 2> first{}, last{};  // Q4_0, Q4_1
+  std::array<double, 2> first{}, last{};  // for Q4_0 and Q4_1
   for (const double shift : {0.0, 1.0, 2.0, 4.0, 8.0}) {
     last = {error_of_shifted(values, shift, core::DType::Q4_0), error_of_shifted(values, shift, core::DType::Q4_1)};
     if (shift == 0.0) first = last;
@@ -88,8 +88,8 @@ void shift_groups(Study& s) {
   }
   s.report.table("Groups shifted off their centre: error in % of a group's standard deviation",
                  {"mean", "Q4_0", "Q4_1", "Q4_0 / Q4_1"}, rows);
-  s.report.claim_above("Q4_0 with groups shifted by 8 std: its error, as a multiple of Q4_1's", last[0] / last[1], 3.0);
-  s.report.claim_below("Q4_1: how much the shift changes its error, as a share", std::abs(last[1] / first[1] - 1.0),
+  s.report.check_above("Q4_0 with groups shifted by 8 std: its error, as a multiple of Q4_1's", last[0] / last[1], 3.0);
+  s.report.check_below("Q4_1: how much the shift changes its error, as a share", std::abs(last[1] / first[1] - 1.0),
                        0.1);
 }
 

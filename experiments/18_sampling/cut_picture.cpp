@@ -11,7 +11,7 @@ namespace {
 
 namespace svg = train::svg;
 
-// Pixels.
+// In pixels.
 constexpr double kTop = 112;
 constexpr double kRow = 17;
 constexpr double kNames = 40;

@@ -1,4 +1,4 @@
-// A picture of real distributions, and where three ways of cutting cut them.
+// Draws distributions of a model, and which tokens top-k, top-p and min-p keep.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace folio::experiments {
 
 struct CutPicture {
   struct Panel {
-    std::string title{};               ///< the text before the position
-    std::vector<Candidate> model{};    ///< likeliest first
-    std::vector<std::string> names{};  ///< what the first tokens say
+    std::string title{};               ///< the context of the position
+    std::vector<Candidate> model{};    ///< most likely first
+    std::vector<std::string> names{};  ///< text of the first tokens
   };
 
   std::string title;
@@ -20,8 +20,8 @@ struct CutPicture {
   std::vector<Setting> cuts;
   std::vector<Panel> panels;
 
-  /// One SVG document. A panel shows as many tokens as it has names, as bars, and beside them a line for each cut: from
-  /// the first token that is kept to the last, with the probability that is kept.
+  /// Returns an SVG document. Each panel shows as many tokens as it has names, as bars, with a line per truncation from
+  /// the first kept token to the last, labelled with the kept probability.
   [[nodiscard]] std::string svg() const;
 };
 

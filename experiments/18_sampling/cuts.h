@@ -1,4 +1,4 @@
-// What infer/sampling draws from, written as in a textbook: all tokens sorted, cut, and divided by their sum.
+// A textbook implementation of the distribution that infer/sampling draws from: sort all tokens, truncate, normalize.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@ namespace folio::experiments {
 
 struct Candidate {
   int32_t token;
-  double p;  ///< of the model, or of the distribution that is drawn from
+  double p;  ///< under the model, or under the truncated distribution
 };
 
-/// softmax(logits) without the tokens `never`, likeliest first; equal ones in the order of their ids.
+/// Returns softmax(logits) without the tokens in `never`, most likely first; ties in the order of ids.
 [[nodiscard]] std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int32_t> never);
 
-/// How many of the model's likeliest tokens top-k, top-p and min-p leave; with temperature 0, one.
+/// Returns the number of tokens that top-k, top-p and min-p keep; 1 at temperature 0.
 [[nodiscard]] size_t n_kept(std::span<const Candidate> model, const infer::SamplerOptions& options);
 
-/// The distribution that is drawn from: what is kept, at the options' temperature.
+/// Returns the distribution to draw from: the kept tokens, at the options' temperature.
 [[nodiscard]] std::vector<Candidate> drawn_from(std::span<const Candidate> model, const infer::SamplerOptions& options);
 
-/// The token at which the probabilities add up to more than `uniform`, in [0, 1).
+/// Returns the first token whose cumulative probability exceeds `uniform`, in [0, 1).
 [[nodiscard]] int32_t token_at(std::span<const Candidate> distribution, double uniform);
 
-/// Σ p
+/// Returns Σ p.
 [[nodiscard]] double mass(std::span<const Candidate> candidates);
 
-/// -Σ p ln p in nats
+/// Returns -Σ p ln p in nats.
 [[nodiscard]] double entropy(std::span<const Candidate> distribution);
 
 }  // namespace folio::experiments

@@ -1,5 +1,4 @@
-// A policy of a request's own: all sequences are sampled, and after some tokens the less likely half of them is
-// dropped.
+// A custom sampling policy: after some tokens, drops the less likely half of a request's sequences.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +13,7 @@ class Halving final : public infer::Policy {
  public:
   explicit Halving(size_t after) : after_(after) {}
 
-  // A sequence's score is ln p of its tokens, by the model.
+  // A sequence's score is ln p of its tokens under the model.
   std::vector<infer::Continuation> decide(std::span<const infer::SequenceState> sequences) override {
     std::vector<infer::Continuation> next;
     for (const infer::SequenceState& s : sequences) {
@@ -36,7 +35,7 @@ class Halving final : public infer::Policy {
     return logits[static_cast<size_t>(token)] - largest - std::log(total);
   }
 
-  size_t after_;  ///< tokens
+  size_t after_;  ///< number of tokens
 };
 
 }  // namespace folio::experiments

@@ -1,5 +1,4 @@
-// What do temperature, top-k, top-p and min-p do to a text? Table, pictures and explanation: README.md beside this
-// file.
+// Study: what do temperature, top-k, top-p and min-p do to the output? The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +6,8 @@
 
 #include "core/error.h"
 #include "data/corpus.h"
+#include "experiments/18_sampling/draws.h"
 #include "experiments/18_sampling/halving.h"
-#include "experiments/18_sampling/laws.h"
 #include "experiments/18_sampling/results.h"
 #include "experiments/18_sampling/two_positions.h"
 #include "experiments/common/readers_model.h"
@@ -16,7 +15,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Counted;
 using experiments::Report;
 using experiments::Results;
@@ -25,7 +24,7 @@ using experiments::Text;
 
 const std::vector<std::string> kRising{"greedy", "T = 0.25", "T = 0.5", "T = 0.75", "T = 1", "T = 1.25", "T = 1.5"};
 
-// Three cuts, at temperature 1.
+// Three truncations at temperature 1.
 std::vector<Setting> three_cuts() {
   return {{"top-k 5", {.temperature = 1.0F, .top_k = 5, .top_p = 1.0F}},
           {"top-p 0.9", {.temperature = 1.0F, .top_p = 0.9F}},
@@ -40,11 +39,11 @@ std::vector<Setting> all_settings() {
     t += 0.25F;
   }
   for (const Setting& cut : three_cuts()) settings.push_back(cut);
-  settings.push_back({"T = 0.8, top-p 0.95", {}});  // what build/generate does unless it is told otherwise
+  settings.push_back({"T = 0.8, top-p 0.95", {}});  // the defaults of build/generate
   return settings;
 }
 
-// Texts begin with kPrompt tokens of the validation text.
+// Prompts are kPrompt tokens of the validation split.
 constexpr size_t kPrompt = 32;
 
 std::vector<Text> from_book(std::span<const int32_t> validation, size_t n_texts, size_t n_tokens, uint64_t seed) {
@@ -63,21 +62,21 @@ std::string in_one_line(const data::Tokenizer& tokenizer, const Text& text) {
   return line;
 }
 
-void claim(Report& report, const Results& results, size_t tokens_of_a_seed) {
+void check_results(Report& report, const Results& results, size_t tokens_of_a_seed) {
   int64_t n_other = 0;
   for (const Setting& setting : all_settings()) n_other += results.n_other(setting.name);
-  report.claim_equal("drawn tokens other than the textbook's draw from (seed, position)", n_other, 0);
-  report.claim_above("repeated 8-grams: greedy more than T = 1", results.gap("greedy", "T = 1", &Counted::repeated),
+  report.check_equal("drawn tokens other than the textbook's draw from (seed, position)", n_other, 0);
+  report.check_above("repeated 8-grams: greedy more than T = 1", results.gap("greedy", "T = 1", &Counted::repeated),
                      0.1);
-  report.claim_above("distinct 4-grams: T = 1 more than greedy", results.gap("T = 1", "greedy", &Counted::distinct),
+  report.check_above("distinct 4-grams: T = 1 more than greedy", results.gap("T = 1", "greedy", &Counted::distinct),
                      0.1);
   for (size_t i = 1; i < kRising.size(); ++i) {
-    report.claim_above(fmt::format("entropy: {} more than {}", kRising[i], kRising[i - 1]),
+    report.check_above(fmt::format("entropy: {} more than {}", kRising[i], kRising[i - 1]),
                        results.gap(kRising[i], kRising[i - 1], &Counted::entropy), 0.05);
   }
-  report.claim_above("−ln p: the book more than greedy", results.gap("the book", "greedy", &Counted::surprise), 0.3);
-  report.claim_above("−ln p: T = 1.5 more than the book", results.gap("T = 1.5", "the book", &Counted::surprise), 0.3);
-  // A text of the model's own surprises it, on average, as much as it expects.
+  report.check_above("−ln p: the book more than greedy", results.gap("the book", "greedy", &Counted::surprise), 0.3);
+  report.check_above("−ln p: T = 1.5 more than the book", results.gap("T = 1.5", "the book", &Counted::surprise), 0.3);
+  // The mean surprise of the model's own samples equals its mean entropy.
   std::vector<double> errors;
   const auto variance = results.by_seed("T = 1", &Counted::surprise_variance);
   const auto surprise = results.by_seed("T = 1", &Counted::surprise);
@@ -86,15 +85,15 @@ void claim(Report& report, const Results& results, size_t tokens_of_a_seed) {
     const double standard_error = std::sqrt(variance[i] / static_cast<double>(tokens_of_a_seed));
     errors.push_back(std::abs(surprise[i] - entropy[i]) / standard_error);
   }
-  report.claim_below("T = 1: −ln p against entropy, in standard errors", errors, 5.0);
-  report.claim_above("top-p 0.9: the least probability that it keeps anywhere",
+  report.check_below("T = 1: −ln p against entropy, in standard errors", errors, 5.0);
+  report.check_above("top-p 0.9: the least probability that it keeps anywhere",
                      results.least("top-p 0.9", &Counted::least_mass), 0.9 - 1e-6);
-  report.claim_below("top-k 5: likewise", results.least("top-k 5", &Counted::least_mass), 0.75);
-  report.claim_below("min-p 0.1: likewise", results.least("min-p 0.1", &Counted::least_mass), 0.9);
+  report.check_below("top-k 5: likewise", results.least("top-k 5", &Counted::least_mass), 0.75);
+  report.check_below("min-p 0.1: likewise", results.least("min-p 0.1", &Counted::least_mass), 0.9);
 }
 
-// What is left is what is sampled without the policy.
-void claim_halving(Report& report, infer::Engine& engine, const data::Tokenizer& tokenizer, const Text& text) {
+// The sequences that remain equal those sampled without the policy.
+void check_halving(Report& report, infer::Engine& engine, const data::Tokenizer& tokenizer, const Text& text) {
   constexpr size_t kAfter = 16;
   infer::Request request{.prompt = text.prompt,
                          .options = {.max_tokens = 2 * kAfter, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .n = 8},
@@ -111,8 +110,8 @@ void claim_halving(Report& report, infer::Engine& engine, const data::Tokenizer&
   for (const infer::GenerateResult& result : left) {
     n_other += std::ranges::find(all, result.tokens, &infer::GenerateResult::tokens) == all.end() ? 1 : 0;
   }
-  report.claim_equal("of 8 samples that are halved after 16 tokens, those that are left", std::ssize(left), 4);
-  report.claim_equal("those of them that are not among the 8", n_other, 0);
+  report.check_equal("of 8 samples that are halved after 16 tokens, those that are left", std::ssize(left), 4);
+  report.check_equal("those of them that are not among the 8", n_other, 0);
 }
 
 void study(Report& report) {
@@ -143,12 +142,12 @@ void study(Report& report) {
     }
   }
   results.show(report, "the book", all_settings());
-  claim(report, results, n_texts * n_tokens);
+  check_results(report, results, n_texts * n_tokens);
   const Text text = from_book(validation, n_texts, n_tokens, report.seed())[0];
   const std::vector<float> unsure =
       experiments::cut_two_positions(report, engine, *reader.tokenizer, text, three_cuts());
-  experiments::claim_laws_of_draws(report, unsure);
-  claim_halving(report, engine, *reader.tokenizer, text);
+  experiments::check_draws(report, unsure);
+  check_halving(report, engine, *reader.tokenizer, text);
 }
 
 }  // namespace

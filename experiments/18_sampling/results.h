@@ -1,4 +1,4 @@
-// What was counted on the texts of every setting, for the table, the picture and the claims.
+// Statistics of the outputs of every setting, for the table, the picture and the checks.
 #pragma once
 
 #include <map>
@@ -17,23 +17,23 @@ struct Setting {
 
 class Results {
  public:
-  /// Every seed has so many texts. Texts of a setting are added seed by seed.
+  /// Each seed contributes `texts_of_a_seed` outputs; add a setting's outputs seed by seed.
   explicit Results(size_t texts_of_a_seed) : texts_of_a_seed_(texts_of_a_seed) {}
 
   void add(const std::string& name, const std::vector<Counted>& texts);
 
-  /// Of each text.
+  /// Returns the value of each output.
   [[nodiscard]] std::vector<double> all(const std::string& name, double Counted::*number) const;
   [[nodiscard]] double mean(const std::string& name, double Counted::*number) const;
   [[nodiscard]] double least(const std::string& name, double Counted::*number) const;
-  /// Means of each seed's texts.
+  /// Returns the mean over each seed's outputs.
   [[nodiscard]] std::vector<double> by_seed(const std::string& name, double Counted::*number) const;
-  /// The same of two settings, a minus b.
+  /// Returns by_seed of setting a minus setting b.
   [[nodiscard]] std::vector<double> gap(const std::string& a, const std::string& b, double Counted::*number) const;
-  /// Tokens that are not the textbook's draw.
+  /// Returns the number of tokens that differ from the textbook implementation's.
   [[nodiscard]] int64_t n_other(const std::string& name) const;
 
-  /// A row for the book and each setting, and the picture of those that have no cut, by temperature.
+  /// Prints a row for the original text and for each setting, and draws the settings without truncation by temperature.
   void show(Report& report, const std::string& book, const std::vector<Setting>& settings) const;
 
  private:

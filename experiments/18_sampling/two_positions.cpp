@@ -20,7 +20,7 @@ std::string visible(const std::string& text) {
 
 std::vector<float> cut_two_positions(Report& report, infer::Engine& engine, const data::Tokenizer& tokenizer,
                                      const Text& text, const std::vector<Setting>& cuts) {
-  constexpr size_t kShown = 20;  // tokens before the position
+  constexpr size_t kShown = 20;  // tokens of context in the title
   std::vector<int32_t> tokens = text.prompt;
   tokens.insert(tokens.end(), text.tokens.begin(), text.tokens.end());
   const std::vector<int32_t> never = tokenizer.suppressed_tokens();
@@ -38,8 +38,8 @@ std::vector<float> cut_two_positions(Report& report, infer::Engine& engine, cons
                      .cuts = cuts,
                      .panels = {}};
   std::vector<std::vector<Report::Json>> rows;
-  std::map<bool, std::map<std::string, int64_t>> kept;     // tokens
-  std::map<bool, std::map<std::string, double>> last_one;  // the probability of the last one
+  std::map<bool, std::map<std::string, int64_t>> kept;     // number of tokens
+  std::map<bool, std::map<std::string, double>> last_one;  // probability of the last kept token
   for (const bool sure : {true, false}) {
     const size_t at = sure ? by_entropy[by_entropy.size() / 8].second : by_entropy.back().second;
     const auto end = tokens.begin() + static_cast<ptrdiff_t>(at + 1);
@@ -60,9 +60,9 @@ std::vector<float> cut_two_positions(Report& report, infer::Engine& engine, cons
   }
   report.table("Two positions", {"cut", "tokens kept", "probability kept", "probability of the last one"}, rows);
   report.picture("cuts.svg", picture.svg());
-  report.claim_below("sure: the least likely token that top-k 5 keeps", last_one[true]["top-k 5"], 0.02);
+  report.check_below("sure: the least likely token that top-k 5 keeps", last_one[true]["top-k 5"], 0.02);
   for (const char* cut : {"top-p 0.9", "min-p 0.1"}) {
-    report.claim_above(fmt::format("{}: tokens kept where unsure more than where sure", cut),
+    report.check_above(fmt::format("{}: tokens kept where unsure more than where sure", cut),
                        static_cast<double>(kept[false][cut] - kept[true][cut]), 5.0);
   }
   const auto last = after(by_entropy.back().second);

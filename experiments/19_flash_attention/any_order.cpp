@@ -17,7 +17,7 @@ std::vector<T> random_numbers(size_t n, double scale, uint64_t seed) {
   return x;
 }
 
-// softmax(scores) · values with more digits than T has, and Σ p |v|, which the bound of the error is a multiple of.
+// Computes softmax(scores) · values with higher precision than T, and Σ p |v|, which scales the error bound.
 template <typename T>
 struct Exact {
   std::vector<long double> out, absolute;
@@ -37,10 +37,10 @@ struct Exact {
   }
 };
 
-// The largest of an output's numbers.
+// Maxima over an output's elements.
 struct Error {
-  double relative = 0.0;  ///< to Σ p |v|
-  double share = 0.0;     ///< of its bound
+  double relative = 0.0;  ///< relative to Σ p |v|
+  double share = 0.0;     ///< as a fraction of the bound
 
   void include(const Error& other) {
     relative = std::max(relative, other.relative);
@@ -48,7 +48,7 @@ struct Error {
   }
 };
 
-// One row of attention, cut into blocks that may be joined in any order.
+// One row of attention, split into blocks that can be merged in any order.
 template <typename T>
 class Row {
  public:
@@ -67,11 +67,11 @@ class Row {
     }
   }
 
-  // Of joining the blocks in this order. `rescaled` false: with a mistake.
+  // Returns the error of merging the blocks in this order. With `rescaled` false, makes a mistake: omits rescaling.
   Error error(const std::vector<size_t>& order, bool rescaled = true) {
     Partial<T> total = parts_[order[0]];
     for (size_t i = 1; i < order.size(); ++i) {
-      if (!rescaled) total.m = std::max(total.m, parts_[order[i]].m);  // as if the sums were of this maximum already
+      if (!rescaled) total.m = std::max(total.m, parts_[order[i]].m);  // as if already rescaled
       join(total, parts_[order[i]]);
     }
     const std::vector<T> out = finished(total);
@@ -110,7 +110,7 @@ Error worst_of_every_order(Row<T>& row, bool rescaled, int64_t& n_orders) {
   return worst;
 }
 
-// Every order of every cut of `n` positions.
+// Tests every order of every partition of `n` positions.
 template <typename T>
 void every_order(Report& report, const std::string& type, size_t n, std::vector<std::vector<Report::Json>>& rows) {
   std::vector<double> shares, mistaken;
@@ -131,12 +131,12 @@ void every_order(Report& report, const std::string& type, size_t n, std::vector<
     shares.push_back(worst.share);
     mistaken.push_back(wrong.share);
   }
-  report.claim_below(type + ": the largest error of any order, as a share of its bound",
+  report.check_below(type + ": the largest error of any order, as a share of its bound",
                      *std::max_element(shares.begin(), shares.end()), 1.0);
-  report.claim_above(type + ": without the rescaling", *std::min_element(mistaken.begin(), mistaken.end()), 100.0);
+  report.check_above(type + ": without the rescaling", *std::min_element(mistaken.begin(), mistaken.end()), 100.0);
 }
 
-// A long row, in orders drawn by chance.
+// Tests a long row with random orders.
 template <typename T>
 void long_row(Report& report, const std::string& type) {
   Error worst;
@@ -149,12 +149,12 @@ void long_row(Report& report, const std::string& type) {
       worst.include(row.error(order));
     }
   }
-  report.claim_below(type + ": the same for 1000 positions in orders drawn by chance", worst.share, 1.0);
+  report.check_below(type + ": the same for 1000 positions in orders drawn by chance", worst.share, 1.0);
 }
 
 }  // namespace
 
-void claim_any_order(Report& report) {
+void check_any_order(Report& report) {
   const size_t n = report.short_form() ? 6 : 8;
   std::vector<std::vector<Report::Json>> rows;
   every_order<float>(report, "float", n, rows);

@@ -9,7 +9,7 @@
 namespace folio::experiments {
 namespace {
 
-// Calls visit(i, first, n) for each query i and the n keys from `first` on of a block that it may see.
+// Calls visit(i, first, n) for each query i and the n visible keys from `first` on of a block.
 void for_each_tile(size_t length, const Tiles& tiles, const std::function<void(size_t, size_t, size_t)>& visit) {
   for (size_t top = 0; top < length; top += tiles.queries) {
     const size_t bottom = std::min(length, top + tiles.queries);
@@ -19,7 +19,7 @@ void for_each_tile(size_t length, const Tiles& tiles, const std::function<void(s
   }
 }
 
-// scores[j] = q_i · k_j / √head_dim for n keys from `first` on.
+// Sets scores[j] = q_i · k_j / √head_dim for n keys from `first` on.
 void score(CountedMemory& memory, const Head& h, size_t i, size_t first, size_t n, float* scores) {
   const float* q = memory.load(h.q + i * h.head_dim, h.head_dim);
   for (size_t j = 0; j < n; ++j) {
@@ -30,7 +30,7 @@ void score(CountedMemory& memory, const Head& h, size_t i, size_t first, size_t 
   }
 }
 
-// out_i += Σ_j p_j v_j
+// Computes out_i += Σ_j p_j v_j.
 void add_values(CountedMemory& memory, const Head& h, float* out, const float* p, size_t first, size_t n) {
   for (size_t j = 0; j < n; ++j) {
     const float* v = memory.load(h.v + (first + j) * h.head_dim, h.head_dim);
@@ -38,7 +38,7 @@ void add_values(CountedMemory& memory, const Head& h, float* out, const float* p
   }
 }
 
-// Where the output of query i is added up: what was there before is not fetched.
+// Returns the accumulator of query i's output; at the beginning its old contents are not fetched.
 float* output(CountedMemory& memory, const Head& h, size_t i, bool begins) {
   const size_t at = h.out + i * h.head_dim;
   return begins ? memory.store(at, h.head_dim) : memory.update(at, h.head_dim);
@@ -66,7 +66,7 @@ size_t naive_attention(CountedMemory& memory, const Head& h, const Tiles& tiles)
   for_each_tile(h.length, tiles, [&](size_t i, size_t first, size_t n) {
     score(memory, h, i, first, n, memory.store(scores + i * h.length + first, n));
   });
-  for (size_t i = 0; i < h.length; ++i) {  // the softmax of each row
+  for (size_t i = 0; i < h.length; ++i) {  // softmax of each row
     float* p = memory.update(scores + i * h.length, i + 1);
     const float m = *std::max_element(p, p + i + 1);
     float l = 0.0F;
@@ -81,7 +81,7 @@ size_t naive_attention(CountedMemory& memory, const Head& h, const Tiles& tiles)
 }
 
 size_t tiled_attention(CountedMemory& memory, const Head& h, const Tiles& tiles) {
-  const size_t scores = memory.allocate(tiles.keys);       // of a query and a block of keys
+  const size_t scores = memory.allocate(tiles.keys);       // for one query and one block of keys
   const size_t sums = memory.allocate(2 * tiles.queries);  // m and l of each query of a tile
   for_each_tile(h.length, tiles, [&](size_t i, size_t first, size_t n) {
     float* p = memory.store(scores, n);

@@ -1,5 +1,5 @@
-// Causal attention of one head, twice, in a memory that counts: with all scores in the memory, and without.
-// Both take the queries in tiles and the keys in blocks, so that they differ in the scores alone.
+// Causal attention of one head in a memory that counts transfers: once with all scores in memory, once without. Both
+// process tiles of queries and blocks of keys, so they differ only in the scores.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,25 @@
 
 namespace folio::experiments {
 
-/// Places in the memory, each (length, head_dim).
+/// Offsets in the memory, each (length, head_dim).
 struct Head {
   size_t length, head_dim;
   size_t q, k, v, out;
 };
 
-/// Queries, keys and values uniform in [-1, 1).
+/// Allocates queries, keys and values, uniform in [-1, 1).
 [[nodiscard]] Head random_head(CountedMemory& memory, size_t length, size_t head_dim, uint64_t seed);
 
 struct Tiles {
-  size_t queries;  ///< that go through the keys together
-  size_t keys;     ///< in a block
+  size_t queries;  ///< queries in a tile
+  size_t keys;     ///< keys in a block
 };
 
-/// out = softmax(q kᵀ / √head_dim) v, through (length, length) numbers in memory. Returns how many numbers it kept
-/// there beside its inputs and outputs.
+/// Computes out = softmax(q kᵀ / √head_dim) v with a (length, length) score matrix in memory. Returns the number of
+/// elements allocated in addition to inputs and outputs.
 size_t naive_attention(CountedMemory& memory, const Head& head, const Tiles& tiles);
 
-/// The same, but a block's scores are used at once and then overwritten by the next block's.
+/// Like naive_attention, but stores the scores of only one block at a time.
 size_t tiled_attention(CountedMemory& memory, const Head& head, const Tiles& tiles);
 
 }  // namespace folio::experiments

@@ -1,5 +1,5 @@
-// A memory behind a cache, and what is moved between them. Numbers can only be reached through load() and store(), so
-// none escapes the count.
+// A memory with a simulated cache that counts the bytes moved between them. Elements are accessible only through
+// load(), store() and update(), so that every access is counted.
 #pragma once
 
 #include "experiments/common/line_cache.h"
@@ -10,7 +10,7 @@ class CountedMemory {
  public:
   explicit CountedMemory(size_t cache_bytes) : cache_(cache_bytes, 0) {}
 
-  /// Room for n numbers, all 0, at the returned place: whole lines. Nothing is moved.
+  /// Allocates n zeros, aligned to cache lines, and returns their offset. Moves no data.
   [[nodiscard]] size_t allocate(size_t n) {
     const size_t at = numbers_.size();
     numbers_.resize(at + (n + kOfLine - 1) / kOfLine * kOfLine);
@@ -18,16 +18,16 @@ class CountedMemory {
     return at;
   }
 
-  /// The n numbers from `at` on, to be read; valid until the next allocate(). Lines that the cache lacks are fetched.
+  /// Returns n elements from offset `at` for reading, valid until the next allocate(). Misses fetch lines.
   [[nodiscard]] const float* load(size_t at, size_t n) { return touch(at, n, true, false); }
-  /// The same, to be overwritten: nothing is fetched, and the lines are written back when they leave the cache.
+  /// Returns the elements for overwriting: nothing is fetched, and the lines are written back on eviction.
   [[nodiscard]] float* store(size_t at, size_t n) { return touch(at, n, false, true); }
-  /// The same, to be changed: fetched, and later written back.
+  /// Returns the elements for updating: fetched, and written back on eviction.
   [[nodiscard]] float* update(size_t at, size_t n) { return touch(at, n, true, true); }
-  /// To put inputs there, and to look at results.
+  /// Returns the elements for setting inputs and reading results, without counting.
   [[nodiscard]] float* uncounted(size_t at) { return numbers_.data() + at; }
 
-  /// Fetched and written back.
+  /// Returns the bytes fetched and written back.
   [[nodiscard]] uint64_t bytes_moved() const { return cache_.bytes_fetched() + cache_.bytes_written(); }
 
  private:

@@ -4,8 +4,8 @@
 
 #include "core/random.h"
 #include "experiments/19_flash_attention/exactness.h"
-#include "infer/reference/kernels.h"
 #include "experiments/19_flash_attention/online_softmax.h"
+#include "infer/reference/kernels.h"
 
 namespace folio::experiments {
 namespace {
@@ -24,8 +24,8 @@ size_t other_bits(std::span<const float> a, std::span<const float> b) {
   return n;
 }
 
-// A query and what it attends to, as the engine's cache holds it: in each block keys (head_dim, 32), values
-// (32, head_dim).
+// A query with its keys and values in the layout of the engine's cache: blocks of keys (head_dim, 32) and values (32,
+// head_dim).
 struct Case {
   size_t length, head_dim;
   std::vector<float> query;
@@ -85,11 +85,11 @@ std::vector<float> engines(const Case& c, core::Isa isa) {
 
 }  // namespace
 
-void claim_engines_order(Report& report) {
+void check_engines_order(Report& report) {
   size_t n_numbers = 0;
-  size_t n_other = 0;      // than the engine's
-  size_t n_reversed = 0;   // likewise, with the blocks from the last to the first
-  size_t n_in_blocks = 0;  // numbers of rows with more than one block
+  size_t n_other = 0;      // elements that differ from the engine's
+  size_t n_reversed = 0;   // the same with the blocks in reverse order
+  size_t n_in_blocks = 0;  // elements in rows with more than one block
   for (const size_t head_dim : {8, 32, 48}) {
     for (size_t length = 1; length <= 200; length += report.short_form() ? 7 : 1) {
       const Case c(length, head_dim, report.seed());
@@ -107,10 +107,11 @@ void claim_engines_order(Report& report) {
       }
     }
   }
-  report.say(fmt::format("{} numbers of {} sets of kernels compared", n_numbers, infer::kernels::isas_with_kernels().size()));
-  report.claim_equal("numbers with other bits than the engine's attention, in its order", static_cast<int64_t>(n_other),
+  report.say(
+      fmt::format("{} numbers of {} sets of kernels compared", n_numbers, infer::kernels::isas_with_kernels().size()));
+  report.check_equal("numbers with other bits than the engine's attention, in its order", static_cast<int64_t>(n_other),
                      0);
-  report.claim_above("the share of them in the reversed order, where there are several blocks",
+  report.check_above("the share of them in the reversed order, where there are several blocks",
                      static_cast<double>(n_reversed) / static_cast<double>(n_in_blocks), 0.1);
 }
 

@@ -1,4 +1,4 @@
-// How far the softmax in blocks may be from the exact one, and two proofs about it.
+// The error bound of blockwise softmax, and two checks of its exactness.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace folio::experiments {
 
-/// A bound of |error| / Σ p |v| for `n` positions in blocks of `block`, whose scores lie within `range`: so many
-/// roundings meet in an output, each of half a unit in the last place. Derived in README.md, "How exact".
+/// Returns a bound on |error| / Σ p |v| for `n` positions in blocks of `block`, with scores in an interval of length
+/// `range`: half a unit in the last place per rounding. Derived in README.md, "How exact".
 template <typename T>
 double error_bound(size_t n, size_t block, double range) {
   const size_t n_blocks = (n + block - 1) / block;
@@ -19,10 +19,10 @@ double error_bound(size_t n, size_t block, double range) {
   return k * u / (1.0 - k * u);
 }
 
-/// Claims that every order of the blocks gives the softmax, within a bound that is derived (README.md, "How exact").
-void claim_any_order(Report& report);
+/// Checks that every order of the blocks yields the softmax, within the bound derived in README.md, "How exact".
+void check_any_order(Report& report);
 
-/// Claims that the order which the engine documents gives the engine's bits, and that the reversed one doesn't.
-void claim_engines_order(Report& report);
+/// Checks that the engine's documented order reproduces its results bit for bit, and that the reverse order doesn't.
+void check_engines_order(Report& report);
 
 }  // namespace folio::experiments

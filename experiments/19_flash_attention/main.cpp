@@ -1,4 +1,4 @@
-// Why may a softmax be taken block by block, and what does that save? Tables, picture and explanation: README.md.
+// Study: why can a softmax be computed block by block, and what does that save? The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Partial;
 using experiments::Report;
 
@@ -32,14 +32,14 @@ void three_numbers(Report& report) {
 
 struct Measured {
   double bytes;  ///< moved between memory and cache
-  size_t kept;   ///< numbers in memory beside inputs and outputs
+  size_t kept;   ///< elements in memory in addition to inputs and outputs
   std::vector<float> out;
 };
 
 using Attention = size_t (*)(experiments::CountedMemory&, const experiments::Head&, const experiments::Tiles&);
 
 constexpr size_t kHeadDim = 32;
-constexpr size_t kKeys = 32;  // in a block
+constexpr size_t kKeys = 32;  // per block
 
 Measured measure(Attention attention, size_t length, size_t cache_kib, size_t queries, uint64_t seed) {
   experiments::CountedMemory memory(cache_kib << 10U);
@@ -49,11 +49,11 @@ Measured measure(Attention attention, size_t length, size_t cache_kib, size_t qu
   return {static_cast<double>(memory.bytes_moved()), kept, std::vector<float>(out, out + length * kHeadDim)};
 }
 
-// A tile of queries and its outputs take a quarter of the cache.
+// Sizes a tile so that its queries and outputs use a quarter of the cache.
 size_t tile_of(size_t cache_kib) { return (cache_kib << 10U) / (4 * 2 * kHeadDim * sizeof(float)); }
 
-// Both results are within their bounds of the exact one. Queries, keys and values are in [-1, 1), so no score is larger
-// than √head_dim, and Σ p |v| is at most 1.
+// Returns the distance of both results as a fraction of the sum of their bounds. Queries, keys and values are in [-1,
+// 1], so scores are at most √head_dim, and Σ p |v| is at most 1.
 double share_of_bound(const Measured& a, const Measured& b, size_t length) {
   const double range = 2.0 * std::sqrt(static_cast<double>(kHeadDim));
   const double bounds =
@@ -72,7 +72,7 @@ void count_bytes(Report& report) {
                          .log_y = true};
   std::vector<size_t> lengths;
   for (size_t length = 64; length <= (report.short_form() ? 2048 : 4096); length *= 2) lengths.push_back(length);
-  std::map<std::pair<std::string, size_t>, std::map<size_t, double>> bytes;  // by kind and cache, by length
+  std::map<std::pair<std::string, size_t>, std::map<size_t, double>> bytes;  // by method and cache size, then by length
   std::vector<std::vector<Report::Json>> rows;
   double worst = 0.0;
   for (const size_t length : lengths) {
@@ -104,23 +104,23 @@ void count_bytes(Report& report) {
     const auto& moved = bytes.at({kind, cache});
     return std::log(moved.at(to) / moved.at(from)) / std::log(static_cast<double>(to) / static_cast<double>(from));
   };
-  report.claim_below("the two results' distance, as a share of their bounds", worst, 1.0);
-  report.claim_above("slope with all scores, 64 KiB, 512 to 2048 positions", slope("all scores", 64, 512, 2048), 1.9);
-  report.claim_above("slope with all scores, 1 MiB, 1024 to 2048", slope("all scores", 1024, 1024, 2048), 1.9);
-  report.claim_below("slope in blocks, 1 MiB, 64 to 2048: K and V stay in the cache", slope("blocks", 1024, 64, 2048),
+  report.check_below("the two results' distance, as a share of their bounds", worst, 1.0);
+  report.check_above("slope with all scores, 64 KiB, 512 to 2048 positions", slope("all scores", 64, 512, 2048), 1.9);
+  report.check_above("slope with all scores, 1 MiB, 1024 to 2048", slope("all scores", 1024, 1024, 2048), 1.9);
+  report.check_below("slope in blocks, 1 MiB, 64 to 2048: K and V stay in the cache", slope("blocks", 1024, 64, 2048),
                      1.05);
-  report.claim_above("slope in blocks, 64 KiB, 1024 to 2048: they don't", slope("blocks", 64, 1024, 2048), 1.7);
-  report.claim_above("but all scores move more, 64 KiB, 2048 positions: times",
+  report.check_above("slope in blocks, 64 KiB, 1024 to 2048: they don't", slope("blocks", 64, 1024, 2048), 1.7);
+  report.check_above("but all scores move more, 64 KiB, 2048 positions: times",
                      bytes.at({"all scores", 64}).at(2048) / bytes.at({"blocks", 64}).at(2048), 4.0);
   const double half = measure(experiments::tiled_attention, 2048, 64, tile_of(64) / 2, report.seed()).bytes;
-  report.claim_above("blocks, 64 KiB, 2048 positions: half as many queries in a tile move more by",
+  report.check_above("blocks, 64 KiB, 2048 positions: half as many queries in a tile move more by",
                      half / bytes.at({"blocks", 64}).at(2048), 1.7);
 }
 
 void study(Report& report) {
   three_numbers(report);
-  experiments::claim_any_order(report);
-  experiments::claim_engines_order(report);
+  experiments::check_any_order(report);
+  experiments::check_engines_order(report);
   count_bytes(report);
 }
 

@@ -1,5 +1,5 @@
-// The softmax of a row of scores times a matrix of values, block by block: each block alone, then joined. The additions
-// are in the engine's documented order (infer/reference/kernels.h), so floats give the engine's bits.
+// Softmax of a row of scores times a matrix of values, block by block: each block separately, then merged. Adds in the
+// engine's documented order (infer/reference/kernels.h), so floats reproduce the engine bit for bit.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace folio::experiments {
 inline float exp_of(float x) { return infer::kernels::reference::exp(x); }
 inline double exp_of(double x) { return std::exp(x); }
 
-/// What is known of the positions so far: m = max s, l = Σ e^(s - m), o = Σ e^(s - m) v.
+/// The state after some of the positions: m = max s, l = Σ e^(s - m), o = Σ e^(s - m) v.
 template <std::floating_point T>
 struct Partial {
   T m = -std::numeric_limits<T>::infinity();
@@ -26,7 +26,7 @@ struct Partial {
   std::vector<T> o{};  ///< (head_dim)
 };
 
-/// The sum of sixteen lanes, in which number j was added to lane j mod 16.
+/// Sums in sixteen lanes: element j is added to lane j mod 16.
 template <std::floating_point T>
 T join_lanes(std::array<T, 16> lane) {
   for (size_t half = 8; half > 0; half /= 2) {
@@ -35,7 +35,7 @@ T join_lanes(std::array<T, 16> lane) {
   return lane[0];
 }
 
-/// One block: scores (n), values (n, head_dim).
+/// Computes the state of one block: scores (n), values (n, head_dim).
 template <std::floating_point T>
 Partial<T> of_block(std::span<const T> scores, const T* values, size_t head_dim) {
   Partial<T> block{.o = std::vector<T>(head_dim, 0)};
@@ -50,7 +50,7 @@ Partial<T> of_block(std::span<const T> scores, const T* values, size_t head_dim)
   return block;
 }
 
-/// Both together, rescaled to the larger maximum.
+/// Merges two states, rescaled to the larger maximum.
 template <std::floating_point T>
 void join(Partial<T>& total, const Partial<T>& block) {
   const T m = std::max(total.m, block.m);
@@ -61,7 +61,7 @@ void join(Partial<T>& total, const Partial<T>& block) {
   for (size_t d = 0; d < total.o.size(); ++d) total.o[d] = std::fma(block.o[d], add, total.o[d] * keep);
 }
 
-/// softmax(scores) · values
+/// Returns softmax(scores) · values.
 template <std::floating_point T>
 std::vector<T> finished(const Partial<T>& total) {
   std::vector<T> out = total.o;

@@ -1,4 +1,4 @@
-// Requests that run alone or together, and what the forward pass asks the machine for meanwhile.
+// Runs requests separately or together and counts the operations of the forward pass.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct Run {
   std::vector<std::vector<int32_t>> texts;  ///< tokens, by request
 };
 
-/// Requests that all draw as many tokens, each with a seed of its own, from prompts of different lengths: the
-/// beginnings of a text that the model draws first.
+/// Requests of equal output length with different seeds and prompt lengths. Prompts are prefixes of a text that the
+/// model generates first.
 class Batches {
  public:
   Batches(const Report& report, const ReadersModel& reader);
 
-  /// Requests [first, last) on so many threads; a new one starts every `apart` steps, or all at once with 0.
+  /// Runs requests [first, last) on n_threads threads; a new one arrives every `apart` steps, or all at once with 0.
   [[nodiscard]] Run run(size_t first, size_t last, size_t n_threads, int64_t apart = 0) const;
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kMostPasses = 60;
 
-// The best of five passes or more, until all together have taken so long, but at most 60.
+// Returns the fastest of 5 to 60 passes, repeated until they take `all_together` seconds in total.
 double best_seconds(double all_together, const std::function<void()>& work) {
   double best = 1e300;
   double sum = 0.0;
@@ -40,7 +40,7 @@ double read_bandwidth(size_t bytes, double all_together) {
   return static_cast<double>(bytes) / seconds;
 }
 
-// A product of 64 rows with 128 KiB of weights.
+// Measures the product of 64 rows with 128 KiB of weights.
 double product_rate(const infer::kernels::Kernels& kernels, double all_together) {
   constexpr size_t kRows = 64;
   constexpr size_t kColumns = 512;

@@ -1,5 +1,5 @@
-// What one core of this machine reaches, and how long a decoding step of n sequences takes on it. Times are shown,
-// never judged, and are the processor's: what else runs on the machine then disturbs them less.
+// Measures the limits of one core, and the time of a decode step of n sequences on it. Times are CPU times, which are
+// less sensitive to other processes; they are shown but never checked.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace folio::experiments {
 
-/// The two roofs of a roofline (Williams et al. 2009).
+/// The two limits of a roofline (Williams et al. 2009).
 struct Roofs {
-  double bytes_per_s = 0.0;          ///< read from memory
-  double multiply_adds_per_s = 0.0;  ///< by the engine's product of matrices that stay in the cache
+  double bytes_per_s = 0.0;          ///< reading from memory
+  double multiply_adds_per_s = 0.0;  ///< of the engine's product with matrices that fit in the cache
 };
 
-/// Reads `bytes` of memory, which should be many times the caches. Each roof is the best of several passes,
-/// which take so many seconds together.
+/// Measures both limits, each as the best of several passes that take `seconds` in total. `bytes` should be many times
+/// the size of the caches.
 [[nodiscard]] Roofs measure_roofs(const infer::Cpu& cpu, size_t bytes, double seconds);
 
-/// A model with random weights that no cache holds, or with `small` one that is quick to make. Its text is noise.
+/// Returns a model with random weights, larger than any cache, or a small one if `small`. Its output is noise.
 [[nodiscard]] core::StoredModel random_model(bool small);
 
 struct StepTime {
   int64_t n_sequences = 0;
-  double seconds = 0.0;        ///< of a step, the best of several
-  double weight_bytes = 0.0;   ///< of a step
-  double multiply_adds = 0.0;  ///< of a step, those of attention included
+  double seconds = 0.0;        ///< fastest step
+  double weight_bytes = 0.0;   ///< read per step
+  double multiply_adds = 0.0;  ///< per step, including attention
 };
 
-/// A step of each number of sequences, a token of each; for about so many seconds each. `cpu` has one thread.
+/// Times decode steps with each number of sequences, about `seconds` for each. `cpu` must have one thread.
 [[nodiscard]] std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model,
                                                std::span<const int64_t> numbers, double seconds_each);
 

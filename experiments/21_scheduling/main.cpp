@@ -1,5 +1,5 @@
-// What does a scheduler decide, and what does each decision cost and save? Tables, pictures and explanation: README.md
-// beside this file.
+// Study: what does a scheduler decide, and what does each decision cost and save? The results are explained in
+// README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Cell;
 using experiments::Counts;
 using experiments::kTrace;
@@ -24,9 +24,9 @@ using experiments::Report;
 using experiments::Schedule;
 using experiments::Variant;
 
-constexpr int64_t kSmallCache = 7;  // blocks; the longest request takes 5
+constexpr int64_t kSmallCache = 7;  // blocks; the longest request needs 5
 
-// Each has what the one before has, and one thing more.
+// Variants; each adds one feature to the previous.
 constexpr size_t kStatic = 0, kContinuous = 1, kChunks = 2, kPrefixes = 3, kDrafts = 4;
 
 std::vector<Variant> ladder() {
@@ -37,7 +37,7 @@ std::vector<Variant> ladder() {
   next.max_rows = experiments::kChunked;
   steps.push_back(next);
   next.name = "chunks, known prefixes";
-  next.knows_prefix = true;
+  next.caches_prefixes = true;
   steps.push_back(next);
   next.name = "chunks, known prefixes, drafts";
   next.n_drafts = 8;
@@ -64,7 +64,7 @@ class Study {
   void texts();
 
  private:
-  // Compares its texts.
+  // Runs a variant and compares its outputs with those of the requests run separately.
   Schedule run(const Variant& variant) {
     Schedule schedule = experiments::run(model_, requests_, variant);
     for (size_t i = 0; i < alone_.size(); ++i) n_other_ += schedule.texts[i] == alone_[i] ? 0 : 1;
@@ -92,14 +92,15 @@ Number worst(const std::vector<Number>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-// Rows if nothing is known, nothing is guessed and nothing is preempted: the last token has none.
+// Returns the rows needed without prefix caching, draft tokens and preemption. The last token of a request needs no
+// row.
 int64_t rows_needed() {
   int64_t rows = 0;
   for (const auto& arrival : kTrace) rows += static_cast<int64_t>(arrival.n_prompt) + arrival.n_tokens - 1;
   return rows;
 }
 
-// Steps in which a request that still reads its prompt gets only a part of what is left of it.
+// Counts the steps in which a request in prefill gets only a part of its remaining prompt.
 int64_t cuts(const Schedule& schedule) {
   int64_t n = 0;
   for (const auto& step : schedule.steps) {
@@ -126,22 +127,22 @@ void Study::decisions() {
                                                      std::span(ladder_).subspan(kContinuous, 3), true));
 
   for (const size_t step : {kStatic, kContinuous, kChunks}) {
-    report_.claim_equal(ladder_[step].variant.name + ": rows", counts_[step].rows, rows_needed());
+    report_.check_equal(ladder_[step].variant.name + ": rows", counts_[step].rows, rows_needed());
   }
   const auto share = [](size_t part, size_t of) { return static_cast<double>(part) / static_cast<double>(of); };
-  report_.claim_below("steps of continuous batching / of static batches",
+  report_.check_below("steps of continuous batching / of static batches",
                       share(ladder_[kContinuous].steps.size(), ladder_[kStatic].steps.size()), 0.75);
-  report_.claim_below("steps to the first token, mean: continuous / static",
+  report_.check_below("steps to the first token, mean: continuous / static",
                       mean(counts_[kContinuous].first_token) / mean(counts_[kStatic].first_token), 0.4);
-  report_.claim_equal("continuous batching: places empty while somebody waits", counts_[kContinuous].empty, 0);
-  report_.claim_equal("continuous batching: prompts that are cut", cuts(ladder_[kContinuous]), 0);
-  report_.claim_above("what chunks cost: time to the first token, mean, with chunks / with whole prompts",
+  report_.check_equal("continuous batching: places empty while somebody waits", counts_[kContinuous].empty, 0);
+  report_.check_equal("continuous batching: prompts that are cut", cuts(ladder_[kContinuous]), 0);
+  report_.check_above("what chunks cost: time to the first token, mean, with chunks / with whole prompts",
                       mean(counts_[kChunks].first_token_cost) / mean(counts_[kContinuous].first_token_cost), 1.1);
-  // b computes the instructions, and three others find them.
+  // b computes the shared instructions; three others reuse them.
   int64_t known = -96;
   for (const auto& arrival : kTrace) known += static_cast<int64_t>(arrival.n_instructions);
-  report_.claim_equal("known prefixes: rows", counts_[kPrefixes].rows, rows_needed() - known);
-  report_.claim_below("time to the first token, mean: with known prefixes / without",
+  report_.check_equal("known prefixes: rows", counts_[kPrefixes].rows, rows_needed() - known);
+  report_.check_below("time to the first token, mean: with known prefixes / without",
                       mean(counts_[kPrefixes].first_token_cost) / mean(counts_[kChunks].first_token_cost), 0.8);
 }
 
@@ -156,7 +157,7 @@ void Study::by_request() {
                 rows);
 }
 
-// What a request waits from one token to the next is a step, and no step has more rows than its budget.
+// The time between two tokens of a request is one step, and no step has more rows than the budget.
 void Study::budgets() {
   std::vector<std::vector<Report::Json>> rows;
   double nearest = 0.0;
@@ -174,12 +175,12 @@ void Study::budgets() {
                 {"rows a step", "steps", "time", "time to the first token, mean", "worst",
                  "longest time between two tokens", "a full step"},
                 rows);
-  report_.claim_below("all budgets: longest time between two tokens / a full step", nearest, 1.001);
-  report_.claim_above("longest time between two tokens, whole prompts / chunks",
+  report_.check_below("all budgets: longest time between two tokens / a full step", nearest, 1.001);
+  report_.check_above("longest time between two tokens, whole prompts / chunks",
                       counts_[kContinuous].longest_gap / counts_[kChunks].longest_gap, 3.0);
 }
 
-// Requests that were preempted although a younger one ran on.
+// Counts requests that were preempted while a younger one kept running.
 int64_t unfair(const Schedule& schedule) {
   int64_t n = 0;
   for (const auto& step : schedule.steps) {
@@ -217,10 +218,10 @@ void Study::memory() {
   report_.picture("memory.svg", experiments::picture("The youngest is preempted when the cache is full", drawn, false));
   const Counts forgets = experiments::count(drawn[0]);
   const Counts knows = experiments::count(drawn[1]);
-  report_.claim_equal("all cache sizes: preempted although a younger one ran on", n_unfair, 0);
-  report_.claim_equal("no known prefixes: rows beyond those needed and those computed again", n_extra, 0);
-  report_.claim_above("the small cache, no known prefixes: rows computed again", static_cast<double>(forgets.again), 0);
-  report_.claim_below("the small cache: rows computed again, with known prefixes / without",
+  report_.check_equal("all cache sizes: preempted although a younger one ran on", n_unfair, 0);
+  report_.check_equal("no known prefixes: rows beyond those needed and those computed again", n_extra, 0);
+  report_.check_above("the small cache, no known prefixes: rows computed again", static_cast<double>(forgets.again), 0);
+  report_.check_below("the small cache: rows computed again, with known prefixes / without",
                       static_cast<double>(knows.again) / static_cast<double>(forgets.again), 0.8);
 }
 
@@ -228,7 +229,7 @@ void Study::drafts() {
   struct Tried {
     int64_t tokens = 0, steps_before = 0, steps = 0, drafts = 0, right = 0;
   };
-  std::array<Tried, 2> tried;  // drawn; the likeliest
+  std::array<Tried, 2> tried;  // sampled; greedy
   for (size_t i = 0; i < kTrace.size(); ++i) {
     Tried& t = tried[kTrace[i].likeliest ? 1 : 0];
     t.tokens += kTrace[i].n_tokens;
@@ -249,19 +250,19 @@ void Study::drafts() {
   report_.table("Drafts", {"", "tokens", "steps that gave them, without drafts", "with", "drafts", "right"}, rows);
   report_.picture("drafts.svg",
                   experiments::picture("Drafts from the text itself", std::span(ladder_).subspan(kPrefixes, 2), false));
-  report_.claim_equal("drafts: rows beyond those without are the wrong drafts",
+  report_.check_equal("drafts: rows beyond those without are the wrong drafts",
                       counts_[kDrafts].rows - counts_[kPrefixes].rows,
                       counts_[kDrafts].drafts - counts_[kDrafts].right);
-  report_.claim_below("texts that repeat themselves: steps with drafts / without",
+  report_.check_below("texts that repeat themselves: steps with drafts / without",
                       static_cast<double>(tried[1].steps) / static_cast<double>(tried[1].steps_before), 0.9);
-  report_.claim_below("other texts: the same",
+  report_.check_below("other texts: the same",
                       static_cast<double>(tried[0].steps) / static_cast<double>(tried[0].steps_before), 1.001);
 }
 
 void Study::texts() {
   const std::set<std::vector<int32_t>> different(alone_.begin(), alone_.end());
-  report_.claim_equal("requests with a text of their own", std::ssize(different), std::ssize(kTrace));
-  report_.claim_equal(fmt::format("of {} texts: other than alone", n_texts_), n_other_, 0);
+  report_.check_equal("requests with a text of their own", std::ssize(different), std::ssize(kTrace));
+  report_.check_equal(fmt::format("of {} texts: other than alone", n_texts_), n_other_, 0);
 }
 
 void study(Report& report) {

@@ -18,7 +18,7 @@ using infer::Row;
 using infer::Sequence;
 using Plan = infer::Scheduler::Trace;
 
-// The requests on their way.
+// The state of all requests during a run.
 class Run {
  public:
   Run(const core::StoredModel& model, std::span<const infer::Request> requests, const Variant& variant)
@@ -46,7 +46,7 @@ class Run {
 
     draft();
     std::vector<Row> rows;
-    size_t most_reported = 0;  // nobody asks for logits
+    size_t most_reported = 0;  // logits aren't requested
     const Plan& plan = scheduler_.plan(
         [&](Sequence& s, size_t most) { return request_of(s).append_rows(s, rows, most, most_reported); });
     for (Sequence* s : plan.preempted) {
@@ -63,12 +63,12 @@ class Run {
       s->issued(n_rows);
       cells[index(*s)].n_tokens = request.take(*s, n_rows, {.logits = {}, .tokens = drawn.subspan(n_drawn)});
       for (const size_t end = first + n_rows; first < end; ++first) n_drawn += rows[first].sampler != nullptr ? 1 : 0;
-      if (schedule_.variant.knows_prefix) s->remember();
+      if (schedule_.variant.caches_prefixes) s->remember();
       if (request.done()) scheduler_.remove(*s);
     }
   }
 
-  // What the plan may try.
+  // Proposes draft tokens to verify.
   void draft() {
     std::vector<infer::Drafter::Text> texts;
     for (const Sequence* s : scheduler_.running()) {
@@ -78,16 +78,16 @@ class Run {
     for (Sequence* s : scheduler_.running()) s->set_optional(request_of(*s).n_drafts(*s));
   }
 
-  // A static batch is filled when the one before has ended. What the scheduler doesn't know, it can't let run.
+  // Admits requests to the scheduler; static batching admits a batch when the previous one has ended.
   void let_in() {
-    const bool nobody_runs = scheduler_.running().empty();
-    if (nobody_runs) batch_ = n_in_;
+    const bool none_running = scheduler_.running().empty();
+    if (none_running) batch_ = n_in_;
     const auto has_come = [&] { return n_in_ < requests_.size() && kTrace[n_in_].step <= std::ssize(schedule_.steps); };
-    const auto may = [&] { return schedule_.variant.continuous || (nobody_runs && n_in_ - batch_ < kPlaces); };
+    const auto may = [&] { return schedule_.variant.continuous || (none_running && n_in_ - batch_ < kPlaces); };
     while (has_come() && may()) requests_[n_in_++].start(scheduler_);
   }
 
-  // Of the requests before a step: who has not come, waits, has ended.
+  // Returns the requests' states before a step: not arrived, waiting, ended.
   std::vector<Cell> states() const {
     std::vector<Cell> cells(requests_.size());
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -117,9 +117,9 @@ class Run {
   infer::Scheduler scheduler_;
   infer::PromptLookup lookup_;
   std::deque<ActiveRequest> requests_;
-  std::vector<size_t> highest_;  // positions that a request has had rows for
-  size_t n_in_ = 0;              // requests that the scheduler knows, or knew
-  size_t batch_ = 0;             // the first request of the static batch
+  std::vector<size_t> highest_;  // positions computed so far, by request
+  size_t n_in_ = 0;              // requests admitted to the scheduler so far
+  size_t batch_ = 0;             // first request of the static batch
   Schedule schedule_;
 };
 
@@ -138,11 +138,11 @@ double cost(const std::vector<Cell>& step) {
 Counts count(const Schedule& schedule) {
   const size_t n = schedule.steps.front().size();
   Counts counts{.first_token = std::vector<int64_t>(n), .first_token_cost = std::vector<double>(n)};
-  std::vector<double> since(n, 0.0);  // its last token
+  std::vector<double> since(n, 0.0);  // time of the last token
   std::vector<bool> began(n, false);
   for (const std::vector<Cell>& step : schedule.steps) {
     int64_t running = 0;
-    bool somebody_waits = false;
+    bool any_waiting = false;
     for (size_t i = 0; i < n; ++i) {
       const Cell& cell = step[i];
       counts.rows += static_cast<int64_t>(cell.n_rows);
@@ -151,7 +151,7 @@ Counts count(const Schedule& schedule) {
       counts.right += cell.n_tokens > 1 ? static_cast<int64_t>(cell.n_tokens) - 1 : 0;
       counts.preempted += cell.preempted ? 1 : 0;
       running += cell.state == Cell::State::Runs ? 1 : 0;
-      somebody_waits = somebody_waits || cell.state == Cell::State::Waits;
+      any_waiting = any_waiting || cell.state == Cell::State::Waits;
       if (cell.state != Cell::State::Runs && cell.state != Cell::State::Waits) continue;
       since[i] += cost(step);
       if (!began[i]) {
@@ -163,7 +163,7 @@ Counts count(const Schedule& schedule) {
       began[i] = true;
       since[i] = 0.0;
     }
-    if (somebody_waits) counts.empty += static_cast<int64_t>(kPlaces) - running;
+    if (any_waiting) counts.empty += static_cast<int64_t>(kPlaces) - running;
     counts.cost += cost(step);
   }
   return counts;

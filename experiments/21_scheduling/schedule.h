@@ -1,5 +1,5 @@
-// The trace's way through the engine's scheduler, step by step, and what is counted of it. The loop is that of
-// infer/engine/engine.cpp without its extras, so that a variant can leave out what the engine always does.
+// Runs the trace through the engine's scheduler step by step and counts. The loop follows infer/engine/engine.cpp,
+// reduced so that variants can disable the engine's features.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 
 namespace folio::experiments {
 
-inline constexpr size_t kPlaces = 4;    ///< requests that run at a time
-inline constexpr size_t kWhole = 256;   ///< rows of a step: no prompt of the trace is ever cut
-inline constexpr size_t kChunked = 32;  ///< rows of a step: long prompts are
+inline constexpr size_t kPlaces = 4;    ///< maximum number of running requests
+inline constexpr size_t kWhole = 256;   ///< rows of a step: never splits a prompt of the trace
+inline constexpr size_t kChunked = 32;  ///< rows of a step: splits long prompts
 
 struct Variant {
   std::string name;
-  bool continuous = true;     ///< a request comes in when a place is free; otherwise when all of a batch have ended
-  size_t max_rows = kWhole;   ///< of a step
-  bool knows_prefix = false;  ///< blocks that were computed are found again
-  size_t n_drafts = 0;        ///< tokens that are guessed and tried, at most
-  int64_t n_blocks = 32;      ///< of the cache, 32 positions each: what four whole contexts take
+  bool continuous = true;        ///< admits a request when a slot is free; false: when a whole batch has ended
+  size_t max_rows = kWhole;      ///< of a step
+  bool caches_prefixes = false;  ///< prefix caching
+  size_t n_drafts = 0;           ///< maximum number of draft tokens
+  int64_t n_blocks = 32;         ///< of 32 positions each: four whole contexts
 };
 
-/// What a request does in a step.
+/// A request's part of a step.
 struct Cell {
   enum class State { Absent, Waits, Runs, KeepsPlace };
   State state = State::Absent;
   size_t n_rows = 0;
-  size_t n_again = 0;   ///< rows that were there before it was preempted
-  size_t n_drafts = 0;  ///< rows that were tried
-  size_t n_tokens = 0;  ///< that it got; all but one of them are drafts that were right
+  size_t n_again = 0;   ///< rows recomputed after a preemption
+  size_t n_drafts = 0;  ///< draft tokens verified
+  size_t n_tokens = 0;  ///< tokens received; all but one are accepted draft tokens
   bool preempted = false;
 };
 
@@ -45,20 +45,20 @@ struct Schedule {
 [[nodiscard]] Schedule run(const core::StoredModel& model, std::span<const infer::Request> requests,
                            const Variant& variant);
 
-/// Rows of a step that take as long as reading the weights does. 8 is what 20_batching's table of times gives: a step
-/// of 1 takes 14.5 ms, one of 128 takes 206.
+/// The number of rows whose computation takes as long as reading the weights, from 20_batching's table: a step of 1 row
+/// takes 14.5 ms, one of 128 rows 206 ms.
 inline constexpr double kRowsOfARead = 8.0;
 
-/// A model of a step's time, in units of reading all weights once.
+/// Returns the modelled time of a step, in units of reading all weights once.
 [[nodiscard]] double cost(const std::vector<Cell>& step);
 
 struct Counts {
   int64_t rows = 0, again = 0, drafts = 0, right = 0, preempted = 0;
-  int64_t empty = 0;                     ///< places of steps that nobody used although somebody waited
-  std::vector<int64_t> first_token;      ///< by request: steps from its coming to its first token, both included
-  std::vector<double> first_token_cost;  ///< of these steps
-  double cost = 0.0;                     ///< of all steps
-  double longest_gap = 0.0;              ///< the most that the steps from one token of a request to its next cost
+  int64_t empty = 0;                     ///< slots left empty, summed over steps, while a request was waiting
+  std::vector<int64_t> first_token;      ///< by request: steps from arrival to first token, inclusive
+  std::vector<double> first_token_cost;  ///< time of these steps
+  double cost = 0.0;                     ///< time of all steps
+  double longest_gap = 0.0;              ///< the longest time between two consecutive tokens of a request
 };
 
 [[nodiscard]] Counts count(const Schedule& schedule);

@@ -1,4 +1,4 @@
-// Schedules as pictures: a line for each request, a column for each step, and below them the rows of each step.
+// Draws schedules: a line per request, a column per step, and the number of rows of each step below.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace folio::experiments {
 
-/// All panels have the trace's requests and one scale. `by_cost`: a column is as wide as its step takes long.
+/// Draws panels with the same requests and scale. `by_cost` makes a column's width proportional to its step's time.
 [[nodiscard]] std::string picture(const std::string& title, std::span<const Schedule> panels, bool by_cost);
 
 }  // namespace folio::experiments

@@ -1,5 +1,5 @@
-// What do beams find that greedy decoding misses, and how much do their texts repeat? Tables, pictures and explanation:
-// README.md beside this file.
+// Study: what do beams find that greedy decoding misses, and how much do their outputs repeat? The results are
+// explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using experiments::Tokens;
 
-constexpr size_t kPrompt = 32;     // tokens of the validation text that a text begins with
+constexpr size_t kPrompt = 32;     // prompt tokens, from the validation split
 constexpr int64_t kSearched = 48;  // tokens of the search that is drawn
 const std::vector<int64_t> kWidths{1, 2, 4, 8, 16};
 
@@ -44,14 +44,14 @@ struct Sum {
   [[nodiscard]] double mean() const { return sum / static_cast<double>(n); }
 };
 
-// Means over the texts of a seed, by seed; and -ln p of all their characters.
+// Means over a seed's outputs, by seed, and sums of -ln p over tokens.
 struct Counted {
-  std::vector<double> log_prob;  // of a token
-  std::vector<double> repeated;  // 8-grams
-  std::vector<double> likelier;  // texts that are likelier than the greedy one
-  Sum again;                     // -ln p of those that end a repeated 8-gram
-  Sum anew;                      // of the others
-  std::vector<Sum> along;        // by place in the text: eight together
+  std::vector<double> log_prob;  // per token
+  std::vector<double> repeated;  // fraction of 8-grams
+  std::vector<double> likelier;  // fraction of outputs more likely than greedy's
+  Sum again;                     // -ln p of the last tokens of repeated 8-grams
+  Sum anew;                      // of all other tokens
+  std::vector<Sum> along;        // by position in the output, in groups of eight
 };
 
 class Study {
@@ -81,16 +81,16 @@ class Study {
     const auto more = [&](const char* a, const char* b) {
       return minus(counted_.at(a).log_prob, counted_.at(b).log_prob);
     };
-    report_.claim_above("ln p: 2 beams more than greedy", more("2 beams", "greedy"), 0.0);
-    report_.claim_above("ln p: 8 beams more than 2", more("8 beams", "2 beams"), 0.0);
-    report_.claim_above("8 beams find a likelier text than greedy, share", counted_.at("8 beams").likelier, 0.6);
-    report_.claim_above("ln p: 8 beams more than the book", more("8 beams", "the book"), 0.3);
-    report_.claim_above("repeated 8-grams: 8 beams more than T = 1",
+    report_.check_above("ln p: 2 beams more than greedy", more("2 beams", "greedy"), 0.0);
+    report_.check_above("ln p: 8 beams more than 2", more("8 beams", "2 beams"), 0.0);
+    report_.check_above("8 beams find a likelier text than greedy, share", counted_.at("8 beams").likelier, 0.6);
+    report_.check_above("ln p: 8 beams more than the book", more("8 beams", "the book"), 0.3);
+    report_.check_above("repeated 8-grams: 8 beams more than T = 1",
                         minus(counted_.at("8 beams").repeated, counted_.at("T = 1").repeated), 0.1);
-    report_.claim_below("a score against ln p of its text in a pass of its own", worst_score_, 1e-4);
+    report_.check_below("a score against ln p of its text in a pass of its own", worst_score_, 1e-4);
   }
 
-  // What is said again, and what is new: how likely is either?
+  // Compares the probability of tokens that repeat with that of others.
   void repetition() {
     std::vector<std::vector<Report::Json>> rows;
     train::LineChart chart{
@@ -106,7 +106,7 @@ class Study {
     report_.table("-ln p of a character", {"text", "that ends a repeated 8-gram", "all others"}, rows);
     report_.picture("surprise.svg", chart);
     const Counted& c = counted_.at("8 beams");
-    // Not claimed: with a model of 1,000 steps it is 0.1, and with one of 2,500 next to nothing.
+    // Not checked: it is 0.1 for a model of 1,000 steps, and nearly 0 for one of 2,500.
     report_.value("8 beams: -ln p of what is new more than of what repeats", c.anew.mean() - c.again.mean());
   }
 
@@ -126,7 +126,7 @@ class Study {
                   {{"at most", most},
                    {"mean over the steps", sum / static_cast<double>(steps.size())},
                    {"four texts that share nothing, at their end", separate}});
-    report_.claim_below("blocks that four beams hold at most, against four texts", static_cast<double>(most),
+    report_.check_below("blocks that four beams hold at most, against four texts", static_cast<double>(most),
                         static_cast<double>(separate));
   }
 

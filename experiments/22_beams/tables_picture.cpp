@@ -12,12 +12,12 @@ namespace {
 
 namespace svg = train::svg;
 
-// Pixels.
+// In pixels.
 constexpr double kLeft = 70;
 constexpr double kTop = 88;
 constexpr double kWidth = 800;
 constexpr double kBlock = 11;
-constexpr double kBetween = 14;  // lanes
+constexpr double kBetween = 14;  // between lanes
 
 std::map<infer::BlockId, size_t> holders(const SearchStep& step) {
   std::map<infer::BlockId, size_t> n;

@@ -1,4 +1,4 @@
-// The block tables of a search, drawn at each step.
+// Draws the block tables of a beam search at each step.
 #pragma once
 
 #include <span>
@@ -8,11 +8,11 @@
 
 namespace folio::experiments {
 
-/// Time goes to the right, a lane is a beam, and its blocks lie on each other, the prompt's at the bottom. The colour
-/// says how many beams hold a block. As SVG.
+/// Returns an SVG document: time runs to the right, a lane per beam, with its blocks stacked and the prompt's at the
+/// bottom. A block's color is the number of beams that share it.
 [[nodiscard]] std::string tables_picture(std::span<const SearchStep> steps, size_t width);
 
-/// Blocks that the beams of a step hold together, each counted once.
+/// Returns the number of distinct blocks used by the beams of a step.
 [[nodiscard]] size_t blocks_held(const SearchStep& step);
 
 }  // namespace folio::experiments

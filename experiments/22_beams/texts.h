@@ -1,4 +1,4 @@
-// Texts by beams and by sampling, and what is counted of them.
+// Generates outputs by beam search and by sampling, and computes statistics.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace folio::experiments {
 
 using Tokens = std::vector<int32_t>;
 
-/// What comes after each prompt: the best of `width` beams, or with 0 drawn at temperature 1 with `seed`.
+/// Continues each prompt with the best of `width` beams, or by sampling at temperature 1 with `seed` if it is 0.
 [[nodiscard]] std::vector<infer::GenerateResult> continued(infer::Engine& engine, const data::Tokenizer& tokenizer,
                                                            std::span<const Tokens> prompts, int64_t n_tokens,
                                                            int64_t width, uint64_t seed);
 
-/// ln p of each of the `text`'s tokens behind the prompt, by the model.
+/// Returns ln p under the model of each token of `text`, which follows the prompt.
 [[nodiscard]] std::vector<double> log_probs(infer::Engine& engine, const Tokens& prompt, std::span<const int32_t> text);
 
-/// Of each token, whether the eight that end with it were there before in the text.
+/// Returns for each token whether the 8-gram that ends with it occurred earlier in the text.
 [[nodiscard]] std::vector<bool> repeats(std::span<const int32_t> text);
 
-/// The beams of a search after each of its steps, with their blocks.
+/// The beams after a step of a search, with their blocks.
 struct SearchStep {
   struct Beam {
     size_t index;

@@ -1,5 +1,5 @@
-// What does a tokenizer's merge buy, and how can models with different tokens be compared? Tables, pictures and
-// explanation: README.md beside this file.
+// Study: what does a tokenizer's merge buy, and how can models with different tokens be compared? The results are
+// explained in README.md.
 #include <algorithm>
 
 #include "data/corpus.h"

@@ -83,13 +83,13 @@ void merges(Report& report, const Text& text) {
   report.table("tokens made by merges, by their places in the training text",
                {"tokens", "merges", "none", "fewer than 10", "fewer than 100"}, used);
   report.picture("use.svg", use);
-  report.claim_equal("vocabularies that change the validation text", n_changed, 0);
+  report.check_equal("vocabularies that change the validation text", n_changed, 0);
   for (size_t i = 1; i < of_unseen.size(); ++i) {
-    report.claim_above(
+    report.check_above(
         fmt::format("bytes a token of the validation text that the merges up to {} tokens add", 256 << i),
         of_unseen[i] - of_unseen[i - 1], 0.0);
   }
-  report.claim_equal("512 tokens are the first 512 of a larger vocabulary",
+  report.check_equal("512 tokens are the first 512 of a larger vocabulary",
                      beginning(all, 512) == learned(text.training, 512) ? 1 : 0, 1);
 
   std::vector<std::vector<Report::Json>> cuts;

@@ -22,7 +22,7 @@ namespace {
 
 fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "train"; }
 
-// The number behind `before` in what the trainer printed.
+// Returns the number after `before` in the trainer's output.
 double number_behind(const std::string& printed, const std::string& before) {
   const size_t at = printed.find(before);
   core::require(at != std::string::npos, "the trainer's output has no \"{}\"", before);
@@ -45,24 +45,24 @@ double bytes_per_token(const data::Tokenizer& tokenizer, std::span<const int32_t
 }
 
 struct Trained {
-  int64_t n_tokens = 0;    // in the vocabulary
-  int64_t parameters = 0;  // of all, and of the embedding
+  int64_t n_tokens = 0;    // vocabulary size
+  int64_t parameters = 0;  // in total, and in the embedding
   int64_t embedding = 0;
   int64_t steps = 0;
   double seconds = 0.0;
   double tokens_per_s = 0.0;
-  double bytes_per_token = 0.0;  // of the validation text
-  double loss = 0.0;             // nats a token, on all of it
-  double trainers_bits = 0.0;    // a byte, as the trainer says
+  double bytes_per_token = 0.0;  // of the validation split
+  double loss = 0.0;             // nats per token, on the whole validation split
+  double trainers_bits = 0.0;    // bits per byte reported by the trainer
   std::vector<train::LineChart::Point> curve{};
 
   [[nodiscard]] double bits(double nats_per_token) const { return bits_per_byte(nats_per_token, bytes_per_token); }
 };
 
-// `flags`: how long, and with which tokenizer.
+// Trains a model; `flags` specify the duration and the tokenizer.
 Trained trained(const fs::path& text, const fs::path& run, const std::string& flags) {
   const fs::path log = fs::path(run).concat(".log");
-  // Evaluated once, at the end: an evaluation in between would take more of the time from those with more tokens.
+  // Evaluate only at the end: evaluations during training would take more time from models with more tokens.
   const std::string command =
       fmt::format("'{}' '{}' --out '{}' --force {} --threads 1 --eval-every 1000000 --sample 0 > '{}' 2>&1",
                   trainer().string(), text.string(), run.string(), flags, log.string());
@@ -84,7 +84,7 @@ Trained trained(const fs::path& text, const fs::path& run, const std::string& fl
   it.bytes_per_token = bytes_per_token(*vocabulary, splits.validation);
   const double in_training = bytes_per_token(*vocabulary, splits.train);
 
-  // The losses of the batches, as means of a twentieth of the run each.
+  // Batch losses, averaged over each twentieth of the run.
   std::vector<nlohmann::json> lines;
   std::ifstream log_lines(run / "log.jsonl");
   for (std::string line; std::getline(log_lines, line);) lines.push_back(nlohmann::json::parse(line));
@@ -122,7 +122,7 @@ void models(Report& report, const Text& text) {
   std::vector<double> nats;
   std::vector<int64_t> n_tokens{0, 512};  // 0: the text's characters
   if (!report.short_form()) n_tokens.insert(n_tokens.end(), {2048, 8192});
-  // All at the same time: whatever else the machine does, each has the same share of it.
+  // Train all at once, so that other load on the machine affects all equally.
   std::vector<std::future<Trained>> runs;
   for (const int64_t n : n_tokens) {
     const std::string name = n == 0 ? "letters" : fmt::format("bpe_{}", n);
@@ -140,14 +140,14 @@ void models(Report& report, const Text& text) {
                       static_cast<int64_t>(it.tokens_per_s * it.bytes_per_token)});
     losses.push_back({it.n_tokens, guessing, it.loss, it.bytes_per_token, it.bits(guessing), it.bits(it.loss)});
     if (!nats.empty()) {
-      report.claim_above(fmt::format("{} tokens: nats a token more than with the fewer tokens before", it.n_tokens),
+      report.check_above(fmt::format("{} tokens: nats a token more than with the fewer tokens before", it.n_tokens),
                          it.loss - nats.back(), 0.0);
     }
     nats.push_back(it.loss);
     chart.series.push_back({.name = fmt::format("{} tokens", it.n_tokens), .points = it.curve});
-    report.claim_below(fmt::format("{} tokens: bits a byte by the formula and by the trainer, difference", it.n_tokens),
+    report.check_below(fmt::format("{} tokens: bits a byte by the formula and by the trainer, difference", it.n_tokens),
                        std::abs(it.bits(it.loss) - it.trainers_bits), 0.001);
-    report.claim_below(fmt::format("{} tokens: nats a token, of guessing's", it.n_tokens), it.loss / guessing, 0.95);
+    report.check_below(fmt::format("{} tokens: nats a token, of guessing's", it.n_tokens), it.loss / guessing, 0.95);
   }
   report.table("four models: parameters", {"tokens", "parameters", "of the embedding", "share"}, sizes);
   report.table("what they got through", {"tokens", "seconds", "steps", "tokens/s", "bytes a token", "bytes/s"}, speeds);

@@ -17,7 +17,7 @@ using Pair = std::pair<int32_t, int32_t>;
 }  // namespace
 
 void on_paper(Report& report) {
-  // Every round counts anew; train_bpe has to come to the same merges.
+  // Recounts all pairs in every iteration; train_bpe must find the same merges.
   const data::BpeVocabulary trained = learned(kText, 257 + kRounds);
   const data::BpeTokenizer tokenizer(trained, "the text");
   const data::BpeTokenizer bytes(beginning(trained, 257), "the text");
@@ -62,7 +62,7 @@ void on_paper(Report& report) {
   }
   report.table("merges on paper; of equals the pair whose tokens are older comes first",
                {"round", "most frequent pairs", "new token", "the text"}, rows);
-  report.claim_equal("merges on paper that the trainer makes, too", n_equal, kRounds);
+  report.check_equal("merges on paper that the trainer makes, too", n_equal, kRounds);
 }
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// The parts of the study: each prints its tables, draws its pictures and makes its claims.
+// The parts of the study. Each prints tables, draws pictures and checks results.
 #pragma once
 
 #include <span>
@@ -10,32 +10,32 @@
 
 namespace folio::experiments {
 
-/// TinyShakespeare, cut where a model of letters cuts it; in short form only its beginning.
+/// TinyShakespeare, split as for a character model; only its beginning in short form.
 struct Text {
   std::string training;
   std::string validation;
 };
 
-/// Merges learned from a text: `n_tokens` with <|endoftext|> and 256 bytes, split into words as by GPT-2.
+/// Learns merges from a text: `n_tokens` including <|endoftext|> and 256 bytes, with GPT-2's split into words.
 [[nodiscard]] data::BpeVocabulary learned(std::string_view text, int64_t n_tokens);
 
-/// The vocabulary that was there when it had `n_tokens`.
+/// Returns the vocabulary as it was when it had `n_tokens`.
 [[nodiscard]] data::BpeVocabulary beginning(const data::BpeVocabulary& vocabulary, int64_t n_tokens);
 
-/// A token for people: "␣the", "↵".
+/// Formats a token for display: "␣the", "↵".
 [[nodiscard]] std::string shown(std::string_view bytes);
-/// The tokens of a text for people, side by side: "␣un|natural".
+/// Formats the tokens of a text for display: "␣un|natural".
 [[nodiscard]] std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens,
                                 const std::string& between);
 
-/// Bytes to merges, as one does it on paper.
+/// Learns merges from bytes, as one would on paper.
 void on_paper(Report& report);
 
-/// What merges buy, which ones they are, and how often their tokens are used.
+/// Studies the benefit of merges, the merges themselves, and how often their tokens are used.
 void merges(Report& report, const Text& text);
 
-/// Models with vocabularies of different sizes, trained for the same time by build/train. Left out in short form if
-/// there is no such program.
+/// Trains models with different vocabulary sizes for the same time with build/train. Skipped in short form if
+/// build/train doesn't exist.
 void models(Report& report, const Text& text);
 
 }  // namespace folio::experiments

@@ -1,5 +1,5 @@
-// What do many experts, of which each token takes a few, buy for the work of one network? Tables, pictures and
-// explanation: README.md beside this file.
+// Study: what do many experts, a few of which process each token, buy at the cost of one network? The results are
+// explained in README.md.
 #include <fmt/format.h>
 
 #include <array>
@@ -36,9 +36,9 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
     for (size_t i = 0; i < m.search.rates.size(); ++i) {
       rates.push_back({fmt::format("{} at {:g}", m.name, m.search.rates[i]), m.search.losses[i]});
     }
-    // As many numbers as the dense network's, and the router.
+    // The same number of parameters as the dense network, plus the router.
     const int64_t routers = setting.model.n_layers * m.model.n_experts * setting.model.dim;
-    report.claim_equal(m.name + ": active parameters without routers", train::active_parameters(m.model) - routers,
+    report.check_equal(m.name + ": active parameters without routers", train::active_parameters(m.model) - routers,
                        core::parameter_count(methods[0].model));
   }
   report.table(fmt::format("After {} steps, and in the dense model's time; {}", setting.steps,
@@ -61,10 +61,10 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
   }
   report.picture("dense_and_experts.svg", chart.svg());
   const Method &two_of_8 = methods[2], &four_of_16 = methods[4];
-  report.claim_above("at equal steps 4 of 16 experts beat the dense model by",
+  report.check_above("at equal steps 4 of 16 experts beat the dense model by",
                      paired_interval(methods[0].judged, four_of_16.judged), 0.0);
   for (const Method* m : {&two_of_8, &four_of_16}) {
-    report.claim_above("in equal time the dense model beats " + m->name + " by",
+    report.check_above("in equal time the dense model beats " + m->name + " by",
                        paired_interval(m->judged_in_time, methods[0].judged), 0.0);
   }
 }
@@ -97,7 +97,7 @@ void balances(Report& report, const Shakespeare& text, const train::TrainConfig&
   if (report.short_form()) return;
   for (const size_t without : {size_t{0}, size_t{3}}) {
     const Method& with = methods[without + 2];
-    report.claim_below(with.name + ": its load, less that of none", paired_interval(with.loads, methods[without].loads),
+    report.check_below(with.name + ": its load, less that of none", paired_interval(with.loads, methods[without].loads),
                        0.0);
   }
 }
@@ -144,9 +144,9 @@ void who_takes_what(Report& report, const Shakespeare& text, const train::TrainC
       map.panels.push_back(std::move(panel));
     }
     rows.push_back({static_cast<int64_t>(l), layers[l].bits});
-    report.claim_equal(fmt::format("layer {}: experts taken, of two for each character", l), layers[l].taken,
+    report.check_equal(fmt::format("layer {}: experts taken, of two for each character", l), layers[l].taken,
                        2 * layers[l].rows);
-    if (!report.short_form()) report.claim_above(fmt::format("layer {}: bits", l), layers[l].bits, 0.5);
+    if (!report.short_form()) report.check_above(fmt::format("layer {}: bits", l), layers[l].bits, 0.5);
   }
   report.table("What a character says of the expert that takes it, of at most 2 bits", {"layer", "bits"}, rows);
   report.picture("characters.svg", map.svg());

@@ -21,7 +21,7 @@
 namespace folio::experiments {
 namespace {
 
-// Llama's attention with any mixture.
+// Llama's parts with any mixture of experts.
 class MixedParts : public nn::Parts {
  public:
   [[nodiscard]] nn::Block block(const core::ModelConfig& c, nn::RopeCache rope, int64_t layer) const override {
@@ -34,7 +34,7 @@ class MixedParts : public nn::Parts {
   }
 };
 
-// A model in training, and its optimizer.
+// A model in training, with its optimizer.
 class Running {
  public:
   Running(const Method& method, const train::TrainConfig& config)
@@ -55,7 +55,7 @@ class Running {
       train::move_selection_bias(mixtures_[i], loads_[i].chosen, method_.rate);
     }
   }
-  // On the validation text; 0: there are no experts.
+  // Returns the largest load on the validation split; 0 without experts.
   double load(const Shakespeare& text, int64_t window) {
     static_cast<void>(train::take_loads(mixtures_));
     static_cast<void>(validation_loss(model, text, window));
@@ -80,7 +80,7 @@ train::TrainConfig config_for(train::TrainConfig setting, const Method& method, 
   return setting;
 }
 
-// Seconds of this process, which has one thread at work.
+// Returns the CPU time of this process, which runs one thread.
 double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 std::vector<uint64_t> five_seeds(const Report& report) {
@@ -101,7 +101,7 @@ Method experts(const train::TrainConfig& setting, int64_t n, int64_t chosen, tra
   m.n_experts = n;
   m.experts_per_token = chosen;
   m.expert_dim = m.hidden_dim / chosen;
-  m.normalize_routes = chosen > 1;  // or else the one weight is 1, and the router learns nothing
+  m.normalize_routes = chosen > 1;  // with one expert the normalized weight is always 1, and the router wouldn't learn
   return method;
 }
 
@@ -137,7 +137,7 @@ void measure_steps(const Report& report, const Shakespeare& text, const train::T
                    std::vector<Method>& methods) {
   torch::set_num_threads(1);
   const int rounds = report.short_form() ? 1 : 9;
-  const int64_t steps = report.short_form() ? 3 : 20;  // of a round
+  const int64_t steps = report.short_form() ? 3 : 20;  // steps per round
   std::vector<std::unique_ptr<Running>> all;
   for (const Method& method : methods) {
     all.push_back(std::make_unique<Running>(method, config_for(setting, method, method.lr, report.seed(), steps)));

@@ -1,5 +1,5 @@
-// How long do the ranks of a pipeline wait, and what do other orders of the same work change? Tables, pictures and
-// explanation: README.md beside this file.
+// Study: how long do the ranks of a pipeline wait, and what do other orders of the same work change? The results are
+// explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,23 +14,23 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using experiments::Plan;
 using experiments::Report;
 using experiments::Timeline;
 using experiments::Times;
 
-constexpr int64_t kRanks = 8, kMicrobatches = 20;  // as in the paper's figure 5
+constexpr int64_t kRanks = 8, kMicrobatches = 20;  // as in figure 5 of the paper
 constexpr int64_t kChunks = 2;
-// The three halves of the work take equally long; what is done together saves nothing.
+// All three kinds of work take equally long; overlapping saves no time.
 constexpr Times kAlike{.forward = 2, .backward_input = 2, .backward_weights = 2, .both = 6};
 
-// A way to order the work, and what its source says of it.
+// A schedule, and what its source states about it.
 struct Scheme {
   Plan (*plan)(int64_t n_ranks, int64_t n_microbatches);
   const char* formula;
   int64_t (*idle)(int64_t n_ranks, const Times& times);
-  int64_t (*held)(int64_t n_ranks);  // 0: the source does not say
+  int64_t (*held)(int64_t n_ranks);  // null: not given by the source
 };
 
 const std::array kSchemes = {
@@ -46,7 +46,7 @@ const std::array kSchemes = {
            [](int64_t p, const Times& t) { return (p / 2 - 1) * (t.both + t.backward() - 3 * t.backward_weights); },
            [](int64_t p) { return p + 1; }}};
 
-// Of one of the plan's stages. A chunk of an interleaved rank is a part of a stage.
+// Returns the times of one of the plan's stages. A chunk of an interleaved rank is a fraction of a stage.
 Times times_of(const Plan& plan, const Times& of_rank) {
   const int64_t parts = plan.n_stages / plan.n_ranks();
   return {.forward = of_rank.forward / parts,
@@ -60,7 +60,7 @@ Timeline timeline_of(const Plan& plan, const Times& of_rank) { return simulate(p
 int64_t least(const std::vector<int64_t>& of_ranks) { return *std::min_element(of_ranks.begin(), of_ranks.end()); }
 int64_t most(const std::vector<int64_t>& of_ranks) { return *std::max_element(of_ranks.begin(), of_ranks.end()); }
 
-// "42", or "10 to 12".
+// Formats "42" or "10 to 12".
 std::string range(int64_t low, int64_t high) {
   return low == high ? std::to_string(low) : fmt::format("{} to {}", low, high);
 }
@@ -79,10 +79,10 @@ void paper_table(Report& report) {
                     fmt::format("{:.1f} %", 100.0 * static_cast<double>(most(idle)) / static_cast<double>(end)),
                     fmt::format("{}×", plan.n_models()), fmt::format("{:g} to {:g}", held.back(), held.front())});
     if (held.back() == held.front()) rows.back().back() = fmt::format("{:g}", held.front());
-    report.claim_equal(plan.name + ": the idle time of each rank is the formula's, at least", least(idle), expected);
-    report.claim_equal(plan.name + ": and at most", most(idle), expected);
+    report.check_equal(plan.name + ": the idle time of each rank is the formula's, at least", least(idle), expected);
+    report.check_equal(plan.name + ": and at most", most(idle), expected);
     if (const int64_t n = scheme.held(kRanks); n > 0) {
-      report.claim_equal(plan.name + ": the most microbatches whose activations a rank holds",
+      report.check_equal(plan.name + ": the most microbatches whose activations a rank holds",
                          static_cast<int64_t>(peak), n);
     }
     panels.push_back(
@@ -96,7 +96,7 @@ void paper_table(Report& report) {
                            "8 ranks, 20 microbatches; forward 2, backward 4, of which the weights' half is 2", panels));
 }
 
-// Where a formula holds: other sizes, and other times.
+// Checks where a formula holds, for other sizes and times.
 void other_times(Report& report) {
   struct Case {
     const char* what;
@@ -120,11 +120,11 @@ void other_times(Report& report) {
   report.table("Idle time, by formula / counted, with other times", {"", "1F1B", "interleaved", "ZB1P", "DualPipe"},
                rows);
 
-  // All small times, and several sizes: how often the longest idle time is the formula's.
+  // For all combinations of small times and several sizes: how often the longest idle time equals the formula's.
   struct Tally {
     int64_t n = 0, equal = 0;
   };
-  std::array<std::array<Tally, 2>, kSchemes.size()> tallies{};  // (scheme, whether its condition holds)
+  std::array<std::array<Tally, 2>, kSchemes.size()> tallies{};  // [scheme][whether its condition holds]
   const auto condition = [](size_t scheme, const Times& t) {
     if (scheme < 2) return true;
     if (scheme == 2) return t.backward_weights <= std::min(t.forward, t.backward_input);
@@ -153,14 +153,14 @@ void other_times(Report& report) {
   for (size_t i = 0; i < kSchemes.size(); ++i) {
     const auto& [without, with] = tallies[i];
     rows.push_back({kSchemes[i].plan(4, 8).name, kConditions[i], with.n, with.equal, without.n, without.equal});
-    report.claim_equal(fmt::format("{}: where {}, the formula holds", kSchemes[i].plan(4, 8).name, kConditions[i]),
+    report.check_equal(fmt::format("{}: where {}, the formula holds", kSchemes[i].plan(4, 8).name, kConditions[i]),
                        with.equal, with.n);
   }
   report.table("The longest idle time of a rank, of 4, 6 and 8 ranks with all times of 2, 4, 6 and 8",
                {"", "condition", "cases with it", "formula right", "cases without", "formula right"}, rows);
 }
 
-// The order in which Folio trains, on processes that sleep for their time.
+// Runs Folio's schedules in processes that sleep instead of computing.
 constexpr int64_t kProcesses = 4, kSleptMicrobatches = 8;
 
 std::vector<experiments::Slept> plans_of(bool short_form) {
@@ -183,9 +183,9 @@ void sleeping(Report& report) {
                     fmt::format("{:.1f}", ms(end_of(measured[i]))),
                     fmt::format("{:.1f}", ms(most(idle_times(counted)))),
                     fmt::format("{:.1f} to {:.1f}", ms(least(idle)), ms(most(idle)))});
-    report.claim_equal(plan.name + ": actions of the processes before what they take, or in another order",
+    report.check_equal(plan.name + ": actions of the processes before what they take, or in another order",
                        count_out_of_order(plan, measured[i]), 0);
-    report.claim_above(plan.name + ": time of the processes, in that of the count",
+    report.check_above(plan.name + ": time of the processes, in that of the count",
                        ms(end_of(measured[i])) / ms(end_of(counted)), 1.0);
     panels.push_back({fmt::format("{}, counted: {:.0f} ms", plan.name, ms(end_of(counted))), counted});
     panels.push_back({fmt::format("{}, measured: {:.0f} ms", plan.name, ms(end_of(measured[i]))), measured[i]});

@@ -14,12 +14,12 @@ namespace svg = train::svg;
 using train::parallel::Action;
 using Kind = Action::Kind;
 
-// Pixels.
+// In pixels.
 constexpr double kLeft = 64;
 constexpr double kWidth = 1000;  // of the longest panel
 constexpr double kLine = 16;
-constexpr double kBox = 13;    // high
-constexpr double kNumber = 9;  // a box has to be as wide to have one
+constexpr double kBox = 13;    // height
+constexpr double kNumber = 9;  // minimum width of a box with a number
 
 struct Named {
   Kind kind;
@@ -34,7 +34,7 @@ const Named& named(Kind kind) {
   return *std::find_if(kKinds.begin(), kKinds.end(), [&](const Named& named) { return named.kind == kind; });
 }
 
-// A box is a thick line: half the characters of a rectangle.
+// Draws a box as a thick line, which needs half the characters of a rectangle.
 std::string thick_line(double x, double y, double width) {
   return fmt::format("M{:.1f} {:g}h{:.1f}", x, y + kBox / 2, width);
 }
@@ -60,9 +60,9 @@ class PanelPicture {
   }
 
  private:
-  // Actions at once stand beside each other.
+  // Overlapped actions are drawn next to each other.
   void add(const Box& box, double y) {
-    const double width = pixels_ * static_cast<double>(box.end - box.start) - 0.8;  // a gap between boxes
+    const double width = pixels_ * static_cast<double>(box.end - box.start) - 0.8;  // leaves a gap between boxes
     const double each = std::max(0.5, width / static_cast<double>(box.actions.size()));
     double x = kLeft + pixels_ * static_cast<double>(box.start);
     for (const Action& action : box.actions) {
@@ -76,7 +76,7 @@ class PanelPicture {
   }
 
   double top_, pixels_;
-  std::array<std::string, kKinds.size()> paths_;  // shapes of one colour are one path
+  std::array<std::string, kKinds.size()> paths_;  // shapes of one color form one path
   std::string numbers_;
 };
 
@@ -114,7 +114,7 @@ std::string picture(const std::string& title, const std::string& subtitle, const
   int64_t longest = 1;
   for (const Panel& panel : panels) longest = std::max(longest, end_of(panel.timeline));
   const double pixels = kWidth / static_cast<double>(longest);
-  // The numbers' colour is the card's, which the style sheet's classes also give a border.
+  // Numbers have the background color; the style sheet's classes would also give them a border.
   std::string body =
       "<style>.on text{font-size:8px;fill:#fff}@media(prefers-color-scheme:dark){.on text{fill:#0d1117}}</style>\n";
   body += legend(panels);

@@ -1,4 +1,4 @@
-// Timelines as pictures: a line for each rank, a box for each thing that it does, with the number of its microbatch.
+// Draws timelines: a line per rank, a box per action with its microbatch number.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Panel {
   Timeline timeline;
 };
 
-/// All panels have one scale: as wide as the longest.
+/// Returns an SVG document. All panels share the scale of the longest.
 [[nodiscard]] std::string picture(const std::string& title, const std::string& subtitle,
                                   const std::vector<Panel>& panels);
 

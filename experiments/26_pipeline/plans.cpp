@@ -26,8 +26,8 @@ Plan plan_of(std::string name, const Schedule& schedule, int64_t n_chunks) {
   return plan;
 }
 
-// One rank of DualPipe. Of its two directions `near` is the one whose microbatches come in at the end of the line that
-// is nearer to the rank, and `far` the other.
+// One rank of DualPipe. Microbatches enter at both ends of the line of ranks: those of the direction `near` at the end
+// closer to this rank, those of `far` at the other.
 class DualPipeRank {
  public:
   DualPipeRank(int64_t rank, int64_t n_ranks, int64_t n_microbatches)
@@ -39,23 +39,23 @@ class DualPipeRank {
 
   std::vector<Together> steps() {
     const int64_t to_middle = half_ - 1 - from_end_;  // ranks between this one and the middle
-    // The near direction fills the pipeline up to the middle and back; then the first of the far one are here.
+    // The near direction fills the pipeline to the middle and back, until the far one's first microbatches arrive.
     for (int64_t i = 0; i < 2 * to_middle; ++i) alone(forward(near_));
     for (int64_t i = 0; i <= from_end_; ++i) {
       alone(forward(near_));
       alone(forward(far_));
     }
-    // The first gradients of the far direction come. Its forward passes have no near gradient to go with yet: the
-    // weights' half fills the gap.
+    // The first gradients of the far direction arrive. No near gradient is available yet to overlap with far forward
+    // passes: backward passes for weights fill the gap.
     for (int64_t i = 0; i < to_middle; ++i) {
       alone(backward_input(far_));
       alone(backward_weights());
       alone(forward(far_));
     }
-    // Most of the time: a forward pass of each direction with a backward pass of the other.
+    // Steady state: a forward pass of each direction is overlapped with a backward pass of the other.
     while (near_.n_forward < n_) {
       const bool first_of_all = to_middle == 0 && far_.n_backward == 0;
-      if (first_of_all) {  // the middle ranks have just made it: nothing to overlap with
+      if (first_of_all) {  // just computed by the middle ranks: nothing to overlap with
         alone(forward(near_));
         alone(backward(far_));
       } else {
@@ -67,7 +67,7 @@ class DualPipeRank {
       alone(backward(far_));
       both(far_, near_);
     }
-    // The pipeline empties: from the middle of these on, the halves for the input go first, and those for the weights
+    // The pipeline drains: from the middle of these on, backward passes for inputs come first, and those for weights
     // fill the gaps after them.
     for (int64_t i = 0; i < 2 * (from_end_ + 1); ++i) {
       Direction& direction = i % 2 == 0 ? far_ : near_;
@@ -84,7 +84,7 @@ class DualPipeRank {
  private:
   struct Direction {
     int64_t chunk;
-    int64_t first;  // microbatch
+    int64_t first;  // first microbatch
     int64_t n_forward = 0, n_backward = 0;
   };
 
@@ -124,8 +124,8 @@ Plan plan_interleaved(int64_t n_ranks, int64_t n_chunks, int64_t n_microbatches)
 }
 
 Plan plan_zb1p(int64_t n_ranks, int64_t n_microbatches) {
-  // Rank r puts r halves off until the end. Then all ranks hold equally much: 1F1B gives rank r activations of p - r
-  // microbatches, and r more wait for their weights' half.
+  // Rank r postpones r backward passes for weights to the end. All ranks then hold equally much: 1F1B holds p - r
+  // microbatches' activations on rank r, plus r that wait for their weight gradients.
   Schedule schedule;
   for (const auto& whole : train::parallel::interleaved(n_ranks, 1, n_microbatches)) {
     const auto rank = static_cast<int64_t>(schedule.size());

@@ -1,5 +1,4 @@
-// The schedules that are compared: those of train/parallel/schedule.h, with which Folio trains, and two that are only
-// simulated here.
+// The schedules of the study: those of train/parallel/schedule.h, used for training, and two that are only simulated.
 #pragma once
 
 #include "experiments/26_pipeline/simulation.h"
@@ -9,14 +8,14 @@ namespace folio::experiments {
 [[nodiscard]] Plan plan_1f1b(int64_t n_ranks, int64_t n_microbatches);
 [[nodiscard]] Plan plan_interleaved(int64_t n_ranks, int64_t n_chunks, int64_t n_microbatches);
 
-/// "ZB1P": 1F1B, with the backward pass in two halves. A stage waits only for the half that makes the gradient of the
-/// input; the other half is done later, when there is nothing else to do.
-/// Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 2.2, the schedule ZB-H1.
+/// Returns "ZB1P": 1F1B with the backward pass split in two. The previous stage waits only for the gradient of the
+/// input; the gradient of the weights is computed later, to fill idle time. Source: Qi et al., "Zero Bubble Pipeline
+/// Parallelism", 2023, section 2.2, the schedule ZB-H1.
 [[nodiscard]] Plan plan_zb1p(int64_t n_ranks, int64_t n_microbatches);
 
-/// "DualPipe": every rank has two stages, r and p - 1 - r, and microbatches come in at both ends. A forward pass of one
-/// direction is done together with a backward pass of the other. Throws core::Error unless the number of ranks is even
-/// and that of microbatches even and at least twice that of ranks.
+/// Returns "DualPipe": every rank holds stages r and p - 1 - r, and microbatches enter at both ends. A forward pass of
+/// one direction is overlapped with a backward pass of the other. Throws core::Error unless both numbers are even and
+/// there are at least twice as many microbatches as ranks.
 /// Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 3.2.1 and figure 5.
 [[nodiscard]] Plan plan_dualpipe(int64_t n_ranks, int64_t n_microbatches);
 

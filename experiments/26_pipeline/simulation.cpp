@@ -49,9 +49,9 @@ class Simulation {
 
  private:
   enum class Made { Output, InputGradient };
-  using Key = std::tuple<Made, int64_t, int64_t>;  // of a stage and a microbatch
+  using Key = std::tuple<Made, int64_t, int64_t>;  // with stage and microbatch
 
-  // The rank's next actions, if what they take is there.
+  // Runs the rank's next actions if their inputs are available. Returns true if it did.
   bool step(size_t rank) {
     const size_t n = timeline_[rank].size();
     if (n == plan_.ranks[rank].size()) return false;

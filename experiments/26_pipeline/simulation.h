@@ -1,5 +1,5 @@
-// What a schedule takes, if each action takes the time of its kind and sending takes none: when each rank does what,
-// how long it has nothing to do, and of how many microbatches it holds the activations.
+// Simulates a schedule with a fixed time per kind of action and instant communication: when each rank does what, its
+// idle time, and the number of microbatches whose activations it holds.
 #pragma once
 
 #include <array>
@@ -12,27 +12,27 @@
 
 namespace folio::experiments {
 
-/// What a rank does at once: one action, or a forward pass beside the backward pass of another microbatch, whose
-/// sending and computing fill each other's gaps.
+/// The simultaneous actions of a rank: a single one, or a forward pass overlapped with the backward pass of another
+/// microbatch, so that communication and computation overlap.
 using Together = std::vector<train::parallel::Action>;
 
-/// A schedule, and where its stages are.
+/// A schedule and the assignment of stages to ranks.
 struct Plan {
   std::string name;
   std::vector<std::vector<Together>> ranks;
-  int64_t n_stages;                                              ///< of the model
-  int64_t n_chunks;                                              ///< stages that a rank holds
-  std::function<int64_t(int64_t rank, int64_t chunk)> stage_of;  ///< which they are
+  int64_t n_stages;                                              ///< number of stages in the model
+  int64_t n_chunks;                                              ///< number of stages on each rank
+  std::function<int64_t(int64_t rank, int64_t chunk)> stage_of;  ///< stage of a rank's chunk
 
   [[nodiscard]] int64_t n_ranks() const { return static_cast<int64_t>(ranks.size()); }
-  /// How often all ranks together hold the model.
+  /// Returns the number of copies of the model on all ranks together.
   [[nodiscard]] int64_t n_models() const { return n_ranks() * n_chunks / n_stages; }
 };
 
-/// Of one stage's work, in any unit; whole numbers, so that counts are exact.
+/// The times of one stage's actions, in any unit. Integers, so that results are exact.
 struct Times {
   int64_t forward, backward_input, backward_weights;
-  int64_t both;  ///< a forward and a backward pass together
+  int64_t both;  ///< an overlapped forward and backward pass
 
   [[nodiscard]] int64_t backward() const { return backward_input + backward_weights; }
 };
@@ -42,18 +42,18 @@ struct Box {
   int64_t start, end;
 };
 
-/// (ranks, what they do)
+/// By rank, in order of time.
 using Timeline = std::vector<std::vector<Box>>;
 
-/// Each action begins as soon as the rank has ended the one before and what it takes is there. Throws core::Error that
-/// names a rank and its action where all wait for each other.
+/// Simulates a plan: each action begins when the rank's previous one has ended and its inputs are available. On
+/// deadlock, throws core::Error that names a rank and its action.
 [[nodiscard]] Timeline simulate(const Plan& plan, const Times& times);
 
 [[nodiscard]] int64_t end_of(const Timeline& timeline);
-/// Of each rank: the time until the last rank has ended in which it does nothing.
+/// Returns each rank's idle time until the last rank has ended.
 [[nodiscard]] std::vector<int64_t> idle_times(const Timeline& timeline);
-/// Of each rank: the most (stage, microbatch) pairs that had gone forward and not yet fully back, in stages of one of
-/// n_ranks: a chunk of an interleaved rank is a part of one.
+/// Returns, by rank, the maximum number of (stage, microbatch) pairs between their forward pass and the end of their
+/// backward pass, in units of 1 / n_ranks of the model; an interleaved rank's chunk is a fraction of that.
 [[nodiscard]] std::vector<double> most_held(const Plan& plan);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// A pipeline of processes whose stages sleep instead of computing: what run_pipeline() really takes, against the count.
+// A pipeline of processes whose stages sleep instead of computing: measures run_pipeline() against the simulation.
 #pragma once
 
 #include <filesystem>
@@ -8,23 +8,24 @@
 
 namespace folio::experiments {
 
-/// In microseconds, of one of `plan`'s stages. A chunk of an interleaved rank takes its part of the time.
+/// A plan and how long the actions of one stage sleep, in microseconds. If each rank has several stages (interleaved),
+/// plans_to_sleep() divides the times by their number, so that the whole model takes as long as with 1F1B.
 struct Slept {
   Plan plan;
   Times times;
 };
 
-/// 1F1B and interleaved schedules of this many ranks.
+/// Returns the 1F1B and interleaved schedules for this many ranks.
 [[nodiscard]] std::vector<Slept> plans_to_sleep(int64_t n_ranks, int64_t n_microbatches, int64_t forward_us);
 
-/// Runs the plans as one of their ranks; rank 0 writes what all did into `file`, JSON.
+/// Runs the plans as one rank; rank 0 writes all ranks' timelines to `file` as JSON.
 void sleep_as_rank(const train::parallel::Launch& launch, const std::vector<Slept>& plans,
                    const std::filesystem::path& file);
 
-/// What the ranks did, in microseconds since the first began.
+/// Returns each plan's timeline, in microseconds since the first action began.
 [[nodiscard]] std::vector<Timeline> read_timelines(const std::filesystem::path& file);
 
-/// How many actions were done in another order than the plan's, or began before what they take was there.
+/// Counts the actions that ran in a different order than planned, or began before their inputs were available.
 [[nodiscard]] int64_t count_out_of_order(const Plan& plan, const Timeline& timeline);
 
 }  // namespace folio::experiments

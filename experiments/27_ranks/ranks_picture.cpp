@@ -13,12 +13,12 @@ namespace {
 
 namespace svg = train::svg;
 
-// Pixels.
+// In pixels.
 constexpr double kLeft = 172;
-constexpr double kPixel = 0.36;  // of a number, each way
+constexpr double kPixel = 0.36;  // width and height of a matrix element
 constexpr double kGap = 5;
 
-constexpr size_t kRank0 = 0, kRank1 = 1, kBoth = 5;  // colours
+constexpr size_t kRank0 = 0, kRank1 = 1, kBoth = 5;  // color indices
 
 std::string rectangle(double x, double y, double width, double height, size_t colour) {
   return fmt::format("<path class=\"{} fill\" d=\"M{:.1f} {:.1f}h{:.1f}v{:.1f}h-{:.1f}z\"/>", svg::colour(colour), x, y,
@@ -47,7 +47,7 @@ const HeldPart* find(const RankRecord& record, const std::string& name) {
   return found == record.parts.end() ? nullptr : &*found;
 }
 
-// A matrix of the whole model, and who has what of it.
+// Draws a matrix of the whole model, colored by the ranks that hold each part.
 std::string matrix(const HeldPart& whole, const HeldRow& row, double x, double y) {
   const double width = kPixel * static_cast<double>(whole.shape[1]);
   const double height = kPixel * static_cast<double>(whole.shape[0]);
@@ -61,7 +61,7 @@ std::string matrix(const HeldPart& whole, const HeldRow& row, double x, double y
     return rectangle(x, y, width, height, parts[0] != nullptr ? kRank0 : kRank1);
   }
   if (parts[0]->shape == whole.shape) return rectangle(x, y, width, height, kBoth);
-  if (parts[0]->shape[0] < whole.shape[0]) {  // rows
+  if (parts[0]->shape[0] < whole.shape[0]) {  // split by rows
     return rectangle(x, y, width, height / 2 - 0.5, kRank0) +
            rectangle(x, y + height / 2 + 0.5, width, height / 2 - 0.5, kRank1);
   }
@@ -69,7 +69,7 @@ std::string matrix(const HeldPart& whole, const HeldRow& row, double x, double y
          rectangle(x + width / 2 + 0.5, y, width / 2 - 0.5, height, kRank1);
 }
 
-// "layers.0.attention.wq.weight" to "wq".
+// Shortens "layers.0.attention.wq.weight" to "wq".
 std::string short_name(const std::string& name) {
   const size_t end = name.rfind('.');
   const size_t begin = name.rfind('.', end - 1);
@@ -88,7 +88,7 @@ std::string held_picture(const RankRecord& whole, const std::vector<HeldRow>& ro
     for (const HeldPart& part : whole.parts) {
       if (part.shape.size() != 2) continue;
       const double width = kPixel * static_cast<double>(part.shape[1]);
-      if (part.name.ends_with("attention.wq.weight")) x += 12;  // a layer begins
+      if (part.name.ends_with("attention.wq.weight")) x += 12;  // a new layer begins
       if (&row == rows.data()) {
         std::string name = short_name(part.name);
         if (name == "tok_embeddings") name = "emb";

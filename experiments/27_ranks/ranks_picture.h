@@ -1,4 +1,4 @@
-// Pictures of two ranks: which numbers of which matrix each has, and bytes.
+// Draws which parts of each matrix two ranks hold, and the bytes held and sent.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace folio::experiments {
 
-/// What is shown of a division: the weights that a rank has, or the moments.
+/// What a row shows of a division: a rank's weights, or its optimizer moments.
 struct HeldRow {
   std::string name;
   const std::vector<RankRecord>* ranks;
   bool moments = false;
 };
 
-/// Each matrix of the model, to scale: who has which part. `whole` has the model's parameters at one rank.
+/// Draws each matrix to scale with the parts of each rank. `whole` describes the whole model on one rank.
 [[nodiscard]] std::string held_picture(const RankRecord& whole, const std::vector<HeldRow>& rows);
 
-/// Bytes held and sent by each rank of each division.
+/// Draws the bytes held and sent by each rank for each division.
 [[nodiscard]] std::string bytes_picture(const std::vector<std::string>& names,
                                         const std::vector<std::vector<RankRecord>>& records);
 

@@ -135,12 +135,12 @@ void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t
                    .expert = division.mesh[Axis::Expert],
                    .zero = division.zero};
     const train::TextDataset dataset = dataset_for(config);
-    // Names of the ranks' groups are the same in each division.
+    // A prefix per division, because the names of groups repeat.
     train::parallel::World world(c10::make_intrusive<c10d::PrefixStore>(division.name, store), division.mesh,
                                  launch.rank, kTimeout);
     train::Trainer trainer(config, dataset, {}, &world);
     records.push_back(to_json(record_of(trainer)));
-    world.everyone().meet();  // rank 0 has the store
+    world.everyone().meet();  // rank 0 hosts the store
   }
   core::write_file_atomically(file_of(directory, launch.rank), records.dump());
 }

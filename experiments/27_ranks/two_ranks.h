@@ -1,4 +1,4 @@
-// One model, trained by two processes in each of the ways there are: what each of them holds and sends, and the losses.
+// Trains one model on two processes in each supported way and records losses and what each process holds and sends.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "data/corpus.h"
+#include "train/config/train_config.h"
 #include "train/parallel/launch.h"
 #include "train/parallel/rank_model.h"
-#include "train/config/train_config.h"
 
 namespace folio::experiments {
 
@@ -18,21 +18,21 @@ struct Division {
   std::string name;
   train::parallel::MeshShape mesh;
   int64_t zero = 0;
-  bool of_experts = false;  ///< the model is experts_config()
+  bool of_experts = false;  ///< uses a model with experts
 };
 [[nodiscard]] std::vector<Division> divisions();
 
-/// 2 layers, width 64; 4 batches of 4 windows make a step. With experts: 4, of which a token takes 2.
+/// Returns 2 layers, width 64, steps of 4 batches of 4 windows. With experts: 4, of which 2 process each token.
 [[nodiscard]] train::TrainConfig ranks_config(bool with_experts, uint64_t seed, int64_t steps);
 
-/// What a rank has of a parameter.
+/// A rank's part of a parameter.
 struct HeldPart {
   std::string name;
-  std::vector<int64_t> shape;  ///< of its part; of one without numbers: it is elsewhere
-  bool updates;                ///< it has the moments, and does the update
+  std::vector<int64_t> shape;  ///< of the part; a dimension of 0 means that another rank holds it
+  bool updates;                ///< holds the moments and updates the part
 };
 
-/// A rank, after the last step. Bytes.
+/// A rank's state after the last step, in bytes.
 struct RankRecord {
   int64_t parameters = 0, gradients = 0, moments = 0;
   int64_t sent = 0;  ///< in the last step
@@ -40,13 +40,13 @@ struct RankRecord {
   std::vector<HeldPart> parts{};
 };
 
-/// Trains in all ways as one of two ranks, and writes what it held into directory/rank-N.json.
+/// Trains in all ways as one of two ranks, and writes the records to directory/rank-N.json.
 void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t steps,
                    const std::filesystem::path& directory);
-/// (divisions, ranks)
+/// Returns records by division, then by rank.
 [[nodiscard]] std::vector<std::vector<RankRecord>> read_records(const std::filesystem::path& directory);
 
-/// The losses of one process.
+/// Returns the losses of training in one process.
 [[nodiscard]] std::vector<double> train_alone(const train::TrainConfig& config);
 
 }  // namespace folio::experiments

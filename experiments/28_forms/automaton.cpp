@@ -14,7 +14,7 @@ namespace {
 using infer::forms::Form;
 using State = Automaton::State;
 using Arrow = Automaton::Arrow;
-using Targets = std::array<int32_t, 256>;  // of each byte, or -1
+using Targets = std::array<int32_t, 256>;  // by byte; -1: not allowed
 
 size_t first_byte(const Arrow& arrow) {
   if (!arrow.run.empty()) return static_cast<uint8_t>(arrow.run.front());
@@ -34,7 +34,7 @@ State state_of(const Targets& targets, bool may_end) {
   return state;
 }
 
-// Only the states that can be reached, numbered in the order in which they are.
+// Returns only the reachable states, numbered in order of discovery.
 Automaton numbered(const std::vector<State>& states) {
   std::vector<size_t> order{0};
   std::map<size_t, size_t> numbers{{0, 0}};
@@ -51,8 +51,8 @@ Automaton numbered(const std::vector<State>& states) {
   return automaton;
 }
 
-// States that nothing tells apart become one (Moore 1956): at first all that may end are alike, and all others; then
-// two are alike if each byte leads to states that were alike in the round before.
+// Merges equivalent states by partition refinement (Moore 1956): begins with accepting and other states, then splits
+// states whose transitions lead to different classes until nothing changes.
 Automaton smallest(const std::vector<Targets>& targets, const std::vector<bool>& may_end) {
   std::vector<int32_t> classes(may_end.begin(), may_end.end());
   for (size_t n_classes = 0;;) {
@@ -73,10 +73,10 @@ Automaton smallest(const std::vector<Targets>& targets, const std::vector<bool>&
     for (int32_t& to : of) to = to < 0 ? -1 : classes[static_cast<size_t>(to)];
     states[static_cast<size_t>(classes[s])] = state_of(of, may_end[s]);
   }
-  return numbered(states);  // the start is the first of its class, which is class 0
+  return numbered(states);  // the start state is the first of class 0
 }
 
-// The arrow of a state that leads to one which is alike: the same bytes lead on, and all else is the same.
+// Returns the arrow to a state that is alike: the same bytes lead on, and all other arrows are equal.
 std::optional<size_t> arrow_to_alike(const Automaton& automaton, size_t s) {
   const State& state = automaton.states[s];
   for (size_t a = 0; a < state.arrows.size(); ++a) {
@@ -108,7 +108,7 @@ Automaton Automaton::of(Form& form, size_t most) {
     for (size_t byte = 0; byte < to.size(); ++byte) {
       const Form::Place place = form.after(places[i], static_cast<uint8_t>(byte));
       to[byte] = -1;
-      if (place == Form::kNowhere) continue;
+      if (place == Form::kDead) continue;
       const auto [found, is_new] = numbers.try_emplace(place, static_cast<int32_t>(places.size()));
       if (is_new) places.push_back(place);
       to[byte] = found->second;

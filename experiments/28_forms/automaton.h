@@ -1,6 +1,5 @@
-// A form as an automaton: every place that a text can come to, and which bytes lead where. For forms with few places,
-// and for people: places from which the same can follow are one state, and bytes that have to come one after the other
-// are one arrow.
+// A form as an automaton of states and allowed bytes, for forms with few states, and for display: equivalent states are
+// merged, and forced sequences of bytes become one arrow.
 #pragma once
 
 #include <bitset>
@@ -13,7 +12,7 @@
 namespace folio::experiments {
 
 struct Automaton {
-  /// Either one byte of `bytes`, or all of `run` in this order.
+  /// Accepts one byte of `bytes`, or the whole sequence `run`.
   struct Arrow {
     size_t to;
     std::bitset<256> bytes{};
@@ -23,23 +22,23 @@ struct Automaton {
   struct State {
     std::vector<Arrow> arrows{};  ///< in order of their first byte
     bool may_end = false;
-    /// States that stand for this one and so many minus one others, each of which an arrow leads to from the one
-    /// before; their other arrows are the same. It is the first of them.
+    /// Number of states in a chain that this one stands for: each leads to the next, and their other arrows are equal.
+    /// This is the first of them.
     size_t n_alike = 1;
   };
-  std::vector<State> states;  ///< the first is the start
+  std::vector<State> states;  ///< the first is the start state
 
-  /// Throws core::Error if there are more than `most` places.
+  /// Builds a form's automaton. Throws core::Error if it has more than `most` states.
   static Automaton of(infer::forms::Form& form, size_t most = 1000);
 
-  /// With runs, and with states that are alike one after the other drawn together.
+  /// Returns a version for display, with runs, and with chains of similar states merged.
   [[nodiscard]] Automaton shortened() const;
 
-  /// One SVG document: the states in a row.
+  /// Returns an SVG document with the states in a row.
   [[nodiscard]] std::string svg(const std::string& title, const std::string& subtitle) const;
 };
 
-/// "A–Z a–z ' ␣": bytes for people.
+/// Formats a set of bytes for display: "A–Z a–z ' ␣".
 [[nodiscard]] std::string shown(const std::bitset<256>& bytes);
 [[nodiscard]] std::string shown(std::string_view text);
 

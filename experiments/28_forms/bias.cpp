@@ -10,15 +10,15 @@
 namespace folio::experiments {
 namespace {
 
-// Six texts. After "the " only one word is likely, and after "my " two are.
+// Six texts. After "the " one word is likely, after "my " two are.
 const std::string kFew = R"((the (zebra|gnu|king)|my (lord|love|gnu))\.)";
 const std::vector<std::string> kTexts{"the zebra.", "the gnu.", "the king.", "my lord.", "my love.", "my gnu."};
 constexpr const char* kFewPrompt = "\n\nROMEO:\nGood morrow to ";
 
 struct Exact {
-  double p;       // of the text, by the model
-  double mass;    // product of the masses along it
-  double masked;  // p / mass: of masked sampling
+  double p;       // the model's probability of the text
+  double mass;    // product of the masses of its steps
+  double masked;  // p / mass: its probability under masked sampling
 };
 
 }  // namespace
@@ -69,10 +69,10 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
   const double off = std::abs(weight / static_cast<double>(n) - p_form) / std::sqrt(variance / static_cast<double>(n));
   report.value("p of the form", p_form);
   report.value("mean weight", weight / static_cast<double>(n));
-  report.claim_below("the masked probabilities add up to 1, up to", std::abs(sum_masked - 1.0), 1e-5);
-  report.claim_above("distance of masked sampling from the model given the form", apart, 0.1);
-  report.claim_below("drawn against p / (product of m), in standard errors", worst, 5.0);
-  report.claim_below("mean weight against the form's probability, in standard errors", off, 5.0);
+  report.check_below("the masked probabilities add up to 1, up to", std::abs(sum_masked - 1.0), 1e-5);
+  report.check_above("distance of masked sampling from the model given the form", apart, 0.1);
+  report.check_below("drawn against p / (product of m), in standard errors", worst, 5.0);
+  report.check_below("mean weight against the form's probability, in standard errors", off, 5.0);
 }
 
 }  // namespace folio::experiments

@@ -22,7 +22,7 @@ const std::string kSchema =
  "additionalProperties": false})";
 constexpr const char* kKing = "The king of France, as JSON:\n";
 
-// The bytes that come in any case from the start on.
+// Returns the bytes that the form forces from the start on.
 std::string forced_run(Form& form) {
   std::string run;
   Form::Place place = form.start();
@@ -52,7 +52,7 @@ void cuts(Report& report) {
   const auto form = form_for(*tokenizer, FormOptions::Kind::JsonSchema, kSchema);
   const std::string run = forced_run(*form);
 
-  // All tokens that may come somewhere in the run, as arrows between its bytes; and in how many ways it can be cut.
+  // All tokens allowed somewhere in the run as arrows between byte offsets, and the number of tokenizations.
   Automaton lattice;
   std::vector<double> ways(run.size() + 1, 0.0);
   ways[0] = 1.0;
@@ -61,7 +61,7 @@ void cuts(Report& report) {
     lattice.states.emplace_back();
     for (const int32_t token : allowed_tokens(*form, place)) {
       const std::string& bytes = tokenizer->token_bytes(token);
-      if (at + bytes.size() > run.size()) continue;  // goes on behind the run
+      if (at + bytes.size() > run.size()) continue;  // extends past the run
       ways[at + bytes.size()] += ways[at];
       lattice.states.back().arrows.push_back({.to = at + bytes.size(), .bytes = {}, .run = bytes});
     }
@@ -71,8 +71,8 @@ void cuts(Report& report) {
   report.picture("cuts.svg", lattice.svg("The ways to write " + shown(run) + " in SmolLM2's tokens",
                                          "each way from left to right along the arrows is one: " +
                                              fmt::format("{:.0f} of them", ways.back())));
-  report.claim_above("ways to cut the forced run", ways.back(), 10.0);
-  if (report.short_form()) return;  // the tests of generate speculate under forms
+  report.check_above("ways to cut the forced run", ways.back(), 10.0);
+  if (report.short_form()) return;  // covered by the tests of generate
 
   infer::Cpu cpu;
   infer::Engine engine(model, cpu, {.max_positions = 256, .n_sequences = 16});
@@ -94,7 +94,7 @@ void cuts(Report& report) {
   Drawing guessing = drawing;
   guessing.speculate = 8;
   const auto plain = drawn(engine, *tokenizer, prompts, drawing);
-  std::vector<infer::GenerateResult> guessed;  // each alone
+  std::vector<infer::GenerateResult> guessed;  // each request run separately
   for (; guessed.size() < n; ++guessing.seed) {
     guessed.push_back(drawn(engine, *tokenizer, std::span(prompts).first(1), guessing).front());
   }
@@ -119,8 +119,8 @@ void cuts(Report& report) {
   report.say("one of them: " + plain[0].text);
   report.value("drafts", n_drafts);
   report.value("drafts that were right", n_right);
-  report.claim_equal("texts that are others alone and with speculation than together and without", differ, 0);
-  report.claim_above("drafts that were right", static_cast<double>(n_right), 0.0);
+  report.check_equal("texts that are others alone and with speculation than together and without", differ, 0);
+  report.check_above("drafts that were right", static_cast<double>(n_right), 0.0);
 }
 
 }  // namespace folio::experiments

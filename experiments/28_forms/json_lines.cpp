@@ -20,11 +20,11 @@ using infer::forms::FormOptions;
 constexpr int64_t kLineTokens = 240;
 
 struct Judged {
-  double free = 0.0, held = 0.0;  // shares that fit
-  double weight = 0.0;            // mean of the product of masses
-  double weight_error = 0.0;      // its standard error
-  int64_t held_wrong = 0;         // ended, and don't fit
-  int64_t differ = 0;             // the form and a reader of JSON, on these texts
+  double free = 0.0, held = 0.0;  // fractions of outputs that fit, without and with the form
+  double weight = 0.0;            // mean product of the masses
+  double weight_error = 0.0;      // standard error of `weight`
+  int64_t held_wrong = 0;         // complete outputs that don't fit
+  int64_t differ = 0;             // disagreements between the form and a JSON parser
 };
 
 class Model {
@@ -44,7 +44,7 @@ class Model {
     const auto held =
         drawn(engine_, *tokenizer_, prompts, {.form = form_, .max_tokens = kLineTokens, .seed = seed + n});
     Judged it;
-    std::map<std::string, std::pair<size_t, std::string>> faults;  // how many, and one of them
+    std::map<std::string, std::pair<size_t, std::string>> faults;  // number of faults and an example, by kind
     double good_bytes = 0.0;
     for (const auto& result : free) {
       const Verdict verdict = judged(*form_, result.text);
@@ -64,7 +64,7 @@ class Model {
       it.held += fits ? 1.0 : 0.0;
       it.differ += fits != begins_with_person(result.text) ? 1 : 0;
       it.held_wrong += !fits && result.finish_reason == infer::FinishReason::Stop ? 1 : 0;
-      // A text that was cut off in the middle would have gone on: it is none of the form's, and has no weight.
+      // An output that was cut off is not a text of the form and has weight 0.
       const double weight = fits ? std::exp(log_mass(walk(engine_, *tokenizer_, *form_, prompt, result.tokens))) : 0.0;
       it.weight += weight;
       squares += weight * weight;
@@ -125,15 +125,15 @@ void json_lines(Report& report) {
     if (steps == all_steps.front()) model.automaton();
     const Judged it = model.judged_lines(n, all_steps.size() == 1 || steps == all_steps[1]);
     rows.push_back({steps, it.free, it.held, it.weight});
-    report.claim_below(fmt::format("{} steps: free lines that fit, share", steps), it.free, 0.98);
-    report.claim_equal(fmt::format("{} steps: lines with the form that end and don't fit", steps), it.held_wrong, 0);
-    report.claim_equal(fmt::format("{} steps: lines on which the form and a reader of JSON differ", steps), it.differ,
+    report.check_below(fmt::format("{} steps: free lines that fit, share", steps), it.free, 0.98);
+    report.check_equal(fmt::format("{} steps: lines with the form that end and don't fit", steps), it.held_wrong, 0);
+    report.check_equal(fmt::format("{} steps: lines on which the form and a reader of JSON differ", steps), it.differ,
                        0);
     const double error =
         std::sqrt(it.weight_error * it.weight_error + it.free * (1 - it.free) / static_cast<double>(n));
     if (!report.short_form()) {
-      report.claim_above(fmt::format("{} steps: lines with the form that fit, share", steps), it.held, 0.9);
-      report.claim_below(
+      report.check_above(fmt::format("{} steps: lines with the form that fit, share", steps), it.held, 0.9);
+      report.check_below(
           fmt::format("{} steps: mean product of m against the share of free lines, in standard errors", steps),
           std::abs(it.weight - it.free) / error, 5.0);
     }

@@ -1,5 +1,5 @@
-// What does it take to make a model keep to a form, and what does that do to its probabilities? Tables, pictures and
-// explanation: README.md beside this file.
+// Study: what does it take to constrain a model to a form, and what does that do to its probabilities? The results are
+// explained in README.md.
 #include "experiments/28_forms/parts.h"
 #include "infer/cpu/cpu.h"
 

@@ -11,12 +11,12 @@ namespace {
 
 namespace svg = train::svg;
 
-// Pixels.
+// In pixels.
 constexpr double kTop = 68;
 constexpr double kAxis = 84;
 constexpr double kColumn = 9;
 constexpr double kHeight = 120;
-constexpr double kGroup = 15;  // a row of squares
+constexpr double kGroup = 15;  // height of a row of squares
 constexpr double kBar = 13;
 constexpr double kNames = 110;
 constexpr double kBars = 420;
@@ -45,7 +45,7 @@ std::string MassPicture::svg() const {
     body += bar(0, x, kTop + cut, kColumn - 1, kHeight - cut);
     body += svg::text_at(x + (kColumn - 1) / 2, kTop + kHeight + 16, columns[i].name, "middle", "strong");
     for (size_t g = 0; g < groups.size(); ++g) {
-      if (columns[i].may_come[g]) {
+      if (columns[i].allowed[g]) {
         squares += fmt::format("M{:.0f} {:.0f}h8v8h-8z", x, below + kGroup * static_cast<double>(g));
       }
     }

@@ -1,4 +1,4 @@
-// How much of the model's probability a form leaves, token by token of a text.
+// Draws the probability mass of a form's allowed tokens at each token of a text.
 #pragma once
 
 #include <string>
@@ -9,28 +9,28 @@ namespace folio::experiments {
 struct MassPicture {
   struct Column {
     std::string name;
-    double mass;                 ///< 0 to 1
-    std::vector<bool> may_come;  ///< of each group of tokens
+    double mass;                ///< between 0 and 1
+    std::vector<bool> allowed;  ///< by group of tokens: allowed or not
   };
   std::string title, subtitle;
   std::vector<std::string> groups{};
   std::vector<Column> columns{};
 
-  /// One SVG document.
+  /// Returns an SVG document.
   [[nodiscard]] std::string svg() const;
 };
 
-/// Texts with some numbers each, as bars on one scale.
+/// Draws texts with several values each as bars on one scale.
 struct BarsPicture {
   struct Row {
     std::string name;
-    std::vector<double> values;  ///< as many as there are names
+    std::vector<double> values;  ///< one per name
   };
   std::string title, subtitle;
   std::vector<std::string> names{};
   std::vector<Row> rows{};
 
-  /// One SVG document.
+  /// Returns an SVG document.
   [[nodiscard]] std::string svg() const;
 };
 

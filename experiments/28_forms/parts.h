@@ -1,4 +1,4 @@
-// The parts of the study: each prints its tables, draws its pictures and makes its claims.
+// The parts of the study. Each prints tables, draws pictures and checks results.
 #pragma once
 
 #include "experiments/28_forms/walks.h"
@@ -6,11 +6,11 @@
 
 namespace folio::experiments {
 
-/// A form of the kind, for the vocabulary.
+/// Returns a form of the given kind for the vocabulary.
 [[nodiscard]] std::shared_ptr<infer::forms::Form> form_for(const data::Tokenizer& tokenizer,
                                                            infer::forms::FormOptions::Kind kind, std::string text);
 
-/// A model of Shakespeare's letters speaks under a form that it never learned.
+/// A model trained on Shakespeare's characters, under a form that it was not trained on.
 class Speeches {
  public:
   Speeches(Report& report, const ReadersModel& reader, infer::Engine& engine);
@@ -26,20 +26,20 @@ class Speeches {
   const ReadersModel& reader_;
   infer::Engine& engine_;
   std::shared_ptr<infer::forms::Form> form_;
-  std::string book_;                   // the validation text
-  std::vector<size_t> speech_begins_;  // in it
+  std::string book_;                   // the validation split
+  std::vector<size_t> speech_begins_;  // offsets in book_
 };
 
-/// What masked sampling does to the probabilities of whole texts, where all of them can be listed.
+/// Studies how masked sampling changes the probabilities of whole texts, for forms with few enough texts to list.
 void bias(Report& report, const ReadersModel& reader, infer::Engine& engine);
 
-/// Models that are trained on lines of JSON for seconds, with a schema and without.
+/// Trains models on lines of JSON for seconds and generates with and without a schema.
 void json_lines(Report& report);
 
-/// How bytes that are forced are cut into tokens.
+/// Studies how forced bytes are split into tokens.
 void cuts(Report& report);
 
-/// A vocabulary without a brace.
+/// Shows that a form is rejected if the vocabulary lacks a brace.
 void refusal(Report& report, const ReadersModel& reader);
 
 }  // namespace folio::experiments

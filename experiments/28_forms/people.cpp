@@ -14,7 +14,7 @@ namespace folio::experiments {
 namespace fs = std::filesystem;
 namespace {
 
-// All letters are in them, large and small.
+// Together they use all letters, upper and lower case.
 constexpr std::array kFirst{"Ajay", "Ben", "Cora", "Dov", "Eli",  "Fritz", "Gus",  "Hugh", "Iqbal",
                             "Jon",  "Kim", "Leo",  "Max", "Ned",  "Olaf",  "Pip",  "Quin", "Roy",
                             "Sam",  "Tia", "Uma",  "Vic", "Will", "Xu",    "Yves", "Zoe"};
@@ -38,7 +38,7 @@ bool has_keys(const Json& value, const std::vector<std::string>& keys) {
 
 bool is_person(const std::string& text) {
   const Json person = Json::parse(text, nullptr, false);
-  // Written anew it is the same only if it had no spaces, no key twice, and its numbers in the one way.
+  // dump() reproduces the text only without spaces and repeated keys, and with canonical numbers.
   if (person.is_discarded() || person.dump() != text || !has_keys(person, {"name", "age", "pets"})) return false;
   const Json& age = person["age"];
   if (!is_name(person["name"]) || !age.is_number_unsigned() || age > 99 || !person["pets"].is_array()) return false;
@@ -106,13 +106,13 @@ Verdict judged(infer::forms::Form& form, const std::string& text) {
   size_t n = 0;
   while (n < text.size()) {
     const Form::Place next = form.after(place, static_cast<uint8_t>(text[n]));
-    if (next == Form::kNowhere) break;
+    if (next == Form::kDead) break;
     place = next;
     ++n;
   }
   if (form.may_end(place)) return {.fits = true, .n_good = n, .where = {}};
   if (n == text.size()) return {.fits = false, .n_good = n, .where = "the line ends too early"};
-  // Behind an even number of quotation marks is no string; what stands before one says what it is.
+  // After an even number of quotation marks the text is outside of strings; the preceding character tells what follows.
   const std::string good = text.substr(0, n);
   const size_t quote = good.rfind('"');
   size_t n_quotes = 0;

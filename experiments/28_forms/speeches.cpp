@@ -16,18 +16,18 @@ namespace {
 
 using infer::forms::FormOptions;
 
-constexpr size_t kLongest = 40;  // letters of a line
+constexpr size_t kLongest = 40;  // characters in a line
 const std::string kSpeech = R"([A-Z]+:\n([A-Za-z' ]{1,40}[!,.:;?]\n)+\n)";
 constexpr size_t kBefore = 48;
 constexpr int64_t kSpeechTokens = 192;
-constexpr size_t kColumns = 110;  // of the picture
-// Letters that the form treats alike, and one of them.
+constexpr size_t kColumns = 110;  // columns of the picture
+// Groups of characters that the form treats alike, with an example of each.
 const std::vector<std::pair<std::string, char>> kGroups{{"A–Z", 'A'},       {"a–z ␣ '", 'a'}, {":", ':'},
                                                         {"! , . ; ?", '.'}, {"↵", '\n'},      {"& $ - 3", '-'}};
 
 constexpr std::string_view kMarks = "!,.:;?";
 
-// Whether a text is a whole speech, written out by hand: it knows nothing of forms.
+// Returns true if a text is a complete speech. Written by hand, independently of forms.
 bool fits(const std::string& text) {
   const auto capital = [](char c) { return 'A' <= c && c <= 'Z'; };
   const auto letter = [&](char c) { return capital(c) || ('a' <= c && c <= 'z') || c == '\'' || c == ' '; };
@@ -44,12 +44,12 @@ bool fits(const std::string& text) {
   }
   return false;
 }
-// Whether the form takes it as a beginning.
+// Returns true if the form accepts `text` as a prefix.
 bool begins(infer::forms::Form& form, const std::string& text) {
-  return form.after(form.start(), text) != infer::forms::Form::kNowhere;
+  return form.after(form.start(), text) != infer::forms::Form::kDead;
 }
 
-// What the form waits for behind the beginning of a speech.
+// Returns what the form expects after the beginning of a speech.
 std::string place_name(const std::string& text) {
   const size_t colon = text.find(':');
   if (text.empty()) return "the name's first letter";
@@ -91,9 +91,9 @@ void Speeches::automaton() {
   const Automaton all = Automaton::of(*form_);
   const Automaton few = all.shortened();
   report_.say(fmt::format("{}: {} states, {} in the picture", shown(kSpeech), all.states.size(), few.states.size()));
-  // The start, the name, behind the colon, at the first line, behind 1 to 40 letters, the mark, and the line, and the
-  // end.
-  report_.claim_equal("states of the speech's automaton", static_cast<int64_t>(all.states.size()), 4 + 40 + 3);
+  // The states: start, name, after the colon, start of the first line, after 1 to 40 characters, punctuation mark,
+  // newline, end.
+  report_.check_equal("states of the speech's automaton", static_cast<int64_t>(all.states.size()), 4 + 40 + 3);
   report_.picture("speech.svg", few.svg("A speaker's name, then lines of at most forty letters that end in a mark",
                                         shown(kSpeech) + "   ×39: so many states one behind the other, and "
                                                          "alike; next: to the next of them"));
@@ -140,10 +140,10 @@ void Speeches::texts() {
   rows.push_back({"free", all, n_free_ended, n_free, share(n_free, all)});
   rows.push_back({"with the form", all, n_ended, n_whole, share(n_whole, all)});
   report_.table("speeches", {"", "texts", "that end", "that fit", "share"}, rows);
-  report_.claim_below("free speeches that fit, share", free_whole, 0.2);
-  report_.claim_equal("texts with the form that are no beginning of one that fits", beginnings, 0);
-  report_.claim_equal("texts with the form that end and don't fit", stopped, 0);
-  report_.claim_above("speeches with the form that end and fit", std::vector<double>(whole.begin(), whole.end()), 0.0);
+  report_.check_below("free speeches that fit, share", free_whole, 0.2);
+  report_.check_equal("texts with the form that are no beginning of one that fits", beginnings, 0);
+  report_.check_equal("texts with the form that end and don't fit", stopped, 0);
+  report_.check_above("speeches with the form that end and fit", std::vector<double>(whole.begin(), whole.end()), 0.0);
 }
 
 void Speeches::steps() {
@@ -157,7 +157,7 @@ void Speeches::steps() {
   };
   std::map<std::string, Sum> by_place;
   std::vector<std::string> order;
-  std::vector<MassPicture::Column> columns;  // the texts one after the other
+  std::vector<MassPicture::Column> columns;  // of all texts, concatenated
   double log_mass_sum = 0.0, log_p_sum = 0.0;
   size_t n_tokens = 0;
   bool is_shown = false;
@@ -181,14 +181,13 @@ void Speeches::steps() {
     for (const Step& step : steps) {
       if (columns.size() == kColumns) break;
       const std::string& letter = reader_.tokenizer->token_bytes(step.token);
-      columns.push_back({.name = shown(letter), .mass = step.mass, .may_come = {}});
+      columns.push_back({.name = shown(letter), .mass = step.mass, .allowed = {}});
       for (const auto& [name, one] : kGroups) {
-        columns.back().may_come.push_back(form_->after(place, static_cast<uint8_t>(one)) !=
-                                          infer::forms::Form::kNowhere);
+        columns.back().allowed.push_back(form_->after(place, static_cast<uint8_t>(one)) != infer::forms::Form::kDead);
       }
       place = form_->after(place, letter);
     }
-    // The first speech that a cut changes soon.
+    // The first speech that truncation changes early.
     const auto first = std::span(steps).first(std::min<size_t>(steps.size(), 8));
     const bool is_cut = std::ranges::any_of(first, [](const Step& step) { return step.mass < 0.1; });
     if (is_shown || (!is_cut && i + 1 < n)) continue;
@@ -223,9 +222,9 @@ void Speeches::steps() {
   report_.value("ln p of a token", log_p_sum / static_cast<double>(n_tokens));
   report_.value("of which ln m", log_mass_sum / static_cast<double>(n_tokens));
   const Sum& within = by_place.at("in a line");
-  report_.claim_above("mean m within a line", within.mass / static_cast<double>(within.n), 0.8);
+  report_.check_above("mean m within a line", within.mass / static_cast<double>(within.n), 0.8);
   if (const auto wall = by_place.find("behind 40 letters"); wall != by_place.end()) {
-    report_.claim_below("mean m behind 40 letters", wall->second.mass / static_cast<double>(wall->second.n), 0.5);
+    report_.check_below("mean m behind 40 letters", wall->second.mass / static_cast<double>(wall->second.n), 0.5);
   }
 }
 
@@ -243,7 +242,7 @@ void refusal(Report& report, const ReadersModel& reader) {
     }
     report.say(fmt::format("{}: {}", what, said));
     const bool refused = said.find('{') != std::string::npos || said.find("0x7B") != std::string::npos;
-    report.claim_equal(std::string("refused for the brace that is missing: ") + what, refused ? 1 : 0,
+    report.check_equal(std::string("refused for the brace that is missing: ") + what, refused ? 1 : 0,
                        std::string(text).starts_with("[a-z]+|") ? 0 : 1);
   }
 }

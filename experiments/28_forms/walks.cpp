@@ -18,7 +18,7 @@ Tokens allowed_tokens(Form& form, Form::Place place) {
 
 std::vector<Step> walk(infer::Engine& engine, const data::Tokenizer& tokenizer, Form& form, const Tokens& prompt,
                        std::span<const int32_t> text) {
-  std::vector<float> logits;  // (prompt and text, vocab_size)
+  std::vector<float> logits;  // for prompt and text: (tokens, vocab_size)
   infer::Request request{.prompt = prompt};
   request.prompt.insert(request.prompt.end(), text.begin(), text.end());
   request.on_logits = [&](std::span<const float> rows) { logits.insert(logits.end(), rows.begin(), rows.end()); };
@@ -29,7 +29,7 @@ std::vector<Step> walk(infer::Engine& engine, const data::Tokenizer& tokenizer, 
   const auto vocab = static_cast<size_t>(engine.config().vocab_size);
   std::vector<Step> steps;
   Form::Place place = form.start();
-  for (size_t t = 0; t < text.size() && place != Form::kNowhere; ++t) {
+  for (size_t t = 0; t < text.size() && place != Form::kDead; ++t) {
     const Tokens allowed = allowed_tokens(form, place);
     if (allowed.empty()) break;
     const std::span<const float> row(logits.data() + (prompt.size() - 1 + t) * vocab, vocab);

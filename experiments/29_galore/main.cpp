@@ -1,5 +1,5 @@
-// What does GaLore save, and what does it cost, in a training from nothing and in a fine-tuning? Tables, pictures and
-// explanation: README.md beside this file.
+// Study: what does GaLore save, and what does it cost, in training from scratch and in fine-tuning? The results are
+// explained in README.md.
 #include <fmt/format.h>
 #include <torch/utils.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using train::OptimizerKind;
 
-// Prose about models in Shakespeare's letters: a fixed text, which the pages of these studies once had.
+// Encodes a fixed text, prose about models in common/prose.txt, with the characters of the Shakespeare corpus.
 Shakespeare prose_as(const Shakespeare& text) {
   Shakespeare other(text.tokenizer);
   other.vocab_size = text.vocab_size;
@@ -24,9 +24,8 @@ Shakespeare prose_as(const Shakespeare& text) {
   return other;
 }
 
-// Bytes of the state by the formula: AdamW has two numbers for each parameter, Muon one for each of a matrix of a
-// block. GaLore has there a projection of rank r, r times the smaller side, and two moments, each r times the larger
-// one.
+// Computes the bytes of optimizer state. AdamW stores two values per parameter; Muon one per element of a block's
+// matrix; GaLore a projection of rank r (r times the smaller side) and two moments (r times the larger side each).
 int64_t formula_bytes(const Task& task, const Method& method) {
   int64_t numbers = 0;
   for (const auto& parameter : model_for(task, method, 1)->named_parameters()) {
@@ -45,9 +44,9 @@ int64_t formula_bytes(const Task& task, const Method& method) {
   return numbers * static_cast<int64_t>(sizeof(float));
 }
 
-void claim_bytes(Report& report, const Task& task, const std::vector<Method>& methods) {
+void check_bytes(Report& report, const Task& task, const std::vector<Method>& methods) {
   for (const Method& method : methods) {
-    report.claim_equal(method.name + ": bytes of state", method.state_bytes, formula_bytes(task, method));
+    report.check_equal(method.name + ": bytes of state", method.state_bytes, formula_bytes(task, method));
   }
 }
 
@@ -82,12 +81,12 @@ void from_nothing(Report& report, const Task& task) {
   measure_steps(report, task, methods);
   judge(report, task, methods);
   show(report, "From nothing", methods, task.setting.steps);
-  claim_bytes(report, task, methods);
+  check_bytes(report, task, methods);
   if (report.short_form()) return;
   report.picture("from_nothing.svg", chart_of(methods, "From nothing").svg());
 
-  // GaLore's scale makes the rate of the embedding another multiple of that of the blocks. AdamW with this multiple
-  // says what of a difference is due to that.
+  // GaLore's scale changes the ratio of the learning rates of embedding and blocks. AdamW with the same ratio shows how
+  // much of the difference that explains.
   const Method& scaled = named(methods, "AdamW, a quarter");
   std::vector<std::vector<Report::Json>> against;
   for (const Method& method : methods) {
@@ -99,14 +98,14 @@ void from_nothing(Report& report, const Task& task) {
   report.table("GaLore against AdamW, a quarter; " + count_of_intervals(2 * against.size()),
                {"", "equal steps", "equal time"}, against);
   const auto lead = [&](const std::string& better, const std::string& worse, double margin) {
-    report.claim_above(fmt::format("{} beats {} by", better, worse),
+    report.check_above(fmt::format("{} beats {} by", better, worse),
                        paired_interval(named(methods, worse).judged, named(methods, better).judged), margin);
   };
   lead("AdamW, a quarter", "AdamW", 0.03);
   lead("AdamW, a quarter", "GaLore, 16", 0.0);
   lead("Muon", "GaLore, 64", 0.02);
 
-  // The same with subspaces of other ages, at the rate of the one above.
+  // GaLore with other update intervals of the subspace, at the learning rate found above.
   const Method& galore = named(methods, "GaLore, 16");
   std::vector<std::vector<Report::Json>> rows;
   const std::vector<uint64_t> seeds = paired_seeds(report);
@@ -129,7 +128,7 @@ void from_nothing(Report& report, const Task& task) {
 }
 
 void fine_tuning(Report& report, const Task& first) {
-  // The model that is tuned: more of the training above.
+  // The model to fine-tune: longer training with the setting above.
   const int64_t steps = report.short_form() ? 20 : 3000;
   nn::Llama trained{nullptr};
   const double shakespeare = loss_after(first, {.name = "AdamW"}, 3e-3, report.seed() + 1000, steps, &trained);
@@ -147,21 +146,21 @@ void fine_tuning(Report& report, const Task& first) {
   measure_steps(report, task, methods);
   judge(report, task, methods);
   show(report, "Fine-tuning", methods, task.setting.steps);
-  claim_bytes(report, task, methods);
+  check_bytes(report, task, methods);
 
-  // What is left of the first text.
+  // The loss on Shakespeare after fine-tuning.
   std::vector<std::vector<Report::Json>> rows{{"before", before, shakespeare}};
   for (const Method& method : methods) {
     nn::Llama tuned{nullptr};
     const double loss = loss_after(task, method, method.search.best_rate(), report.seed(), task.setting.steps, &tuned);
     rows.push_back({method.name, loss, validation_loss(tuned, first.text, task.setting.window)});
-    report.claim_below(method.name + ": loss on the prose, of that before", loss / before, 1.0);
+    report.check_below(method.name + ": loss on the prose, of that before", loss / before, 1.0);
   }
   report.table("After fine-tuning, one seed", {"", "on the prose", "on Shakespeare"}, rows);
   if (report.short_form()) return;
   report.picture("fine_tuning.svg", chart_of(methods, "Fine-tuning").svg());
   for (const char* name : {"GaLore, 16", "LoRA, 8"}) {
-    report.claim_above(fmt::format("{} costs, against AdamW,", name),
+    report.check_above(fmt::format("{} costs, against AdamW,", name),
                        paired_interval(named(methods, name).judged, methods[0].judged), 0.03);
   }
 }

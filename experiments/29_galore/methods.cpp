@@ -40,7 +40,7 @@ std::vector<torch::Tensor> trained_parameters(const nn::Llama& model) {
   return trained;
 }
 
-// AdamW with a rate of its own for the matrices of the blocks.
+// AdamW with a separate learning rate for the blocks' matrices.
 class TwoRates : public train::AdamW {
  public:
   TwoRates(const train::Parameters& parameters, const train::TrainConfig& config, double scale)
@@ -67,13 +67,13 @@ std::unique_ptr<train::Optimizer> optimizer_for(const nn::Llama& model, const tr
   return train::make_optimizer(*model, config);
 }
 
-// Seconds of this process, which has one thread at work.
+// Returns the CPU time of this process, which runs one thread.
 double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 }  // namespace
 
 nn::Llama model_for(const Task& task, const Method& method, uint64_t seed) {
-  static std::mutex generator;  // of first values: LibTorch's is one for all threads
+  static std::mutex generator;  // for initialization: LibTorch's generator is global
   const std::lock_guard lock(generator);
   const nn::PartOptions with_adapters{.linears = std::make_shared<train::lora::LoraLinears>()};
   nn::Llama model = seeded_llama(task.setting.model, seed, std::make_shared<nn::Parts>(with_adapters));
@@ -113,7 +113,7 @@ void choose_rates(const Report& report, const Task& task, std::vector<Method>& m
 void measure_steps(const Report& report, const Task& task, std::vector<Method>& methods) {
   torch::set_num_threads(1);
   const int rounds = report.short_form() ? 1 : 9;
-  const int64_t steps = report.short_form() ? 5 : 50;  // of a round: each has one new subspace
+  const int64_t steps = report.short_form() ? 5 : 50;  // steps per round; each computes one new subspace
   struct Running {
     nn::Llama model;
     std::unique_ptr<train::Optimizer> optimizer;

@@ -14,7 +14,7 @@ class DiscardingBlockImpl : public nn::BlockImpl {
   using nn::BlockImpl::BlockImpl;
 
   torch::Tensor forward(const torch::Tensor& x_BTD, const torch::Tensor& /*starts*/) override {
-    parts_.attention.forward(parts_.attention_norm.forward(x_BTD));  // and nobody takes what it returns
+    parts_.attention.forward(parts_.attention_norm.forward(x_BTD));  // the result is discarded
     return x_BTD + parts_.ffn.forward(parts_.ffn_norm.forward(x_BTD));
   }
 };
@@ -29,7 +29,7 @@ class ReplacingBlockImpl : public nn::BlockImpl {
   }
 };
 
-// Blocks of Llama's own parts in another arrangement.
+// Blocks with Llama's own parts in a different arrangement.
 template <typename Arrangement>
 class ArrangedParts : public nn::Parts {
  public:

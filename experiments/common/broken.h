@@ -1,5 +1,5 @@
-// Parts that are broken on purpose, each with one mistake. They fit where the sound part fits, so that a study can set
-// both side by side. Nothing outside of experiments/ uses them.
+// Parts that are deliberately broken, with one mistake each. Each is a drop-in replacement for the correct part. Used
+// only inside experiments/.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -11,34 +11,34 @@
 
 namespace folio::experiments {
 
-/// x / sqrt(mean(x) + eps): the square is missing. Where a position's mean is below -eps this is not a number.
+/// x / sqrt(mean(x) + eps): RMSNorm without the square. NaN where a position's mean is below -eps.
 class MeanNormImpl : public torch::nn::Module {
  public:
   explicit MeanNormImpl(int64_t dim, double eps = 1e-5);
   torch::Tensor forward(const torch::Tensor& x);  ///< [B, T, dim] to [B, T, dim]
 
-  torch::Tensor weight;  ///< [dim], ones at first
+  torch::Tensor weight;  ///< [dim], initialized to ones
 
  private:
   double eps_;
 };
 TORCH_MODULE(MeanNorm);
 
-/// x / sqrt(mean(x²) + eps), with the mean over the whole sequence instead of each position: what stands later in the
-/// text changes the scale of what stands before.
+/// x / sqrt(mean(x²) + eps) with the mean over the whole sequence instead of each position, so that later tokens change
+/// the scale of earlier ones.
 class SequenceNormImpl : public torch::nn::Module {
  public:
   explicit SequenceNormImpl(int64_t dim, double eps = 1e-5);
   torch::Tensor forward(const torch::Tensor& x);  ///< [B, T, dim] to [B, T, dim]
 
-  torch::Tensor weight;  ///< [dim], ones at first
+  torch::Tensor weight;  ///< [dim], initialized to ones
 
  private:
   double eps_;
 };
 TORCH_MODULE(SequenceNorm);
 
-/// Attention without the causal mask: position t sees the whole window, its own target among it.
+/// Attention without the causal mask: each position attends to the whole window, including the token it must predict.
 class UnmaskedAttentionImpl : public nn::AttentionImpl {
  public:
   using nn::AttentionImpl::AttentionImpl;
@@ -48,15 +48,15 @@ class UnmaskedAttentionImpl : public nn::AttentionImpl {
 };
 TORCH_MODULE(UnmaskedAttention);
 
-/// Blocks that compute attention and forget to add it to the stream.
+/// Returns blocks that compute attention and never add it to the residual stream.
 [[nodiscard]] ModelParts blocks_that_discard_attention(const core::ModelConfig& config);
 
-/// Draws all parameters anew as LibTorch does by default: N(0, 1) for embeddings and U(-1/√n, 1/√n) for linear layers
-/// of n inputs. nn::initialize is what mends it.
+/// Reinitializes all parameters with LibTorch's defaults: N(0, 1) for embeddings, U(-1/√n, 1/√n) for linear layers with
+/// n inputs. nn::initialize restores Llama's initialization.
 void initialize_by_default(nn::Llama& model);
 
-/// Blocks without residual connections: x = attention(norm(x)), then x = ffn(norm(x)). What a part doesn't pass on is
-/// lost to all that follow.
+/// Returns blocks without residual connections: x = attention(norm(x)), then x = ffn(norm(x)). Information that a part
+/// doesn't pass on is lost.
 [[nodiscard]] ModelParts blocks_without_residuals(const core::ModelConfig& config);
 
 }  // namespace folio::experiments

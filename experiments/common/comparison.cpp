@@ -27,7 +27,7 @@ struct Trained {
   double loss = 0.0, measured = 0.0;
 };
 
-// One run; as a job it computes on one thread, and the generator is LibTorch's only one.
+// Trains one run on a single thread. `generator` guards LibTorch's global random generator.
 Trained train_variant(const Shakespeare& text, const train::TrainConfig& setting, const Variant& variant, double lr,
                       uint64_t seed, const Measure& measure, std::mutex& generator) {
   train::TrainConfig config = with_rate(setting, lr);
@@ -42,7 +42,7 @@ Trained train_variant(const Shakespeare& text, const train::TrainConfig& setting
   return trained;
 }
 
-// 0.001, 0.003, 0.01, … for -6, -5, -4, …
+// Returns 0.001, 0.003, 0.01, … for place -6, -5, -4, …
 double rate_of(int place) {
   const int tens = static_cast<int>(std::floor(place / 2.0));
   return std::stod(fmt::format("{}e{}", place % 2 == 0 ? 1 : 3, tens));
@@ -62,7 +62,7 @@ void run_jobs(size_t count, const std::function<void(size_t)>& job) {
       try {
         for (size_t i = next++; i < count; i = next++) job(i);
       } catch (...) {
-        next = count;  // the others stop too
+        next = count;  // stops the other threads
         throw;
       }
     });

@@ -1,4 +1,4 @@
-// Variants of a model, each trained from the same seeds on the same batches, and compared by paired differences.
+// Trains variants of a model from the same seeds on the same batches and compares them by paired differences.
 #pragma once
 
 #include <cstdint>
@@ -15,73 +15,72 @@ namespace folio::experiments {
 struct Variant {
   std::string name;
   core::ModelConfig model;
-  /// Makes the model's parts; without it they are Llama's.
+  /// Makes the model's parts; default: Llama's.
   std::function<ModelParts(const core::ModelConfig&)> blocks{};
-  /// Changes the model's first values, if there is one.
+  /// Changes the initialized model; default: no change.
   std::function<void(nn::Llama& model)> prepare{};
-  double lr = 0.0;  ///< its own learning rate; 0: the setting's
+  double lr = 0.0;  ///< learning rate; 0: the setting's
 };
 
 struct Outcome {
   std::string name;
   int64_t parameters = 0;
-  std::vector<double> losses{};    ///< by seed: the validation loss at the end
-  std::vector<double> measured{};  ///< by seed: what `measure` said of the trained model, if there was one
+  std::vector<double> losses{};    ///< by seed: validation loss at the end
+  std::vector<double> measured{};  ///< by seed: result of `measure`, or the loss without one
 };
 
-/// Calls job(i) for 0 <= i < count, as many at once as there are processors, and throws what the first failed one
-/// threw. Jobs that compute on one thread each and draw from LibTorch's generator, which is one for all threads, only
-/// under a lock of theirs have results that don't depend on the machine.
+/// Calls job(i) for 0 <= i < count on one thread per processor and rethrows the first exception. Results don't depend
+/// on the machine if each job computes on one thread and uses LibTorch's global generator only under a lock.
 void run_jobs(size_t count, const std::function<void(size_t)>& job);
 
-/// Called for one model at a time.
+/// A measurement of a trained model. Never called concurrently.
 using Measure = std::function<double(nn::Llama& model)>;
 
-/// Trains every variant from every seed by `setting`, in which the variant's model and the seed are put. A run computes
-/// on one thread, so that its losses don't depend on the machine, and as many run at once as there are processors.
-/// Outcomes are in the variants' order. Throws core::Error if a run fails.
+/// Trains every variant from every seed with `setting`; the variant's model and the seed replace the setting's. Each
+/// run computes on one thread, so losses don't depend on the machine; runs execute in parallel. Returns outcomes in the
+/// order of `variants`. Throws core::Error if a run fails.
 [[nodiscard]] std::vector<Outcome> train_variants(const Report& report, const Shakespeare& text,
                                                   const train::TrainConfig& setting,
                                                   const std::vector<Variant>& variants,
                                                   const std::vector<uint64_t>& seeds, const Measure& measure = {});
 
-/// The seeds of a study of small differences: eight from report.seed() on, or two in short form.
+/// Returns the seeds of a study that compares small differences: eight from report.seed() on, two in short form.
 [[nodiscard]] std::vector<uint64_t> paired_seeds(const Report& report);
 
-/// The seeds on which learning rates are chosen: two that are not among paired_seeds, or none in short form.
+/// Returns the seeds for choosing learning rates: two that are not in paired_seeds, none in short form.
 [[nodiscard]] std::vector<uint64_t> tuning_seeds(const Report& report);
 
-/// The mean loss of some seeds at each of the learning rates that were tried.
+/// Mean losses over seeds at each learning rate tried.
 struct RateSearch {
-  std::vector<double> rates{};   ///< rising; neighbours in 0.001, 0.003, 0.01, 0.03, …
-  std::vector<double> losses{};  ///< infinite where a training diverged, not a number where none was tried
+  std::vector<double> rates{};   ///< ascending, from the series 0.001, 0.003, 0.01, 0.03, …
+  std::vector<double> losses{};  ///< infinity where training diverged, NaN where no run was made
   size_t best = 0;
 
   [[nodiscard]] double best_rate() const { return rates[best]; }
 };
 
-/// For each of some trainings, the best learning rate: tries `middles[which]` and the rate on either side of it, and,
-/// as long as the best one lies at an end, the next rate beyond that end (from 1e-5 to 10). `loss` is called as a job
-/// of run_jobs; not a number means that the training diverged.
+/// Finds the best learning rate of each training: tries `middles[which]` and its two neighbours, then extends the range
+/// (within 1e-5 to 10) while the best rate is at an end. `loss` runs as a job of run_jobs; NaN means that training
+/// diverged.
 [[nodiscard]] std::vector<RateSearch> search_rates(
     const std::vector<double>& middles, const std::vector<uint64_t>& seeds,
     const std::function<double(size_t which, double rate, uint64_t seed)>& loss);
 
-/// Gives each variant its best rate, found by search_rates around the setting's on tuning_seeds. The judge is
-/// `measure`, or else the validation loss.
+/// Sets each variant's lr to its best rate, searched on tuning_seeds around the setting's rate. Rates are compared by
+/// `measure`, or by validation loss without one. Returns the searches.
 std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                                       std::vector<Variant>& variants, const Measure& measure = {});
 
-/// The setting with another learning rate; its cosine ends at the same share of it.
+/// Returns the setting with another learning rate; the final rate is scaled by the same factor.
 [[nodiscard]] train::TrainConfig with_rate(train::TrainConfig setting, double lr);
 
-/// "0.001: 2.325, 0.003: 2.183, 0.01: 2.381", for a table's cell.
+/// Formats a search for a table cell: "0.001: 2.325, 0.003: 2.183, 0.01: 2.381".
 [[nodiscard]] std::string shown(const RateSearch& search);
 
-/// "12 intervals, of which 0.6 are expected to miss their true value", for a table's title.
+/// Returns text for a table title: "12 intervals, of which 0.6 are expected to miss their true value".
 [[nodiscard]] std::string count_of_intervals(size_t count);
 
-/// "+0.012 [-0.003, +0.027]", for a table's cell.
+/// Formats an interval for a table cell: "+0.012 [-0.003, +0.027]".
 [[nodiscard]] std::string shown(const Interval& interval);
 
 }  // namespace folio::experiments

@@ -17,7 +17,7 @@ namespace {
 namespace svg = train::svg;
 using Panel = HeatMap::Panel;
 
-// Pixels.
+// In pixels.
 constexpr double kTop = 90;
 constexpr double kLeft = 56;
 constexpr double kPanelHeight = 384;
@@ -27,7 +27,7 @@ constexpr int kLevels = 24;
 
 struct Scale {
   double largest = 0.0;
-  bool negative = false;  ///< whether any number is below 0
+  bool negative = false;  ///< any value below 0
 };
 
 Scale scale_of(const std::vector<Panel>& panels) {
@@ -43,9 +43,9 @@ Scale scale_of(const std::vector<Panel>& panels) {
   return scale;
 }
 
-// Squares of one colour are one path, runs of equal neighbours one rectangle of it; one unit is one square.
+// Draws a panel's squares in units of one square: one path per color, one rectangle per run of equal neighbours.
 std::string squares(const Panel& panel, const Scale& scale) {
-  std::map<int, std::string> path_of_level;  // -kLevels to kLevels; 0 is the card
+  std::map<int, std::string> path_of_level;  // keys -kLevels to kLevels; 0 is the background color
   std::string crosses;
   const auto level_at = [&](int64_t row, int64_t column) {
     return static_cast<int>(std::lround(kLevels * panel.values[row * panel.columns + column] / scale.largest));
@@ -76,7 +76,7 @@ std::string squares(const Panel& panel, const Scale& scale) {
   return out;
 }
 
-// Names beside all of n squares, or numbers beside a few. `place(i, text)` puts one beside square i.
+// Writes all n names, or about every few numbers if there are no names. `place(i, text)` draws the label of square i.
 template <typename Place>
 void put_names(int64_t n, const std::vector<std::string>& names, Place place) {
   if (!names.empty()) {
@@ -87,7 +87,7 @@ void put_names(int64_t n, const std::vector<std::string>& names, Place place) {
   for (int64_t i = 0; i < n; i += step) place(i, std::to_string(i));
 }
 
-// The colours from the lowest to the highest number, and what they stand for.
+// Draws the color scale and the values at its ends.
 std::string legend(double x, double y, const Scale& scale) {
   constexpr double kWidth = 5;
   const int lowest = scale.negative ? -kLevels : 0;
@@ -109,7 +109,7 @@ std::string legend(double x, double y, const Scale& scale) {
 std::string HeatMap::svg() const {
   const Scale scale = scale_of(panels);
   std::string body = svg::text_at(16, kTop - 18, row_label + " ↓");
-  double left = kLeft, top = kTop, right = kLeft, tallest = 0.0;  // of the panels in a row
+  double left = kLeft, top = kTop, right = kLeft, tallest = 0.0;  // extent of the panels in a row
   for (size_t k = 0; k < panels.size(); ++k) {
     const Panel& panel = panels[k];
     if (panels_per_row > 0 && k > 0 && k % static_cast<size_t>(panels_per_row) == 0) {

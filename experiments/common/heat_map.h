@@ -1,4 +1,4 @@
-// Tables of numbers as coloured squares, several beside each other on one scale: attention maps, scores by position.
+// Heat maps of matrices, several panels on one color scale: attention maps, scores by position.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct HeatMap {
     std::string title;
     int64_t rows = 0;
     int64_t columns = 0;
-    std::vector<double> values;            ///< rows · columns, row by row; the first row is at the top
-    std::vector<std::string> row_names{};  ///< beside the rows, or nothing: the rows' numbers then
+    std::vector<double> values;            ///< rows × columns, row-major; the first row is at the top
+    std::vector<std::string> row_names{};  ///< row labels; empty: row numbers
     std::vector<std::string> column_names{};
   };
 
@@ -22,11 +22,11 @@ struct HeatMap {
   std::string row_label;
   std::string column_label;
   std::vector<Panel> panels{};
-  int64_t panels_per_row = 0;  ///< 0: all side by side
+  int64_t panels_per_row = 0;  ///< 0: all in one row
 
-  /// One SVG document. A number's colour is the card's at 0 and full at the largest magnitude of all panels; numbers
-  /// below 0 have a hue of their own. A number that is not finite leaves a cross. Throws core::Error for a panel whose
-  /// sizes don't fit each other.
+  /// Returns an SVG document. Colors range from the background at 0 to full saturation at the largest magnitude of all
+  /// panels; negative values have a second hue. Non-finite values are drawn as crosses. Throws core::Error if a panel's
+  /// sizes are inconsistent.
   [[nodiscard]] std::string svg() const;
 };
 

@@ -1,4 +1,4 @@
-// Means with their intervals, a row for each variant: ablations and paired differences.
+// Charts of means with confidence intervals, one row per variant: ablations and paired differences.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace folio::experiments {
 struct IntervalChart {
   struct Row {
     std::string name;
-    Interval interval;  ///< a value without one has low = high = mean
+    Interval interval;  ///< low = high = mean for a value without an interval
   };
   struct Reference {
     std::string name;
@@ -24,8 +24,8 @@ struct IntervalChart {
   std::vector<Row> rows;
   std::vector<Reference> references{};  ///< dashed vertical lines: {"no difference", 0}
 
-  /// One SVG document, well-formed whatever the names and numbers are. A row with a number that is not finite says so
-  /// and is not drawn.
+  /// Returns an SVG document, well-formed for any names and values. A row with a non-finite value is labelled and not
+  /// drawn.
   [[nodiscard]] std::string svg() const;
 };
 

@@ -1,5 +1,5 @@
-// A cache in lines of 64 bytes that drops the line which was not used for longest, and counts what moves. It holds no
-// numbers: lines go by their index.
+// Simulates an LRU cache with 64-byte lines and counts the bytes transferred. Lines are identified by index; no data is
+// stored.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@ class LineCache {
  public:
   static constexpr size_t kLineBytes = 64;
 
-  /// Of so many bytes, for lines [0, n_lines).
+  /// Creates a cache of `cache_bytes` for lines [0, n_lines).
   LineCache(size_t cache_bytes, size_t n_lines) : capacity_(cache_bytes / kLineBytes), lines_(n_lines + 1) {}
 
-  /// Lines [0, n_lines) from now on.
+  /// Extends the range of lines to [0, n_lines).
   void grow(size_t n_lines) { lines_.resize(n_lines + 1); }
 
-  /// A line is used. Where the cache lacks it, it is fetched, unless all of it is going to be overwritten (`fetch`
-  /// false). With `write` it is written back when it leaves the cache.
+  /// Accesses a line. A miss fetches it unless `fetch` is false (the line will be overwritten completely). `write`
+  /// marks it dirty: it is written back on eviction.
   void touch(size_t line, bool fetch, bool write);
 
-  /// Bytes of the lines that were fetched.
+  /// Returns the total bytes fetched.
   [[nodiscard]] uint64_t bytes_fetched() const { return n_fetched_ * kLineBytes; }
-  /// Bytes of the lines that were written back or still have to be.
+  /// Returns the total bytes written back, including lines that are still dirty.
   [[nodiscard]] uint64_t bytes_written() const { return (n_written_ + n_dirty_) * kLineBytes; }
 
  private:
-  // In the order of their last use, as a ring that begins and ends at lines_[0]: line i of the caller is lines_[i + 1].
+  // A list in LRU order, circular through the sentinel lines_[0]; the caller's line i is lines_[i + 1].
   struct Line {
     uint32_t newer = 0;
     uint32_t older = 0;

@@ -17,7 +17,7 @@
 namespace folio::experiments {
 namespace {
 
-// A port that nobody listens on. Between this and its use somebody else may take it; then rank 0 says so.
+// Returns a free port. Another process may bind it before rank 0 does; rank 0 then reports the error.
 uint16_t free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -98,7 +98,7 @@ std::optional<int> run_as_rank(
       as_rank(*launch, {argv + 1, argv + argc});
       return 0;
     } catch (const std::exception& error) {
-      const std::string what = error.what();  // LibTorch's has its stack behind the first line
+      const std::string what = error.what();  // LibTorch appends a stack trace after the first line
       fmt::print(stderr, "rank {}: {}\n", launch->rank, what.substr(0, what.find('\n')));
     }
   } catch (const std::exception& error) {

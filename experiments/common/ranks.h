@@ -1,4 +1,4 @@
-// A study that needs several processes starts itself anew as each of them.
+// Starts a study's program again, once per rank, for studies that need several processes.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace folio::experiments {
 
-/// Runs this program with these arguments as the ranks 0 .. n - 1 of one run on this host, one thread each: it finds
-/// RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment, as torchrun sets them. Returns when all have
-/// ended. Throws core::Error that names the first rank that failed, after ending the others.
+/// Runs this program with these arguments as ranks 0 to n - 1 on this host, one thread each. Sets RANK, WORLD_SIZE,
+/// MASTER_ADDR and MASTER_PORT like torchrun. Returns when all have exited; when a rank fails, terminates the others
+/// and throws core::Error that names it.
 void run_ranks(int64_t n, const std::vector<std::string>& arguments);
 
-/// For main(), before all else: in a process that run_ranks() started, as_rank(its launch, its arguments), and the exit
-/// code: 0, or 1 after an error, which is printed. Empty in a process that is no rank.
+/// Must be called first in main(). In a process started by run_ranks(), calls `as_rank` and returns the exit code: 0,
+/// or 1 after printing an error. Returns nullopt in any other process.
 [[nodiscard]] std::optional<int> run_as_rank(
     int argc, char** argv,
     const std::function<void(const train::parallel::Launch&, const std::vector<std::string>&)>& as_rank);

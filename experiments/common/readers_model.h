@@ -1,5 +1,5 @@
-// The model that the engine's studies run: the reader's own, the newest in runs/ as build/generate finds it. In short
-// form, where there may be none, the small one that the engine's tests have.
+// The model used by the studies of the engine: the newest in runs/, found as build/generate does. The short form uses
+// the small model of the engine's tests.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct ReadersModel {
   std::unique_ptr<data::Tokenizer> tokenizer;
 };
 
-/// Says which it is. Throws core::Error that says how to make one if there is no run yet.
+/// Loads the model and prints which it is. Throws core::Error with instructions if runs/ has no model.
 [[nodiscard]] ReadersModel readers_model(const Report& report);
 
 }  // namespace folio::experiments

@@ -67,9 +67,10 @@ Options parse(int argc, char** argv, const std::string& name) {
 Report::Report(std::string name, fs::path directory, uint64_t seed, bool short_form)
     : name_(std::move(name)), directory_(std::move(directory)), seed_(seed), short_form_(short_form) {
   fs::create_directories(directory_);
-  json_ = {
-      {"experiment", name_},      {"seed", seed_},           {"short", short_form_},     {"tables", Json::object()},
-      {"values", Json::object()}, {"claims", Json::array()}, {"pictures", Json::array()}};
+  json_ = {{"experiment", name_},      {"seed", seed_},
+           {"short", short_form_},     {"tables", Json::object()},
+           {"values", Json::object()}, {"results", Json::array()},
+           {"pictures", Json::array()}};
 }
 
 std::vector<uint64_t> Report::seeds() const {
@@ -78,13 +79,13 @@ std::vector<uint64_t> Report::seeds() const {
 
 void Report::say(const std::string& line) const {
   fmt::print("{}\n", line);
-  std::fflush(stdout);  // studies take a while, and their output is often piped
+  std::fflush(stdout);  // studies run long, and output is often piped
 }
 
 void Report::table(const std::string& title, const std::vector<std::string>& columns,
                    const std::vector<std::vector<Json>>& rows) {
   std::vector<std::vector<std::string>> text{columns};
-  std::vector<std::string> keys;  // in results.json, where two columns of one name would be one
+  std::vector<std::string> keys;  // keys in results.json, made unique
   for (const std::string& column : columns) {
     const auto before = std::count(columns.begin(), columns.begin() + std::ssize(keys), column);
     keys.push_back(before == 0 ? column : fmt::format("{} ({})", column, before + 1));
@@ -106,7 +107,7 @@ void Report::table(const std::string& title, const std::vector<std::string>& col
       size_t width = 0;
       for (const auto& other : text) width = std::max(width, train::svg::count_characters(other[i]));
       const std::string gap(width - train::svg::count_characters(row[i]), ' ');
-      // The first column names the row; numbers stand under each other.
+      // The first column is left-aligned, the others right-aligned.
       lines += i == 0 ? "  " + row[i] + gap : "  " + gap + row[i];
     }
     lines += "\n";
@@ -120,12 +121,11 @@ void Report::value(const std::string& name, const Json& number) {
   json_["values"][name] = number;
 }
 
-// `fulfils` is false for a value that is not a number. The value that is shown is the first that doesn't fulfil the
-// claim, or the nearest to its limit.
+// `fulfils` must be false for NaN. Shows the first value that fails, or the one nearest to the limit.
 template <typename Number, typename Fulfils>
-void Report::claim(const std::string& text, const std::vector<Number>& by_seed, const std::string& relation,
+void Report::check(const std::string& text, const std::vector<Number>& by_seed, const std::string& relation,
                    Number limit, Fulfils fulfils) {
-  core::require(!by_seed.empty(), "claim \"{}\": nothing was measured", text);
+  core::require(!by_seed.empty(), "result \"{}\": nothing was measured", text);
   auto worst = std::find_if_not(by_seed.begin(), by_seed.end(), fulfils);
   const bool holds = worst == by_seed.end();
   if (holds) {
@@ -136,39 +136,39 @@ void Report::claim(const std::string& text, const std::vector<Number>& by_seed, 
   const auto shown = [](const Json& value) {
     return value.is_number_float() ? fmt::format("{:.4g}", value.get<double>()) : value.dump();
   };
-  say(fmt::format("claim {}: {}: measured {} {} {}{}", holds ? "holds" : "FAILS", text, shown(*worst), relation,
+  say(fmt::format("result {}: {}: measured {} {} {}{}", holds ? "holds" : "FAILS", text, shown(*worst), relation,
                   shown(limit), by_seed.size() > 1 ? fmt::format(" (the nearest of {} seeds)", by_seed.size()) : ""));
-  json_["claims"].push_back({{"text", text},
-                             {"holds", holds},
-                             {"measured", *worst},
-                             {"relation", relation},
-                             {"limit", limit},
-                             {"by_seed", by_seed}});
+  json_["results"].push_back({{"text", text},
+                              {"holds", holds},
+                              {"measured", *worst},
+                              {"relation", relation},
+                              {"limit", limit},
+                              {"by_seed", by_seed}});
   all_hold_ = all_hold_ && holds;
 }
 
-void Report::claim_below(const std::string& text, const std::vector<double>& by_seed, double limit) {
-  claim(text, by_seed, "<", limit, [limit](double value) { return value < limit; });
+void Report::check_below(const std::string& text, const std::vector<double>& by_seed, double limit) {
+  check(text, by_seed, "<", limit, [limit](double value) { return value < limit; });
 }
 
-void Report::claim_above(const std::string& text, const std::vector<double>& by_seed, double limit) {
-  claim(text, by_seed, ">", limit, [limit](double value) { return value > limit; });
+void Report::check_above(const std::string& text, const std::vector<double>& by_seed, double limit) {
+  check(text, by_seed, ">", limit, [limit](double value) { return value > limit; });
 }
 
-void Report::claim_equal(const std::string& text, const std::vector<int64_t>& by_seed, int64_t expected) {
-  claim(text, by_seed, "=", expected, [expected](int64_t value) { return value == expected; });
+void Report::check_equal(const std::string& text, const std::vector<int64_t>& by_seed, int64_t expected) {
+  check(text, by_seed, "=", expected, [expected](int64_t value) { return value == expected; });
 }
 
-void Report::claim_below(const std::string& text, double measured, double limit) {
-  claim_below(text, std::vector{measured}, limit);
+void Report::check_below(const std::string& text, double measured, double limit) {
+  check_below(text, std::vector{measured}, limit);
 }
 
-void Report::claim_above(const std::string& text, double measured, double limit) {
-  claim_above(text, std::vector{measured}, limit);
+void Report::check_above(const std::string& text, double measured, double limit) {
+  check_above(text, std::vector{measured}, limit);
 }
 
-void Report::claim_equal(const std::string& text, int64_t measured, int64_t expected) {
-  claim_equal(text, std::vector{measured}, expected);
+void Report::check_equal(const std::string& text, int64_t measured, int64_t expected) {
+  check_equal(text, std::vector{measured}, expected);
 }
 
 void Report::picture(const std::string& file_name, const std::string& svg) {
@@ -178,18 +178,18 @@ void Report::picture(const std::string& file_name, const std::string& svg) {
 
 void Report::picture(const std::string& file_name, const train::LineChart& chart) { picture(file_name, chart.svg()); }
 
-void Report::claim_below(const std::string& text, const Interval& interval, double limit) {
-  claim_below(text + " (the interval's upper end)", interval.high, limit);
+void Report::check_below(const std::string& text, const Interval& interval, double limit) {
+  check_below(text + " (the interval's upper end)", interval.high, limit);
 }
 
-void Report::claim_above(const std::string& text, const Interval& interval, double limit) {
-  claim_above(text + " (the interval's lower end)", interval.low, limit);
+void Report::check_above(const std::string& text, const Interval& interval, double limit) {
+  check_above(text + " (the interval's lower end)", interval.low, limit);
 }
 
 int Report::finish() {
   core::write_file_atomically(directory_ / "results.json", json_.dump(2) + "\n");
   say(fmt::format("\n{}: {}; picture and results.json are in {}", name_,
-                  all_hold_ ? "every claim holds" : "A CLAIM FAILED", directory_.string()));
+                  all_hold_ ? "every result holds" : "A RESULT FAILED", directory_.string()));
   return all_hold_ ? 0 : 1;
 }
 
@@ -197,7 +197,7 @@ std::string joined(const std::vector<double>& by_seed) {
   std::string text;
   for (const double value : by_seed) {
     text += text.empty() ? "" : " / ";
-    text += std::isnan(value) ? "NaN" : fmt::format("{:.3f}", value);  // whatever its sign
+    text += std::isnan(value) ? "NaN" : fmt::format("{:.3f}", value);  // without the sign of NaN
   }
   return text;
 }

@@ -1,5 +1,5 @@
-// What every experiment does around its study: reads its flags, prints tables and claims, and writes the picture and
-// a JSON object with all that it measured into its folder under runs/experiments/.
+// The frame shared by all studies: flags, tables, results, and the files written to runs/experiments/NAME/ (pictures
+// and results.json).
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@
 
 namespace folio::experiments {
 
-/// A study's results. A claim that does not hold makes the program exit with 1; a value that is not a number never
-/// fulfils one.
+/// Collects a study's results. The program exits with 1 if a result fails; NaN fails every check.
 class Report {
  public:
   using Json = nlohmann::ordered_json;
@@ -23,47 +22,47 @@ class Report {
   Report(std::string name, std::filesystem::path directory, uint64_t seed, bool short_form = false);
 
   [[nodiscard]] uint64_t seed() const { return seed_; }
-  /// Where the study's files go.
+  /// Returns the output directory.
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
-  /// Whether a few seconds have to do: one seed, and what the study leaves out. Every claim that is made has to hold.
+  /// Returns true if the study must finish in seconds: one seed, reduced grids. All results must still hold.
   [[nodiscard]] bool short_form() const { return short_form_; }
-  /// The seeds of a study that is run several times: three from seed() on, or seed() alone in short form.
+  /// Returns three seeds from seed() on, or only seed() in short form.
   [[nodiscard]] std::vector<uint64_t> seeds() const;
 
-  /// Prints a line, and nothing else: progress.
+  /// Prints a progress line that is not stored in results.json.
   void say(const std::string& line) const;
 
-  /// Prints rows under their columns' names. Cells are strings, whole numbers, or numbers shown with three decimals
-  /// (smaller ones as 1.2e-06); null is shown as a dash. In results.json the second column of a name is "NAME (2)".
+  /// Prints a table and stores it. Cells are strings, integers, or floats with three decimals (small ones as 1.2e-06);
+  /// null is shown as a dash. In results.json, repeated column names become "NAME (2)".
   void table(const std::string& title, const std::vector<std::string>& columns,
              const std::vector<std::vector<Json>>& rows);
 
-  /// Prints a number that is neither in a table nor claimed, such as a time.
+  /// Prints and stores a value that is not checked, such as a time.
   void value(const std::string& name, const Json& number);
 
-  void claim_below(const std::string& text, double measured, double limit);  ///< measured < limit
-  void claim_above(const std::string& text, double measured, double limit);  ///< measured > limit
-  void claim_equal(const std::string& text, int64_t measured, int64_t expected);
+  void check_below(const std::string& text, double measured, double limit);  ///< measured < limit
+  void check_above(const std::string& text, double measured, double limit);  ///< measured > limit
+  void check_equal(const std::string& text, int64_t measured, int64_t expected);
 
-  /// The same of one value for each seed: each has to fulfil the claim, and the one that comes nearest to not is shown.
-  void claim_below(const std::string& text, const std::vector<double>& by_seed, double limit);
-  void claim_above(const std::string& text, const std::vector<double>& by_seed, double limit);
-  void claim_equal(const std::string& text, const std::vector<int64_t>& by_seed, int64_t expected);
+  /// Results with one value per seed: every value must satisfy the relation. Shows the value nearest to failing.
+  void check_below(const std::string& text, const std::vector<double>& by_seed, double limit);
+  void check_above(const std::string& text, const std::vector<double>& by_seed, double limit);
+  void check_equal(const std::string& text, const std::vector<int64_t>& by_seed, int64_t expected);
 
-  /// The same of a mean: all of its 95 % interval has to fulfil the claim, and the end that comes nearest is shown.
-  void claim_below(const std::string& text, const Interval& interval, double limit);
-  void claim_above(const std::string& text, const Interval& interval, double limit);
+  /// Results about a mean: the whole 95 % interval must satisfy the relation. Shows the end nearest to failing.
+  void check_below(const std::string& text, const Interval& interval, double limit);
+  void check_above(const std::string& text, const Interval& interval, double limit);
 
-  /// Writes `file_name`, an SVG document, into the experiment's folder.
+  /// Writes an SVG document to `file_name` in the output directory.
   void picture(const std::string& file_name, const std::string& svg);
   void picture(const std::string& file_name, const train::LineChart& chart);
 
-  /// Writes results.json and says where everything is. The program's exit code.
+  /// Writes results.json, prints the paths of all files, and returns the exit code.
   [[nodiscard]] int finish();
 
  private:
   template <typename Number, typename Fulfils>
-  void claim(const std::string& text, const std::vector<Number>& by_seed, const std::string& relation, Number limit,
+  void check(const std::string& text, const std::vector<Number>& by_seed, const std::string& relation, Number limit,
              Fulfils fulfils);
 
   std::string name_;
@@ -74,16 +73,16 @@ class Report {
   bool all_hold_ = true;
 };
 
-/// "0.492 / 0.508 / 0.462" or "10 / 10 / 10", for a table's cell.
+/// Formats values for a table cell: "0.492 / 0.508 / 0.462" or "10 / 10 / 10".
 [[nodiscard]] std::string joined(const std::vector<double>& by_seed);
 [[nodiscard]] std::string joined(const std::vector<int64_t>& by_seed);
 
-/// The main function of the experiment of that name. Its flags are --out DIR (default: runs/experiments/NAME), --seed N
-/// (default 1) and --short. Exit codes: 0 every claim holds; 1 one does not, or an error; 2 wrong usage.
+/// Runs a study as main(). Flags: --out DIR (default: runs/experiments/NAME), --seed N (default: 1), --short. Exit
+/// codes: 0 all results hold, 1 a result failed or an error, 2 wrong usage.
 [[nodiscard]] int run_study(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study);
 
-/// The same with LibTorch on one thread; in the library that sees LibTorch. The models are small: one thread is about
-/// as fast as two, and sums the same on every machine.
+/// Like run_study, with LibTorch limited to one thread: as fast as two for these small models, and with the same
+/// rounding on every machine. Defined in the library that links LibTorch.
 [[nodiscard]] int run(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// TinyShakespeare as the experiments use it: 65 characters and no <|endoftext|>, since no model here is exported.
+// TinyShakespeare with a vocabulary of 65 characters, without <|endoftext|>.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace folio::experiments {
 struct Shakespeare {
   data::CharTokenizer tokenizer;
   int32_t vocab_size = 0;
-  std::vector<int32_t> tokens{};  ///< the whole text; moving it keeps the spans below valid
+  std::vector<int32_t> tokens{};  ///< the whole text; `splits` points into it, also after a move
   data::Splits splits{};
 
   explicit Shakespeare(data::CharTokenizer its_tokenizer) : tokenizer(std::move(its_tokenizer)) {}
@@ -23,7 +23,7 @@ struct Shakespeare {
   ~Shakespeare() = default;
 };
 
-/// Splits as in data::split_tokens. Throws core::Error if the corpus can't be had.
+/// Loads the corpus, split as by data::split_tokens. Throws core::Error if it can't be read or downloaded.
 [[nodiscard]] Shakespeare load_shakespeare(double validation_fraction = 0.1, double test_fraction = 0.0);
 
 }  // namespace folio::experiments

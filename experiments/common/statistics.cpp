@@ -11,7 +11,7 @@ double student_t_within(double x, int degrees) {
   core::require(degrees >= 1, "Student's t has at least 1 degree of freedom, not {}", degrees);
   const double angle = std::atan(x / std::sqrt(static_cast<double>(degrees)));
   const double cos2 = std::cos(angle) * std::cos(angle);
-  // Odd: cos a + 2/3 cos^3 a + 2/3 4/5 cos^5 a + …; even: 1 + 1/2 cos^2 a + 1/2 3/4 cos^4 a + …
+  // Odd degrees: cos a + 2/3 cos^3 a + 2/3 4/5 cos^5 a + …; even: 1 + 1/2 cos^2 a + 1/2 3/4 cos^4 a + …
   const bool odd = degrees % 2 == 1;
   double term = odd ? std::cos(angle) : 1.0;
   double sum = degrees == 1 ? 0.0 : term;

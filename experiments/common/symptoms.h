@@ -1,4 +1,4 @@
-// What is measured on a model to find a mistake in it; but for the last, before any training hides it.
+// Measurements that reveal mistakes in a model. All but look_for_leaks are meant for an untrained model.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace folio::experiments {
 
-/// How many of the vocabulary's tokens, each by itself, are not a number after the first norm.
+/// Returns the number of vocabulary tokens whose vector, alone in a sequence, has a NaN after the first norm.
 [[nodiscard]] int64_t count_nans(nn::Llama model);
 
-/// How many parameters the loss of `batch` does not depend on: their gradient is not there, or is 0 everywhere.
+/// Returns the number of parameters whose gradient of the loss of `batch` is undefined or 0 everywhere.
 [[nodiscard]] int64_t count_without_gradient(nn::Llama model, const train::TensorBatch& batch);
 
-/// The loss of `batch` before any step; ln of the vocabulary's size is that of knowing nothing.
+/// Returns the loss of `batch` before any step; a uniform prediction has ln(vocabulary size).
 [[nodiscard]] double first_loss(nn::Llama model, const train::TensorBatch& batch);
 
-/// How the future gets into the past: 64 windows of the validation split, read at once, again with another last token,
-/// and one position at a time with a cache.
+/// Measures how far predictions depend on later tokens, on 64 windows of the validation split: full passes, passes with
+/// a different last token, and decoding one position at a time with a KV cache.
 struct Leak {
   double loss = 0.0;            ///< of the full pass
-  double cached_loss = 0.0;     ///< of the same text, one position at a time with a cache
-  double cached_change = 0.0;   ///< the largest difference between the logits of the two
-  double earlier_change = 0.0;  ///< the largest change of an earlier logit when only the last token changes
+  double cached_loss = 0.0;     ///< when decoding one position at a time with a KV cache
+  double cached_change = 0.0;   ///< largest difference between the logits of both
+  double earlier_change = 0.0;  ///< largest change of an earlier position's logits when only the last token changes
 };
 
-/// `change` is what the model's blocks were made with.
+/// Measures `model`. `change` must be the one that its blocks were made with.
 [[nodiscard]] Leak look_for_leaks(nn::Llama model, const Shakespeare& text, int64_t window, const Change& change);
 
 }  // namespace folio::experiments

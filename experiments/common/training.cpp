@@ -21,10 +21,10 @@ namespace folio::experiments {
 namespace {
 
 std::span<const int32_t> validation_part(const Shakespeare& text) {
-  return text.splits.validation.first(kValidationTokens + 1);  // and the last target
+  return text.splits.validation.first(kValidationTokens + 1);  // one more for the last target
 }
 
-// `pick(logits [V], i)` is the token of place i.
+// Appends n tokens; `pick(logits [V], i)` returns the i-th.
 template <typename Pick>
 std::vector<int32_t> continued(nn::Llama& model, std::vector<int32_t> tokens, int64_t n, int64_t window, Pick pick) {
   const torch::NoGradGuard no_grad;
@@ -60,10 +60,10 @@ train::TrainConfig small_setting(const Shakespeare& text) {
 }
 
 nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts) {
-  static std::mutex generator;  // LibTorch's is one for all threads, and studies may run several models at once
+  static std::mutex generator;  // LibTorch's generator is global, and studies may run several models at once
   const std::lock_guard lock(generator);
   nn::Llama model = parts ? nn::Llama(config, std::move(parts)) : nn::Llama(config);
-  // Drawn again: making the parts has drawn too, and not the same number for every variant.
+  // Initialize again: constructing the parts has drawn a different number of random values in each variant.
   torch::manual_seed(seed);
   nn::initialize(*model, config.n_layers);
   return model;

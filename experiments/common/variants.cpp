@@ -1,4 +1,4 @@
-// Shapes: B sequences, T positions, P pairs of a head, V vocabulary.
+// Shapes: B sequences, T positions, P pairs in a head, V vocabulary.
 #include "experiments/common/variants.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -12,7 +12,7 @@
 namespace folio::experiments {
 namespace {
 
-// A branch that adds nothing to the stream.
+// A branch that adds nothing to the residual stream.
 class NothingImpl : public torch::nn::Module {
  public:
   torch::Tensor forward(const torch::Tensor& x) { return torch::zeros_like(x); }
@@ -54,7 +54,7 @@ ModelParts blocks_without_norms(const core::ModelConfig& config) {
 }
 
 nn::RopeCache linear_rope(const core::ModelConfig& config, double scale) {
-  // The angles of position 1, whose half turns don't wrap: none exceeds 1 radian.
+  // The angles of position 1 are at most 1 radian, so angle() returns them without wrapping.
   const torch::Tensor position_1_P = nn::RopeCache(2, config.head_dim, config.rope_theta)->rotations()[1].angle();
   const torch::Tensor position_T = torch::arange(config.context_length, torch::kDouble) / scale;
   const torch::Tensor angle_TP = torch::outer(position_T, position_1_P);
@@ -74,7 +74,7 @@ torch::Tensor CachedAttentionImpl::forward(const torch::Tensor& x_B1D, const tor
   const Heads heads = project(x_B1D, k_.defined() ? k_.size(2) : 0);
   k_ = k_.defined() ? torch::cat({k_, heads.k}, 2) : heads.k;
   v_ = v_.defined() ? torch::cat({v_, heads.v}, 2) : heads.v;
-  // No mask: whatever is in the cache came earlier.
+  // No mask: all cached positions are earlier.
   return output(at::scaled_dot_product_attention(heads.q, k_, v_, {}, 0.0, /*is_causal=*/false, {},
                                                  /*enable_gqa=*/n_kv_heads_ != n_heads_));
 }

@@ -1,8 +1,8 @@
-// What AddressSanitizer is told in the programs of the exercises. To be included by the file that has main().
+// AddressSanitizer's options for the exercises. Include it in the file with main().
 #pragma once
 
-// GoogleTest and LibTorch are not instrumented, so what they allocate and link is not judged: no leaks, and no second
-// definitions. An abort of the standard library's checks gets a report with its place.
+// No leak or ODR checks, because GoogleTest and LibTorch are not instrumented. An abort by the standard library's
+// assertions is reported with its stack.
 extern "C" const char* __asan_default_options();  // NOLINT: the sanitizer's name
 extern "C" const char* __asan_default_options() {
   return "detect_leaks=0:detect_odr_violation=0:handle_abort=1:allocator_may_return_null=0:"

@@ -11,28 +11,27 @@ constexpr const char* kBelowZero =
     "A size_t has no numbers below 0: 0 - 1 is 18446744073709551615. So i >= 0 always holds, and a difference of two "
     "of them has to be positive.";
 
-// The first group of `pattern`, or nothing.
+// Returns the first capture group of `pattern`, or "".
 std::string found(const std::string& text, const char* pattern) {
   std::smatch match;
   return std::regex_search(text, match, std::regex(pattern)) ? match[1].str() : "";
 }
 
-// " at FILE:LINE": where the reader's code was, or the law that it was called from; " in FUNCTION" where no lines are
-// known.
+// Returns " at FILE:LINE" of the reader's code, or of the test that called it; " in FUNCTION" without line information.
 std::string place(const std::string& report) {
-  static const std::regex frame(R"(#\d+ 0x\w+ in .*?experiments/exercises/((laws/)?[\w/]+\.(?:cpp|h):\d+))");
-  std::string of_law;
+  static const std::regex frame(R"(#\d+ 0x\w+ in .*?experiments/exercises/((properties/)?[\w/]+\.(?:cpp|h):\d+))");
+  std::string of_property;
   for (std::sregex_iterator it(report.begin(), report.end(), frame), end; it != end; ++it) {
     if ((*it)[2].length() == 0) return " at " + (*it)[1].str();
-    if (of_law.empty()) of_law = " at " + (*it)[1].str();
+    if (of_property.empty()) of_property = " at " + (*it)[1].str();
   }
-  if (!of_law.empty()) return of_law;
+  if (!of_property.empty()) return of_property;
   const std::string named = std::regex_replace(report, std::regex(R"(\(anonymous namespace\)::)"), "");
   const std::string function = found(named, R"(#\d+ 0x\w+ in folio::exercises::(\w+(?:::\w+)*)\()");
   return function.empty() ? "" : " in " + function;
 }
 
-// Of an access outside of an array that the sanitizer knows.
+// Describes an access outside of an array known to the sanitizer.
 std::string outside(const std::string& report) {
   const bool writes = report.find("WRITE of size") != std::string::npos;
   const std::string access = found(report, R"((?:READ|WRITE) of size (\d+))");
@@ -67,7 +66,7 @@ size_t report_begins(const std::string& errors) {
 
 std::string crash_in_words(const std::string& errors, int signal) {
   if (signal == SIGALRM) {
-    return std::string("The law ran for a minute: a loop of your code does not end.\n") + kBelowZero;
+    return std::string("The test ran for a minute: a loop of your code does not end.\n") + kBelowZero;
   }
   const std::string undefined = found(errors, R"(runtime error: (.+))");
   if (!undefined.empty()) {
@@ -96,7 +95,7 @@ std::string crash_in_words(const std::string& errors, int signal) {
            ": an index is far outside, or a pointer is null.\n" + kBelowZero;
   }
   if (!kind.empty()) return "Your code breaks a rule of memory (" + kind + ")" + place(errors) + ".";
-  return "The program ended in this law" + (signal == 0 ? std::string() : " (signal " + std::to_string(signal) + ")") +
+  return "The program ended in this test" + (signal == 0 ? std::string() : " (signal " + std::to_string(signal) + ")") +
          ".";
 }
 

@@ -1,15 +1,15 @@
-// What a crash of the reader's code means, in words.
+// Explains crashes of the reader's code in plain words.
 #pragma once
 
 #include <string>
 
 namespace folio::exercises {
 
-/// `errors` is what the process wrote to stderr: a sanitizer's report, or nothing. `signal` is the one that ended it,
-/// or 0.
+/// Explains a crash. `errors` is the process's stderr, with or without a sanitizer report; `signal` is the signal that
+/// ended it, or 0.
 [[nodiscard]] std::string crash_in_words(const std::string& errors, int signal);
 
-/// Where the report begins in `errors`; what stands before it is the reader's own.
+/// Returns the offset of the sanitizer's report in `errors`; the output before it is the reader's own.
 [[nodiscard]] size_t report_begins(const std::string& errors);
 
 }  // namespace folio::exercises

@@ -1,7 +1,6 @@
-// Runs the laws of an exercise in their order, up to the first that fails, and shows why it does. The exit code is 1 if
-// one fails. They run in a child process, so that a crash is the failure of a law, too, and is told in words. All of
-// GoogleTest's flags work: --gtest_fail_fast=0 goes on after a failure. With --each, the tests ask for many runs at
-// once.
+// Runs the tests of an exercise in order, stops at the first failure and explains it. Exits with 1 if a test fails.
+// Tests run in a child process, so that a crash counts as a failure and is explained, too. Accepts GoogleTest's flags;
+// --gtest_fail_fast=0 continues after a failure. --each runs many requests from stdin in one process.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -22,16 +21,16 @@
 
 namespace {
 
-// How far the child came: in memory that the parent sees, too.
+// The child's progress, in memory shared with the parent.
 struct Progress {
-  char law[120], file[400];
-  int line, n_held, n_laws;
+  char property[120], file[400];
+  int line, n_held, n_properties;
   bool finished;
 };
 
 constexpr size_t kWidth = 110;
 
-// Words until a line is full, each line behind an indent.
+// Wraps text to kWidth columns and indents each line.
 std::string wrapped(const std::string& text, const std::string& indent) {
   std::string result;
   std::istringstream lines(text);
@@ -50,9 +49,9 @@ std::string wrapped(const std::string& text, const std::string& indent) {
   return result;
 }
 
-// A law's verdict, and why.
-void print_failure(const char* law, const std::string& message, const std::string& file, int line) {
-  std::printf("  FAILS  %s\n%s", law, wrapped(message, "         ").c_str());
+// Prints a failed test and its explanation.
+void print_failure(const char* property, const std::string& message, const std::string& file, int line) {
+  std::printf("  FAILS  %s\n%s", property, wrapped(message, "         ").c_str());
   const size_t at = std::min(file.rfind("experiments/exercises/"), file.rfind("tests/modules/"));
   std::printf("         (%s:%d)\n", file.substr(std::min(at, file.size())).c_str(), line);
 }
@@ -62,37 +61,37 @@ class Printer : public testing::EmptyTestEventListener {
   explicit Printer(Progress& progress) : progress_(progress) {}
 
  private:
-  void OnTestProgramStart(const testing::UnitTest& all) override { progress_.n_laws = all.test_to_run_count(); }
+  void OnTestProgramStart(const testing::UnitTest& all) override { progress_.n_properties = all.test_to_run_count(); }
 
-  void OnTestStart(const testing::TestInfo& law) override {
+  void OnTestStart(const testing::TestInfo& property) override {
     message_.clear();
-    std::snprintf(progress_.law, sizeof progress_.law, "%s", law.name());
-    std::snprintf(progress_.file, sizeof progress_.file, "%s", law.file());
-    progress_.line = law.line();
+    std::snprintf(progress_.property, sizeof progress_.property, "%s", property.name());
+    std::snprintf(progress_.file, sizeof progress_.file, "%s", property.file());
+    progress_.line = property.line();
     alarm(60);
   }
 
   void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (!result.failed() || !message_.empty()) return;  // the first message of a law is enough
+    if (!result.failed() || !message_.empty()) return;  // only the first message of a test is shown
     message_ = result.message();
-    const size_t frames = message_.find("\nException raised from ");  // LibTorch's, of its own code
+    const size_t frames = message_.find("\nException raised from ");  // LibTorch's stack trace
     if (frames != std::string::npos) message_.erase(frames, message_.find("\" thrown in", frames) - frames);
-    strip("C++ exception with description \"", "\" thrown in the test body.");  // a hint, for example
+    strip("C++ exception with description \"", "\" thrown in the test body.");  // for example Unfilled's hint
     message_ = folio::exercises::in_plain_words(message_);
   }
 
-  void OnTestEnd(const testing::TestInfo& law) override {
-    if (law.result()->Skipped()) return;
-    if (law.result()->Failed()) return print_failure(law.name(), message_, law.file(), law.line());
-    std::printf("  holds  %s\n", law.name());
+  void OnTestEnd(const testing::TestInfo& property) override {
+    if (property.result()->Skipped()) return;
+    if (property.result()->Failed()) return print_failure(property.name(), message_, property.file(), property.line());
+    std::printf("  holds  %s\n", property.name());
     ++progress_.n_held;
   }
 
   void OnTestProgramEnd(const testing::UnitTest& all) override {
-    std::printf("%d of %d laws hold\n", all.successful_test_count(), all.test_to_run_count());
+    std::printf("%d of %d properties hold\n", all.successful_test_count(), all.test_to_run_count());
   }
 
-  // Takes a beginning and an end off the message, if it has both.
+  // Removes `begin` and `end` from the message if both are present.
   void strip(const std::string& begin, const std::string& end) {
     if (message_.size() < begin.size() + end.size() || message_.compare(0, begin.size(), begin) != 0 ||
         message_.compare(message_.size() - end.size(), end.size(), end) != 0) {
@@ -105,7 +104,7 @@ class Printer : public testing::EmptyTestEventListener {
   std::string message_;
 };
 
-int run_laws(int argc, char** argv, Progress& progress) {
+int run_properties(int argc, char** argv, Progress& progress) {
   testing::GTEST_FLAG(fail_fast) = true;
   testing::InitGoogleTest(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
@@ -116,11 +115,10 @@ int run_laws(int argc, char** argv, Progress& progress) {
   return code;
 }
 
-// Runs the laws that the arguments ask for in a child process, says what it did not come to say, and gives the exit
-// code.
+// Runs the selected tests in a child process, reports a crash or timeout of the child, and returns the exit code.
 int judge(int argc, char** argv) {
   void* memory = mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  int errors[2];  // a pipe: what the child writes to stderr
+  int errors[2];  // a pipe from the child's stderr
   if (memory == MAP_FAILED || pipe(errors) != 0) return std::perror("exercise"), 2;
   auto& progress = *new (memory) Progress{};
   const pid_t child = fork();
@@ -128,9 +126,9 @@ int judge(int argc, char** argv) {
   if (child == 0) {
     dup2(errors[1], STDERR_FILENO);
     close(errors[0]);
-    const int code = run_laws(argc, argv, progress);
+    const int code = run_properties(argc, argv, progress);
     std::fflush(nullptr);
-    std::_Exit(code);  // what LibTorch would take down, piece by piece, goes with the process
+    std::_Exit(code);  // skips LibTorch's slow destructors
   }
   close(errors[1]);
   std::string text;
@@ -139,18 +137,18 @@ int judge(int argc, char** argv) {
   close(errors[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  const bool crashed = !progress.finished && progress.law[0] != '\0';
+  const bool crashed = !progress.finished && progress.property[0] != '\0';
   const size_t own = crashed ? folio::exercises::report_begins(text) : text.size();
   std::fprintf(stderr, "%s", text.substr(0, own).c_str());
   if (!crashed) return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
   const std::string words = folio::exercises::crash_in_words(text, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-  print_failure(progress.law, words, progress.file, progress.line);
-  std::printf("%d of %d laws hold\n", progress.n_held, progress.n_laws);
+  print_failure(progress.property, words, progress.file, progress.line);
+  std::printf("%d of %d properties hold\n", progress.n_held, progress.n_properties);
   return 1;
 }
 
-// Many runs in one process, since LibTorch takes a second to load. Each line of stdin has a mistake, a space, and a
-// flag of GoogleTest. "exit CODE" ends what a run prints.
+// Runs many requests in one process, because LibTorch takes a second to load. Each line of stdin is a mistake, a space,
+// and a GoogleTest flag. Each request's output ends with "exit CODE".
 int judge_each(char* program) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(std::cin, line);) lines.push_back(line);
@@ -170,7 +168,7 @@ int judge_each(char* program) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // if a law crashes, the ones before it were shown
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line-buffered, so that a crash loses no output
   if (argc == 2 && std::strcmp(argv[1], "--each") == 0) return judge_each(argv[0]);
   return judge(argc, argv);
 }

@@ -17,7 +17,7 @@ bool begins(const Lines& lines, size_t i, const std::string& with) {
   return i < lines.size() && lines[i].compare(0, with.size(), with) == 0;
 }
 
-// What is behind the last `mark` of a line, without an `end`.
+// Returns the part of a line after the last `mark`, without the suffix `end`.
 std::string behind(const std::string& line, const std::string& mark, const std::string& end = "") {
   std::string rest = line.substr(line.rfind(mark) + mark.size());
   if (rest.size() >= end.size() && rest.compare(rest.size() - end.size(), end.size(), end) == 0) {
@@ -26,7 +26,7 @@ std::string behind(const std::string& line, const std::string& mark, const std::
   return rest;
 }
 
-// Six digits of a number that has more.
+// Shortens a number to six digits.
 std::string shortened(const std::string& value) {
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);
@@ -44,13 +44,13 @@ std::string sentence(const std::string& actual, const std::string& expected) {
   return (number ? "The number is " : "The result is ") + actual + ", but has to be " + expected + ".";
 }
 
-// Takes GoogleTest's lines off the front, and returns what they say.
+// Removes GoogleTest's lines from the front and returns them in plain words.
 std::string said(Lines& lines) {
   size_t n = 1;
   std::string words;
   if (lines.empty()) return words;
   if (lines[0] == "Failed") {
-    // what follows is the explanation
+    // the rest is the explanation
   } else if (begins(lines, 0, "Expected equality of these values:")) {
     std::array<std::string, 2> values;
     for (std::string& value : values) {
@@ -99,7 +99,7 @@ std::string in_plain_words(const std::string& message) {
       trace = true;
     } else if (!line.empty()) {
       if (!words.empty()) words += "\n";
-      words += trace ? line.substr(line.find(": ") + 2) : line;  // behind FILE:LINE
+      words += trace ? line.substr(line.find(": ") + 2) : line;  // after FILE:LINE
     }
   }
   return words;

@@ -1,6 +1,6 @@
-// Trains the last rung of the path, the whole Llama, twice, from the same first values and on the same batches: once of
-// Folio's parts, and once of all that the reader has written so far. It prints a row for each, and what the reader's
-// model writes. That takes some minutes; --steps N shortens it, and then only a part of the validation text is judged.
+// Trains the path's last rung, the whole Llama, twice from the same initialization and batches: with Folio's parts, and
+// with everything the reader has written so far. Prints a row for each, and a sample of the reader's model. Takes some
+// minutes; --steps N shortens it and evaluates only a part of the validation split.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/utils.h>
@@ -24,10 +24,10 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a program of one file
+using namespace folio;  // NOLINT: a single-file program
 using torch::Tensor;
 
-// What is the reader's; the rest is Folio's.
+// The functions written by the reader; Folio's replace the others.
 struct Own {
   bool modules = false, loss = false, loss_backward = false, loop = false, rates = false, clipping = false;
   bool adamw = false, sampler = false;
@@ -41,7 +41,7 @@ struct NothingToTrain final : exercises::Trainee {
   void descend(double /*rate*/) override {}
 };
 
-// Calls each function once, to see whether it is written, and says so.
+// Calls each function once to find out if it is written, and prints the result.
 Own find_own(const core::ModelConfig& config) {
   Own own;
   std::vector<std::string> written, missing;
@@ -87,7 +87,7 @@ Own find_own(const core::ModelConfig& config) {
   return own;
 }
 
-// Size and recipe are those of experiments/growing/the_whole_llama.cpp.
+// Size and recipe of experiments/growing/the_whole_llama.cpp.
 const growing::Setting kSetting{.B = 4, .T = 256, .steps = 2000};
 const growing::Recipe kRecipe{.rate = 2e-3, .last_rate = 2e-4, .warmup = 100};
 
@@ -102,7 +102,7 @@ core::ModelConfig config_of(int64_t vocab_size) {
           .tie_embeddings = true};
 }
 
-// A Llama in training, as a loop sees it.
+// A Llama as the Trainee of a training loop.
 class Trainee final : public exercises::Trainee {
  public:
   Trainee(const Own& own, const core::ModelConfig& config, growing::Text text, const growing::Setting& setting)
@@ -171,7 +171,7 @@ class Trainee final : public exercises::Trainee {
 
   void clip_gradients() {
     if (!own_.clipping) return growing::clip(adamw_.parameters, recipe_.clip);
-    exercises::Floats all;  // side by side
+    exercises::Floats all;  // concatenated
     for (const Tensor& p : adamw_.parameters) {
       const Tensor g = p.grad().contiguous();
       all.insert(all.end(), g.data_ptr<float>(), g.data_ptr<float>() + g.numel());
@@ -213,7 +213,7 @@ growing::Forward forward_of(const nn::Llama& model) {
   return [model = nn::Llama(model)](const Tensor& tokens) mutable { return model->forward(tokens); };
 }
 
-// In windows that lie side by side, one at a time.
+// Returns the loss in consecutive windows, one at a time.
 double validation_loss(const nn::Llama& model, growing::Text text) {
   const auto forward = forward_of(model);
   const auto T = static_cast<size_t>(kSetting.T);
@@ -239,7 +239,7 @@ nn::Llama print_row(const std::string& name, const Own& own, const experiments::
   return trainee.model();
 }
 
-// Characters that are drawn by the reader's sampler where there is one.
+// Returns a generated sample, drawn by the reader's sampler if it is written.
 std::string written_by(const nn::Llama& model, bool own_sampler, const experiments::Shakespeare& text,
                        const growing::Setting& setting) {
   const int64_t n_characters = setting.steps < kSetting.steps ? 60 : 400;

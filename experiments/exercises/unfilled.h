@@ -1,11 +1,11 @@
-// What an exercise throws until it is written.
+// The exception thrown by an unwritten exercise.
 #pragma once
 
 #include <stdexcept>
 
 namespace folio::exercises {
 
-/// Its message is the hint that the reader sees.
+/// An unwritten exercise; the message is a hint for the reader.
 class Unfilled : public std::logic_error {
  public:
   using std::logic_error::logic_error;

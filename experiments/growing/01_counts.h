@@ -1,5 +1,5 @@
-// Rung 1: counting. How often did the character w follow the character h in the training text?
-// A text is a list of numbers: its characters are numbered from 0 to V - 1, in order of their codes.
+// Rung 1: a bigram model by counting how often character w follows character h in the training text.
+// Text is a list of character ids, from 0 to V - 1 in order of the characters' codes.
 #pragma once
 
 #include <cmath>
@@ -9,31 +9,31 @@
 
 namespace folio::growing {
 
-using Text = std::span<const int32_t>;  // the characters' numbers
+using Text = std::span<const int32_t>;  // character ids
 
 struct Counts {
-  std::vector<std::vector<double>> times;  // [V][V]: times[h][w], how often w came after h
+  std::vector<std::vector<double>> times;  // [V][V]: times[h][w], how often w followed h
 
   Counts(Text text, int32_t V)
-      : times(V, std::vector<double>(V, 0.01)) {  // 0.01: a pair that never came may still come
+      : times(V, std::vector<double>(V, 0.01)) {  // 0.01 keeps the probability of unseen pairs above 0
     for (size_t i = 1; i < text.size(); ++i) times[text[i - 1]][text[i]] += 1.0;
   }
 
-  // P(w | h): the share of w among all that came after h.
+  // P(w | h): the fraction of h's occurrences that are followed by w.
   [[nodiscard]] double probability(int32_t h, int32_t w) const {
     double all = 0.0;
     for (const double count : times[h]) all += count;
     return times[h][w] / all;
   }
 
-  // The loss: the mean of -ln P(the character that came | the one before it).
+  // The mean of -ln P(next character | current character).
   [[nodiscard]] double loss(Text text) const {
     double sum = 0.0;
     for (size_t i = 1; i < text.size(); ++i) sum -= std::log(probability(text[i - 1], text[i]));
     return sum / static_cast<double>(text.size() - 1);
   }
 
-  // Draws the character after h: `uniform` is a random number in [0, 1), and each w gets its share of that interval.
+  // Draws the character after h. `uniform` is a random number in [0, 1); each w owns an interval of size P(w | h).
   [[nodiscard]] int32_t draw(int32_t h, double uniform) const {
     int32_t w = 0;
     for (const auto last = static_cast<int32_t>(times.size()) - 1; w < last; ++w) {

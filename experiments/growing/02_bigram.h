@@ -1,5 +1,5 @@
-// Rung 2: the same table, but learned. Here are the batch, the loss, gradient descent, the training loop and sampling,
-// which all later rungs use: they work for any model that maps characters to logits.
+// Rung 2: the same table, learned by gradient descent. The batch, the loss, the training loop and sampling are used by
+// all later rungs and work for any model that maps characters to logits.
 // Shapes: B windows in a batch, T positions in a window, V characters. A tensor's name ends with its shape.
 #pragma once
 
@@ -23,12 +23,12 @@ struct Setting {
   uint64_t seed = 1;
 };
 
-// A window of the text and, one character further on, what has to be predicted at each of its positions.
+// Windows of text, and the same windows shifted by one character: the target at each position.
 struct Batch {
   Tensor inputs_BT, targets_BT;
 };
 
-// B windows from random places of the text.
+// Returns B windows from random offsets in the text.
 inline Batch random_batch(Text text, const Setting& s, int64_t step) {
   std::vector<int64_t> inputs, targets;
   for (int64_t b = 0; b < s.B; ++b) {
@@ -39,13 +39,13 @@ inline Batch random_batch(Text text, const Setting& s, int64_t step) {
   return {torch::tensor(inputs).view({s.B, s.T}), torch::tensor(targets).view({s.B, s.T})};
 }
 
-// A model maps characters [B, T] to logits [B, T, V]: a number for each character that could come next. What stands at
-// position t may depend on the characters 0 to t alone.
+// Maps characters [B, T] to logits [B, T, V]: a score for each possible next character. The logits at position t may
+// depend only on characters 0 to t.
 struct Model : torch::nn::Module {
   virtual Tensor forward(const Tensor& tokens_BT) = 0;
 };
 
-// The bigram: row h of the table has the logits of what comes after h.
+// The bigram: row h of the table holds the logits of the character after h.
 struct Bigram : Model {
   Tensor table_VV;
 
@@ -54,37 +54,37 @@ struct Bigram : Model {
   Tensor forward(const Tensor& tokens_BT) override { return torch::embedding(table_VV, tokens_BT); }  // [B, T, V]
 };
 
-// The mean of -ln p(target), where p = softmax(logits): e^logit, divided by the sum of all V of them.
+// The mean of -ln p(target) with p = softmax(logits), where softmax(z)[w] = e^z[w] / the sum of e^z over V.
 inline Tensor cross_entropy(const Tensor& logits_BTV, const Tensor& targets_BT) {
   const Tensor log_p_BTV = logits_BTV - logits_BTV.logsumexp(-1, /*keepdim=*/true);
   const Tensor log_p_BT = log_p_BTV.gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1);  // of the targets
   return -log_p_BT.mean();
 }
 
-// Gradient descent: each parameter moves against its gradient, the direction in which the loss rises.
+// Gradient descent: moves each parameter against its gradient, which points in the direction of increasing loss.
 inline void descend(const std::vector<Tensor>& parameters, double rate) {
   const torch::NoGradGuard no_grad;
   for (const Tensor& p : parameters) p.sub_(rate * p.grad());
 }
 
-// The loss on text that is not trained on, cut into windows that lie side by side: as many as fit.
+// Returns the loss on held-out text, cut into consecutive windows of T characters.
 using Forward = std::function<Tensor(const Tensor& tokens_BT)>;
 
 inline double validation_loss(const Forward& forward, Text text, int64_t T) {
   const torch::NoGradGuard no_grad;
-  const auto W = static_cast<int64_t>(text.size() - 1) / T;  // windows
+  const auto W = static_cast<int64_t>(text.size() - 1) / T;  // number of windows
   const Tensor all = torch::tensor(std::vector<int64_t>(text.begin(), text.end()));
   const Tensor inputs_WT = all.narrow(0, 0, W * T).view({W, T}), targets_WT = all.narrow(0, 1, W * T).view({W, T});
   return cross_entropy(forward(inputs_WT), targets_WT).item<double>();
 }
 
 struct Training {
-  std::vector<double> losses{};      // of each step's batch, before the step
-  std::vector<double> validation{};  // at step 0, evaluate_every, 2 evaluate_every, ... and after the last step
+  std::vector<double> losses{};      // loss of each step's batch, before the update
+  std::vector<double> validation{};  // at step 0, evaluate_every, 2 evaluate_every, ..., and after the last step
 };
 
-// The training loop: a batch, its loss, the loss's gradient by every parameter, a step; and again. `take_step` uses the
-// gradients, as in [&](int64_t step) { descend(parameters, 0.5); }.
+// The training loop: batch, loss, gradients of all parameters, update. `take_step` applies the gradients, for example
+// [&](int64_t step) { descend(parameters, 0.5); }.
 inline Training train_model(const Forward& forward, const std::vector<Tensor>& parameters, Text text, Text validation,
                             const Setting& s, const std::function<void(int64_t step)>& take_step) {
   Training result;
@@ -93,7 +93,7 @@ inline Training train_model(const Forward& forward, const std::vector<Tensor>& p
     const auto [inputs_BT, targets_BT] = random_batch(text, s, step);
     const Tensor loss = cross_entropy(forward(inputs_BT), targets_BT);
     for (const Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
-    loss.backward();  // fills p.grad() of every parameter p: autograd, which is LibTorch's
+    loss.backward();  // LibTorch's autograd fills p.grad() of every parameter p
     take_step(step);
     result.losses.push_back(loss.item<double>());
   }
@@ -101,7 +101,7 @@ inline Training train_model(const Forward& forward, const std::vector<Tensor>& p
   return result;
 }
 
-// n characters after `tokens`, each drawn from the softmax of the last position's logits. The model sees the last T.
+// Appends n characters, each drawn from the softmax of the last position's logits. The model's input is the last T.
 inline std::vector<int32_t> sample(const Forward& forward, std::vector<int32_t> tokens, int64_t n, int64_t T,
                                    uint64_t seed) {
   const torch::NoGradGuard no_grad;

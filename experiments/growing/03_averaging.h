@@ -1,7 +1,6 @@
-// Rung 3: look further back than one character, in the simplest way: average all characters so far. Four forms of the
-// same average, on a word that fits on the page; the last one is attention. Then the first of them that looks back in
-// the model.
-// Shapes: B windows, T positions, V characters, D numbers in a character's vector.
+// Rung 3: use more context than one character, in the simplest way: average the vectors of all characters so far. Four
+// equivalent forms of the average, the last of which is attention, and a model that uses it.
+// Shapes: B windows, T positions, V characters, D elements in a character's vector.
 #pragma once
 
 #include <cmath>
@@ -13,7 +12,7 @@ namespace folio::growing {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// 1. A loop: y[t] is the mean of x[0], ..., x[t].
+// Form 1, a loop: y[t] is the mean of x[0], ..., x[t].
 inline Tensor average_by_loop(const Tensor& x_TD) {
   Tensor y_TD = torch::zeros_like(x_TD);
   for (int64_t t = 0; t < x_TD.size(0); ++t) {
@@ -23,15 +22,15 @@ inline Tensor average_by_loop(const Tensor& x_TD) {
   return y_TD;
 }
 
-// 2. A matrix product: row t of the triangular matrix has 1/(t + 1) in its columns 0 to t, and 0 behind them.
+// Form 2, a matrix product: row t of the lower triangular matrix is 1/(t + 1) in columns 0 to t, and 0 after them.
 inline Tensor average_weights(int64_t T) {
   const Tensor ones_TT = torch::ones({T, T}).tril();
   return ones_TT / ones_TT.sum(1, /*keepdim=*/true);
 }
 inline Tensor average_by_matrix(const Tensor& x_TD) { return average_weights(x_TD.size(0)).matmul(x_TD); }
 
-// 3. A softmax: equal scores get equal weights, and a score of -infinity, e^-infinity = 0, gets none. That hides what
-// comes later: the causal mask.
+// Form 3, a softmax: equal scores get equal weights, and a score of -infinity gets weight e^-infinity = 0. Setting the
+// scores of later positions to -infinity is the causal mask.
 inline Tensor causal_softmax(const Tensor& scores_TT) {  // [..., T, T]
   const int64_t T = scores_TT.size(-1);
   const Tensor later_TT = torch::ones({T, T}).triu(1) == 1;
@@ -42,8 +41,8 @@ inline Tensor average_by_softmax(const Tensor& x_TD) {
   return causal_softmax(torch::zeros({T, T})).matmul(x_TD);
 }
 
-// 4. Queries and keys: the score of position s for position t is the dot product q[t] · k[s], so a position chooses
-// what it looks at. What it gets is a mean of the values v. With queries of 0 all scores are 0, and this is form 3.
+// Form 4, queries and keys: the score of position s for position t is the dot product q[t] · k[s], so the weights
+// depend on content. The output is a weighted mean of the values v. Queries of 0 make all scores 0, which is form 3.
 inline Tensor attention_weights(const Tensor& q_TK, const Tensor& k_TK) {  // [..., T, K] to [..., T, T]
   return causal_softmax(q_TK.matmul(k_TK.transpose(-2, -1)) / std::sqrt(q_TK.size(-1)));
 }
@@ -51,12 +50,12 @@ inline Tensor attend(const Tensor& q_TK, const Tensor& k_TK, const Tensor& v_TK)
   return attention_weights(q_TK, k_TK).matmul(v_TK);
 }
 
-// A matrix of random first values: with a spread of 1/√in, its outputs are about as large as its inputs.
+// A random matrix. The standard deviation 1/√in makes outputs about as large as inputs.
 inline Tensor random_matrix(int64_t out, int64_t in) { return torch::randn({out, in}) / std::sqrt(in); }
 
-// What rungs 3 to 11 have in common: a character becomes a vector of D numbers (its embedding), the body makes a vector
-// [B, T, D] of those so far, and the output matrix turns that into logits. The output begins with zeros, as the
-// bigram's table did: at first every character is as likely as any other.
+// The common part of rungs 3 to 11: the embedding maps a character to a vector of D elements, the body computes a
+// vector [B, T, D] for each position, and the output matrix maps it to logits. The output matrix starts at zero, so
+// that all characters are equally likely at first.
 struct EmbeddingModel : Model {
   Tensor embedding_VD, output_VD;
 
@@ -72,7 +71,7 @@ struct EmbeddingModel : Model {
   }
 };
 
-// The model of this rung: each position predicts from the mean of all vectors so far.
+// The model of this rung: predicts from the mean of all vectors so far.
 struct Averaging : EmbeddingModel {
   using EmbeddingModel::EmbeddingModel;
   Tensor body(const Tensor& x_BTD) override { return average_weights(x_BTD.size(1)).matmul(x_BTD); }

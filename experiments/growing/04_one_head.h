@@ -1,6 +1,6 @@
-// Rung 4: a head of attention. Queries, keys and values are made from the vectors by three matrices that are learned,
-// so each position learns what to look for (query), what to be found by (key) and what to say (value).
-// Shapes: B windows, T positions, V characters, D numbers in a vector, K = D numbers in a query, key or value.
+// Rung 4: one attention head. Three learned matrices map each vector to a query (what to look for), a key (what to be
+// found by) and a value (what to pass on).
+// Shapes: B windows, T positions, V characters, D elements in a vector, K = D elements in a query, key or value.
 #pragma once
 
 #include "experiments/growing/03_averaging.h"
@@ -9,7 +9,7 @@ namespace folio::growing {
 
 struct Head : torch::nn::Module {
   Tensor wq_KD, wk_KD, wv_KD;
-  Tensor weights_BTT;  // of the last forward pass: what each position looked at, for a picture
+  Tensor weights_BTT;  // attention weights of the last forward pass, for pictures
 
   Head(int64_t D, int64_t K) {
     wq_KD = register_parameter("wq", random_matrix(K, D));

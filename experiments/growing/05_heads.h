@@ -1,6 +1,6 @@
-// Rung 5: several heads. The D numbers of queries, keys and values are cut into H groups of K = D / H, each group has
-// its own weights over the past, and a last matrix mixes what the heads found.
-// Shapes: B windows, T positions, V characters, D numbers in a vector, H heads of K numbers.
+// Rung 5: several heads. Queries, keys and values are split into H groups of K = D / H elements; each group computes
+// its own attention weights, and an output matrix combines the heads.
+// Shapes: B windows, T positions, V characters, D elements in a vector, H heads of K elements.
 #pragma once
 
 #include "experiments/growing/04_one_head.h"
@@ -10,7 +10,7 @@ namespace folio::growing {
 struct Heads : torch::nn::Module {
   int64_t H;
   Tensor wq_DD, wk_DD, wv_DD, wo_DD;
-  Tensor weights_BHTT;  // of the last forward pass: what each head looked at, for a picture
+  Tensor weights_BHTT;  // attention weights of the last forward pass, for pictures
 
   Heads(int64_t D, int64_t n_heads) : H(n_heads) {
     wq_DD = register_parameter("wq", random_matrix(D, D));
@@ -32,7 +32,7 @@ struct Heads : torch::nn::Module {
   }
 
   [[nodiscard]] Tensor join(const Tensor& y_BHTK) const {
-    return torch::linear(y_BHTK.transpose(1, 2).flatten(2), wo_DD);  // [B, T, H, K] to [B, T, D], mixed
+    return torch::linear(y_BHTK.transpose(1, 2).flatten(2), wo_DD);  // [B, T, H, K] to [B, T, D], then wo
   }
 };
 

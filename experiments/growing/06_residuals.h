@@ -1,6 +1,6 @@
-// Rung 6: a residual connection. Attention no longer replaces a position's vector; it is added to it. What the
-// character is and what was found in the past then reach the output together.
-// Shapes: B windows, T positions, V characters, D numbers in a vector.
+// Rung 6: a residual connection. The output of attention is added to a position's vector instead of replacing it, so
+// the character itself and its context both reach the output.
+// Shapes: B windows, T positions, V characters, D elements in a vector.
 #pragma once
 
 #include "experiments/growing/05_heads.h"

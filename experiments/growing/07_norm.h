@@ -1,6 +1,6 @@
-// Rung 7: RMSNorm. Before attention and before the output, each vector is divided by its own length (the root of the
-// mean of its squares) and each of its D numbers gets a gain that is learned.
-// Shapes: B windows, T positions, V characters, D numbers in a vector.
+// Rung 7: RMSNorm. Before attention and before the output, each vector is divided by the root of the mean of its
+// squared elements and multiplied by a learned gain per element.
+// Shapes: B windows, T positions, V characters, D elements in a vector.
 #pragma once
 
 #include "experiments/growing/06_residuals.h"

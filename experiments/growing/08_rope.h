@@ -1,14 +1,14 @@
-// Rung 8: positions. So far attention saw which characters came before and not where. RoPE turns each query and key by
-// angles that grow with its position; the dot product of two turned vectors depends on how far apart they stand.
-// Shapes: B windows, H heads, T positions, K numbers in a head, P = K / 2 pairs of them.
+// Rung 8: positions. Without them attention ignores the order of characters. RoPE rotates each query and key by angles
+// proportional to its position, so that their dot product depends on the distance between them.
+// Shapes: B windows, H heads, T positions, K elements in a head, P = K / 2 pairs.
 #pragma once
 
 #include "experiments/growing/07_norm.h"
 
 namespace folio::growing {
 
-// Position t turns pair i, the numbers (2i, 2i + 1), by the angle t · 10000^(-2i/K): the first pair by one radian from
-// one position to the next, later pairs ever more slowly.
+// Rotates pair i, the elements (2i, 2i + 1), of position t by the angle t · 10000^(-2i/K): the first pair by one radian
+// per position, later pairs more slowly.
 inline Tensor rotate(const Tensor& x_BHTK) {
   const int64_t T = x_BHTK.size(2), K = x_BHTK.size(3);
   const Tensor turn_P = torch::pow(10000.0, -torch::arange(0, K, 2, torch::kDouble) / static_cast<double>(K));
@@ -26,7 +26,7 @@ struct RotaryHeads : Heads {
   Tensor forward(const Tensor& x_BTD) override {
     const Tensor q_BHTK = rotate(split(torch::linear(x_BTD, wq_DD)));
     const Tensor k_BHTK = rotate(split(torch::linear(x_BTD, wk_DD)));
-    const Tensor v_BHTK = split(torch::linear(x_BTD, wv_DD));  // values are not turned
+    const Tensor v_BHTK = split(torch::linear(x_BTD, wv_DD));  // values are not rotated
     weights_BHTT = attention_weights(q_BHTK, k_BHTK);
     return join(weights_BHTT.matmul(v_BHTK));
   }

@@ -1,6 +1,6 @@
-// Rung 9: the feed-forward, in the form of SwiGLU. Attention gathers from other positions; the feed-forward works on
-// each position by itself. Attention and feed-forward, each behind a norm and added to the vector, are a block.
-// Shapes: B windows, T positions, V characters, D numbers in a vector, F numbers inside the feed-forward.
+// Rung 9: the feed-forward network, SwiGLU. Attention combines positions; the feed-forward processes each position
+// separately. Attention and feed-forward, each with a norm before it and a residual connection, form a block.
+// Shapes: B windows, T positions, V characters, D elements in a vector, F hidden elements of the feed-forward.
 #pragma once
 
 #include "experiments/growing/08_rope.h"

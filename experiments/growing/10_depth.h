@@ -1,5 +1,5 @@
-// Rung 10: depth. L blocks, one after the other: what one has found, the next can look for.
-// Shapes: B windows, T positions, V characters, D numbers in a vector, H heads, F numbers inside a feed-forward.
+// Rung 10: depth. L blocks in sequence; each builds on the results of the previous ones.
+// Shapes: B windows, T positions, V characters, D elements in a vector, H heads, F hidden elements of a feed-forward.
 #pragma once
 
 #include "experiments/growing/09_swiglu.h"

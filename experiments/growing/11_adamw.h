@@ -1,6 +1,6 @@
-// Rung 11: the same model, trained as Llamas are: AdamW instead of plain gradient descent, a learning rate that rises
-// first (warm-up) and then falls along a cosine, and gradients whose length is limited (clipping).
-// p is a parameter, g its gradient; m and v have the parameter's shape.
+// Rung 11: the same model with the usual training recipe of Llamas: AdamW, a learning rate with warm-up and cosine
+// decay, and gradient clipping.
+// Names: p is a parameter, g its gradient; m and v have the parameter's shape.
 #pragma once
 
 #include <numbers>
@@ -17,14 +17,14 @@ struct Recipe {
   double clip = 1.0;
 };
 
-// Up in a straight line over the warm-up, then down along half a cosine to last_rate.
+// Rises linearly during warm-up, then follows half a cosine down to last_rate.
 inline double learning_rate(const Recipe& r, int64_t step, int64_t steps) {
   if (step < r.warmup) return r.rate * static_cast<double>(step + 1) / static_cast<double>(r.warmup);
   const double done = static_cast<double>(step - r.warmup) / static_cast<double>(steps - r.warmup);
   return r.last_rate + (r.rate - r.last_rate) * (1.0 + std::cos(std::numbers::pi * done)) / 2.0;
 }
 
-// All gradients together are one long vector: if it is longer than `limit`, it is scaled to that length.
+// Scales the gradients so that the norm of all of them together is at most `limit`.
 inline void clip(const std::vector<Tensor>& parameters, double limit) {
   double squares = 0.0;
   for (const Tensor& p : parameters) squares += p.grad().square().sum().item<double>();
@@ -46,17 +46,17 @@ struct AdamW {
     for (size_t i = 0; i < parameters.size(); ++i) {
       const Tensor &p = parameters[i], &g = p.grad();
       m[i] = r.beta1 * m[i] + (1 - r.beta1) * g;           // running mean of the gradient
-      v[i] = r.beta2 * v[i] + (1 - r.beta2) * g.square();  // and of its square
-      // Both began at 0; after n steps they hold 1 - beta^n of a mean.
+      v[i] = r.beta2 * v[i] + (1 - r.beta2) * g.square();  // and of the squared gradient
+      // Bias correction: both averages start at 0 and hold 1 - beta^n of a mean after n steps.
       const Tensor mean = m[i] / (1 - std::pow(r.beta1, step + 1));
       const Tensor mean_square = v[i] / (1 - std::pow(r.beta2, step + 1));
-      if (p.dim() >= 2) p.mul_(1 - rate * r.decay);  // weight decay: matrices shrink a little; gains don't
+      if (p.dim() >= 2) p.mul_(1 - rate * r.decay);  // weight decay, for matrices only
       p.sub_(rate * mean / (mean_square.sqrt() + r.eps));
     }
   }
 };
 
-// Trains any model, rung 11's or your own, with the recipe. Its validation losses are comparable with the rungs'.
+// Trains any model with the recipe. Validation losses are comparable with those of the rungs.
 inline Training train_with_adamw(const Forward& forward, const std::vector<Tensor>& parameters, Text text,
                                  Text validation, const Setting& s, const Recipe& recipe = {}) {
   AdamW adamw(recipe, parameters);

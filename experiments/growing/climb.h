@@ -1,4 +1,4 @@
-// The list of the rungs, and how one is climbed: its model is trained from every seed.
+// The list of rungs, and the function that trains a rung's model from every seed.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@ using experiments::Report;
 struct Rung {
   int number;
   std::string name;
-  std::function<std::shared_ptr<Model>()> make;  // with first values from LibTorch's generator
-  double rate = 0.5;                             // of gradient descent; rung 11 has its own rule
+  std::function<std::shared_ptr<Model>()> make;  // initialized from LibTorch's generator
+  double rate = 0.5;                             // learning rate of gradient descent; rung 11 uses AdamW
 };
 
 inline std::vector<Rung> rungs(int64_t V) {
@@ -35,16 +35,16 @@ inline std::vector<Rung> rungs(int64_t V) {
           {11, "AdamW", deep}};
 }
 
-// What one rung measured, by seed.
+// A rung's measurements, by seed.
 struct Climbed {
   int64_t parameters = 0;
   std::vector<Training> trainings{};
   std::vector<double> losses{};
-  std::string sample{};      // of the first seed's model
-  double future_seen = 0.0;  // how much a later character changes earlier logits
+  std::string sample{};      // from the first seed's model
+  double future_seen = 0.0;  // change of earlier logits when a later character changes
 };
 
-// The largest change of the logits before the last position when the last character changes.
+// Returns the largest change of the logits at earlier positions when the last character changes.
 inline double future_seen(Model& model, Text text, int64_t T) {
   const torch::NoGradGuard no_grad;
   const Tensor a_1T = torch::tensor(std::vector<int64_t>(text.begin(), text.begin() + T)).unsqueeze(0);
@@ -58,7 +58,7 @@ inline Climbed climb(Report& report, const Rung& rung, const experiments::Shakes
   Climbed climbed;
   climbed.trainings.resize(seeds.size());
   climbed.losses.resize(seeds.size());
-  std::mutex one_at_a_time;  // LibTorch's generator is one for all threads
+  std::mutex one_at_a_time;  // guards LibTorch's global generator
   experiments::run_jobs(seeds.size(), [&](size_t i) {
     std::unique_lock lock(one_at_a_time);
     torch::manual_seed(seeds[i]);

@@ -1,5 +1,5 @@
-// Small trainings for what README.md says beside the rungs: what more steps, other rates, no norms and each part of the
-// recipe change. growing --details trains all of them, --rung 11 --details those of one rung.
+// Additional trainings quoted in README.md: more steps, other learning rates, no norms, and each part of the recipe.
+// `growing --details` runs all of them, `growing --rung 11 --details` those of one rung.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace folio::growing {
 
-// How a model is trained: the recipe of rung 11, of which each part can be left out.
+// The parts of rung 11's recipe to train with.
 struct How {
   bool adam = true;
   double rate = 3e-3;
@@ -38,7 +38,7 @@ inline Training train_so(const How& how, const Forward& forward, const std::vect
   });
 }
 
-// Four blocks as in rung 10, whose norms are there and not used.
+// Rung 10's four blocks with unused norms.
 struct WithoutNorms : Deep {
   using Deep::Deep;
   Tensor body(const Tensor& embedded_BTD) override {
@@ -91,7 +91,7 @@ inline std::vector<Trial> trials(int64_t V) {
   return all;
 }
 
-// The pairs of the characters that the batches of one seed have shown, counted.
+// Returns the loss of a bigram counted only on the batches of one seed.
 inline double loss_of_seen(const experiments::Shakespeare& text, const Setting& s, Text validation) {
   Counts seen(text.splits.train.first(1), text.vocab_size);
   for (int64_t step = 0; step < s.steps; ++step) {
@@ -109,7 +109,7 @@ inline void show_details(Report& report, int only, const experiments::Shakespear
     const double seen = loss_of_seen(text, setting, validation);
     report.say(fmt::format("rung 2: counts of the whole text {:.4f}, of the characters in {} batches {:.4f}", all,
                            setting.steps, seen));
-    if (!report.short_form()) report.claim_below("counts of the batches lose by", seen - all, 0.01);
+    if (!report.short_form()) report.check_below("counts of the batches lose by", seen - all, 0.01);
   }
   std::vector<Trial> chosen;
   for (Trial& trial : trials(text.vocab_size)) {
@@ -117,7 +117,7 @@ inline void show_details(Report& report, int only, const experiments::Shakespear
   }
   const std::vector<uint64_t> seeds = report.seeds();
   std::vector<std::vector<double>> losses(chosen.size(), std::vector<double>(seeds.size()));
-  std::mutex one_at_a_time;  // LibTorch's generator is one for all threads
+  std::mutex one_at_a_time;  // guards LibTorch's global generator
   experiments::run_jobs(chosen.size() * seeds.size(), [&](size_t job) {
     const Trial& trial = chosen[job / seeds.size()];
     Setting s = setting;

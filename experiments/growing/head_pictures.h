@@ -1,5 +1,5 @@
-// What each head of a trained model looks at, as pictures: a row is a position, and its squares say what weight it
-// gives to itself and to each character before it.
+// Heat maps of a trained model's attention heads: each row shows the weights of one position on itself and on all
+// earlier characters.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace folio::growing {
 
-// The weights of each set of heads in the model, [H, T, T], in the order of the blocks; empty where there are no heads.
+// Returns the attention weights of each attention layer, [H, T, T], in the order of the blocks; empty without heads.
 inline std::vector<Tensor> heads_weights(Model& model, Text window) {
   const torch::NoGradGuard no_grad;
   model.forward(torch::tensor(std::vector<int64_t>(window.begin(), window.end())).unsqueeze(0));
@@ -24,11 +24,11 @@ inline std::vector<Tensor> heads_weights(Model& model, Text window) {
   return weights;
 }
 
-// The mean weight that a position has on itself, and on the last four characters, itself among them: of each head, in
-// percent. The first eight positions, which have little to choose from, don't count.
+// Formats each head's mean weight on the position itself and on the last four characters including it, in percent.
+// Skips the first eight positions, which have little context.
 inline std::string how_near(const Tensor& weights_HTT) {
   const Tensor later_HST = weights_HTT.slice(1, 8);
-  const auto percent = [&](int64_t last) {  // later_HST[h][s][t] is position s + 8's weight of character t
+  const auto percent = [&](int64_t last) {  // later_HST[h][s][t] is position s + 8's weight on character t
     const Tensor near_HST = later_HST.tril(8) - later_HST.tril(8 - last);
     const Tensor mean_H = (100.0 * near_HST.sum(2).mean(1)).to(torch::kDouble).contiguous();
     return fmt::format("{:.0f}",
@@ -37,7 +37,7 @@ inline std::string how_near(const Tensor& weights_HTT) {
   return fmt::format("weight on itself {} %, on the last four {} %", percent(1), percent(4));
 }
 
-// Into the run's folder: heads_05.svg for rung 5, and heads_10_block_1.svg and so on where there are several blocks.
+// Writes heads_05.svg for rung 5, or heads_10_block_1.svg and so on if the model has several blocks.
 inline void draw_heads(experiments::Report& report, int rung, const std::string& name, Model& model,
                        const experiments::Shakespeare& text, Text window) {
   std::vector<std::string> characters;

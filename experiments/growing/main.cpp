@@ -1,6 +1,6 @@
-// Climbs the rungs: trains each model from eight seeds, compares it with the one before, and shows what it writes.
-// Table, pictures and explanation: README.md beside this file. --rung N climbs one rung, --rung tensors shows the page
-// between 1 and 2, --details trains what the text says beside the rungs.
+// Trains each rung's model from eight seeds, compares it with the previous rung, and prints samples. The results are
+// explained in README.md. --rung N runs one rung, --rung tensors the chapter on tensors, --details the additional
+// trainings quoted in the README.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace {
 
-using namespace folio;           // NOLINT: a program of one file
+using namespace folio;           // NOLINT: a single-file program
 using namespace folio::growing;  // NOLINT
 using experiments::Report;
 
-// The mean curve of the seeds.
+// The mean over the seeds.
 train::LineChart::Series curve(const std::string& name, const Climbed& climbed, const Setting& s) {
   train::LineChart::Series series{name, {}};
   for (size_t k = 0; k < climbed.trainings[0].validation.size(); ++k) {
@@ -31,23 +31,24 @@ train::LineChart::Series curve(const std::string& name, const Climbed& climbed, 
   return series;
 }
 
-// What each seed has to show, on top of claim_sound; the table has the rest, with intervals. `all` begins with rung 2.
-void claim_order(Report& report, const std::vector<Climbed>& all, double counted) {
+// Results that must hold for each seed, in addition to check_sound; the table shows intervals. `all` begins with
+// rung 2.
+void check_order(Report& report, const std::vector<Climbed>& all, double counted) {
   const auto gain = [&](int from, int to) {
     return experiments::differences(all[static_cast<size_t>(from - 2)].losses, all[static_cast<size_t>(to - 2)].losses);
   };
   std::vector<double> from_counts;
   for (const double loss : all[0].losses) from_counts.push_back(loss - counted);
-  report.claim_below("the learned bigram is above the counted one by", from_counts, 0.1);
-  report.claim_above("averaging loses against the bigram", gain(3, 2), 0.3);
-  report.claim_above("a head gains against averaging", gain(3, 4), 0.3);
-  report.claim_above("RoPE gains", gain(7, 8), 0.05);
-  report.claim_above("SwiGLU gains", gain(8, 9), 0.05);
-  report.claim_above("four blocks gain against one", gain(9, 10), 0.03);
-  report.claim_above("AdamW gains", gain(10, 11), 0.08);
+  report.check_below("the learned bigram is above the counted one by", from_counts, 0.1);
+  report.check_above("averaging loses against the bigram", gain(3, 2), 0.3);
+  report.check_above("a head gains against averaging", gain(3, 4), 0.3);
+  report.check_above("RoPE gains", gain(7, 8), 0.05);
+  report.check_above("SwiGLU gains", gain(8, 9), 0.05);
+  report.check_above("four blocks gain against one", gain(9, 10), 0.03);
+  report.check_above("AdamW gains", gain(10, 11), 0.08);
 }
 
-constexpr int kTensors = -1;  // the page between rungs 1 and 2
+constexpr int kTensors = -1;  // the chapter on tensors
 
 void study(Report& report, int only, bool details) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
@@ -83,11 +84,11 @@ void study(Report& report, int only, bool details) {
                                    experiments::paired_interval(now.losses, all[all.size() - 2].losses)))
                              : Report::Json()});
     curves.push_back(curve(name, now, setting));
-    claim_sound(report, name, now.trainings, now.future_seen, text.vocab_size);
+    check_sound(report, name, now.trainings, now.future_seen, text.vocab_size);
   }
   report.table(fmt::format("Validation loss after {} steps, mean of {} seeds", setting.steps, seeds.size()),
                {"rung", "parameters", "loss", "against the rung before"}, rows);
-  if (!report.short_form() && only == 0) claim_order(report, all, counted);
+  if (!report.short_form() && only == 0) check_order(report, all, counted);
   const train::NgramCounts n_grams(text.splits.train, text.vocab_size, 5);
   const double five = n_grams.witten_bell_loss(validation, 5);
   report.say(fmt::format("a 5-gram by counting: {:.3f} on these characters, {:.3f} on the whole validation text", five,

@@ -1,5 +1,5 @@
-// What the program shows beside the trainings: tensors, a batch, the averages on one short word, dot products of random
-// numbers, and what holds for every rung.
+// The parts of the program's output that need no training: tensors, a batch, averages on one short word, dot products
+// of random vectors, and checks that apply to every rung.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,14 +19,14 @@ inline std::string visible(std::string text) {
   return text;
 }
 
-// 240 characters by counting alone.
+// Generates 240 characters from the counts.
 inline std::string written(const Counts& counts, const experiments::Shakespeare& text, uint64_t seed) {
   std::vector<int32_t> tokens = text.tokenizer.encode("\n");
   for (uint64_t i = 0; i < 240; ++i) tokens.push_back(counts.draw(tokens.back(), core::random_uniform(seed, i)));
   return text.tokenizer.decode(tokens);
 }
 
-// Three windows of the first batch, the targets beneath the inputs.
+// Prints three windows of the first batch with the targets below the inputs.
 inline void show_batch(const experiments::Report& report, const experiments::Shakespeare& text, const Setting& s) {
   const Batch batch = random_batch(text.splits.train, s, 0);
   const auto line = [&](const Tensor& tokens_T) {
@@ -51,10 +51,10 @@ inline std::string rows_of(const Tensor& matrix) {
 
 inline std::string shape_of(const Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")); }
 
-// The largest difference of two tensors of one shape.
+// Returns the largest absolute difference of two tensors of the same shape.
 inline double apart(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-// tensors.h on the word "noon", n = 0 and o = 1: its counts, its shares, its loss, and two steps of gradient descent.
+// Runs tensors.h on the word "noon" (n = 0, o = 1): counts, shares, loss, and two steps of gradient descent.
 inline void show_tensors(experiments::Report& report) {
   const std::vector<int32_t> noon{0, 1, 1, 0};
   const Pairs pairs = pairs_of(noon);
@@ -71,9 +71,9 @@ inline void show_tensors(experiments::Report& report) {
                   "  the mean of -ln of them: {:.3f}\n",
                   shape_of(rows_NV), rows_of(rows_NV), rows_of(picked(rows_NV, pairs).unsqueeze(0)),
                   loss_of_shares(shares_VV, pairs).item<double>()));
-  report.claim_below("shares: each row has the sum 1, up to", apart(shares_VV.sum(1), torch::ones(2)), 1e-6);
-  report.claim_above("without keepdim a row's sum differs from 1 by", apart(wrong_VV.sum(1), torch::ones(2)), 0.4);
-  report.claim_below("the loss = (-ln 1 - ln 1/2 - ln 1/2) / 3, up to",
+  report.check_below("shares: each row has the sum 1, up to", apart(shares_VV.sum(1), torch::ones(2)), 1e-6);
+  report.check_above("without keepdim a row's sum differs from 1 by", apart(wrong_VV.sum(1), torch::ones(2)), 0.4);
+  report.check_below("the loss = (-ln 1 - ln 1/2 - ln 1/2) / 3, up to",
                      std::abs(loss_of_shares(shares_VV, pairs).item<double>() - 2.0 * std::log(2.0) / 3.0), 1e-6);
 
   Tensor logits_VV = torch::zeros({2, 2}).requires_grad_();
@@ -81,10 +81,10 @@ inline void show_tensors(experiments::Report& report) {
   const Tensor once_VV = logits_VV.grad().clone();
   report.say(fmt::format("logits of 0: the gradient of their loss\n{}", rows_of(once_VV)));
   const Tensor by_hand_VV = torch::tensor({{0.5F, -0.5F}, {0.0F, 0.0F}}) / 3.0;
-  report.claim_below("that gradient = (share - 1 if it came) / 3, summed over the pairs, up to",
+  report.check_below("that gradient = (share - 1 if it came) / 3, summed over the pairs, up to",
                      apart(once_VV, by_hand_VV), 1e-6);
-  loss_of_logits(logits_VV, pairs).backward();  // nobody emptied grad()
-  report.claim_below("a second backward() without zero_() doubles it, up to", apart(logits_VV.grad(), 2.0 * once_VV),
+  loss_of_logits(logits_VV, pairs).backward();  // without zeroing grad()
+  report.check_below("a second backward() without zero_() doubles it, up to", apart(logits_VV.grad(), 2.0 * once_VV),
                      1e-6);
   bool refused = false;
   try {
@@ -92,7 +92,7 @@ inline void show_tensors(experiments::Report& report) {
   } catch (const c10::Error&) {
     refused = true;
   }
-  report.claim_equal("steps that LibTorch refuses without NoGradGuard", refused ? 1 : 0, 1);
+  report.check_equal("steps that LibTorch refuses without NoGradGuard", refused ? 1 : 0, 1);
   std::vector<double> losses;
   for (int i = 0; i < 2; ++i) {
     losses.push_back(loss_of_logits(logits_VV, pairs).item<double>());
@@ -102,10 +102,10 @@ inline void show_tensors(experiments::Report& report) {
   report.say(fmt::format("two steps at a rate of 3: loss {:.3f}, {:.3f}, {:.3f}; the logits\n{}  their softmax\n{}",
                          losses[0], losses[1], losses[2], rows_of(logits_VV.detach()),
                          rows_of(logits_VV.detach().softmax(1))));
-  report.claim_above("each step lowers the loss by", std::min(losses[0] - losses[1], losses[1] - losses[2]), 0.02);
+  report.check_above("each step lowers the loss by", std::min(losses[0] - losses[1], losses[1] - losses[2]), 0.02);
 }
 
-// Why scores are divided by √K: q and k of K random numbers, each with mean 0 and spread 1. Eight keys to each query.
+// Shows why scores are divided by √K: dot products of random q and k, with mean 0 and standard deviation 1 per element.
 inline void show_scale(experiments::Report& report) {
   constexpr int64_t kQueries = 4000, kKeys = 8;
   torch::manual_seed(report.seed());
@@ -114,7 +114,7 @@ inline void show_scale(experiments::Report& report) {
       "     K   spread of q · k   largest weight   of q · k / √K   p (1 - p)   of q · k / √K\n",
       kQueries, kKeys);
   const auto largest = [](const Tensor& scores) { return scores.softmax(1).amax(1).mean().item<double>(); };
-  // How much a weight moves with its score: softmax's derivative, p (1 - p), the mean of all.
+  // The mean of p (1 - p), the derivative of softmax: how much a weight changes with its score.
   const auto moves = [](const Tensor& scores) {
     const Tensor p = scores.softmax(1);
     return (p * (1.0 - p)).mean().item<double>();
@@ -126,44 +126,43 @@ inline void show_scale(experiments::Report& report) {
     const double spread = scores_NS.square().mean().sqrt().item<double>();
     lines += fmt::format("{:6} {:15.2f} {:16.2f} {:15.2f} {:11.3f} {:15.3f}\n", K, spread, largest(scores_NS),
                          largest(scores_NS / root), moves(scores_NS), moves(scores_NS / root));
-    report.claim_below(fmt::format("the spread of q · k over √{} differs from 1 by", K), std::abs(spread / root - 1.0),
+    report.check_below(fmt::format("the spread of q · k over √{} differs from 1 by", K), std::abs(spread / root - 1.0),
                        0.05);
     if (K < 16) continue;
-    report.claim_above(fmt::format("K = {}: divided, a weight moves more with its score, by a factor of", K),
+    report.check_above(fmt::format("K = {}: divided, a weight moves more with its score, by a factor of", K),
                        moves(scores_NS / root) / moves(scores_NS), 1.5);
   }
   report.say(lines);
 }
 
-// The word "noon" with n = (1, 0) and o = (0, 1): the four forms of rung 3, each equal to the one before; and then
-// queries that are not 0.
+// Computes the four forms of rung 3 on the word "noon", n = (1, 0) and o = (0, 1), then attention with nonzero queries.
 inline void show_averages(experiments::Report& report) {
   const Tensor x_TD = torch::tensor({{1.0F, 0.0F}, {0.0F, 1.0F}, {0.0F, 1.0F}, {1.0F, 0.0F}});
   const Tensor loop = average_by_loop(x_TD), matrix = average_by_matrix(x_TD), softmax = average_by_softmax(x_TD);
   const Tensor attention = attend(torch::zeros_like(x_TD), x_TD, x_TD);
   report.say(fmt::format("\"noon\", n = (1, 0), o = (0, 1); the mean of all vectors so far\n{}  = the weights\n{}  · x",
                          rows_of(loop), rows_of(average_weights(4))));
-  report.claim_below("triangular matrix = loop, up to", apart(matrix, loop), 1e-6);
-  report.claim_below("softmax of masked zeros = triangular matrix, up to", apart(softmax, matrix), 1e-6);
-  report.claim_below("attention with queries of 0 = softmax of masked zeros, up to", apart(attention, softmax), 1e-6);
-  const Tensor q_TK = 4.0 * x_TD;  // now each position looks for its own letter
+  report.check_below("triangular matrix = loop, up to", apart(matrix, loop), 1e-6);
+  report.check_below("softmax of masked zeros = triangular matrix, up to", apart(softmax, matrix), 1e-6);
+  report.check_below("attention with queries of 0 = softmax of masked zeros, up to", apart(attention, softmax), 1e-6);
+  const Tensor q_TK = 4.0 * x_TD;  // each position now looks for its own letter
   report.say(fmt::format("with queries q = 4 x, keys k = x: the weights, softmax(q · k / √2)\n{}",
                          rows_of(causal_softmax(q_TK.matmul(x_TD.t()) / std::sqrt(2.0)))));
-  report.claim_above("queries of 4 x change the mean by", apart(attend(q_TK, x_TD, x_TD), attention), 0.3);
+  report.check_above("queries of 4 x change the mean by", apart(attend(q_TK, x_TD, x_TD), attention), 0.3);
 }
 
-// What holds for every rung, however short its training: at first all V characters are equally likely, the loss falls,
-// and no position sees a later one.
-inline void claim_sound(experiments::Report& report, const std::string& name, const std::vector<Training>& trainings,
+// Results that hold for every rung after any number of steps: all V characters are equally likely at first, the loss
+// falls, and no position depends on a later one.
+inline void check_sound(experiments::Report& report, const std::string& name, const std::vector<Training>& trainings,
                         double future_seen, int64_t V) {
   std::vector<double> first, fallen;
   for (const Training& t : trainings) {
     first.push_back(std::abs(t.validation.front() - std::log(static_cast<double>(V))));
     fallen.push_back(t.validation.front() - t.validation.back());
   }
-  report.claim_below(name + ": the first loss is ln 65, up to", first, 1e-4);
-  report.claim_above(name + ": the loss falls by", fallen, 0.3);
-  report.claim_below(name + ": a later character changes earlier logits by", future_seen, 1e-6);
+  report.check_below(name + ": the first loss is ln 65, up to", first, 1e-4);
+  report.check_above(name + ": the loss falls by", fallen, 0.3);
+  report.check_below(name + ": a later character changes earlier logits by", future_seen, 1e-6);
 }
 
 }  // namespace folio::growing

@@ -1,6 +1,6 @@
-// Between rungs 1 and 2: what a tensor is, on tables that fit on the screen. Rung 1's counting is written again without
-// loops, and then the same table is found by gradients: all that rung 2 does on 65 characters, here on two.
-// Shapes: V characters, N pairs of a character and the one that came after it. A tensor's name ends with its shape.
+// An introduction to tensors on tables of two characters: rung 1's counting without loops, then the same table by
+// gradient descent, as in rung 2.
+// Shapes: V characters, N pairs of consecutive characters. A tensor's name ends with its shape.
 #pragma once
 
 #include <torch/types.h>
@@ -12,9 +12,9 @@ namespace folio::growing {
 
 using torch::Tensor;
 
-// A word as pairs: what stands there, and what came next. "noon" has three: no, oo, on.
+// The pairs of consecutive characters in a word. "noon" has three: no, oo, on.
 struct Pairs {
-  Tensor first_N, next_N;  // the characters' numbers
+  Tensor first_N, next_N;  // character ids
 };
 inline Pairs pairs_of(Text word) {
   const Tensor all = torch::tensor(std::vector<int64_t>(word.begin(), word.end()));
@@ -28,43 +28,43 @@ inline Tensor count(const Pairs& pairs, int64_t V) {
   return times_VV;
 }
 
-// Broadcasting: [V, V] is divided by [V, 1], whose only column is taken for all V columns. So each row is divided by
-// its own sum, and its shares have the sum 1.
+// Broadcasting: dividing [V, V] by [V, 1] repeats the only column V times. Each row is divided by its own sum, so every
+// row of shares has the sum 1.
 inline Tensor shares(const Tensor& times_VV) {
-  const Tensor sum_V1 = times_VV.sum(1, /*keepdim=*/true);  // over dimension 1, the columns, which stays, of size 1
+  const Tensor sum_V1 = times_VV.sum(1, /*keepdim=*/true);  // over dimension 1 (columns), kept with size 1
   return times_VV / sum_V1;
 }
 
-// Without keepdim the sums are [V], and [V, V] / [V] stretches them the other way: *column* w is divided by the sum of
-// row w. The shapes fit, so nothing complains.
+// Without keepdim the sums are [V], and [V, V] / [V] broadcasts along rows instead: *column* w is divided by the sum of
+// row w. The shapes are compatible, so there is no error.
 inline Tensor wrong_shares(const Tensor& times_VV) { return times_VV / times_VV.sum(1); }
 
-// One row of the table for each pair, [N, V]: the row of the character that stands there.
+// Returns the table's row for each pair's first character, [N, V].
 inline Tensor rows(const Tensor& table_VV, const Pairs& pairs) { return torch::embedding(table_VV, pairs.first_N); }
 
-// gather takes one number from each row, here that of the character that came. Its indices need as many dimensions as
-// the table has, so unsqueeze makes [N, 1] of [N], and squeeze takes the 1 away again.
+// gather selects one element per row, here that of the pair's next character. Its index tensor needs as many dimensions
+// as the input: unsqueeze turns [N] into [N, 1], and squeeze removes that dimension again.
 inline Tensor picked(const Tensor& rows_NV, const Pairs& pairs) {
   return rows_NV.gather(1, pairs.next_N.unsqueeze(1)).squeeze(1);
 }
 
-// The mean of -ln p(the character that came): the loss of rung 1.
+// The mean of -ln p(next character): the loss of rung 1.
 inline Tensor loss_of_shares(const Tensor& shares_VV, const Pairs& pairs) {
-  return -picked(rows(shares_VV, pairs), pairs).log().mean();  // mean() of all: no dimension is left, one number
+  return -picked(rows(shares_VV, pairs), pairs).log().mean();  // mean() over all dimensions: a scalar
 }
 
-// The same of logits, any numbers: softmax makes shares of each row.
+// The same for logits: softmax turns each row of arbitrary numbers into shares.
 inline Tensor loss_of_logits(const Tensor& logits_VV, const Pairs& pairs) {
   return loss_of_shares(logits_VV.softmax(1), pairs);
 }
 
-// One step of gradient descent. backward() adds the gradients to what grad() has, so it is emptied first; and the step
-// itself is not part of the loss, so autograd must not record it.
+// One step of gradient descent. backward() accumulates into grad(), so grad() is zeroed first. The update is not part
+// of the loss, so NoGradGuard excludes it from autograd.
 inline void step(Tensor& logits_VV, const Pairs& pairs, double rate) {
   if (logits_VV.grad().defined()) logits_VV.mutable_grad().zero_();
   loss_of_logits(logits_VV, pairs).backward();
   const torch::NoGradGuard no_grad;
-  logits_VV.sub_(rate * logits_VV.grad());  // a name that ends with _ changes the tensor itself
+  logits_VV.sub_(rate * logits_VV.grad());  // a name that ends with _ modifies the tensor in place
 }
 
 }  // namespace folio::growing

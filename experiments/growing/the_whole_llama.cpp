@@ -1,7 +1,7 @@
-// The whole of it in one file: a text, batches, a Llama (RMSNorm, RoPE, grouped-query attention, SwiGLU), its first
-// values, AdamW with schedule and clipping, sampling. Tensors and autograd are LibTorch's. A test proves that it
-// computes what modules/ and train/ compute. Shapes: B windows, T positions, V characters, D width, H query heads, G
-// key/value heads, K numbers in a head, P = K / 2 pairs of them, F numbers inside the feed-forward.
+// A complete Llama in one file: corpus, batches, model (RMSNorm, RoPE, grouped-query attention, SwiGLU),
+// initialization, AdamW with schedule and clipping, sampling. Tensors and autograd are LibTorch's. A test compares the
+// results with modules/ and train/. Shapes: B windows, T positions, V characters, D width, H query heads, G key/value
+// heads, K elements in a head, P = K / 2 pairs, F hidden elements of the feed-forward.
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -33,7 +33,7 @@ struct Config {
 };
 
 struct Text {
-  std::string characters;  // the distinct ones, numbered in order of their codes
+  std::string characters;  // distinct characters in the order of their codes
   std::vector<int64_t> train, validation;
 
   explicit Text(const std::string& text) {
@@ -52,7 +52,7 @@ struct Text {
 };
 
 struct Batch {
-  Tensor inputs_BT, targets_BT;  // the targets are the inputs, one character further on
+  Tensor inputs_BT, targets_BT;  // the targets are the inputs shifted by one character
 };
 
 Batch window(const std::vector<int64_t>& tokens, const std::vector<size_t>& starts, int64_t T) {
@@ -65,7 +65,7 @@ Batch window(const std::vector<int64_t>& tokens, const std::vector<size_t>& star
   return {torch::tensor(inputs).view({-1, T}), torch::tensor(targets).view({-1, T})};
 }
 
-// Windows from random places; which ones follows from the seed and the step.
+// Returns windows from random offsets, determined by the seed and the step.
 Batch random_batch(const std::vector<int64_t>& tokens, const Config& c, int64_t step) {
   std::vector<size_t> starts;
   for (int64_t b = 0; b < c.B; ++b)
@@ -82,7 +82,7 @@ Tensor rms_norm(const Tensor& x_BTD, const Tensor& gain_D, double eps) {
   return x_BTD * torch::rsqrt(x_BTD.square().mean(-1, /*keepdim=*/true) + eps) * gain_D;
 }
 
-// Position t turns the pair of numbers (2i, 2i + 1) by the angle t · theta^(-2i/K).
+// Rotates the pair of elements (2i, 2i + 1) of position t by the angle t · theta^(-2i/K).
 Tensor rotate(const Tensor& x_BHTK, double theta) {
   const int64_t T = x_BHTK.size(-2), K = x_BHTK.size(-1);
   const Tensor turn_P = torch::pow(theta, -torch::arange(0, K, 2, torch::kDouble) / static_cast<double>(K));
@@ -95,11 +95,11 @@ Tensor rotate(const Tensor& x_BHTK, double theta) {
 
 struct Llama {
   Config c;
-  Tensor embedding_VD, norm_D;  // the embedding is the output matrix, too
+  Tensor embedding_VD, norm_D;  // the embedding is also the output matrix
   std::vector<Block> blocks{};
 
-  // Matrices are normal with a spread of 0.02; those that add to the stream, wo and w2, have 0.02 / √(2 L), so that
-  // the 2 L additions together don't grow with the depth. Gains are 1.
+  // Matrices have a standard deviation of 0.02; wo and w2, whose outputs are added to the residual stream, 0.02/√(2 L),
+  // so that the sum of 2 L additions doesn't grow with depth. Gains are 1.
   explicit Llama(const Config& config) : c(config) {
     torch::manual_seed(c.seed);
     const auto matrix = [](int64_t out, int64_t in, double spread) {
@@ -129,17 +129,18 @@ struct Llama {
     return all;
   }
 
-  // Each position's mean of the values of positions 0 to itself, weighted by softmax(q · k / √K).
+  // Returns, for each position, the mean of all values up to it, weighted by softmax(q · k / √K).
   [[nodiscard]] Tensor attention(const Block& b, const Tensor& x_BTD) const {
     const int64_t K = c.D / c.H;
     const auto heads = [&](const Tensor& w, int64_t n) {
       return torch::linear(x_BTD, w).unflatten(-1, {n, K}).transpose(1, 2);  // [B, n, T, K]
     };
     const Tensor q_BHTK = rotate(heads(b.wq_DD, c.H), c.theta) / std::sqrt(K);
-    const Tensor k_BHTK = rotate(heads(b.wk_GD, c.G), c.theta).repeat_interleave(c.H / c.G, 1);  // H / G queries share
-    const Tensor v_BHTK = heads(b.wv_GD, c.G).repeat_interleave(c.H / c.G, 1);                   // a key and a value
+    const Tensor k_BHTK =
+        rotate(heads(b.wk_GD, c.G), c.theta).repeat_interleave(c.H / c.G, 1);   // for H / G query heads
+    const Tensor v_BHTK = heads(b.wv_GD, c.G).repeat_interleave(c.H / c.G, 1);  // a key and value head
     const Tensor scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1));
-    const Tensor mask_TT = torch::full(scores_BHTT.sizes().slice(2), -INFINITY).triu(1);  // later positions; 0 else
+    const Tensor mask_TT = torch::full(scores_BHTT.sizes().slice(2), -INFINITY).triu(1);  // later positions; else 0
     const Tensor weights_BHTT = (scores_BHTT + mask_TT).softmax(-1);
     return torch::linear(weights_BHTT.matmul(v_BHTK).transpose(1, 2).flatten(2), b.wo_DD);
   }
@@ -148,7 +149,7 @@ struct Llama {
     return torch::linear(torch::silu(torch::linear(x_BTD, b.w1_FD)) * torch::linear(x_BTD, b.w3_FD), b.w2_DF);
   }
 
-  // Characters [B, T] to logits [B, T, V].
+  // Maps characters [B, T] to logits [B, T, V].
   [[nodiscard]] Tensor forward(const Tensor& tokens_BT) const {
     Tensor x_BTD = torch::embedding(embedding_VD, tokens_BT);
     for (const Block& b : blocks) {
@@ -164,14 +165,14 @@ struct Llama {
   }
 };
 
-// Up over the warm-up, then down along half a cosine.
+// Rises linearly during warm-up, then follows half a cosine down.
 double learning_rate(const Config& c, double step) {
   if (step < c.warmup) return c.rate * (step + 1.0) / c.warmup;
   const double done = (step - c.warmup) / (static_cast<double>(c.steps) - c.warmup);
   return c.last_rate + (c.rate - c.last_rate) * (1.0 + std::cos(std::numbers::pi * done)) / 2.0;
 }
 
-// The gradients of all parameters together have at most the length c.clip.
+// Scales the gradients so that the norm of all of them together is at most c.clip.
 void clip(const std::vector<Tensor>& parameters, const Config& c) {
   double squares = 0.0;
   for (const Tensor& p : parameters) squares += p.grad().square().sum().item<double>();
@@ -179,7 +180,7 @@ void clip(const std::vector<Tensor>& parameters, const Config& c) {
   for (const Tensor& p : parameters) p.mutable_grad().mul_(scale);
 }
 
-// One step of AdamW: against the mean of the gradients, each number divided by its own typical size.
+// AdamW: steps along the mean gradient, with each element divided by its root mean square.
 struct AdamW {
   std::vector<Tensor> mean{}, square{};  // running means of the gradients and of their squares
 
@@ -191,7 +192,7 @@ struct AdamW {
       if (mean.size() == i) mean.push_back(torch::zeros_like(p)), square.push_back(torch::zeros_like(p));
       mean[i].mul_(c.beta1).add_(g, 1.0 - c.beta1);
       square[i].mul_(c.beta2).add_(g.square(), 1.0 - c.beta2);
-      if (p.dim() == 2) p.mul_(1.0 - rate * c.decay);  // matrices decay, gains don't
+      if (p.dim() == 2) p.mul_(1.0 - rate * c.decay);  // weight decay, for matrices only
       const Tensor typical = (square[i] / (1.0 - std::pow(c.beta2, n))).sqrt() + c.adam_eps;
       p.sub_(mean[i] / (1.0 - std::pow(c.beta1, n)) / typical, rate);
     }
@@ -211,7 +212,7 @@ void train(Llama& model, const std::vector<int64_t>& tokens, const std::function
   }
 }
 
-// The loss of a text in windows that lie side by side, one at a time: as many as fit.
+// Returns the loss of a text in consecutive windows, one at a time.
 double validation_loss(const Llama& model, const std::vector<int64_t>& tokens) {
   const torch::NoGradGuard no_grad;
   double sum = 0.0, windows = 0.0;

@@ -28,7 +28,7 @@ SequenceId BlockManager::add_sequence(int32_t adapter) {
 }
 
 SequenceId BlockManager::fork(SequenceId parent) {
-  static_cast<void>(at(parent));  // before there is a child, which may take the id of a parent that was released
+  static_cast<void>(at(parent));  // checks `parent` first: add_sequence() may reuse a released id
   const SequenceId child = add_sequence(at(parent).adapter);
   const Sequence& from = at(parent);
   Sequence& to = at(child);
@@ -47,7 +47,7 @@ void BlockManager::release(SequenceId sequence) {
 void BlockManager::truncate(SequenceId sequence, int64_t n_positions) {
   Sequence& s = at(sequence);
   core::require(n_positions >= 0, "cannot keep {} positions of sequence {}", n_positions, sequence);
-  core::require(reserved_.empty(), "sequence {} cannot be cut while positions are reserved", sequence);
+  core::require(reserved_.empty(), "sequence {} cannot be truncated while positions are reserved", sequence);
   const auto keep = static_cast<size_t>(blocks_for(n_positions));
   while (s.table.size() > keep) {
     drop_block(s.table.back());
@@ -84,13 +84,13 @@ void BlockManager::drop_block(BlockId block) {
 
 void BlockManager::hold(BlockId block) {
   if (references_[static_cast<size_t>(block)]++ > 0) return;
-  prefixes_.take(block);  // cached: what is not, somebody held
+  prefixes_.take(block);  // a block without references is a cached one
   ++in_use_;
 }
 
 int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t> tokens) {
   Sequence& s = at(sequence);
-  core::require(s.table.empty(), "sequence {} has blocks already", sequence);
+  core::require(s.table.empty(), "sequence {} already has blocks", sequence);
   const Known known = find_known(tokens, s.adapter);
   s.table = known.blocks;
   s.n_cached = s.table.size();
@@ -100,7 +100,7 @@ int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t>
   return s.length;
 }
 
-// A tail that somebody holds is about to be written: it would have to be copied for one of two.
+// Only free tails qualify: a tail in use is about to be written, so sharing it would cost a copy.
 BlockManager::Known BlockManager::find_known(std::span<const int32_t> tokens, int32_t adapter) const {
   Known known{.blocks = prefixes_.find(tokens, adapter)};
   known.tail = prefixes_.find_tail(known.blocks, tokens, adapter,
@@ -122,8 +122,8 @@ BlockManager::Prefix BlockManager::find_prefix(std::span<const int32_t> tokens, 
 
 void BlockManager::remember(SequenceId sequence, std::span<const int32_t> tokens) {
   Sequence& s = at(sequence);
-  core::require(static_cast<int64_t>(tokens.size()) <= s.length, "sequence {} has {} positions, not {}", sequence,
-                s.length, tokens.size());
+  core::require(static_cast<int64_t>(tokens.size()) <= s.length,
+                "sequence {} has {} positions, but {} tokens were given", sequence, s.length, tokens.size());
   const size_t full = tokens.size() / static_cast<size_t>(kBlockPositions);
   if (full <= s.n_cached) return;
   prefixes_.add(s.table, tokens, s.adapter);
@@ -132,7 +132,7 @@ void BlockManager::remember(SequenceId sequence, std::span<const int32_t> tokens
 
 void BlockManager::remember_tail(SequenceId sequence, std::span<const int32_t> tokens) {
   const Sequence& s = at(sequence);
-  core::require(static_cast<int64_t>(tokens.size()) == s.length, "sequence {} has {} positions, not {}", sequence,
+  core::require(static_cast<int64_t>(tokens.size()) == s.length, "sequence {} has {} positions, expected {}", sequence,
                 s.length, tokens.size());
   if (s.length % kBlockPositions == 0 || shared(s.table.back())) return;
   prefixes_.add_tail(s.table.back(), tokens, s.adapter);
@@ -152,11 +152,11 @@ void BlockManager::reserve(SequenceId sequence, int64_t count) {
   core::require(count >= 0, "cannot reserve {} positions of sequence {}", count, sequence);
   core::require(
       std::none_of(reserved_.begin(), reserved_.end(), [&](const Reserved& r) { return r.sequence == sequence; }),
-      "sequence {} has reserved positions already", sequence);
+      "sequence {} already has reserved positions", sequence);
   if (count == 0) return;
   reserved_.push_back({.sequence = sequence, .count = count, .table_size = s.table.size()});
   const auto end = static_cast<size_t>(blocks_for(s.length + count));
-  s.table.reserve(end);  // so that nothing throws between a block that is taken and its place in a list
+  s.table.reserve(end);  // so that nothing throws between allocating a block and storing it
   replaced_.reserve(replaced_.size() + s.table.size());
   copies_.reserve(copies_.size() + s.table.size());
   for (auto b = static_cast<size_t>(s.length / kBlockPositions); b < end; ++b) {
@@ -170,7 +170,7 @@ void BlockManager::reserve(SequenceId sequence, int64_t count) {
       copies_.push_back({.from = s.table[b], .to = copy});
       s.table[b] = copy;
     } else {
-      prefixes_.forget(s.table[b]);  // it will hold other tokens
+      prefixes_.forget(s.table[b]);  // its tokens will change
     }
   }
 }

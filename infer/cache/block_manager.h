@@ -1,9 +1,8 @@
-// Who holds which block of the KV cache: a block table and a length for each sequence, and a reference count for each
-// block, so that sequences share a common prefix. Bookkeeping on the host, the same for every machine; what is in a
-// block is the machine's. A shared block is copied before it is written: reserve() lists the copies, a machine does
-// them. What was reserved is undone by roll_back() until commit() makes it count, so a step that fails leaves no trace.
-// A full block whose tokens were told is found again by them, and so is a text's last block that was remembered as its
-// tail, also when nobody holds it any more (prefix_index.h).
+// Paged KV cache bookkeeping: a block table and a length per sequence, a reference count per block. It runs on the host
+// and is the same for every machine; a machine stores the blocks' contents. Shared blocks are copied on write:
+// reserve() lists the copies and the machine executes them. Reserved positions count only after commit(); roll_back()
+// discards them, so a failed step leaves no trace. Full blocks and partial last blocks are cached for later sequences
+// with the same prefix, even after their sequence is released (prefix_index.h).
 #pragma once
 
 #include <cstddef>
@@ -17,12 +16,12 @@ namespace folio::infer {
 
 using SequenceId = int32_t;
 
-/// Positions that are held in blocks: whole blocks, the last one perhaps not full.
+/// Returns the number of blocks that n_positions occupy; the last one may be partly filled.
 [[nodiscard]] constexpr int64_t blocks_for(int64_t n_positions) {
   return (n_positions + kBlockPositions - 1) / kBlockPositions;
 }
 
-/// Copy-on-write: the content of `from` goes to `to` before the step's first operation.
+/// A copy-on-write: the machine copies block `from` to block `to` before the step's first operation.
 struct BlockCopy {
   BlockId from;
   BlockId to;
@@ -30,52 +29,52 @@ struct BlockCopy {
 
 class BlockManager {
  public:
-  /// Blocks have the ids 0 to n_blocks - 1; small ones are handed out first.
+  /// Creates `n_blocks` free blocks with the ids 0 to n_blocks - 1; low ids are allocated first.
   explicit BlockManager(int64_t n_blocks) : n_blocks_(n_blocks) {}
 
-  /// One whose keys and values `adapter` computes: it shares blocks only with others of that adapter.
+  /// Adds an empty sequence whose keys and values `adapter` computes. It shares blocks only within that adapter.
   [[nodiscard]] SequenceId add_sequence(int32_t adapter = kNoAdapter);
-  /// A new sequence that shares all blocks of `parent`.
+  /// Adds a sequence that shares all blocks of `parent`.
   [[nodiscard]] SequenceId fork(SequenceId parent);
   void release(SequenceId sequence);
-  /// Forgets all positions from n_positions on.
+  /// Removes all positions from n_positions on. Throws core::Error while positions are reserved.
   void truncate(SequenceId sequence, int64_t n_positions);
 
   [[nodiscard]] int32_t adapter(SequenceId sequence) const { return at(sequence).adapter; }
   [[nodiscard]] int64_t length(SequenceId sequence) const { return at(sequence).length; }
-  /// The blocks of the sequence's positions in order, those reserved included. Valid until the next change.
+  /// Returns the sequence's blocks in order of position, including reserved ones. Valid until the next change.
   [[nodiscard]] std::span<const BlockId> table(SequenceId sequence) const { return at(sequence).table; }
 
   [[nodiscard]] int64_t n_blocks() const { return n_blocks_; }
   [[nodiscard]] int64_t blocks_in_use() const { return in_use_; }
-  /// That nobody holds. Some may be cached: they are handed out last, the longest unused first.
+  /// Returns the number of unused blocks. Those in the prefix cache are allocated last, least recently used first.
   [[nodiscard]] int64_t free_blocks() const { return n_blocks_ - in_use_; }
-  /// How many free blocks reserve(sequence, count) takes, copies included.
+  /// Returns the number of free blocks that reserve(sequence, count) allocates, including copies.
   [[nodiscard]] int64_t blocks_needed(SequenceId sequence, int64_t count) const;
 
-  /// Makes the `count` positions behind the sequence's length writable. Throws core::Error if the free blocks are too
-  /// few; then, too, what was reserved before waits for commit() or roll_back().
+  /// Makes the next `count` positions of the sequence writable. Throws core::Error if there are too few free blocks;
+  /// all reservations, including this partial one, then still need commit() or roll_back().
   void reserve(SequenceId sequence, int64_t count);
-  /// `sequence`, which is empty, shares the cached blocks that hold the first of `tokens`: the longest chain of whole
-  /// blocks, and a tail behind it. Returns its new length.
+  /// Lets the empty `sequence` share the cached blocks of the longest known prefix of `tokens`: full blocks, then
+  /// possibly a partial one. Returns the sequence's new length.
   int64_t share_prefix(SequenceId sequence, std::span<const int32_t> tokens);
-  /// `tokens` are those of the sequence's first positions, which were computed: its full blocks are cached from now on.
+  /// Caches the sequence's full blocks. `tokens` are the tokens of its first positions, all computed.
   void remember(SequenceId sequence, std::span<const int32_t> tokens);
-  /// `tokens` are those of all of its positions, and it is about to be released: the last block, which is not full, can
-  /// be found until somebody goes on from it.
+  /// Caches the partial last block of a sequence that is about to be released. `tokens` are the tokens of all its
+  /// positions. The block can be found until another sequence appends to it.
   void remember_tail(SequenceId sequence, std::span<const int32_t> tokens);
-  /// How many of the first `tokens` share_prefix() would find, and in how many blocks that nobody holds.
+  /// The part of `tokens` that share_prefix() would reuse: its length, and how many of its blocks are free.
   struct Prefix {
     int64_t length = 0;
     int64_t free_blocks = 0;
   };
   [[nodiscard]] Prefix find_prefix(std::span<const int32_t> tokens, int32_t adapter = kNoAdapter) const;
 
-  /// The copies that a machine has to do before it writes what was reserved.
+  /// Returns the block copies that a machine must execute before it writes reserved positions.
   [[nodiscard]] std::span<const BlockCopy> copies() const { return copies_; }
-  /// The reserved positions count from now on.
+  /// Adds the reserved positions to the lengths of their sequences.
   void commit();
-  /// Lengths and tables are again what they were before the first reserve() since the last commit().
+  /// Restores lengths and block tables to their state at the last commit().
   void roll_back();
 
  private:
@@ -84,27 +83,27 @@ class BlockManager {
     int32_t adapter = kNoAdapter;
     int64_t length = 0;
     std::vector<BlockId> table;
-    size_t n_cached = 0;  ///< blocks of the table that remember() has cached
+    size_t n_cached = 0;  ///< blocks of the table that are in the prefix cache
   };
-  // One reserve() that is not committed.
+  // One reserve() call that is not yet committed.
   struct Reserved {
     SequenceId sequence;
     int64_t count;
-    size_t table_size;  ///< before it
+    size_t table_size;  ///< table size before the call
   };
-  // A shared block that a reserve() replaced by a copy. Its reference is kept until the commit, so that nobody else
-  // writes it in place meanwhile.
+  // A shared block that reserve() replaced by a copy. The original keeps its reference until commit(), so that no other
+  // sequence writes to it in place.
   struct Replaced {
     SequenceId sequence;
-    size_t index;  ///< in the table
+    size_t index;  ///< index in the block table
     BlockId original;
   };
 
   [[nodiscard]] Sequence& at(SequenceId sequence);
   [[nodiscard]] const Sequence& at(SequenceId sequence) const;
-  // What the cache holds of the first tokens.
+  // Cached blocks that hold a prefix of the given tokens.
   struct Known {
-    std::vector<BlockId> blocks{};  ///< full ones
+    std::vector<BlockId> blocks{};  ///< full blocks
     PrefixIndex::Tail tail{};
   };
   [[nodiscard]] Known find_known(std::span<const int32_t> tokens, int32_t adapter) const;
@@ -116,9 +115,9 @@ class BlockManager {
 
   int64_t n_blocks_;
   int64_t in_use_ = 0;
-  std::vector<int32_t> references_;  ///< of each block that was ever handed out
-  std::vector<BlockId> free_;        ///< of those, the ones that nobody holds and that are not cached
-  PrefixIndex prefixes_;             ///< and those that are cached
+  std::vector<int32_t> references_;  ///< reference counts of all blocks allocated so far, by block id
+  std::vector<BlockId> free_;        ///< free blocks that are not in the prefix cache
+  PrefixIndex prefixes_;             ///< cached blocks, free or in use
   std::vector<Sequence> sequences_;
   std::vector<Reserved> reserved_;
   std::vector<Replaced> replaced_;

@@ -12,7 +12,7 @@ constexpr auto kWhole = static_cast<size_t>(kBlockPositions);
 
 }  // namespace
 
-// SplitMix64's finalizer (Steele et al. 2014) over one number after the other.
+// Applies SplitMix64's finalizer (Steele et al. 2014) once per token.
 uint64_t PrefixIndex::key_of(TextId before, std::span<const int32_t> tokens) {
   uint64_t key = before;
   for (const int32_t token : tokens) {
@@ -53,7 +53,7 @@ void PrefixIndex::add(std::span<const BlockId> table, std::span<const int32_t> t
     BlockId block = next(text, own);
     if (block < 0) {
       block = table[i];
-      forget(block);  // it followed a text that was forgotten
+      forget(block);  // remove its old entry, whose predecessor was evicted
       enter(block, text, own, false);
     }
     text = at(block).text;
@@ -91,7 +91,7 @@ void PrefixIndex::add_tail(BlockId block, std::span<const int32_t> tokens, int32
   const std::vector<BlockId> chain = find(tokens, adapter);
   const size_t n_before = chain.size() * kWhole;
   if (is_cached(block) || tokens.size() - n_before >= kWhole)
-    return;  // it is a tail already; or one before is not cached
+    return;  // already a tail, or a block before it is not cached
   enter(block, chain.empty() ? root_of(adapter) : at(chain.back()).text, tokens.subspan(n_before), true);
 }
 
@@ -122,7 +122,7 @@ void PrefixIndex::forget(BlockId block) {
 }
 
 BlockId PrefixIndex::forget_oldest() {
-  core::require(oldest_ >= 0, "no cached block is held by nobody");
+  core::require(oldest_ >= 0, "no cached block is free");
   const BlockId block = oldest_;
   take(block);
   forget(block);

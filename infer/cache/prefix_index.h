@@ -1,8 +1,7 @@
-// Which blocks of the KV cache hold which tokens. A full block is found by the block before it and by its own tokens,
-// which are compared in full: no two prefixes are ever taken for each other. A text's last block, its tail, may be
-// found too. An adapter's blocks begin at a root of their own. Of blocks that nobody holds it keeps the order in which
-// they were left. Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention",
-// 2023.
+// Prefix cache: maps token prefixes to KV cache blocks. A full block is found by its predecessor and its own tokens,
+// which are compared in full, so hash collisions cannot mix up prefixes. A sequence's partial last block, its tail, can
+// be cached too. Each adapter has a separate root. Free blocks are kept in LRU order. See Kwon et al., "Efficient
+// Memory Management for Large Language Model Serving with PagedAttention", 2023.
 #pragma once
 
 #include <array>
@@ -16,45 +15,43 @@ namespace folio::infer {
 
 using BlockId = int32_t;
 
-inline constexpr int64_t kBlockPositions = 32;  ///< positions in one block
+inline constexpr int64_t kBlockPositions = 32;  ///< positions per block
 
-/// In the place of an adapter's number: the model by itself.
+/// The adapter id of the base model.
 inline constexpr int32_t kNoAdapter = -1;
 
 class PrefixIndex {
  public:
-  /// The longest chain of cached blocks that holds the first of `tokens`, as `adapter` computes them.
+  /// Returns the longest chain of cached full blocks that matches the first `tokens`, computed with `adapter`.
   [[nodiscard]] std::vector<BlockId> find(std::span<const int32_t> tokens, int32_t adapter) const;
-  /// The first full blocks of `table` hold `tokens`. Where another cached block holds the same, it stays.
+  /// Caches the full blocks of `table`, which hold `tokens`. Existing entries for the same prefix are kept.
   void add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter);
 
-  /// A cached block that is not full.
+  /// A cached block that is partly filled.
   struct Tail {
-    BlockId block = -1;  ///< there is none
+    BlockId block = -1;  ///< -1: no tail
     size_t n_tokens = 0;
   };
-  /// Behind `chain`, which find() returned for the beginning of `tokens`: the longest tail of which all tokens come
-  /// next and which `is_free`.
+  /// Returns the longest tail that satisfies `is_free` and continues `chain`, which find() returned for these `tokens`.
   [[nodiscard]] Tail find_tail(std::span<const BlockId> chain, std::span<const int32_t> tokens, int32_t adapter,
                                const std::function<bool(BlockId)>& is_free) const;
-  /// `block`, which somebody holds, holds the last of `tokens`, which fill no block, behind the full blocks that hold
-  /// the others and are cached.
+  /// Caches `block`, which is in use, as the tail of `tokens`. Does nothing if a full block before it is not cached.
   void add_tail(BlockId block, std::span<const int32_t> tokens, int32_t adapter);
 
   [[nodiscard]] bool is_cached(BlockId block) const;
-  /// Nobody holds the cached block from now on. Blocks are left from the end of a text to its beginning, since one is
-  /// found only through those before it.
+  /// Marks a cached block as free. Callers must free a sequence's blocks from last to first, so that a block is evicted
+  /// before those through which it is found.
   void leave(BlockId block);
-  /// Somebody holds the cached block again.
+  /// Marks a cached block as in use again.
   void take(BlockId block);
-  /// The block, which somebody holds, is not cached any more. Nothing happens if it was not.
+  /// Removes a block that is in use from the cache. Does nothing if it is not cached.
   void forget(BlockId block);
-  /// Forgets the block that was left longest ago, of which there has to be one, and returns it.
+  /// Evicts the least recently used free block and returns it. Throws core::Error if no cached block is free.
   BlockId forget_oldest();
 
  private:
   using Tokens = std::array<int32_t, kBlockPositions>;
-  // A text up to the end of a block. Numbers are never used again, so those that follow a forgotten text are not found.
+  // The id of a prefix that ends with a block. Never reused, so descendants of an evicted block are unreachable.
   using TextId = uint64_t;
   static constexpr TextId kBeginning = 0;
   [[nodiscard]] static constexpr TextId root_of(int32_t adapter) {
@@ -64,9 +61,9 @@ class PrefixIndex {
   struct Entry {
     TextId text = kBeginning;  ///< kBeginning: not cached
     TextId before = kBeginning;
-    size_t n_tail = 0;  ///< of a tail: its tokens. It is found by no tokens of its own
+    size_t n_tail = 0;  ///< number of tokens in a tail, 0 for a full block. Tails are hashed by predecessor only
     Tokens tokens{};
-    BlockId older = -1;  ///< neighbours among those that nobody holds
+    BlockId older = -1;  ///< neighbors in the LRU list of free blocks
     BlockId newer = -1;
   };
 
@@ -76,7 +73,7 @@ class PrefixIndex {
   [[nodiscard]] Entry& at(BlockId block) { return entries_[static_cast<size_t>(block)]; }
   [[nodiscard]] const Entry& at(BlockId block) const { return entries_[static_cast<size_t>(block)]; }
 
-  std::vector<Entry> entries_;  ///< by block
+  std::vector<Entry> entries_;  ///< indexed by block id
   std::unordered_multimap<uint64_t, BlockId> by_key_;
   TextId n_texts_ = kBeginning;
   BlockId oldest_ = -1;

@@ -1,4 +1,4 @@
-// A sequence of the cache for the length of a scope.
+// RAII handle of a sequence in the KV cache.
 #pragma once
 
 #include "infer/cache/block_manager.h"

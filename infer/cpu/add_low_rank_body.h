@@ -1,5 +1,5 @@
-// What an adapter adds to a row: sixteen outputs at a time, whose numbers lie together. Lane l of the sum's order is a
-// vector here, with a number for each output; the tree that joins the lanes is sixteen outputs' at once.
+// Adds a LoRA adapter's low-rank update to a row, sixteen outputs at a time. Vector l holds partial sum l (0..15) of
+// those sixteen outputs, so the tree that joins partial sums adds whole vectors.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// kLanesUsed: lanes from there on are zero, since the rank is no larger.
+// kLanesUsed: partial sums to compute. The others are 0 because rank <= kLanesUsed.
 template <size_t kLanesUsed, typename Weight>
 void add_low_rank_lanes(const float* t, size_t rank, const Weight* b, size_t n, float* out) {
   for_lanes(n, [&](size_t i, size_t count) {

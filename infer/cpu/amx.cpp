@@ -1,5 +1,5 @@
-// The kernels for AMX: products of sixteen inputs or more with weights in groups, and with --fast in BF16. The others
-// are those of AVX-512 with products of BF16. The order of the includes matters:
+// AMX kernels: matmul_groups with its quantize, and matmul_fast. All others are those of avx512bf16.cpp. The include
+// order matters:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

@@ -1,4 +1,4 @@
-// The shapes of AMX's tile registers, and what every product with them does.
+// Configuration of the AMX tile registers for matrix products.
 #pragma once
 
 #include <immintrin.h>
@@ -9,15 +9,15 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Gives the registers 0 (sums), 1 (the left operand) and 2 (the right one) their shapes for as long as it lives:
-// (16, 16) numbers of 32 bits, (16, depth) and (depth * size / 4, 64 bytes), for elements of `size` bytes. So it does
-// to 3, 4 and 5. 6 and 7 are sums, too.
+// Configures AMX tile registers 0 (sums), 1 (left operand) and 2 (right operand), and 3, 4, 5 likewise; the destructor
+// releases them. Shapes for elements of `size` bytes: (16, 16) of 32 bits; (16, depth); (depth * size / 4, 64 bytes).
+// Registers 6 and 7 have the shape of sums.
 class TileShapes {
  public:
   TileShapes(size_t depth, size_t size) {
     const auto bytes = static_cast<uint16_t>(depth * size);
     const auto rows = static_cast<uint8_t>(bytes / 4);
-    const struct alignas(64) {  // as ldtilecfg reads it
+    const struct alignas(64) {  // operand of ldtilecfg
       uint8_t palette = 1;
       uint8_t start_row = 0;
       uint8_t reserved[14]{};
@@ -25,7 +25,7 @@ class TileShapes {
       uint8_t rows[16]{};
     } shapes{.row_bytes = {64, bytes, 64, 64, bytes, 64, 64, 64}, .rows = {16, 16, rows, 16, 16, rows, 16, 16}};
     static_assert(sizeof shapes == 64);
-    // To g++ 12 the intrinsic reads eight bytes, and the others need not be written before it.
+    // g++ 12 assumes that the intrinsic reads only 8 of the 64 bytes. This keeps it from dropping the other stores.
     __asm__ volatile("" : : "m"(shapes));
     _tile_loadconfig(&shapes);
   }

@@ -1,4 +1,4 @@
-// Attention over the blocks of the cache, whose elements T are float, F16 or Q8. Several queries read a block together.
+// Attention over KV cache blocks of float, F16 or Q8 elements. Several queries share each read of a block.
 #pragma once
 
 #include <algorithm>
@@ -11,25 +11,25 @@
 namespace folio::infer::kernels {
 namespace {
 
-// The most queries (one head of one row each) that read a block together, each with a sum at least. A sum is a chain of
-// dependent additions, so with several queries the processor works on one while another waits. And what is widened is
-// widened for all of them.
+// Maximum number of queries (one head of one row each) that share the loads of a block. A sum is a chain of dependent
+// FMAs, so the sums of several queries hide its latency. They also share the widening of keys and values.
 constexpr size_t kMostQueries = Vec::kMostQueries;
 
-// The softmax of some queries so far, before the division. Each lane is a query.
+// Online softmax state with one query per lane: the running maximum and the sum of exponentials.
 struct Running {
   Vec max;
   Vec sum;
 };
 
-// Prefetches vector i at p, once for each cache line: two vectors of F16 share one, four of Q8.
+// Prefetches vector i at p, once per 64-byte cache line: a line holds one vector of float, two of F16, four of Q8.
 template <typename T>
 inline void prefetch_vector(const T* p, size_t i) {
   constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
   if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes);
 }
 
-// Prefetches what follows a head's numbers: the scales of Q8, a cache line for each group.
+// Prefetches the Q8 scales of a head's keys or values, which follow the quants in a cache block. Each group of 32
+// dimensions has 32 F16 scales, one per position: one cache line. No-op for float and F16.
 template <typename T>
 inline void prefetch_scales(const T* head, size_t head_dim) {
   if constexpr (std::is_same_v<T, Q8>) {
@@ -37,8 +37,8 @@ inline void prefetch_scales(const T* head, size_t head_dim) {
   }
 }
 
-// What keys are multiplied by when they are widened, for kVecs vectors of positions from `position` on and a group of
-// dimensions. Floats and F16 are in one group and stay as they are.
+// Scales of kVecs vectors of keys, starting at `position`, for one group of dimensions. Float and F16 have no scales:
+// one group spans the whole head, and scaled() returns its argument.
 template <typename T, size_t kVecs>
 struct KeyScales {
   static constexpr size_t kGroup = kMaxHeadDim;
@@ -59,7 +59,7 @@ struct KeyScales<Q8, kVecs> {
   [[nodiscard]] Vec scaled(Vec keys, size_t i) const { return keys * scales[i]; }
 };
 
-// The same for the values of a head, sixteen dimensions of position j from d on.
+// Scales of a head's values: scaled() dequantizes dimensions [d, d + 16) of position j. No-op for float and F16.
 template <typename T>
 struct ValueScales {
   ValueScales(const T* /*values*/, size_t /*head_dim*/) {}
@@ -79,15 +79,15 @@ struct ValueScales<Q8> {
   }
 };
 
-// The values of a head in a block.
+// A head's values (the V of attention) in one cache block.
 template <typename T>
 struct Values {
   const T* numbers;  // (32, head_dim)
   size_t head_dim;
   ValueScales<T> scales;
-  const T* next;  // what is prefetched, as large
+  const T* next;  // keys of the next block, prefetched meanwhile
 
-  // Sixteen dimensions of position j from d on, of which the first n exist.
+  // Loads dimensions [d, d + 16) of position j as floats. load_first reads only the first n.
   [[nodiscard]] Vec load(size_t j, size_t d) const {
     return scales.scaled(Vec::load(numbers + j * head_dim + d), j, d);
   }
@@ -96,14 +96,14 @@ struct Values {
   }
 };
 
-// The positions of a block that each query sees, [begin[i], end[i]). Both increase with the row.
+// Positions of a block that each query attends to: [begin[q], end[q]). Both are non-decreasing in q.
 template <size_t kQueries>
 struct Seen {
   size_t begin[kQueries];
   size_t end[kQueries];
 };
 
-// value (head_dim) += Σ_j p[j] values[j] over j in [begin, end), for kVecs vectors of dimensions from d on.
+// Adds Σ p[j] values[j], j in [begin, end), to value (head_dim), for kVecs vectors of dimensions from d on.
 template <size_t kVecs, typename T>
 inline void add_values(const float* p, const Values<T>& values, size_t d, size_t begin, size_t end, float* value) {
   for (size_t j = begin; j < end; ++j) {
@@ -113,13 +113,13 @@ inline void add_values(const float* p, const Values<T>& values, size_t d, size_t
   }
 }
 
-// value (kQueries, head_dim) = Σ_j p[j] values[j] with p (kQueries, 32), over the positions that a query sees.
-// Computes kVecs vectors of dimensions from d on, whose sums stay in registers.
+// Computes value (kQueries, head_dim) = Σ_j p[j] values[j] over the positions that each query attends to, for kVecs
+// vectors of dimensions from d on. p is (kQueries, 32). The sums stay in registers.
 template <size_t kQueries, size_t kVecs, typename T>
 inline void weighted_values(const float* p, const Values<T>& values, size_t d, const Seen<kQueries>& seen,
                             float* value) {
   const size_t head_dim = values.head_dim;
-  // What all queries see is added for all together. With a sliding window earlier rows see more positions before.
+  // Positions that all queries attend to are added together. With a sliding window, earlier rows start earlier.
   const size_t begin = seen.begin[kQueries - 1];
   const size_t end = seen.end[0];
   const bool more_before = seen.begin[0] < begin;
@@ -150,7 +150,7 @@ inline void weighted_values(const float* p, const Values<T>& values, size_t d, c
   for (size_t q = 0; q < kQueries; ++q) {
     for (size_t i = 0; i < kVecs; ++i) sum[q][i].store(value + q * head_dim + d + i * kLanes);
   }
-  // Later rows of a prompt see more positions than the first.
+  // In a prompt, later rows attend to more positions than the first row.
   for (size_t q = 0; q < kQueries; ++q) {
     add_values<kVecs>(p + q * kBlockPositions, values, d, std::max(begin, end), seen.end[q], value + q * head_dim);
   }
@@ -165,8 +165,8 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
   sum.store_first(value + d, lanes);
 }
 
-// scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32), or some more.
-// Prefetches as many elements at `next`. Computes as many positions at a time as have their sums in registers.
+// Computes scores (kQueries, 32) from queries (head_dim, kQueries) and keys (head_dim, 32); the first n columns are
+// valid. Prefetches the same part of `next`. A pass covers as many positions as have their sums in registers.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
@@ -198,8 +198,8 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
   }
 }
 
-// A head's numbers in a block, and its keys in the next. Blocks are scattered in memory, so the values are prefetched
-// while keys are read, and the next keys while values are.
+// A head's keys and values in one block, and its keys in the next. Blocks are scattered in memory, so values are
+// prefetched while keys are read, and the next keys while values are read.
 template <typename T>
 struct HeadBlock {
   const T* keys;    // (head_dim, 32)
@@ -207,7 +207,7 @@ struct HeadBlock {
   const T* next_keys;
 };
 
-// What becomes of a product of query and key: it is scaled, and with a cap (0: none) cut off softly.
+// Scales products of query and key, then soft-caps them if cap > 0.
 struct Scores {
   float scale;
   float cap;
@@ -218,7 +218,8 @@ struct Scores {
   }
 };
 
-// queries (head_dim, kQueries); value (kQueries, head_dim). See reference/attention.cpp.
+// Computes a block's softmax state and its unnormalized output value (kQueries, head_dim) from queries (head_dim,
+// kQueries). The order of the sums is that of reference/attention.cpp.
 template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
                             size_t head_dim, const Scores& scores, float* value) {
@@ -271,17 +272,17 @@ inline Running attend_block(const float* queries, const HeadBlock<T>& block, con
   return {Vec::load(max), Vec::join_lanes(sums)};
 }
 
-// Some queries (one head of one row each) that go through a block together, and their softmax so far.
+// Queries (one head of one row each) that share the reads of a block, and their softmax state.
 struct Pass {
   size_t n_queries;
-  size_t at[kMostQueries];  // the offset in the query and in the output
+  size_t at[kMostQueries];  // offset of each query in AttentionInput::query and in the output
   Seen<kMostQueries> positions;
   Running running;
   float* queries;  // (head_dim, n_queries)
   float* total;    // (n_queries, head_dim)
 };
 
-// Goes through the block that begins at position `start`.
+// Attends to the block that begins at position `start` and updates the pass's softmax state and total.
 template <size_t kQueries, typename T>
 void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim, const Scores& scores) {
   float value[kQueries * kMaxHeadDim];
@@ -315,10 +316,10 @@ void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, s
   }
 }
 
-// A number of queries that go together.
+// A kernel that attends for n_queries queries at once.
 template <typename T>
 struct Attend {
-  size_t n_queries = 0;  ///< 0: more than this instruction set takes
+  size_t n_queries = 0;  ///< 0: not available for this instruction set
   void (*run)(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
               const Scores& scores) = nullptr;
 };
@@ -332,10 +333,10 @@ constexpr Attend<T> attend_of() {
   }
 }
 
-// Queries that read a block one pass after the other, while it is near.
+// Maximum number of queries that read a block while it is cached, in one or more passes.
 constexpr size_t kNearQueries = 24;
 
-// Queries [begin, end) of the n_rows * n_queries, at most kNearQueries.
+// Computes attention for queries [begin, end) of the n_rows * n_queries, at most kNearQueries of them.
 template <typename T>
 void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
   static constexpr std::array kAttend{attend_of<T, 12>(), attend_of<T, 8>(), attend_of<T, 6>(), attend_of<T, 4>(),
@@ -364,7 +365,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
 
   const Scores scores{in.scale, in.cap};
   const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
-  const size_t first_seen = in.n_positions + begin / in.n_queries;  // by the first row: up to here
+  const size_t first_seen = in.n_positions + begin / in.n_queries;  // end of the first row's positions
   const size_t first_block = (first_seen - std::min(first_seen, in.window)) / kBlockPositions;
   for (size_t b = first_block; b < n_blocks; ++b) {
     const size_t start = b * kBlockPositions;

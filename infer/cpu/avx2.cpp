@@ -1,4 +1,4 @@
-// The kernels for AVX2. Only this file is compiled with its instructions. The order of the includes matters:
+// AVX2 kernels, in the only file that is compiled for AVX2. The include order matters:
 // clang-format off
 #include "infer/cpu/vec_avx2.h"
 #include "infer/cpu/ints_avx2.h"

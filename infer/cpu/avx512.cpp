@@ -1,4 +1,4 @@
-// The kernels for AVX-512. Only this file is compiled with its instructions. The order of the includes matters:
+// AVX-512 kernels, in a file of their own because it is compiled for AVX-512. The include order matters:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

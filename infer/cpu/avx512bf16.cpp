@@ -1,5 +1,5 @@
-// The kernels for AVX-512 with products of BF16, which only --fast takes. The others are those of AVX-512 with VNNI.
-// The order of the includes matters:
+// AVX-512 BF16 kernels: to_fast and matmul_fast, used with --fast. All others are those of avx512vnni.cpp. The include
+// order matters:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/fast_bf16.h"

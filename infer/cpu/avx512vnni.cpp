@@ -1,5 +1,5 @@
-// The kernels for AVX-512 with VNNI, which multiplies sixty-four bytes in one instruction. Only weights in groups need
-// it; the other kernels are those of AVX-512. The order of the includes matters:
+// AVX-512 VNNI kernels: quantize and matmul_groups, with 64 byte products per vpdpbusd. All others are those of
+// avx512.cpp. The include order matters:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

@@ -36,7 +36,7 @@ void CacheBlocks<T>::store(BlockId block, size_t layer, size_t slot, const float
   }
 }
 
-// x (head_dim) as the cache stores it. Scales go to their places in `head`.
+// Rounds x (head_dim) to the cache's type. Q8 scales are stored in `head`, the head's part of the block.
 template <typename T>
 void CacheBlocks<T>::round(const float* x, size_t slot, T* rounded, T* head) {
   if constexpr (std::is_same_v<T, float>) {

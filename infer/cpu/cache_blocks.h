@@ -1,7 +1,7 @@
-// What is in a block of the KV cache on a CPU, for the layers of a stage: of each layer the keys (n_kv_heads, head_dim,
-// 32), then the values (n_kv_heads, 32, head_dim), as float, F16 or Q8, where a head's scales follow its quants. Keys
-// lie with positions side by side, so that scores are computed for many positions at once. A position is rounded when
-// it is stored, by itself, and never again. Memory is taken as blocks are used, and kept.
+// KV cache blocks on a CPU. For each layer of a stage, a block holds keys (n_kv_heads, head_dim, 32), then values
+// (n_kv_heads, 32, head_dim), as float, F16 or Q8; a head's scales follow its quants. Positions are adjacent in the
+// keys, so one vector scores sixteen of them. A position is rounded once, when it is stored. A block's memory is
+// allocated on its first use, and kept.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class CacheBlocks {
         head_dim_(static_cast<size_t>(head_dim)),
         head_size_(kernels::head_size<T>(head_dim_)) {}
 
-  /// Elements of a block, and where a head's keys and values begin in it. `layer` counts from the stage's first.
+  /// Returns a block's size in elements. The next two return offsets in it; `layer` is relative to the stage's first.
   [[nodiscard]] size_t size() const { return n_layers_ * 2 * n_kv_heads_ * head_size_; }
   [[nodiscard]] size_t key_offset(size_t layer, size_t head) const {
     return (layer * 2 * n_kv_heads_ + head) * head_size_;
@@ -33,12 +33,12 @@ class CacheBlocks {
     return ((layer * 2 + 1) * n_kv_heads_ + head) * head_size_;
   }
 
-  /// The block's memory, taken if this is its first use. Throws std::bad_alloc.
+  /// Returns the block's memory, allocated on first use. Throws std::bad_alloc.
   const T* use(BlockId block);
-  /// A block that is in use.
+  /// Returns the memory of a block that is in use.
   [[nodiscard]] const T* operator[](BlockId block) const { return blocks_[static_cast<size_t>(block)].data(); }
   void copy(BlockId from, BlockId to);
-  /// Stores one position of a layer: key and value are (n_kv_heads, head_dim), `slot` its place in the block.
+  /// Stores one position of a layer at index `slot` of the block. key and value are (n_kv_heads, head_dim).
   void store(BlockId block, size_t layer, size_t slot, const float* key, const float* value);
 
  private:

@@ -13,7 +13,7 @@ Cpu::Cpu(const CpuOptions& options)
       pool_(options.n_threads),
       fast_(options.fast && kernels_.matmul_fast != nullptr),
       copies_weights_(options.copies_weights) {
-  // A name that is unknown is an error here, and not in the middle of a text.
+  // Rejects an unknown FOLIO_PREFETCH at startup instead of during generation.
   static_cast<void>(select_prefetch());
 }
 
@@ -21,8 +21,7 @@ std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threa
 
 std::unique_ptr<Stage> Cpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
   core::require(model.config.head_dim <= static_cast<int64_t>(kernels::kMaxHeadDim),
-                "heads of {} dimensions are wider than the {} that this engine runs", model.config.head_dim,
-                kernels::kMaxHeadDim);
+                "head_dim is {}, but the CPU kernels support at most {}", model.config.head_dim, kernels::kMaxHeadDim);
   return std::make_unique<CpuStage>(*this, model, shard, cache_type);
 }
 

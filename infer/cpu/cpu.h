@@ -1,4 +1,4 @@
-// The CPU as a machine: a pool of threads and the kernels of an instruction set. All models that it serves share them.
+// The CPU as a machine: a thread pool and the kernels of an instruction set, shared by all models that it serves.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace folio::infer {
 
 using kernels::in_lanes;
 
-/// Multiplications that take a core about a microsecond.
+/// Multiply-adds that a core computes in about a microsecond, the unit of parallel_for's `worth`.
 inline constexpr size_t kWorthAThread = 8 * 1024;
 
 struct CpuOptions {
-  size_t n_threads = 0;                       ///< 0: all cores of this process
-  const kernels::Kernels* kernels = nullptr;  ///< null: the best of this machine, or what FOLIO_ISA names
-  bool fast = false;  ///< prompts through Kernels::matmul_fast, where the processor has it; F16 weights become BF16
-  bool copies_weights = false;  ///< no weight stays where its file is mapped: it lies in memory of one's own
+  size_t n_threads = 0;                       ///< 0: all cores available to this process
+  const kernels::Kernels* kernels = nullptr;  ///< null: those that FOLIO_ISA selects, or the fastest supported ones
+  bool fast = false;  ///< multiply 16-bit weights by Kernels::matmul_fast, if supported
+  bool copies_weights = false;  ///< copy all weights to private memory instead of using the mapped file
 };
 
 class Cpu final : public Machine {

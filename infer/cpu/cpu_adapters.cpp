@@ -13,14 +13,14 @@ namespace {
 
 using core::Role;
 
-// The matrices that an input is multiplied by, as forward() has them.
+// Matrices that share an input, as in forward().
 const std::array<std::vector<Role>, 4>& roles_of_inputs() {
   static const std::array<std::vector<Role>, 4> all{
       {{Role::Wq, Role::Wk, Role::Wv}, {Role::Wo}, {Role::W1, Role::W3}, {Role::W2}}};
   return all;
 }
 
-// Of the numbers [begin, end). The processor's own prefetching finds no pattern in pieces that are this short.
+// Prefetches elements [begin, end) into L2. The ranges are too short for the hardware prefetcher.
 void prefetch(const auto& numbers, size_t begin, size_t end) {
   std::visit(
       [&](const auto& all) {
@@ -32,8 +32,8 @@ void prefetch(const auto& numbers, size_t begin, size_t end) {
 
 using Floats = core::AlignedVector<float>;
 
-// What numbers are multiplied by before they are rounded to quants, one for each number of t: row j of a and column j
-// of b have each their own, so that it comes down to a factor of t_j. 1: they stay floats.
+// Factors that scale an adapter's matrices before rounding to 8 bits: one for each row of a and each column of b, so
+// that dividing t_j by both undoes them. They are 1 where the matrices stay floats.
 struct Steps {
   explicit Steps(size_t rank) : per_a(rank, 1.0F), per_b(rank, 1.0F) {}
   std::vector<float> per_a, per_b;
@@ -44,10 +44,10 @@ bool is_finite(const core::Adapter::Part& part) {
   return std::ranges::all_of(part.a, finite) && std::ranges::all_of(part.b, finite);
 }
 
-// Of all rows of b, also where a rank of several has some of them.
+// Computes the factors from all rows of b, even on a rank that holds only some of them.
 Steps steps_of(const core::Adapter::Part& part) {
   constexpr float kMost = 127.0F;
-  constexpr float kTiny = 1e-30F;  // what is smaller is 0
+  constexpr float kTiny = 1e-30F;  // lower limit of a maximum, so that factors are finite
   Steps largest(part.rank);
   std::ranges::fill(largest.per_a, kTiny);
   std::ranges::fill(largest.per_b, kTiny);
@@ -63,7 +63,7 @@ Steps steps_of(const core::Adapter::Part& part) {
   return largest;
 }
 
-// b of the outputs that the matrix has, times its steps, as Kernels::add_low_rank has it.
+// Returns the rows of b for the matrix's outputs, times steps.per_b, in the layout of Kernels::add_low_rank.
 Floats panels_of(const core::Adapter::Part& part, const Steps& steps, const Matrix& matrix) {
   Floats b(in_lanes(matrix.n_out) * part.rank);
   for (size_t i = 0; i < matrix.n_out; ++i) {
@@ -76,7 +76,7 @@ Floats panels_of(const core::Adapter::Part& part, const Steps& steps, const Matr
   return b;
 }
 
-// To the nearest, ties to even.
+// Rounds to the nearest integer, ties to even.
 core::AlignedVector<kernels::Q8> rounded(const Floats& floats) {
   core::AlignedVector<kernels::Q8> quants(floats.size());
   std::ranges::transform(floats, quants.begin(),
@@ -138,7 +138,7 @@ void CpuAdapters::begin(std::span<const StepRow> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].adapter == kNoAdapter) continue;
     const Loaded* adapter = &adapters_.at(rows[i].adapter);
-    // Most often the last one's: rows of a sequence follow each other.
+    // Searches from the last group, the usual match: rows of a sequence are adjacent.
     auto group = std::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) { return g.adapter == adapter; });
     if (group == groups_.rend()) {
       groups_.push_back({.adapter = adapter, .rows = {}});
@@ -151,9 +151,9 @@ void CpuAdapters::begin(std::span<const StepRow> rows) {
 
 void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernels,
                           std::span<const Projection> projections, const float* x, size_t k) {
-  size_t n_t = 0;         // numbers of t
+  size_t n_t = 0;         // elements of t
   size_t n_columns = 0;   // rows of all matrices a
-  size_t n_gathered = 0;  // rows
+  size_t n_gathered = 0;  // rows to gather
   for (Group& group : groups_) {
     group.input = nullptr;
     for (const Projection& p : projections) {
@@ -176,12 +176,12 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
     for (size_t i = 0; i < group.rows.size() && !group.adjacent; ++i, to += k)
       std::copy_n(x + group.rows[i] * k, k, to);
   }
-  // Of the columns [from, until) of t.
+  // Computes columns [from, until) of t.
   const auto sums = [&](const Group& group, size_t from, size_t until) {
     const Input& input = *group.input;
     const size_t n = group.rows.size();
     float* t = t_.data() + group.first_t;
-    const bool few = n <= 16;  // more are multiplied in blocks
+    const bool few = n <= 16;  // more rows use the blocked product
     const auto multiply = [&](auto near, auto far, const auto& a) {
       (few ? near : far)(group.x, n, a.data(), k, from, until, t, input.n_t(), false);
     };
@@ -202,7 +202,7 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
   constexpr size_t kGrain = 4;
   pool.parallel_for(n_columns, kGrain, n_t * k / kWorthAThread, [&](size_t begin, size_t end) {
     size_t first = 0;
-    const Group* before = nullptr;  // what this thread does next is on its way meanwhile
+    const Group* before = nullptr;  // multiplied while the next group's a is prefetched
     size_t begin_before = 0;
     size_t end_before = 0;
     for (const Group& group : groups_) {

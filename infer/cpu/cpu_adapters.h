@@ -1,8 +1,7 @@
-// What adapters add to a stage's products: see reference/kernels.h for the sums. Rows of a step are grouped by adapter,
-// so the matrices of each are read once for all of its rows; and matrices a of the products of one input lie together,
-// so their sums are one product. Where each row of a step has an adapter of its own, their matrices are most of what is
-// read. So beside matrices in groups they have 8 bits a number, as near to the floats as such matrices are to theirs;
-// beside others, numbers that are BF16 exactly are kept so.
+// LoRA adapters in a stage's products; reference/kernels.h defines their sums. A step's rows are grouped by adapter, so
+// each adapter's matrices are read once per step. The matrices a of all products of one input are stored together and
+// multiplied as one. If every row uses another adapter, adapters are most of the bytes read: they are stored in 8 bits
+// if the matrix is group-quantized, with a similar error, else in BF16 if that is exact.
 #pragma once
 
 #include <cstdint>
@@ -22,55 +21,55 @@ namespace folio::infer {
 
 class CpuAdapters {
  public:
-  /// Copies what the adapter adds to the layers' matrices: of each b the rows that `weights` have of the matrix.
+  /// Copies the adapter's matrices for these layers, but only those rows of b whose outputs `weights` holds.
   void load(int32_t number, const core::Adapter& adapter, LayerRange layers, const CpuWeights& weights);
   void unload(int32_t number) { adapters_.erase(number); }
 
-  /// The step's rows, whose adapters are there.
+  /// Groups the step's rows by adapter. All of their adapters must be loaded.
   void begin(std::span<const StepRow> rows);
-  /// Computes the rows' t for products of x (rows, k). Until the next call, add() adds what comes of it.
+  /// Computes t = scale · x · aᵀ for rows with an adapter. x is (rows, k). add() uses t until the next call.
   void project(core::ThreadPool& pool, const kernels::Kernels& kernels, std::span<const Projection> projections,
                const float* x, size_t k);
-  /// To the outputs [begin, end), counted from the first that the stage has of the matrix, begin a multiple of 16;
-  /// `out` is where that one's are in the first row, and `stride` leads to the next row.
+  /// Adds t · bᵀ to outputs [begin, end), counted from the stage's first output of the matrix; begin is a multiple of
+  /// 16. `out` is the address of that first output in row 0, and rows are `stride` elements apart.
   void add(const kernels::Kernels& kernels, WeightId weight, size_t begin, size_t end, float* out, size_t stride) const;
 
  private:
   using Numbers =
       std::variant<core::AlignedVector<float>, core::AlignedVector<kernels::BF16>, core::AlignedVector<kernels::Q8>>;
 
-  // Of one matrix.
+  // An adapter's update of one matrix.
   struct Part {
-    int32_t weight;  ///< WeightId's
+    int32_t weight;  ///< index of its WeightId
     size_t rank;
-    size_t first;  ///< its first t, of the input's
-    Numbers b;     ///< of the outputs that the stage has, as Kernels::add_low_rank has it
+    size_t first;  ///< index of its first t in the input's
+    Numbers b;     ///< rows of the stage's outputs, in the layout of Kernels::add_low_rank
   };
-  // Of all matrices of one layer that an input is multiplied by.
+  // An adapter's updates of all matrices of a layer that share an input.
   struct Input {
     Numbers a;                  ///< (n_t, k)
-    std::vector<float> scales;  ///< (n_t): the adapter's, times those of the quants that t comes from and goes into
+    std::vector<float> scales;  ///< (n_t): the adapter's scale, divided by the 8-bit factors of a and b
     std::vector<Part> parts;
     [[nodiscard]] size_t n_t() const { return scales.size(); }
   };
   struct Loaded {
     std::vector<std::unique_ptr<Input>> inputs;
-    std::vector<const Input*> of;  ///< by WeightId; null: nothing is added
+    std::vector<const Input*> of;  ///< by WeightId; null: the matrix is not updated
   };
-  // Rows of one adapter in the step in hand.
+  // Rows of the current step that use the same adapter.
   struct Group {
     const Loaded* adapter;
     std::vector<size_t> rows;
-    bool adjacent = true;  ///< each is the one after the last
-    // In the product in hand.
-    const Input* input = nullptr;  ///< null: it adds nothing
+    bool adjacent = true;  ///< the rows are consecutive
+    // State of the current product.
+    const Input* input = nullptr;  ///< null: the adapter does not change this product
     const float* x = nullptr;
-    size_t first_t = 0;  ///< its t in t_: (rows, n_t)
+    size_t first_t = 0;  ///< offset of its t in t_: (rows, n_t)
   };
 
   std::map<int32_t, Loaded> adapters_;
   std::vector<Group> groups_;
-  core::AlignedVector<float> gathered_;  ///< rows that are not adjacent, (rows, k)
+  core::AlignedVector<float> gathered_;  ///< copies of non-consecutive rows, (rows, k)
   std::vector<float> t_;
 };
 

@@ -32,8 +32,8 @@ Inputs CpuExperts::AllInputs::of(const ExpertRows& expert) const {
   return in;
 }
 
-// The inputs in 8 bits. Those of each expert by themselves, since it is up to the kernels how inputs lie that are
-// quantized together. rows_of(first, n) returns, and may bring together, the inputs of n takings.
+// Quantizes the inputs to 8 bits, each expert's separately, because kernels choose the layout of inputs that are
+// quantized together. rows_of(first, n) returns the inputs of n assignments as (n, k), gathered if necessary.
 template <typename RowsOf>
 kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& rows_of) {
   constexpr size_t kTogether = 16;
@@ -54,7 +54,7 @@ kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& ro
   return all;
 }
 
-// The inputs in BF16. row_of(i) returns the input of taking i.
+// Rounds n inputs to BF16; row_of(i) returns the input of assignment i.
 template <typename RowOf>
 const kernels::BF16* CpuExperts::to_fast(size_t k, size_t n, RowOf&& row_of) {
   const size_t columns = kernels::panel_columns(k);
@@ -65,12 +65,12 @@ const kernels::BF16* CpuExperts::to_fast(size_t k, size_t n, RowOf&& row_of) {
   return rounded_.data();
 }
 
-// x is (n_rows, k). The one row of a step is multiplied where it is; several are gathered, so that those of an expert
-// lie together.
-CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, std::span<const Product> products) {
+// Prepares inputs from x (n_rows, k). A step's only row is used in place; several rows are gathered, so that each
+// expert's are contiguous.
+CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, std::span<const ExpertMatmul> products) {
   AllInputs inputs{.floats = nullptr, .quantized = {}, .fast = nullptr, .k = k, .shared = n_rows_ == 1};
   bool groups = false, floats = false, panels = false;
-  for (const Product& p : products) {
+  for (const ExpertMatmul& p : products) {
     const Matrix& one = p.weights.front();
     (one.in_groups() ? groups : one.in_panels() ? panels : floats) = true;
   }
@@ -99,7 +99,7 @@ CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, std::
   return inputs;
 }
 
-// x is (takings, k).
+// Prepares inputs from x (assignments, k), which is sorted by expert.
 CpuExperts::AllInputs CpuExperts::inputs_of_takings(const float* x, const Matrix& weight) {
   const size_t k = weight.k;
   AllInputs inputs{.floats = x, .quantized = {}, .fast = nullptr, .k = k, .shared = false};
@@ -109,17 +109,17 @@ CpuExperts::AllInputs CpuExperts::inputs_of_takings(const float* x, const Matrix
   return inputs;
 }
 
-// Calls body(expert, begin, end) for tiles [begin, end) of each expert, which has n_tiles of k columns, on all threads.
-// A tile counts by its rows: an expert that many rows take is more work than others.
+// Calls body(expert, begin, end) on all threads, for tiles [begin, end) of each expert's n_tiles tiles of k columns.
+// The threads' shares are balanced by the experts' numbers of rows.
 template <typename Body>
 void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
-  constexpr size_t kReading = 8;  // to read a tile from memory takes about as long as to multiply so many rows
+  constexpr size_t kReading = 8;  // rows that can be multiplied in the time to read a tile from memory
   const auto cost = [](const ExpertRows& e) { return e.n + kReading; };
   size_t total = 0;
   for (const ExpertRows& e : experts_) total += n_tiles * cost(e);
   const size_t work = taken_.size() * n_tiles * kernels::kLanes * k / kWorthAThread;
   pool_.parallel_for(total, 1, work, [&](size_t begin, size_t end) {
-    size_t first = 0;  // where the expert's tiles begin, and at last all tiles' costs before them
+    size_t first = 0;  // cost of all tiles before this expert's
     for (const ExpertRows& e : experts_) {
       const auto tile_at = [&](size_t at) {
         return at <= first ? 0 : std::min(n_tiles, (at - first + cost(e) - 1) / cost(e));
@@ -130,7 +130,7 @@ void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
   });
 }
 
-// out = in · weightᵀ + bias, of the columns [begin, end) of the matrix; the bias is that of its rows, or null.
+// Computes out = in · weightᵀ + bias for columns [begin, end) of out. bias is that of the matrix, or null.
 void CpuExperts::multiply(const Matrix& weight, const float* bias, const Inputs& in, size_t begin, size_t end,
                           float* out, size_t stride) {
   for (size_t row = 0; bias != nullptr && row < in.n_rows; ++row) {
@@ -139,9 +139,9 @@ void CpuExperts::multiply(const Matrix& weight, const float* bias, const Inputs&
   weight.multiply(kernels_, in, begin, end, out, stride, bias != nullptr);
 }
 
-void CpuExperts::project(const float* x, std::span<const Product> products, size_t stride) {
+void CpuExperts::project(const float* x, std::span<const ExpertMatmul> products, size_t stride) {
   const Matrix& one = products.front().weights.front();
-  if (one.n_out == 0) return;  // a rank that has none of its rows
+  if (one.n_out == 0) return;  // this rank holds no rows of the matrices
   const AllInputs inputs = inputs_of_rows(x, one.k, products);
   const size_t tiles = in_lanes(one.n_out) / kernels::kLanes;
   for_tiles(products.size() * tiles, one.k, [&](const ExpertRows& e, size_t begin, size_t end) {
@@ -157,12 +157,12 @@ void CpuExperts::project(const float* x, std::span<const Product> products, size
   });
 }
 
-// Many rows: each thread has columns of the residual of its own, and adds to them what one expert after the other
-// gives. Few rows wait for memory, and are to read it in long runs: first all products, then the sums.
+// With many assignments, each thread owns columns of the residual and adds the experts' outputs one after the other.
+// With few, products are bound by memory: all of them run first, in long sequential reads, and then the sums.
 void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual,
                          size_t dim) {
   constexpr size_t kFewTaken = 128;
-  constexpr size_t kPieces = 4;  // of a thread
+  constexpr size_t kPieces = 4;  // per thread
   const size_t n_out = weights.front().n_out;
   if (n_out == 0) return;
   const AllInputs inputs = inputs_of_takings(x, weights.front());
@@ -170,7 +170,7 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const 
   const auto bias_of = [&](size_t expert) {
     return biases == nullptr ? nullptr : biases + expert * dim + weights.front().first;
   };
-  // The columns [begin, end) of n takings' outputs, whose rows are `stride` apart.
+  // Adds columns [begin, end) of n assignments' outputs to the residual. The outputs' rows are `stride` apart.
   const auto add = [&](size_t first, size_t n, size_t begin, size_t end, const float* out, size_t stride) {
     for (size_t i = 0; i < n; ++i, out += stride) {
       const Taken& taken = taken_[first + i];
@@ -201,7 +201,7 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const 
   });
 }
 
-// ---- The stage's operations on them ----
+// ---- The stage's expert operations ----
 
 void CpuStage::run(const Route& o) {
   const std::array projections{Projection{o.weight, o.bias, Slot::Routes}};
@@ -219,8 +219,9 @@ void CpuStage::run(const Route& o) {
 void CpuStage::run(const ProjectExperts& o) {
   const auto n_experts = static_cast<size_t>(config_.n_experts);
   const std::array products{
-      CpuExperts::Product{weights_.stack(o.gate.weight, n_experts), vector_or_null(o.gate.bias), at(Slot::ExpertGate)},
-      CpuExperts::Product{weights_.stack(o.up.weight, n_experts), vector_or_null(o.up.bias), at(Slot::ExpertUp)}};
+      CpuExperts::ExpertMatmul{weights_.stack(o.gate.weight, n_experts), vector_or_null(o.gate.bias),
+                               at(Slot::ExpertGate)},
+      CpuExperts::ExpertMatmul{weights_.stack(o.up.weight, n_experts), vector_or_null(o.up.bias), at(Slot::ExpertUp)}};
   experts_.project(at(Slot::Normed), products, static_cast<size_t>(config_.expert_dim));
 }
 
@@ -231,7 +232,7 @@ void CpuStage::run(const CombineExperts& o) {
   exchange({Slot::Residual});
 }
 
-// To the others a taking's numbers are columns of a row of the slot.
+// Sends this rank's columns of every assignment. The slot stores width / expert_dim assignments per row.
 void CpuStage::exchange_taken(Slot slot, bool in_eight_bits) {
   if (shard_.exchange == nullptr) return;
   const auto expert_dim = static_cast<size_t>(config_.expert_dim);

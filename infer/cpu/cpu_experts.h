@@ -1,6 +1,5 @@
-// Which rows of a step take which expert, and what the experts make of them. Rows that take the same expert are
-// multiplied together, so a step reads each matrix of an expert once, and no matrix of one that nobody takes. A row's
-// numbers are those that it has alone.
+// Mixture of experts on a CPU: sorts a step's rows by expert and multiplies each expert's rows together. A step reads
+// each matrix of an active expert once, and no matrix of an inactive one. A row's result does not depend on other rows.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +13,13 @@
 
 namespace folio::infer {
 
-/// A row that takes an expert.
+/// An assignment: a row that the router sent to an expert, with its routing weight.
 struct Taken {
   size_t row;
   float weight;
 };
 
-/// An expert that rows of the step take: the step's takings [first, first + n).
+/// An active expert and its assignments: [first, first + n) of the step's.
 struct ExpertRows {
   size_t expert;
   size_t first;
@@ -29,8 +28,8 @@ struct ExpertRows {
 
 class CpuExperts {
  public:
-  /// A matrix of each expert, its bias, (experts, stride) or null, and where what comes of it goes, (takings, stride).
-  struct Product {
+  /// One matrix per expert, their biases (experts, stride) or null, and the output (assignments, stride).
+  struct ExpertMatmul {
     std::span<const Matrix> weights;
     const float* biases;
     float* out;
@@ -38,23 +37,23 @@ class CpuExperts {
 
   CpuExperts(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
 
-  /// Sorts what rows take: routes is (n_rows, n_experts), 0 where one is not taken. A route that is not a number is
-  /// taken, so that it is seen.
+  /// Sorts the assignments by expert. routes is (n_rows, n_experts), 0 for experts that are not chosen. A NaN counts as
+  /// chosen, so that it reaches the output.
   void begin(std::span<const float> routes, size_t n_rows, size_t n_experts);
 
-  /// By expert, and of one expert by row.
+  /// Returns the step's assignments, sorted by expert, then by row.
   [[nodiscard]] std::span<const Taken> taken() const { return taken_; }
 
-  /// Of each product and taking: out = x[row] · weights[expert]ᵀ + bias, from the matrix' first row on. x is (n_rows,
-  /// k).
-  void project(const float* x, std::span<const Product> products, size_t stride);
+  /// Computes out = x[row] · weights[expert]ᵀ + bias for every product and assignment. x is (n_rows, k). A rank writes
+  /// only its own columns of out.
+  void project(const float* x, std::span<const ExpertMatmul> products, size_t stride);
 
-  /// residual[row] += Σ weight · (x[taking] · weights[expert]ᵀ + bias) over the row's takings in the order of the
-  /// experts. x is (takings, k), biases (experts, dim) or null, residual (n_rows, dim).
+  /// Adds Σ weight · (x[assignment] · weights[expert]ᵀ + bias) to each row of residual (n_rows, dim), in the order of
+  /// the experts. x is (assignments, k), biases (experts, dim) or null.
   void combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual, size_t dim);
 
  private:
-  // What the experts multiply: a row for each taking, or one that all of them share. Null: nobody needs it.
+  // Inputs of the experts' products: one row per assignment, or one that all share. Null if no matrix needs them.
   struct AllInputs {
     const float* floats;
     kernels::QuantizedInputs quantized;
@@ -67,7 +66,7 @@ class CpuExperts {
 
   void multiply(const Matrix& weight, const float* bias, const Inputs& in, size_t begin, size_t end, float* out,
                 size_t stride);
-  AllInputs inputs_of_rows(const float* x, size_t k, std::span<const Product> products);
+  AllInputs inputs_of_rows(const float* x, size_t k, std::span<const ExpertMatmul> products);
   AllInputs inputs_of_takings(const float* x, const Matrix& weight);
   template <typename RowOf>
   const kernels::BF16* to_fast(size_t k, size_t n, RowOf&& row_of);
@@ -81,11 +80,11 @@ class CpuExperts {
   size_t n_rows_ = 0;
   std::vector<ExpertRows> experts_;
   std::vector<Taken> taken_;
-  core::AlignedVector<float> gathered_;  ///< (takings, k)
-  std::vector<kernels::BF16> rounded_;   ///< (takings, panel_columns(k))
-  core::AlignedVector<float> outputs_;   ///< (takings, n_out)
-  std::vector<ExpertRows> pieces_;       ///< takings that are quantized together
-  QuantizedBuffer quantized_;            ///< (takings, k)
+  core::AlignedVector<float> gathered_;  ///< (assignments, k)
+  std::vector<kernels::BF16> rounded_;   ///< (assignments, panel_columns(k))
+  core::AlignedVector<float> outputs_;   ///< (assignments, n_out)
+  std::vector<ExpertRows> pieces_;       ///< assignments that one call quantizes
+  QuantizedBuffer quantized_;            ///< (assignments, k)
 };
 
 }  // namespace folio::infer

@@ -9,7 +9,7 @@
 namespace folio::infer {
 namespace {
 
-// Rows of a sequence that read the cache together; divides a block of it. More would leave threads without work.
+// Maximum rows of a run (see find_runs); divides kBlockPositions. Longer runs would leave threads without work.
 constexpr int64_t kRowsTogether = 8;
 static_assert(kBlockPositions % kRowsTogether == 0);
 
@@ -82,7 +82,7 @@ void CpuStage::issue(const Operation& operation) {
   std::visit([this](const auto& o) { run(o); }, operation);
 }
 
-// Which of the rows attend together, and which have an adapter in common.
+// Splits the step's rows into runs for the attention kernel (see find_runs), and groups the rows by adapter.
 void CpuStage::group_rows() {
   n_rows_ = rows_.size();
   runs_ = find_runs(config_.context_length);
@@ -90,23 +90,23 @@ void CpuStage::group_rows() {
   adapters_.begin(rows_);
 }
 
-// Rows that follow each other and whose positions begin and end in the same blocks of the cache, at most kRowsTogether.
+// Returns the first row of each run, then n_rows_. A run is up to kRowsTogether positions with the same KV blocks.
 std::vector<size_t> CpuStage::find_runs(int64_t window) const {
   const auto first_block = [&](const StepRow& row) {
     return first_seen(row.position, window) / static_cast<int64_t>(kBlockPositions);
   };
   std::vector<size_t> runs;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    const bool goes_on = i > 0 && rows_[i].table == rows_[i - 1].table &&
-                         rows_[i].position == rows_[i - 1].position + 1 && rows_[i].position % kRowsTogether != 0 &&
-                         first_block(rows_[i]) == first_block(rows_[i - 1]);
-    if (!goes_on) runs.push_back(i);
+    const bool continues = i > 0 && rows_[i].table == rows_[i - 1].table &&
+                           rows_[i].position == rows_[i - 1].position + 1 && rows_[i].position % kRowsTogether != 0 &&
+                           first_block(rows_[i]) == first_block(rows_[i - 1]);
+    if (!continues) runs.push_back(i);
   }
   runs.push_back(rows_.size());
   return runs;
 }
 
-// A rank has the rows of some tokens, and gives them to the others.
+// Each rank holds the embeddings of some tokens and sends them to the others.
 void CpuStage::run(const Embed& o) {
   const size_t dim = width(Slot::Residual);
   const Matrix& rows = weights_.matrix(o.table);
@@ -126,7 +126,7 @@ void CpuStage::run(const Embed& o) {
   shard_.exchange->meet();
 }
 
-// Gives this rank's columns of the slots to the others, and gets theirs.
+// Sends this rank's columns of the slots to the other ranks and receives theirs.
 void CpuStage::exchange(std::initializer_list<Slot> slots, bool in_eight_bits) {
   if (shard_.exchange == nullptr) return;
   for (const Slot slot : slots) {
@@ -155,7 +155,7 @@ void CpuStage::run(const Norm& o) {
 }
 
 void CpuStage::run(const NormHeads& o) {
-  const size_t dim = weights_.matrix(o.weight).k;  // a head's, or all heads'
+  const size_t dim = weights_.matrix(o.weight).k;  // one head's size, or all heads'
   norm_vectors(at(o.slot), o.weight, n_rows_ * width(o.slot) / dim, dim, at(o.slot));
 }
 
@@ -166,7 +166,7 @@ void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, s
   });
 }
 
-// The outputs Gate and Up are the rank's own until Activate.
+// Gate and Up are not exchanged: Activate needs only this rank's columns.
 void CpuStage::run(const Project& o) {
   multiply(o.in, o.projections(), false);
   const Slot first = o.projections().front().out;
@@ -203,8 +203,8 @@ void CpuStage::run(const FinishLogits& /*o*/) {
   });
 }
 
-// Shares the outputs of all projections of one input among the threads, as if their matrices stood in one, each from a
-// multiple of kLanes on.
+// Divides the outputs of all projections of an input among the threads, as if their matrices were concatenated and each
+// padded to a multiple of kLanes rows.
 void CpuStage::multiply(Slot input, std::span<const Projection> projections, bool accumulate) {
   const size_t k = width(input);
   const float* x = at(input);
@@ -251,7 +251,7 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   });
 }
 
-// Calls body(i, n) for the rows i to i + n - 1 of k numbers, so many together or what is left, on all threads.
+// Calls body(i, n) on all threads for rows [i, i + n) of k elements; n is `together`, or fewer for the last rows.
 template <typename Body>
 void CpuStage::for_rows(size_t together, size_t k, Body&& body) {
   const size_t n = (n_rows_ + together - 1) / together;
@@ -262,7 +262,7 @@ void CpuStage::for_rows(size_t together, size_t k, Body&& body) {
 }
 
 kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
-  constexpr size_t kRows = 16;  // of a call of quantize
+  constexpr size_t kRows = 16;  // per call of quantize
   const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
   for_rows(kRows, k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
   return all;
@@ -333,7 +333,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
     work += static_cast<size_t>(row.position + 1 - first_seen(row.position, window)) * 2 * dim;
   }
   const size_t n_runs = runs.size() - 1;
-  // Head by head, so that one head's keys and values stay near.
+  // Items are ordered by head, so that a head's keys and values stay cached.
   const auto attend_run = [&](size_t item) {
     const size_t head = item / n_runs;
     const size_t begin = runs[item % n_runs];
@@ -366,7 +366,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
 }
 
 void CpuStage::run(const Activate& o) {
-  const bool of_experts = o.gate == Slot::ExpertGate;  // whose rows are what rows take
+  const bool of_experts = o.gate == Slot::ExpertGate;  // then each row is an assignment
   const size_t n_rows = of_experts ? experts_.taken().size() : n_rows_;
   const size_t stride = of_experts ? static_cast<size_t>(config_.expert_dim) : width(o.gate);
   const Share own = rows_of_rank(stride, shard_.rank, shard_.n_ranks);

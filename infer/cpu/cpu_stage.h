@@ -1,6 +1,6 @@
-// A range of a model's layers on the CPU. Each operation is done when its call returns. Work is shared among the pool's
-// threads by index, so no result depends on how many there are. As one rank of several it has some output rows of each
-// matrix and some key/value heads; slots are whole on each rank once everybody gave its part.
+// A range of a model's layers on the CPU. Each operation is complete when its call returns. Work is divided among
+// threads by index, so results don't depend on their number. One rank of several holds some output rows of each matrix
+// and some key/value heads; an exchange completes a slot on every rank.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   template <typename T>
   struct Cache {
     CacheBlocks<T> blocks;
-    std::vector<const T*> starts;  ///< of the step's tables, one after the other
+    std::vector<const T*> starts;  ///< addresses of the blocks of the step's tables, concatenated
   };
 
   void run(const Embed& o);
@@ -65,7 +65,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   void run(const GateRows& o);
   void run(const Gather& o);
   void run(const FinishLogits& o);
-  void run(const DrawTokens& /*o*/) {}  // the host draws
+  void run(const DrawTokens& /*o*/) {}  // the host samples
 
   template <typename T>
   [[nodiscard]] Cache<T> cache_of() const;
@@ -81,10 +81,10 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
   void exchange(std::initializer_list<Slot> slots, bool in_eight_bits = false);
   void exchange_taken(Slot slot, bool in_eight_bits);
-  /// Returns true if the layer's matrix, or a stack's, is in blocks, and only its products read their input.
+  /// Returns true if ranks exchange this matrix's input in 8 bits: it is group-quantized and nothing needs the floats.
   [[nodiscard]] bool rounds_input(core::Role role) const;
   void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
-  /// The first position that a row attends to.
+  /// Returns the first position that a row attends to.
   [[nodiscard]] static int64_t first_seen(int64_t position, int64_t window) {
     return std::max<int64_t>(0, position + 1 - window);
   }
@@ -96,30 +96,30 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   const kernels::Kernels& kernels_;
   const core::ModelConfig& config_;
   Shard shard_;
-  Share kv_heads_;  ///< of the model's, this rank's
+  Share kv_heads_;  ///< this rank's key/value heads
   CpuWeights weights_;
   StageInfo info_;
   std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
   RopeTable rope_;
-  RopeTable local_rope_;  ///< of layers with a window, where they have a base of their own
+  RopeTable local_rope_;  ///< of sliding-window layers, if the model gives them another RoPE base
   CpuAdapters adapters_;
   CpuExperts experts_{pool_, kernels_};
 
-  // The step in hand.
+  // State of the current step.
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
-  int64_t layer_ = 0;                ///< of the last Attend
+  int64_t layer_ = 0;                ///< layer of the last Attend
   bool needs_floats_ = false;        ///< the step is observed, or rows have adapters
-  size_t n_rows_ = 0;                ///< rows in the slots: the step's, after gather() those that need logits
-  std::vector<size_t> runs_;         ///< where each run of rows that attend together begins, and at last their number
-  std::vector<size_t> window_runs_;  ///< the same in layers with a window
+  size_t n_rows_ = 0;                ///< rows in the slots: all of the step's, or after Gather those that need logits
+  std::vector<size_t> runs_;         ///< first row of each run of rows that attend together, then n_rows_
+  std::vector<size_t> window_runs_;  ///< runs_ for sliding-window layers
   std::array<core::AlignedVector<float>, kSlots> slots_;
 
-  PackedInputs packed_{pool_, kernels_};    ///< the rows that Kernels::matmul_packed multiplies
-  std::vector<kernels::BF16> fast_inputs_;  ///< the rows that Kernels::matmul_fast multiplies
+  PackedInputs packed_{pool_, kernels_};    ///< inputs of Kernels::matmul_packed
+  std::vector<kernels::BF16> fast_inputs_;  ///< inputs of Kernels::matmul_fast
 
-  QuantizedBuffer quantized_;  ///< the rows that a matrix in groups multiplies
+  QuantizedBuffer quantized_;  ///< inputs of group-quantized matrices
 };
 
 }  // namespace folio::infer

@@ -21,26 +21,25 @@ bool in_16_bits(const core::TensorView& matrix) {
   return matrix.type == core::DType::F16 || matrix.type == core::DType::BF16;
 }
 
-// The rows of a matrix that the shard has.
+// Returns the rows of a matrix that belong to the shard.
 core::TensorView rows_of(const core::TensorView& tensor, const Shard& shard) {
   if (shard.n_ranks == 1) return tensor;
   const Share rows = rows_of_rank(static_cast<size_t>(tensor.shape[0]), shard.rank, shard.n_ranks);
   return core::rows_of(tensor, static_cast<int64_t>(rows.first), static_cast<int64_t>(rows.last - rows.first));
 }
 
-// Copies begin at lines of the cache.
+// Alignment of copies in bytes: a cache line.
 constexpr size_t kLine = 64;
 
-// Whether floats that take so many bytes in all are copied to large pages. A processor's prefetcher stops at the end of
-// a page, and a virtual machine looks up each page twice: pages of 4 KiB are read at two thirds to three quarters of
-// the speed. What fits the caches gains nothing by it, and beside a copy that needs much of the memory others would
-// have to go.
+// Returns true if `bytes` of unquantized weights should be copied to huge pages. Hardware prefetchers stop at page
+// boundaries, and virtual machines translate each page twice: 4 KiB pages are read at two thirds to three quarters of
+// the speed. Weights that fit in the caches gain nothing, and larger copies would evict other data from memory.
 bool worth_copying(size_t bytes) {
   constexpr size_t kLeast = size_t{64} << 20U;
   return bytes >= kLeast && bytes <= core::machine_memory() / 2;
 }
 
-// Memory for all groups and copies: on large pages where the system has them, since decoding walks through all of it.
+// Allocates memory for all groups and copies, on huge pages if available, since decoding reads all of it per token.
 uint8_t* allocate(size_t bytes) {
   constexpr size_t kLargePage = size_t{2} << 20U;
   const size_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
@@ -62,8 +61,8 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
                               const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
-  size_t copies = 0;  // bytes of those of the matrices that could stay where they are
-  // Behind a copy a file's pages are given back. What the reader of the file has copied would be in memory twice.
+  size_t copies = 0;  // bytes of matrices that could be used in place
+  // Mapped tensors may be copied because that releases their file pages. Others would be in memory twice.
   const auto may_be_copied = [&](const core::TensorView& matrix) { return options.copies || model.maps(matrix); };
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];
@@ -85,13 +84,13 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   uint8_t* to = memory_.get();
   StageWeights by_role(model, shard.layers, [&](const core::TensorSpec& spec, const core::TensorView& whole) {
     const WeightId id{static_cast<int32_t>(matrices_.size())};
-    if (!spec.is_matrix()) {  // whole everywhere
+    if (!spec.is_matrix()) {  // vectors are whole on every rank
       matrices_.push_back(vector(whole));
       return id;
     }
     const Options choice{.fast = options.fast, .copies = copied && may_be_copied(whole)};
     for (const core::TensorView& matrix : matrices_of(whole)) add_matrix(matrix, shard, pool, choice, to, model);
-    // Experts share the pages between their matrices.
+    // Releases a stack's file pages at once, because adjacent experts share some.
     if (in_blocks(whole) || (choice.fast && in_16_bits(whole)) || choice.copies) model.release(whole);
     return id;
   });
@@ -156,7 +155,7 @@ Matrix CpuWeights::floats(const core::TensorView& tensor, core::ThreadPool& pool
   return m;
 }
 
-// Some rows at a time: what was repacked of a mapped file is not needed again, so no tensor is in memory twice.
+// Repacks a slice of rows at a time and releases its file pages, so that no tensor is in memory twice.
 Matrix CpuWeights::groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to,
                           const core::StoredModel& model) {
   constexpr size_t kSliceBytes = size_t{32} << 20U;

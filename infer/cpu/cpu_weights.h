@@ -1,7 +1,7 @@
-// A stage's weights in the CPU's memory, once: floats and 16-bit numbers copied to large pages, which are read faster,
-// but where the file is mapped if they are few or more than half of the memory (worth_copying); block types repacked
-// into groups. The memory of the file's pages is given back behind a copy. What the reader of the file had to copy
-// already, such as a Hugging Face directory's Wq and Wk, stays where it is.
+// A stage's weights in memory, without duplicates. Float and 16-bit matrices are copied to huge pages, which read
+// faster, or used in the mapped file if they are small or exceed half of the memory (worth_copying). Block types are
+// repacked into groups. File pages are released after a copy. Tensors that the file's reader had to copy, such as Wq
+// and Wk of a Hugging Face directory, stay in its memory.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,19 @@ namespace folio::infer {
 class CpuWeights {
  public:
   struct Options {
-    bool fast = false;    ///< 16-bit matrices become BF16 in panels, F16 rounded
-    bool copies = false;  ///< no weight stays where the file is mapped, also where that is as fast
+    bool fast = false;    ///< packs 16-bit matrices into BF16 panels, rounding F16
+    bool copies = false;  ///< copies all weights, even where the mapped file is as fast
   };
 
-  /// Loads what the shard needs: of each matrix its rank's rows. Throws core::Error if a tensor is of a type that
-  /// weights don't have.
+  /// Loads the shard's weights: its rank's rows of each matrix. Throws core::Error if a tensor's type is unsupported.
   CpuWeights(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, const Options& options);
 
   [[nodiscard]] const StageWeights& by_role() const { return by_role_; }
   [[nodiscard]] const LoadReport& report() const { return report_; }
 
-  /// A matrix, or a vector's numbers.
+  /// Returns a matrix; a vector is stored as a matrix of one row.
   [[nodiscard]] const Matrix& matrix(WeightId id) const { return matrices_[static_cast<size_t>(id.index)]; }
-  /// The n matrices of a stack.
+  /// Returns the n matrices of a stack, such as a layer's experts.
   [[nodiscard]] std::span<const Matrix> stack(WeightId id, size_t n) const {
     return std::span(matrices_).subspan(static_cast<size_t>(id.index), n);
   }
@@ -52,10 +51,10 @@ class CpuWeights {
   Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::StoredModel& model);
 
   LoadReport report_;
-  std::vector<Matrix> matrices_;  ///< by WeightId: of a stack the first matrix, which the others follow
+  std::vector<Matrix> matrices_;  ///< by WeightId; the matrices of a stack are adjacent
   std::vector<std::vector<std::byte>> copies_;
-  std::unique_ptr<uint8_t, Free> memory_;  ///< all groups, and all floats that are copied
-  StageWeights by_role_;                   // last: loading fills the members above
+  std::unique_ptr<uint8_t, Free> memory_;  ///< all groups, and the copies on huge pages
+  StageWeights by_role_;                   // last: load() fills the members above
 };
 
 }  // namespace folio::infer

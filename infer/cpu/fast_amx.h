@@ -1,6 +1,5 @@
-// Products of BF16 by AMX: one instruction multiplies 32 columns of sixteen inputs with those of a panel of weights.
-// Four panels at a time, whose sums are the registers 0, 3, 6 and 7: so no instruction waits for the one before.
-// Included after fast_bf16.h.
+// matmul_fast with AMX. One tdpbf16ps multiplies 32 columns of sixteen inputs by a panel of sixteen weight rows. Four
+// panels at a time, with sums in registers 0, 3, 6 and 7, hide the instruction's latency. Included after fast_bf16.h.
 #pragma once
 
 #include "infer/cpu/amx_shapes.h"

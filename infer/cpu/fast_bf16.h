@@ -1,9 +1,5 @@
-// Products of BF16 by vdpbf16ps, for --fast: see Kernels::matmul_fast. A register of sixteen sums is one panel of
-// weight rows times one input:
-//
-//     sums (16 rows)  +=  two columns of sixteen weight rows  x  two columns of an input
-//
-// Included after vec_avx512.h.
+// matmul_fast with AVX-512 BF16. One vdpbf16ps multiplies two columns of sixteen weight rows, which fill a register, by
+// the same two columns of an input, and adds the products to sixteen float sums. Included after vec_avx512.h.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +21,7 @@ inline void to_fast(const float* x, size_t k, BF16* out) {
   }
 }
 
-// kPanels panels times kInputs inputs. Of one input the weights are prefetched: it waits for memory.
+// Multiplies kPanels panels by kInputs inputs. Prefetches weights, which pays off for a single input.
 template <size_t kPanels, size_t kInputs, Prefetch level>
 inline void fast_tile(const BF16* const* panel, const BF16* const* x, size_t columns, Vec (*sums)[kInputs]) {
   constexpr size_t kAhead = kBytesAhead / sizeof(BF16);
@@ -51,8 +47,8 @@ inline void fast_tile(const BF16* const* panel, const BF16* const* x, size_t col
   }
 }
 
-// The panels of the rows [begin, end), at most four, times n <= kInputs inputs. Panels and inputs past the end repeat
-// the last one, and their results are not stored.
+// Multiplies the weight rows [begin, end) by n <= kInputs inputs. Panels and inputs past the end repeat the last one,
+// and their results are not stored.
 template <size_t kPanels, size_t kInputs, Prefetch level>
 void fast_rows(const BF16* x, size_t n, const PanelMatrix& weight, size_t k, size_t begin, size_t end, float* out,
                size_t out_stride, bool accumulate) {

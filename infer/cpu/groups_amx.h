@@ -1,11 +1,7 @@
-// Products of sixteen inputs at a time with weights in groups, by AMX: one instruction multiplies two tiles of bytes,
-//
-//     inputs (16, group)  x  weights (group / 4, 16 rows, 4)  ->  sums (16 inputs, 16 rows) of 32 bits
-//
-// where a tile of weights is a group of a GroupMatrix' tile as it lies there, its quants widened to bytes, and the
-// inputs' bytes of a group lie together as well. A register holds 64 columns, but the sums of a group are scaled before
-// the next one's are added, so that the bits are the reference's. They go through memory, from tile registers to those
-// of vectors. Included after groups_body.h.
+// matmul_groups with AMX, sixteen inputs at a time. One tdpbssd multiplies inputs (16, group) by weights (group / 4, 16
+// rows, 4) into 32-bit sums (16 inputs, 16 rows). Weight tiles keep the order of a GroupMatrix, widened to bytes. A
+// tile register could hold 64 columns, but each group's sums are scaled before the next group is added, which gives the
+// reference's bits; they go through memory to vector registers. Included after groups_body.h.
 #pragma once
 
 #include <atomic>
@@ -20,13 +16,13 @@ namespace {
 
 constexpr size_t kAmxInputs = 16;
 
-// A tile of sixteen weight rows with bytes and floats: made once for all inputs.
+// A tile of sixteen weight rows with quants widened to bytes and scales to floats, once for all inputs.
 struct WideTile {
   struct alignas(64) Line {
     uint8_t bytes[64];
   };
 
-  std::vector<Line> quants;   // (k / 4): of sixteen rows and four columns, less the zero point
+  std::vector<Line> quants;   // (k / 4): four columns of sixteen rows, minus the zero point
   std::vector<Vec> scales;    // (k / group)
   std::vector<Vec> minimums;  // (k / 32), or empty
 };
@@ -46,11 +42,11 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
     for (size_t p = 0; p < kParts; ++p) to.scales[group * kParts + p] = scales.scale(g, p);
     if constexpr (Kind::kMinimums) to.minimums[group] = scales.minimum(g);
   });
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // to the compiler, loading a tile register reads no memory
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not treat tile loads as reads of memory
 }
 
-// dots (16 inputs, 16 rows): the products of a group. Two sets of registers are used by turns, so that none waits for
-// the sums of the one before. The intrinsics take a register's number as a literal alone.
+// Computes dots (16 inputs, 16 rows) of one group. Callers alternate kSet, so that a product need not wait for the last
+// one's sums. A template parameter, because the intrinsics require literal register numbers.
 template <size_t kSet>
 inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, int32_t* dots) {
   if constexpr (kSet == 0) {
@@ -68,16 +64,16 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
   }
 }
 
-// What is fetched bit by bit while a tile is multiplied. Lines of the next tile: the kernel that only multiplies would
-// leave memory idle, and the one that only widens would wait for it. And those of sixteen outputs: all at once they
-// would take the buffers of missing lines, for which the inputs would wait.
+// Cache lines prefetched in small portions while a tile is multiplied. Weights of the next tile: otherwise memory is
+// idle during products and a bottleneck during widen(). The sixteen outputs: all at once, they would occupy the line
+// fill buffers that the inputs need.
 struct LinesAhead {
   const uint8_t* line;
   const uint8_t* end;
   size_t lines_at_once;
   float* output;
   size_t stride;
-  size_t outputs;  // left
+  size_t outputs;  // still to prefetch
   size_t outputs_at_once;
 
   void fetch() {
@@ -88,14 +84,14 @@ struct LinesAhead {
   }
 };
 
-// total[t]: the tile times input first + t, for sixteen inputs. Two parts are multiplied while the sums of the two
-// before are scaled.
+// Computes total[t], the tile times input first + t, for sixteen inputs. Multiplies two parts while the sums of the
+// previous two are scaled.
 template <typename Kind>
 [[gnu::noinline]] void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first,
                                   LinesAhead& ahead, Vec* total) {
   constexpr size_t kParts = BlockScales<Kind>::kParts;
   constexpr size_t kPartLines = Kind::kGroup / 4;
-  constexpr size_t kInputBytes = kAmxInputs * kGroupColumns;  // of a group
+  constexpr size_t kInputBytes = kAmxInputs * kGroupColumns;  // of one group
   constexpr size_t kDots = kAmxInputs * kTileRows;
   const size_t parts = k / Kind::kGroup;
   const int8_t* inputs = x.values + first * k;
@@ -103,7 +99,7 @@ template <typename Kind>
   const float* scaled_sums = x.scaled_sums + first * (k / kGroupColumns);
   const WideTile::Line* quants = weights.quants.data();
   alignas(64) int32_t dots[2][2 * kDots];
-  // The first two of n parts.
+  // Multiplies the next two parts of n that are left.
   const auto multiply = [&](size_t n, int32_t* to) {
     constexpr size_t kToSecond = kParts == 2 ? Kind::kGroup : kInputBytes;
     if (n > 0) multiply_tiles<0>(inputs, quants, to);
@@ -144,8 +140,8 @@ template <typename Kind>
   for (size_t t = 0; t < kAmxInputs; ++t) total[t] = sum[t];
 }
 
-// Of sixteen inputs a group lies as AMX loads it, one input after the other. Fewer take the kernel of AVX-512 with
-// VNNI.
+// Stores a group of sixteen inputs as AMX loads it: (16 inputs, 32 columns). The remaining inputs are quantized for the
+// AVX-512 VNNI kernel.
 void quantize_amx(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   const size_t whole = n / kAmxInputs * kAmxInputs;
   for (size_t i = 0; i < whole; ++i) {
@@ -167,7 +163,7 @@ void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatri
   if (whole > 0) {
     const TileShapes shapes(weight.group, 1);
     WideTile wide;
-    // Of a tile's lines, and of sixteen outputs, each step of two parts fetches its share.
+    // Each step of two parts prefetches its share of the next tile's lines and of the sixteen outputs.
     const size_t steps = weight.k / weight.group / 2 + 1;
     const size_t lines_at_once = weight.tile_bytes() / 64 / (whole / kAmxInputs * steps) + 1;
     with_kind(weight, [&](auto kind) {

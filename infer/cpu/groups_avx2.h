@@ -1,11 +1,5 @@
-// Products of many inputs with weights in 8 bits, by AVX2. maddubs multiplies bytes without a sign by bytes with one,
-// so a weight gives its magnitude, and its sign goes to the input. As x xor -1 = -x - 1, that is, over columns,
-//
-//     Σ w x = Σ |w| (x xor m) + Σ |w and m|,   m = -1 where w < 0, else 0
-//
-// where |w|, m and the last sum are the same for all inputs, and made once. For each input an xor is left of the signs,
-// and it runs on units that do not multiply. Two products fit in 16 bits: |w| <= 128 and -128 <= x xor m <= 127.
-// Included after groups_body.h.
+// matmul_groups with AVX2 for 8-bit weights and many inputs. maddubs multiplies unsigned by signed bytes, so the
+// weights are split into magnitudes and signs once per tile: see SignedQuants. Included after groups_body.h.
 #pragma once
 
 #include <vector>
@@ -15,33 +9,37 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Eight weight rows of four columns.
+// Eight weight rows of four columns as magnitudes and signs. The signs are applied to the input: as x xor -1 = -x - 1,
+//
+//     Σ w x = Σ |w| (x xor m) + Σ (|w| and m),   m = -1 where w < 0, else 0
+//
+// The last sum is the same for all inputs. Two products fit in 16 bits: |w| <= 128, -128 <= x xor m <= 127.
 struct SignedQuants {
   __m256i magnitudes;  ///< |w|
   __m256i signs;       ///< m
 
-  explicit SignedQuants(__m256i quants) {  // with a zero point of 128
+  explicit SignedQuants(__m256i quants) {  // quants have a zero point of 128
     const __m256i w = _mm256_xor_si256(quants, _mm256_set1_epi8(static_cast<char>(0x80)));
     magnitudes = _mm256_abs_epi8(w);
     signs = _mm256_cmpgt_epi8(_mm256_setzero_si256(), w);
   }
 };
 
-// sum + the sums of four products of bytes each.
+// Returns sum plus, in each 32-bit lane, four byte products.
 inline __m256i add_products(__m256i sum, __m256i unsigned_bytes, __m256i signed_bytes) {
   const __m256i pairs = _mm256_maddubs_epi16(unsigned_bytes, signed_bytes);
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-// A tile of sixteen weight rows.
+// A tile of sixteen weight rows, prepared for signed_tile.
 struct SignedTile {
-  struct Columns {  // four
+  struct Columns {  // four columns of sixteen rows
     SignedQuants low;
     SignedQuants high;
   };
 
   std::vector<Columns> weights;  // (k / 4)
-  std::vector<Ints> negatives;   // (k / 32): Σ |w and m|
+  std::vector<Ints> negatives;   // (k / 32): Σ (|w| and m)
   std::vector<Vec> scales;       // (k / 32)
 };
 
@@ -66,7 +64,7 @@ void split_signs(const GroupMatrix& m, const uint8_t* tile, SignedTile& to) {
   });
 }
 
-// total[t]: the tile times input first + t, for kTokens inputs.
+// Computes total[t], the tile times input first + t, for kTokens inputs.
 template <size_t kTokens>
 void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, size_t first, Vec* total) {
   const size_t groups = k / kGroupColumns;
@@ -76,7 +74,7 @@ void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, siz
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
   for (size_t g = 0; g < groups; ++g) {
-    // Not Ints, and no copy of the scales: g++ would move those by halves of registers, for whose stores loads wait.
+    // Uses no Ints and no copy of the scales: g++ would move them in half registers, which stalls later loads.
     __m256i low[kTokens], high[kTokens];
     for (size_t t = 0; t < kTokens; ++t) {
       low[t] = tile.negatives[g].low;
@@ -104,7 +102,7 @@ void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, siz
 
 void matmul_groups_avx2(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate) {
-  constexpr size_t kManyInputs = 32;  // for which a tile's signs take a small part of the time
+  constexpr size_t kManyInputs = 32;  // enough to amortize split_signs
   if (weight.bits != 8 || n_rows < kManyInputs)
     return matmul_groups(x, n_rows, weight, row_begin, row_end, out, out_stride, accumulate);
   SignedTile signed_weights;

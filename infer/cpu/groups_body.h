@@ -1,6 +1,5 @@
-// Products with weights in groups, written once for a Vec of sixteen floats, sixteen Ints and sixty-four Bytes. See
-// reference/groups.h for the layout: a lane is a weight row, so no lanes are joined. Included after an instruction
-// set's vec_*.h and ints_*.h.
+// matmul_groups, written once for a Vec of sixteen floats, sixteen Ints and 64 Bytes. reference/groups.h describes the
+// layout: a lane is a weight row, so no lanes are joined. Included after an instruction set's vec_*.h and ints_*.h.
 #pragma once
 
 #include <algorithm>
@@ -18,32 +17,32 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Calls body with 0, ..., n - 1, each as a constant.
+// Calls body with 0, ..., n - 1 as compile-time constants.
 template <size_t n, typename Body>
 inline void for_constants(Body&& body) {
   [&]<size_t... i>(std::index_sequence<i...>) { (body(std::integral_constant<size_t, i>{}), ...); }
   (std::make_index_sequence<n>{});
 }
 
-// How a type stores its weights: see GroupMatrix.
+// Compile-time storage format of group-quantized weights: see GroupMatrix.
 template <int bits, size_t group, bool minimums, bool byte_scales, bool fp4 = false>
 struct GroupKind {
   static constexpr int kBits = bits;
   static constexpr bool kFp4 = fp4;
-  static constexpr int kQuantBits = fp4 ? 5 : bits;  ///< of what is multiplied
+  static constexpr int kQuantBits = fp4 ? 5 : bits;  ///< bits of a multiplied value
   static constexpr size_t kGroup = group;
   static constexpr bool kMinimums = minimums;
   static constexpr bool kByteScales = byte_scales;
 };
 
-// Calls take(i, quants) for the columns 4 i to 4 i + 3 of a group, i < 8. Those in the low halves of bytes come first.
+// Calls take(i, quants) for i < 8 in order. quants are columns 4 i to 4 i + 3 of a group, unpacked to bytes.
 template <typename Kind, typename Take>
 inline void for_quants(const uint8_t* at, Take&& take) {
   constexpr int kBits = Kind::kBits;
   if constexpr (kBits == 8) {
     for_constants<8>([&](auto i) { take(i, Bytes::load(at + 64 * i)); });
   } else {
-    // The bits above four of the columns 4 i to 4 i + 3.
+    // Returns the bits above the low four of columns 4 i to 4 i + 3.
     const auto above = [&](auto i) {
       const int which = static_cast<int>(i);
       if constexpr (kBits == 5) return Bytes::load(at + 256).template bits<which - 4>(0x10);
@@ -63,11 +62,11 @@ inline void for_quants(const uint8_t* at, Take&& take) {
   }
 }
 
-// The scales and minimums of a block with n groups of 32 columns.
+// Scales and minimums of a tile's block, which has n groups of 32 columns.
 template <typename Kind>
 class BlockScales {
  public:
-  static constexpr size_t kParts = kGroupColumns / Kind::kGroup;  // groups of a row in each group of an input
+  static constexpr size_t kParts = kGroupColumns / Kind::kGroup;  // weight groups in a group of the input
 
   BlockScales(const GroupMatrix& m, const uint8_t* block, size_t n)
       : scales_(reinterpret_cast<const Scale*>(block + m.scales_at())),
@@ -79,10 +78,10 @@ class BlockScales {
     }
   }
 
-  // Of group g's part p, g < n.
+  // Returns the scales of part p of group g < n, one for each of sixteen rows.
   [[nodiscard]] Vec scale(size_t g, size_t p) const {
     const Vec scale = Vec::load(scales_ + (g * kParts + p) * kTileRows);
-    if constexpr (Kind::kFp4) {  // 2^(scale - 128), of which two factors are normal numbers
+    if constexpr (Kind::kFp4) {  // 2^(scale - 128) as a product of two normal floats
       const Vec two = Vec::all(2.0F);
       return Vec::power_of_two(Vec::max(scale, two) - Vec::all(128.0F)) * Vec::power_of_two(Vec::min(scale, two) - two);
     }
@@ -103,8 +102,8 @@ class BlockScales {
   Vec minimum_factor_{};
 };
 
-// Calls body(group, quants, scales, g) for each group of 32 columns of a tile: scales are those of its block, where it
-// is the g-th.
+// Calls body(group, quants, scales, g) for each group of 32 columns of a tile. g is the group's index in its block, and
+// `scales` are those of the block.
 template <typename Kind, typename Body>
 void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
   constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
@@ -122,7 +121,7 @@ void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
   }
 }
 
-// What the next block multiplies, of one input. A tile with many columns drives it out of L1 before the next tile.
+// Prefetches an input's next block into L1: a tile with many columns evicts the input before the next tile reads it.
 template <typename Kind>
 void prefetch_input(const int8_t* values, const float* scales, const float* scaled_sums, const int32_t* sums) {
   constexpr size_t kGroups = kBlockColumns / kGroupColumns;
@@ -135,7 +134,7 @@ void prefetch_input(const int8_t* values, const float* scales, const float* scal
   if constexpr (!Kind::kMinimums) numbers(sums, 3 * kGroups);
 }
 
-// total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
+// Computes total[t], one tile of sixteen rows times input first + t, for kTokens inputs.
 template <typename Kind, size_t kTokens, Prefetch level>
 void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first, Vec* total) {
   using Sums = Dots<Kind::kQuantBits>;
@@ -154,7 +153,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile + m.quants_at(n);
-    if constexpr (kTokens < kMostInputs) {  // the processor's own prefetcher follows lines asked for in their order
+    if constexpr (kTokens < kMostInputs) {  // requests in address order keep the hardware prefetcher running
       for (const uint8_t* line = tile; line < quants; line += 64) prefetch_line<Prefetch::L1>(line);
     }
     if constexpr (kTokens == 1) prefetch_input<Kind>(values, input_scales, scaled_sums, sums);
@@ -198,7 +197,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
   for (size_t t = 0; t < kTokens; ++t) total[t] = sum[t];
 }
 
-// Calls body with the GroupKind of a matrix, and returns what it does.
+// Calls body with the GroupKind of a matrix and returns its result.
 template <typename Body>
 auto with_kind(const GroupMatrix& m, Body&& body) {
   if (m.fp4) return body(GroupKind<4, 32, false, true, true>{});
@@ -215,8 +214,8 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
-// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Fewer wait for memory. Arithmetic
-// takes the time of the most, and many times as many find the tile in the cache.
+// Returns a kind's kernels for 1, 2, 4 and 8 inputs, or at most kMostInputs. Few inputs are bound by memory, so their
+// prefetches matter. kMostInputs are bound by arithmetic and mostly find the tile in the cache.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
   const auto several = [](auto n) -> TileKernel {
@@ -231,15 +230,15 @@ std::array<TileKernel, 4> kernels_of() {
           several(std::integral_constant<size_t, 8>{})};
 }
 
-// The outputs of n inputs for the rows of one tile from `row` on, which ends at row_end or before.
+// Stores the outputs of n inputs for a tile's rows from `row` on, up to row_end or the end of the tile.
 inline void put_tile(const Vec* total, size_t n, size_t row, size_t row_end, float* out, size_t out_stride,
                      bool accumulate) {
   const size_t end = std::min(row_end, (row / kTileRows + 1) * kTileRows);
   put_outputs(total, n, row % kTileRows, row, end, out, out_stride, accumulate);
 }
 
-// The outputs of n_rows inputs for a range of rows. multiply(first, tokens, total) gives those of the inputs from
-// `first` on for the tile with which prepare was called last.
+// Computes the outputs of n_rows inputs for weight rows [row_begin, row_end). Calls prepare(tile) once per tile, then
+// multiply(first, tokens, total), which computes that tile's outputs for `tokens` inputs from `first` on.
 template <typename Prepare, typename Multiply>
 void for_tiles(size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end, float* out,
                size_t out_stride, bool accumulate, Prepare&& prepare, Multiply&& multiply) {

@@ -1,4 +1,4 @@
-// Sixty-four quants and sixteen sums of integers in pairs of AVX2 registers, for groups_body.h.
+// Integer vectors for groups_body.h in pairs of AVX2 registers: 64 quants (Bytes) and sixteen sums (Ints, Dots).
 #pragma once
 
 #include <immintrin.h>
@@ -12,7 +12,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-/// The most inputs whose sums fit the registers.
+/// Maximum number of inputs whose sums fit in registers.
 constexpr size_t kMostInputs = 4;
 
 struct Bytes {
@@ -23,7 +23,7 @@ struct Bytes {
     return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
   }
-  /// The bits of `mask` of each byte, once it is shifted by kRight to the right (to the left if that is negative).
+  /// Shifts each byte right by kRight (left if negative) and keeps the bits in `mask`.
   template <int kRight>
   [[nodiscard]] Bytes bits(uint8_t mask) const {
     const __m256i m = _mm256_set1_epi8(static_cast<char>(mask));
@@ -34,7 +34,7 @@ struct Bytes {
     };
     return {_mm256_and_si256(shifted(low), m), _mm256_and_si256(shifted(high), m)};
   }
-  /// Of each byte, which is below 16, the table's byte of that index.
+  /// Replaces each byte i, i < 16, with table[i].
   [[nodiscard]] Bytes numbers_of(const uint8_t* table) const {
     const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
     return {_mm256_shuffle_epi8(t, low), _mm256_shuffle_epi8(t, high)};
@@ -46,7 +46,7 @@ struct Ints {
   __m256i low;
   __m256i high;
 
-  /// n is a power of two.
+  /// Multiplies each lane by n, a power of two.
   template <int n>
   [[nodiscard]] Ints times() const {
     constexpr int kShift = std::countr_zero(static_cast<unsigned>(n));
@@ -57,13 +57,13 @@ struct Ints {
   friend Ints operator+(Ints a, Ints b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
 };
 
-/// Sums of products of quants of kBits with inputs, in sixteen lanes. maddubs adds two products in 16 bits; there they
-/// stay while they are sure to fit.
+/// Sixteen sums of products of kBits-bit quants and inputs. maddubs adds two products in 16 bits; the sums are widened
+/// to 32 bits before they could overflow.
 template <int kBits>
 struct Dots {
-  /// The quants of 8 bits lose their zero point of 128 here, so that no product needs more than 16 bits with its sign.
+  /// Weights subtracts the zero point of 128 from 8-bit quants, so that two signed products fit in 16 bits.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
-  /// The weights of four columns, made ready once for all inputs.
+  /// Weights of four columns, prepared once for all inputs.
   struct Weights {
     explicit Weights(Bytes w) : unsigned_low(w.low), unsigned_high(w.high) {
       if constexpr (kBits == 8) {
@@ -80,7 +80,7 @@ struct Dots {
     __m256i signed_high{};
   };
 
-  /// The sums begin with *sum zero points, which are added at the end: there are registers again.
+  /// Starts the sums at *sum times the zero point. It is added at the end, to save registers in between.
   void start(const int32_t* sum) { first = sum; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
@@ -105,7 +105,7 @@ struct Dots {
   }
 
  private:
-  // Of the largest quant with ±127, twice: 15, 31 or 63 times 254.
+  // Additions that cannot overflow 16 bits: each adds at most 15, 31 or 63 times 254 (twice ±127).
   static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
 
   static __m256i widened(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
@@ -121,7 +121,7 @@ struct Dots {
   __m256i low16 = _mm256_setzero_si256();
   __m256i high16 = _mm256_setzero_si256();
   const int32_t* first = nullptr;
-  int n_added = 0;  // the loops around are unrolled, so that this is known when they are compiled
+  int n_added = 0;  // a compile-time constant once the callers' loops are unrolled
 };
 
 }  // namespace

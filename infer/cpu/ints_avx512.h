@@ -1,4 +1,4 @@
-// Sixty-four quants and sixteen sums of integers in AVX-512 registers, for groups_body.h.
+// Integer vectors for groups_body.h in AVX-512 registers: 64 quants (Bytes) and sixteen sums (Ints, Dots).
 #pragma once
 
 #include <immintrin.h>
@@ -12,14 +12,14 @@
 namespace folio::infer::kernels {
 namespace {
 
-/// The most inputs whose sums fit the registers.
+/// Maximum number of inputs whose sums fit in registers.
 constexpr size_t kMostInputs = 8;
 
 struct Bytes {
   __m512i v;
 
   static Bytes load(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
-  /// The bits of `mask` of each byte, once it is shifted by kRight to the right (to the left if that is negative).
+  /// Shifts each byte right by kRight (left if negative) and keeps the bits in `mask`.
   template <int kRight>
   [[nodiscard]] Bytes bits(uint8_t mask) const {
     const auto shifted = [](__m512i x) {
@@ -29,7 +29,7 @@ struct Bytes {
     };
     return {_mm512_and_si512(shifted(v), _mm512_set1_epi8(static_cast<char>(mask)))};
   }
-  /// Of each byte, which is below 16, the table's byte of that index.
+  /// Replaces each byte i, i < 16, with table[i].
   [[nodiscard]] Bytes numbers_of(const uint8_t* table) const {
     const __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
     return {_mm512_shuffle_epi8(t, v)};
@@ -40,7 +40,7 @@ struct Bytes {
 struct Ints {
   __m512i v;
 
-  /// n is a power of two.
+  /// Multiplies each lane by n, a power of two.
   template <int n>
   [[nodiscard]] Ints times() const {
     return {_mm512_slli_epi32(v, std::countr_zero(static_cast<unsigned>(n)))};
@@ -50,24 +50,24 @@ struct Ints {
   friend Ints operator+(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
 };
 
-/// Sums of products of quants of kBits with inputs, in sixteen lanes. VNNI adds four products in 32 bits. Without it,
-/// maddubs adds two products in 16 bits; there they stay while they are sure to fit.
+/// Sixteen sums of products of kBits-bit quants and inputs. With VNNI, vpdpbusd adds four products in 32 bits. Without
+/// it, maddubs adds two in 16 bits; the sums are widened to 32 bits before they could overflow.
 template <int kBits>
 struct Dots {
 #if defined(__AVX512VNNI__)
   static constexpr bool kSubtractsZeroPoint = false;
 #else
-  /// The quants of 8 bits lose their zero point of 128 here.
+  /// Weights subtracts the zero point of 128 from 8-bit quants.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
 #if defined(__AVX512VNNI__)
-  /// The weights of four columns, made ready once for all inputs.
+  /// Weights of four columns, prepared once for all inputs.
   struct Weights {
     explicit Weights(Bytes w) : v(w.v) {}
     __m512i v;
   };
 
-  /// The sums begin with *sum zero points.
+  /// Starts the sums at *sum times the zero point.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
@@ -75,7 +75,7 @@ struct Dots {
 #else
   struct Weights {
     explicit Weights(Bytes w) : even(w.v), odd(w.v) {
-      if constexpr (kBits == 8) {  // as numbers of 16 bits
+      if constexpr (kBits == 8) {  // widened to 16 bits
         const __m512i centered = _mm512_xor_si512(w.v, _mm512_set1_epi8(static_cast<char>(0x80)));
         even = _mm512_srai_epi16(_mm512_slli_epi16(centered, 8), 8);
         odd = _mm512_srai_epi16(centered, 8);
@@ -85,7 +85,7 @@ struct Dots {
     __m512i odd;
   };
 
-  /// The sums begin with *sum zero points.
+  /// Starts the sums at *sum times the zero point.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
@@ -117,7 +117,7 @@ struct Dots {
 
   __m512i sums = _mm512_setzero_si512();
 #if !defined(__AVX512VNNI__)
-  // Of the largest quant with ±127, twice: 15, 31 or 63 times 254.
+  // Additions that cannot overflow 16 bits: each adds at most 15, 31 or 63 times 254 (twice ±127).
   static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
 
   void widen() {
@@ -127,7 +127,7 @@ struct Dots {
   }
 
   __m512i sums16 = _mm512_setzero_si512();
-  int n_added = 0;  // the loops around are unrolled, so that this is known when they are compiled
+  int n_added = 0;  // a compile-time constant once the callers' loops are unrolled
 #endif
 };
 

@@ -1,4 +1,4 @@
-// Sixty-four quants and sixteen sums of integers in four NEON registers each, for groups_body.h.
+// Integer vectors for groups_body.h in four NEON registers each: 64 quants (Bytes) and sixteen sums (Ints, Dots).
 #pragma once
 
 #include <arm_neon.h>
@@ -12,7 +12,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-/// The most inputs whose sums fit the registers.
+/// Maximum number of inputs whose sums fit in registers.
 constexpr size_t kMostInputs = 4;
 
 struct Bytes {
@@ -22,7 +22,7 @@ struct Bytes {
   uint8x16_t d;
 
   static Bytes load(const uint8_t* p) { return {vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}; }
-  /// The bits of `mask` of each byte, once it is shifted by kRight to the right (to the left if that is negative).
+  /// Shifts each byte right by kRight (left if negative) and keeps the bits in `mask`.
   template <int kRight>
   [[nodiscard]] Bytes bits(uint8_t mask) const {
     const uint8x16_t m = vdupq_n_u8(mask);
@@ -33,7 +33,7 @@ struct Bytes {
     };
     return {shifted(a) & m, shifted(b) & m, shifted(c) & m, shifted(d) & m};
   }
-  /// Of each byte, which is below 16, the table's byte of that index.
+  /// Replaces each byte i, i < 16, with table[i].
   [[nodiscard]] Bytes numbers_of(const uint8_t* table) const {
     const uint8x16_t t = vld1q_u8(table);
     return {vqtbl1q_u8(t, a), vqtbl1q_u8(t, b), vqtbl1q_u8(t, c), vqtbl1q_u8(t, d)};
@@ -47,7 +47,7 @@ struct Ints {
   int32x4_t c;
   int32x4_t d;
 
-  /// n is a power of two.
+  /// Multiplies each lane by n, a power of two.
   template <int n>
   [[nodiscard]] Ints times() const {
     constexpr int kShift = std::countr_zero(static_cast<unsigned>(n));
@@ -60,17 +60,17 @@ struct Ints {
   friend Ints operator+(Ints x, Ints y) { return {x.a + y.a, x.b + y.b, x.c + y.c, x.d + y.d}; }
 };
 
-/// Sums of products of quants of kBits with inputs, in sixteen lanes. An instruction multiplies signed bytes and adds
-/// four products in 32 bits; with i8mm, unsigned bytes by signed ones.
+/// Sixteen sums of products of kBits-bit quants and inputs. sdot multiplies signed bytes and adds four products in 32
+/// bits; usdot, which needs i8mm, multiplies unsigned by signed bytes.
 template <int kBits>
 struct Dots {
 #if defined(__ARM_FEATURE_MATMUL_INT8)
   static constexpr bool kSubtractsZeroPoint = false;
 #else
-  /// The quants of 8 bits lose their zero point of 128 here, and are signed bytes then.
+  /// Weights subtracts the zero point of 128 from 8-bit quants, which makes them signed bytes.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
-  /// The weights of four columns, made ready once for all inputs.
+  /// Weights of four columns, prepared once for all inputs.
   struct Weights {
     explicit Weights(Bytes w) : bytes(w) {
       if constexpr (kSubtractsZeroPoint) {
@@ -81,7 +81,7 @@ struct Dots {
     Bytes bytes;
   };
 
-  /// The sums begin with *sum zero points.
+  /// Starts the sums at *sum times the zero point.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>(); }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {

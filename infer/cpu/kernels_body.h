@@ -1,6 +1,6 @@
-// The table of the vector kernels. They are written once, for a Vec of sixteen floats, and compiled once for each
-// instruction set, in a file of its own (avx2.cpp, avx512.cpp) that includes that set's vec_*.h and ints_*.h first.
-// Everything has internal linkage, so that no function compiled for one set is called on a machine without it.
+// The table of vector kernels. They are written once for a Vec of sixteen floats and compiled for each instruction set,
+// in a file (such as avx2.cpp) that includes that set's vec_*.h and ints_*.h first. All of them have internal linkage,
+// so that the linker cannot substitute a function compiled for an instruction set that the machine lacks.
 #pragma once
 
 #include "infer/cpu/add_low_rank_body.h"

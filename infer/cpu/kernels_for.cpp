@@ -14,7 +14,7 @@ std::vector<core::Isa> isas_with_kernels() {
 const Kernels& kernels_for(core::Isa isa) {
   const auto supported = core::supported_isas();
   core::require(std::find(supported.begin(), supported.end(), isa) != supported.end(),
-                "this machine does not have the instruction set {}", core::isa_name(isa));
+                "this machine does not support the instruction set {}", core::isa_name(isa));
   const Kernels* table = vector_kernels(isa);
   return table != nullptr ? *table : reference_kernels();
 }

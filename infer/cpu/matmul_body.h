@@ -1,22 +1,5 @@
-// Products with weights that are floats, F16 or BF16. One step takes sixteen pairs of a weight row and an input: 16
-// rows and 1 input, 8 and 2, or 4 and 4. It goes through the columns in chunks of 1024:
-//
-//                 chunk 0              chunk 1           the rest
-//     row 0   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 0   | 16 | 16 | ...
-//     row 1   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 1   | 16 | 16 | ...
-//       :                                                               :
-//
-// Within a chunk each pair has one Vec of sums, whose lane l adds the products of the columns c ≡ l (mod 16). A tile is
-// as many pairs as fit the registers. They are summed together, so a vector that is loaded serves a whole row or column
-// of the tile. The sixteen Vecs are then joined into one with a number for each pair, which is added to the total:
-//
-//               lane   0    1    2   ...   15
-//     pair 0         [ a0   a1   a2  ...  a15 ] --+
-//     pair 1         [ b0   b1   b2  ...  b15 ]   |  join_lanes: lane l adds lane l + 8, then l + 4, l + 2, l + 1
-//       :                                         |
-//     pair 15        [ p0   p1   p2  ...  p15 ] --+
-//                                                 v
-//     total       += [ Σa   Σb   Σc  ...   Σp ]      after the last chunk: the sixteen outputs
+// Products with float, F16 or BF16 weights. Few inputs are multiplied in tiles of sixteen (row, input) pairs: 16 rows
+// and 1 input, 8 and 2, or 4 and 4. Many inputs go to matmul_packed.h (AVX-512) or matmul_panels.h.
 #pragma once
 
 #include <algorithm>
@@ -32,9 +15,9 @@
 namespace folio::infer::kernels {
 namespace {
 
-// The sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The weights
-// `ahead` elements further on are prefetched; of many rows side by side, of which the hardware's prefetcher loses
-// track, those are the next tile's.
+// Computes sums[r * kTokens + t] of kRows weight rows and kTokens inputs over columns [begin, end) of one chunk.
+// Prefetches each row's weights `ahead` elements further on: those of the next tile where the tile has more rows than
+// the hardware prefetcher can track.
 template <size_t kRows, size_t kTokens, Prefetch level, typename Weight>
 inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
                       Vec* sums) {
@@ -61,8 +44,25 @@ inline void add_chunk(const Weight* const* weight, const float* const* x, size_t
   for (size_t s = 0; s < kRows * kTokens; ++s) sums[s] = sum[s];
 }
 
-// Computes sixteen outputs at a time: kRows = 16 / kTokens weight rows times kTokens inputs. Rows and inputs past the
-// end repeat the last one, and their results are not stored.
+// Computes sixteen outputs at a time, for kRows = 16 / kTokens weight rows and kTokens inputs, chunk by chunk. Rows and
+// inputs past the end repeat the last one and are not stored.
+//
+//                 chunk 0              chunk 1           the rest
+//     row 0   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 0   | 16 | 16 | ...
+//     row 1   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 1   | 16 | 16 | ...
+//       :                                                               :
+//
+// Each (row, input) pair has a Vec of sums, whose lane l adds the products of columns c ≡ l (mod 16). As many pairs as
+// fit in registers are summed together, so each loaded vector serves several pairs. After a chunk, the sixteen Vecs are
+// joined into one with a value per pair, which is added to the total:
+//
+//               lane   0    1    2   ...   15
+//     pair 0         [ a0   a1   a2  ...  a15 ] --+
+//     pair 1         [ b0   b1   b2  ...  b15 ]   |  join_lanes: lane l adds lane l + 8, then l + 4, l + 2, l + 1
+//       :                                         |
+//     pair 15        [ p0   p1   p2  ...  p15 ] --+
+//                                                 v
+//     total       += [ Σa   Σb   Σc  ...   Σp ]      after the last chunk: the sixteen outputs
 template <size_t kTokens, Prefetch level, typename Weight>
 void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                   float* out, size_t out_stride, bool accumulate) {
@@ -80,7 +80,7 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
       Vec total = Vec::zero();
       for (size_t chunk = 0; chunk < k; chunk += kChunk) {
         const size_t end = std::min(k, chunk + kChunk);
-        Vec sums[kLanes];  // of token t and row r at t * kRows + r, so that the outputs of a token are adjacent
+        Vec sums[kLanes];  // [t * kRows + r], so that the outputs of a token are adjacent
         for (size_t t = 0; t < kTokens; t += kTileTokens) {
           for (size_t r = 0; r < kRows; r += kTileRows) {
             Vec tile[kTileRows * kTileTokens];
@@ -102,16 +102,16 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
   }
 }
 
-// The same for one input, which waits for memory alone: the rows' two halves side by side, each read in the order in
-// which it lies, and prefetched in it. A processor's own prefetcher follows two such streams, too. It stops at the end
-// of a page, of one of the streams at a time.
+// Computes matmul for one input, which is bound by memory. The two halves of the rows are read as two sequential
+// streams and prefetched in that order. Hardware prefetchers follow two streams, and only one at a time stops at the
+// end of a page.
 template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
-  constexpr size_t kChunks = 4;  // of a row before the next row
+  constexpr size_t kChunks = 4;  // chunks of a row before the next row
   constexpr size_t kAhead = kBytesAhead / sizeof(Weight);
   size_t half = (row_end - row_begin + 2 * kLanes - 1) / (2 * kLanes) * kLanes;
-  // Lines that lie a power of two apart are in the same bank of the memory, which gives one row of it at a time.
+  // Lines a large power of two apart are in the same DRAM bank, which opens one row at a time.
   if (half * k * sizeof(Weight) % (size_t{1} << 20U) == 0) half += kLanes;
   for (size_t row = row_begin; row < row_begin + half; row += kLanes) {
     Vec total[2] = {Vec::zero(), Vec::zero()};
@@ -144,8 +144,8 @@ void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_be
   }
 }
 
-// Weight is float, F16, BF16 or Q8: a Vec loads each of them as floats. More inputs are cut into blocks that stay in
-// the L1 cache while they are multiplied by a block of weight rows that stays in the L2 cache.
+// Weight is float, F16, BF16 or Q8; Vec::load widens each to float. Blocks of inputs stay in L1 while they are
+// multiplied by a block of weight rows that stays in L2.
 template <typename Weight>
 void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate) {
@@ -157,7 +157,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     return run(x, weight, k, row_begin, row_end, out, accumulate);
   }
 #if defined(__AVX512F__)
-  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // for one tile of rows packing takes as long as it does
+  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // packing costs as much as a single tile of rows
     constexpr size_t kInputs = Vec::kPackedInputs;
     thread_local std::vector<float> packed;
     packed.resize(std::max(packed.size(), (n_rows + kInputs - 1) / kInputs * kInputs * in_lanes(k)));
@@ -182,7 +182,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
             out_stride, accumulate);
       }
     };
-    // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
+    // Two or more inputs are bound by arithmetic, so the prefetch level does not matter.
     if (n_rows > 2) {
       multiply(matmul_tiles<4, Prefetch::L2, Weight>);
     } else {
@@ -191,7 +191,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   }
 }
 
-// A tile of sixteen rows that has eight would compute each of them twice.
+// Computes matmul without prefetches. A tile of sixteen rows with at most eight left would compute each one twice.
 template <typename Weight>
 void matmul_near(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate) {

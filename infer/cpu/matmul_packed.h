@@ -1,6 +1,6 @@
-// Products of many inputs with weights that are floats, F16 or BF16 for AVX-512: those of matmul_panels.h, but with
-// inputs that were packed, twelve side by side, so that a column of them is in one cache line or two. AVX2 gains nothing
-// by that, and loses where the caches are others', too.
+// Products with float, F16 or BF16 weights for many inputs on AVX-512: those of matmul_panels.h, but with inputs packed
+// in groups of twelve, so that a group's column spans one or two cache lines. AVX2 gains nothing from packing, and
+// loses where caches are shared.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@
 namespace folio::infer::kernels {
 namespace {
 
-// The sums of a panel's rows and inputs that were packed together.
+// Sums of a panel's sixteen rows with each of the inputs that are packed together.
 struct Totals {
   Vec of[Vec::kPackedInputs];
 };
 
-// A panel's parts are taken in an order in which those that are to be added meet: 0, 8, their sum; 4, 12, their sum,
-// which is added to the one before; and so on. Of each sixteen columns packed inputs lie in that order.
+// Order in which a panel's parts are summed, so that operands of an addition come one after the other: 0 + 8; 4 + 12,
+// added to that; and so on. Packed inputs store each sixteen columns in this order.
 constexpr size_t kPartOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 
-// See Kernels::pack.
+// Packs n inputs: see Kernels::pack.
 inline void pack(const float* x, size_t n, size_t k, float* out) {
   constexpr size_t kInputs = Vec::kPackedInputs;
   for (size_t chunk = 0; chunk < k; chunk += kChunk) {
@@ -30,7 +30,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
     for (size_t c = 0; c < columns; c += kLanes) {
       const size_t width = std::min(kLanes, columns - c);
       Vec rows[kLanes], of_columns[kLanes];
-      for (size_t t = 0; t < kInputs; ++t) {  // past the end the last one again
+      for (size_t t = 0; t < kInputs; ++t) {  // past the end, the last input again
         const float* from = x + std::min(t, n - 1) * k + chunk + c;
         rows[t] = width == kLanes ? Vec::load(from) : Vec::load_first(from, width);
       }
@@ -38,7 +38,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
       Vec::transpose(rows, of_columns);
       float* to = out + (chunk + c) * kInputs;
       for (size_t i = 0; i < kLanes; ++i, to += kInputs) {
-        if (i + 1 < kLanes) {  // the lanes past kInputs reach into the next column, which comes later
+        if (i + 1 < kLanes) {  // lanes past kInputs overlap the next column, which is stored later
           of_columns[kPartOrder[i]].store(to);
         } else {
           of_columns[kPartOrder[i]].store_first(to, kInputs);
@@ -48,10 +48,10 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
   }
 }
 
-// total[t]: plus a chunk of a panel times packed input t < kInputs. The same columns of the next inputs are prefetched.
+// Adds a chunk of a panel times packed input t to total[t], t < kInputs. Prefetches the inputs `ahead` elements on.
 template <size_t kInputs, Prefetch of_next>
 void add_panel(const PanelColumn* panel, const float* x, size_t columns, size_t ahead, Vec* total) {
-  Vec waiting[4][kInputs];  // for a sum of as many parts: 1, 2, 4, 8
+  Vec waiting[4][kInputs];  // sums of 1, 2, 4 and 8 parts
 #pragma GCC unroll 16
   for (size_t i = 0; i < kLanes; ++i) {
     const size_t l = kPartOrder[i];
@@ -79,19 +79,19 @@ void add_panel(const PanelColumn* panel, const float* x, size_t columns, size_t 
   }
 }
 
-// See Kernels::matmul_packed. Chunk after chunk: so much of the weights stays in the L2 cache, whatever k is.
+// Implements Kernels::matmul_packed. Chunks are the outer loop, so that the weights in use fit in L2 for any k.
 template <typename Weight>
 void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {
   constexpr size_t kInputs = Vec::kPackedInputs;
   constexpr size_t kFew = kInputs / 3;
   constexpr size_t kL2Bytes = size_t{256} << 10U;
-  constexpr size_t kNearBytes = size_t{768} << 10U;  // of inputs: more don't stay in the L2 cache
+  constexpr size_t kNearBytes = size_t{768} << 10U;  // larger inputs don't stay in the L2 cache
   constexpr size_t kMostPanels = 8;
   const size_t panels =
       std::clamp<size_t>(kL2Bytes / (std::clamp<size_t>(k, 1, kChunk) * sizeof(PanelColumn)), 1, kMostPanels);
   thread_local std::vector<PanelColumn> memory;
-  thread_local std::vector<Totals> totals;  // of the chunks before, (groups of inputs, panels)
+  thread_local std::vector<Totals> totals;  // of the previous chunks, (groups of inputs, panels)
   memory.resize(std::max(memory.size(), panels * kChunkColumns));
   if (k > kChunk) totals.resize(std::max(totals.size(), (n_rows + kInputs - 1) / kInputs * panels));
   for (size_t block = row_begin; block < row_end; block += panels * kLanes) {

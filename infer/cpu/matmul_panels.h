@@ -1,5 +1,5 @@
-// Products of many inputs with weights that are floats, F16 or BF16: the sums of matmul_body.h, in another order of
-// time. Weight rows are copied to panels, and the sums of several inputs with a panel's rows stay in registers.
+// Products with float, F16 or BF16 weights for many inputs: the sums of matmul_body.h, scheduled differently. Weight
+// rows are copied to panels, and the sums of several inputs with a panel's rows stay in registers.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// sums[t]: the parts l, l + kStep, l + 2 kStep, ... of a chunk with `columns` columns times input t.
+// Computes sums[t], parts l, l + kStep, l + 2 kStep, ... of a chunk (see panel.h) times input t.
 template <size_t kInputs, size_t kStep>
 inline void sum_parts(const PanelColumn* panel, const float* const* x, size_t columns, size_t l, Vec* sums) {
   if constexpr (kStep < kLanes) {
@@ -32,7 +32,7 @@ inline void sum_parts(const PanelColumn* panel, const float* const* x, size_t co
   }
 }
 
-// total[t]: the panel times input x[t].
+// Computes total[t], the panel times input x[t].
 template <size_t kInputs>
 void panel_tile(const PanelColumn* panel, const float* const* x, size_t k, Vec* total) {
   for (size_t t = 0; t < kInputs; ++t) total[t] = Vec::zero();
@@ -45,7 +45,7 @@ void panel_tile(const PanelColumn* panel, const float* const* x, size_t k, Vec* 
   }
 }
 
-// As matmul. Inputs past the end repeat the last one.
+// Computes the same as matmul. Inputs past the end repeat the last one.
 template <typename Weight>
 void matmul_panels(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {

@@ -1,5 +1,5 @@
-// The kernels for NEON with dot products of bytes. Only this file is compiled with its instructions. The order of the
-// includes matters:
+// NEON kernels with byte dot products, in a file of their own because it is compiled for them. The include order
+// matters:
 // clang-format off
 #include "infer/cpu/vec_neon.h"
 #include "infer/cpu/ints_neon.h"

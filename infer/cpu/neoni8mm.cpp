@@ -1,5 +1,5 @@
-// The kernels for NEON with i8mm, which multiplies unsigned by signed bytes. Only weights in groups need it; the other
-// kernels are those of NEON. The order of the includes matters:
+// NEON i8mm kernels: quantize and matmul_groups, whose usdot multiplies unsigned by signed bytes. All others are those
+// of neon.cpp. The include order matters:
 // clang-format off
 #include "infer/cpu/vec_neon.h"
 #include "infer/cpu/ints_neon.h"

@@ -1,4 +1,4 @@
-// RMSNorm, whose sum of squares is a product of the row with itself.
+// RMSNorm. Its sum of squares is the row's dot product with itself, summed like matmul.
 #pragma once
 
 #include <cmath>

@@ -10,12 +10,12 @@ namespace {
 
 struct Own {
   core::AlignedVector<float> packed;
-  uint64_t number = 0;  ///< of the product whose inputs they are
+  uint64_t number = 0;  ///< the product whose inputs are packed
 };
 
 thread_local Own own;
 
-// Room for so many numbers; never less, since a wider input's part would be set to 0 again.
+// Returns a buffer of at least `size` floats. It never shrinks, because growing it again would zero the new part.
 float* at_least(core::AlignedVector<float>& packed, size_t size) {
   packed.resize(std::max(packed.size(), size));
   return packed.data();
@@ -44,7 +44,7 @@ const float* PackedInputs::of_thread() const {
   return own.packed.data();
 }
 
-// The groups [first, last) of inputs that lie together.
+// Packs groups [first, last); a group is the inputs that are packed together.
 void PackedInputs::pack(size_t first, size_t last, float* out) const {
   const size_t together = kernels_.packed_inputs;
   for (size_t i = first * together; i < std::min(n_rows_, last * together); i += together)

@@ -1,4 +1,4 @@
-// The inputs of a product, packed as Kernels::matmul_packed takes them.
+// Inputs of a product, packed for Kernels::matmul_packed.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace folio::infer {
 
-/// One or two threads pack all inputs, each for itself: packing takes some 2 % of a prompt's time on two threads, and
-/// as much or more goes into waiting for the lines of a common buffer that the other core has read last: up to 8 % on a
-/// machine where one core's lines reach the other slowly (BENCHMARKS.md). More threads share the packing.
+/// Packs a product's inputs. With one or two threads, each packs all inputs into its own buffer. That takes about 2 %
+/// of a prompt's time; reading a shared buffer's lines from another core costs at least as much, and up to 8 % where
+/// cores exchange lines slowly (BENCHMARKS.md). More threads share the work and one buffer.
 class PackedInputs {
  public:
   PackedInputs(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
 
-  /// Of the next product: x (n_rows, k), which stay as they are until it has ended.
+  /// Starts a product with inputs x (n_rows, k), which must not change until it ends.
   void begin(const float* x, size_t n_rows, size_t k);
 
-  /// For the thread that calls, any of the pool's: valid until the next begin().
+  /// Returns the packed inputs for the calling thread, one of the pool's. Valid until the next begin().
   [[nodiscard]] const float* of_thread() const;
 
  private:
@@ -35,7 +35,7 @@ class PackedInputs {
   const float* x_ = nullptr;
   size_t n_rows_ = 0;
   size_t k_ = 0;
-  uint64_t number_ = 0;  ///< of the product: no other of the process has it
+  uint64_t number_ = 0;  ///< identifies the product; unique in the process
 };
 
 }  // namespace folio::infer

@@ -23,7 +23,7 @@ Prefetch select_prefetch() {
     for (const auto& [name, level] : kNames) {
       if (name == forced) return level;
     }
-    core::fail("FOLIO_PREFETCH={} is unknown; take none, l1, l2, l3 or once", core::printable(forced));
+    core::fail("FOLIO_PREFETCH={}: unknown value, expected none, l1, l2, l3 or once", core::printable(forced));
   }();
   if (forced_choice) return *forced_choice;
   return core::prefetches_streams() ? Prefetch::None : Prefetch::L2;

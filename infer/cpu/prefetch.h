@@ -1,5 +1,5 @@
-// How weights come to the caches before they are needed: with few inputs a product waits for memory, not for
-// arithmetic. Which level of the caches they are brought to never changes a bit.
+// Software prefetching of weights: with few inputs, products are bound by memory rather than arithmetic. The cache
+// level affects only speed, never results.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,12 @@
 
 namespace folio::infer {
 
-enum class Prefetch { None, L1, L2, L3, Once };  ///< Once: as data that is read only once
+enum class Prefetch { None, L1, L2, L3, Once };  ///< Once: non-temporal, for data that is read once
 
-/// What the environment's FOLIO_PREFETCH (none, l1, l2, l3, once) forces; read once. Otherwise L2: a core keeps track
-/// of few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives; those on their way to
-/// L2 are some fifty. But where core::prefetches_streams(), prefetches into L2 reach two thirds of what its memory
-/// gives, and it is none: weights are read in the order in which they lie. `bench --memory` shows it. Throws
-/// core::Error if the name is unknown.
+/// Returns the level that FOLIO_PREFETCH (none, l1, l2, l3, once) specifies, read once. The default is L2: a core can
+/// have few lines in flight to L1 (12 on Zen), too few for its memory bandwidth, but about fifty to L2. If
+/// core::prefetches_streams(), it is none: weights are read sequentially, and prefetches into L2 would reach only two
+/// thirds of the bandwidth. `bench --memory` measures it. Throws core::Error for an unknown level.
 [[nodiscard]] Prefetch select_prefetch();
 
 }  // namespace folio::infer
@@ -21,7 +20,7 @@ enum class Prefetch { None, L1, L2, L3, Once };  ///< Once: as data that is read
 namespace folio::infer::kernels {
 namespace {
 
-// Weights that are read in the order in which they lie, are prefetched in it, so far ahead.
+// Prefetch distance in bytes for weights that are read sequentially.
 constexpr size_t kBytesAhead = 4096;
 
 template <Prefetch level>
@@ -32,10 +31,10 @@ inline void prefetch_line(const void* p) {
   if constexpr (level == Prefetch::Once) __builtin_prefetch(p, 0, 0);
 }
 
-// Of what is to be written: other cores' copies of the line are given up by then.
+// Prefetches a line for writing, which invalidates other cores' copies ahead of time.
 inline void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }
 
-// Calls body with the level as a constant, and returns what it does.
+// Calls body with the level as a compile-time constant and returns its result.
 template <typename Body>
 inline auto with_level(Prefetch level, Body&& body) {
   switch (level) {

@@ -1,5 +1,5 @@
-// Where the products of a tile go, for groups_body.h, matmul_panels.h and matmul_packed.h. Included after an instruction
-// set's vec_*.h.
+// Stores a tile's outputs, for groups_body.h, matmul_panels.h and matmul_packed.h. Included after an instruction set's
+// vec_*.h.
 #pragma once
 
 #include "infer/reference/kernels.h"
@@ -7,8 +7,8 @@
 namespace folio::infer::kernels {
 namespace {
 
-// The outputs of n inputs for the rows [row, row_end) of a tile: lane `lane` of each total is row's, and the next lanes
-// are those of the next rows.
+// Stores the outputs of n inputs for weight rows [row, row_end). Lane `lane` of each total belongs to `row`, and the
+// lanes after it to the rows that follow.
 inline void put_outputs(const Vec* total, size_t n, size_t lane, size_t row, size_t row_end, float* out,
                         size_t out_stride, bool accumulate) {
   for (size_t t = 0; t < n; ++t, out += out_stride) {

@@ -1,5 +1,5 @@
-// Quantizes inputs to 8 bits for groups_body.h, as kernels.h defines it. Included after an instruction set's vec_*.h
-// and ints_*.h.
+// Quantizes inputs to 8 bits for groups_body.h: see Kernels::quantize. Included after an instruction set's vec_*.h and
+// ints_*.h.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Of n inputs, how many the next step of a product takes: the most that go together, and of the rest a power of two.
+// Returns how many of n inputs the next step multiplies: the largest power of two up to n and kMostInputs.
 inline size_t inputs_together(size_t n) { return std::bit_floor(std::min(n, kMostInputs)); }
 
-// Where what belongs to a group of an input goes.
+// Destinations of one quantized group of an input.
 struct QuantizedGroup {
   int8_t* values;
   float* scale;
@@ -23,18 +23,18 @@ struct QuantizedGroup {
   int32_t* sums;
 };
 
-// How inputs lie side by side.
+// Interleaving of inputs that are multiplied together.
 struct Layout {
-  size_t inputs;  ///< a group of each, then the next group of each; so do their scales, and each of the three sums
-  size_t fours;   ///< values from four columns of an input to its next four
+  size_t inputs;  ///< number of interleaved inputs; stride of an input's scales and sums
+  size_t fours;   ///< distance in values from four columns of an input to its next four
 };
 
-// The values and the scale of 32 numbers. halves: the values as floats.
+// Quantizes the 32 elements of a group and stores values and scale. `halves` receives the values as floats.
 inline void quantize_group(const float* x, const QuantizedGroup& to, size_t fours, Vec* halves) {
-  uint32_t largest = 0;  // as bits, magnitudes keep their order, and infinity and NaN are largest
+  uint32_t largest = 0;  // as bits, magnitudes keep their order; infinity and NaN are largest
   for (size_t i = 0; i < kGroupColumns; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
   const auto m = std::bit_cast<float>(largest);
-  constexpr float kLeast = 1e-30F;  // above it, 127 / m is finite
+  constexpr float kLeast = 1e-30F;  // from here on, 127 / m is finite
   const bool zero = !(m >= kLeast) || !std::isfinite(m);
   const Vec inverse = Vec::all(zero ? 0.0F : 127.0F / m);
   float rounded[kGroupColumns];
@@ -48,10 +48,10 @@ inline void quantize_group(const float* x, const QuantizedGroup& to, size_t four
   *to.scale = m < kLeast ? 0.0F : m / 127.0F;
 }
 
-// One input (k). `to` is the place of its first group.
+// Quantizes one input (k). `to` addresses its first group.
 inline void quantize_one(const float* x, size_t k, QuantizedGroup to, Layout layout) {
   const size_t stride = layout.inputs;
-  constexpr size_t kGroups = kLanes / 2;  // whose sums are taken together: of integers, so they are exact in any order
+  constexpr size_t kGroups = kLanes / 2;  // groups whose sums are joined at once; integer sums are exact in any order
   for (size_t column = 0; column < k; column += kGroups * kGroupColumns) {
     const size_t n = std::min(kGroups, (k - column) / kGroupColumns);
     Vec halves[kLanes];
@@ -75,8 +75,8 @@ inline void quantize_one(const float* x, size_t k, QuantizedGroup to, Layout lay
   }
 }
 
-// The inputs of a step lie side by side, so that it reads them one after the other: of each group of 32 columns four
-// columns of each input, the next four of each, ..., and so do their scales and sums.
+// Interleaves the inputs of a step, so that it reads them sequentially: for each group of 32 columns, four columns of
+// each input, then the next four of each, and so on. Scales and sums are interleaved, too.
 inline void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   const size_t groups = k / kGroupColumns;
   for (size_t first = 0, inputs = 0; first < n; first += inputs) {

@@ -1,4 +1,4 @@
-// Room for inputs in 8 bits.
+// Buffer for inputs quantized to 8 bits.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace folio::infer {
 
-/// Of inputs of k numbers those from `first` on, with which a call of quantize began, or is to begin. Always inlined,
-/// since kernels call it, too, and none of their functions may be another file's.
+/// Returns the inputs from `first` on, each of k elements; a call of quantize must begin at `first`. Always inlined:
+/// kernels must not call functions that were compiled in another file, for another instruction set.
 [[nodiscard, gnu::always_inline]] inline kernels::QuantizedInputs from(const kernels::QuantizedInputs& x, size_t first,
                                                                        size_t k) {
   const size_t groups = first * (k / kernels::kGroupColumns);
@@ -24,10 +24,10 @@ namespace folio::infer {
 
 class QuantizedBuffer {
  public:
-  /// Room for n inputs of k numbers, the caller's until the next call.
+  /// Returns a buffer for n inputs of k elements, valid until the next call.
   kernels::QuantizedInputs resize(size_t n, size_t k) {
     const size_t groups = n * (k / kernels::kGroupColumns);
-    // Never less: a wider input's part would be set to 0 again.
+    // Never shrinks, because growing again would zero the new part.
     const auto at_least = [](auto& buffer, size_t size) { buffer.resize(std::max(buffer.size(), size)); };
     at_least(values_, n * k);
     for (auto* buffer : {&scales_, &scaled_sums_}) at_least(*buffer, groups);
@@ -37,7 +37,7 @@ class QuantizedBuffer {
   }
 
  private:
-  core::AlignedVector<int8_t> values_;  // no group of an input begins in one cache line and ends in another
+  core::AlignedVector<int8_t> values_;  // aligned, so that no group spans two cache lines
   std::vector<float> scales_;
   std::vector<float> scaled_sums_;
   std::vector<int32_t> sums_;

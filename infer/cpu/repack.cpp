@@ -23,8 +23,8 @@ using kernels::kTileRows;
 
 size_t rows_of(const core::TensorView& tensor) { return static_cast<size_t>(tensor.shape.front()); }
 
-// A block of a tile as the file stores it: sixteen rows of at most 256 columns. Small types have a factor for each
-// group and no bytes.
+// A block of a tile, unpacked from the file's format: sixteen rows of at most 256 columns. Types without byte scales
+// have one factor per group instead.
 struct Rows {
   std::array<std::array<uint8_t, kBlockColumns>, kTileRows> quants{};
   std::array<std::array<uint16_t, kBlockColumns / kGroupColumns>, kTileRows> factors{};
@@ -33,7 +33,7 @@ struct Rows {
   std::array<std::array<uint8_t, kBlockColumns / 16>, kTileRows> minimums{};
 };
 
-// Writes the numbers of the rows side by side: number i of row r at i * 16 + r. Returns where it ended.
+// Interleaves the rows: element i of row r is stored at i * 16 + r. Returns the end of the output.
 template <typename T, size_t n>
 uint8_t* put_side_by_side(const std::array<std::array<T, n>, kTileRows>& rows, size_t n_numbers, uint8_t* to) {
   for (size_t i = 0; i < n_numbers; ++i) {
@@ -45,7 +45,7 @@ uint8_t* put_side_by_side(const std::array<std::array<T, n>, kTileRows>& rows, s
   return to;
 }
 
-// Four columns of a row, in each of sixteen rows.
+// Stores four(r), a word of four columns, for each of sixteen rows r. Returns the end of the output.
 template <typename Four>
 uint8_t* put_words(uint8_t* to, Four&& four) {
   for (size_t r = 0; r < kTileRows; ++r, to += sizeof(uint32_t)) {
@@ -55,7 +55,7 @@ uint8_t* put_words(uint8_t* to, Four&& four) {
   return to;
 }
 
-// The quants of a group of 32 columns, which begin at `column`.
+// Stores the quants of the 32-column group that begins at `column`. Returns the end of the output.
 uint8_t* put_quants(const GroupMatrix& m, const Rows& rows, size_t column, uint8_t* to) {
   const auto word = [&](size_t r, size_t four) {
     uint32_t columns;
@@ -87,7 +87,7 @@ uint8_t* put_quants(const GroupMatrix& m, const Rows& rows, size_t column, uint8
   return to;
 }
 
-// Block `block` of a tile whose rows begin at `first`.
+// Stores block `block` of the tile whose first row is `first`, in the layout of reference/groups.h.
 void put_block(const GroupMatrix& m, const core::TensorView& tensor, size_t first, size_t block, Rows& rows,
                uint8_t* to) {
   const core::DTypeInfo& type = core::info(tensor.type);
@@ -123,7 +123,7 @@ void put_block(const GroupMatrix& m, const core::TensorView& tensor, size_t firs
 
 GroupMatrix group_layout(const core::TensorView& tensor) {
   const core::QuantInfo* q = core::quant_info(tensor.type);
-  core::require(q != nullptr, "the tensor {} has type {}, which has no groups", tensor.name,
+  core::require(q != nullptr, "tensor {} has type {}, expected one quantized in groups", tensor.name,
                 core::info(tensor.type).name);
   return {.tiles = nullptr,
           .k = static_cast<size_t>(tensor.shape.back()),
@@ -143,7 +143,7 @@ GroupMatrix repack(const core::TensorView& tensor, std::span<uint8_t> tiles, cor
   GroupMatrix m = group_layout(tensor);
   const core::DTypeInfo& type = core::info(tensor.type);
   core::require(tensor.bytes.size() == rows_of(tensor) * m.k / type.block_elements * type.block_bytes,
-                "the tensor {}: {} bytes are not {} rows of {} numbers in {}", tensor.name, tensor.bytes.size(),
+                "tensor {} has {} bytes, expected {} rows of {} elements in {}", tensor.name, tensor.bytes.size(),
                 rows_of(tensor), m.k, type.name);
   const size_t blocks = (m.k + kBlockColumns - 1) / kBlockColumns;
   pool.parallel_for(tiles.size() / m.tile_bytes(), 1, [&](size_t begin, size_t end) {

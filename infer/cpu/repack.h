@@ -1,4 +1,4 @@
-// From GGUF's blocks to the groups that matmul_groups reads (reference/groups.h): the same numbers in another order.
+// Repacks GGUF's blocks into the tiles that matmul_groups reads (reference/groups.h). Values don't change.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace folio::infer {
 
-/// The matrix that repack() makes of a tensor (n_out, k) of a block type, with no tiles yet.
+/// Returns the layout of a tensor (n_out, k) of a block type after repack(), with null tiles.
 [[nodiscard]] kernels::GroupMatrix group_layout(const core::TensorView& tensor);
 
-/// The bytes of its tiles.
+/// Returns the size of the repacked tensor in bytes.
 [[nodiscard]] size_t group_bytes(const core::TensorView& tensor);
 
-/// Writes the tiles of `tensor` into `tiles`, group_bytes(tensor) long and aligned to 64 bytes; the threads share them.
+/// Writes the tensor's tiles to `tiles`: group_bytes(tensor) bytes, aligned to 64. Uses the pool's threads.
 [[nodiscard]] kernels::GroupMatrix repack(const core::TensorView& tensor, std::span<uint8_t> tiles,
                                           core::ThreadPool& pool);
 

@@ -1,4 +1,4 @@
-// RoPE: rotates adjacent pairs, or the two halves of a head.
+// RoPE on adjacent pairs, or on the two halves of a head.
 #pragma once
 
 #include "infer/cpu/vec_math.h"

@@ -1,5 +1,5 @@
-// Cosines and sines of RoPE's angles, for as many positions as were used so far: a file may promise a context that no
-// memory holds.
+// Cosines and sines of RoPE's angles. The table grows with the positions in use, because a file may specify a context
+// that exceeds the memory.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,20 @@ namespace folio::infer {
 
 class RopeTable {
  public:
-  /// Computes the angles of positions [0, n_positions) in double, if they are not there yet; doubles each time.
-  /// `frequencies` are those of core::rope_frequencies or local_rope_frequencies; `magnitude` is rope_magnitude's,
-  /// or 1.
+  /// Extends the table to positions [0, n_positions), at least doubling it, up to context_length. Angles are computed
+  /// in double. `frequencies` are core::rope_frequencies or local_rope_frequencies; `magnitude` is rope_magnitude or 1.
   void extend(const core::ModelConfig& config, size_t n_positions, const std::vector<double>& frequencies,
               float magnitude);
 
-  /// Of one position: (rotated numbers of a head); sines are negative at the first number of a pair, as
-  /// kernels::Kernels::rope takes them.
+  /// Returns a position's factors for Kernels::rope, one for each rotated dimension of a head. Sines are negated for
+  /// the first element of a pair.
   [[nodiscard]] const float* cos(size_t position) const { return &cos_[position * dims_]; }
   [[nodiscard]] const float* sin(size_t position) const { return &sin_[position * dims_]; }
 
  private:
   size_t dims_ = 0;
-  core::AlignedVector<float> cos_;  ///< (positions, rotated numbers)
-  core::AlignedVector<float> sin_;  ///< (positions, rotated numbers)
+  core::AlignedVector<float> cos_;  ///< (positions, rotated dimensions)
+  core::AlignedVector<float> sin_;  ///< (positions, rotated dimensions)
 };
 
 }  // namespace folio::infer

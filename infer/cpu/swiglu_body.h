@@ -1,4 +1,4 @@
-// SwiGLU: silu(gate) * up; GeGLU: gelu(gate) * up; and gpt-oss's clamped SwiGLU.
+// SwiGLU: silu(gate) * up. GeGLU: gelu(gate) * up. gpt-oss's clamped SwiGLU. Logit soft-capping.
 #pragma once
 
 #include "infer/cpu/vec_math.h"
@@ -25,7 +25,7 @@ void geglu(const float* gate, const float* up, size_t n, float* out) {
 
 void clamped_swiglu(const float* gate, const float* up, size_t n, float* out) {
   const Vec limit = Vec::all(core::kGateLimit), one = Vec::all(1.0F);
-  for_lanes(n, [&](size_t i, size_t count) {  // of two the second where one is a NaN
+  for_lanes(n, [&](size_t i, size_t count) {  // Vec::min and max return the second operand if one is NaN
     const Vec g = Vec::min(limit, Vec::load_first(gate + i, count));
     const Vec u = Vec::max(Vec::zero() - limit, Vec::min(limit, Vec::load_first(up + i, count)));
     const Vec gated = g / (one + exp(Vec::zero() - Vec::all(core::kGateSlope) * g));

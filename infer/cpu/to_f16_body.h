@@ -1,4 +1,4 @@
-// Rounds floats to F16, as the cache stores keys and values.
+// Rounds floats to F16 for the KV cache.
 #pragma once
 
 #include "infer/cpu/vec_math.h"

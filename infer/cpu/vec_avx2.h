@@ -1,4 +1,4 @@
-// Sixteen floats in two AVX registers. All vector kernels are written in terms of this type.
+// Sixteen floats in two AVX registers: the Vec of all vector kernels.
 #pragma once
 
 #include <immintrin.h>
@@ -13,18 +13,18 @@ namespace folio::infer::kernels {
 namespace {
 
 struct Vec {
-  // The largest tile of sums that stays in registers: 8 of the 16 hold sums.
+  // Maximum sums (Vecs) in a product's tile: they use 8 of the 16 registers.
   static constexpr size_t kTileSums = 4;
-  // The most sums that fit where each operand is loaded only once.
+  // Maximum sums that fit in registers where each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
-  // The inputs whose sums fit beside a column of a panel: see matmul_panels.h. And the queries: see attention_body.h.
+  // Inputs whose sums fit in registers with a panel's column (matmul_panels.h), and queries (attention_body.h).
   static constexpr size_t kPanelInputs = 6;
   static constexpr size_t kMostQueries = 6;
 
   __m256 low;
   __m256 high;
 
-  /// All bits set in the first n of eight lanes.
+  /// Returns a mask with all bits set in the first n of eight lanes.
   static __m256i mask8(size_t n) {
     alignas(32) static constexpr int32_t kOnes[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kOnes + 8 - n));
@@ -50,7 +50,7 @@ struct Vec {
   static __m256 widened(__m128i bf16) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
   }
-  /// AVX2 has no masked load of numbers in 16 or 8 bits.
+  /// Copies first: AVX2 has no masked loads of 8- or 16-bit elements.
   template <typename Narrow>
   static Vec load_first(const Narrow* p, size_t n) {
     Narrow first[16] = {};
@@ -62,11 +62,11 @@ struct Vec {
     _mm256_storeu_ps(p + 8, high);
   }
   void store_first(float* p, size_t n) const {
-    if (n == 16) return store(p);  // many times as fast on AMD's processors
+    if (n == 16) return store(p);  // maskstore is many times slower on AMD
     _mm256_maskstore_ps(p, low_mask(n), low);
     if (n > 8) _mm256_maskstore_ps(p + 8, high_mask(n), high);
   }
-  /// Rounded to the nearest, ties to even.
+  /// Stores F16, rounded to nearest, ties to even.
   void store_first(F16* p, size_t n) const {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     F16 all[16];
@@ -74,7 +74,7 @@ struct Vec {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(all + 8), _mm256_cvtps_ph(high, kNearest));
     std::copy_n(all, n, p);
   }
-  /// The first n lanes of this, the others from `rest`.
+  /// Returns the first n lanes of this, and the others of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const {
     return {_mm256_blendv_ps(rest.low, low, _mm256_castsi256_ps(low_mask(n))),
             _mm256_blendv_ps(rest.high, high, _mm256_castsi256_ps(high_mask(n)))};
@@ -84,7 +84,7 @@ struct Vec {
   friend Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
   friend Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
   friend Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)}; }
-  /// a * b + c, rounded once.
+  /// Returns a * b + c, rounded once.
   static Vec fma(Vec a, Vec b, Vec c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
   }
@@ -94,7 +94,7 @@ struct Vec {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     return {_mm256_round_ps(a.low, kNearest), _mm256_round_ps(a.high, kNearest)};
   }
-  /// 2^n for integer n in [-126, 127].
+  /// Returns 2^n for integers n in [-126, 127].
   static Vec power_of_two(Vec n) {
     const auto half = [](__m256 x) {
       const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
@@ -102,7 +102,7 @@ struct Vec {
     };
     return {half(n.low), half(n.high)};
   }
-  /// Lanes 2i and 2i + 1 swapped.
+  /// Swaps lanes 2i and 2i + 1.
   [[nodiscard]] Vec swap_pairs() const {
     return {_mm256_permute_ps(low, 0b10110001), _mm256_permute_ps(high, 0b10110001)};
   }
@@ -114,17 +114,17 @@ struct Vec {
     return _mm256_cvtss_f32(m);
   }
 
-  /// Lane r of columns[c] becomes lane c of rows[r], of sixteen rows.
+  /// Transposes 16 × 16: lane r of columns[c] becomes lane c of rows[r].
   static void transpose(const Vec* rows, Vec* columns) {
     const auto eight_by_eight = [&](size_t first_row, __m256 Vec::*in, size_t first_column, __m256 Vec::*out) {
-      __m256 pairs[8];  // columns 0, 1, 4, 5 and 2, 3, 6, 7 of two rows
+      __m256 pairs[8];  // of two rows: columns 0, 1, 4, 5, then columns 2, 3, 6, 7
       for (size_t r = 0; r < 8; r += 2) {
         const __m256 x = rows[first_row + r].*in;
         const __m256 y = rows[first_row + r + 1].*in;
         pairs[r] = _mm256_unpacklo_ps(x, y);
         pairs[r + 1] = _mm256_unpackhi_ps(x, y);
       }
-      for (size_t c = 0; c < 4; ++c) {  // column c and c + 4 of rows 0 to 3, and of 4 to 7
+      for (size_t c = 0; c < 4; ++c) {  // columns c and c + 4, of rows 0 to 3 and 4 to 7
         const auto four = [&](size_t r) {
           const __m256 x = pairs[r + c / 2];
           const __m256 y = pairs[r + 2 + c / 2];
@@ -140,7 +140,7 @@ struct Vec {
     eight_by_eight(8, &Vec::high, 8, &Vec::high);
   }
 
-  /// Lane i of the result is the sum of the lanes of s[i], in the order of reference/kernels.h.
+  /// Returns in lane i the sum of the lanes of s[i], in the order of reference/kernels.h.
   static Vec join_lanes(const Vec (&s)[16]) {
     const auto by_8 = [&](size_t i) { return _mm256_add_ps(s[i].low, s[i].high); };
     const auto by_4 = [](__m256 a, __m256 b) {
@@ -152,7 +152,7 @@ struct Vec {
     const auto by_1 = [](__m256 a, __m256 b) {
       return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
     };
-    // The two halves of a by_4 result belong to two sums. by_2 and by_1 also transpose, which leaves eight in order.
+    // A by_4 result holds two sums, one in each half. by_2 and by_1 also transpose, which leaves eight sums in order.
     const auto eight = [&](size_t i) {
       const auto pair = [&](size_t j) { return by_4(by_8(i + j), by_8(i + j + 4)); };
       return by_1(by_2(pair(0), pair(1)), by_2(pair(2), pair(3)));

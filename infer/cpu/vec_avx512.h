@@ -1,4 +1,4 @@
-// Sixteen floats in one AVX-512 register. All vector kernels are written in terms of this type.
+// Sixteen floats in one AVX-512 register: the Vec of all vector kernels.
 #pragma once
 
 #include <immintrin.h>
@@ -11,11 +11,11 @@ namespace folio::infer::kernels {
 namespace {
 
 struct Vec {
-  // The largest tile of sums that stays in registers: 16 of the 32 hold sums.
+  // Maximum sums (Vecs) in a product's tile: they use 16 of the 32 registers.
   static constexpr size_t kTileSums = 16;
-  // The most sums that fit where each operand is loaded only once.
+  // Maximum sums that fit in registers where each operand is loaded only once.
   static constexpr size_t kMostSums = 24;
-  // The inputs whose sums fit beside a column of a panel: see matmul_packed.h.
+  // Inputs whose sums fit in registers with a panel's column: see matmul_packed.h.
   static constexpr size_t kPackedInputs = 12;
   static constexpr size_t kMostQueries = 12;
 
@@ -40,40 +40,40 @@ struct Vec {
   static Vec widened(__m256i bf16) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16))}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, size_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }
-  /// Rounded to the nearest, ties to even.
+  /// Stores F16, rounded to nearest, ties to even.
   void store_first(F16* p, size_t n) const {
     _mm256_mask_storeu_epi16(p, mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
-  /// The first n lanes of this, the others from `rest`.
+  /// Returns the first n lanes of this, and the others of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const { return {_mm512_mask_blend_ps(mask(n), rest.v, v)}; }
 
   friend Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
   friend Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
   friend Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
   friend Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
-  /// a * b + c, rounded once.
+  /// Returns a * b + c, rounded once.
   static Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
   static Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
   static Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
   static Vec round(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-  /// 2^n for integer n in [-126, 127].
+  /// Returns 2^n for integers n in [-126, 127].
   static Vec power_of_two(Vec n) {
     const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
   }
-  /// Lanes 2i and 2i + 1 swapped.
+  /// Swaps lanes 2i and 2i + 1.
   [[nodiscard]] Vec swap_pairs() const { return {_mm512_permute_ps(v, 0b10110001)}; }
   [[nodiscard]] float largest() const { return _mm512_reduce_max_ps(v); }
 
-  /// Lane r of columns[c] becomes lane c of rows[r], of sixteen rows.
+  /// Transposes 16 × 16: lane r of columns[c] becomes lane c of rows[r].
   static void transpose(const Vec* rows, Vec* columns) {
-    __m512 pairs[16];  // quarter q: columns 4q and 4q + 1 of two rows in the even ones, the next two in the odd ones
+    __m512 pairs[16];  // of two rows, in quarter q: columns 4q and 4q + 1 if even, 4q + 2 and 4q + 3 if odd
     for (size_t r = 0; r < 16; r += 2) {
       pairs[r] = _mm512_unpacklo_ps(rows[r].v, rows[r + 1].v);
       pairs[r + 1] = _mm512_unpackhi_ps(rows[r].v, rows[r + 1].v);
     }
     for (size_t c = 0; c < 4; ++c) {
-      const auto four = [&](size_t r) {  // column 4q + c of the rows r to r + 3
+      const auto four = [&](size_t r) {  // in quarter q, column 4q + c of rows r to r + 3
         const __m512 x = pairs[r + c / 2];
         const __m512 y = pairs[r + 2 + c / 2];
         return c % 2 == 0 ? _mm512_shuffle_ps(x, y, 0x44) : _mm512_shuffle_ps(x, y, 0xEE);
@@ -88,7 +88,7 @@ struct Vec {
     }
   }
 
-  /// Lane i of the result is the sum of the lanes of s[i], in the order of reference/kernels.h.
+  /// Returns in lane i the sum of the lanes of s[i], in the order of reference/kernels.h.
   static Vec join_lanes(const Vec (&s)[16]) {
     const auto by_8 = [](__m512 a, __m512 b) {
       return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
@@ -102,7 +102,7 @@ struct Vec {
     const auto by_1 = [](__m512 a, __m512 b) {
       return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
     };
-    // The four quarters of a by_4 result belong to four sums. by_2 and by_1 also transpose, which leaves them in order.
+    // A by_4 result holds four sums, one in each quarter. by_2 and by_1 also transpose, which leaves them in order.
     const auto quad = [&](size_t i) { return by_4(by_8(s[i].v, s[i + 4].v), by_8(s[i + 8].v, s[i + 12].v)); };
     return {by_1(by_2(quad(0), quad(1)), by_2(quad(2), quad(3)))};
   }

@@ -1,4 +1,4 @@
-// Shared by the vector kernels: e^x, the sum of a Vec's lanes, and a loop over the lanes of a row. Included after a
+// Helpers of the vector kernels: e^x, the sum of a Vec's lanes, and a loop over a row by sixteens. Included after a
 // vec_*.h.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace {
   return (Vec::fma(p, r * r, r) + Vec::all(1.0F)) * Vec::power_of_two(n);
 }
 
-// cap · tanh(x / cap), with tanh(y) = 1 - 2 / (e^2y + 1).
+// Returns cap · tanh(x / cap), with tanh(y) = 1 - 2 / (e^2y + 1).
 inline Vec soft_cap(Vec x, float cap) {
   const Vec e = exp(x * Vec::all(2.0F / cap));
   return Vec::all(cap) - Vec::all(2.0F * cap) / (e + Vec::all(1.0F));
@@ -35,7 +35,7 @@ inline float join_lanes(Vec v) {
   return y;
 }
 
-// Calls body(i, n) for the elements [i, i + n) of `count`, sixteen at a time; n < 16 only in the last call.
+// Calls body(i, n) for elements [i, i + n) of `count`, sixteen at a time; n < 16 only in the last call.
 template <typename Body>
 inline void for_lanes(size_t count, Body&& body) {
   size_t i = 0;

@@ -1,4 +1,4 @@
-// Sixteen floats in four NEON registers. All vector kernels are written in terms of this type.
+// Sixteen floats in four NEON registers: the Vec of all vector kernels.
 #pragma once
 
 #include <arm_neon.h>
@@ -13,11 +13,11 @@ namespace folio::infer::kernels {
 namespace {
 
 struct Vec {
-  // The largest tile of sums that stays in registers: 16 of the 32 hold sums.
+  // Maximum sums (Vecs) in a product's tile: they use 16 of the 32 registers.
   static constexpr size_t kTileSums = 4;
-  // The most sums that fit where each operand is loaded only once.
+  // Maximum sums that fit in registers where each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
-  // The inputs whose sums fit beside a column of a panel: see matmul_panels.h.
+  // Inputs whose sums fit in registers with a panel's column: see matmul_panels.h.
   static constexpr size_t kPanelInputs = 6;
   static constexpr size_t kMostQueries = 4;
 
@@ -26,7 +26,7 @@ struct Vec {
   float32x4_t c;
   float32x4_t d;
 
-  /// f of the first four lanes of each, of the next four, and so on.
+  /// Applies f to lanes 0..3 of all arguments, then to lanes 4..7, and so on.
   template <typename F, typename... V>
   static Vec each(F f, V... v) {
     return {f(v.a...), f(v.b...), f(v.c...), f(v.d...)};
@@ -56,7 +56,7 @@ struct Vec {
   static Vec load(const Q8* p) { return load(reinterpret_cast<const int8_t*>(p)); }
   static float32x4_t widened(const F16* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits))); }
   static float32x4_t widened(const BF16* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(&p->bits), 16)); }
-  /// NEON has no masked loads and stores.
+  /// Copies first: NEON has no masked loads.
   template <typename T>
   static Vec load_first(const T* p, size_t n) {
     if (n == kLanes) return load(p);
@@ -70,7 +70,7 @@ struct Vec {
     vst1q_f32(p + 8, c);
     vst1q_f32(p + 12, d);
   }
-  /// Rounded to the nearest, ties to even.
+  /// Stores F16, rounded to nearest, ties to even.
   void store(F16* p) const {
     const auto narrowed = [](float32x4_t x) { return vreinterpret_u16_f16(vcvt_f16_f32(x)); };
     vst1_u16(&p[0].bits, narrowed(a));
@@ -85,7 +85,7 @@ struct Vec {
     store(all);
     std::copy_n(all, n, p);
   }
-  /// The first n lanes of this, the others from `rest`.
+  /// Returns the first n lanes of this, and the others of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const {
     alignas(64) static constexpr uint32_t kLane[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const auto mask = [&](size_t lane) {
@@ -99,36 +99,36 @@ struct Vec {
   friend Vec operator-(Vec x, Vec y) { return {x.a - y.a, x.b - y.b, x.c - y.c, x.d - y.d}; }
   friend Vec operator*(Vec x, Vec y) { return {x.a * y.a, x.b * y.b, x.c * y.c, x.d * y.d}; }
   friend Vec operator/(Vec x, Vec y) { return {x.a / y.a, x.b / y.b, x.c / y.c, x.d / y.d}; }
-  /// x * y + z, rounded once.
+  /// Returns x * y + z, rounded once.
   static Vec fma(Vec x, Vec y, Vec z) {
     return each([](auto i, auto j, auto k) { return vfmaq_f32(k, i, j); }, x, y, z);
   }
-  /// y where one is a NaN, as on x86: NEON's own maximum is a NaN if either is one.
+  /// Returns y if either is NaN, as on x86. NEON's own maximum would return NaN.
   static Vec max(Vec x, Vec y) {
     return each([](auto i, auto j) { return vbslq_f32(vcgtq_f32(i, j), i, j); }, x, y);
   }
   static Vec min(Vec x, Vec y) {
     return each([](auto i, auto j) { return vbslq_f32(vcltq_f32(i, j), i, j); }, x, y);
   }
-  /// To the nearest, ties to even.
+  /// Rounds to the nearest integer, ties to even.
   static Vec round(Vec x) {
     return each([](auto i) { return vrndnq_f32(i); }, x);
   }
-  /// 2^n for integer n in [-126, 127].
+  /// Returns 2^n for integers n in [-126, 127].
   static Vec power_of_two(Vec n) {
     const auto four = [](float32x4_t x) {
       return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(x), vdupq_n_s32(127)), 23));
     };
     return each(four, n);
   }
-  /// Lanes 2i and 2i + 1 swapped.
+  /// Swaps lanes 2i and 2i + 1.
   [[nodiscard]] Vec swap_pairs() const {
     return each([](auto i) { return vrev64q_f32(i); }, *this);
   }
-  /// As in the reference, a NaN is never the largest.
+  /// Returns the largest lane, ignoring NaN as the reference does.
   [[nodiscard]] float largest() const { return vmaxnmvq_f32(vmaxnmq_f32(vmaxnmq_f32(a, b), vmaxnmq_f32(c, d))); }
 
-  /// Lane r of columns[c] becomes lane c of rows[r], of sixteen rows.
+  /// Transposes 16 × 16: lane r of columns[c] becomes lane c of rows[r].
   static void transpose(const Vec* rows, Vec* columns) {
     const auto four_by_four = [&](size_t first_row, float32x4_t Vec::*in, size_t first_column, float32x4_t Vec::*out) {
       const auto pairs = [](float32x4_t v) { return vreinterpretq_f64_f32(v); };
@@ -147,7 +147,7 @@ struct Vec {
     }
   }
 
-  /// Lane i of the result is the sum of the lanes of s[i], in the order of reference/kernels.h.
+  /// Returns in lane i the sum of the lanes of s[i], in the order of reference/kernels.h.
   static Vec join_lanes(const Vec (&s)[16]) {
     const auto by_8_and_4 = [](Vec x) { return (x.a + x.c) + (x.b + x.d); };
     const auto by_2 = [](float32x4_t x, float32x4_t y) {
@@ -155,7 +155,7 @@ struct Vec {
       return vreinterpretq_f32_f64(vzip1q_f64(pairs(x), pairs(y))) +
              vreinterpretq_f32_f64(vzip2q_f64(pairs(x), pairs(y)));
     };
-    // by_2, and the sum of neighbours after it, also transpose, which leaves four in order.
+    // by_2 and vpaddq also transpose, which leaves four sums in order.
     const auto four = [&](size_t i) {
       return vpaddq_f32(by_2(by_8_and_4(s[i]), by_8_and_4(s[i + 1])), by_2(by_8_and_4(s[i + 2]), by_8_and_4(s[i + 3])));
     };

@@ -1,4 +1,4 @@
-// What the gate of a feed-forward network goes through, with the bits of reference/swiglu.cpp.
+// Gated activations of feed-forward networks, bit for bit those of reference/swiglu.cpp.
 #pragma once
 
 #include "infer/cuda/inputs.h"
@@ -10,7 +10,7 @@ namespace folio::infer::gpu {
 [[nodiscard]] __device__ inline float gated(Activation activation, float gate, float up) {
   constexpr float kGeluFactor = 1.5957691216F;  // 2 sqrt(2 / π)
   constexpr float kGeluCube = 0.044715F;
-  if (activation == Activation::Clamped) {  // a NaN stays one
+  if (activation == Activation::Clamped) {  // NaN stays NaN
     constexpr float kLimit = 7.0F;
     constexpr float kSlope = 1.702F;
     const float g = gate > kLimit ? kLimit : gate;
@@ -22,8 +22,8 @@ namespace folio::infer::gpu {
   return gate / (1.0F + exp_of(0.0F - inner)) * up;
 }
 
-/// gate = gated(gate, up) of a row, which is packed as row `row` on the way, by the blocks of pack_grid(). Where a
-/// block has the whole row, it holds kHeld * kRowThreads numbers of it.
+/// Sets gate = gated(gate, up) for one row and packs it as row `row`. Launched with the blocks of pack_grid(). If a
+/// block has the whole row, it holds kHeld * kRowThreads elements in registers.
 template <Kind kKind, int kHeld>
 __device__ void gate_and_pack(Activation activation, float* gate, const float* up, const PackedInputs& to, size_t row) {
   if constexpr (!kByRows<kKind>) {
@@ -34,7 +34,7 @@ __device__ void gate_and_pack(Activation activation, float* gate, const float* u
     hold(held, to.k, [&](size_t i) { return gate[i]; });
     hold(ups, to.k, [&](size_t i) { return up[i]; });
 #pragma unroll
-    for (int j = 0; j < kHeld; ++j) {  // of 0 and 0: 0
+    for (int j = 0; j < kHeld; ++j) {  // padding stays 0: gated(0, 0) = 0
       if (static_cast<size_t>(j) * kRowThreads < to.k) held.x[j] = gated(activation, held.x[j], ups.x[j]);
     }
     visit(

@@ -1,10 +1,4 @@
-// What adapters add to a product: t_j = scale Σ_k x_k a[j, k], out_i += Σ_j t_j b[i, j] (Hu et al. 2021), for the rows
-// of a step that have one.
-//
-// A block a row, since rows may have different adapters: its warps sum the t_j, of which there are few, and its threads
-// the outputs. Each sum is of one row alone, so batching changes no bit. b is read by a thread a row of it; a's rows by
-// a warp at a time. It reads 4 rank (k + n_out) bytes for each row: little beside the product's own, as long as few
-// rows have adapters.
+// LoRA adapters (Hu et al. 2021) of a step's rows: t_j = scale Σ_k x_k a[j, k], then out_i += Σ_j t_j b[i, j].
 #include "infer/cuda/block.h"
 #include "infer/cuda/kernel.h"
 #include "infer/cuda/kernels.h"
@@ -12,6 +6,9 @@
 namespace folio::infer::gpu {
 namespace {
 
+// One block per row, since rows may have different adapters. Each warp computes some of the few t_j, reading one row of
+// a; then each thread computes outputs, reading one row of b. Sums depend only on the row itself, so batching changes
+// no bits. Reads 4 rank (k + n_out) bytes per row: little compared with the product, as long as few rows have adapters.
 __global__ __launch_bounds__(kBlockThreads) void add_adapters(const float* x, size_t k, const int32_t* slots,
                                                               const LowRank* parts, float* out, size_t n_out) {
   FOLIO_SHARED(float, t, kMaxLowRank);

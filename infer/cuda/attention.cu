@@ -1,23 +1,7 @@
-// Attention over the paged cache: softmax(q kᵀ / sqrt(head_dim)) v, causal, for prompts and decoding.
-//
-// plain   A thread a (row, head). It reads each key and value by itself, also those that its neighbours, which share
-//         the key/value head, have just read.
-// parts   For few rows. Positions are cut into parts of 64; a warp takes a part for all queries that share the keys
-//         (attention_body.h), so each key and value is read from memory once, and 64 · 2 · head_dim numbers are on
-//         their way for each warp. The memory's bandwidth bounds it: 2 n_kv_heads head_dim numbers a position. What the
-//         parts found goes to memory, and the block of an item that ends last joins them in order. No block waits.
-// rows    For prompts. A block takes eight items, 128 (row, head) slots, and goes through the parts. The keys and
-// values
-//         of a part come to shared memory once for all, asynchronously, while the part before it is worked on. Tensor
-//         cores bound it: 4 head_dim operations for each slot and position.
-//
-// A part is computed by the same function in both, and joined by the same formula in the same order, so a row's result
-// doesn't depend on how its prompt was cut. Parts that lie before a sliding window are left out.
-//
-// cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 16 * dim * (4 - 2 * half) bytes
-// cuda_report: attention_rows<HeadSizes<256, false>, false> shares 65536 bytes
-// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, false> shares 128 * dim * (4 - 2 * half) bytes
-// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes
+// Attention over the paged KV cache, softmax(q kᵀ / sqrt(head_dim)) v, causal, for prefill and decode. Positions are
+// split into parts of 64, which attention_parts (few rows) and attention_rows (prompts) compute with one function and
+// join with one formula in the same order: a row's result does not depend on how its prompt was split. Parts before a
+// sliding window are skipped.
 #include "infer/cuda/attention_body.h"
 #include "infer/cuda/block.h"
 
@@ -27,16 +11,17 @@ namespace {
 constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
 constexpr unsigned kPartWarps = 4;
 constexpr unsigned kPartThreads = kPartWarps * kWarp;
-// Of a block that goes through the parts; half of a group of items, where their queries fill shared memory.
+// Warps of an attention_rows block, one item each. Half a group of items if their queries fill shared memory.
 template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
-constexpr int kJoinParts = 32;  // parts whose weights are computed at once
+constexpr int kJoinParts = 32;  // parts whose join factors are computed at once
 
 __device__ float cache_number(const CacheView& cache, const uint8_t* head, size_t index) {
   return cache.half ? from_f16(reinterpret_cast<const uint16_t*>(head)[index])
                     : reinterpret_cast<const float*>(head)[index];
 }
 
+// Plain form: one thread per (row, head). Threads that share a key/value head all read its keys and values.
 __global__ void attention_plain(Attention in) {
   const size_t head = threadIdx.x + static_cast<size_t>(blockIdx.x) * blockDim.x;
   const size_t row = blockIdx.y;
@@ -75,7 +60,7 @@ __global__ void attention_plain(Attention in) {
 __device__ int32_t first_part(const Slots& s) { return s.item_first / static_cast<int32_t>(kPartPositions); }
 __device__ int32_t last_part(const Slots& s) { return s.item_last / static_cast<int32_t>(kPartPositions); }
 
-// The two cache blocks of a part, as far as the item sees any of them.
+// Returns the two cache blocks of a part; null pointers past the item's last position.
 __device__ PartBlocks blocks_of_part(const Attention& in, const Slots& slots, size_t kv_head, int32_t part) {
   const int32_t* table = in.rows.blocks + in.rows.tables[slots.row[0]];
   PartBlocks blocks;
@@ -93,24 +78,24 @@ __device__ void store_output(const Attention& in, size_t row, size_t head, size_
   if (d < in.heads.head_dim) in.out[(row * in.heads.n_heads + head) * in.heads.head_dim + d] = value;
 }
 
-// Joins the partials of an item and key/value head: (parts, in.n_slots, padded + 2), each slot's numbers, then its max
-// and its sum. All threads of the block.
+// Joins the partials of an item and key/value head: (parts, in.n_slots, padded + 2), where each slot has its output,
+// then its max and its sum. Called by all threads of the block.
 template <typename H>
 __device__ void join_parts(const Attention& in, const AttentionItem& item, size_t kv_head, const float* partials,
                            int32_t n_parts) {
   constexpr int kStride = H::kPadded + 2;
   constexpr int kOutputs = static_cast<int>(kItemSlots) * H::kPadded / static_cast<int>(kPartThreads);
-  constexpr int kAtOnce = 8;  // numbers that are asked for together
+  constexpr int kAtOnce = 8;  // loads in flight per thread
   FOLIO_SHARED(float, keep, kItemSlots* kJoinParts);
-  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // at first the largest score of the part
-  FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // the largest score before the part
-  FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // its sum
+  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // first the part's maximum score, then its join factor
+  FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of the parts before it
+  FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // the part's sum
   const int n_slots = item.n_rows * item.n_queries;
-  const uint32_t part_numbers = in.n_slots * kStride;  // all fit 32 bits: kMostPartials of attention_plan.h
+  const uint32_t part_numbers = in.n_slots * kStride;  // fits in 32 bits: see kMostPartials
   const auto number = [&](int32_t part, int slot, int d) {
     return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
   };
-  float most = kNothing;  // of a slot, in the thread that has its number
+  float most = kNothing;  // of slot `thread`
   float sum = 0.0F;
   float totals[kOutputs];
 #pragma unroll
@@ -176,6 +161,11 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   }
 }
 
+// Decode: a warp computes one part of 64 positions for all queries that share a key/value head (attention_body.h), so
+// keys and values are read from memory once, with 64 · 2 · head_dim elements in flight per warp. Bound by memory: 2
+// n_kv_heads head_dim elements per position. Partials go to memory, and the last block of an item joins them in order;
+// no block waits for another.
+// cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 16 * dim * (4 - 2 * half) bytes
 template <typename H>
 __global__ __launch_bounds__(kPartThreads,
                              H::kPadded > 128 ? 2 : 4) void attention_parts(const __grid_constant__ Attention in) {
@@ -194,7 +184,7 @@ __global__ __launch_bounds__(kPartThreads,
   const auto index = static_cast<int32_t>(blockIdx.x * kPartWarps + warp);
   const int32_t part = first_part(slots) + index;
   PartBlocks blocks{};
-  if (index < n_parts) {  // what attend_part() waits for several times is on its way while the queries are stored
+  if (index < n_parts) {  // prefetches what attend_part() will read, while the queries are stored
     blocks = blocks_of_part(in, slots, kv_head, part);
     for (int b = 0; b < kBlocksOfPart; ++b) {
       if (blocks.keys[b] == nullptr) break;
@@ -233,7 +223,7 @@ __global__ __launch_bounds__(kPartThreads,
   if (threadIdx.x == 0) in.counters[place] = 0;  // for the next launch
 }
 
-// The part's keys and values of one key/value head to shared memory: two blocks of keys, two of values.
+// Copies a part's keys and values of one key/value head to shared memory: two blocks of keys, then two of values.
 template <typename H>
 __device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
   for (unsigned b = 0; b < 2; ++b) {
@@ -245,20 +235,26 @@ __device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
   }
 }
 
+// Prefill: a block processes up to eight items, 128 (row, head) slots, part by part. With kStaged, the next part's keys
+// and values are copied to shared memory (cp.async) while a part is computed. Bound by the tensor cores: 4 head_dim
+// operations per slot and position.
+// cuda_report: attention_rows<HeadSizes<256, false>, false> shares 65536 bytes
+// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, false> shares 128 * dim * (4 - 2 * half) bytes
+// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes
 template <typename H, bool kStaged>
 __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const __grid_constant__ Attention in) {
-  FOLIO_DYNAMIC_SHARED(shared);  // the queries of the warps, then two parts
+  FOLIO_DYNAMIC_SHARED(shared);  // queries of all warps, then a double buffer of parts
   const size_t kv_head = blockIdx.x;
   constexpr unsigned kWarps = kRowWarps<H>;
-  const size_t group = gridDim.y - 1 - blockIdx.y;         // the longest ones first
-  const AttentionItem* items = in.items + group * kWarps;  // of one sequence, some at the end perhaps empty
+  const size_t group = gridDim.y - 1 - blockIdx.y;         // longest groups first
+  const AttentionItem* items = in.items + group * kWarps;  // of one sequence; the last ones may be empty
   if (items[0].n_rows == 0) return;
   const unsigned warp = threadIdx.x / kWarp;
   const AttentionItem item = items[warp];
   const Slots slots = slots_of(in, item, kv_head);
   const bool active = item.n_rows > 0;
 
-  // What the whole group sees: from its first item to its last.
+  // Positions that the whole group attends to, from its first item to its last.
   const Slots first = slots_of(in, items[0], kv_head);
   int32_t group_last = first.item_last;
   for (unsigned w = 1; w < kWarps; ++w) {
@@ -285,7 +281,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
   for (int32_t part = begin; part < end; ++part) {
     PartBlocks blocks = blocks_of_part(in, slots, kv_head, part);
     if constexpr (kStaged) {
-      __syncthreads();  // all are done with the part before, whose place is next
+      __syncthreads();  // all warps are done with the part whose buffer is reused
       if (part + 1 < end) {
         fetch_part<H>(blocks_of_part(in, whole, kv_head, part + 1),
                       stages + (part + 1 - begin) % 2 * 4 * H::kHeadBytes);
@@ -335,13 +331,13 @@ void launch_rows(Stream& stream, const Attention& in) {
   const Grid grid{in.heads.n_kv_heads, in.n_items / kRowWarps<H>};
   constexpr size_t kQueries = kRowWarps<H> * H::kQueryBytes;
   constexpr size_t kStages = size_t{2} * 4 * H::kHeadBytes;
-  constexpr size_t kMost = size_t{227} << 10U;  // of any GPU so far
+  constexpr size_t kMost = size_t{227} << 10U;  // shared memory of a block on the largest GPU so far
   if constexpr (kQueries + kStages <= kMost) {
     if (kQueries + kStages <= in.shared_bytes) {
       return launch(attention_rows<H, true>, grid, {kThreads}, kQueries + kStages, stream, in);
     }
   }
-  constexpr size_t kSmall = size_t{99} << 10U;  // what does not fit the smallest GPU reads the cache itself
+  constexpr size_t kSmall = size_t{99} << 10U;  // on the smallest GPU; larger heads read the cache directly
   if constexpr (kQueries + kStages > kSmall) {
     launch(attention_rows<H, false>, grid, {kThreads}, kQueries, stream, in);
   }

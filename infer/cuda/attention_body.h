@@ -1,10 +1,6 @@
-// What a warp does with one part of 64 positions, for up to sixteen (row, head) slots that share a key/value head:
-// scores and values on the tensor cores, keys and values read as the cache stores them. attention.cu calls it with
-// pointers into the cache, or into a copy of it in shared memory; the result is the same.
-//
-// The slots are the 16-row operand. A tile of scores is 16 slots x 8 positions, k is the head's dimension; a tile of
-// the output is 16 slots x 8 dimensions, k is the position. The accumulator's layout of the first is the operand's of
-// the second, so probabilities never leave the registers.
+// Attention of one warp to a part of 64 positions, for up to sixteen (row, head) slots that share a key/value head.
+// Tensor cores compute scores and outputs from keys and values in the cache's layout. attention.cu passes pointers into
+// the cache or into a copy in shared memory; results are the same.
 #pragma once
 
 #include <limits>
@@ -15,45 +11,45 @@
 
 namespace folio::infer::gpu {
 
-inline constexpr float kNothing = -std::numeric_limits<float>::infinity();  ///< the largest of no scores
+inline constexpr float kNothing = -std::numeric_limits<float>::infinity();  ///< the maximum of no scores
 
-/// The sizes that a head of `kPadded` numbers of F16 or F32 has here.
+/// Sizes of a head that is padded to kPaddedDim elements of F16 or F32.
 template <int kPaddedDim, bool kF16>
 struct HeadSizes {
   static constexpr int kPadded = kPaddedDim;
   static constexpr bool kHalf = kF16;
   static constexpr int kWordNumbers = kHalf ? 2 : 1;
   static constexpr int kTileDims = 16 * kWordNumbers;    ///< dimensions of a tile of keys: two steps of k
-  static constexpr int kKeyTiles = kPadded / kTileDims;  ///< of eight positions
+  static constexpr int kKeyTiles = kPadded / kTileDims;  ///< per eight positions
   static constexpr int kValueTiles = kPadded / 8;
   static constexpr int kNumberBytes = kHalf ? 2 : 4;
-  static constexpr int kQueryBytes = 16 * kPadded * kNumberBytes;  ///< of a warp's slots
-  static constexpr int kHeadBytes = 32 * kPadded * kNumberBytes;   ///< keys or values of a cache block
+  static constexpr int kQueryBytes = 16 * kPadded * kNumberBytes;  ///< queries of a warp's sixteen slots
+  static constexpr int kHeadBytes = 32 * kPadded * kNumberBytes;   ///< keys, or values, of a head in a cache block
 };
 
 __device__ inline float larger_of(float a, float b) { return a > b ? a : b; }
 
-/// Two numbers as a word of the operand, or one.
+/// Packs two floats as F16 into one operand word.
 __device__ inline uint32_t two_halves(float low, float high) {
   return to_f16(low) | static_cast<uint32_t>(to_f16(high)) << 16U;
 }
 
-/// Sixteen slots of an item, as a lane sees them: it holds slots g and g + 8.
+/// The two slots of an item that a lane holds: lane_group() and lane_group() + 8.
 struct Slots {
-  size_t row[2];     ///< of the step
-  size_t head[2];    ///< of the query
-  int32_t first[2];  ///< positions that the slot sees: [first, last]; none if the slot is empty
+  size_t row[2];     ///< in the step
+  size_t head[2];    ///< query head
+  int32_t first[2];  ///< the slot attends to positions [first, last]; last is -1 for an empty slot
   int32_t last[2];
-  int32_t item_first;  ///< the first and the last position that any slot of the item sees
+  int32_t item_first;  ///< first and last position that any slot of the item attends to
   int32_t item_last;
 };
 
-/// The first position that a row attends to.
+/// Returns the first position that a row attends to.
 __device__ inline int32_t first_seen(int32_t position, int32_t window) {
   return position + 1 > window ? position + 1 - window : 0;
 }
 
-/// The row and the head of an item's slot.
+/// Returns the row of an item's slot; head_of returns its head.
 __device__ inline size_t row_of(const AttentionItem& item, int slot) {
   return static_cast<size_t>(item.row + slot / item.n_queries);
 }
@@ -79,18 +75,18 @@ __device__ inline Slots slots_of(const Attention& in, const AttentionItem& item,
   return s;
 }
 
-/// Writes an item's queries, scaled, as operands: 16 bytes a lane for each step of k. `thread` of `n_threads` does its
-/// share; all have to meet before they are read.
+/// Writes an item's queries, scaled, as mma operands: 16 bytes per lane for each step of k. Thread `thread` of
+/// `n_threads` writes its share; synchronize before reading.
 template <typename H>
 __device__ void store_queries(const Attention& in, const AttentionItem& item, size_t kv_head, uint8_t* to,
                               unsigned thread, unsigned n_threads) {
 #pragma unroll 4
-  for (unsigned i = thread; i < static_cast<unsigned>(H::kQueryBytes) / 4; i += n_threads) {  // a word each
+  for (unsigned i = thread; i < static_cast<unsigned>(H::kQueryBytes) / 4; i += n_threads) {  // one word per iteration
     const unsigned lane = i / 4 % kWarp;
     const unsigned word = i % 4;
     const unsigned step = i / 128;
     const int slot = static_cast<int>(lane / 4 + word % 2 * 8);
-    // As CacheView::key_index has it: a lane's words of two steps are consecutive dimensions.
+    // As in CacheView::key_index, a lane's words of two steps are consecutive dimensions.
     const unsigned d =
         step / 2 * H::kTileDims + lane % 4 * (4 * H::kWordNumbers) + (step % 2 * 2 + word / 2) * H::kWordNumbers;
     float x[2] = {0.0F, 0.0F};
@@ -105,20 +101,22 @@ __device__ void store_queries(const Attention& in, const AttentionItem& item, si
   }
 }
 
-/// Where the keys and values of a part's two cache blocks begin, for one key/value head; null: there is no such block.
+/// Addresses of a part's two cache blocks: keys and values of one key/value head. Null for a block that doesn't exist.
 struct PartBlocks {
   const uint8_t* keys[2];
   const uint8_t* values[2];
 };
 
-/// max s and Σ e^(s - max) of the part, for the lane's two slots.
+/// Softmax state of a part for the lane's two slots: max s and Σ e^(s - max).
 struct PartResult {
   float max[2];
   float sum[2];
 };
 
-/// Computes a part that begins at position `begin`, its scores capped (0: not); take(n, sums) gets Σ e^(s - max) v of
-/// dimensions 8 n to 8 n + 7. `before` is called between, with max and sum.
+/// Attends to the part that begins at position `begin`, with scores capped if cap > 0. Calls before(result) with max
+/// and sum, then take(n, sums) with Σ e^(s - max) v of dimensions 8 n to 8 n + 7. A score tile is 16 slots x 8
+/// positions, k = dimension; an output tile is 16 slots x 8 dimensions, k = position. Accumulators of the first have
+/// the layout of the second's operand, so probabilities stay in registers.
 template <typename H, typename Before, typename Take>
 __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const Slots& slots,
                             float cap, Before before, Take take) {
@@ -143,7 +141,7 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
     }
   }
 
-  // e^(s - max) in place of s. What a slot doesn't see is chosen away, whatever the memory holds.
+  // Replaces s by e^(s - max). Positions that a slot does not attend to are masked, whatever the memory holds.
   PartResult part{{kNothing, kNothing}, {0.0F, 0.0F}};
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
@@ -177,16 +175,16 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
   }
   before(part);
 
-  // Values of positions that nobody has stored yet may be anything, also NaN, and 0 * NaN is not 0.
+  // Values not yet stored may be NaN, and 0 * NaN is not 0: those past the item's last position are cleared.
   const bool whole = begin + static_cast<int32_t>(kPartPositions) - 1 <= slots.item_last;
   const auto cleared = [&](uint32_t word, int32_t position) {
     if (position > slots.item_last) return 0U;
     return H::kHalf && position == slots.item_last ? word & 0xFFFFU : word;
   };
-  // Several tiles are asked for before the first is used: what take() writes might be what is read next, for all that
-  // the compiler knows, and it would wait for each.
+  // Loads several tiles before using the first: the compiler must assume that take() overwrites what is read next, and
+  // so cannot move later loads ahead of it.
   constexpr int kAtOnce = (H::kHalf ? 4 : 2) / (H::kPadded > 128 ? 2 : 1);
-  constexpr int kLoads = H::kHalf ? 1 : 2;  // of a tile and a block
+  constexpr int kLoads = H::kHalf ? 1 : 2;  // per tile and block
 #pragma unroll
   for (int first = 0; first < H::kValueTiles; first += kAtOnce) {
     Words words[kAtOnce][2][kLoads] = {};
@@ -244,19 +242,19 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
   }
 }
 
-/// Σ e^(s - max) over all that a head sees, its sink included.
+/// Returns the denominator of a head's softmax: `sum`, plus e^(sink - max) if it has a sink.
 __device__ inline float sum_with_sink(const Attention& in, size_t head, float max, float sum) {
   return in.sinks == nullptr ? sum : sum + exp_of(in.sinks[head] - max);
 }
 
-/// How a part is joined to those before it: total = total * keep + part * add.
+/// Factors that join a part to the parts before it: total = total * keep + part * add.
 struct Join {
   float keep;
   float add;
 };
 __device__ inline Join join_of(float max_before, float max_part) {
   const float most = larger_of(max_before, max_part);
-  return {exp_of(max_before - most), exp_of(max_part - most)};  // of nothing: e^-87 times a sum of 0
+  return {exp_of(max_before - most), exp_of(max_part - most)};  // for kNothing: e^-87 times a sum of 0
 }
 __device__ inline float joined(float total, float part, const Join& join) {
   return fmaf(part, join.add, total * join.keep);

@@ -1,5 +1,5 @@
-// How attention is shared out for a step: which rows a warp takes together, and whether the parts of their positions
-// are computed side by side. No choice here changes a result.
+// Splits a step's attention into items, each computed by one warp, and decides whether their parts are computed in
+// parallel. The plan never affects results.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace folio::infer {
 
 struct AttentionPlan {
   std::vector<gpu::AttentionItem> items{};
-  uint32_t n_slots = 0;    ///< the most that an item has
-  uint32_t max_parts = 0;  ///< a bound of the parts of any item that changes seldom; 0: one after the other
+  uint32_t n_slots = 0;    ///< maximum slots of an item
+  uint32_t max_parts = 0;  ///< upper bound of any item's parts, a power of two; 0: parts are sequential
 };
 
-/// Bytes of the workspace that parts side by side take at most.
+/// Maximum workspace for parallel parts, in bytes.
 inline constexpr size_t kMostPartials = size_t{128} << 20U;
 
-/// Rows of one sequence that follow each other are cut into what a warp takes. `window` is the positions that a row
-/// sees.
+/// Returns the plan of a step: items of adjacent rows of a sequence. `window` is the number of positions that a row
+/// attends to.
 [[nodiscard]] AttentionPlan plan_attention(std::span<const StepRow> rows, const gpu::Heads& heads,
                                            const gpu::CacheView& cache, int64_t window);
 

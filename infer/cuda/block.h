@@ -1,4 +1,4 @@
-// What the threads of a block do together: sums and maxima, in an order that depends on the block's size alone.
+// Block-wide sums and maxima, in an order that depends only on the block's size.
 #pragma once
 
 #include "infer/cuda/numbers.h"
@@ -8,12 +8,11 @@ namespace folio::infer::gpu {
 inline constexpr unsigned kBlockThreads = 256;
 inline constexpr unsigned kBlockWarps = kBlockThreads / kWarp;
 inline constexpr unsigned kRowThreads =
-    1024;  ///< of the kernels that take a row a block: what one row needs is threads
+    1024;  ///< for kernels with one block per row
 inline constexpr unsigned kRowWarps = kRowThreads / kWarp;
 static_assert(kRowWarps == kWarp);
 
-/// Joins the values of a warp: each step adds (or takes the larger of) what the lane at distance 16, 8, 4, 2, 1 has, so
-/// every lane ends with the same.
+/// Returns the sum of `value` over a warp, to all lanes: each step adds the lane at distance 16, 8, 4, 2, 1.
 template <typename T>
 __device__ T warp_sum(T value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
@@ -27,14 +26,14 @@ __device__ inline uint32_t warp_max(uint32_t value) {
   return value;
 }
 
-/// The sum over the threads of a block of kRowThreads, the same for all: warps first, then a warp of their sums.
+/// Returns the sum over a block of kRowThreads, to all threads: first within warps, then over the warps' sums.
 __device__ inline float block_sum(float value) {
   FOLIO_SHARED(float, sums, kRowWarps);
   value = warp_sum(value);
   if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = value;
   __syncthreads();
   const float total = warp_sum(sums[threadIdx.x % kWarp]);
-  __syncthreads();  // the next call may write again
+  __syncthreads();  // before the next call overwrites `sums`
   return total;
 }
 __device__ inline uint32_t block_max(uint32_t value) {
@@ -47,14 +46,14 @@ __device__ inline uint32_t block_max(uint32_t value) {
   return most;
 }
 
-/// The numbers i = thread + j * kRowThreads, j < kCount, of a row, in a thread's registers. They are asked for one
-/// after the other before the first is used, so a row comes from memory in one trip.
+/// A row's elements i = threadIdx.x + j * kRowThreads, j < kCount, in a thread's registers. All loads are issued before
+/// the first is used, so the row costs one memory latency.
 template <int kCount>
 struct Held {
   float x[kCount];
 };
 
-/// Holds value(i) for i < n, and 0 behind them.
+/// Loads value(i) for i < n into `held`, and 0 past the end.
 template <int kCount, typename Value>
 __device__ void hold(Held<kCount>& held, size_t n, Value value) {
 #pragma unroll
@@ -64,7 +63,7 @@ __device__ void hold(Held<kCount>& held, size_t n, Value value) {
   }
 }
 
-/// Calls f(i, x) for the thread's numbers of a row of n: x is held, or value(i) where the row has more.
+/// Calls f(i, x) for each of this thread's elements of a row of n: x is held, or value(i) past the held ones.
 template <int kCount, typename Value, typename F>
 __device__ void visit(const Held<kCount>& held, size_t n, Value value, F f) {
 #pragma unroll
@@ -75,8 +74,8 @@ __device__ void visit(const Held<kCount>& held, size_t n, Value value, F f) {
   for (size_t i = threadIdx.x + size_t{kCount} * kRowThreads; i < n; i += kRowThreads) f(i, value(i));
 }
 
-/// Whether this block is the last of n that come here. What the others wrote before can then be read. The counter is
-/// the caller's to set to zero again.
+/// Returns true in the last of n blocks to call it, which may then read what the others wrote before. The caller must
+/// reset the counter to 0.
 __device__ inline bool is_last_block(uint32_t* n_done, uint32_t n) {
   FOLIO_SHARED(uint32_t, last, 1);
   __threadfence();

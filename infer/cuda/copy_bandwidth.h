@@ -1,12 +1,12 @@
-// The speed of a GPU's memory, for bench: what share of it a step reaches.
+// Measures a GPU's memory bandwidth; bench prints a step's share of it.
 #pragma once
 
 #include "infer/cuda/device.h"
 
 namespace folio::infer::gpu {
 
-/// Bytes per second, read and written, of copies of `most` bytes within the device's memory, the best of five; of less,
-/// where less is free.
+/// Returns the bytes per second, read and written, of copies within device memory: the best of five. Copies `most`
+/// bytes, or less if little memory is free.
 [[nodiscard]] double copy_bandwidth(Stream& stream, size_t most = size_t{4} << 30U);
 
 }  // namespace folio::infer::gpu

@@ -11,7 +11,7 @@ namespace {
 class Cuda final : public Machine {
  public:
   explicit Cuda(const CudaOptions& options) : options_(options) {
-    const gpu::Stream stream(options.device);  // throws where there is no such device, or one that is too old
+    const gpu::Stream stream(options.device);  // throws if the device doesn't exist or is too old
     device_ = gpu::device_info(options.device);
   }
 
@@ -22,11 +22,11 @@ class Cuda final : public Machine {
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
     core::require(model.config.head_dim <= static_cast<int64_t>(gpu::kMaxGpuHeadDim),
-                  "heads of {} dimensions are wider than the {} that run on a GPU; take --device cpu",
-                  model.config.head_dim, gpu::kMaxGpuHeadDim);
+                  "head_dim is {}, but the GPU kernels support at most {}; use --device cpu", model.config.head_dim,
+                  gpu::kMaxGpuHeadDim);
     require_whole(shard, "a GPU");
     core::require(cache_type != CacheType::Q8_0,
-                  "a cache in q8_0 is for CPUs alone; take --cache-type f16, or --device cpu");
+                  "--cache-type q8_0 is supported only on CPUs; use --cache-type f16 or --device cpu");
     return std::make_unique<CudaStage>(options_, device_, model, shard.layers, cache_type);
   }
 

@@ -1,4 +1,4 @@
-// An NVIDIA GPU as a machine. This header needs no CUDA: a build without it has the same functions, which say so.
+// An NVIDIA GPU as a machine. This header needs no CUDA: in a build without it, make_cuda() throws.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace folio::infer {
 
 struct CudaOptions {
   int device = 0;
-  /// Bytes for the KV cache; nothing: what is left after weights and workspace.
+  /// Bytes for the KV cache; nullopt: the memory left after weights and workspace.
   std::optional<uint64_t> cache_bytes{};
-  size_t max_rows = 2048;  ///< of a step; what a prompt is cut into
-  /// A row's result may depend on its companions and on how its prompt was cut; a little faster.
+  size_t max_rows = 2048;  ///< maximum rows of a step; longer prompts are split
+  /// Allows a row's result to depend on batching and on how its prompt is split; slightly faster.
   bool fast = false;
-  /// Called while weights are loaded, with the bytes that are on the device and those that will be.
+  /// Called while weights are loaded, with the bytes loaded so far and in total.
   std::function<void(uint64_t done, uint64_t total)> on_progress{};
 };
 
-/// Whether this build runs on GPUs.
+/// Returns true if this build has kernels for GPUs.
 [[nodiscard]] bool cuda_built();
 
-/// Throws core::Error if this build has no CUDA, there is no such device, or its driver is too old.
+/// Returns a GPU as a machine. Throws core::Error without CUDA, for a missing device, or if its driver is too old.
 [[nodiscard]] std::unique_ptr<Machine> make_cuda(const CudaOptions& options);
 
 }  // namespace folio::infer

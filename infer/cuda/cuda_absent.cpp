@@ -1,4 +1,4 @@
-// A build without CUDA: the same functions, which say so.
+// Replaces the CUDA sources in a build without CUDA: functions throw core::Error.
 #include "core/error.h"
 #include "infer/cuda/copy_bandwidth.h"
 #include "infer/cuda/cuda.h"
@@ -8,7 +8,7 @@ namespace {
 
 [[noreturn]] void fail() {
   core::fail(
-      "this build has no kernels for GPUs; with the CUDA toolkit installed run "
+      "this build has no CUDA kernels; install the CUDA toolkit and run "
       "cmake --preset default -DFOLIO_CUDA=ON && cmake --build --preset default, or use --device cpu");
 }
 

@@ -1,4 +1,4 @@
-// The operations of a CudaStage on experts.
+// CudaStage's operations on experts.
 #include "infer/cuda/cuda_experts.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ gpu::PackedInputs CudaStage::expert_inputs(size_t k, gpu::Kind kind) const {
 
 void CudaStage::run(const Route& o, const Fused& fused) {
   const gpu::PackedMatrix& matrix = weights_.matrix(o.weight);
-  const gpu::Product product{.weight = matrix, .bias = vector_or_null(o.bias), .out = at(Slot::Routes)};
+  const gpu::Matmul product{.weight = matrix, .bias = vector_or_null(o.bias), .out = at(Slot::Routes)};
   gpu::multiply(stream_, pack(Slot::Normed, matrix.kind, fused), &product, 1, options_.fast);
   const float* bias = vector_or_null(o.selection_bias);
   gpu::route(stream_, at(Slot::Routes), bias, experts_.routing, n_rows_, experts_.taken());
@@ -76,8 +76,8 @@ void CudaStage::run(const Route& o, const Fused& fused) {
 
 void CudaStage::run(const ProjectExperts& o, const Fused& /*fused*/) {
   const gpu::Grouped grouped = experts_.grouped(n_rows_);
-  const std::array products{gpu::Product{.weight = weights_.matrix(o.gate.weight), .out = at(Slot::ExpertGate)},
-                            gpu::Product{.weight = weights_.matrix(o.up.weight), .out = at(Slot::ExpertUp)}};
+  const std::array products{gpu::Matmul{.weight = weights_.matrix(o.gate.weight), .out = at(Slot::ExpertGate)},
+                            gpu::Matmul{.weight = weights_.matrix(o.up.weight), .out = at(Slot::ExpertUp)}};
   const bool together = gpu::same_format(products[0].weight, products[1].weight);
   for (size_t i = 0; i < products.size(); i += together ? 2 : 1) {
     const gpu::PackedInputs x = expert_inputs(width(Slot::Normed), products[i].weight.kind);
@@ -93,7 +93,7 @@ void CudaStage::run(const ProjectExperts& o, const Fused& /*fused*/) {
 
 void CudaStage::run(const CombineExperts& o, const Fused& fused) {
   const gpu::Grouped grouped = experts_.grouped(n_rows_);
-  const gpu::Product product{.weight = weights_.matrix(o.down.weight), .out = experts_.outs.as<float>()};
+  const gpu::Matmul product{.weight = weights_.matrix(o.down.weight), .out = experts_.outs.as<float>()};
   const gpu::PackedInputs x = expert_inputs(width(Slot::ExpertGate) / experts_.routing.n_chosen, product.weight.kind);
   if (fused.activate != nullptr) {
     gpu::activate_takings(stream_, activation_, at(Slot::ExpertGate), at(Slot::ExpertUp), grouped, x);

@@ -1,5 +1,5 @@
-// What a stage on a GPU keeps of its experts: which rows of the step take which, and the inputs and outputs of their
-// products.
+// Device memory for the experts of a stage: the step's assignments of rows to experts, and the inputs and outputs of
+// their products.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@
 namespace folio::infer {
 
 struct CudaExperts {
-  gpu::Routing routing;       ///< n_experts 0: the model has none
-  gpu::DeviceMemory experts;  ///< gpu::Taken
+  gpu::Routing routing;       ///< n_experts is 0 for a model without experts
+  gpu::DeviceMemory experts;  ///< gpu::Taken, with the weights
   gpu::DeviceMemory weights;
-  gpu::DeviceMemory groups;  ///< gpu::Grouped
+  gpu::DeviceMemory groups;  ///< gpu::Grouped, with takings and counts
   gpu::DeviceMemory takings;
   gpu::DeviceMemory counts;
   std::array<gpu::DeviceMemory, 4> packed;  ///< by gpu::Kind
   gpu::DeviceMemory row_scales;
-  gpu::DeviceMemory outs;  ///< (takings, dim)
+  gpu::DeviceMemory outs;  ///< (assignments, dim)
 
   [[nodiscard]] size_t takings_of(size_t n_rows) const { return n_rows * routing.n_chosen; }
   [[nodiscard]] gpu::Taken taken() const { return {experts.as<int32_t>(), weights.as<float>()}; }
-  /// Of a step of so many rows.
+  /// Returns the assignments of a step of n_rows rows, grouped by expert.
   [[nodiscard]] gpu::Grouped grouped(size_t n_rows) const {
     gpu::Grouped g = gpu::group_sizes(takings_of(n_rows), routing.n_experts);
     g.groups = groups.as<gpu::ExpertGroup>();

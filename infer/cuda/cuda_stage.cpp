@@ -1,5 +1,4 @@
-// A stage on one GPU, whole: each operation is a few lines, and all of them share the step's places in memory, so that
-// parts of this file would be read together anyway.
+// A stage on a GPU. In one file because each operation is short and all of them share the step's memory.
 #include "infer/cuda/cuda_stage.h"
 
 #include <algorithm>
@@ -16,10 +15,10 @@ namespace {
 
 using gpu::Kind;
 
-constexpr size_t kRecordedRows = 64;             // steps of more rows last longer than their launches
-constexpr size_t kMostRecordings = 64;           // shapes that are kept
-constexpr size_t kLogitsRows = 64;               // that the workspace has room for from the start
-constexpr size_t kReserve = size_t{256} << 20U;  // bytes that CUDA itself takes: kernels, recordings
+constexpr size_t kRecordedRows = 64;             // larger steps take longer than their launches
+constexpr size_t kMostRecordings = 64;           // maximum number of recorded shapes
+constexpr size_t kLogitsRows = 64;               // logit rows that cache_fit() reserves
+constexpr size_t kReserve = size_t{256} << 20U;  // bytes for CUDA itself: kernels, recordings
 
 }  // namespace
 
@@ -61,15 +60,15 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
   }
 }
 
-// A step may be on its way.
+// Waits for a step in flight.
 CudaStage::~CudaStage() {
   try {
     stream_.wait();
-  } catch (const core::Error&) {  // the GPU failed, and does nothing any more
+  } catch (const core::Error&) {  // the GPU has failed: nothing is in flight
   }
 }
 
-// What the largest step needs beside weights and cache.
+// Reserves memory for the largest step's workspace. The cache may use the rest.
 CacheFit CudaStage::cache_fit() const {
   const size_t block_bytes = cache_.block_bytes();
   if (options_.cache_bytes) {
@@ -79,7 +78,7 @@ CacheFit CudaStage::cache_fit() const {
   size_t workspace = kReserve + kMostPartials + angles * sizeof(float) + bytes_for_experts(options_.max_rows);
   for (size_t s = 0; s < kSlots; ++s) {
     const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
-    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // as they are, and packed
+    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // as floats, and packed
   }
   const uint64_t left = gpu::device_info(options_.device).free_bytes;
   return {.block_bytes = block_bytes,
@@ -132,11 +131,11 @@ void CudaStage::unload_adapter(int32_t number) {
 
 void CudaStage::forget_recordings() {
   stream_.use();
-  stream_.wait();  // for the one that runs
+  stream_.wait();  // a recording may be running
   recordings_.clear();
 }
 
-// `in` is there as it was packed.
+// Adds the rows' adapters to a product of slot `in`, which still has its floats.
 void CudaStage::adapt(Slot in, WeightId weight, float* out) {
   if (!has_adapters_) return;
   const size_t of_rows = gathered_rows_ ? places_.logit_adapters : places_.adapters;
@@ -144,7 +143,7 @@ void CudaStage::adapt(Slot in, WeightId weight, float* out) {
                 weights_.matrix(weight).n_out);
 }
 
-// ---- A step's beginning ----
+// ---- Beginning of a step ----
 
 bool CudaStage::begin(const Step& step) {
   stream_.use();
@@ -161,7 +160,7 @@ bool CudaStage::begin(const Step& step) {
     draws_.push_back(gpu::draw_input(d.row, d.sampler->options(), d.sampler->never(), d.history, d.position,
                                      width(Slot::Logits), ids_));
   }
-  make_room(step);
+  reserve_buffers(step);
   send(step);
   if (!step.residual.empty()) write(Slot::Residual, step.residual);
 
@@ -176,7 +175,7 @@ bool CudaStage::begin(const Step& step) {
   return true;
 }
 
-// Recordings hold the addresses of what they use.
+// Recordings contain addresses, so growing any buffer discards them.
 void CudaStage::grow(gpu::DeviceMemory& memory, size_t bytes) {
   if (memory.bytes() >= bytes) return;
   stream_.wait();
@@ -186,7 +185,7 @@ void CudaStage::grow(gpu::DeviceMemory& memory, size_t bytes) {
   stream_.fill(memory.as<void>(), 0, memory.bytes());
 }
 
-void CudaStage::make_room(const Step& step) {
+void CudaStage::reserve_buffers(const Step& step) {
   size_t widest = 0;
   for (size_t s = 0; s < kSlots; ++s) {
     const auto slot = static_cast<Slot>(s);
@@ -211,8 +210,8 @@ void CudaStage::make_room(const Step& step) {
   if (info_.draws) grow(tokens_, options_.max_rows * sizeof(int32_t));
 }
 
-// All that a step brings, in one copy. What changes in length from step to step comes last, and is found by offsets
-// (in words, from the beginning).
+// Uploads all of a step's data in one copy. Lists whose length varies within a shape come last and are addressed by
+// offsets (in words, from the beginning).
 void CudaStage::send(const Step& step) {
   Places& p = places_;
   p.draws = 0;
@@ -268,7 +267,7 @@ void CudaStage::record() {
   } catch (...) {
     try {
       static_cast<void>(stream_.end_recording());
-    } catch (const core::Error&) {  // the first failure is the one to report
+    } catch (const core::Error&) {  // report the first failure
     }
     throw;
   }
@@ -287,7 +286,7 @@ gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
           .kind = kind};
 }
 
-// Packs the slot's rows as the inputs of a product, and computes them if that was fused with it.
+// Packs the slot's rows as inputs of a product, and computes them first if their operation was fused.
 gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind, const Fused& fused) {
   const gpu::PackedInputs to = inputs(slot, kind);
   if (fused.norm != nullptr) {
@@ -305,7 +304,7 @@ void CudaStage::norm_and_pack(const Norm& norm, bool adds_branch, const gpu::Pac
                      config_.norm_eps, at(Slot::Normed), to);
 }
 
-// A step that is observed shows what each operation computes. Attention gathers itself: its items are of all rows.
+// In an observed step, each operation runs at once; only Gather waits for its Attend, which computes all rows.
 void CudaStage::issue(const Operation& operation) {
   held_.push_back(operation);
   if (observed_ && !std::holds_alternative<Gather>(operation)) flush();
@@ -326,7 +325,7 @@ void CudaStage::run(const Norm& o, const Fused& fused) {
 }
 
 void CudaStage::run(const NormHeads& o, const Fused& /*fused*/) {
-  const size_t dim = weights_.length(o.weight);  // a head's, or all heads'
+  const size_t dim = weights_.length(o.weight);  // one head's size, or all heads'
   gpu::rms_norm(stream_, at(o.slot), weights_.vector(o.weight), config_.norm_eps, n_rows_ * width(o.slot) / dim, dim,
                 at(o.slot));
 }
@@ -334,8 +333,8 @@ void CudaStage::run(const NormHeads& o, const Fused& /*fused*/) {
 void CudaStage::run(const Project& o, const Fused& fused) {
   const std::span<const Projection> projections = o.projections();
   std::array<bool, kKinds> is_packed{};
-  for (size_t i = 0; i < projections.size();) {  // those of one format in one launch
-    std::vector<gpu::Product> products;
+  for (size_t i = 0; i < projections.size();) {  // matrices of one format share a launch
+    std::vector<gpu::Matmul> products;
     const gpu::PackedMatrix& first = weights_.matrix(projections[i].weight);
     const bool computed = i > 0;
     for (; i < projections.size() && products.size() < gpu::kMaxProducts; ++i) {
@@ -352,7 +351,7 @@ void CudaStage::run(const Project& o, const Fused& fused) {
 
 void CudaStage::run(const ProjectToResidual& o, const Fused& fused) {
   const gpu::PackedMatrix& matrix = weights_.matrix(o.weight);
-  const gpu::Product product{.weight = matrix, .bias = vector_or_null(o.bias), .out = at(Slot::Branch)};
+  const gpu::Matmul product{.weight = matrix, .bias = vector_or_null(o.bias), .out = at(Slot::Branch)};
   gpu::multiply(stream_, pack(o.in, matrix.kind, fused), &product, 1, options_.fast);
   adapt(o.in, o.weight, at(Slot::Branch));
   if (o.post_norm.exists()) {
@@ -429,7 +428,7 @@ void CudaStage::run(const DrawTokens& /*o*/, const Fused& /*fused*/) {
                    draws_.size(), draw_workspace_.as<void>(), tokens_.as<int32_t>());
 }
 
-// ---- To the host and back ----
+// ---- Copies from and to the host ----
 
 Ticket CudaStage::fetch_logits() {
   const size_t bytes = n_logit_rows_ * width(Slot::Logits) * sizeof(float);
@@ -459,7 +458,7 @@ Ticket CudaStage::fetch_tokens() {
 std::span<const int32_t> CudaStage::wait_tokens(Ticket ticket) {
   const auto number = static_cast<uint64_t>(ticket);
   core::require(n_fetched_ - number < drawn_.size(),
-                "the tokens of a step were waited for when two more had been begun");
+                "the tokens of this step were already overwritten by a later step");
   Drawn& drawn = drawn_[number % drawn_.size()];
   drawn.arrived.wait();
   return {drawn.tokens.as<int32_t>(), drawn.n};

@@ -1,7 +1,6 @@
-// A range of a model's layers on a GPU: the operations of a Stage as launches of the kernels. They are held back until
-// the step ends, and fused (fuse.h), unless somebody observes the step. The launches of a step of few rows are
-// recorded, and run again at once for other tokens, positions and blocks: all that changes is in device memory, in one
-// piece that begin() sends.
+// A range of a model's layers on a GPU. Operations are held back until the step ends, fused (fuse.h) and launched as
+// kernels; an observed step runs them one by one. Launches of a step with few rows are recorded and replayed for other
+// tokens, positions and blocks: all variable data is in one device buffer that begin() uploads.
 #pragma once
 
 #include <array>
@@ -26,7 +25,7 @@ namespace folio::infer {
 
 class CudaStage final : public Stage, public StageMemory, public StageResults {
  public:
-  /// Throws core::Error if the weights don't fit the device.
+  /// Loads the weights. Throws core::Error if they don't fit in device memory.
   CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, const core::StoredModel& model,
             LayerRange layers, CacheType cache_type);
   ~CudaStage() override;
@@ -51,14 +50,14 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
-  /// What the launches of a step depend on: rows, of them with logits, draws, items, slots, parts, adapters or none.
+  /// A recording's key: rows, rows with logits, draws, items, slots, parts, and whether rows have adapters.
   using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool>;
-  /// Where the parts of the piece begin that begin() sends, in bytes.
+  /// Byte offsets of the parts of begin()'s upload.
   struct Places {
     size_t draws, tokens, positions, tables, adapters, logit_rows, logit_adapters, items;
   };
   static constexpr size_t kKinds = 4;
-  /// Tokens on their way to the host.
+  /// Drawn tokens in flight to the host.
   struct Drawn {
     gpu::PinnedMemory tokens{};
     gpu::Event arrived{};
@@ -77,7 +76,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void run(const ProjectExperts& o, const Fused& fused);
   void run(const CombineExperts& o, const Fused& fused);
   void run(const GateRows& o, const Fused& fused);
-  void run(const Gather& /*o*/, const Fused& /*fused*/) {}  // Attend does it
+  void run(const Gather& /*o*/, const Fused& /*fused*/) {}  // done by Attend
   void run(const FinishLogits& o, const Fused& fused);
   void run(const DrawTokens& o, const Fused& fused);
 
@@ -87,9 +86,9 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   [[nodiscard]] const float* vector_or_null(WeightId id) const { return id.exists() ? weights_.vector(id) : nullptr; }
   [[nodiscard]] gpu::Attention attention_of_step() const;
   void send(const Step& step);
-  void make_room(const Step& step);
+  void reserve_buffers(const Step& step);
   void grow(gpu::DeviceMemory& memory, size_t bytes);
-  /// Where packed rows of a slot lie.
+  /// Returns the buffer for a slot's packed rows.
   [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
   gpu::PackedInputs pack(Slot slot, gpu::Kind kind, const Fused& fused);
   void norm_and_pack(const Norm& norm, bool adds_branch, const gpu::PackedInputs& to);
@@ -106,47 +105,47 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   [[nodiscard]] size_t bytes_for_experts(size_t n_rows) const;
   [[nodiscard]] size_t widest_of_experts() const;
   void make_room_for_experts();
-  /// Where the packed rows of the step's takings lie.
+  /// Returns the buffer for the packed rows of the step's assignments.
   [[nodiscard]] gpu::PackedInputs expert_inputs(size_t k, gpu::Kind kind) const;
 
   CudaOptions options_;
   gpu::DeviceInfo device_;
   gpu::Stream stream_;
   const core::ModelConfig& config_;
-  int64_t widest_window_;  ///< positions that a row sees in any layer
+  int64_t widest_window_;  ///< maximum positions that a row attends to in any layer
   CudaWeights weights_;
   StageInfo info_;
   gpu::Heads heads_;
   gpu::Activation activation_;
-  gpu::Kind any_kind_;  ///< of the weights: what a row is packed as that no product waits for
+  gpu::Kind any_kind_;  ///< format of packed norms that no product reads
 
   gpu::DeviceMemory cache_memory_;
   gpu::CacheView cache_;
   gpu::DeviceMemory angles_;        ///< cosines, then sines: (positions, rotated / 2) each
-  gpu::DeviceMemory local_angles_;  ///< of layers with a window, where they have a base of their own
+  gpu::DeviceMemory local_angles_;  ///< of sliding-window layers, if the model gives them another RoPE base
   size_t n_angles_ = 0;             ///< positions
 
-  // Activations, for as many rows as a step has had.
+  // Activations, with capacity for the largest step so far.
   std::array<gpu::DeviceMemory, kSlots> slots_;
-  gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits; Heads' lie in Query's memory
+  gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits; those of Heads are in Query's memory
   std::array<gpu::DeviceMemory, kKinds> packed_data_;
   gpu::DeviceMemory row_scales_;
   gpu::DeviceMemory partials_;
   gpu::DeviceMemory counters_;
   gpu::DeviceMemory draw_workspace_;
-  gpu::DeviceMemory tokens_;  ///< the last draws, for as many rows as a step may have: the next step may take them
+  gpu::DeviceMemory tokens_;  ///< the last draws (max_rows), which the next step may read as its tokens
 
   CudaAdapters adapters_;
   CudaExperts experts_;
 
-  // The step in hand.
-  bool has_adapters_ = false;   ///< its rows
-  std::optional<Shape> shape_;  ///< that it is recorded for
+  // State of the current step.
+  bool has_adapters_ = false;   ///< any row has an adapter
+  std::optional<Shape> shape_;  ///< key under which the step will be recorded, if any
   std::vector<Operation> held_;
   AttentionPlan attention_;
   std::vector<gpu::DrawInput> draws_;
   std::vector<int32_t> ids_;
-  size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() those that need logits
+  size_t n_rows_ = 0;  ///< rows in the slots: all of the step's, or after Gather those that need logits
   size_t n_logit_rows_ = 0;
   bool observed_ = false;
   gpu::PinnedMemory sent_;
@@ -154,10 +153,10 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   gpu::DeviceMemory step_;
   Places places_{};
   gpu::PinnedMemory logits_;
-  std::array<Drawn, 2> drawn_;  ///< of the last step that drew, and of the one before
-  uint64_t n_fetched_ = 0;      ///< times that tokens were
+  std::array<Drawn, 2> drawn_;  ///< tokens of the last two fetch_tokens() calls, in alternating slots
+  uint64_t n_fetched_ = 0;      ///< number of fetch_tokens() calls
 
-  bool gathered_rows_ = false;  ///< Residual is gathered_, and Heads are in Query's memory
+  bool gathered_rows_ = false;  ///< Residual is in gathered_, and Heads in Query's memory
 
   std::map<Shape, gpu::Recording> recordings_;
 };

@@ -12,7 +12,7 @@ namespace folio::infer {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kPieceBytes = size_t{16} << 20U;  // of a copy; at least one tile of rows
+constexpr size_t kPieceBytes = size_t{16} << 20U;  // per copy, and at least one row tile
 
 size_t bytes_on_device(const core::TensorSpec& spec, const core::TensorView& tensor) {
   size_t bytes = static_cast<size_t>(spec.elements()) * sizeof(float);
@@ -25,13 +25,13 @@ size_t bytes_on_device(const core::TensorSpec& spec, const core::TensorView& ten
 
 }  // namespace
 
-// Two pieces of pinned memory: one is filled while the other is on its way.
+// Uploads through two buffers of pinned memory: one is filled while the other is copied.
 class CudaWeights::Upload {
  public:
   Upload(gpu::Stream& stream, uint8_t* to, uint64_t total, const Progress& on_progress)
       : stream_(stream), to_(to), total_(total), on_progress_(on_progress) {}
 
-  /// Sends `bytes` to where the last ones ended; fill(piece) writes them.
+  /// Uploads `bytes` after those sent before; fill(piece) writes them to pinned memory.
   template <typename Fill>
   void send(size_t bytes, Fill fill) {
     Piece& piece = pieces_[next_];
@@ -75,8 +75,8 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
       report_.weight_bytes += bytes_on_device(manifest[i], model.tensors[i]);
   }
   core::require(report_.weight_bytes <= free_bytes,
-                "{}: layers {} to {} take {:.2f} GB on the GPU, which has {:.2f} GB free; leave more layers to the CPU "
-                "with --gpu-layers N, or take a file with smaller weights",
+                "{}: layers {} to {} need {:.2f} GB on the GPU, which has {:.2f} GB free; keep more layers on the CPU "
+                "with --gpu-layers N, or use a file with smaller weights",
                 model.path, layers.first, layers.last, static_cast<double>(report_.weight_bytes) / 1e9,
                 static_cast<double>(free_bytes) / 1e9);
   memory_ = gpu::DeviceMemory(stream, report_.weight_bytes);
@@ -110,7 +110,7 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
     weights_.push_back(weight);
     return WeightId{static_cast<int32_t>(weights_.size() - 1)};
   });
-  stream.wait();  // the pieces go now
+  stream.wait();  // before the pinned buffers are freed
   report_.repack_seconds = core::seconds_since(start);
   return by_role;
 }

@@ -1,4 +1,4 @@
-// device.h on CUDA's runtime.
+// Implements device.h with the CUDA runtime.
 #include <cxxabi.h>
 
 #include <cstdlib>
@@ -22,16 +22,16 @@ struct Recording::Impl {
 
 namespace {
 
-// The oldest driver that this runtime works with: minor versions of one major version are compatible.
+// Minimum driver version. Minor versions of one major version are compatible.
 constexpr int kNeededDriver = CUDART_VERSION / 1000 * 1000;
 
 int driver_version() {
-  int version = 0;  // stays so without a driver
+  int version = 0;  // stays 0 without a driver
   cudaDriverGetVersion(&version);
   return version;
 }
 
-// cudaGetDeviceProperties fills in hundreds of numbers; these are attributes, which are quick to ask for.
+// Returns one attribute, which is faster than cudaGetDeviceProperties with its hundreds of values.
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   cudaDeviceGetAttribute(&value, which, device);
@@ -73,8 +73,8 @@ void require_device(int device) {
 
 void check(cudaError_t error, const char* what, int device) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // or the next call, which may be another's, would report it again
-  if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice) count_devices();  // throws what is wrong
+  cudaGetLastError();  // clears the error, or the next call would report it again
+  if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice) count_devices();  // throws with the cause
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {
     fail_no_kernels(where(device), capability_of(device));
   }
@@ -96,12 +96,12 @@ DeviceInfo device_info(int device) {
   require_device(device);
   const int before = current_device();
   cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, device), "asking for its properties", device);
+  check(cudaGetDeviceProperties(&properties, device), "querying its properties", device);
   size_t free = 0;
   size_t total = 0;
-  check(cudaSetDevice(device), "its start", device);
-  check(cudaMemGetInfo(&free, &total), "asking for its free memory", device);
-  check(cudaSetDevice(before), "its start", before);
+  check(cudaSetDevice(device), "selecting the device", device);
+  check(cudaMemGetInfo(&free, &total), "querying its free memory", device);
+  check(cudaSetDevice(before), "selecting the device", before);
   const int version = driver_version();
   return {.index = device,
           .name = properties.name,
@@ -134,56 +134,58 @@ Stream::Stream(int device) : device_(device), handle_(nullptr) {
   if (capability_of(device) < kLeastCapability) fail_old_device(where(device), capability_of(device));
   use();
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "its start", device_);
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream", device_);
   handle_ = stream;
 }
 
 Stream::~Stream() { cudaStreamDestroy(stream_of(*this)); }
 
-void Stream::use() const { check(cudaSetDevice(device_), "its start", device_); }
+void Stream::use() const { check(cudaSetDevice(device_), "selecting the device", device_); }
 
 void Stream::copy_in(void* device, const void* host, size_t bytes) {
-  check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_of(*this)), "a copy to it", device_);
+  check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_of(*this)), "copying to the device",
+        device_);
 }
 
 void Stream::copy_out(void* host, const void* device, size_t bytes) {
-  check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_of(*this)), "a copy from it", device_);
+  check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_of(*this)), "copying from the device",
+        device_);
 }
 
 void Stream::copy_within(void* to, const void* from, size_t bytes) {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_of(*this)), "a copy within it", device_);
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_of(*this)), "copying on the device", device_);
 }
 
 void Stream::fill(void* device, uint8_t byte, size_t bytes) {
-  check(cudaMemsetAsync(device, byte, bytes, stream_of(*this)), "filling its memory", device_);
+  check(cudaMemsetAsync(device, byte, bytes, stream_of(*this)), "filling device memory", device_);
 }
 
-void Stream::wait() { check(cudaStreamSynchronize(stream_of(*this)), "an operation on it", device_); }
+void Stream::wait() { check(cudaStreamSynchronize(stream_of(*this)), "a kernel or copy", device_); }
 
 void Stream::begin_recording() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream_of(*this), &status), "a recording", device_);
-  if (status != cudaStreamCaptureStatusNone) {  // something was thrown within the last one
+  check(cudaStreamIsCapturing(stream_of(*this), &status), "capturing a graph", device_);
+  if (status != cudaStreamCaptureStatusNone) {  // an exception interrupted the last recording
     cudaGraph_t left = nullptr;
     cudaStreamEndCapture(stream_of(*this), &left);
     if (left != nullptr) cudaGraphDestroy(left);
     cudaGetLastError();
   }
-  check(cudaStreamBeginCapture(stream_of(*this), cudaStreamCaptureModeThreadLocal), "a recording", device_);
+  check(cudaStreamBeginCapture(stream_of(*this), cudaStreamCaptureModeThreadLocal), "capturing a graph", device_);
 }
 
 Recording Stream::end_recording() {
   cudaGraph_t graph = nullptr;
-  check(cudaStreamEndCapture(stream_of(*this), &graph), "a recording", device_);
+  check(cudaStreamEndCapture(stream_of(*this), &graph), "capturing a graph", device_);
   cudaGraphExec_t exec = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
   cudaGraphDestroy(graph);
-  check(error, "a recording", device_);
+  check(error, "capturing a graph", device_);
   return Recording(std::make_unique<Recording::Impl>(exec));
 }
 
 void Stream::run(Recording& recording) {
-  check(cudaGraphLaunch(recording.impl().exec, stream_of(*this)), "a recorded step", device_);
+  check(cudaGraphLaunch(recording.impl().exec, stream_of(*this)), "launching a graph", device_);
 }
 
 // ---- Memory ----
@@ -199,10 +201,10 @@ void* allocate(Stream& stream, size_t bytes) {
     cudaGetLastError();
     size_t free = 0;
     size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "asking for its free memory", stream.device());
+    check(cudaMemGetInfo(&free, &total), "querying its free memory", stream.device());
     fail_out_of_memory(where(stream.device()), bytes, free);
   }
-  check(error, "reserving its memory", stream.device());
+  check(error, "allocating device memory", stream.device());
   return data;
 }
 
@@ -214,7 +216,7 @@ void* allocate_pinned(size_t bytes) {
     cudaGetLastError();
     fail_out_of_pinned_memory(bytes);
   }
-  check(error, "reserving memory of the host", current_device());
+  check(error, "allocating pinned host memory", current_device());
   return data;
 }
 
@@ -228,7 +230,7 @@ void FreeOfHost::operator()(void* data) const { cudaFreeHost(data); }
 
 // ---- Event ----
 
-// An event belongs to a device: it is made when it is first recorded in a stream.
+// An event belongs to a device, so it is created when it is first recorded in a stream.
 Event::Event() : handle_(nullptr) {}
 Event::~Event() {
   if (handle_ != nullptr) cudaEventDestroy(event_of(handle_));
@@ -245,8 +247,8 @@ void Event::record(Stream& stream) {
 }
 
 void Event::wait() {
-  if (handle_ == nullptr) return;  // nothing to wait for
-  check(cudaEventSynchronize(event_of(handle_)), "an operation on it", current_device());
+  if (handle_ == nullptr) return;  // never recorded
+  check(cudaEventSynchronize(event_of(handle_)), "a kernel or copy", current_device());
 }
 
 double Event::since(Event& start) {

@@ -1,6 +1,6 @@
-// A GPU as the host sees it: memory, a stream of operations in order, recorded steps, and the time between two points.
-// device.cu does this with CUDA's runtime, tests/infer/cuda/host/device.cpp with the host's own memory. What fails throws core::Error:
-// one line with what, where and the remedy.
+// A GPU's interface for the host: memory, a stream of operations, recorded steps and events. device.cu implements it on
+// the CUDA runtime, tests/infer/cuda/host/device.cpp in host memory. Errors throw core::Error: one line with what,
+// where and the remedy.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@ struct DeviceInfo {
   std::string name;
   uint64_t memory_bytes = 0;
   uint64_t free_bytes = 0;
-  int major = 0;  ///< compute capability
+  int major = 0;  ///< compute capability major.minor
   int minor = 0;
   int n_multiprocessors = 0;
-  size_t shared_bytes = 0;     ///< of a block, at most
-  std::string driver_version;  ///< the CUDA version that the driver runs, such as "13.0"
+  size_t shared_bytes = 0;     ///< maximum per block
+  std::string driver_version;  ///< CUDA version that the driver supports, such as "13.0"
 };
 
-/// The devices of this machine. Throws if there is no driver, or one that is too old.
+/// Returns this machine's devices. Throws if there is no driver or it is too old.
 [[nodiscard]] std::vector<DeviceInfo> devices();
-/// One of them; the others are left alone. Throws if there is no such device, too.
+/// Returns one device without touching the others. Throws like devices(), and if the device does not exist.
 [[nodiscard]] DeviceInfo device_info(int device);
 
-/// Whatever was recorded, to be run again at once: a CUDA graph.
+/// A recorded sequence of operations that runs as a whole: a CUDA graph.
 class Recording {
  public:
   struct Impl;
@@ -42,27 +42,27 @@ class Recording {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Operations of one device, done in the order in which they are issued.
+/// A CUDA stream: operations of one device that run in the order in which they are issued.
 class Stream {
  public:
-  explicit Stream(int device);  ///< throws if there is no such device
+  explicit Stream(int device);  ///< throws if the device does not exist or is too old
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] void* handle() const { return handle_; }
-  /// Makes its device the one of this thread. Before the first operation after another stream was used.
+  /// Makes the stream's device current for this thread. Required after another device's stream was used.
   void use() const;
 
-  void copy_in(void* device, const void* host, size_t bytes);  ///< host memory is read until it is done
+  void copy_in(void* device, const void* host, size_t bytes);  ///< `host` must stay unchanged until the copy is done
   void copy_out(void* host, const void* device, size_t bytes);
   void copy_within(void* to, const void* from, size_t bytes);
   void fill(void* device, uint8_t byte, size_t bytes);
-  /// Waits until all is done. Throws if an operation since the last wait failed.
+  /// Waits for all operations. Throws if one has failed since the last wait.
   void wait();
 
-  /// From here to the end, operations are recorded and not done.
+  /// Records operations instead of running them, until end_recording().
   void begin_recording();
   [[nodiscard]] Recording end_recording();
   void run(Recording& recording);
@@ -72,7 +72,7 @@ class Stream {
   void* handle_;
 };
 
-/// Bytes that are given back at the end; movable.
+/// Owns an allocation and frees it. Movable.
 template <typename Free>
 class Memory {
  public:
@@ -104,18 +104,18 @@ struct FreeOfHost {
 class DeviceMemory : public Memory<FreeOfDevice> {
  public:
   DeviceMemory() = default;
-  /// Throws core::Error with the sizes if the device has not so much.
+  /// Allocates device memory. Throws core::Error with the sizes if too little is free.
   DeviceMemory(Stream& stream, size_t bytes);
 };
 
-/// Memory of the host that copies run from and to while the host goes on.
+/// Page-locked host memory, for copies that run while the host continues.
 class PinnedMemory : public Memory<FreeOfHost> {
  public:
   PinnedMemory() = default;
   explicit PinnedMemory(size_t bytes);
 };
 
-/// A point in a stream.
+/// A CUDA event: a point in a stream.
 class Event {
  public:
   Event();
@@ -124,8 +124,8 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream& stream);
-  void wait();  ///< until the stream has come here; at once if it was never recorded
-  /// Milliseconds from `start` to this one; waits for both.
+  void wait();  ///< until the stream reaches it; returns at once if never recorded
+  /// Waits for both events and returns the milliseconds from `start` to this one.
   [[nodiscard]] double since(Event& start);
 
  private:

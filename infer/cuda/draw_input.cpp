@@ -12,8 +12,7 @@ std::vector<int32_t> sorted_ids(std::span<const int32_t> ids, size_t vocab_size)
   std::vector<int32_t> sorted(ids.begin(), ids.end());
   for (const int32_t id : sorted) {
     core::require(id >= 0 && static_cast<size_t>(id) < vocab_size,
-                  "there is no logit of token {}: the model's vocabulary has {}; use the model's own tokenizer", id,
-                  vocab_size);
+                  "token {} is outside the model's vocabulary of {}; use the model's own tokenizer", id, vocab_size);
   }
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());

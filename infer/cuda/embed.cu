@@ -1,6 +1,5 @@
-// The residual stream's beginning and end: embeddings are fetched, rows that need logits are gathered, a product is
-// added, and logits are scaled and capped.
-// Each is a thread a number. Memory bounds them: 4 bytes read and 4 written for each number of a row.
+// Embedding lookup, gathering of rows that need logits, additions to the residual, and scaling and capping of logits.
+// One thread per element. Bound by memory: 4 bytes read and 4 written for each element.
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/packed.h"
 
@@ -15,7 +14,7 @@ __global__ __launch_bounds__(kThreads) void embed_rows(PackedMatrix table, const
   if (i >= table.k) return;
   int32_t token = tokens[blockIdx.y];
   if (token < 0) token = drawn[-1 - token];
-  if (token < 0) token = 0;  // nobody takes the row of a draw that gave no token
+  if (token < 0) token = 0;  // the row of a failed draw is not used
   out[blockIdx.y * static_cast<size_t>(table.k) + i] = weight_at(table, static_cast<size_t>(token), i) * scale;
 }
 

@@ -1,11 +1,5 @@
-// What stands around the products of experts: their inputs are packed by group, and what they make is added up.
-//
-// pack      As inputs.cu, a taking a row; with the middle of the feed-forward on the way, as swiglu.cu. Blocks of
-//           places that no taking has end at once.
-// bias      A thread a number.
-// combine   A thread a number: it reads the number of each expert of the row, 4 n_chosen bytes, and adds them in order.
-// gate      A block a row: a sum over dim, and then the row's numbers are multiplied by its sigmoid.
-// All are bound by memory: some bytes a number, and as many operations.
+// Kernels around the experts' products: they pack inputs by group, add biases, combine outputs and gate rows. All are
+// bound by memory: a few bytes, and as many operations, for each element.
 #include "infer/cuda/activation.h"
 #include "infer/cuda/experts.h"
 #include "infer/cuda/inputs.h"
@@ -13,13 +7,14 @@
 namespace folio::infer::gpu {
 namespace {
 
-// The taking of a place; -1: none.
+// Returns the assignment in a slot, or -1 if the slot is empty.
 __device__ int32_t taking_of(const Grouped& grouped, uint32_t slot) {
   const ExpertGroup group = grouped.groups[slot / grouped.size];
   const uint32_t i = slot % grouped.size;
   return i < group.n ? grouped.takings[group.first + i] : -1;
 }
 
+// Packs inputs as inputs.cu does, one assignment per row. Blocks of empty slots end at once.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_taken_rows(const float* x, uint32_t of_row, Grouped grouped,
                                                                        PackedInputs to) {
@@ -29,6 +24,7 @@ __global__ __launch_bounds__(kPackThreads<kKind>) void pack_taken_rows(const flo
   pack_part<kKind>(to, blockIdx.x, [&](size_t i) { return x[i]; });
 }
 
+// Packs inputs like pack_taken_rows, but computes the activation first, as swiglu.cu does.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void activate_taken_rows(Activation activation, float* gate,
                                                                            const float* up, Grouped grouped,
@@ -47,6 +43,7 @@ __global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, co
   if (i < n && expert >= 0) x[blockIdx.y * n + i] += biases[static_cast<size_t>(expert) * n + i];
 }
 
+// One thread per element: reads it from each of the row's experts, 4 n_chosen bytes, and adds them in order.
 __global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const float* outs, const float* biases,
                                                               Taken taken, uint32_t n_chosen, size_t dim) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
@@ -63,6 +60,7 @@ __global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const fl
   x[blockIdx.y * dim + i] = sum;
 }
 
+// One block per row: a sum over dim, whose sigmoid then scales the row.
 __global__ __launch_bounds__(kRowThreads) void gate_each_row(float* x, size_t n, const float* normed,
                                                              const float* weight, size_t dim) {
   x += blockIdx.x * n;

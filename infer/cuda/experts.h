@@ -1,56 +1,56 @@
-// Mixtures of experts on the device. Each row takes some experts: a taking is a row with one of them, and the takings
-// of a step are numbered row by row, a row's in the order of its experts. What is multiplied by one expert's matrix
-// lies together: groups of takings, each of one expert, which the device finds without asking the host. So a step has
-// as many launches, of the same sizes, whichever experts its rows take, and can be recorded.
+// Mixture of experts on a GPU. An assignment is a row with one of its experts; they are numbered row by row, and within
+// a row in the order of the experts. The device groups them by expert without asking the host, so that each group is
+// multiplied by one matrix. Launches and their sizes don't depend on the routing, so a step can be recorded.
 #pragma once
 
 #include "infer/cuda/kernels.h"
 
 namespace folio::infer::gpu {
 
-/// What a router does with its logits: kernels::Routing of reference/route.h, on the device.
+/// Parameters of a router on the device, as kernels::Routing in reference/route.h.
 struct Routing {
   uint32_t n_experts = 0;
   uint32_t n_chosen = 0;
-  uint32_t n_groups = 1;  ///< of neighbouring experts, of equal size
+  uint32_t n_groups = 1;  ///< groups of adjacent experts, of equal size
   uint32_t groups_chosen = 1;
-  bool sigmoid = false;  ///< else the softmax
+  bool sigmoid = false;  ///< sigmoid scores instead of softmax
   bool normalizes = false;
   float scale = 1.0F;
 };
 
-/// What the rows of a step take: (rows, n_chosen) experts in rising order, and their weights. -1, and 0, where a row
-/// takes fewer.
+/// Assignments of a step: (rows, n_chosen) experts in ascending order and their weights; -1 and 0 where a row has
+/// fewer.
 struct Taken {
   int32_t* experts = nullptr;
   float* weights = nullptr;
 };
 
-/// routes (n_rows, n_experts), logits, become the experts' weights as kernels::route makes them, bit for bit, and
-/// `taken` lists those of each row. `bias` is (n_experts), or null. Of what is not a number the likeness to the
-/// reference ends, but at most n_chosen experts are taken, each once.
+/// Replaces logits `routes` (n_rows, n_experts) by expert weights, bit for bit those of kernels::route, and lists each
+/// row's experts in `taken`. `bias` is (n_experts), or null. With NaN, results may differ from the reference, but at
+/// most n_chosen experts are chosen, each once.
 void route(Stream& stream, float* routes, const float* bias, const Routing& routing, size_t n_rows, const Taken& taken);
 
-/// Takings that meet one expert's matrix together.
+/// Assignments that are multiplied by one expert's matrix together.
 struct ExpertGroup {
   int32_t expert;
-  uint32_t first;  ///< place in Grouped::takings
-  uint32_t n;      ///< 0: none
+  uint32_t first;  ///< index in Grouped::takings
+  uint32_t n;      ///< number of assignments; 0: unused
 };
 
-/// The takings by expert: groups of at most `size`, as many as there can be, those in use first. A taking's inputs are
-/// packed in the row that is its group's number times `size`, and its place in the group.
+/// Assignments grouped by expert, at most `size` in a group; the groups in use come first. Assignment i of group g is
+/// packed in row g * size + i of the inputs.
 struct Grouped {
   ExpertGroup* groups = nullptr;  ///< (n_groups)
-  int32_t* takings = nullptr;     ///< (n_experts, rows)
-  uint32_t* counts = nullptr;     ///< (n_experts), then a counter, 0 before and after
+  int32_t* takings = nullptr;     ///< (n_experts, rows): each expert's assignments
+  uint32_t* counts = nullptr;     ///< (n_experts), then a counter that is 0 between launches
   uint32_t n_groups = 0;
-  uint32_t size = 0;  ///< 8 or 64
+  uint32_t size = 0;  ///< maximum assignments of a group: 8 or 64
 
   [[nodiscard]] FOLIO_BOTH constexpr size_t slots() const { return size_t{n_groups} * size; }
 };
 
-/// The size of groups for so many takings, and their largest number: an expert fills all of its groups but one.
+/// Returns the group size and the maximum number of groups for n_takings assignments. An expert's last group may be
+/// partial.
 [[nodiscard]] constexpr Grouped group_sizes(size_t n_takings, size_t n_experts) {
   Grouped g;
   g.size = n_takings <= 4 * n_experts ? 8 : 64;
@@ -60,30 +60,30 @@ struct Grouped {
   return g;
 }
 
-/// Groups the takings of `taken`: in each group, and from one group of an expert to the next, in order.
+/// Groups the assignments of `taken` by expert. Within an expert they stay in order.
 void group_takings(Stream& stream, const Taken& taken, const Routing& routing, size_t n_rows, const Grouped& grouped);
 
-/// Packs the inputs of each taking in its place: pack_inputs of the row x[taking / of_row] of (·, k), so `of_row` is
-/// n_chosen where rows are taken, and 1 where each taking has a row of its own. `to` has grouped.slots() rows.
+/// Packs each assignment's input in its slot: row x[assignment / of_row] of x (·, k). of_row is n_chosen where x has
+/// the step's rows, and 1 where x has a row for each assignment. `to` has grouped.slots() rows.
 void pack_takings(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to);
-/// gate (takings, k) = gated(gate) * up, and packed: two operations in one.
+/// Sets gate (assignments, k) = gated(gate) * up and packs it, in one kernel.
 void activate_takings(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
                       const PackedInputs& to);
 
-/// Each product's out (takings, n_out) = the taking's input · its expert's matrixᵀ. The matrices of a stack follow each
-/// other; weight is the first. Biases are not read. Bit for bit what multiply() makes of the row.
-void multiply_experts(Stream& stream, const PackedInputs& x, const Product* products, size_t n_products,
+/// Computes each product's out (assignments, n_out) = input · expert's matrixᵀ. `weight` is the first matrix of a
+/// stack. Biases are ignored. The result is bit for bit that of multiply() on the row.
+void multiply_experts(Stream& stream, const PackedInputs& x, const Matmul* products, size_t n_products,
                       const Grouped& grouped);
 
-/// x (takings, n) += the bias of the taking's expert, a row of biases (experts, n).
+/// Adds to each row of x (assignments, n) its expert's row of biases (experts, n).
 void add_biases(Stream& stream, float* x, const float* biases, const Taken& taken, size_t n_takings, size_t n);
 
-/// x (n_rows, dim) += Σ weight · (outs (takings, dim) + bias), over a row's takings in order. The bias is the expert's
-/// row of biases (experts, dim); null: there is none.
+/// Adds Σ weight · (outs (assignments, dim) + bias) to each row of x (n_rows, dim), over its assignments in order. bias
+/// is the expert's row of biases (experts, dim), or 0 if that is null.
 void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Taken& taken,
                      size_t n_chosen, size_t n_rows, size_t dim);
 
-/// Each row of x (n_rows, n) *= sigmoid(row of `normed` (n_rows, dim) · weight).
+/// Multiplies each row of x (n_rows, n) by sigmoid(its row of `normed` (n_rows, dim) · weight).
 void gate_rows(Stream& stream, float* x, size_t n, const float* normed, const float* weight, size_t n_rows, size_t dim);
 
 }  // namespace folio::infer::gpu

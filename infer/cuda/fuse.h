@@ -1,5 +1,5 @@
-// What a GPU does together of a step's operations: a norm or an activation is computed while the inputs of the product
-// that reads it are packed, and what a product adds to the residual by the norm that follows.
+// Fuses a step's operations for a GPU: a norm or activation is computed while the inputs of the product that reads it
+// are packed, and a product's result is added to the residual by the norm that follows.
 #pragma once
 
 #include <span>
@@ -9,17 +9,17 @@
 
 namespace folio::infer {
 
-/// An operation, and those before it that its kernels compute, too. Points into the operations.
+/// An operation, and those before it that its kernels also compute. Points into fuse()'s argument.
 struct Fused {
   const Operation* operation;
-  const Norm* norm = nullptr;          ///< computes Normed while it is packed
-  const Activate* activate = nullptr;  ///< computes the gate while it is packed
-  bool gathers = false;                ///< Attend: computes all rows, and then does the Gather before it
-  bool leaves_branch = false;          ///< ProjectToResidual: Branch is added to Residual by the next Norm,
-  bool adds_branch = false;            ///< namely this one
+  const Norm* norm = nullptr;          ///< the norm, computed while Normed is packed
+  const Activate* activate = nullptr;  ///< the activation, computed while the gate is packed
+  bool gathers = false;                ///< Attend: computes all rows, then the Gather before it
+  bool leaves_branch = false;          ///< ProjectToResidual: the next Norm adds Branch to Residual
+  bool adds_branch = false;            ///< Norm: adds Branch to Residual first
 };
 
-/// Fuses operations with those that directly follow them, in order.
+/// Fuses operations with those that directly follow them, and keeps their order.
 [[nodiscard]] std::vector<Fused> fuse(std::span<const Operation> operations);
 
 }  // namespace folio::infer

@@ -1,13 +1,6 @@
-// Packs the inputs of a product: rounds or quantizes each row once, and puts it in the order in which the tensor cores
-// take it (layout.h), so that the product, which reads every input many times, neither rounds nor shuffles.
-//
-// plain  A thread a row. Threads of a warp read from rows that lie far apart: each 4 bytes cost a sector of 32.
-// fast   A thread a number: neighbours read neighbours. A group of 32 numbers is a warp, so its maximum is five
-// shuffles.
-//        A row of F16 is one block's, which finds its largest number first; those of the other kinds are spread over
-//        many blocks. Bytes: 4 k in, 1 to 4 k out for each row. For one row it is bound by the latency of its trips to
-//        memory and by what one multiprocessor can do, some 2 to 4 µs, and that is why norm.cu and swiglu.cu do it
-//        with their own work.
+// Packs a product's inputs: rounds or quantizes each row once and stores it in the order of the tensor cores' operand
+// (layout.h), because the product reads each input many times. Per row, reads 4 k bytes and writes 1 to 4 k. One row is
+// bound by memory latency and by one multiprocessor, 2 to 4 µs, so norm.cu and swiglu.cu pack their own results.
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 
@@ -28,6 +21,7 @@ __device__ void pack_group_plain(const float* x, const PackedInputs& to, size_t 
   put_group(to, block, row % kTileColumns, first % kBlockK / kGroup, g.scale, sum);
 }
 
+// Plain form: one thread per row. A warp's threads read distant rows, so each 4-byte load costs a 32-byte sector.
 template <Kind kKind>
 __global__ void pack_plain(const float* x, PackedInputs to) {
   const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -53,6 +47,8 @@ __global__ void pack_plain(const float* x, PackedInputs to) {
   }
 }
 
+// One thread per element, with coalesced reads. A group of 32 is a warp, so its maximum is five shuffles. A block packs
+// a whole row of F16, because it needs the row's maximum first; other kinds spread a row over many blocks.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_fast(const float* x, PackedInputs to) {
   const size_t row = blockIdx.x;

@@ -1,4 +1,4 @@
-// Packs rows of inputs: what pack_inputs does, and what norm and SwiGLU do at once with their own work.
+// Packs rows of inputs, for pack_inputs and for the kernels that pack the results of a norm or activation.
 #pragma once
 
 #include "infer/cuda/block.h"
@@ -6,26 +6,26 @@
 
 namespace folio::infer::gpu {
 
-__device__ inline uint32_t magnitude(float x) { return bits_of(x) & 0x7FFFFFFFU; }  // keeps the order; NaN is largest
+__device__ inline uint32_t magnitude(float x) { return bits_of(x) & 0x7FFFFFFFU; }  // ordered; NaN is largest
 __device__ inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 inline constexpr uint32_t kInfinity = 0x7F800000U;
 
-/// The power of two that brings magnitudes up to `largest` (bits) below 2^15, and at least to 2^14 unless they are
-/// tiny. 1 for zeros, and for what is not finite, so that it stays visible.
+/// Returns the power of two that scales a row with maximum magnitude `largest` (bits) to [2^14, 2^15), or below for a
+/// tiny row. Returns 1 for 0, and for NaN and infinity, which stay visible.
 __device__ inline float f16_scale(uint32_t largest) {
   if (largest == 0 || largest >= kInfinity) return 1.0F;
   const int exponent = 14 - (static_cast<int>(largest >> 23U) - 127);
   return float_of(static_cast<uint32_t>((exponent < 100 ? exponent : 100) + 127) << 23U);
 }
 
-/// How the numbers of a group are quantized whose largest magnitude is `largest` (bits): quantize in
-/// reference/kernels.h.
+/// Quantization of a group with maximum magnitude `largest` (bits), as Kernels::quantize in reference/kernels.h defines
+/// it.
 struct GroupScale {
-  float inverse;  ///< 0: the quants are, too
+  float inverse;  ///< 0: all quants are 0
   float scale;
 };
 __device__ inline GroupScale group_scale(uint32_t largest) {
-  constexpr float kLeast = 1e-30F;  // above it, 127 / m is finite
+  constexpr float kLeast = 1e-30F;  // from here on, 127 / m is finite
   const float m = float_of(largest);
   const bool zero = !(m >= kLeast) || largest >= kInfinity;
   return {zero ? 0.0F : 127.0F / m, m < kLeast ? 0.0F : m / 127.0F};
@@ -34,7 +34,7 @@ __device__ inline int quant_of(float x, const GroupScale& g) {
   return g.inverse == 0.0F ? 0 : static_cast<int>(round_to_whole(x * g.inverse));
 }
 
-/// Stores a number of the row, which is scaled before; a quant is stored as it is.
+/// Stores an element of a row, already scaled or quantized.
 template <Kind kKind, typename Number>
 __device__ void put_number(uint8_t* to, Number x) {
   if constexpr (kKind == Kind::F32) *reinterpret_cast<float*>(to) = x;
@@ -42,14 +42,14 @@ __device__ void put_number(uint8_t* to, Number x) {
   if constexpr (kKind == Kind::BF16) *reinterpret_cast<uint16_t*>(to) = to_bf16(x);
   if constexpr (kKind == Kind::Groups) *reinterpret_cast<int8_t*>(to) = static_cast<int8_t>(x);
 }
-/// Stores what belongs to a group of quants whose sum is `sum`.
+/// Stores a group's scale, and scale * sum for the sum of its quants.
 __device__ inline void put_group(const PackedInputs& to, uint8_t* block, size_t row, size_t group, float scale,
                                  int sum) {
   *reinterpret_cast<float*>(block + to.scale_offset(row, group)) = scale;
   *reinterpret_cast<float*>(block + to.sum_offset(row, group)) = scale * static_cast<float>(sum);
 }
 
-/// A number of a group, a lane for each.
+/// Packs one group, whose elements x are those of a warp's lanes.
 __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t row, size_t column, float x) {
   const GroupScale g = group_scale(warp_max(magnitude(x)));
   const int value = quant_of(x, g);
@@ -60,7 +60,7 @@ __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t 
   if (threadIdx.x % kWarp == 0) put_group(to, block, row, c / kGroup, g.scale, sum);
 }
 
-/// Packs number i of the row, which is scaled before. Of groups: a lane for each number of one.
+/// Packs element i of a row, already scaled. For groups, the lanes of a warp must have one group's elements.
 template <Kind kKind>
 __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, size_t i, float x) {
   if constexpr (kKind == Kind::Groups) {
@@ -70,10 +70,10 @@ __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, s
   }
 }
 
-/// Packs row `row`, by a block of kRowThreads; value(i) gives the numbers that are not held. They are 0 from k on.
+/// Packs row `row` with a block of kRowThreads. value(i) returns elements that are not held. Pads with 0 from k on.
 template <Kind kKind, int kCount, typename Value>
 __device__ void pack_row(PackedInputs to, size_t row, const Held<kCount>& held, Value value) {
-  to.kind = kKind;  // a constant from here on: places are shifts, not divisions
+  to.kind = kKind;  // a compile-time constant: offsets need shifts, not divisions
   uint8_t* tile = to.data + row / kTileColumns * to.tile_bytes();
   const size_t padded = to.k_blocks() * kBlockK;
   const auto padded_value = [&](size_t i) { return i < to.k ? value(i) : 0.0F; };
@@ -89,8 +89,8 @@ __device__ void pack_row(PackedInputs to, size_t row, const Held<kCount>& held, 
   });
 }
 
-/// Rows of F16 are packed by a block each, since they are scaled by their largest number. Of the other kinds each
-/// number or group is packed by itself, and a row takes as many blocks as it has numbers for.
+/// True for the kind whose rows are packed by one block each: F16, scaled by the row's maximum. In the other kinds,
+/// elements or groups are independent, and a row uses as many blocks as it has elements for.
 template <Kind kKind>
 inline constexpr bool kByRows = kKind == Kind::F16;
 template <Kind kKind>
@@ -101,8 +101,8 @@ template <Kind kKind>
   return {to.n_rows, static_cast<unsigned>(parts)};
 }
 
-/// Packs the part of row `row` that block blockIdx.y of pack_grid() has; value(i) gives its numbers for i < k, once or
-/// twice each.
+/// Packs the part of row `row` that belongs to block blockIdx.y of pack_grid(). value(i) returns element i < k, and is
+/// called once or twice for each.
 template <Kind kKind, typename Value>
 __device__ void pack_part(PackedInputs to, size_t row, Value value) {
   if constexpr (kByRows<kKind>) {
@@ -119,7 +119,7 @@ __device__ void pack_part(PackedInputs to, size_t row, Value value) {
   }
 }
 
-/// Calls f with the kind as a constant.
+/// Calls f with the kind as a template argument.
 template <typename F>
 void with_kind(Kind kind, F f) {
   switch (kind) {

@@ -1,8 +1,6 @@
-// Where each number lies on the device. Weights, the inputs of products and the KV cache are stored in the order in
-// which the lanes of a warp read them for a product on the tensor cores (mma.h): a lane's 16 bytes lie together, and
-// the 512 bytes of a warp too. So a kernel loads tiles as they are, and nobody shuffles. README.md draws a tile.
-//
-// The same functions place the numbers on the host and find them on the device.
+// Layouts in device memory. Weights, inputs of products and the KV cache are stored in the order in which a warp's
+// lanes read them for the tensor cores (mma.h): a lane's 16 bytes are contiguous, and so are a warp's 512. Kernels load
+// tiles without shuffles. README.md draws a tile. Host and device use the same functions.
 #pragma once
 
 #include <cstddef>
@@ -16,28 +14,28 @@
 
 namespace folio::infer::gpu {
 
-inline constexpr size_t kTileRows = 16;    ///< outputs of a tile: rows of the weights
-inline constexpr size_t kTileColumns = 8;  ///< rows of a batch in a tile of inputs
+inline constexpr size_t kTileRows = 16;    ///< weight rows of a tile, its outputs
+inline constexpr size_t kTileColumns = 8;  ///< batch rows in a tile of inputs
 inline constexpr size_t kBlockK = 128;     ///< columns of a block; k is padded to whole blocks with zeros
-inline constexpr size_t kSplits = 8;       ///< parts of k that are summed separately and then joined in order
-inline constexpr size_t kGroup = 32;       ///< numbers of an input that share a scale
+inline constexpr size_t kSplits = 8;       ///< parts of k that are summed separately and then added in order
+inline constexpr size_t kGroup = 32;       ///< elements of an input that share a scale
 
 [[nodiscard]] FOLIO_BOTH constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
-/// How the numbers of a product are stored. An input has the kind of the weights that it meets.
+/// Storage type of a product's operands. Inputs are stored in the kind of the weights.
 enum class Kind : uint8_t { F32, F16, BF16, Groups };
 
-/// Bytes of a number: a quant of eight bits, where it is a group's.
+/// Returns the size of an element in bytes; for groups, that of an 8-bit quant.
 [[nodiscard]] FOLIO_BOTH constexpr size_t number_bytes(Kind kind) {
   return kind == Kind::F32 ? 4 : kind == Kind::Groups ? 1 : 2;
 }
 
-/// The place of a number in a tile of A or B: 8 E columns of k, where a word holds E numbers.
+/// Position of an element in a tile of A or B. A tile has 8 E columns of k, where a 32-bit word holds E elements.
 struct Place {
-  size_t tile;  ///< of k, in the block
+  size_t tile;  ///< tile of the block, along k
   size_t lane_in_group;
-  size_t half;    ///< of the tile's columns
-  size_t number;  ///< in the word
+  size_t half;    ///< half of the tile's columns
+  size_t number;  ///< index in the word
 };
 [[nodiscard]] FOLIO_BOTH constexpr Place place_of(size_t column, size_t bytes) {
   const size_t e = 4 / bytes;
@@ -45,19 +43,19 @@ struct Place {
   return {column / (8 * e), in_tile % (4 * e) / e, in_tile / (4 * e), in_tile % e};
 }
 
-/// A weight matrix on the device: (row tiles, blocks of k), each block with the numbers of 16 rows and 128 columns in
-/// tiles of 512 bytes. A view.
+/// A weight matrix on the device: (row tiles, blocks of k), where a block has the elements of 16 rows and 128 columns
+/// in tiles of 512 bytes. A view.
 struct PackedMatrix {
   uint8_t* data = nullptr;
   uint32_t n_out = 0;  ///< rows; the last tile is padded with zeros
   uint32_t k = 0;      ///< columns
   Kind kind = Kind::F32;
-  // Of groups: weight = scale * (quant - zero_point), or scale * quant + minimum.
-  uint8_t bits = 0;        ///< 4 or 8. Of 8 bits, the zero point is subtracted already.
+  // For groups: weight = scale * (quant - zero_point), or scale * quant + minimum.
+  uint8_t bits = 0;        ///< 4, or 8 with the zero point already subtracted
   uint8_t group = 0;       ///< columns that share a scale: 32 or 16
-  uint8_t zero_point = 0;  ///< of 4 bits
+  uint8_t zero_point = 0;  ///< for 4 bits
   bool minimums = false;
-  bool half_scales = false;  ///< scales and minimums are F16, else F32
+  bool half_scales = false;  ///< scales and minimums are F16 instead of F32
 
   [[nodiscard]] FOLIO_BOTH constexpr size_t row_tiles() const { return ceil_div(n_out, kTileRows); }
   [[nodiscard]] FOLIO_BOTH constexpr size_t k_blocks() const { return ceil_div(k, kBlockK); }
@@ -77,8 +75,8 @@ struct PackedMatrix {
     return row_tile * tile_bytes() + block * block_bytes();
   }
 
-  /// In its block: where the word with the number of a row of the tile and a column of the block begins. Four bits: the
-  /// byte, whose lower half is of the tiles 0 and 2, the upper one of 1 and 3.
+  /// Returns the byte offset of an element in its block. `row` is relative to the tile, `column` to the block. With 4
+  /// bits, tiles 0 and 2 are in the lower halves of bytes, tiles 1 and 3 in the upper halves.
   [[nodiscard]] FOLIO_BOTH constexpr size_t number_offset(size_t row, size_t column) const {
     const size_t bytes = number_bytes(kind);
     const Place p = place_of(column, bytes);
@@ -87,17 +85,17 @@ struct PackedMatrix {
     return (tile * 32 + lane) * 16 + (p.half * 2 + row / 8) * 4 + p.number * bytes;
   }
   [[nodiscard]] FOLIO_BOTH constexpr size_t nibble_shift(size_t column) const { return column / 32 % 2 * 4; }
-  /// In its block: the index of a group's scale. Rows g and g + 8 lie together, as a lane needs them.
+  /// Returns the index of a group's scale in its block. Rows g and g + 8 are adjacent: a lane needs both.
   [[nodiscard]] FOLIO_BOTH constexpr size_t scale_index(size_t row, size_t column) const {
     return (column / group * 8 + row % 8) * 2 + row / 8;
   }
 };
 
-/// Rows of inputs as the 8-column operand: (column tiles, blocks of k). Behind a block of groups lie the scales, (4
-/// groups, 8 rows) floats, and in the same order scale * Σ value. A view.
+/// Rows of inputs as the 8-column operand: (column tiles, blocks of k). For groups, a block's quants are followed by
+/// scales, (4 groups, 8 rows) floats, then by scale * Σ value in the same order. A view.
 struct PackedInputs {
   uint8_t* data = nullptr;
-  float* row_scales = nullptr;  ///< of F16: (rows), powers of two that the products are multiplied by
+  float* row_scales = nullptr;  ///< for F16: (rows), powers of two by which products are multiplied
   uint32_t n_rows = 0;
   uint32_t k = 0;
   Kind kind = Kind::F32;
@@ -116,14 +114,14 @@ struct PackedInputs {
   [[nodiscard]] FOLIO_BOTH constexpr size_t block_offset(size_t column_tile, size_t block) const {
     return column_tile * tile_bytes() + block * block_bytes();
   }
-  /// In its block. Two tiles share a lane's 16 bytes.
+  /// Returns the byte offset of an element in its block. Two tiles share a lane's 16 bytes.
   [[nodiscard]] FOLIO_BOTH constexpr size_t number_offset(size_t row, size_t column) const {
     const size_t bytes = number_bytes(kind);
     const Place p = place_of(column, bytes);
     const size_t lane = row * 4 + p.lane_in_group;
     return (p.tile / 2 * 32 + lane) * 16 + p.tile % 2 * 8 + p.half * 4 + p.number * bytes;
   }
-  /// In its block: of a scale, and of a scaled sum.
+  /// Returns the byte offset of a group's scale in its block; sum_offset returns that of its scaled sum.
   [[nodiscard]] FOLIO_BOTH constexpr size_t scale_offset(size_t row, size_t group) const {
     return number_block_bytes() + (group * kTileColumns + row) * sizeof(float);
   }
@@ -132,9 +130,9 @@ struct PackedInputs {
   }
 };
 
-/// The KV cache of a stage: (blocks, layers, keys then values, n_kv_heads, 32 positions x `padded` numbers), F32 or
-/// F16. Keys are the 8-column operand of the scores (a column is a position, k is the head's dimension), values that of
-/// the output (a column is a dimension, k is the position). A view.
+/// The KV cache of a stage: (blocks, layers, keys then values, n_kv_heads, 32 positions x `padded` elements), F32 or
+/// F16. Keys are the 8-column operand of the scores (column = position, k = head dimension), values that of the output
+/// (column = dimension, k = position). A view.
 struct CacheView {
   uint8_t* data = nullptr;
   uint32_t n_layers = 0;
@@ -144,7 +142,7 @@ struct CacheView {
 
   static constexpr size_t kPositions = 32;
 
-  /// head_dim, padded to 32, 64, 128 or 256; the padding stays zero.
+  /// Returns head_dim padded to 32, 64, 128 or 256. The padding stays zero.
   [[nodiscard]] FOLIO_BOTH constexpr size_t padded() const {
     return head_dim <= 32 ? 32 : head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   }
@@ -158,9 +156,8 @@ struct CacheView {
     return block * block_bytes() + ((layer * 2 + 1) * n_kv_heads + head) * head_bytes();
   }
 
-  /// In the keys of a head: the number of a position of the block and a dimension. Eight positions are a tile; a lane's
-  /// 16 bytes are consecutive dimensions of one position. Which dimension is which k of the product doesn't matter, as
-  /// long as the query agrees.
+  /// Returns the index of an element in a head's keys. Eight positions are a tile; a lane's 16 bytes are consecutive
+  /// dimensions of one position. Dimensions may map to any k of the product, as long as the query agrees.
   [[nodiscard]] FOLIO_BOTH constexpr size_t key_index(size_t position, size_t d) const {
     const size_t lane_numbers = 16 / number_bytes();
     const size_t groups = padded() / (4 * lane_numbers);
@@ -168,8 +165,8 @@ struct CacheView {
     const size_t lane = position % 8 * 4 + d % (4 * lane_numbers) / lane_numbers;
     return (tile * 32 + lane) * lane_numbers + d % lane_numbers;
   }
-  /// In the values of a head. A dimension has its 32 positions together, in the order in which lanes hold the
-  /// probabilities: position 8 j + 2 t + b at 8 t + 2 j + b.
+  /// Returns the index of an element in a head's values. A dimension's 32 positions are contiguous, in the order in
+  /// which lanes hold the probabilities: position 8 j + 2 t + b at 8 t + 2 j + b.
   [[nodiscard]] FOLIO_BOTH constexpr size_t value_index(size_t position, size_t d) const {
     const size_t j = position / 8;
     const size_t t = position % 8 / 2;

@@ -1,32 +1,30 @@
 // Products of small tiles on the tensor cores: a warp multiplies a 16-row operand A by an 8-column operand B and adds
-// to a 16 x 8 accumulator. Each lane holds a fragment: 16 bytes of A, 8 bytes of B, four numbers of the accumulator.
-// Which numbers those are is fixed by the instruction (PTX ISA, "Matrix fragments for mma.m16n8k16" and its kin); lane
-// = 4 g + t, g in [0, 8), t in [0, 4):
-//
-//                 A: row, columns                              B: rows, column                 k
-//   f16, bf16     g | g+8 | g | g+8, 2t.. | 2t.. | 2t+8.. | ..   2t.. | 2t+8.., g                16   two a word
-//   tf32          g | g+8 | g | g+8, t | t | t+4 | t+4           t | t+4, g                       8   one a word
-//   s8            g | g+8 | g | g+8, 4t.. | 4t.. | 4t+16.. | ..  4t.. | 4t+16.., g               32   four a word
-//   accumulator   (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
-//
-// A tile of A is always 512 bytes. Weights are packed so that a lane's 16 bytes lie together (layout.h): a warp loads a
-// tile with one instruction, and nothing has to be shuffled. A column of the accumulator depends on its own column of B
-// alone, so a row of a batch doesn't depend on its companions.
+// to a 16 x 8 accumulator. A tile of A is always 512 bytes. Weights are packed so that a lane's 16 bytes are contiguous
+// (layout.h): a warp loads a tile with one instruction, without shuffles. An accumulator's column depends only on its
+// column of B, so a row does not depend on the batch.
 #pragma once
 
 #include "infer/cuda/kernel.h"
 
 namespace folio::infer::gpu {
 
-/// A lane's part of a 16-row operand.
+// Elements that lane 4 g + t holds, g in [0, 8), t in [0, 4) (PTX ISA, "Matrix fragments for mma.m16n8k16" and others):
+//
+//                 A: row, columns                              B: rows, column                 k
+//   f16, bf16     g | g+8 | g | g+8, 2t.. | 2t.. | 2t+8.. | ..   2t.. | 2t+8.., g                16   two a word
+//   tf32          g | g+8 | g | g+8, t | t | t+4 | t+4           t | t+4, g                       8   one a word
+//   s8            g | g+8 | g | g+8, 4t.. | 4t.. | 4t+16.. | ..  4t.. | 4t+16.., g               32   four a word
+//   accumulator   (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
+
+/// A lane's fragment of a 16-row operand.
 struct TileA {
   uint32_t w[4];
 };
-/// A lane's part of an 8-column operand.
+/// A lane's fragment of an 8-column operand.
 struct TileB {
   uint32_t w[2];
 };
-/// A lane's part of 16 x 8 sums: rows g, g, g + 8, g + 8, columns 2t, 2t + 1, 2t, 2t + 1.
+/// A lane's part of 16 x 8 sums: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 struct Sums {
   float c[4];
 };
@@ -34,14 +32,14 @@ struct IntSums {
   int32_t c[4];
 };
 
-/// g and t of this lane, for blocks whose x is a multiple of a warp.
+/// Returns this thread's lane; lane_group() is its g, lane_in_group() its t. Blocks must have whole warps along x.
 __device__ inline unsigned lane_id() { return threadIdx.x % kWarp; }
 __device__ inline unsigned lane_group() { return lane_id() / 4; }
 __device__ inline unsigned lane_in_group() { return lane_id() % 4; }
 
 #ifdef __CUDACC__
 
-/// c += A B, with the products exact and the sums in float, in an order that the hardware chooses and never changes.
+/// Adds A B to the sums. Products are exact, sums are float, in an order that the hardware fixes.
 __device__ inline void multiply_f16(Sums& s, const TileA& a, const TileB& b) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
@@ -53,19 +51,19 @@ __device__ inline void multiply_bf16(Sums& s, const TileA& a, const TileB& b) {
       : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
       : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
 }
-/// The words are floats, of whose mantissas the upper 10 bits are read.
+/// Adds A B for words that are floats. Only the upper 10 bits of their mantissas are used.
 __device__ inline void multiply_tf32(Sums& s, const TileA& a, const TileB& b) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
       : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
 }
-/// The upper 10 bits of a float's mantissa, which are what a product in tf32 reads, and what is left.
+/// Returns the part of a float that a tf32 product uses, the upper 10 bits of the mantissa. tf32_low returns the rest.
 __device__ inline uint32_t tf32_high(uint32_t x) { return x & 0xFFFFE000U; }
 __device__ inline uint32_t tf32_low(uint32_t x) {
   return __float_as_uint(__uint_as_float(x) - __uint_as_float(tf32_high(x)));
 }
-/// Three products in tf32 of the words' parts: as exact as one in float, but for 2^-20 of it.
+/// Adds A B for floats, as three tf32 products of their parts. The relative error of a product is about 2^-20.
 __device__ inline void multiply_f32(Sums& s, const TileA& a, const TileB& b) {
   const TileA high{{tf32_high(a.w[0]), tf32_high(a.w[1]), tf32_high(a.w[2]), tf32_high(a.w[3])}};
   const TileA low{{tf32_low(a.w[0]), tf32_low(a.w[1]), tf32_low(a.w[2]), tf32_low(a.w[3])}};
@@ -74,13 +72,13 @@ __device__ inline void multiply_f32(Sums& s, const TileA& a, const TileB& b) {
   multiply_tf32(s, high, TileB{{tf32_low(b.w[0]), tf32_low(b.w[1])}});
   multiply_tf32(s, high, b_high);
 }
-/// Exact.
+/// Adds A B for signed bytes, exactly.
 __device__ inline void multiply_s8(IntSums& s, const TileA& a, const TileB& b) {
   asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+r"(s.c[0]), "+r"(s.c[1]), "+r"(s.c[2]), "+r"(s.c[3])
                : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
 }
-/// The same of one half of the 32 columns: words 0 and 1 of A and 0 of B, or the others.
+/// Adds A B for half of the 32 columns: words 0 and 1 of A with word 0 of B, or the other words.
 __device__ inline void multiply_s8_half(IntSums& s, const TileA& a, const TileB& b, int half) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                : "+r"(s.c[0]), "+r"(s.c[1]), "+r"(s.c[2]), "+r"(s.c[3])

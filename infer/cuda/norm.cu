@@ -1,22 +1,17 @@
-// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019).
-//
-// plain  A thread a row. 31 of 32 bytes of each sector that a warp fetches are for later, and one thread adds all up.
-// fast   A block a row, thread i the numbers i, i + 1024, …. Each thread sums its squares, the sums are joined by
-//        shuffles and through shared memory. Narrow vectors (the heads of Qwen3) get a warp each instead.
-// fused  The same with what stands beside it in a Llama: before it the product's result is added to the residual, and
-//        after it the row is packed for the next product. Three kernels' bytes, 4 dim (3 + 1 + 2 + 1) read and written,
-//        become 4 dim (2 + 2) and half of the launches; for one row the launches are what counts.
+// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019). Bound by memory; for one row, by
+// launches.
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 
 namespace folio::infer::gpu {
 namespace {
 
-// Of the sum of squares.
+// Returns 1 / sqrt(mean + eps) for a sum of squares.
 __device__ float inverse_of(float sum, size_t dim, float eps) {
   return 1.0F / sqrtf(sum / static_cast<float>(dim) + eps);
 }
 
+// Plain form: one thread per row. 28 of the 32 bytes of each sector are for later, and one thread adds a whole row.
 __global__ void norm_plain(const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out) {
   const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= n_vectors) return;
@@ -26,6 +21,7 @@ __global__ void norm_plain(const float* x, const float* weight, float eps, size_
   for (size_t i = 0; i < dim; ++i) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
 }
 
+// Narrow vectors, such as the heads of Qwen3: one warp per vector.
 __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const float* weight, float eps,
                                                            size_t n_vectors, size_t dim, float* out) {
   const size_t row = static_cast<size_t>(blockIdx.x) * kBlockWarps + threadIdx.x / kWarp;
@@ -36,6 +32,7 @@ __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const
   for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
 }
 
+// One block per row: thread i sums the squares of elements i, i + 1024, …. Shuffles and shared memory join the sums.
 __global__ __launch_bounds__(kRowThreads) void norm_block(const float* x, const float* weight, float eps, size_t dim,
                                                           float* out) {
   x += blockIdx.x * dim;
@@ -46,6 +43,8 @@ __global__ __launch_bounds__(kRowThreads) void norm_block(const float* x, const 
   for (size_t i = threadIdx.x; i < dim; i += kRowThreads) out[i] = x[i] * inverse * weight[i];
 }
 
+// Fused: adds a product's result to the residual, normalizes, and packs the row for the next product. Three kernels
+// would move 4 dim (3 + 1 + 2 + 1) bytes; this moves 4 dim (2 + 2), with fewer launches, which matter most for one row.
 template <Kind kKind>
 __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delta delta, const float* weight, float eps,
                                                                   size_t dim, float* out, PackedInputs packed) {
@@ -53,7 +52,7 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
   out += blockIdx.x * dim;
   const float* add = delta.numbers == nullptr ? nullptr : delta.numbers + blockIdx.x * dim;
   const auto added = [&](size_t i) { return add == nullptr ? x[i] : x[i] + delta.scale * add[i]; };
-  constexpr int kHeld = 8;  // 8,192 numbers
+  constexpr int kHeld = 8;  // 8,192 elements
   Held<kHeld> held;
   hold(held, dim, added);
   float sum = 0.0F;

@@ -1,4 +1,4 @@
-// Numbers of 16 bits, tf32 and e^x, the same bits on a GPU and on the host.
+// 16-bit floats and e^x, with the same bits on a GPU and on the host.
 #pragma once
 
 #include "infer/cuda/kernel.h"
@@ -19,7 +19,7 @@ namespace folio::infer::gpu {
 
 [[nodiscard]] __device__ inline uint32_t bits_of(float x) { return __float_as_uint(x); }
 [[nodiscard]] __device__ inline float float_of(uint32_t bits) { return __uint_as_float(bits); }
-/// To the nearest, ties to even.
+/// Rounds to nearest, ties to even.
 [[nodiscard]] __device__ inline uint16_t to_f16(float x) { return __half_as_ushort(__float2half_rn(x)); }
 [[nodiscard]] __device__ inline uint16_t to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 [[nodiscard]] __device__ inline float from_f16(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
@@ -42,7 +42,7 @@ using std::sqrt;
 
 [[nodiscard]] __device__ inline float from_bf16(uint16_t bits) { return float_of(static_cast<uint32_t>(bits) << 16U); }
 
-/// e^x to about 2 units in the last place, with x clamped to [-87.33, 88.37]: the steps of reference/exp.cpp.
+/// Returns e^x to about 2 units in the last place, with x clamped to [-87.33, 88.37]. Same steps as reference/exp.cpp.
 [[nodiscard]] __device__ inline float exp_of(float x) {
   using namespace core::exp_constants;
   constexpr float c0 = kPolynomial[0];
@@ -65,7 +65,7 @@ using std::sqrt;
   return y * float_of(static_cast<uint32_t>(static_cast<int32_t>(n) + 127) << 23U);
 }
 
-/// cap · tanh(x / cap): the steps of soft_cap in reference/swiglu.cpp.
+/// Returns cap · tanh(x / cap), in the same steps as soft_cap in reference/swiglu.cpp.
 [[nodiscard]] __device__ inline float soft_capped(float x, float cap) {
   return cap - 2.0F * cap / (exp_of(x * (2.0F / cap)) + 1.0F);
 }

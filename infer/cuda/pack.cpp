@@ -22,13 +22,14 @@ Kind kind_of(const core::TensorView& tensor) {
     case core::DType::BF16:
       return Kind::BF16;
     default:
-      core::require(core::quant_info(tensor.type) != nullptr, "the tensor {} has type {}, which no product takes",
-                    tensor.name, core::info(tensor.type).name);
+      core::require(core::quant_info(tensor.type) != nullptr,
+                    "tensor {} has type {}, which the GPU kernels do not support", tensor.name,
+                    core::info(tensor.type).name);
       return Kind::Groups;
   }
 }
 
-// The row's numbers as they are.
+// Packs a row of F32, F16 or BF16 without conversion.
 void pack_numbers(const PackedMatrix& m, const std::byte* row, size_t r, uint8_t* tile) {
   const size_t bytes = gpu::number_bytes(m.kind);
   for (size_t c = 0; c < m.k; ++c) {
@@ -46,7 +47,7 @@ void put_scale(const PackedMatrix& m, uint8_t* scales, size_t index, float value
   }
 }
 
-// One row of a tensor in blocks: its quants, and the numbers of its groups.
+// A row of a block type, unpacked: its quants, and the scales and minimums of its groups.
 struct Row {
   std::vector<uint8_t> quants;
   std::vector<float> scales;

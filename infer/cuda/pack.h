@@ -1,4 +1,4 @@
-// From a file's tensors to the matrices of the device (layout.h): the same numbers in another order.
+// Packs a file's tensors into the device's layout (layout.h). Values don't change.
 #pragma once
 
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace folio::infer {
 
-/// The matrix that a tensor (n_out, k) becomes, without its data. Throws core::Error for a type that weights don't
-/// have.
+/// Returns the layout of a tensor (n_out, k) on the device, without data. Throws core::Error if its type is
+/// unsupported.
 [[nodiscard]] gpu::PackedMatrix packed_layout(const core::TensorView& tensor);
 
-/// Packs row tiles from `first` on into `tiles`, as many as it holds; the threads share them.
+/// Packs row tiles from index `first` on, until `tiles` is full. Uses the pool's threads.
 void pack_tiles(const core::TensorView& tensor, const gpu::PackedMatrix& layout, size_t first, std::span<uint8_t> tiles,
                 core::ThreadPool& pool);
 

@@ -1,4 +1,4 @@
-// Reads one number of a packed matrix, on the device: what the plain kernels and the embedding do.
+// Reads single elements of a packed matrix on the device, for the plain kernels and the embedding.
 #pragma once
 
 #include "infer/cuda/layout.h"
@@ -6,13 +6,13 @@
 
 namespace folio::infer::gpu {
 
-/// A scale or a minimum: `index` as PackedMatrix::scale_index gives it.
+/// Returns a scale or minimum. `index` is PackedMatrix::scale_index().
 [[nodiscard]] __device__ inline float scale_at(const uint8_t* scales, size_t index, bool half) {
   return half ? from_f16(reinterpret_cast<const uint16_t*>(scales)[index])
               : reinterpret_cast<const float*>(scales)[index];
 }
 
-/// weight[row, column], exactly.
+/// Returns weight[row, column] as a float.
 [[nodiscard]] __device__ inline float weight_at(const PackedMatrix& m, size_t row, size_t column) {
   const uint8_t* block = m.data + m.block_offset(row / kTileRows, column / kBlockK);
   const size_t r = row % kTileRows;

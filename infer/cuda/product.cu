@@ -1,19 +1,6 @@
-// A matrix times few vectors: out = x · weightᵀ, as decoding needs it. Each weight is read once and used for one or a
-// few rows, so the memory's bandwidth bounds it: n_out k numbers, over bytes a second.
-//
-// plain  A thread an output. It walks along a row of weights, so neighbouring threads read far apart, and one chain of
-//        additions waits for itself.
-// fast   A block takes 16 outputs (a tile's rows), each of its eight warps an eighth of k. A lane loads 16 bytes, a
-// warp
-//        512 that lie together, several tiles ahead of the products, so that some 64 KB a multiprocessor are on their
-//        way: bandwidth times latency. The tensor cores multiply by eight rows of inputs at once; for one row seven of
-//        eight products are of nothing, which costs no time, as the cores wait for memory anyway. At the end the eight
-//        sums are added in order. More rows (up to 64) let a block take 32 outputs, to read the inputs half as often.
-//
-// k is cut in the same eight parts for every number of rows, here and in product_tiled.cu, and a column of a tile
-// doesn't depend on the others: so a row's result does not depend on its companions.
-//
-// cuda_report: product_narrow<*, {rows}, {columns}> shares 4096 * rows * columns bytes
+// A matrix times few rows, out = x · weightᵀ, for decode. Bound by memory: each weight is read once, n_out k elements.
+// k is split into the same eight parts for any number of rows, here and in product_tiled.cu, and the columns of a tile
+// are independent, so a row's result does not depend on the batch.
 #include "infer/cuda/product_narrow.h"
 
 namespace folio::infer::gpu {
@@ -21,7 +8,9 @@ namespace {
 
 constexpr size_t kMostNarrow = 64;  // rows
 
-__global__ void product_plain(const float* x, size_t n_rows, Product p) {
+// Plain form: one thread per output, along a row of weights. Adjacent threads read distant addresses, and each sum is
+// one chain of dependent additions.
+__global__ void product_plain(const float* x, size_t n_rows, Matmul p) {
   const size_t output = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (output >= p.weight.n_out) return;
   for (size_t row = 0; row < n_rows; ++row) {
@@ -32,6 +21,12 @@ __global__ void product_plain(const float* x, size_t n_rows, Product p) {
   }
 }
 
+// A block computes 16 outputs (a tile's rows), each of its eight warps over an eighth of k. A lane loads 16 bytes and a
+// warp 512 contiguous ones, several tiles ahead of the products: some 64 KB per multiprocessor are in flight, bandwidth
+// times latency. Tensor cores multiply eight rows of inputs at once; a single row leaves seven columns empty, which
+// costs no time, because the product waits for memory. The eight sums are added in order. With up to 64 rows, a block
+// computes 32 outputs, which halves the reads of inputs.
+// cuda_report: product_narrow<*, {rows}, {columns}> shares 4096 * rows * columns bytes
 template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads,
                              kColumnTiles == 1 ? 2 : 1) void product_narrow(const __grid_constant__ Products products,
@@ -57,7 +52,7 @@ void launch_narrow(Stream& stream, const PackedInputs& x, const Products& produc
 
 }  // namespace
 
-void multiply(Stream& stream, const PackedInputs& x, const Product* products, size_t n_products, bool fast_sums) {
+void multiply(Stream& stream, const PackedInputs& x, const Matmul* products, size_t n_products, bool fast_sums) {
   const Products all = products_of(products, n_products);
   if (x.n_rows > kMostNarrow) return multiply_tiled(stream, x, all, fast_sums);
   with_format(products[0].weight, [&]<typename Format>() {
@@ -69,7 +64,7 @@ void multiply(Stream& stream, const PackedInputs& x, const Product* products, si
   });
 }
 
-void multiply_plain(Stream& stream, const float* x, size_t n_rows, const Product& product) {
+void multiply_plain(Stream& stream, const float* x, size_t n_rows, const Matmul& product) {
   launch(product_plain, {static_cast<unsigned>(ceil_div(product.weight.n_out, 128))}, {128}, 0, stream, x, n_rows,
          product);
 }

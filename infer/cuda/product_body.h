@@ -1,6 +1,6 @@
-// How a warp multiplies one step of 16 rows of weights by 8 rows of inputs, for each format. A step is what four tiles
-// of the widest numbers hold: 32 columns of F32, 64 of 16 bits, 128 of groups. Used by product.cu, where a warp loads
-// steps from memory, and by product_tiled.cu, where a block brings them to shared memory first.
+// One step of a warp's product, 16 rows of weights by 8 rows of inputs, for each format. A step is four tiles: 32
+// columns of F32, 64 of 16-bit elements, 128 of groups. product.cu loads steps from memory to registers;
+// product_tiled.cu copies them to shared memory first.
 #pragma once
 
 #include "infer/cuda/kernels.h"
@@ -12,7 +12,7 @@ namespace folio::infer::gpu {
 __device__ inline TileA tile_a(const Words& v) { return {{v.w[0], v.w[1], v.w[2], v.w[3]}}; }
 __device__ inline TileB tile_b(const Words& v, int half) { return {{v.w[2 * half], v.w[2 * half + 1]}}; }
 
-/// Two floats that lie at a multiple of eight bytes.
+/// Loads two floats from an address aligned to eight bytes.
 __device__ inline void load_two(const uint8_t* from, float* to) {
   struct alignas(8) Two {
     float x[2];
@@ -22,13 +22,13 @@ __device__ inline void load_two(const uint8_t* from, float* to) {
   to[1] = two.x[1];
 }
 
-/// Weights of F32, F16 or BF16: the numbers alone.
+/// F32, F16 or BF16 weights, which have no scales.
 template <Kind kFormat>
 struct Floats {
   static constexpr Kind kKind = kFormat;
   static constexpr size_t kStepColumns = 128 / number_bytes(kFormat);
-  static constexpr int kAhead = 2;             ///< steps that a warp has on their way
-  static constexpr size_t kInputBytes = 1024;  ///< of a step
+  static constexpr int kAhead = 2;             ///< steps that a warp loads ahead
+  static constexpr size_t kInputBytes = 1024;  ///< bytes of inputs per step
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix&) { return 2048; }
 
   struct Weights {
@@ -60,26 +60,26 @@ struct Floats {
   }
 };
 
-/// Weights in groups: quants, then scales, then minimums. In each group the products are sums of integers, and exact;
+/// Group-quantized weights: quants, then scales, then minimums. Products within a group are summed exactly as integers;
 /// then sum = fma(that sum, scale * the input's scale, sum), and fma(minimum, the input's scaled sum, sum).
 template <int kBits, int kGroupColumns, bool kMinimums>
 struct Groups {
   static constexpr Kind kKind = Kind::Groups;
   static constexpr size_t kStepColumns = kBlockK;
-  static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // what the registers hold
+  static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // as many as fit in registers
   static constexpr size_t kInputBytes = 1280;
-  static constexpr int kLoads = kBits / 2;             ///< of 16 bytes a lane
+  static constexpr int kLoads = kBits / 2;             ///< 16-byte loads per lane
   static constexpr int kScales = 128 / kGroupColumns;  ///< groups of a step
   static constexpr int kScalesOfTile = 32 / kGroupColumns;
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) { return w.block_bytes(); }
 
-  static constexpr size_t kNumberBytes = kTileRows * kBlockK * kBits / 8;  ///< of a step
-  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< of a step, for each byte of a scale
+  static constexpr size_t kNumberBytes = kTileRows * kBlockK * kBits / 8;  ///< bytes of quants per step
+  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< per step and byte of a scale
 
-  /// Scales of rows g and g + 8, as they are stored: what is converted has to be there, and the steps behind it would
-  /// not be asked for before.
+  /// Scales of rows g and g + 8, not yet converted: a conversion would wait for its load, and delay the loads of the
+  /// next steps.
   struct Pair {
-    uint32_t words[2];  ///< two floats, or in the first two F16
+    uint32_t words[2];  ///< two floats, or two F16 in the first word
     [[nodiscard]] __device__ float operator()(int row, bool half) const {
       return half ? from_f16(static_cast<uint16_t>(words[0] >> (16 * row))) : float_of(words[row]);
     }
@@ -89,7 +89,7 @@ struct Groups {
     Pair scales[kScales];
     Pair minimums[kMinimums ? kScales : 1];
     bool half;
-    uint32_t zero_points;  ///< four times
+    uint32_t zero_points;  ///< the zero point in each byte
   };
   static __device__ void load_pair(const uint8_t* scales, int group, bool half, Pair& to) {
     const unsigned index = static_cast<unsigned>(group) * 8 + lane_group();
@@ -114,7 +114,7 @@ struct Groups {
     }
     to.zero_points = w.zero_point * 0x01010101U;
   }
-  /// The tile of 32 columns.
+  /// Returns tile `index` as signed bytes. A tile has 32 columns.
   static __device__ TileA tile(const Weights& weights, int index) {
     if constexpr (kBits == 8) {
       return tile_a(weights.quants[index]);
@@ -123,14 +123,14 @@ struct Groups {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const uint32_t quants = weights.quants[index / 2].w[i] >> (index % 2 * 4) & 0x0F0F0F0FU;
-        a.w[i] = ((quants | 0x80808080U) - weights.zero_points) ^ 0x80808080U;  // byte by byte: none borrows
+        a.w[i] = ((quants | 0x80808080U) - weights.zero_points) ^ 0x80808080U;  // each byte on its own: no borrows
       }
       return a;
     }
   }
   struct Inputs {
     Words quants[2];     ///< two tiles each
-    float scales[4][2];  ///< of a group, of rows 2 t and 2 t + 1
+    float scales[4][2];  ///< of a group, for rows 2 t and 2 t + 1
     float scaled_sums[kMinimums ? 4 : 1][2];
   };
   static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
@@ -173,21 +173,21 @@ struct Groups {
   }
 };
 
-/// The matrices that one launch multiplies by.
+/// The products of one launch.
 struct Products {
-  Product list[kMaxProducts];
+  Matmul list[kMaxProducts];
   uint32_t n = 0;
 };
-[[nodiscard]] inline Products products_of(const Product* products, size_t n) {
+[[nodiscard]] inline Products products_of(const Matmul* products, size_t n) {
   Products all;
   for (size_t i = 0; i < n; ++i) all.list[i] = products[i];
   all.n = static_cast<uint32_t>(n);
   return all;
 }
 
-/// Which of them a block works on, and from which of its row tiles, if blocks take `tiles` each.
+/// A block's product and its first row tile, where each block computes `tiles` row tiles.
 struct Work {
-  const Product* product;
+  const Matmul* product;
   size_t first_tile;
 };
 __device__ inline Work work_of(const Products& products, size_t block, size_t tiles) {
@@ -205,17 +205,17 @@ __device__ inline Work work_of(const Products& products, size_t block, size_t ti
   return blocks;
 }
 
-/// Blocks of k in each of the parts that are summed separately.
+/// Returns the number of blocks of k in each part that is summed separately.
 [[nodiscard]] FOLIO_BOTH constexpr size_t split_blocks(size_t k_blocks) { return ceil_div(k_blocks, kSplits); }
 
-/// Stores a sum, scaled as the input's row was, with the bias.
-__device__ inline void finish(const Product& p, const PackedInputs& x, size_t row, size_t output, float total) {
+/// Stores a sum, plus the bias. Undoes the scaling of an F16 input row.
+__device__ inline void finish(const Matmul& p, const PackedInputs& x, size_t row, size_t output, float total) {
   if (row >= x.n_rows || output >= p.weight.n_out) return;
   if (x.kind == Kind::F16) total *= x.row_scales[row];
   p.out[row * p.weight.n_out + output] = p.bias == nullptr ? total : p.bias[output] + total;
 }
 
-/// Calls f with the format of `w`. Throws where there is none.
+/// Calls f with the format of `w` as a template argument.
 template <typename F>
 void with_format(const PackedMatrix& w, F f) {
   if (w.kind == Kind::F32) return f.template operator()<Floats<Kind::F32>>();
@@ -228,7 +228,7 @@ void with_format(const PackedMatrix& w, F f) {
   return w.minimums ? f.template operator()<Groups<4, 32, true>>() : f.template operator()<Groups<4, 32, false>>();
 }
 
-/// product_tiled.cu: many rows.
+/// Multiplies many rows: see product_tiled.cu.
 void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& products, bool fast_sums);
 
 }  // namespace folio::infer::gpu

@@ -1,20 +1,14 @@
-// Each taking's input times its expert's matrix: the products of product.cu, a group of takings a block's columns.
-//
-// A step of few rows reads each expert that a row takes once for its outputs, and no other: its bytes are those of the
-// chosen experts, and bound it. Groups have eight takings there. Where an expert has more, groups of 64 let a block
-// take 32 outputs and read a weight once for all of them; a prompt's products are then bound by the tensor cores, of
-// which padding a group to its last tile of eight costs some.
-//
-// A column's sums depend on its own inputs alone, and k is cut as everywhere: a taking's result is the bits of
-// multiply() on its row, whatever else its expert got.
-//
-// cuda_report: product_taken<*, {rows}, {columns}> shares 4096 * rows * columns bytes
+// Products of the assignments' inputs with their experts' matrices, as in product.cu: a block's columns are a group of
+// assignments. With few rows, groups have eight, and the bytes of the active experts, each read once, are the bound.
+// Larger steps have groups of 64 and 32 outputs per block, so each weight is read once for all of them; a prompt is
+// bound by the tensor cores, less some padding. Each result has the bits of multiply() on its row.
 #include "infer/cuda/experts.h"
 #include "infer/cuda/product_narrow.h"
 
 namespace folio::infer::gpu {
 namespace {
 
+// cuda_report: product_taken<*, {rows}, {columns}> shares 4096 * rows * columns bytes
 template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads,
                              kColumnTiles == 1 ? 2 : 1) void product_taken(const __grid_constant__ Products products,
@@ -46,7 +40,7 @@ void launch_taken(Stream& stream, const PackedInputs& x, const Products& product
 
 }  // namespace
 
-void multiply_experts(Stream& stream, const PackedInputs& x, const Product* products, size_t n_products,
+void multiply_experts(Stream& stream, const PackedInputs& x, const Matmul* products, size_t n_products,
                       const Grouped& grouped) {
   const Products all = products_of(products, n_products);
   with_format(products[0].weight, [&]<typename Format>() {

@@ -1,5 +1,5 @@
-// What a block does to multiply some row tiles of a matrix by some column tiles of inputs: product.cu has one matrix
-// for all rows, product_experts.cu one for each group of them. product.cu explains it.
+// A block's share of a product with few rows, some row tiles by some column tiles. product.cu, which explains it, has
+// one matrix for all rows; product_experts.cu has one for each group of rows.
 #pragma once
 
 #include "infer/cuda/product_body.h"
@@ -9,13 +9,13 @@ namespace folio::infer::gpu {
 inline constexpr unsigned kNarrowThreads = kSplits * kWarp;
 inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 
-/// The row tiles [first_tile, first_tile + kRowTiles) of `w`, as far as there are, by the first `column_tiles` of at
-/// most kColumnTiles tiles at `inputs`, which lie `input_bytes` apart. `shared` holds kSplits * kRowTiles *
-/// kColumnTiles * kTileNumbers floats. put(column, output, sum) gets each sum, also of what is beyond the matrix.
+/// Multiplies row tiles [first_tile, first_tile + kRowTiles) of `w`, as far as they exist, by the first `column_tiles`
+/// (<= kColumnTiles) tiles at `inputs`, `input_bytes` apart. `shared` has kSplits * kRowTiles * kColumnTiles *
+/// kTileNumbers floats. Calls put(column, output, sum) for every sum, even for those outside the matrix.
 template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
 __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,
                                 size_t input_bytes, size_t column_tiles, uint8_t* shared, Put put) {
-  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // many products hide what one load takes
+  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // many products hide a load's latency
   const size_t split = threadIdx.x / kWarp;
   const size_t steps_of_block = kBlockK / Format::kStepColumns;
   const size_t per_split = split_blocks(w.k_blocks());
@@ -25,12 +25,12 @@ __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size
 
   const uint8_t* weights[kRowTiles];
 #pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {  // behind the last tile, the last one again: its sums are not stored
+  for (int m = 0; m < kRowTiles; ++m) {  // past the last tile, repeats it: its sums are not stored
     const size_t tile = first_tile + m < w.row_tiles() ? first_tile + m : w.row_tiles() - 1;
     weights[m] = data + tile * w.tile_bytes();
   }
 
-  // While a step is multiplied, the kAhead - 1 behind it are on their way.
+  // While a step is multiplied, the next kAhead - 1 are being loaded.
   typename Format::Weights loaded[kAhead][kRowTiles];
   const auto fetch = [&](typename Format::Weights(&to)[kRowTiles], size_t step) {
     if (step >= end) return;

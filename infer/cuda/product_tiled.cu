@@ -1,20 +1,5 @@
-// A matrix times many vectors, as prompts need it. Each weight is used for many rows, so the tensor cores bound it:
-// 2 n_rows n_out k operations, if memory can be kept from being asked for the same numbers again and again.
-//
-// A block computes 128 outputs of 128 rows (of 64 with weights in groups, which need registers for their scales). It
-// walks along k in steps of four tiles; the weights and inputs of a step, 32 KB, are copied to shared memory by all its
-// threads, asynchronously and two steps ahead, and then used by eight warps: each number that is fetched goes into 128
-// products. A warp holds 64 x 32 sums in registers, so what it reads from shared memory is used 32 and 64 times. Tiles
-// lie in shared memory as in memory, and a warp reads 512 bytes that lie together: no two lanes want the same bank.
-//
-// The parts of k end at the same columns as in product.cu: there the sums go to a second set of registers, and begin
-// anew. `fast_sums` leaves that out. Blocks with the same weights and other rows are neighbours in the grid, so that
-// weights come from memory once and inputs stay in the L2 cache.
-//
-// cuda_report: product_tiled<Floats<{kind}>, *> shares 98304 bytes
-// cuda_report: product_tiled<Groups<4, 32, {minimums}>, *> shares 58368 + 9216 * minimums bytes
-// cuda_report: product_tiled<Groups<8, 32, false>, *> shares 82944 bytes
-// cuda_report: product_tiled<Groups<8, *>, *> shares 92160 bytes
+// A matrix times many rows, for prefill. Bound by the tensor cores, 2 n_rows n_out k operations, if elements are reused
+// often enough: each one that a block loads goes into 128 products.
 #include "infer/cuda/product_body.h"
 
 namespace folio::infer::gpu {
@@ -22,22 +7,34 @@ namespace {
 
 constexpr unsigned kWarps = 8;  // two along the outputs, four along the rows
 constexpr unsigned kThreads = kWarps * kWarp;
-constexpr int kStages = 3;    // steps that shared memory holds
-constexpr int kRowTiles = 4;  // of a warp
+constexpr int kStages = 3;    // steps in shared memory
+constexpr int kRowTiles = 4;  // row tiles of a warp
 constexpr unsigned kRowTilesOfBlock = 2 * kRowTiles;
 
 template <typename Format>
-inline constexpr int kColumnTilesOf = Format::kKind == Kind::Groups ? 2 : 4;  // of a warp
+inline constexpr int kColumnTilesOf = Format::kKind == Kind::Groups ? 2 : 4;  // column tiles of a warp
 template <typename Format>
 inline constexpr unsigned kColumnTilesOfBlock = 4 * kColumnTilesOf<Format>;
 
-// A warp's copy to shared memory; both addresses are the lane's.
+// Copies a tile to shared memory with one warp. Both addresses include the lane's offset.
 __device__ void copy_tile(uint8_t* to, const uint8_t* from, unsigned bytes) {
 #pragma unroll
   for (unsigned at = 0; at + lane_id() * sizeof(Words) < bytes; at += kWarp * sizeof(Words))
     copy_async(to + at, from + at);
 }
 
+// A block computes 128 outputs of 128 rows (64 for groups, whose scales need registers), in steps of four tiles along
+// k. All threads copy a step's weights and inputs, 32 KB, to shared memory asynchronously, two steps ahead; eight warps
+// multiply them. A warp has 64 x 32 sums in registers, so it uses what it reads 32 and 64 times. Shared memory has the
+// layout of global memory: a warp reads 512 contiguous bytes, without bank conflicts.
+//
+// Parts of k end at the same columns as in product.cu, where sums are added to a second set of registers and restart at
+// 0; `fast_sums` omits that. Blocks with the same weights are adjacent in the grid, so weights are read from memory
+// once and inputs stay in the L2 cache.
+// cuda_report: product_tiled<Floats<{kind}>, *> shares 98304 bytes
+// cuda_report: product_tiled<Groups<4, 32, {minimums}>, *> shares 58368 + 9216 * minimums bytes
+// cuda_report: product_tiled<Groups<8, 32, false>, *> shares 82944 bytes
+// cuda_report: product_tiled<Groups<8, *>, *> shares 92160 bytes
 template <typename Format, bool kFastSums>
 __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_constant__ Products products,
                                                              const PackedInputs x) {
@@ -52,7 +49,7 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
   const size_t n_steps = w.k_blocks() * (kBlockK / Format::kStepColumns);
   const size_t steps_of_split = split_blocks(w.k_blocks()) * (kBlockK / Format::kStepColumns);
 
-  // A warp fetches one row tile of each step and one or two column tiles; behind the last tile, the last one again.
+  // Each warp copies one row tile and one or two column tiles per step; past the last tile, it repeats it.
   static_assert(kRowTilesOfBlock == kWarps && kBlockColumns % kWarps == 0);
   constexpr unsigned kFetched = kBlockColumns / kWarps;
   const unsigned warp = threadIdx.x / kWarp;
@@ -81,14 +78,14 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
     commit_copies();
   };
 
-  const size_t row_tile = warp % 2 * kRowTiles;  // of the block's
+  const size_t row_tile = warp % 2 * kRowTiles;  // within the block
   const size_t column_tile = warp / 2 * kColumnTiles;
   Sums sums[kRowTiles][kColumnTiles] = {};
   [[maybe_unused]] Sums totals[kRowTiles][kColumnTiles] = {};
   for (int s = 0; s + 1 < kStages; ++s) fetch(static_cast<size_t>(s));
   for (size_t step = 0; step < n_steps; ++step) {
     wait_copies<kStages - 2>();
-    __syncthreads();  // this step is there for all, and all are done with the one before, whose place is next
+    __syncthreads();  // this step has arrived, and the buffer of the previous one is free
     fetch(step + kStages - 1);
     const uint8_t* stage = shared + step % kStages * stage_bytes;
     typename Format::Inputs inputs[kColumnTiles];
@@ -141,7 +138,7 @@ void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& produ
   with_format(products.list[0].weight, [&]<typename Format>() {
     const Grid grid{static_cast<unsigned>(ceil_div(x.column_tiles(), kColumnTilesOfBlock<Format>)),
                     static_cast<unsigned>(blocks_of(products, kRowTilesOfBlock))};
-    size_t step_bytes = 0;  // matrices of one format may have scales of either type
+    size_t step_bytes = 0;  // the largest: matrices of one format may have F16 or F32 scales
     for (uint32_t i = 0; i < products.n; ++i) {
       const size_t bytes = Format::step_bytes(products.list[i].weight);
       step_bytes = bytes > step_bytes ? bytes : step_bytes;

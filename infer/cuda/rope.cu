@@ -1,14 +1,6 @@
-// Rotary positions (Su et al. 2021), and the way of keys and values into the cache; and copies of whole blocks of it.
-//
-// The pairs of the query's heads come first, then those of the key's, which are also stored, then the numbers of the
-// value. The two numbers of a pair are rotated by the angle of the row's position. Bytes: 8 a number of query and key,
-// 4 of the value, 2 or 4 into the cache; the angles are shared by all heads and stay near. What a row stores is
-// scattered, since the cache keeps the order of the products that read it (layout.h): a row is stored once and read by
-// every token after it.
-//
-// plain  A thread a row, one pair after the other: a decoding step keeps as many threads busy as it has rows.
-// fast   A thread a pair: neighbours read neighbours, and all latencies overlap. A row takes as many blocks as it has
-//        pairs for.
+// RoPE (Su et al. 2021), stores into the KV cache, and copies of its blocks. Reads and writes 8 bytes per element of
+// query and key, reads 4 per element of value, and stores 2 or 4; angles are shared by all heads and stay cached.
+// Stores are scattered, because the cache has the layout of the products that read it (layout.h).
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/numbers.h"
 
@@ -35,7 +27,7 @@ __device__ void store_number(uint8_t* head, size_t index, float x) {
   }
 }
 
-// What a launch works on.
+// Arguments of a launch.
 struct Rotation {
   RowsView rows;
   Heads heads;
@@ -47,12 +39,12 @@ struct Rotation {
   size_t layer;
 };
 
-// The pairs and numbers first, first + step, … of a row.
+// Handles items first, first + step, … of a row: pairs of query and key, the key's unrotated dimensions, values.
 template <bool kHalf>
 __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32_t step) {
   const Heads& heads = r.heads;
   CacheView cache = r.cache;
-  cache.half = kHalf;  // a constant from here on: places are shifts, not divisions
+  cache.half = kHalf;  // a compile-time constant: offsets need shifts, not divisions
   const size_t position = static_cast<size_t>(r.rows.positions[row]);
   const uint32_t pairs = r.angles.rotated / 2;
   const size_t in_block = position % CacheView::kPositions;
@@ -68,7 +60,7 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   for (uint32_t i = first; i < n_query_pairs + heads.n_kv_heads * pairs; i += step) {
     const bool is_key = i >= n_query_pairs;
     const uint32_t head = (is_key ? i - n_query_pairs : i) / pairs;
-    const uint32_t pair = i % pairs;  // both parts are whole heads
+    const uint32_t pair = i % pairs;  // query and key have whole heads
     float* x = (is_key ? key : query) + head * heads.head_dim;
     const uint32_t d = r.angles.halves ? pair : 2 * pair;
     const uint32_t e = r.angles.halves ? pair + pairs : 2 * pair + 1;
@@ -80,7 +72,7 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
     store_number<kHalf>(keys, cache.key_index(in_block, d), turned.first);
     store_number<kHalf>(keys, cache.key_index(in_block, e), turned.second);
   }
-  const uint32_t rest = heads.head_dim - r.angles.rotated;  // of a key: what stays
+  const uint32_t rest = heads.head_dim - r.angles.rotated;  // unrotated dimensions of a key
   for (uint32_t i = first; i < heads.n_kv_heads * rest; i += step) {
     const uint32_t head = i / rest;
     const uint32_t d = r.angles.rotated + i % rest;
@@ -93,12 +85,15 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   }
 }
 
+// Plain form: one thread per row, so a decode step keeps only as many threads busy as it has rows.
 template <bool kHalf>
 __global__ void rotate_plain(const __grid_constant__ Rotation r) {
   const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row < r.rows.n_rows) rotate_row<kHalf>(r, row, 0, 1);
 }
 
+// One thread per pair: adjacent threads access adjacent memory, and latencies overlap. A row has as many blocks as its
+// pairs need.
 template <bool kHalf>
 __global__ __launch_bounds__(kThreads) void rotate_fast(const __grid_constant__ Rotation r) {
   rotate_row<kHalf>(r, blockIdx.y, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);

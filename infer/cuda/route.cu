@@ -1,14 +1,5 @@
-// How a mixture chooses: a router's logits become the weights of the experts that a row takes, and the takings of all
-// rows are grouped by expert.
-//
-// route  A block of one warp a row. Scores lie in shared memory; the largest is found n_chosen times, each lane looking
-//        through every 32nd. Sums run in the order of the experts, as in the reference, so the weights have its bits,
-//        and a tie falls as it does there. For one row of 128 experts some thousand cycles: a launch takes longer.
-// group  A block an expert: it reads all takings (4 bytes each, from the L2 cache), 256 at a time, and lists its own in
-//        order: a sum over the threads before says where each stands. The last block to come cuts the lists into
-//        groups. No order of blocks changes a list.
-//
-// cuda_report: route_rows shares 1056 bytes
+// Routing of a mixture of experts: a router's logits become the weights of each row's experts, and the assignments of
+// all rows are grouped by expert.
 #include "infer/cuda/block.h"
 #include "infer/cuda/experts.h"
 
@@ -17,10 +8,10 @@ namespace {
 
 constexpr float kNone = -__builtin_huge_valf();  // below every score
 
-// Bits in shared memory, one of each expert or group.
+// Returns bit i of a set in shared memory, with a bit for each expert or group.
 __device__ bool has_bit(const uint32_t* words, uint32_t i) { return (words[i / kWarp] >> i % kWarp & 1U) != 0; }
 
-// Sets the bits of the `n_chosen` largest values above kNone, among equals of the first. All lanes of a warp.
+// Sets the bits of the n_chosen largest values above kNone; ties go to the first. Called by all lanes of a warp.
 __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint32_t* words) {
   const unsigned lane = threadIdx.x;
   for (uint32_t i = lane; i < ceil_div(n, kWarp); i += kWarp) words[i] = 0;
@@ -43,13 +34,13 @@ __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint3
       }
     }
     if (index == n) break;
-    __syncthreads();  // all have read: a shuffle orders no memory
+    __syncthreads();  // all lanes have read the bits: a shuffle does not order memory
     if (lane == 0) words[index / kWarp] |= 1U << index % kWarp;
     __syncthreads();
   }
 }
 
-// Logits to scores, in place. All lanes of a warp.
+// Converts logits to scores in place. Called by all lanes of a warp.
 __device__ void to_scores(float* scores, uint32_t n, bool sigmoid) {
   const unsigned lane = threadIdx.x;
   if (sigmoid) {
@@ -72,7 +63,7 @@ __device__ void to_scores(float* scores, uint32_t n, bool sigmoid) {
   __syncthreads();
 }
 
-// The sum of the two largest values of a group.
+// Returns the sum of the two largest values of a group.
 __device__ float score_of_group(const float* values, uint32_t size) {
   float best = kNone;
   float second = size > 1 ? kNone : 0.0F;
@@ -86,10 +77,14 @@ __device__ float score_of_group(const float* values, uint32_t size) {
 
 size_t words_of(size_t n) { return ceil_div(n, kWarp); }
 
+// One warp per row. Scores are in shared memory; n_chosen times, each lane scans every 32nd score for the maximum. Sums
+// and ties follow the order of the experts, as in the reference, so the weights have its bits. A row of 128 experts
+// takes about a thousand cycles, less than a launch.
+// cuda_report: route_rows shares 1056 bytes
 __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* bias, Routing r, Taken taken) {
   FOLIO_DYNAMIC_SHARED(shared);
   auto* scores = reinterpret_cast<float*>(shared);
-  float* by = scores + r.n_experts;  // what experts are chosen by
+  float* by = scores + r.n_experts;  // scores plus bias, by which experts are chosen
   float* groups = by + r.n_experts;
   auto* chosen = reinterpret_cast<uint32_t*>(groups + r.n_groups);
   uint32_t* chosen_groups = chosen + ceil_div(r.n_experts, kWarp);
@@ -136,7 +131,7 @@ __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* 
   }
 }
 
-// The sum of the values of the threads before this one in the block; `total` is that of all.
+// Returns the sum over the threads before this one; `total` is the sum over the block.
 __device__ uint32_t sum_before(uint32_t value, uint32_t& total) {
   FOLIO_SHARED(uint32_t, sums, kBlockWarps);
   const unsigned lane = threadIdx.x % kWarp;
@@ -154,10 +149,13 @@ __device__ uint32_t sum_before(uint32_t value, uint32_t& total) {
     if (w == warp) before = total;
     total += sums[w];
   }
-  __syncthreads();  // the next call may write again
+  __syncthreads();  // before the next call overwrites `sums`
   return before + up_to - value;
 }
 
+// One block per expert: reads all assignments (4 bytes each, from the L2 cache), 256 at a time, and lists its own in
+// order; a prefix sum over the threads gives their indices. The last block splits the lists into groups. Lists don't
+// depend on the order of blocks.
 __global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* experts, uint32_t n_takings,
                                                                  uint32_t n_experts, uint32_t n_rows, Grouped to) {
   const auto expert = static_cast<int32_t>(blockIdx.x);

@@ -1,22 +1,7 @@
-// A token from a row of logits: penalty, top-k, top-p, min-p, temperature, then one sample, as sampling/sampler.h does.
-// Longer than 400 lines: the plain kernel is what the fast ones are held against, and they share every helper.
-//
-// Tokens have ranks: the likeliest comes first, equals in the order of their ids. A filter keeps the tokens up to some
-// rank, and the draw is a rank, too: of the first token up to which the weights (ones for top-k, likelihoods for
-// top-p, chances for the draw) add to more than a target. choose() says so once; who adds and who selects differs.
-// Weights are whole numbers, e^x in units of 2^-44: sums are exact, so no order of threads or blocks changes them.
-//
-// plain  One thread draws. It walks from a token to the next in order, and reads the whole row for each step.
-// fast   Three kernels. A block of the first two reads 4096 logits, thread i the numbers i, i + 512, …. The row
-//        (4 vocab_size bytes, twice) comes from the L2 cache, where the product has just left it: the launches take
-//        longer than the bytes.
-//        survey  The likeliest token, and how many logits there are of each size. The last block of the row to come
-//                joins them: the counts give bounds of the weight above each size, and so how many of the likeliest
-//                tokens surely have top-p's cut, or the draw. Mostly some dozens; for temperature 0 the draw is done.
-//        list    Writes down these candidates, and adds the weights of all tokens.
-//        settle  A block a row. It sorts the candidates in shared memory and chooses. If more than kMostCandidates were
-//                needed (so many tokens are as likely, or top-k is as large), it chooses from the row, which it then
-//                reads for each two bits of a rank: some hundred times as long.
+// Samples a token from a row of logits as sampling/sampler.h does: penalty, top-k, top-p, min-p, temperature, draw.
+// Tokens are ranked by likelihood, equals by id. A filter or draw selects the first rank up to which the weights add to
+// more than a target (choose() in sample_body.h). Weights are integers, e^x in units of 2^-44, so sums are exact in any
+// order of threads and blocks. The plain and the fast kernels share all helpers, so this file exceeds 400 lines.
 #include "infer/cuda/block.h"
 #include "infer/cuda/sample.h"
 #include "infer/cuda/sample_body.h"
@@ -24,7 +9,7 @@
 namespace folio::infer::gpu {
 namespace {
 
-// ---- plain
+// ---- Plain form ----
 
 class PlainRow {
  public:
@@ -40,7 +25,7 @@ class PlainRow {
     }
     return true;
   }
-  // kEnd if it may not be drawn.
+  // Returns a token's rank, or kEnd if it must not be drawn.
   [[nodiscard]] __device__ Rank rank(unsigned id) const {
     float logit = logits_[id];
     for (unsigned i = 0; i < in_.n_penalized + in_.n_never; ++i) {
@@ -50,7 +35,7 @@ class PlainRow {
     }
     return logit < kFloor ? kEnd : rank_of(logit, id);
   }
-  // The first rank that is at least `first`, or kEnd.
+  // Returns the first rank that is at least `first`, or kEnd.
   [[nodiscard]] __device__ Rank next(Rank first) const {
     Rank next = kEnd;
     for (unsigned id = 0; id < vocab_size_; ++id) {
@@ -90,6 +75,7 @@ struct PlainTokens {
   }
 };
 
+// One thread per draw walks from each token to the next in order of rank, and reads the whole row for each step.
 __global__ void draw_plain(const float* logits, unsigned vocab_size, const DrawInput* draws, const int32_t* ids,
                            int32_t* tokens) {
   const DrawInput& in = draws[blockIdx.x];
@@ -108,42 +94,45 @@ __global__ void draw_plain(const float* logits, unsigned vocab_size, const DrawI
   }
 }
 
-// ---- fast
+// ---- Fast form: the kernels survey, list and settle ----
+//
+// A block of survey or list reads 4096 logits, thread i elements i, i + 512, …. The row (4 vocab_size bytes, twice)
+// comes from the L2 cache, where the product has just left it: launches take longer than the bytes.
 
 constexpr unsigned kThreads = 512;
 constexpr unsigned kWarps = kThreads / kWarp;
 constexpr unsigned kChunk = 4096;           // logits of a block
-constexpr unsigned kMostCandidates = 8192;  // that a block sorts
-constexpr unsigned kBins = 2048;            // of logits, by their size
-constexpr float kBinsOfOne = 4.0F;          // bins from x to x + 1; below and above them, the ends take all
+constexpr unsigned kMostCandidates = 8192;  // maximum number that a block sorts
+constexpr unsigned kBins = 2048;            // of logits, by value
+constexpr float kBinsOfOne = 4.0F;          // bins per unit; the first and the last bin are unbounded
 
-/// Of one row. All zero before a draw, but for what the survey found and the candidates.
+/// The state of one draw. The members up to n_listed are zero between draws.
 struct State {
-  // survey
-  Sum likeliest;  ///< kEnd - the first rank
+  // written by survey
+  Sum likeliest;  ///< kEnd minus the first rank
   unsigned not_finite;
-  unsigned n_surveyed;  ///< blocks that are done
+  unsigned n_surveyed;  ///< blocks that have finished
   uint32_t counts[kBins];
-  // list
-  Sum total;  ///< of all weights
+  // written by list
+  Sum total;  ///< sum of all weights
   unsigned n_listed;
-  // what the survey found
-  unsigned decided;    ///< there is nothing to draw
-  unsigned n_levels;   ///< the highest levels that have the candidates
+  // results of survey, then the candidates of list
+  unsigned decided;    ///< 1: survey has stored the token
+  unsigned n_levels;   ///< levels, from the top, that contain the candidates
   unsigned n_allowed;  ///< tokens that may be drawn
   float largest;
   Rank candidates[kMostCandidates];
 };
 
-// Bins from the top: level 0 has the largest logits.
+// Returns a logit's bin, counted from the top: level 0 has the largest logits.
 __device__ inline unsigned level_of(float logit) {
   const float bin = logit * kBinsOfOne + kBins / 2;
   return kBins - 1 - static_cast<unsigned>(bin > 0.0F ? (bin < kBins - 1 ? bin : kBins - 1) : 0.0F);
 }
-// No logit of the level is above it, but for the first.
+// Returns the upper bound of a level's logits. Level 0 has none.
 __device__ inline float top_of(unsigned level) { return (static_cast<float>(kBins - level) - kBins / 2) / kBinsOfOne; }
 
-// The sum over the threads up to and without this one, and over all of them.
+// Result of block_scan: sums over the threads before this one, and over all threads.
 struct Scan {
   Sum before;
   Sum total;
@@ -164,13 +153,13 @@ __device__ inline Scan block_scan(Sum value) {
     if (w < warp) scan.before += sums[w];
     scan.total += sums[w];
   }
-  __syncthreads();  // the next call may write again
+  __syncthreads();  // before the next call overwrites `sums`
   return scan;
 }
 
 __device__ inline Sum block_total(Sum value) { return block_scan(value).total; }
 
-// The least of the threads' values, or kEnd.
+// Returns the minimum of the threads' values.
 __device__ inline Rank block_first(Rank value) {
   FOLIO_SHARED(Rank, first, kWarps);
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -185,7 +174,7 @@ __device__ inline Rank block_first(Rank value) {
   return least;
 }
 
-// A row that a block reads together. `marks` (kChunk) is shared memory.
+// A row of logits that a block reads together. `marks` (kChunk) is in shared memory.
 class Row {
  public:
   __device__ Row(const float* logits, unsigned vocab_size, const DrawInput& in, const int32_t* ids, uint8_t* marks)
@@ -195,14 +184,14 @@ class Row {
         ids_(ids + in.first_id),
         marks_(marks) {}
 
-  // f(rank, logit as it was) of a chunk's tokens; kEnd for those that may not be drawn.
+  // Calls f(rank, original logit) for the tokens of a chunk; the rank is kEnd for tokens that must not be drawn.
   template <typename F>
   __device__ void visit(unsigned chunk, F f) const {
     const unsigned first = chunk * kChunk;
     const bool marked = in_.n_penalized + in_.n_never > 0;
     if (marked) mark(first);
     constexpr unsigned kEach = kChunk / kThreads;
-    float raw[kEach];  // all on their way at once
+    float raw[kEach];  // all loads are in flight at once
     for (unsigned j = 0; j < kEach; ++j) {
       const unsigned id = first + j * kThreads + threadIdx.x;
       raw[j] = id < vocab_size_ ? logits_[id] : 0.0F;
@@ -231,7 +220,7 @@ class Row {
   static constexpr uint8_t kNever = 2;
 
   __device__ void mark(unsigned first) const {
-    __syncthreads();  // the marks before have been read
+    __syncthreads();  // the previous marks have been read
     for (unsigned i = threadIdx.x; i < kChunk; i += kThreads) marks_[i] = kNone;
     __syncthreads();
     for (unsigned i = threadIdx.x; i < in_.n_penalized + in_.n_never; i += kThreads) {
@@ -248,7 +237,7 @@ class Row {
   uint8_t* marks_;
 };
 
-// All of a row, read anew for each sum.
+// All tokens of a row, read again for each sum.
 struct RowTokens {
   const Row& row;
   Weights weights;
@@ -262,8 +251,8 @@ struct RowTokens {
   }
 
   __device__ Rank select(Weight weight, Rank last, Sum target) const {
-    Rank first = 0;  // the rank is not before this one
-    Sum before = 0;  // weights of what is
+    Rank first = 0;  // lower bound of the rank
+    Sum before = 0;  // weight of the ranks before it
     for (int bit = kRankBits - 2; bit >= 0; bit -= 2) {
       Sum sums[3] = {0, 0, 0};
       row.visit_all([&](Rank p) {
@@ -277,7 +266,7 @@ struct RowTokens {
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
-        if (before + total > target) continue;  // they rise
+        if (before + total > target) continue;  // sums increase
         ++step;
         passed = total;
       }
@@ -288,8 +277,8 @@ struct RowTokens {
   }
 };
 
-// The first n ranks of a row, in order, in shared memory; a thread has neighbours. Where they don't suffice, `beyond`
-// is set, and nothing that is returned means anything.
+// The first n ranks of a row, sorted in shared memory; each thread has a contiguous range of them. If they don't
+// suffice, `beyond` is set, and all results are invalid.
 class Candidates {
  public:
   __device__ Candidates(const Weights& weights, const Rank* ranks, unsigned n, bool are_all, Sum total)
@@ -328,14 +317,14 @@ class Candidates {
 
   const Weights& weights_;
   const Rank* ranks_;
-  unsigned first_;  // of this thread, and behind them
+  unsigned first_;  // this thread's range
   unsigned end_;
   bool are_all_;
-  Sum total_;  // of Weights::first(), of the whole row
+  Sum total_;  // sum of Weights::first() over the whole row
 };
 
-// Which levels have the candidates: the highest, until they surely have what is needed, as long as they are few. The
-// tokens of a level weigh no more than if all were at its top, and no less than if all were at its bottom.
+// Finds the levels that contain the candidates: from the top, until they surely suffice or are more than
+// kMostCandidates. A level's weight is bounded as if all its tokens were at its upper or at its lower end.
 __device__ void find_levels(const Weights& weights, State& state) {
   constexpr unsigned kEach = kBins / kThreads;
   const DrawInput& in = weights.in;
@@ -365,7 +354,7 @@ __device__ void find_levels(const Weights& weights, State& state) {
   Sum least_above = block_scan(least_own).before;
   Sum most_below = of_most.total - of_most.before;
   const double share = in.top_p < 1.0F ? in.top_p : in.uniform;
-  Rank out = kBins;  // the first level that is out
+  Rank out = kBins;  // first level without candidates
   for (unsigned i = 0; i < kEach; ++i) {
     const Sum largest = n_above > 0 ? static_cast<Sum>(kUnits) : 0;
     const auto above = static_cast<double>(least_above > largest ? least_above : largest);
@@ -384,6 +373,9 @@ __device__ void find_levels(const Weights& weights, State& state) {
   state.largest = weights.largest;
 }
 
+// Finds the likeliest token and counts the logits of each level. From the counts, the row's last block bounds the
+// weight above each level, and so how many of the likeliest tokens surely contain top-p's cut, or the draw: mostly some
+// dozens. With temperature 0, the draw is done here.
 __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                    const int32_t* ids, State* states, int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
@@ -410,7 +402,7 @@ __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned
 
   likeliest = kEnd - state.likeliest;
   finite = state.not_finite == 0;
-  __syncthreads();  // all have read them
+  __syncthreads();  // all threads have read them
   if (draws_one) find_levels({in, logit_of(likeliest)}, state);
   if (threadIdx.x > 0) return;
   const bool any = likeliest != kEnd;
@@ -423,7 +415,7 @@ __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned
   state.n_surveyed = 0;
 }
 
-// Puts n ranks in order, by a bitonic network (Batcher 1968) over the next power of two.
+// Sorts n ranks with a bitonic network (Batcher 1968) over the next power of two.
 __device__ inline void sort(Rank* ranks, unsigned n) {
   unsigned size = 1;
   while (size < n) size *= 2;
@@ -447,11 +439,12 @@ __device__ inline void sort(Rank* ranks, unsigned n) {
   }
 }
 
+// Lists the candidates and sums the weights of all tokens.
 __global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                  const int32_t* ids, State* states) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
   FOLIO_SHARED(Rank, ranks, kChunk);
-  FOLIO_SHARED(unsigned, n_found, 2);  // candidates of this block, and where the row's list has room for them
+  FOLIO_SHARED(unsigned, n_found, 2);  // candidates of this block, and their offset in the row's list
   State& state = states[blockIdx.y];
   if (state.decided == 1) return;
   const DrawInput& in = draws[blockIdx.y];
@@ -475,7 +468,9 @@ __global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned v
   for (unsigned i = threadIdx.x; i < n_found[0]; i += kThreads) state.candidates[n_found[1] + i] = ranks[i];
 }
 
-// A block a multiprocessor is enough, and then no register is spilled.
+// One block per row: sorts the candidates in shared memory and draws. If kMostCandidates don't suffice (equally likely
+// tokens, or a large top-k), it draws from the whole row, read once for every two bits of a rank: some hundred times as
+// slow. One block per multiprocessor is enough, and avoids register spills.
 // cuda_report: settle shares 65536 bytes
 __global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                       const int32_t* ids, State* states, int32_t* tokens) {

@@ -1,4 +1,4 @@
-// What both forms of the sampler agree on: ranks, weights, and how a token is chosen from them (sample.cu says how).
+// Shared by both forms of the sampler: ranks, weights, and the choice of a token.
 #pragma once
 
 #include "infer/cuda/kernel.h"
@@ -8,21 +8,21 @@
 namespace folio::infer::gpu {
 namespace {
 
-// What 64-bit atomics take.
+// The 64-bit type of CUDA's atomics.
 using Sum = unsigned long long;
 using Rank = unsigned long long;
 
-constexpr float kUnits = 0x1.0p44F;  // of weight in 1: 2^19 of them fit a Sum
+constexpr float kUnits = 0x1.0p44F;  // units in a weight of 1: 2^19 such weights fit in a Sum
 constexpr int kIdBits = 19;
 constexpr int kRankBits = 32 + kIdBits + 1;  // rounded up to an even number
 constexpr Rank kEnd = (Rank{1} << kRankBits) - 1;
-constexpr float kFloor = -3.402823466e+38F;  // the smallest that is finite
+constexpr float kFloor = -3.402823466e+38F;  // the smallest finite float
 
 __device__ inline bool is_finite(float x) { return (bits_of(x) & 0x7F800000U) != 0x7F800000U; }
 
-// Rises as the logit falls, then as the id rises.
+// Returns a token's rank: larger logits first, equal ones by id.
 __device__ inline Rank rank_of(float logit, unsigned id) {
-  const uint32_t bits = bits_of(logit + 0.0F);  // one zero
+  const uint32_t bits = bits_of(logit + 0.0F);  // turns -0 into 0
   const uint32_t rising = (bits >> 31U) != 0 ? ~bits : bits | 0x80000000U;
   return (static_cast<Rank>(~rising) << kIdBits) | id;
 }
@@ -32,7 +32,7 @@ __device__ inline float logit_of(Rank rank) {
   return float_of((rising >> 31U) != 0 ? rising & 0x7FFFFFFFU : ~rising);
 }
 
-// Still finite, unless it falls below all that is: then the token may not be drawn.
+// Returns the penalized logit. It is finite, or -infinity, with which a token is not drawn.
 __device__ inline float penalized(float logit, float penalty) {
   if (!(logit > 0.0F)) return logit * penalty;
   return logit / penalty < -kFloor ? logit / penalty : -kFloor;
@@ -40,12 +40,12 @@ __device__ inline float penalized(float logit, float penalty) {
 
 enum class Weight : uint8_t { One, Likelihood, Chance };
 
-// The weights of a row's tokens.
+// Weights of a row's tokens.
 struct Weights {
   const DrawInput& in;
   float largest;
 
-  // Likelihood: e^(logit - largest). Chance: the same at the temperature, if the likelihood is at least min-p.
+  // Likelihood is e^(logit - largest). Chance is the same at the temperature, or 0 if the likelihood is below min-p.
   [[nodiscard]] __device__ Sum operator()(Weight weight, float logit) const {
     if (weight == Weight::One) return 1;
     float x = logit - largest;
@@ -55,17 +55,17 @@ struct Weights {
     }
     return static_cast<Sum>(exp_of(x) * kUnits);
   }
-  // The one that is summed over all tokens, if one is.
+  // Returns the weight that choose() sums over all tokens, if top-k is off.
   [[nodiscard]] __device__ Weight first() const { return in.top_p < 1.0F ? Weight::Likelihood : Weight::Chance; }
 };
 
-// The rank of the token that is drawn. `tokens` has sum(weight, last), of the ranks up to `last`, and
-// select(weight, last, target), the first rank up to which the weights add to more than `target`, or kEnd.
+// Returns the rank of the drawn token. `tokens` provides sum(weight, last), over ranks up to `last`, and select(weight,
+// last, target), the first rank up to which weights add to more than `target`, or kEnd.
 template <typename Tokens>
 __device__ Rank choose(const DrawInput& in, Tokens& tokens) {
-  Rank last = kEnd;  // that is kept
+  Rank last = kEnd;  // last rank that is kept
   if (in.top_k > 0) last = tokens.select(Weight::One, last, in.top_k - 1);
-  if (in.top_p < 1.0F) {  // the fewest whose sum is at least the share
+  if (in.top_p < 1.0F) {  // keeps the fewest tokens whose sum is at least the share
     const double share = static_cast<double>(in.top_p) * static_cast<double>(tokens.sum(Weight::Likelihood, last));
     const auto whole = static_cast<Sum>(share);
     last =

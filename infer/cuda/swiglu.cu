@@ -1,7 +1,5 @@
-// SwiGLU's middle: gate = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020), or the same with gelu.
-//
-// plain  A thread a number: 8 bytes read and 4 written for a dozen operations, so memory bounds it.
-// fused  The result is packed for the next product on the way (inputs.cu), which saves reading it again.
+// Gated activations: gate = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020), or with GELU, or clamped. Bound
+// by memory: 8 bytes read and 4 written per element, for a dozen operations.
 #include "infer/cuda/activation.h"
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
@@ -15,6 +13,7 @@ __global__ __launch_bounds__(kBlockThreads) void swiglu_plain(Activation activat
   if (i < n) gate[i] = gated(activation, gate[i], up[i]);
 }
 
+// Fused: packs the result for the next product as well (inputs.cu), which saves reading it again.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void swiglu_pack_rows(Activation activation, float* gate,
                                                                         const float* up, PackedInputs packed) {

@@ -61,14 +61,14 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
     if (const auto reason = c.sampling->end_of(prompt)) {
       end(c, *reason);
     } else {
-      make_room(c);
+      slide(c);
     }
   }
 }
 
 void ActiveRequest::start(Scheduler& scheduler) {
   for (Choice& c : choices_) {
-    if (policy_ && c.index() >= continuing_.size()) break;  // the others come by forks
+    if (policy_ && c.index() >= continuing_.size()) break;  // the others start as forks
     if (!c.reason) scheduler.add(c);
   }
 }
@@ -85,14 +85,14 @@ void ActiveRequest::was_preempted(Sequence& s) {
   c.collected(c.in_flight());
   c.set_optional(0);
   if (c.drafts) c.drafts->preempted();
-  c.logits.clear();  // its last row is computed again, too
+  c.logits.clear();  // its last row will be recomputed
 }
 
-// As many as may be right: the sequence continues after the last of them. One whose last row alone is missing draws in
-// the next step.
+// Only a sequence that lacks just its last row draws in the next step. The limits leave space for the token drawn after
+// the last draft.
 std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
-  if (!c.drafts || c.in_flight() > 0) return {};  // perhaps with drafts
+  if (!c.drafts || c.in_flight() > 0) return {};  // rows in flight may include drafts
   c.drafts->clear();
   if (c.n_missing() != 1) return {};
   const size_t n = c.history().size();
@@ -122,7 +122,7 @@ size_t ActiveRequest::append_rows(const Sequence& s, std::vector<Row>& rows, siz
   rows.back().sampler = sampler;
   rows.back().history = c.history();
   if (!c.drafts) return n;
-  // Each draft is drawn after, too: if the token drawn before it is the draft, its own is that of the sequence.
+  // Each draft row draws, too. Its token is used if the draft equals the token drawn before it.
   const auto tokens = c.drafts->issue(most - n, sampler->form());
   for (size_t i = end; i < tokens.size(); ++i) {
     rows.push_back(c.row(i, tokens[i]));
@@ -151,7 +151,7 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   const size_t first = c.n_computed();
   const size_t end = first + n_rows - n_drafts;
   const size_t n_before = c.generated().size();
-  c.collected(end - first - 1);  // the last one is computed again unless its token can be taken
+  c.collected(end - first - 1);  // the last row is recomputed if its token cannot be taken
   const size_t n_reported = report_ && c.index() == 0 ? report_->n_wanted(first, end) : 0;
   if (n_reported > 0) {
     report_->report(output.logits.first(n_reported * vocab_size_), first);
@@ -168,8 +168,8 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   }
   take_drawn(c, output.tokens.front(), output.logits.last(wants_logits() ? vocab_size_ : 0));
   if (!c.drafts) return c.generated().size() - n_before;
-  // drawn[i + 1] comes after draft i, so it counts if drawn[i] was that draft and the sequence continues. The rows
-  // after the last draft that was right are taken back.
+  // drawn[i + 1] follows draft i: it counts if drawn[i] equals that draft and the sequence has not ended. Rows after
+  // the last correct draft are removed from the KV cache.
   size_t n_right = 0;
   while (n_right < n_drafts && !c.reason && output.tokens[n_right] == (*c.drafts)[n_right]) {
     take_drawn(c, output.tokens[++n_right], {});
@@ -179,7 +179,7 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   return c.generated().size() - n_before;
 }
 
-// Nothing is drawn where the form leaves nothing: then the sequence ends, and that is no fault.
+// If the form allows no token, the sequence ends without an error.
 void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> logits) {
   std::optional<FinishReason> reason;
   if (drawn == kNothingLeft && c.form() != nullptr) reason = end_without_token(*c.form(), c.history());
@@ -193,7 +193,7 @@ void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> 
   std::string text = c.sampling->push(c.history());
   reason = c.sampling->end_of(c.history());
   if (reason) return end(c, *reason, std::move(text));
-  make_room(c);
+  slide(c);
   if (text.empty()) return;
   if (request_.on_text) request_.on_text(c.index(), text);
   if (request_.is_enough && request_.is_enough(c.index())) end(c, FinishReason::Stop);
@@ -212,12 +212,12 @@ void ActiveRequest::take_candidates(Choice& c, const StepOutput& output) {
   if (!c.form()->keep_allowed(c.allowed, c.history())) c.allowed.clear();
 }
 
-void ActiveRequest::make_room(Choice& c) {
+void ActiveRequest::slide(Choice& c) {
   const size_t n = c.history().size();
   if (sliding_ && sliding_->n_left(n, c.first()) == 0) c.slide_to(sliding_->first_kept(n));
 }
 
-// `text` was not shown yet.
+// `text` was not passed to on_text yet.
 void ActiveRequest::end(Choice& c, FinishReason reason, std::string text) {
   c.reason = reason;
   c.end = Choice::Clock::now();
@@ -245,17 +245,17 @@ void ActiveRequest::decide(Scheduler& scheduler) {
                       .score = *c->score,
                       .effect_of = [c](int32_t token) { return c->sampling->effect_of(c->history(), token); }});
   }
-  // Everything is checked before anything changes.
+  // Check everything before changing anything.
   const std::vector<Continuation> all = policy_->decide(states);
   std::vector<Continuation> next, last;
   for (const Continuation& c : all) (ends_with(c) ? last : next).push_back(c);
-  core::require(next.size() <= choices_.size(), "the policy continues {} sequences, of which there are {}", next.size(),
-                choices_.size());
+  core::require(next.size() <= choices_.size(), "the policy continues {} sequences, but the request has {}",
+                next.size(), choices_.size());
   for (const Continuation& c : last) complete(*continuing_[c.from], c);
   for (Continuation& c : next) c.from = continuing_[c.from]->index();
   keep_best();
   const bool has_form = request_.options.form != nullptr;
-  core::require(!next.empty() || !results_.empty() || has_form, "the policy leaves no sequence");
+  core::require(!next.empty() || !results_.empty() || has_form, "the policy dropped all sequences");
   for (Choice* const c : continuing_) {
     if (!c->first_token) c->first_token = Choice::Clock::now();
     c->collected(1);
@@ -266,11 +266,11 @@ void ActiveRequest::decide(Scheduler& scheduler) {
 }
 
 bool ActiveRequest::ends_with(const Continuation& last) const {
-  core::require(last.from < continuing_.size(), "the policy continues sequence {} of {}", last.from,
-                continuing_.size());
+  core::require(last.from < continuing_.size(), "the policy continues sequence {}, expected an index below {}",
+                last.from, continuing_.size());
   Choice& c = *continuing_[last.from];
   core::require(last.token < static_cast<int32_t>(vocab_size_) && (last.token >= 0 || c.form() != nullptr),
-                "the policy continues with token {}, which is none", last.token);
+                "the policy continues with token {}, which is outside the vocabulary", last.token);
   if (last.token < 0) return true;
   const TokenEffect effect = c.sampling->effect_of(c.history(), last.token);
   core::require(effect != TokenEffect::Forbidden || last.token == c.sampled,
@@ -278,7 +278,7 @@ bool ActiveRequest::ends_with(const Continuation& last) const {
   return last.ends || ends_next(c) || effect == TokenEffect::Ends;
 }
 
-// The first continuation of a sequence keeps it, the others take those that are dropped.
+// Applies the continuations: the first one of a sequence extends it, the others fork it into unused sequences.
 void ActiveRequest::place(std::span<const Continuation> next, Scheduler& scheduler) {
   std::vector<bool> is_kept(choices_.size(), false);
   for (const Continuation& c : next) is_kept[c.from] = true;
@@ -306,7 +306,7 @@ void ActiveRequest::place(std::span<const Continuation> next, Scheduler& schedul
   }
 }
 
-// The sequence may continue, too: what ends is a copy.
+// Completes a copy, since the sequence itself may also continue.
 void ActiveRequest::complete(Choice& c, const Continuation& last) {
   Sampling sampling = *c.sampling;
   std::vector<int32_t> history(c.history().begin(), c.history().end());
@@ -325,7 +325,7 @@ void ActiveRequest::complete(Choice& c, const Continuation& last) {
                       .score = last.score});
 }
 
-// There may be fewer than are wanted: `of_missing` is why.
+// Ends the request. If it has fewer results than choices, `of_missing` is the finish reason of the others.
 void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   concluded_ = true;
   choices_.front().end = Choice::Clock::now();
@@ -339,7 +339,7 @@ void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   if (of_missing) results_.resize(static_cast<size_t>(request_.options.n), {.finish_reason = *of_missing});
 }
 
-// The others are never asked for: a search may end thousands.
+// Keeps the n best results. A search may complete thousands.
 void ActiveRequest::keep_best() {
   std::ranges::stable_sort(results_, std::ranges::greater{}, &GenerateResult::score);
   results_.resize(std::min(static_cast<size_t>(request_.options.n), results_.size()));
@@ -357,7 +357,7 @@ void ActiveRequest::deliver() {
   }
 }
 
-// A policy that is broken off gives the best that it has so far, whether it has ended or not.
+// A policy that is interrupted returns its best sequences so far, ended or not.
 void ActiveRequest::finish(FinishReason reason) {
   if (done()) return;
   if (!policy_) {

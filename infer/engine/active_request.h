@@ -1,6 +1,6 @@
-// A request on its way: a group of sequences that share the blocks of their prompt, and the policies that the request
-// uses. Where it samples, each sequence draws its own tokens, and is one choice. Where it has a policy of all
-// sequences, such as beam search, that decides which continue once it has the logits of all.
+// A request in progress: a group of sequences that share the blocks of their prompt, and the request's policies. With
+// sampling, each sequence is one choice and draws its own tokens. A policy for the whole group, such as beam search,
+// decides which sequences continue once it has the logits of all.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@
 
 namespace folio::infer {
 
-/// A sequence of a request, and the policies of it alone.
+/// A sequence of a request, with its own sampling, drafts and timings.
 struct Choice : Sequence {
   using Clock = std::chrono::steady_clock;
   using Sequence::Sequence;
@@ -29,16 +29,16 @@ struct Choice : Sequence {
   [[nodiscard]] FormMask* form() { return sampling->sampler().form(); }
   [[nodiscard]] GenerateResult result() const;
 
-  std::optional<Sampling> sampling{};  ///< unless no token is wanted
+  std::optional<Sampling> sampling{};  ///< empty if no token is generated
   std::optional<Drafts> drafts{};
-  std::optional<FinishReason> reason{};  ///< once it has ended
-  size_t n_prompt_cached = 0;            ///< tokens of the prompt that were not computed
+  std::optional<FinishReason> reason{};  ///< set when it ends
+  size_t n_prompt_cached = 0;            ///< prompt tokens found in the KV cache
   std::optional<Clock::time_point> start{};
   std::optional<Clock::time_point> first_token{};
   Clock::time_point end{};
-  // With a policy of all sequences: what it decides from.
-  std::vector<float> logits{};   ///< empty until its last row is computed
-  std::vector<float> allowed{};  ///< with a form
+  // Input for the request's policy, if it has one.
+  std::vector<float> logits{};   ///< logits of the next token, empty until its last row is computed
+  std::vector<float> allowed{};  ///< `logits` with -inf for tokens that the form forbids
   int32_t sampled = -1;
   std::optional<double> score{};
 };
@@ -51,57 +51,57 @@ class ActiveRequest {
   ActiveRequest& operator=(const ActiveRequest&) = delete;
 
   [[nodiscard]] const Request& request() const { return request_; }
-  /// All of them; of a policy's some may not be in use.
+  /// Returns all sequences of the request. With a policy, some may be unused.
   [[nodiscard]] std::deque<Choice>& choices() { return choices_; }
   [[nodiscard]] const std::deque<Choice>& choices() const { return choices_; }
-  /// Hands the sequences to the scheduler that there are from the beginning. Throws as Scheduler::add does.
+  /// Adds the initial sequences to the scheduler. Throws as Scheduler::add does.
   void start(Scheduler& scheduler);
 
-  // One sequence's part of a step.
-  /// It runs from now on. Its times count from the first call.
+  // Steps of one sequence.
+  /// Records that the sequence runs. Its timings begin with the first call.
   void started(const Sequence& s);
-  /// It waits from now on or is paused, and holds no blocks.
+  /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Returns the text that drafts are for, at most `most`; nothing where none are to be tried in the next step.
+  /// Starts drafts for the next step, at most `most`. Returns the sequence for a drafter to extend, if it needs more.
   [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
   }
-  /// Appends rows of tokens that the cache does not hold yet, and drafts, at most `most`. The prompt's rows that are
-  /// reported count towards `most_reported`, and rows stop where that is used up. Returns how many rows were appended.
+  /// Appends at most `most` rows: tokens that are not cached yet, then drafts. Each prompt row to be reported uses up
+  /// one of `most_reported`; rows end when none is left. Returns the number of rows appended.
   size_t append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported);
-  /// Returns the row of the token that a step in flight draws as its draw `draw`.
+  /// Returns the row of the token that is draw `draw` of the step in flight.
   [[nodiscard]] Row row_ahead(const Sequence& s, size_t draw);
-  /// Its next rows can be planned only when the token of the step in flight is there.
+  /// Returns true if its next rows can be planned only once the token of the step in flight is known.
   [[nodiscard]] bool needs_next_token(const Sequence& s) const;
-  /// It ends with that token, whatever it is.
+  /// Returns true if the sequence ends with its next token, whichever that is.
   [[nodiscard]] bool ends_next(const Sequence& s) const { return s.history().size() + 1 >= n_most_; }
-  /// The first `n_rows` of those in flight were computed, and gave `output`. Returns how many tokens it has more. If
-  /// this throws before a token is taken, the last row stays in flight.
+  /// Processes the `output` of its first `n_rows` rows in flight. Returns the number of tokens that it gains. If this
+  /// throws before it takes a token, the last row stays in flight.
   size_t take(const Sequence& s, size_t n_rows, const StepOutput& output);
 
-  // All of its sequences.
-  /// Removes their rows in flight.
+  // The whole request.
+  /// Removes all rows in flight of its sequences.
   void recall();
-  /// Where it has a policy, and all sequences have their next logits: that decides, and they continue.
+  /// Runs the policy, if there is one and all sequences have their logits, and continues the sequences.
   void decide(Scheduler& scheduler);
-  /// Hands out what has ended by the policy, once.
+  /// Calls the callbacks for the policy's results, once.
   void deliver();
-  /// They are in no scheduler, and hold no blocks. See Request::backlog.
+  /// Records whether the request is paused: in no scheduler and without blocks. See Request::backlog.
   void set_paused(bool paused) { paused_ = paused; }
   [[nodiscard]] bool paused() const { return paused_; }
   void finish(FinishReason reason);
-  /// All have ended.
+  /// Returns true if all sequences have ended.
   [[nodiscard]] bool done() const;
-  /// Of each choice; of a policy's the best first.
+  /// Returns the result of each choice; with a policy, best first.
   [[nodiscard]] std::vector<GenerateResult> results() const;
 
  private:
   [[nodiscard]] bool wants_logits() const { return request_.wants_token_logits || policy_; }
   void take_drawn(Choice& c, int32_t drawn, std::span<const float> logits);
   void take_candidates(Choice& c, const StepOutput& output);
-  void make_room(Choice& c);
+  void slide(Choice& c);
   void end(Choice& c, FinishReason reason, std::string text = {});
   [[nodiscard]] bool ends_with(const Continuation& last) const;
   void complete(Choice& c, const Continuation& last);
@@ -111,13 +111,13 @@ class ActiveRequest {
 
   Request request_;
   size_t vocab_size_;
-  size_t n_most_ = 0;  ///< tokens of a history that ends
+  size_t n_most_ = 0;  ///< maximum length of a history
   std::deque<Choice> choices_;
-  std::optional<PromptReport> report_;  ///< of the first sequence
+  std::optional<PromptReport> report_;  ///< reports the first sequence's prompt rows
   std::optional<Sliding> sliding_;
   std::unique_ptr<Policy> policy_;
-  std::vector<Choice*> continuing_;      ///< with a policy: those in use, in its order
-  std::vector<GenerateResult> results_;  ///< and of those that have ended
+  std::vector<Choice*> continuing_;      ///< with a policy: the sequences in use, in its order
+  std::vector<GenerateResult> results_;  ///< with a policy: the sequences that have ended
   bool concluded_ = false;
   bool delivered_ = false;
   bool paused_ = false;

@@ -63,7 +63,7 @@ EngineStatistics AsyncEngine::statistics() const {
 }
 
 void AsyncEngine::run() {
-  bool stalls = false;  // all requests are paused, or there are none
+  bool stalls = false;  // no requests, or all are paused
   for (bool stops = false; !stops;) {
     std::deque<std::function<void(Engine&)>> messages;
     {
@@ -78,7 +78,7 @@ void AsyncEngine::run() {
     } else {
       try {
         stalls = !engine_.step();
-      } catch (...) {  // one request's fault ends that request; after any other none can continue
+      } catch (...) {  // a request's own error ends only that request; any other error ends all
         stalls = false;
         const auto failed = engine_.failed();
         end_if([&](RequestId id) { return !failed || id == *failed; }, std::current_exception());

@@ -1,5 +1,5 @@
-// An engine on a thread of its own. Other threads submit and cancel requests, which are messages to it; nobody else
-// touches the engine while this exists.
+// Runs an engine on its own thread. Other threads submit and cancel requests through messages. While an AsyncEngine
+// exists, only its thread may access the engine.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ namespace folio::infer {
 
 class AsyncEngine {
  public:
-  /// Gets the error with which a request ended (core::Error, or what one of its callbacks threw); null if it has
-  /// results.
+  /// Receives the error that ended a request (a core::Error, or an exception from one of its callbacks), or null if the
+  /// request has results.
   using OnEnd = std::function<void(const std::exception_ptr& error)>;
 
   struct Submission {
@@ -30,48 +30,48 @@ class AsyncEngine {
     OnEnd on_end;
   };
 
-  /// What is delivered from the engine's thread, when the callbacks of a step and of the requests that ended were
-  /// called.
+  /// Output that the engine's thread delivers after a step, once the callbacks of the step and of ended requests have
+  /// returned.
   class Output {
    public:
     using Clock = std::chrono::steady_clock;
     virtual ~Output() = default;
-    /// Returns false if it is to be called after the next step, too. Must not throw.
+    /// Delivers the output. Returns false to be called again after the next step. Must not throw.
     virtual bool deliver(Engine& engine, Clock::time_point now) = 0;
   };
 
-  /// The engine has to outlive this.
+  /// Starts the thread. `engine` must outlive this object.
   explicit AsyncEngine(Engine& engine);
-  /// Stops, if it has not.
+  /// Calls stop().
   ~AsyncEngine();
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
 
-  /// Requests that have not ended end as Interrupted. Those that come later end at once, with an error, on the thread
-  /// that submits them.
+  /// Ends all requests as Interrupted and joins the thread. Requests submitted later end immediately with an error, on
+  /// the submitting thread.
   void stop();
 
-  /// Adds the requests before the same step. Their callbacks, and then `on_end` once, are called from the engine's
-  /// thread: they should be short. They may call submit() and cancel(). `on_end` must not throw. A request that can't
-  /// run ends with the error.
+  /// Adds the requests, all before the same step, and returns their ids. Their callbacks, and then `on_end` once, run
+  /// on the engine's thread and should be short; they may call submit() and cancel(). `on_end` must not throw. A
+  /// request that cannot run ends with the error.
   std::vector<RequestId> submit(std::vector<Submission> submissions);
-  /// The request ends as Interrupted within a step, unless it has ended, as all have that were there when it stopped.
+  /// Ends a request as Interrupted before the next step. Does nothing if it has ended or the engine has stopped.
   void cancel(RequestId id);
 
-  /// Calls `work`, which must not throw, between steps on the engine's thread, after what was submitted before and
-  /// before what is submitted later; never once the engine has stopped.
+  /// Calls `work` on the engine's thread between steps, in order with submitted requests. Does nothing once the engine
+  /// has stopped. `work` must not throw.
   void call(std::function<void(Engine&)> work);
 
-  /// From the engine's thread: `output` is delivered after this step.
+  /// Schedules `output` for delivery after the current step. Must be called on the engine's thread.
   void deliver_after_step(std::shared_ptr<Output> output) { outputs_.push_back(std::move(output)); }
 
-  /// Checks the backlogs of paused requests.
+  /// Makes the engine check the backlogs of paused requests.
   void wake() {
     call([](Engine&) {});
   }
 
   [[nodiscard]] const core::ModelConfig& config() const { return engine_.config(); }
-  /// As of the last step.
+  /// Returns the statistics as of the last step.
   [[nodiscard]] EngineStatistics statistics() const;
 
  private:
@@ -79,14 +79,14 @@ class AsyncEngine {
   void end_if(const std::function<bool(RequestId id)>& ends, const std::exception_ptr& error);
 
   Engine& engine_;
-  std::map<RequestId, OnEnd> live_;               ///< the engine's thread's alone
-  std::vector<std::shared_ptr<Output>> outputs_;  ///< likewise
-  mutable std::mutex mutex_;                      ///< of what follows
+  std::map<RequestId, OnEnd> live_;               ///< used by the engine's thread only
+  std::vector<std::shared_ptr<Output>> outputs_;  ///< used by the engine's thread only
+  mutable std::mutex mutex_;                      ///< guards the members below
   std::condition_variable wake_;
   std::deque<std::function<void(Engine&)>> messages_;
   bool stops_ = false;
   EngineStatistics statistics_;
-  std::thread thread_;  ///< the last member: it uses the others
+  std::thread thread_;  ///< declared last because it uses the other members
 };
 
 }  // namespace folio::infer

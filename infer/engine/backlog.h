@@ -1,6 +1,6 @@
-// Bytes of a request's output that its reader has not taken yet. The engine pauses the request while they are too many:
-// it gives up its place and its blocks, others go on, and it is computed again from the cache once the reader has
-// caught up. Counted in memory that the output takes, not in time.
+// Counts the bytes of a request's output that its reader has not consumed. When they reach a limit, the engine pauses
+// the request: it releases its blocks, and other requests continue. It resumes, partly from the prefix cache, once the
+// reader has caught up.
 #pragma once
 
 #include <atomic>
@@ -12,17 +12,17 @@ class Backlog {
  public:
   explicit Backlog(size_t limit) : limit_(limit) {}
 
-  /// From the engine's thread, when output goes out to the reader.
+  /// Adds output sent to the reader. Called on the engine's thread.
   void add(size_t n_bytes) { n_bytes_ += n_bytes; }
-  /// The reader has taken these. True: a paused request can go on from here, so the engine has to be woken.
+  /// Subtracts output that the reader has consumed. Returns true if a paused request can now resume: wake the engine.
   [[nodiscard]] bool remove(size_t n_bytes) {
     const size_t before = n_bytes_.fetch_sub(n_bytes);
     return before > limit_ / 2 && before - n_bytes <= limit_ / 2;
   }
 
-  /// The request has to be paused.
+  /// Returns true if the request must be paused.
   [[nodiscard]] bool full() const { return n_bytes_ >= limit_; }
-  /// A paused request may go on: half of the limit is free, so that it is not paused again at once.
+  /// Returns true if a paused request may resume: half of the limit is free, so that it is not paused again at once.
   [[nodiscard]] bool has_drained() const { return n_bytes_ <= limit_ / 2; }
   [[nodiscard]] size_t n_bytes() const { return n_bytes_; }
 

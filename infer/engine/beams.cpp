@@ -10,19 +10,18 @@ namespace folio::infer {
 
 Beams::Beams(const BeamOptions& options, size_t max_tokens)
     : options_(options), width_(static_cast<size_t>(options.width)), max_tokens_(max_tokens) {
-  core::require(options.width >= 1 && options.width <= kMostBeams, "{} beams are not in [1, {}]", options.width,
-                kMostBeams);
-  core::require(std::abs(options.length_penalty) <= kMostLengthPenalty,
-                "length_penalty is {}, but has to be in [{}, {}]", options.length_penalty, -kMostLengthPenalty,
-                kMostLengthPenalty);
+  core::require(options.width >= 1 && options.width <= kMostBeams, "the number of beams is {}, but must be in [1, {}]",
+                options.width, kMostBeams);
+  core::require(std::abs(options.length_penalty) <= kMostLengthPenalty, "length_penalty is {}, but must be in [{}, {}]",
+                options.length_penalty, -kMostLengthPenalty, kMostLengthPenalty);
 }
 
 double Beams::score(double log_prob, size_t n_tokens) const {
   return log_prob / std::pow(static_cast<double>(n_tokens), options_.length_penalty);
 }
 
-// A sequence that ends counts only if it is among the width_ most likely, and others take the place of those that end:
-// so width_ sequences continue, as long as there are candidates.
+// An ended sequence counts only if it ranks among the first width_ candidates. It uses up no beam: as long as there are
+// candidates, width_ sequences continue.
 std::vector<Continuation> Beams::decide(std::span<const SequenceState> beams) {
   std::vector<Candidate> candidates;
   for (size_t i = 0; i < beams.size(); ++i) find_candidates(i, beams[i], candidates);
@@ -55,7 +54,7 @@ bool Beams::is_done() const {
   return options_.early_stopping == EarlyStopping::True || most <= best_.back();
 }
 
-// p is the model's, over the whole vocabulary, of which some tokens are never taken.
+// Probabilities are the model's, over the whole vocabulary, including tokens that are never chosen.
 void Beams::find_candidates(size_t beam, const SequenceState& state, std::vector<Candidate>& candidates) {
   const float largest = largest_of(state.logits);
   ranking_.reset(state.logits, largest, 1.0, 0);
@@ -79,7 +78,7 @@ void Beams::find_candidates(size_t beam, const SequenceState& state, std::vector
                           .ends = effect == TokenEffect::Ends});
     n_continuing += effect == TokenEffect::Continues ? 1 : 0;
   }
-  core::require(has_form || candidates.size() > n_before, "no token of the vocabulary may be drawn");
+  core::require(has_form || candidates.size() > n_before, "no token can be sampled: all are forbidden");
 }
 
 }  // namespace folio::infer

@@ -1,6 +1,6 @@
-// Beam search: the most likely sequences are followed; each of their next tokens makes a candidate, and of all
-// candidates the most likely continue. As in transformers' generate(num_beams=…, do_sample=False), to the order of the
-// results: tests/apps/beams_test.py.
+// Beam search: each step extends every beam by its likeliest next tokens and keeps the most likely of all these
+// candidates. Tokens, scores and order of the results are those of transformers' generate(num_beams=…,
+// do_sample=False): tests/apps/beams_test.py.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace folio::infer {
 
-/// When a search ends, once as many sequences have ended as it follows. The names are transformers'.
+/// When a search ends, once `width` sequences have ended. The names are transformers'.
 enum class EarlyStopping : uint8_t {
-  False,  ///< when no sequence that continues would be better if it ended now
-  True,   ///< at once
-  Never   ///< when none can become better, however long it gets
+  False,  ///< when no running beam would be better if it ended now
+  True,   ///< immediately
+  Never   ///< when no running beam can become better, however long it gets
 };
 
 struct BeamOptions {
-  int64_t width = 0;            ///< sequences that are followed; 0: no search, tokens are sampled
-  double length_penalty = 1.0;  ///< the score is ln p over the number of tokens to this power
+  int64_t width = 0;            ///< number of beams; 0: tokens are sampled
+  double length_penalty = 1.0;  ///< score = ln p / (number of tokens) ^ length_penalty
   EarlyStopping early_stopping = EarlyStopping::False;
 };
 
 inline constexpr int64_t kMostBeams = 64;
-inline constexpr double kMostLengthPenalty = 10.0;  ///< and the least is its negative
+inline constexpr double kMostLengthPenalty = 10.0;  ///< the minimum is its negative
 
 class Beams final : public Policy {
  public:
-  /// A sequence has at most `max_tokens` tokens, at least 1. Throws core::Error if an option is out of its range.
+  /// Creates a search for sequences of 1 to `max_tokens` tokens. Throws core::Error if an option is out of range.
   Beams(const BeamOptions& options, size_t max_tokens);
 
   [[nodiscard]] std::vector<Continuation> decide(std::span<const SequenceState> beams) override;
@@ -39,7 +39,7 @@ class Beams final : public Policy {
   struct Candidate {
     size_t beam;
     int32_t token;
-    double log_prob;  ///< of all tokens after the prompt, with this one
+    double log_prob;  ///< log-probability of all tokens after the prompt, including this one
     bool ends;
   };
 
@@ -50,9 +50,9 @@ class Beams final : public Policy {
   BeamOptions options_;
   size_t width_;
   size_t max_tokens_;
-  size_t n_tokens_ = 0;                    ///< of every beam
-  std::vector<double> log_probs_ = {0.0};  ///< of the beams, the most likely first
-  std::vector<double> best_;               ///< scores of sequences that have ended, the best first, at most width_
+  size_t n_tokens_ = 0;                    ///< tokens generated so far, equal for all beams
+  std::vector<double> log_probs_ = {0.0};  ///< log-probabilities of the beams, most likely first
+  std::vector<double> best_;               ///< scores of ended sequences, best first, at most width_
   Ranking ranking_;
 };
 

@@ -6,7 +6,7 @@
 
 namespace folio::infer {
 
-// A model says its template's mark at the end of an answer, whatever its file calls the end of a text.
+// A chat model ends its answers with the template's mark, even if the file names another end token.
 void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, GenerateOptions& options) {
   const std::string mark = data::end_of_turn(tokenizer, chat);
   if (mark.empty()) return;
@@ -14,7 +14,7 @@ void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& cha
   if (id >= 0) {
     options.end_tokens.push_back(id);
   } else {
-    options.stops.push_back(mark);  // not one token in this vocabulary
+    options.stops.push_back(mark);  // not a single token of this vocabulary
   }
 }
 
@@ -25,11 +25,11 @@ Conversation::Conversation(Engine& engine, const data::Tokenizer& tokenizer, dat
   n_system_ = messages_.size();
 }
 
-// The whole conversation is tokenized anew: what was said as some tokens may be read as others, and a template may trim
-// it. Up to the first token that differs, it is cached.
+// The whole conversation is tokenized again: generated text may encode to other tokens, and a template may trim it.
+// Tokens before the first difference are cached.
 Answer Conversation::say(std::string text, const GenerateOptions& options,
                          const std::function<void(std::string_view)>& on_text, const Interrupted& interrupted) {
-  core::require(!options.slide, "a conversation cannot slide: its first messages would be lost");
+  core::require(!options.slide, "a conversation cannot use a sliding context: its first messages would be lost");
   std::vector<data::ChatMessage> messages = messages_;
   messages.push_back({.role = data::ChatRole::User, .content = std::move(text)});
   GenerateOptions ending = options;
@@ -39,7 +39,7 @@ Answer Conversation::say(std::string text, const GenerateOptions& options,
   const size_t n = answer.prompt_tokens.size();
   const int64_t context = options.context == 0 ? engine_.config().context_length : options.context;
   core::require(static_cast<int64_t>(n) < context,
-                "the conversation has {} tokens, and the context has room for {}: /reset begins anew", n, context);
+                "the conversation has {} tokens and fills the context of {}; start a new one with /reset", n, context);
   answer.result = generate(engine_, tokenizer_, answer.prompt_tokens, ending, on_text, interrupted);
   if (answer.result.finish_reason == FinishReason::Interrupted && answer.result.text.empty()) return answer;
   messages.push_back({.role = data::ChatRole::Assistant, .content = answer.result.text});

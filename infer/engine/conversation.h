@@ -1,5 +1,5 @@
-// A chat: its messages. A turn is rendered whole by the template, and what is not cached of it is computed:
-// an answer is, byte for byte, the one that the same messages get in a conversation of their own.
+// A chat. Each turn renders the whole conversation with the template and computes only tokens that are not cached. An
+// answer is byte for byte the one that a new conversation with the same messages gets.
 #pragma once
 
 #include <functional>
@@ -13,28 +13,28 @@
 namespace folio::infer {
 
 struct Answer {
-  std::vector<int32_t> prompt_tokens;  ///< the conversation, up to where the answer begins
+  std::vector<int32_t> prompt_tokens;  ///< the conversation, up to the start of the answer
   GenerateResult result;
 };
 
-/// What ends an answer of a chat: a token, or, where the vocabulary has none for the template's mark, a text. Added to
-/// what ends a request's text.
+/// Makes `options` end an output at the template's end-of-turn mark: an end token, or a stop string if the mark is not
+/// a single token of the vocabulary.
 void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, GenerateOptions& options);
 
 class Conversation {
  public:
-  /// Without a system message the template says its own, if it has one. The engine and the tokenizer have to outlive
-  /// the conversation.
+  /// Without `system`, the template inserts its default system message, if it has one. Engine and tokenizer must
+  /// outlive the conversation.
   Conversation(Engine& engine, const data::Tokenizer& tokenizer, data::ChatTemplate chat_template,
                std::optional<std::string> system);
 
-  /// Adds what the user says, generates the answer and adds it. `options` are as for generate(); `slide` has to be
-  /// off. An answer that was interrupted before it said anything is taken back with its question. Throws core::Error,
-  /// with the conversation as it was, if it does not fit the context or the template has no form for it.
+  /// Adds the user's message, generates the answer and adds it. `options` are as for generate(), without `slide`. If
+  /// the answer is interrupted before its first text, neither message is added. Throws core::Error, and leaves the
+  /// conversation unchanged, if it does not fit the context or the template rejects it.
   Answer say(std::string text, const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
              const Interrupted& interrupted = {});
 
-  /// Back to the system message alone.
+  /// Removes all messages except the system message.
   void reset();
 
   [[nodiscard]] const std::vector<data::ChatMessage>& messages() const { return messages_; }
@@ -44,7 +44,7 @@ class Conversation {
   const data::Tokenizer& tokenizer_;
   data::ChatTemplate template_;
   std::vector<data::ChatMessage> messages_;
-  size_t n_system_;  ///< messages that a reset leaves
+  size_t n_system_;  ///< messages that reset() keeps
 };
 
 }  // namespace folio::infer

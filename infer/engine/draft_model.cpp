@@ -10,21 +10,21 @@ namespace {
 
 const core::StoredModel& checked(const core::StoredModel& model, const core::StoredModel& target) {
   core::require(model.config.vocab_size == target.config.vocab_size,
-                "{} has a vocabulary of {} tokens, and {} one of {}: drafts need a model of the same vocabulary",
+                "{} has a vocabulary of {} tokens, but {} has {}; use a draft model with the same vocabulary",
                 model.path, model.config.vocab_size, target.path, target.config.vocab_size);
   return model;
 }
 
 }  // namespace
 
-// What the cache holds of a text.
+// A sequence in the draft model's KV cache.
 class DraftModel::CachedText final : public Drafter::Memory {
  public:
   explicit CachedText(BlockManager& cache) : cache_(cache), sequence_(cache) {}
 
   [[nodiscard]] SequenceId id() const { return sequence_.id(); }
 
-  // It is of these tokens from now on. Keeps those that it shares with them, but not the last, after which is drawn.
+  // Switches to these tokens. Keeps the cached prefix that they share, but never the last token, whose row draws.
   void turn_to(std::span<const int32_t> tokens) {
     const auto known = tokens.first(tokens.size() - 1);
     const size_t n_most = std::min({static_cast<size_t>(cache_.length(id())), tokens_.size(), known.size()});
@@ -40,7 +40,7 @@ class DraftModel::CachedText final : public Drafter::Memory {
  private:
   BlockManager& cache_;
   ScopedSequence sequence_;
-  std::vector<int32_t> tokens_;  ///< of all positions that the cache holds; more where a step failed
+  std::vector<int32_t> tokens_;  ///< tokens of all cached positions; may have more after a failed step
 };
 
 DraftModel::DraftModel(const core::StoredModel& model, const core::StoredModel& target, Machine& machine,
@@ -72,11 +72,11 @@ void DraftModel::draft(std::span<const Text> texts) {
   }
 }
 
-// Rows of what was not read yet. After the last is drawn. Of the free blocks so many are for rows of other texts.
+// Appends rows for tokens that are not cached; the last one draws. `reserved` counts free blocks needed by other rows.
 void DraftModel::read(const Text& text, int64_t& reserved) {
   BlockManager& cache = runner_.cache();
   const auto tokens = std::span(text.tokens).subspan(text.first);
-  // No position is needed for the last draft.
+  // The last draft needs no position.
   const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;
   const size_t n = std::min(text.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
   if (n == 0) return text.memory.reset();

@@ -1,6 +1,6 @@
-// Drafts from a second, smaller model of the same vocabulary. Leviathan et al., "Fast Inference from Transformers via
-// Speculative Decoding", 2023. There, sampling anew keeps the distribution. Here a draft is drawn as the text's own
-// token will be, by its sampler and for its position, so the two are equal where the models nearly agree.
+// Drafts from a smaller model with the same vocabulary. Leviathan et al., "Fast Inference from Transformers via
+// Speculative Decoding", 2023, preserve the distribution by resampling. Here the sequence's own sampler draws the draft
+// for its position, so it equals the target's token if the models nearly agree.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ namespace folio::infer {
 
 class DraftModel : public Drafter {
  public:
-  /// Drafts for texts of `target`, which may run on the same machine. `model` and `machine` have to outlive this, and
-  /// this the requests that it drafts for. Throws core::Error if the models' vocabularies are not of one size, and as
+  /// Creates a drafter for sequences of `target`, which may run on the same machine. `model` and `machine` must outlive
+  /// it, and it must outlive the requests it drafts for. Throws core::Error if the vocabularies differ in size, and as
   /// Runner's constructor does.
   DraftModel(const core::StoredModel& model, const core::StoredModel& target, Machine& machine,
              const CacheOptions& options = {});
   DraftModel(core::StoredModel&&, const core::StoredModel&, Machine&, const CacheOptions& = {}) = delete;
 
-  /// One forward pass for what it has not read yet, and one for each draft after the first, for all texts together. It
-  /// reads no more than a step's rows at once: until it has read a text, it drafts nothing for it. Nor does it where a
-  /// text is longer than its context, or its cache has no room.
+  /// Runs one forward pass over tokens that are not in its cache, at most max_rows() of them, then one per further
+  /// draft, for all sequences together. A sequence gets no drafts until its tokens are computed, or if it exceeds this
+  /// model's context or cache.
   void draft(std::span<const Text> texts) override;
 
   [[nodiscard]] Runner& runner() { return runner_; }
 
  private:
   class CachedText;
-  // A text whose drafts are drawn.
+  // A sequence whose drafts are being drawn.
   struct DraftedText {
     const Text* text;
     SequenceId sequence;
-    size_t n_left;  ///< drafts
+    size_t n_left;  ///< drafts left to draw
   };
 
   void read(const Text& text, int64_t& reserved);

@@ -7,9 +7,9 @@
 
 namespace folio::infer {
 
-// Twice as many after a step in which all were right, no more than were right plus one after others. Where nothing is
-// ever right, a try comes ever more seldom: after 1, 2, 4, … up to 32 steps. A lucky one among many that were wrong
-// does not make up for all of them.
+// Doubles the number of drafts after a step in which all were correct, and otherwise tries one more than were correct.
+// After steps without a correct draft, waits 1, 2, 4, … up to 32 steps. A correct draft halves the count of misses
+// instead of resetting it.
 void DraftPace::learn(size_t n_drafts, size_t n_right) {
   if (n_drafts == 0) {
     pause_ -= pause_ > 0 ? 1 : 0;

@@ -1,5 +1,5 @@
-// Speculation: draft tokens of one sequence, how many are worth a try, and which of them were right. A step draws a
-// token after each draft, too, and a draft that equals the token drawn is kept: so a wrong draft costs a row of a step.
+// Speculation for one sequence: its draft tokens, how many to try, and which were correct. A step draws a token after
+// each draft, too, and accepts drafts that equal the tokens drawn. A wrong draft costs one row.
 #pragma once
 
 #include <cstdint>
@@ -15,64 +15,64 @@ namespace folio::infer {
 /// A source of draft tokens.
 class Drafter {
  public:
-  /// What it keeps of a sequence from one step to the next. Gives its place back when it goes.
+  /// State that a drafter keeps for a sequence between steps. Its destructor releases the state.
   class Memory {
    public:
     virtual ~Memory() = default;
   };
 
   struct Text {
-    std::vector<int32_t>& tokens;  ///< all so far, at least one; drafts are appended
-    size_t first;                  ///< those before have slid out of the context
-    size_t most;                   ///< drafts
-    size_t n_misses;               ///< recent tries of which nothing was right: the more, the surer a draft should be
-    Sampler& sampler;              ///< draws what the drafts try to be
-    std::unique_ptr<Memory>& memory;  ///< null at first; of this drafter alone
+    std::vector<int32_t>& tokens;     ///< the sequence so far, at least one token; drafts are appended
+    size_t first;                     ///< index of the first token in the context
+    size_t most;                      ///< maximum number of drafts
+    size_t n_misses;                  ///< recent steps without a correct draft; the more, the surer a draft should be
+    Sampler& sampler;                 ///< draws the tokens that are to be predicted
+    std::unique_ptr<Memory>& memory;  ///< null at first; used by this drafter only
   };
 
   virtual ~Drafter() = default;
-  /// Drafts for all sequences of a step.
+  /// Appends drafts for all sequences of a step.
   virtual void draft(std::span<const Text> texts) = 0;
 };
 
-/// How many drafts are worth a try, by the fate of those before.
+/// Adapts the number of drafts to how many were correct recently.
 class DraftPace {
  public:
-  /// At most `most` at a time; 0: none.
+  /// Tries at most `most` drafts per step; 0: none.
   explicit DraftPace(size_t most) : most_(most), n_(most) {}
 
   [[nodiscard]] size_t n_wanted() const { return pause_ > 0 ? 0 : n_; }
-  /// Recent tries of which nothing was right.
+  /// Returns the number of recent steps that tried drafts, none of them correct.
   [[nodiscard]] size_t n_misses() const { return misses_; }
-  /// Called for each step that draws, also if it had no drafts.
+  /// Called for each step that draws, even if it had no drafts.
   void learn(size_t n_drafts, size_t n_right);
 
  private:
   size_t most_;
   size_t n_;          ///< drafts to try next
-  size_t pause_ = 0;  ///< steps without any
+  size_t pause_ = 0;  ///< remaining steps without drafts
   size_t misses_ = 0;
 };
 
 class Drafts {
  public:
-  /// Tries at most `most` in a step, and those that the sampler's form forces.
+  /// Tries at most `most` drafts per step, and any that the sampler's form forces.
   explicit Drafts(size_t most) : pace_(most) {}
 
-  /// Forgets the drafts so far, and starts new ones after `history`, at most `most`. Returns what a drafter is to
-  /// complete, if anything.
+  /// Discards old drafts and starts new ones after `history`, at most `most`. Returns the sequence for a drafter to
+  /// extend, if more drafts are wanted.
   [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
                                                    Sampler& sampler);
-  /// Forgets the drafts, and, if the sequence was preempted, what the drafter keeps of it.
+  /// Discards the drafts. preempted() also discards the drafter's state.
   void clear() { tokens_.resize(n_history_); }
   void preempted();
 
   [[nodiscard]] size_t n() const { return tokens_.size() - n_history_; }
-  /// Returns the history and the drafts that are tried in this step, at most `most`.
+  /// Returns the history followed by the drafts to try in this step, at most `most` that the form allows.
   [[nodiscard]] std::span<const int32_t> issue(size_t most, FormMask* form);
   [[nodiscard]] size_t n_issued() const { return n_issued_; }
   [[nodiscard]] int32_t operator[](size_t i) const { return tokens_[n_history_ + i]; }
-  /// Of those that were issued, the first `n_right` were right.
+  /// Records that the first `n_right` of the issued drafts were correct.
   void learn(size_t n_right);
 
   [[nodiscard]] size_t n_tried() const { return n_tried_; }
@@ -84,7 +84,7 @@ class Drafts {
   std::vector<int32_t> tokens_;  ///< the first n_history_ tokens of the history, then the drafts
   size_t n_history_ = 0;
   size_t n_issued_ = 0;
-  size_t n_tried_ = 0;  ///< in all steps
+  size_t n_tried_ = 0;  ///< drafts tried in all steps
   size_t n_right_ = 0;
 };
 

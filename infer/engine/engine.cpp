@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kLogitsAtOnce = 3'000'000;  // numbers of prompts' rows in a step: 61 rows of a vocabulary of 49,152
+constexpr size_t kLogitsAtOnce = 3'000'000;  // logits of prompt rows per step: 61 rows with a vocabulary of 49,152
 
 SchedulerLimits within(SchedulerLimits limits, const Runner& runner) {
   limits.max_rows = std::min(limits.max_rows, runner.max_rows());
@@ -29,14 +29,14 @@ Engine::Engine(const core::StoredModel& model, std::span<const Placement> placem
     : runner_(model, placements, options), scheduler_(runner_.cache(), within(limits, runner_)) {}
 
 void Engine::draft_with(Drafter& drafter) {
-  core::require(active_.empty(), "{} requests have drafts from elsewhere", active_.size());
+  core::require(active_.empty(), "cannot change the drafter while {} requests are active", active_.size());
   drafter_ = &drafter;
 }
 
 void Engine::unload_adapter(int32_t number) {
   const auto uses = [&](const auto& entry) { return entry.second.request().options.adapter == number; };
   const auto n = std::ranges::count_if(active_, uses);
-  core::require(n == 0, "adapter {} is used by {} request{} that ha{} not ended", number, n, n == 1 ? "" : "s",
+  core::require(n == 0, "adapter {} is in use by {} request{} that ha{} not ended", number, n, n == 1 ? "" : "s",
                 n == 1 ? "s" : "ve");
   runner_.unload_adapter(number);
 }
@@ -61,10 +61,10 @@ bool Engine::step() {
   pause_and_resume();
   while (!in_flight_steps_.empty() && in_flight_steps_.front().planned.empty()) in_flight_steps_.pop_front();
   if (!in_flight_steps_.empty() && runner_.n_issued() != n_issued_) recall();  // another caller ran a step
-  // What is thrown here is thrown by a step that does not begin: those in flight go on.
+  // If this throws, no step has begun, and those in flight continue.
   while (in_flight_steps_.size() < runner_.steps_in_flight() && issue(plan())) continue;
   if (in_flight_steps_.empty()) {
-    core::require(active_.size() == n_paused_, "the KV cache is full: sequences that are kept hold {} of its {} blocks",
+    core::require(active_.size() == n_paused_, "the KV cache is full: retained sequences hold {} of its {} blocks",
                   cache().blocks_in_use(), cache().n_blocks());
     return false;
   }
@@ -83,7 +83,7 @@ bool Engine::step() {
   return true;
 }
 
-// What the next plan may try, for all sequences together.
+// Collects draft tokens for the next plan, for all sequences at once.
 void Engine::draft() {
   std::vector<Drafter::Text> texts;
   for (const Sequence* s : scheduler_.running()) {
@@ -130,7 +130,7 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   return planned;
 }
 
-// A row for each token that the step in flight draws. None if a sequence has others: it would wait for a step more.
+// Plans a row per token that the step in flight draws; none if a sequence needs other rows, which would be delayed.
 std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
@@ -185,7 +185,7 @@ void Engine::decide(const StepOutput& output) {
     current_ = rows.sequence->request();
     ActiveRequest& request = active_.at(*current_);
     request.decide(scheduler_);
-    request.deliver();  // before another request's policy, or a callback, may throw
+    request.deliver();  // before another request's policy or a callback can throw
   }
   current_.reset();
 }
@@ -195,13 +195,13 @@ void Engine::deliver() {
   in_flight_steps_.pop_front();
 }
 
-// No rows in flight are waited for: each sequence computes them again, from the first that was not taken.
+// Discards all steps in flight without waiting. Each sequence recomputes its rows from the first uncollected one.
 void Engine::recall() {
   for (auto& [id, request] : active_) request.recall();
   in_flight_steps_.clear();
 }
 
-// Moves the results of requests that have ended out of the way, and releases what ended sequences hold.
+// Stores the results of ended requests, and releases the blocks of ended sequences.
 void Engine::retire() {
   for (auto a = active_.begin(); a != active_.end();) {
     const auto next = std::next(a);
@@ -217,8 +217,8 @@ void Engine::retire() {
   }
 }
 
-// What a paused request has computed stays in the cache for a while. It continues with the same bits, as after a
-// preemption, and before all that came later.
+// A paused request is treated as preempted: its blocks stay cached until evicted and its output does not change. It
+// resumes before all later requests.
 void Engine::pause_and_resume() {
   n_paused_ = 0;
   for (auto& [id, request] : active_) {
@@ -241,7 +241,7 @@ void Engine::pause_and_resume() {
   }
 }
 
-// Its rows in flight are computed in vain. Its blocks may be taken at once: steps are done in order.
+// Rows in flight are wasted. The blocks can be reused at once, because steps are executed in order.
 void Engine::release(Sequence& sequence) {
   const ActiveRequest& request = request_of(sequence);
   sequence.recall();
@@ -250,7 +250,7 @@ void Engine::release(Sequence& sequence) {
   scheduler_.remove(sequence);
 }
 
-// Nothing is drawn for it: its sampler may go.
+// Removes a sequence's draws from the steps in flight, so that its sampler may be destroyed.
 void Engine::cancel_draws(const Sequence& sequence) {
   for (InFlightStep& step : in_flight_steps_) {
     std::erase_if(step.planned, [&](const PlannedRows& rows) {
@@ -274,7 +274,7 @@ void Engine::cancel(RequestId id) {
 
 std::vector<GenerateResult> Engine::take_all(RequestId id) {
   const auto found = ended_.find(id);
-  core::require(found != ended_.end(), "there is no request {} that has ended", id);
+  core::require(found != ended_.end(), "request {} is unknown or has not ended", id);
   std::vector<GenerateResult> results = std::move(found->second);
   ended_.erase(found);
   return results;

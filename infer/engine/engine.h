@@ -1,7 +1,7 @@
-// The loop that every caller shares: requests go in, each step takes rows of those that run, results come out:
+// The engine: requests go in, each step computes rows of the running sequences, results come out:
 //   engine.add(request);  while (engine.step()) …;  engine.take(id)
-// scheduler.h says whose rows a step takes. A request's result does not depend on the others, nor on what the cache
-// held of its prompt, nor on whether it was preempted: see forward/runner.h.
+// scheduler.h selects each step's rows. A request's result does not depend on other requests, on prefix cache hits or
+// on preemption: see forward/runner.h.
 #pragma once
 
 #include <atomic>
@@ -22,23 +22,23 @@
 
 namespace folio::infer {
 
-/// What an engine has done, and does.
+/// Counters since the engine was created, and its current state.
 struct EngineStatistics {
   uint64_t steps = 0;
-  uint64_t rows = 0;           ///< that were computed
-  uint64_t cached_tokens = 0;  ///< of prompts, that did not have to be
-  uint64_t tokens = 0;         ///< that were generated
+  uint64_t rows = 0;           ///< rows computed
+  uint64_t cached_tokens = 0;  ///< tokens that starting sequences found in the KV cache
+  uint64_t tokens = 0;         ///< tokens generated
   uint64_t preemptions = 0;
   size_t running = 0;
   size_t waiting = 0;
-  size_t paused = 0;  ///< until their callers have read more; see Request::backlog
+  size_t paused = 0;  ///< sequences paused until their callers read more output; see Request::backlog
   int64_t blocks_in_use = 0;
   int64_t n_blocks = 0;
-  double step_seconds = 0;  ///< of all steps
-  double plan_seconds = 0;  ///< of these, to choose and put together their rows: the scheduler's own work
+  double step_seconds = 0;  ///< total time of all steps
+  double plan_seconds = 0;  ///< part of it spent on planning: selecting and assembling rows
 };
 
-/// What a step did: its rows, and what its plan decided.
+/// A step's rows by sequence, and the sequences that its plan started and preempted.
 struct StepReport {
   struct Share {
     SequenceKey sequence;
@@ -46,30 +46,30 @@ struct StepReport {
   };
   struct Started {
     SequenceKey sequence;
-    int64_t n_cached;  ///< tokens that need not be computed
+    int64_t n_cached;  ///< tokens found in the KV cache
   };
   std::vector<Share> shares{};
   std::vector<Started> started{};
   std::vector<SequenceKey> preempted{};
 };
 
-/// A sequence that has not ended.
+/// The state of a sequence that has not ended.
 struct SequenceView {
   SequenceKey id;
   size_t n_prompt;
-  size_t n_tokens;                  ///< with the prompt's
-  std::span<const BlockId> blocks;  ///< that it holds; none while it waits. Valid until the next step
+  size_t n_tokens;                  ///< number of tokens, including the prompt
+  std::span<const BlockId> blocks;  ///< its KV blocks, empty while it waits. Valid until the next step
 };
 
 class Engine {
  public:
-  /// `model` and the machines have to outlive the engine. A step has no more rows than the machines allow, whatever
-  /// `limits` say. Throws as Runner's constructor does.
+  /// Loads the model. `model` and the machines must outlive the engine. limits.max_rows is capped at what the machines
+  /// allow. Throws as Runner's constructor does.
   Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {},
          const SchedulerLimits& limits = {});
   Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {},
          const SchedulerLimits& limits = {});
-  Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the weights are used where they lie
+  Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // weights are used in place
   Engine(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -79,52 +79,52 @@ class Engine {
   [[nodiscard]] BlockManager& cache() { return runner_.cache(); }
   [[nodiscard]] Runner& runner() { return runner_; }
 
-  /// Where the drafts of requests that speculate come from, if not from the text itself. `drafter` has to outlive the
-  /// engine, which has no request yet.
+  /// Sets the source of draft tokens; the default is prompt lookup. `drafter` must outlive the engine. Throws
+  /// core::Error if the engine already has requests.
   void draft_with(Drafter& drafter);
 
-  /// For requests whose options.adapter is the number that is returned.
+  /// Loads an adapter and returns its id for GenerateOptions::adapter.
   [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter) { return runner_.load_adapter(adapter); }
   [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter) {
     return runner_.load_adapter(std::move(adapter));
   }
-  /// Throws core::Error, and changes nothing, while requests use it, or if there is none of that number.
+  /// Unloads an adapter. Throws core::Error, and changes nothing, if a request uses it or it is not loaded.
   void unload_adapter(int32_t number);
 
-  /// Throws core::Error, and adds nothing, if the prompt is empty or longer than the context, if an option is out of
-  /// its range, if there is no such adapter, if the tokenizer is of another vocabulary, or if the cache can never hold
-  /// the request. `id` is one of new_id(), larger than those of all requests so far; without one the engine takes the
-  /// next.
+  /// Adds a request and returns its id. Throws core::Error, and adds nothing, if the prompt is empty or longer than the
+  /// context, an option is out of range, the adapter is not loaded, the tokenizer's vocabulary differs from the
+  /// model's, or the cache can never hold the request. `id` must come from new_id() and exceed those of all earlier
+  /// requests; by default the engine assigns one.
   RequestId add(Request request, std::optional<RequestId> id = {});
-  /// For a request that is added later. Any thread may ask.
+  /// Reserves an id for a request that is added later. Thread-safe.
   [[nodiscard]] RequestId new_id() { return next_id_++; }
 
-  /// Runs one forward pass: plans its rows, unless a step before did so, samples tokens and hands out the requests'
-  /// results. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens are
-  /// there, as long as each request just goes on: so the machine doesn't wait for the host between them. Where a
-  /// machine does several steps at once, so many are under way, each with other texts; the oldest is waited for.
-  /// Returns false, and does nothing, if no request is left but paused ones. Whatever is thrown, from a callback too,
-  /// every request can go on with the next step.
+  /// Runs one step: plans its rows unless an earlier step did, runs the forward pass, samples tokens and calls the
+  /// requests' callbacks. If one machine runs all layers and draws tokens, the next step is issued before this one's
+  /// tokens arrive, as long as all sequences simply continue, so the machine does not wait for the host. If a machine
+  /// allows several steps in flight, each runs different sequences, and step() waits for the oldest. Returns false, and
+  /// does nothing, if there are no requests or all are paused. After an exception, including a callback's, every
+  /// request can continue.
   bool step();
 
-  /// The request whose result or callback made the last step throw, if it was one's.
+  /// Returns the request whose result or callback made the last step throw, if any.
   [[nodiscard]] std::optional<RequestId> failed() const { return failed_; }
 
-  /// Ends a request as Interrupted; what it has so far is its result. Nothing happens if it has ended.
+  /// Ends a request as Interrupted, with its output so far as the result. Does nothing if it has ended.
   void cancel(RequestId id);
 
   [[nodiscard]] bool has_ended(RequestId id) const { return ended_.contains(id); }
-  /// The results of a request that has ended, one for each choice; the engine forgets them.
+  /// Returns and removes the results of an ended request, one per choice. Throws core::Error if it has not ended.
   [[nodiscard]] std::vector<GenerateResult> take_all(RequestId id);
-  /// The first one.
+  /// Like take_all(), but returns only the first result.
   [[nodiscard]] GenerateResult take(RequestId id) { return std::move(take_all(id).front()); }
-  /// Forgets a request, whether it has ended or not. Its callbacks are not called.
+  /// Removes a request, ended or not, without calling its callbacks.
   void drop(RequestId id);
 
   [[nodiscard]] EngineStatistics statistics() const;
-  /// Gets a report of each step from now on, before the requests that it ended are forgotten. May be empty.
+  /// Calls `on_step` in every later step, before requests that ended are removed. An empty function turns this off.
   void watch(std::function<void(const StepReport&)> on_step) { on_step_ = std::move(on_step); }
-  /// First those that run, then those that wait, each in the order in which they came, then those that are paused.
+  /// Returns the running sequences, then the waiting ones, each in order of arrival, then the paused ones.
   [[nodiscard]] std::vector<SequenceView> sequences() const;
 
  private:
@@ -132,16 +132,16 @@ class Engine {
   struct PlannedRows {
     Sequence* sequence;
     size_t n_rows;
-    size_t draw = 0;  ///< index of its first draw
+    size_t draw = 0;  ///< index of its first draw in the step
     size_t n_draws = 0;
-    size_t logit_row = 0;  ///< index of its first row of logits
+    size_t logit_row = 0;  ///< index of its first row with logits in the step
     size_t n_logit_rows = 0;
   };
-  // A step that was issued.
+  // A step that was issued and not yet collected.
   struct InFlightStep {
     Issued issued;
     std::vector<PlannedRows> planned;
-    StepReport report{};  ///< while it is watched
+    StepReport report{};  ///< filled if on_step_ is set
   };
 
   [[nodiscard]] ActiveRequest& request_of(const Sequence& s) { return active_.at(s.request()); }
@@ -164,20 +164,20 @@ class Engine {
   PromptLookup lookup_;
   Drafter* drafter_ = &lookup_;
   std::atomic<RequestId> next_id_ = 0;
-  std::map<RequestId, ActiveRequest> active_;  ///< in the order in which they came
+  std::map<RequestId, ActiveRequest> active_;  ///< in order of arrival, until they have ended
   std::map<RequestId, std::vector<GenerateResult>> ended_;
-  std::vector<Row> rows_;                     ///< that were planned
-  std::deque<InFlightStep> in_flight_steps_;  ///< in the order in which they were issued, and are collected
-  uint64_t n_issued_ = 0;                     ///< steps of the runner, when the engine had issued its last one
-  StepReport report_;                         ///< what the last plan decided, while it is watched
+  std::vector<Row> rows_;                     ///< rows of the last plan
+  std::deque<InFlightStep> in_flight_steps_;  ///< oldest first; collected in this order
+  uint64_t n_issued_ = 0;                     ///< Runner::n_issued() after the engine's last step
+  StepReport report_;                         ///< decisions of the last plan, if on_step_ is set
   std::function<void(const StepReport&)> on_step_{};
-  std::optional<RequestId> current_{};  ///< the request whose tokens are taken
+  std::optional<RequestId> current_{};  ///< the request whose results are being processed
   std::optional<RequestId> failed_{};
-  size_t n_paused_ = 0;  ///< requests
+  size_t n_paused_ = 0;  ///< number of paused requests
   EngineStatistics done_{};
 };
 
-/// Requests for the length of a scope: those that have not ended when it is left are dropped.
+/// Requests that are dropped at the end of a scope, ended or not.
 class ScopedRequests {
  public:
   explicit ScopedRequests(Engine& engine) : engine_(engine) {}

@@ -1,8 +1,7 @@
-// Output of requests for a caller on another thread than the engine's: one bounded queue of events. The engine's thread
-// adds to the event of each choice, and AsyncEngine delivers the events after the step. While the caller has not read
-// `limit` bytes of them its requests are paused, and others continue. Delivering costs the engine a lock and may cost a
-// system call, which a token of a small model is not worth (64 µs): events that can be appended to one another are
-// delivered when an output begins and when it ends, and between at most every two milliseconds, as one.
+// A bounded queue that delivers requests' output to a thread other than the engine's. Callbacks add to one event per
+// choice, which AsyncEngine delivers after the step. If `limit` bytes are unread, the queue's requests are paused and
+// others continue. A delivery costs a lock and perhaps a system call, too much for every token of a small model (64
+// µs). Events that can be merged are therefore delivered when an output begins or ends, else at most every 2 ms.
 #pragma once
 
 #include <algorithm>
@@ -23,36 +22,36 @@ namespace folio::infer {
 struct EventQueueOptions {
   static constexpr size_t kUnlimited = SIZE_MAX;
 
-  size_t limit = size_t{256} << 10U;  ///< bytes of unread events at which the requests are paused; not beams
-  size_t n_at_once = 256;  ///< requests of the queue in the engine: a long list keeps no other caller waiting
-  std::function<void()> on_delivery{};  ///< called when there is something new, mostly from the engine's thread
+  size_t limit = size_t{256} << 10U;  ///< unread bytes at which the requests are paused; not for beams
+  size_t n_at_once = 256;  ///< requests submitted at a time, so that a long list does not delay other callers
+  std::function<void()> on_delivery{};  ///< called when there are new events, usually on the engine's thread
 };
 
-/// `Event` has the members choice and cost(), its bytes, and perhaps append(Event), which adds a later event's content.
-/// Choices count the outputs of all requests, in order.
+/// `Event` has the members choice and cost(), its size in bytes, and optionally append(Event), which merges a later
+/// event into it. Choices count the outputs of all requests, in order.
 template <typename Event>
 class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_this<EventQueue<Event>> {
  public:
-  /// The engine must outlive every call but pop() and ended().
+  /// `engine` must outlive all calls except pop() and ended().
   explicit EventQueue(AsyncEngine& engine, EventQueueOptions options = {})
       : engine_(engine), options_(std::move(options)), backlog_(options_.limit) {}
 
-  /// Submits requests, once; the first of them begin in the same step. Their callbacks may use the queue.
+  /// Submits requests; call it once. The first options.n_at_once start in the same step. Callbacks may use the queue.
   void submit(std::vector<Request> requests) {
     n_running_ = requests.size();
     std::ranges::move(requests, std::back_inserter(later_));
     submit_next(options_.n_at_once);
   }
 
-  /// Returns the choice's event to be delivered next, which a request's callbacks add to; after this step if it `ends`.
+  /// Returns a choice's next event, for the requests' callbacks to add to. `ends`: deliver it after this step.
   [[nodiscard]] Event& event(size_t choice, bool ends = false) {
     is_urgent_ = is_urgent_ || ends;
     touch();
     return coming_.of(choice);
   }
 
-  /// Returns the events that were delivered, an empty list if there are none. Throws the error of a request that could
-  /// not run, once, and cancels the others.
+  /// Returns the delivered events, an empty list if there are none. If a request could not run, throws its error, once,
+  /// and cancels the others.
   [[nodiscard]] std::vector<Event> pop() {
     std::unique_lock lock(mutex_);
     if (!delivered_.events.empty() || !error_) return delivered_.take();
@@ -61,11 +60,11 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     cancel();
     std::rethrow_exception(error);
   }
-  /// Counts bytes of popped events as read.
+  /// Marks bytes of popped events as read.
   void release(size_t n_bytes) {
     if (backlog_.remove(n_bytes)) engine_.wake();
   }
-  /// Waits for events, but no longer than `at_most`, and returns them as read. Throws as pop() does.
+  /// Waits at most `at_most` for events, and returns them marked as read. Throws as pop() does.
   std::vector<Event> next(std::chrono::milliseconds at_most) {
     {
       std::unique_lock lock(mutex_);
@@ -77,12 +76,12 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     release(n_bytes);
     return events;
   }
-  /// Returns true once every request has ended, and all events were popped.
+  /// Returns true once every request has ended and all events were popped.
   [[nodiscard]] bool ended() const {
     const std::lock_guard lock(mutex_);
     return n_running_ == 0 && delivered_.events.empty() && !error_;
   }
-  /// Ends the requests as interrupted. Any thread.
+  /// Ends the requests as Interrupted. Thread-safe.
   void cancel() {
     const std::lock_guard lock(mutex_);
     is_cancelled_ = true;
@@ -115,16 +114,16 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   }
 
  protected:
-  mutable std::mutex mutex_{};  ///< of what a derived class shares with the caller, too
+  mutable std::mutex mutex_{};  ///< also guards state that a derived class shares with the caller
 
  private:
   static constexpr bool kAppends = requires(Event a, Event b) { a.append(std::move(b)); };
   static constexpr std::chrono::milliseconds kBetweenDeliveries{2};
 
-  // Events in the order in which the first of each choice came.
+  // Events in order of the first one of each choice.
   struct Batch {
     std::vector<Event> events{};
-    std::vector<size_t> places{};  ///< by choice: 1 + the index of its event; 0: it has none
+    std::vector<size_t> places{};  ///< by choice: 1 + the index of its event, or 0
 
     Event& of(size_t choice) {
       if (choice >= places.size()) places.resize(choice + 1);
@@ -172,9 +171,9 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
       lock.unlock();
     }
   }
-  // A request has ended.
+  // Handles the end of a request.
   void end(const std::exception_ptr& error) {
-    if (error) {  // perhaps on the thread that submits: the engine has stopped
+    if (error) {  // called on the submitting thread if the engine has stopped
       {
         const std::lock_guard lock(mutex_);
         if (!error_) error_ = error;
@@ -193,19 +192,19 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   EventQueueOptions options_;
   Backlog backlog_;
 
-  // The engine's thread's alone.
+  // Used by the engine's thread only.
   Batch coming_{};
   bool is_touched_ = false;
-  bool is_urgent_ = true;  ///< an output begins or ends
-  size_t n_ended_ = 0;     ///< requests whose end was not delivered
+  bool is_urgent_ = true;  ///< an output begins or ends: deliver after this step
+  size_t n_ended_ = 0;     ///< ended requests that were not delivered yet
   Clock::time_point last_delivery_{};
 
   std::condition_variable came_{};
   Batch delivered_{};
   std::exception_ptr error_{};
-  std::deque<Request> later_{};  ///< that the engine does not have yet
+  std::deque<Request> later_{};  ///< not submitted to the engine yet
   std::vector<RequestId> ids_{};
-  size_t n_running_ = 0;  ///< requests that have not ended, including later ones
+  size_t n_running_ = 0;  ///< requests that have not ended, including later_
   bool is_cancelled_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What a form decides of a sequence: when it ends, and which tokens may be tried as drafts.
+// How a form affects a sequence: when it ends, and which draft tokens can be tried.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace folio::infer {
 
-/// Returns Stop if the form is complete and allows nothing more, Form if no token of the vocabulary is allowed.
+/// Returns Stop if the form is complete and allows nothing more, Form if it allows no token, otherwise nothing.
 [[nodiscard]] inline std::optional<FinishReason> end_of_form(FormMask& form, std::span<const int32_t> history) {
   const WayOn way_on = form.way_on(history);
   if (way_on == WayOn::Tokens) return {};
   return way_on == WayOn::End ? FinishReason::Stop : FinishReason::Form;
 }
 
-/// Returns why a sequence ends for which no token can be drawn.
+/// Returns the finish reason of a sequence for which no token can be drawn.
 [[nodiscard]] inline FinishReason end_without_token(FormMask& form, std::span<const int32_t> history) {
   return end_of_form(form, history).value_or(form.may_end(history) ? FinishReason::Stop : FinishReason::Form);
 }
 
-/// Appends tokens that the form forces, up to `most` in all; and, up to `n_likely`, those with most of the bytes that
-/// it forces.
+/// Appends the tokens that the form forces, up to `most` in total. Where it forces bytes but no single token, appends
+/// the token that covers most of these bytes, up to `n_likely` in total.
 inline void append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<int32_t>& tokens) {
   while (tokens.size() < most) {
     int32_t token = form.forced(tokens);
@@ -34,10 +34,10 @@ inline void append_forced(FormMask& form, size_t most, size_t n_likely, std::vec
   }
 }
 
-/// Removes the tokens from the first one on, after `n_kept`, that the form forbids, or that would end the sequence.
+/// Truncates `tokens` at the first one after `n_kept` that the form forbids or that would end the sequence.
 inline void cut_forbidden(FormMask& form, size_t n_kept, std::vector<int32_t>& tokens) {
   for (size_t n = n_kept; n < tokens.size(); ++n) {
-    if (!form.goes_on_with(tokens[n], std::span(tokens).first(n))) tokens.resize(n);
+    if (!form.accepts(tokens[n], std::span(tokens).first(n))) tokens.resize(n);
   }
 }
 

@@ -1,4 +1,4 @@
-// Texts from prompts: a request for each, and steps until all have ended.
+// Generates completions of prompts: one request per prompt, and steps until all have ended.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace folio::infer {
 
-/// Gets the texts of prompt `index` as they come, in whole UTF-8 characters.
+/// Receives the text of prompt `index` as it is generated, in whole UTF-8 characters.
 using OnText = std::function<void(size_t index, std::string_view text)>;
 
-/// Asked before each step whether to end; may be empty.
+/// Called before each step; returns true to stop. May be empty.
 using Interrupted = std::function<bool()>;
 
-/// Steps until no request is left, or until `interrupted` says so: then the requests `ids` are cancelled.
+/// Runs steps until no request is left. If `interrupted` returns true, cancels the requests `ids`.
 void run(Engine& engine, std::span<const RequestId> ids, const Interrupted& interrupted = {});
 
-/// All prompts together; each result is, byte for byte, the one that its prompt gives alone. Of each prompt there are
-/// options.n, one after the other. `on_text` and `interrupted` may be empty. Throws core::Error as Engine::add does.
+/// Generates completions of all prompts in one batch, options.n per prompt, in order. Each is byte for byte what its
+/// prompt gives by itself. `on_text` and `interrupted` may be empty. Throws core::Error as Engine::add does.
 [[nodiscard]] std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer& tokenizer,
                                                          std::span<const std::vector<int32_t>> prompts,
                                                          const GenerateOptions& options, const OnText& on_text = {},
                                                          const Interrupted& interrupted = {});
 
-/// One prompt.
+/// Generates a completion of one prompt; see generate_batch(). Returns the first if options.n > 1.
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text = {},
                         const Interrupted& interrupted = {});

@@ -14,11 +14,11 @@ namespace {
 
 void require_same_tokens(const core::StoredModel& draft, const core::StoredModel& target,
                          const data::Tokenizer& tokenizer) {
-  if (core::is_llama2c(draft.format)) return;  // has none in it
+  if (core::is_llama2c(draft.format)) return;  // contains no tokens
   const auto own = data::load_tokenizer(draft, "");
   for (int32_t id = 0; id < own->vocab_size(); ++id) {
     core::require(own->token_bytes(id) == tokenizer.token_bytes(id),
-                  "token {} is \"{}\" in {}, and \"{}\" in {}: drafts need a model of the same vocabulary", id,
+                  "token {} is \"{}\" in {}, but \"{}\" in {}; use a draft model with the same vocabulary", id,
                   core::printable(own->token_bytes(id)), draft.path, core::printable(tokenizer.token_bytes(id)),
                   target.path);
   }
@@ -32,7 +32,7 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
   model.file_ = std::make_unique<core::StoredModel>(core::read_model(path));
   const int64_t most = model.config().context_length;
   if (options.context > most) {
-    throw core::UsageError(fmt::format("--context is {}, but the model's is {}", options.context, most));
+    throw core::UsageError(fmt::format("--context is {}, but the model supports at most {}", options.context, most));
   }
   if (options.context == 0) model.options_.context = most;
   if (options.cache_positions == kForMany) {
@@ -42,7 +42,7 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
     model.options_.cache_positions = std::min(each, std::max(4 * one, kUsually));
   }
   model.file_->generation = core::read_generation_config(model.file(), options.generation_config);
-  static_cast<void>(model.sampler_defaults());  // which are in their ranges
+  static_cast<void>(model.sampler_defaults());  // checks their ranges
   model.tokenizer_ = data::load_tokenizer(model.file(), options.tokenizer);
   std::vector<core::Adapter> adapters;
   for (const core::AdapterPath& adapter : options.adapters) {
@@ -62,11 +62,11 @@ Engine& LoadedModel::engine() {
     cache.max_positions = options_.cache_positions;
     cache.n_sequences = 1;
   }
-  if (!options_.draft_model.empty()) {  // before the model that it drafts for takes its memory
+  if (!options_.draft_model.empty()) {  // load it before the main model fills the memory
     draft_file_ = std::make_unique<core::StoredModel>(core::read_model(options_.draft_model));
     CacheOptions draft = cache;
     draft.type = options_.cache_type.value_or(default_cache_type(*draft_file_));
-    // Of one sequence the draft holds at most its own context; a cache for several is as large as the target's.
+    // For one sequence, the draft model needs at most its own context; for several, a cache as large as the model's.
     if (cache.max_positions <= config().context_length) {
       draft.max_positions = std::min(draft.max_positions, draft_file_->config.context_length);
     }

@@ -14,9 +14,9 @@ int64_t scored_tokens(int64_t n_tokens, int64_t window) {
 void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t window, const OnLogProbs& on_log_probs,
                    int32_t adapter) {
   const int64_t context = engine.config().context_length;
-  core::require(window >= 2 && window <= context, "a window of {} is not in [2, {}], the model's context", window,
-                context);
-  core::require(tokens.size() >= 2, "the text has {} tokens; two are needed to predict one", tokens.size());
+  core::require(window >= 2 && window <= context,
+                "the window is {}, but must be in [2, {}], the model's context length", window, context);
+  core::require(tokens.size() >= 2, "the text has {} tokens, but perplexity needs at least 2", tokens.size());
   for (bool go_on = true; go_on && tokens.size() >= 2;) {
     const auto text = tokens.first(std::min(tokens.size(), static_cast<size_t>(window)));
     ScopedRequests requests(engine);

@@ -1,5 +1,5 @@
-// Drafts from the text itself: what followed the last few tokens when they were there before. Saxena, "Prompt Lookup
-// Decoding", 2023; the same as llama.cpp's lookup example.
+// Drafts from the sequence itself: the tokens that followed an earlier occurrence of its last tokens. Saxena, "Prompt
+// Lookup Decoding", 2023; llama.cpp's lookup example does the same.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ class PromptLookup final : public Drafter {
  public:
   void draft(std::span<const Text> texts) override;
 
-  /// The tokens after the latest earlier place of the text's last `least` tokens, at least two, or of the last three if
-  /// there is one, as if the text went round from there on: `most` of them, or none.
+  /// Returns the `most` tokens after the latest earlier occurrence of the text's last 3 tokens, or else of its last 2;
+  /// with `least` > 2, of its last `least`. A shorter continuation is repeated. Returns none if there is no occurrence.
   [[nodiscard]] static std::vector<int32_t> drafts(std::span<const int32_t> text, size_t most, size_t least = 2);
 };
 

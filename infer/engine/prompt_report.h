@@ -1,5 +1,5 @@
-// Reports the prompt's rows to the caller, from the first that is computed on: their logits, or the log-probabilities
-// of the prompt's tokens.
+// Reports a prompt's rows to the caller, from the first computed row on: their logits, or the log-probabilities of the
+// prompt's tokens.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace folio::infer {
 
-/// Returns -ln softmax(logits)[target], in nats; the exponentials are added up in double.
+/// Returns -ln softmax(logits)[target], in nats; the exponentials are summed in double precision.
 [[nodiscard]] inline double negative_log_likelihood(std::span<const float> logits, int32_t target) {
   const double largest = *std::max_element(logits.begin(), logits.end());
   double total = 0.0;
@@ -26,20 +26,20 @@ class PromptReport {
   using OnLogits = std::function<void(std::span<const float> logits)>;
   using OnLogProbs = std::function<void(std::span<const double> log_probs)>;
 
-  /// All must outlive it; one of the callbacks may be empty.
+  /// All arguments must outlive this object. One of the callbacks may be empty.
   PromptReport(std::span<const int32_t> prompt, size_t vocab_size, const OnLogits& on_logits,
                const OnLogProbs& on_log_probs)
       : prompt_(prompt), vocab_size_(vocab_size), on_logits_(on_logits), on_log_probs_(on_log_probs) {}
 
-  /// Returns how many rows it reports: the last token's has no log-probability.
+  /// Returns the number of rows to report. The last token's row has logits but no log-probability.
   [[nodiscard]] size_t n_rows() const { return prompt_.size() - (on_logits_ ? 0 : 1); }
   [[nodiscard]] size_t n_reported() const { return n_reported_; }
-  /// Returns how many of the rows in [first, end) are to be reported: the last ones before n_rows().
+  /// Returns how many rows of [first, end) are still to be reported: the last ones before n_rows().
   [[nodiscard]] size_t n_wanted(size_t first, size_t end) const {
     first = std::max(first, n_reported_);
     return std::min(end, n_rows()) - std::min({first, end, n_rows()});
   }
-  /// Reports the rows from `first` on that were not reported before; `logits` (rows, vocab_size).
+  /// Reports those rows from `first` on that were not reported before; `logits` is (rows, vocab_size).
   void report(std::span<const float> logits, size_t first) {
     first = std::max(first, n_reported_);
     n_reported_ = first + logits.size() / vocab_size_;
@@ -50,7 +50,7 @@ class PromptReport {
       const auto row = logits.subspan((i - first) * vocab_size_, vocab_size_);
       log_probs.push_back(-negative_log_likelihood(row, prompt_[i + 1]));
       core::require(std::isfinite(log_probs.back()),
-                    "the model's output is not finite at position {}; its weights are damaged", i);
+                    "the logits at position {} are not finite; the model's weights are corrupt", i);
     }
     if (!log_probs.empty()) on_log_probs_(log_probs);
   }
@@ -60,7 +60,7 @@ class PromptReport {
   size_t vocab_size_;
   const OnLogits& on_logits_;
   const OnLogProbs& on_log_probs_;
-  size_t n_reported_ = 0;  ///< rows from the first on
+  size_t n_reported_ = 0;  ///< number of leading rows reported so far
 };
 
 }  // namespace folio::infer

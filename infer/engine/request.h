@@ -1,4 +1,4 @@
-// What a caller asks of the engine, and what it gets.
+// A request to the engine, and its result.
 #pragma once
 
 #include <cstdint>
@@ -24,86 +24,85 @@ class Form;
 
 namespace folio::infer {
 
-/// How a text goes on.
+/// How to continue a prompt.
 struct GenerateOptions {
-  int64_t max_tokens = 0;  ///< tokens to generate; 0: none is sampled
+  int64_t max_tokens = 0;  ///< maximum number of tokens to generate; 0: none
   SamplerOptions sampler{};
-  core::SharedVector<std::string> stops{};  ///< texts that end it; need a tokenizer
-  std::vector<int32_t> end_tokens{};        ///< end the text, beside those of the tokenizer's ends_text()
-  /// End it, too, as its last tokens; the first ones of such a word may be the prompt's.
+  core::SharedVector<std::string> stops{};  ///< stop strings; need a tokenizer
+  std::vector<int32_t> end_tokens{};        ///< end the output, in addition to the tokenizer's own (ends_text())
+  /// Token sequences that end the output when its last tokens match. A match may begin in the prompt.
   std::vector<std::vector<int32_t>> stop_words{};
-  /// At most so many tokens are guessed (see Engine::draft_with) and tried in one step; 0: none. The result is the
-  /// same, and comes faster where guesses are right. Nothing is guessed for beams.
+  /// Maximum number of draft tokens per step (see Engine::draft_with); 0: no speculation. The output stays the same and
+  /// is faster if drafts are correct. Ignored for beams.
   size_t speculate = 0;
-  int64_t context = 0;           ///< positions that may be used; 0: the model's context length
-  bool slide = false;            ///< at the end of the context keep the last half and go on
-  int32_t adapter = kNoAdapter;  ///< of Engine::load_adapter(): it computes the prompt, too
-  /// Another prompt that goes on from the text finds what the cache holds of its last block, too.
+  int64_t context = 0;           ///< maximum positions to use; 0: the model's context length
+  bool slide = false;            ///< when the context is full, keep the last half and continue
+  int32_t adapter = kNoAdapter;  ///< id from Engine::load_adapter(); applies to the prompt, too
+  /// Also caches the partial last block, for prompts that continue this sequence.
   bool remember_tail = false;
-  /// What the text behind the prompt has to be; null: anything. Needs the request's tokenizer, which it was made for.
-  /// Requests may share one, of one engine alone: no other thread may use it while the engine runs.
+  /// Constrains the output; null: any output. Must be made for the request's tokenizer. Requests of one engine may
+  /// share it, but no other thread may use it while the engine runs.
   std::shared_ptr<forms::Form> form{};
-  int64_t n = 1;        ///< texts that are wanted: each sampled with its choice_seed(), or the best of the beams
-  BeamOptions beams{};  ///< without any, tokens are sampled; with them, bad_words alone are used of the sampler's
+  int64_t n = 1;        ///< outputs: samples, each with its choice_seed(), or the best beams
+  BeamOptions beams{};  ///< beam search instead of sampling if width > 0; then only bad_words of `sampler` apply
 };
 
-/// What text `choice` of a request draws with: the first with the seed itself, the others with a hash of both.
+/// Returns the seed of a choice: `seed` itself for the first one, a hash of both arguments for the others.
 [[nodiscard]] uint64_t choice_seed(uint64_t seed, size_t choice);
 
 struct GenerateResult;
 
-/// A prompt, what is wanted of its rows, and how it goes on. The callbacks are called from step(), or from add() or
-/// cancel() where a text ends there, and must not call the engine. `choice` counts the texts, of n, from 0.
+/// A prompt, what to report about its rows, and how to continue it. Callbacks run inside step(), or inside add() or
+/// cancel() if an output ends there. They must not call the engine. `choice` counts the n outputs from 0.
 struct Request {
   std::vector<int32_t> prompt;
 
-  // Of the prompt's rows.
-  /// Gets ln p(prompt[i + 1] | prompt[0..i]) for consecutive i, from the first row that is computed on.
+  // Reports on the prompt.
+  /// Receives ln p(prompt[i + 1] | prompt[0..i]) for consecutive i, from the first computed row on.
   std::function<void(std::span<const double> log_probs)> on_log_probs{};
-  /// Gets (rows, vocab_size) likewise.
+  /// Receives the logits of consecutive prompt rows, (rows, vocab_size), from the first computed row on.
   std::function<void(std::span<const float> logits)> on_logits{};
-  /// Sees the steps of this request, in which no other takes part. For one choice alone, and no beams.
+  /// Observes the steps of this request, which then run no other request. Only for one choice without beams.
   Observer observer{};
 
-  // How it goes on.
+  // How to continue the prompt.
   GenerateOptions options{};
-  /// Gives the text its bytes, and says which tokens end it and which are suppressed. Null: tokens alone, of which any
-  /// may be sampled and none ends.
+  /// Decodes the output, and defines its end tokens and suppressed tokens. Null: tokens only; none is suppressed, and
+  /// only those in `options` end the output.
   const data::Tokenizer* tokenizer = nullptr;
-  /// Gets the text as it comes, in whole UTF-8 characters; of beams all at the end.
+  /// Receives text as it is generated, in whole UTF-8 characters; with beams at the end.
   std::function<void(size_t choice, std::string_view text)> on_text{};
-  /// Gets each token that is part of the result, before its text; and, if wants_token_logits, the logits (vocab_size)
-  /// that the model gave before it, as they were before biases and penalties. Of beams at the end, without logits.
+  /// Receives each token of the result, before its text. With wants_token_logits, also the model's logits (vocab_size)
+  /// for it, before biases and penalties. With beams it is called at the end, without logits.
   std::function<void(size_t choice, int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
-  /// Asked when a choice's text has come: true ends the choice there, with FinishReason::Stop. Beams are not asked.
+  /// Called after new text of a choice; true ends the choice with FinishReason::Stop. Not called for beams.
   std::function<bool(size_t choice)> is_enough{};
-  /// Gets the result of a choice that has ended.
+  /// Receives the result of each choice that ends.
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};
-  /// Output that the caller has not read, as the caller counts it; while it is full the request is paused. Null: never.
-  /// Not for a policy, which gives nothing before its end.
+  /// Output that the caller has not read yet; the caller updates it. While it is full, the request is paused. Null:
+  /// never paused. Not allowed with beams or a policy, whose output comes at the end.
   std::shared_ptr<const Backlog> backlog{};
-  /// Decides how the n choices, which start as n samples, continue; the results are those that it leaves, best
-  /// first, and come at the end as those of beams. Empty: each is sampled to its end, or, with options.beams, the
-  /// search decides.
-  /// Choices beyond the sequences that the policy completes have no result and no on_end.
+  /// Creates the policy that decides how the n choices, which start as n samples, continue. The results are the
+  /// sequences that it completes, best first, and are delivered at the end, like those of beams. Choices without a
+  /// completed sequence have no result and no on_end. Empty: each choice is sampled, or options.beams is used.
   std::function<std::unique_ptr<Policy>()> policy{};
 };
 
-/// Returns `request` with the model's context where it has none. Throws core::Error if it cannot run on the model.
+/// Returns `request` with the model's context if it sets none. Throws core::Error if the model cannot run it.
 [[nodiscard]] Request checked(Request request, const core::ModelConfig& config);
 
-/// One text.
+/// The result of one choice.
 struct GenerateResult {
   std::vector<int32_t> tokens{};  ///< generated, without the prompt
-  std::string text{};             ///< what they say, up to a stop string
+  std::string text{};             ///< decoded tokens, up to a stop string
   FinishReason finish_reason = FinishReason::Length;
-  std::optional<double> score{};  ///< of a beam: BeamSearch::score()
-  size_t n_cached = 0;            ///< tokens of the prompt that were cached, and not computed
-  size_t n_drafts = 0;            ///< that were tried
-  size_t n_right = 0;             ///< drafts that were
-  double prefill_seconds = 0.0;   ///< from the first step to the first token
-  double decode_seconds = 0.0;    ///< of all tokens after the first
+  std::optional<double> score{};  ///< Continuation::score, with beams or a policy
+  size_t n_cached = 0;            ///< prompt tokens found in the KV cache
+  size_t n_drafts = 0;            ///< draft tokens tried
+  size_t n_right = 0;             ///< draft tokens accepted
+  double prefill_seconds = 0.0;   ///< time from the first step to the first token
+  double decode_seconds = 0.0;    ///< time from the first token to the end
 };
 
 }  // namespace folio::infer

@@ -1,5 +1,5 @@
-// Sampling of one sequence: its sampler draws the tokens, their bytes become text, and stop texts, stop words, end
-// tokens, the form and the number of tokens end it.
+// Sampling of one sequence: draws its tokens, decodes them, and ends it at a stop string, a stop word, an end token,
+// the end of its form or the maximum length.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace folio::infer {
 class Sampling {
  public:
   struct Stops {
-    const data::Tokenizer* tokenizer;  ///< null: tokens without text, of which none ends the sequence
+    const data::Tokenizer* tokenizer;  ///< null: tokens are not decoded, and only end_tokens and words end the sequence
     core::SharedVector<std::string> texts;
     std::span<const int32_t> end_tokens;
     std::span<const std::vector<int32_t>> words;
-    size_t n_most;  ///< tokens of the history when it ends
+    size_t n_most;  ///< maximum length of the history
   };
 
-  /// What `stops` refers to must outlive it. Throws core::Error if an option of the sampler is out of its range.
+  /// Everything that `stops` refers to must outlive this object.
   Sampling(Sampler sampler, Stops stops)
       : sampler_(std::move(sampler)), stops_(std::move(stops)), filter_(stops_.texts) {}
 
@@ -33,15 +33,15 @@ class Sampling {
   [[nodiscard]] const std::string& text() const { return text_; }
 
   [[nodiscard]] bool is_end_token(int32_t token) const;
-  /// Returns what `token` after `history` would do; the number of tokens is left out.
+  /// Returns the effect of `token` after `history`, apart from the maximum length.
   [[nodiscard]] TokenEffect effect_of(std::span<const int32_t> history, int32_t token);
-  /// Reads the last token of `history`, which is no end token. Returns the text that can be shown.
+  /// Processes the last token of `history`, which is no end token. Returns new text that can be shown.
   [[nodiscard]] std::string push(std::span<const int32_t> history);
-  /// Returns why a sequence of these tokens ends, if it does.
+  /// Returns the reason why a sequence with this history ends, if it does.
   [[nodiscard]] std::optional<FinishReason> end_of(std::span<const int32_t> history);
-  /// Returns text that was held back.
+  /// Returns the text that was held back, at the end of the sequence.
   [[nodiscard]] std::string finish();
-  /// Continues from the text of `parent`.
+  /// Copies the decoded text and the stop string matches of `parent`.
   void fork(const Sampling& parent);
 
  private:

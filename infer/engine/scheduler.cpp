@@ -15,7 +15,7 @@ bool together(const Sequence& a, const Sequence& b) { return a.needs().n_togethe
 
 int64_t n_missing(const Sequence& sequence) { return static_cast<int64_t>(sequence.n_missing()); }
 
-// Returns how many first tokens of `sequence` that need not be computed are those of `other`.
+// Returns the length of the common prefix of `other` and the shareable tokens of `sequence`.
 int64_t n_common(const Sequence& sequence, const Sequence& other) {
   const auto own = sequence.tokens().first(sequence.shareable());
   return std::ranges::mismatch(own, other.tokens()).in1 - own.begin();
@@ -24,20 +24,21 @@ int64_t n_common(const Sequence& sequence, const Sequence& other) {
 }  // namespace
 
 Scheduler::Scheduler(BlockManager& cache, const SchedulerLimits& limits) : cache_(cache), limits_(limits) {
-  core::require(limits.max_rows > 0 && limits.max_sequences > 0, "a step of {} rows and {} sequences runs nothing",
-                limits.max_rows, limits.max_sequences);
+  core::require(limits.max_rows > 0 && limits.max_sequences > 0,
+                "max_rows is {} and max_sequences is {}, but both must be at least 1", limits.max_rows,
+                limits.max_sequences);
 }
 
 size_t Scheduler::n_drafts_each() const { return limits_.max_drafts / std::max<size_t>(n_running_, 1); }
 
-// Where the sequence is, or would be, in [first, end), which is in order.
+// Returns the position of the sequence in the ordered range [first, end), or where to insert it.
 std::vector<Sequence*>::iterator Scheduler::place_of(const Sequence& sequence, size_t first, size_t end) {
   const auto at = [&](size_t i) { return sequences_.begin() + static_cast<std::ptrdiff_t>(i); };
   return std::ranges::lower_bound(at(first), at(end), sequence.key(), {}, &Sequence::key);
 }
 
-// Sequences that run together share the whole blocks of what they begin with. Where two go on from one block, both copy
-// it, and it stays until the step's end.
+// Sequences that run together share the full blocks of their common prefix. If several continue within one block, each
+// copies it, and the original is freed only after the step.
 void Scheduler::add(Sequence& sequence) {
   const int64_t positions = sequence.needs().max_positions;
   const auto n = static_cast<int64_t>(sequence.needs().n_together);
@@ -45,10 +46,10 @@ void Scheduler::add(Sequence& sequence) {
   const int64_t needed = shared + n * (blocks_for(positions) - shared) + (n == 1 ? 0 : n);
   const std::string who = n == 1 ? "" : fmt::format("{} beams of ", n);
   core::require(needed <= cache_.n_blocks(),
-                "{}{} positions need {} blocks of the KV cache, which has {}; take fewer tokens or a larger cache", who,
+                "{}{} positions need {} blocks of the KV cache, which has {}; use fewer tokens or a larger cache", who,
                 positions, needed, cache_.n_blocks());
   core::require(sequence.needs().n_together <= limits_.max_sequences,
-                "{} beams are more than the {} sequences that may run; take fewer", n, limits_.max_sequences);
+                "{} beams exceed the maximum of {} sequences; use fewer", n, limits_.max_sequences);
   sequences_.insert(place_of(sequence, n_running_, sequences_.size()), &sequence);
 }
 
@@ -81,9 +82,9 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   int64_t rows = static_cast<int64_t>(limits_.max_rows);
   int64_t free = cache_.free_blocks();
   const auto drafts_each = static_cast<int64_t>(n_drafts_each());
-  bool open = true;  // younger ones may take part
+  bool open = true;  // younger sequences may still join the step
   const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
-  const auto has_room = [&, n = limits_.n_steps](size_t n_sequences) {  // for one more of so many
+  const auto has_room = [&, n = limits_.n_steps](size_t n_sequences) {  // this step's share of n_sequences isn't full
     return open && rows > 0 && trace_.shares.size() < (n_sequences + n - 1) / n;
   };
   const auto give = [&](Sequence& sequence) {
@@ -113,7 +114,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
     const int64_t before = cache_.free_blocks();
     free -= copies_by_fork(*sequences_[n_running_]);
     Sequence& next = start_next();
-    free -= before - cache_.free_blocks();  // cached blocks that nobody held
+    free -= before - cache_.free_blocks();  // cached blocks that were free
     give(next);
   }
   return trace_;
@@ -125,14 +126,14 @@ bool Scheduler::can_continue(std::span<Sequence* const> sequences) const {
   return free >= 0 && !next_fits(free);
 }
 
-// The sequences before `end` that start and are preempted with the one at `first`.
+// Returns the sequences before `end` that start and are preempted together with the one at `first`.
 std::span<Sequence* const> Scheduler::unit_at(size_t first, size_t end) const {
   size_t n = 1;
   while (first + n < end && together(*sequences_[first], *sequences_[first + n])) ++n;
   return std::span(sequences_).subspan(first, n);
 }
 
-// For the next rows of all of them, as far as a step of `rows` goes.
+// Returns the blocks needed for the next rows of these sequences, at most `rows` rows in total.
 int64_t Scheduler::blocks_needed(std::span<Sequence* const> unit, int64_t rows) const {
   int64_t needed = 0;
   for (const Sequence* sequence : unit) {
@@ -143,21 +144,21 @@ int64_t Scheduler::blocks_needed(std::span<Sequence* const> unit, int64_t rows) 
   return needed;
 }
 
-// Drafts that it tries: none if they would take a block that is not free.
+// Returns the number of drafts to try: 0 if they need more than the free blocks.
 int64_t Scheduler::n_drafts(const Sequence& sequence, int64_t most, int64_t free) const {
   const int64_t n = std::min(most, static_cast<int64_t>(sequence.n_optional()));
   return cache_.blocks_needed(sequence.id(), n_missing(sequence) + n) <= free ? n : 0;
 }
 
-// Of the sequences that may run, those that are there or may come by a fork.
+// Returns the number of running sequences, including places reserved for later forks.
 size_t Scheduler::places_taken() const {
   size_t n = 0;
   for (size_t i = 0; i < n_running_; i += unit_at(i, n_running_).size()) n += sequences_[i]->needs().n_together;
   return n;
 }
 
-// All of its tokens and the next one, so that it is not preempted again before it has given anything. Those that start
-// together fit together.
+// Returns true if the next waiting sequence has blocks for all its tokens and one more, so that it cannot be preempted
+// before it produces a token. Sequences that start together must fit together.
 bool Scheduler::next_fits(int64_t free) const {
   if (n_running_ == sequences_.size()) return false;
   const auto unit = unit_at(n_running_, sequences_.size());
@@ -182,7 +183,7 @@ std::span<Sequence* const> Scheduler::running_of(RequestId request) const {
   return {own.begin(), own.end()};
 }
 
-// The one that shares most of its tokens.
+// Returns the running sequence with the longest common prefix.
 Scheduler::Origin Scheduler::origin_of(const Sequence& sequence) const {
   Origin best;
   const auto own = running_of(sequence.request());
@@ -194,7 +195,7 @@ Scheduler::Origin Scheduler::origin_of(const Sequence& sequence) const {
   return best;
 }
 
-// Where both go on in the middle of a block, the older one copies it, too, perhaps in the same step.
+// Returns 1 if both continue within a block: the older sequence may also copy it, even in the same step.
 int64_t Scheduler::copies_by_fork(const Sequence& sequence) const {
   return origin_of(sequence).length % kBlockPositions > 0 ? 1 : 0;
 }
@@ -210,7 +211,7 @@ Sequence& Scheduler::start_next() {
     sequence.n_cached_ = cache_.share_prefix(sequence.id_, sequence.tokens().first(sequence.shareable()));
   }
   const auto next = sequences_.begin() + static_cast<std::ptrdiff_t>(n_running_);
-  std::rotate(place_of(sequence, 0, n_running_), next, next + 1);  // one that was paused is older than some that run
+  std::rotate(place_of(sequence, 0, n_running_), next, next + 1);  // a resumed sequence may be older than running ones
   ++n_running_;
   trace_.started.push_back(&sequence);
   return sequence;
@@ -223,7 +224,7 @@ void Scheduler::preempt_youngest() {
     cache_.release(std::exchange(sequence.id_, -1));
     trace_.preempted.push_back(&sequence);
     const auto own = sequences_.begin() + static_cast<std::ptrdiff_t>(n_running_);
-    std::rotate(own, own + 1, place_of(sequence, n_running_ + 1, sequences_.size()));  // behind older ones that wait
+    std::rotate(own, own + 1, place_of(sequence, n_running_ + 1, sequences_.size()));  // keep the order by age
     preempted = &sequence;
   } while (n_running_ > 0 && together(*sequences_[n_running_ - 1], *preempted));
 }

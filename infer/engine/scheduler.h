@@ -1,8 +1,7 @@
-// Which sequences run next, as in vLLM's V1 (Kwon et al. 2023): a step has a budget of rows. Each sequence that runs
-// gets its next rows, the oldest first; what is left goes to those that wait, in the order in which they came. When the
-// blocks of the cache run out, the youngest is preempted and recomputed later. So those that run are always the oldest,
-// none waits forever behind younger ones, and the oldest always continues. Where several steps are in flight, each
-// takes its share of the sequences. Uses no model: tests/infer/engine/scheduler_test.cpp.
+// Selects the rows of each step, as vLLM's V1 scheduler does (Kwon et al. 2023). A step has a budget of rows. Running
+// sequences get rows first, oldest first; then waiting sequences start in order of arrival. When the KV cache is full,
+// the youngest sequence is preempted and recomputed later. So the oldest always continues, and none is starved. With
+// several steps in flight, each has a share of the sequences. Needs no model: tests/infer/engine/scheduler_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +15,15 @@
 namespace folio::infer {
 
 struct SchedulerLimits {
-  size_t max_rows = 4096;      ///< of a step, if the machine allows so many
-  size_t max_sequences = 256;  ///< that run
-  size_t max_drafts = 15;      ///< rows of a step that may turn out to be wrong
-  size_t n_steps = 1;          ///< under way at once, each with a part of the sequences
+  size_t max_rows = 4096;      ///< maximum rows per step, capped by the machine's maximum
+  size_t max_sequences = 256;  ///< maximum number of running sequences
+  size_t max_drafts = 15;      ///< maximum draft rows per step
+  size_t n_steps = 1;          ///< steps in flight, each with a share of the sequences
 };
 
 class Scheduler {
  public:
-  /// What happened in a plan.
+  /// The decisions of a plan.
   struct Trace {
     struct Share {
       Sequence* sequence;
@@ -35,35 +34,35 @@ class Scheduler {
     std::vector<Sequence*> preempted{};
   };
 
-  /// The cache must outlive the scheduler, and no other caller may take its blocks while a sequence runs. Throws
-  /// core::Error if a limit is 0.
+  /// `cache` must outlive the scheduler, and no other caller may allocate its blocks while a sequence runs. Throws
+  /// core::Error if max_rows or max_sequences is 0.
   Scheduler(BlockManager& cache, const SchedulerLimits& limits);
 
-  /// Makes the sequence wait, in the order of ids: after all others if it is new, in its old place if it was removed to
-  /// be paused. Throws core::Error if it can never run: the cache can't hold it and those that run together with it, or
-  /// they are more than may run.
+  /// Adds a waiting sequence, ordered by id: a new one goes to the end, a paused one returns to its old position.
+  /// Throws core::Error if it can never run because the sequences that must run together exceed the cache or
+  /// max_sequences.
   void add(Sequence& sequence);
-  /// Makes `child` run, with the tokens and all blocks of `parent`, which runs and is of the same request. If it ran,
-  /// its own blocks are released.
+  /// Makes `child` a running copy of `parent` that shares its blocks. `parent` must run and be of the same request.
+  /// Blocks that `child` had are released.
   void fork(Sequence& child, const Sequence& parent);
-  /// Releases its blocks, if it runs. Its full blocks stay in the cache for a while.
+  /// Removes a sequence and releases its blocks. Full blocks stay in the prefix cache until they are evicted.
   void remove(Sequence& sequence);
 
-  /// Plans the rows of the next step: sequences start, and are preempted. `append`(sequence, most) appends at most
-  /// `most` of the sequence's next rows to the step, and returns how many; at least one is asked for.
+  /// Plans the next step: continues, preempts and starts sequences. `append`(sequence, most) must append at most `most`
+  /// of the sequence's next rows to the step and return their number; `most` is at least 1.
   const Trace& plan(const std::function<size_t(Sequence& sequence, size_t most)>& append);
-  /// Drafts that each sequence may try in the next plan.
+  /// Returns the number of drafts that each sequence may try in the next plan.
   [[nodiscard]] size_t n_drafts_each() const;
-  /// These sequences can have a row more each, and no other could start instead.
+  /// Returns true if each of these sequences can have one more row, and no waiting sequence could start.
   [[nodiscard]] bool can_continue(std::span<Sequence* const> sequences) const;
 
   [[nodiscard]] std::span<Sequence* const> running() const { return std::span(sequences_).first(n_running_); }
   [[nodiscard]] std::span<Sequence* const> waiting() const { return std::span(sequences_).subspan(n_running_); }
 
  private:
-  // A running sequence of the same request, and how many first tokens they share.
+  // A running sequence of the same request, and the length of their common prefix.
   struct Origin {
-    const Sequence* sequence = nullptr;  ///< null: none shares a token
+    const Sequence* sequence = nullptr;  ///< null: no common prefix
     int64_t length = 0;
   };
 
@@ -81,7 +80,7 @@ class Scheduler {
 
   BlockManager& cache_;
   SchedulerLimits limits_;
-  std::vector<Sequence*> sequences_;  ///< first those that run, then those that wait, each by request and index
+  std::vector<Sequence*> sequences_;  ///< running ones first, then waiting ones, each ordered by request and index
   size_t n_running_ = 0;
   Trace trace_;
 };

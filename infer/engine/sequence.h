@@ -1,5 +1,5 @@
-// One sequence of a request: its tokens, the blocks of the cache that hold their keys and values, and its rows in
-// flight. How it continues is for policies to decide: policy.h.
+// One sequence of a request: its tokens, its KV blocks, and its rows in flight. Policies decide how it continues:
+// policy.h.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 
 namespace folio::infer {
 
-/// Requests are numbered in the order in which they come.
+/// A request's id. Ids increase in order of arrival.
 using RequestId = int64_t;
 
-/// A sequence by its request and its index there.
+/// Identifies a sequence by its request and its index in that request.
 struct SequenceKey {
   RequestId request;
   size_t index;
@@ -29,13 +29,13 @@ class Sequence {
  public:
   /// Requirements that the scheduler must know before the sequence starts.
   struct Needs {
-    int64_t max_positions;         ///< that it may come to hold
-    size_t n_together = 1;         ///< sequences of its request that start and are preempted as one; 1: each by itself
-    int32_t adapter = kNoAdapter;  ///< computes its keys and values
-    bool alone = false;            ///< no other sequence takes part in its steps
+    int64_t max_positions;         ///< maximum number of positions in the KV cache
+    size_t n_together = 1;         ///< sequences of its request that start and are preempted together; 1: separately
+    int32_t adapter = kNoAdapter;  ///< adapter that computes its keys and values
+    bool alone = false;            ///< shares no step with another sequence
   };
 
-  /// The tokens of `prompt` and the cache must outlive it.
+  /// Creates a waiting sequence. The tokens of `prompt` and `cache` must outlive it.
   Sequence(SequenceKey key, std::span<const int32_t> prompt, const Needs& needs, BlockManager& cache)
       : key_(key), prompt_(prompt), needs_(needs), cache_(cache) {}
   Sequence(const Sequence&) = delete;
@@ -46,57 +46,57 @@ class Sequence {
   [[nodiscard]] size_t index() const { return key_.index; }
   [[nodiscard]] const Needs& needs() const { return needs_; }
   [[nodiscard]] bool runs() const { return id_ >= 0; }
-  /// Its id in the cache while it runs.
+  /// Returns the sequence's id in the KV cache while it runs.
   [[nodiscard]] SequenceId id() const { return id_; }
-  /// Tokens that were cached when it last started.
+  /// Returns the number of tokens found in the KV cache when it last started.
   [[nodiscard]] int64_t n_cached() const { return n_cached_; }
 
-  /// The prompt and all that was generated.
+  /// Returns the prompt and all generated tokens.
   [[nodiscard]] std::span<const int32_t> history() const {
     return history_.empty() ? prompt_ : std::span<const int32_t>(history_);
   }
   [[nodiscard]] std::span<const int32_t> generated() const { return history().subspan(prompt_.size()); }
-  /// The history without the tokens that slid out of the context: the cache holds their keys and values.
+  /// Returns the history without tokens that slid out of the context. The KV cache stores these tokens.
   [[nodiscard]] std::span<const int32_t> tokens() const { return history().subspan(first_); }
   [[nodiscard]] size_t first() const { return first_; }
   void append(int32_t token) {
     if (history_.empty()) history_.assign(prompt_.begin(), prompt_.end());
     history_.push_back(token);
   }
-  /// Drops the tokens before `first` of the history from the context, and recomputes the others.
+  /// Removes the history before index `first` from the context, and recomputes the rest.
   void slide_to(size_t first) {
     recall(static_cast<size_t>(runs() ? cache_.length(id_) : 0));
     first_ = first;
   }
 
-  /// The number of its first tokens that need not be computed if they are cached: never the last, whose logits give
-  /// the next token.
+  /// Returns how many of its first tokens may come from the prefix cache: never the last, whose logits give the next
+  /// token.
   [[nodiscard]] size_t shareable() const { return std::min(tokens().empty() ? 0 : tokens().size() - 1, compute_from_); }
-  /// Tokens from this index on must be computed, even if they are cached.
+  /// Makes the sequence compute tokens from `index` on even if they are cached.
   void compute_from(size_t index) { compute_from_ = index; }
-  /// Rows after those of its tokens, which it would try in the next step if nothing else needs them.
+  /// Returns the number of draft rows that may follow its tokens' rows in the next step, if the step has capacity left.
   [[nodiscard]] size_t n_optional() const { return n_optional_; }
   void set_optional(size_t n_rows) { n_optional_ = n_rows; }
 
-  /// Tokens of the history that were computed.
+  /// Returns the number of history tokens that were computed.
   [[nodiscard]] size_t n_computed() const { return n_held() - in_flight_; }
-  /// Tokens of the history that the cache does not hold. It may hold the row of one that is still being drawn.
+  /// Returns the number of history tokens not in the KV cache, which may also hold a token that is still being drawn.
   [[nodiscard]] size_t n_missing() const { return history().size() - std::min(n_held(), history().size()); }
-  /// The row of token `index` of the history, which may be one that is still being drawn.
+  /// Returns the row of history token `index`, which may be a token that is still being drawn.
   [[nodiscard]] Row row(size_t index, int32_t token) const {
     return {.token = token, .sequence = id_, .position = static_cast<int64_t>(index - first_), .wants_logits = false};
   }
 
   [[nodiscard]] size_t in_flight() const { return in_flight_; }
-  /// `n_rows` more rows were issued, and the cache holds their positions.
+  /// Records that `n_rows` more rows were issued. The KV cache already holds their positions.
   void issued(size_t n_rows) { in_flight_ += n_rows; }
-  /// The first `n_rows` of those in flight were computed.
+  /// Records that the first `n_rows` of the rows in flight were computed.
   void collected(size_t n_rows) { in_flight_ -= n_rows; }
-  /// Removes the rows in flight from the cache. Unless the sequence has ended, they are issued again.
+  /// Removes the rows in flight from the KV cache. Unless the sequence has ended, they are issued again.
   void recall() { recall(in_flight_); }
-  /// Lets other prompts find the blocks that were computed.
+  /// Adds its computed full blocks to the prefix cache.
   void remember() { cache_.remember(id_, tokens().first(std::min(n_computed() - first_, tokens().size()))); }
-  /// Lets them find the last block of a sequence that ends, too.
+  /// Adds its full blocks and its partial last block to the prefix cache when the sequence ends.
   void remember_tail() {
     if (!runs()) return;
     remember();
@@ -118,11 +118,11 @@ class Sequence {
   BlockManager& cache_;
   SequenceId id_ = -1;
   int64_t n_cached_ = 0;
-  std::vector<int32_t> history_;  ///< empty before its first token: sequences share the prompt
+  std::vector<int32_t> history_;  ///< empty until the first generated token, so that sequences share the prompt
   size_t first_ = 0;
   size_t compute_from_ = SIZE_MAX;
   size_t n_optional_ = 0;
-  size_t in_flight_ = 0;  ///< rows that the cache holds and that were not collected
+  size_t in_flight_ = 0;  ///< rows in the KV cache that are not collected yet
 };
 
 }  // namespace folio::infer

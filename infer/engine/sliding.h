@@ -1,4 +1,4 @@
-// Sliding: a sequence that fills the context keeps the last half of it, recomputes that and continues.
+// Sliding context: a sequence that fills the context keeps its last half, recomputes it and continues.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ class Sliding {
  public:
   explicit Sliding(int64_t context) : context_(static_cast<size_t>(context)) {}
 
-  /// Returns how many more tokens fit the context, of which the history from `first` on is a part.
+  /// Returns how many more tokens fit in a context that holds the history from index `first` on.
   [[nodiscard]] size_t n_left(size_t n_history, size_t first) const { return context_ - (n_history - first); }
-  /// Returns the first token of the history that stays.
+  /// Returns the index of the first history token that stays in the context.
   [[nodiscard]] size_t first_kept(size_t n_history) const { return n_history - context_ / 2; }
 
  private:

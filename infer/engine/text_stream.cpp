@@ -17,7 +17,7 @@ void TextPiece::append(TextPiece more) {
 }
 
 Notifier::Notifier() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  core::require(fd_ >= 0, "the system gives no descriptor to wait for texts with; too many files are open");
+  core::require(fd_ >= 0, "cannot create an event descriptor; too many files are open");
 }
 
 Notifier::~Notifier() { close(fd_); }
@@ -42,12 +42,12 @@ std::shared_ptr<TextStream> TextStream::submit(const std::shared_ptr<AsyncEngine
     stream->add_callbacks(request, first, pieces);
     first += static_cast<size_t>(std::max<int64_t>(request.options.n, 1));
   }
-  stream->results_.resize(first, {.finish_reason = FinishReason::Interrupted});  // those that never run
+  stream->results_.resize(first, {.finish_reason = FinishReason::Interrupted});  // for requests that never run
   stream->EventQueue::submit(std::move(requests));
   return {stream.get(), [stream, engine](TextStream*) { stream->cancel(); }};
 }
 
-// The engine has the requests no longer than the stream, which their ends hold.
+// The callbacks may capture `this`: the engine holds the stream as long as its requests.
 void TextStream::add_callbacks(Request& request, size_t first, bool pieces) {
   request.on_end = [this, first, pieces](size_t choice, const GenerateResult& result) {
     {

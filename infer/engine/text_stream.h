@@ -1,4 +1,4 @@
-// The queue of callers that read text and tokens: the C++ handles, Python and its terminal.
+// The event queue for callers that read text and tokens: fast_llm::Response and the Python package.
 #pragma once
 
 #include <atomic>
@@ -11,28 +11,28 @@
 
 namespace folio::infer {
 
-/// New text of one choice.
+/// New output of one choice.
 struct TextPiece {
   size_t choice = 0;
   std::string text{};             ///< whole UTF-8 characters
-  std::vector<int32_t> tokens{};  ///< that were drawn
+  std::vector<int32_t> tokens{};  ///< tokens drawn
   bool ended = false;
 
   void append(TextPiece more);
   [[nodiscard]] size_t cost() const { return text.size() + tokens.size() * sizeof tokens.front(); }
 };
 
-/// Signals a caller that can't wait, such as an event loop, that streams have events: fd() is readable then.
+/// Signals an event loop that streams have new events: fd() becomes readable.
 class Notifier {
  public:
-  Notifier();  ///< Throws core::Error if the system gives no descriptor.
+  Notifier();  ///< Throws core::Error if the system provides no file descriptor.
   ~Notifier();
   Notifier(const Notifier&) = delete;
   Notifier& operator=(const Notifier&) = delete;
 
   [[nodiscard]] int fd() const { return fd_; }
   void notify();
-  /// Must be called before the streams are read.
+  /// Resets the signal. Must be called before the streams are read.
   void clear();
 
  private:
@@ -40,16 +40,16 @@ class Notifier {
   std::atomic<bool> notified_ = false;
 };
 
-/// The output of some requests. One thread at a time may wait; any may cancel.
+/// The output of a list of requests. One thread at a time may wait; any thread may cancel.
 class TextStream : public EventQueue<TextPiece> {
  public:
-  /// Submits the requests, and sets their on_text, on_token and on_end. Without `pieces` the stream has results only.
-  /// What has not ended when the last copy of the returned pointer goes is cancelled.
+  /// Submits the requests, and sets their on_text, on_token and on_end. Without `pieces`, only results are delivered.
+  /// Requests still running when the last copy of the returned pointer is destroyed are cancelled.
   [[nodiscard]] static std::shared_ptr<TextStream> submit(const std::shared_ptr<AsyncEngine>& engine,
                                                           std::vector<Request> requests, bool pieces,
                                                           EventQueueOptions options = {});
 
-  /// Returns the results of a stream that has ended without an error, one for each choice.
+  /// Returns the results of a stream that has ended without an error, one per choice.
   [[nodiscard]] std::vector<GenerateResult> take_results();
 
  private:

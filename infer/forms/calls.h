@@ -1,4 +1,4 @@
-// Answers that call functions, as a model writes them.
+// Constrained decoding of function calls (tool calls), in the notation of the model's chat template.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,23 @@ struct CallsForm {
   struct Function {
     std::string name;
     std::string parameters;  ///< a JSON schema
-    std::string place{};     ///< what an error calls it: "[0].function.parameters"
+    std::string place{};     ///< location that errors name: "[0].function.parameters"
   };
   data::ToolFormat format{};
   std::vector<Function> functions{};
-  bool several = true;     ///< calls in one answer, if the model writes more than one
-  bool has_answer = true;  ///< an answer without calls will do, and one may stand before them
-  FormOptions answer{};    ///< what it has to be; then none stands before calls. Of kind None: any text
+  bool several = true;     ///< allows several calls in one answer, if the model's format has them
+  bool has_answer = true;  ///< allows an answer without calls, and text before calls
+  FormOptions answer{};    ///< constrains an answer without calls; then no text may precede calls. Kind None: any text
 };
 
-/// From the trigger of a call on, a text can go on as a call alone. Throws core::Error that names the function whose
-/// schema is refused.
+/// Returns the part that matches answers with calls: after a call's trigger, only a valid call may follow. Throws
+/// core::Error that names the function if its schema is rejected.
 [[nodiscard]] Grammar::Part calls_part(Grammar& grammar, const CallsForm& form);
 
-/// `answer` behind the reasoning, if there is any, and at most two newlines after it.
+/// Returns `answer` preceded by the model's reasoning, if any, and by at most two newlines after it.
 [[nodiscard]] Grammar::Part reasoned_part(Grammar& grammar, data::Thinking thinking, Grammar::Part answer);
 
-/// Of any kind, without reasoning. Throws core::Error without the kind's name.
+/// Returns the part for options of any kind except None, without reasoning. Errors don't name the kind.
 [[nodiscard]] Grammar::Part part_of(Grammar& grammar, const FormOptions& options);
 
 }  // namespace folio::infer::forms

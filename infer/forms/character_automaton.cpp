@@ -13,13 +13,13 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostAutomatonStates = 10'000;
-constexpr size_t kMostSteps = 200'000;  // of a subset construction: ways that are followed; of a product: edges
+constexpr size_t kMostSteps = 200'000;  // transitions followed by a subset construction, or edges of a product
 
 }  // namespace
 
 int32_t CharacterAutomaton::add_state() {
-  core::require(edges_.size() < kMostAutomatonStates, "it needs more than {} states together with the other conditions",
-                kMostAutomatonStates);
+  core::require(edges_.size() < kMostAutomatonStates,
+                "needs more than {} states when combined with the other constraints", kMostAutomatonStates);
   budget_.spend(1);
   edges_.emplace_back();
   accepts_.push_back(false);
@@ -63,8 +63,8 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core:
   }
 }
 
-// The expression is built as a grammar whose characters are calls of rules that are never defined: a nondeterministic
-// automaton. The states here are sets of its states.
+// Builds the expression as a nondeterministic automaton: a grammar whose characters are calls of undefined rules. The
+// subset construction then makes it deterministic.
 CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget)
     : CharacterAutomaton(std::move(budget)) {
   Grammar grammar({}, budget_);
@@ -77,7 +77,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
   using Set = std::vector<Grammar::State>;
   size_t n_steps = 0;
   const auto step = [&] {
-    core::require(++n_steps <= kMostSteps, "the expression is too large to be combined with other conditions");
+    core::require(++n_steps <= kMostSteps, "the pattern is too large to combine with other constraints");
     budget_.spend(1);
   };
   std::map<Set, int32_t> numbers;
@@ -102,7 +102,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
   };
   (void)number_of({whole.begin});
   for (size_t i = 0; i < order.size(); ++i) {
-    // What is reached by a character changes at these.
+    // Code points at which the set of reached states changes.
     std::set<uint32_t> cuts;
     std::vector<std::pair<const CharacterRanges*, Grammar::State>> ways;
     for (const Grammar::State state : order[i]) {
@@ -120,7 +120,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
       std::set<Grammar::State> reached;
       for (const auto& [ranges, to] : ways) {
         step();
-        // The last range that begins at or before the cut.
+        // The range before `behind` is the last one that begins at or before the cut.
         const auto behind = std::ranges::upper_bound(*ranges, *cut, {}, &CharacterRange::first);
         if (behind != ranges->begin() && *cut <= std::prev(behind)->second) reached.insert(to);
       }
@@ -148,11 +148,11 @@ bool CharacterAutomaton::takes(std::string_view utf8) const {
   return state >= 0 && accepts_[static_cast<size_t>(state)];
 }
 
-bool CharacterAutomaton::takes_nothing() const {  // all states can be reached
+bool CharacterAutomaton::takes_nothing() const {  // every state is reachable
   return std::ranges::none_of(accepts_, [](bool accepts) { return accepts; });
 }
 
-// States are pairs; the second is -1 where the other automaton takes nothing any more.
+// States are pairs; the second is -1 once the other automaton has no transition left.
 CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, bool negated) const {
   CharacterAutomaton both(budget_);
   std::map<std::pair<int32_t, int32_t>, int32_t> numbers;
@@ -174,7 +174,7 @@ CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, 
     for (const Edge& edge : edges_[static_cast<size_t>(a)]) {
       const auto add = [&](uint32_t low, uint32_t high, int32_t to) {
         if (low > high || (to < 0 && !negated)) return;
-        core::require(++n_edges <= kMostSteps, "the expression is too large to be combined with other conditions");
+        core::require(++n_edges <= kMostSteps, "the pattern is too large to combine with other constraints");
         budget_.spend(1);
         const int32_t state = number_of(edge.to, to);
         both.edges_[i].push_back({low, high, state});

@@ -1,5 +1,5 @@
-// A set of texts as a deterministic automaton over code points: for what a regular expression alone can't say, that a
-// text also has a length, or matches one expression and not another.
+// A set of strings as a deterministic automaton over code points, for conditions that one regular expression can't
+// express: a limit on the length as well, or a match of one expression and not of another.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace folio::infer::forms {
 
 class CharacterAutomaton {
  public:
-  // States, edges and what is followed to find them are steps of the budget, here and in what is made of it.
-  /// Texts of `least` to `most` characters; `most` < 0: without end.
+  // Building and combining automata spends budget steps for states, edges and the transitions explored.
+  /// Accepts strings of `least` to `most` characters; `most` < 0: no limit.
   CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget);
-  /// Texts of an expression, which has no Begin, no End and no Call.
+  /// Accepts the matches of an expression without Begin, End and Call.
   CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget);
-  /// These texts, in UTF-8.
+  /// Accepts exactly these strings, encoded in UTF-8.
   CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget);
 
-  // All throw core::Error if there are too many states.
+  // Intersection and difference. These and the constructors throw core::Error if there are too many states.
   [[nodiscard]] CharacterAutomaton and_also(const CharacterAutomaton& other) const { return product(other, false); }
   [[nodiscard]] CharacterAutomaton but_not(const CharacterAutomaton& other) const { return product(other, true); }
 
@@ -44,7 +44,7 @@ class CharacterAutomaton {
   [[nodiscard]] CharacterAutomaton product(const CharacterAutomaton& other, bool negated) const;
 
   core::WorkBudget budget_;
-  std::vector<std::vector<Edge>> edges_;  ///< of each state; in order, without overlap. The first state is the start.
+  std::vector<std::vector<Edge>> edges_;  ///< per state, sorted and disjoint; state 0 is the start
   std::vector<bool> accepts_;
 };
 

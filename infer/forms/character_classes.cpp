@@ -36,7 +36,7 @@ struct LongName {
   std::string_view name, category;
 };
 
-// Of PropertyValueAliases.txt, which ECMA-262 has.
+// Long names from Unicode's PropertyValueAliases.txt, which ECMA-262 also accepts.
 constexpr std::array kLongNames{
     LongName{"Letter", "L"},
     LongName{"Uppercase_Letter", "Lu"},
@@ -80,7 +80,7 @@ constexpr std::array kLongNames{
 
 using Categories = std::map<std::string, CharacterRanges, std::less<>>;
 
-// By their names of two letters, and of one for all that begin with it.
+// Returns the characters of each category ("Lu") and of each group of categories ("L").
 Categories read_categories() {
   Categories all;
   const auto add = [&](std::string_view name, uint32_t c) {
@@ -93,7 +93,7 @@ Categories read_categories() {
   };
   for (uint32_t c = 0; c <= kLastCodePoint; ++c) {
     const std::string_view name = utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
-    if (name == "Cn" || name == "Cs") continue;  // unassigned, and surrogates, which no text has
+    if (name == "Cn" || name == "Cs") continue;  // unassigned; surrogates, which UTF-8 excludes
     add(name, c);
     if (name[0] != 'C') add(name.substr(0, 1), c);
   }
@@ -118,7 +118,7 @@ std::optional<CharacterRanges> posix_class(std::string_view name) {
 
 std::optional<CharacterRanges> unicode_class(std::string_view name) {
   if (name == "Any") return CharacterRanges{{0, kLastCodePoint}};
-  static const Categories categories = read_categories();  // some milliseconds, once
+  static const Categories categories = read_categories();  // takes milliseconds, once
   const auto known = std::ranges::find(kLongNames, name, &LongName::name);
   const auto found = categories.find(known == kLongNames.end() ? name : known->category);
   if (found == categories.end()) return {};

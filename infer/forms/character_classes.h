@@ -1,4 +1,4 @@
-// The sets of characters that have names in regular expressions.
+// Named character classes of regular expressions.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,16 @@ namespace folio::infer::forms {
 
 extern const CharacterRanges kDigits;      ///< \d
 extern const CharacterRanges kWords;       ///< \w
-extern const CharacterRanges kSpaces;      ///< \s of RE2: of ASCII, without the vertical tab
-extern const CharacterRanges kEcmaSpaces;  ///< \s of ECMA-262: White_Space and the byte order mark
-extern const CharacterRanges kLineEnds;    ///< of ECMA-262: what . is not
+extern const CharacterRanges kSpaces;      ///< RE2's \s: ASCII whitespace without the vertical tab
+extern const CharacterRanges kEcmaSpaces;  ///< ECMA-262's \s: Unicode spaces, line ends and the byte order mark
+extern const CharacterRanges kLineEnds;    ///< ECMA-262's line terminators, which . doesn't match
 
-/// [:name:], of ASCII.
+/// Returns the ASCII characters of [:name:]; nullopt if there is no such class.
 [[nodiscard]] std::optional<CharacterRanges> posix_class(std::string_view name);
 
-/// The characters of a general category of Unicode, as of the version of utf8proc: "L", "Lu", "Letter",
-/// "Lowercase_Letter". None for other names: scripts, and C and Cn, for which unassigned code points count to some
-/// programs only.
+/// Returns the characters of a Unicode general category ("L", "Lu", "Letter", "Lowercase_Letter") or of "Any", in
+/// utf8proc's version of Unicode. Returns nullopt for other names: scripts, and C and Cn, since implementations
+/// disagree on unassigned code points.
 [[nodiscard]] std::optional<CharacterRanges> unicode_class(std::string_view name);
 
 }  // namespace folio::infer::forms

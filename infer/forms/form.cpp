@@ -7,8 +7,8 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostWays = 4096;  // of a place
-constexpr size_t kTableBytes = 32;  // of an element of a table of hashes, beside itself
+constexpr size_t kMostWays = 4096;  // parses per place
+constexpr size_t kTableBytes = 32;  // overhead of a hash table entry
 
 uint64_t key_of(int32_t first, int32_t second) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(first)) << 32U) | static_cast<uint32_t>(second);
@@ -21,7 +21,7 @@ TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
     if (!tokenizer.token_bytes(id).empty()) tokens_.push_back(id);
   }
   std::ranges::stable_sort(tokens_, {}, [&](int32_t id) -> std::string_view { return tokenizer.token_bytes(id); });
-  // A node is made when the first token that passes it comes, and ended when one comes that doesn't.
+  // Tokens are sorted: a node is created for the first token that passes through it and closed after the last.
   std::vector<uint32_t> way;
   std::string_view before;
   const auto leave = [&](size_t depth, uint32_t rank) {
@@ -84,15 +84,13 @@ Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most
 void Form::take(size_t n_bytes) {
   n_bytes_ += n_bytes;
   if (n_bytes_ > most_bytes_) {
-    throw NoRoom(
-        core::message("what is to be remembered of a text of this form takes more than {} KB", most_bytes_ >> 10U));
+    throw NoRoom(core::message("the parser states of the constrained output need more than {} KB", most_bytes_ >> 10U));
   }
 }
 
 void Form::spend(size_t n_steps) {
   n_steps_ += n_steps;
-  core::require(n_steps_ <= most_steps_, "finding how a text of this form may go on takes more than {} steps",
-                most_steps_);
+  core::require(n_steps_ <= most_steps_, "computing the allowed tokens needs more than {} steps", most_steps_);
 }
 
 Form::Place Form::forget(Place kept) {
@@ -139,7 +137,7 @@ int32_t Form::alike_stack(int32_t stack) {
   return alike;
 }
 
-// What can be reached from these without a byte: the ways that read one, and whether the text may end.
+// Follows edges that read no byte. Collects the ways that read one next, and whether the output may end.
 Form::Place Form::place_of(std::vector<Way> todo) {
   ways_.clear();
   seen_.clear();
@@ -148,7 +146,7 @@ Form::Place Form::place_of(std::vector<Way> todo) {
     const Way way = todo.back();
     todo.pop_back();
     if (!seen_.insert(key_of(way.state, way.stack))) continue;
-    core::require(seen_.size() <= kMostWays, "a text of this form can be read in more than {} ways", kMostWays);
+    core::require(seen_.size() <= kMostWays, "the constrained output has more than {} possible parses", kMostWays);
     if (grammar_.ends_rule(way.state)) {
       if (way.stack < 0) {
         may_end = true;
@@ -171,7 +169,7 @@ Form::Place Form::place_of(std::vector<Way> todo) {
     }
     if (reads) ways_.push_back(way);
   }
-  if (ways_.empty() && !may_end) return kNowhere;
+  if (ways_.empty() && !may_end) return kDead;
   return intern(ways_, may_end);
 }
 
@@ -186,7 +184,7 @@ Form::Place Form::intern(std::vector<Way>& ways, bool may_end) {
   return place;
 }
 
-// Where these ways lead by a byte.
+// Returns the ways reached by reading `byte`.
 std::vector<Form::Way> Form::read(std::span<const Way> ways, uint8_t byte) const {
   std::vector<Way> reached;
   for (const Way& way : ways) {
@@ -202,7 +200,7 @@ std::vector<Form::Way> Form::read(std::span<const Way> ways, uint8_t byte) const
 void Form::expand(Place place) {
   if (places_[static_cast<size_t>(place)].is_expanded) return;
   const std::vector<Way> ways = places_[static_cast<size_t>(place)].ways;
-  // Where the set of edges that a byte takes changes.
+  // Byte values at which the set of matching edges changes.
   std::bitset<257> cuts;
   for (const Way& way : ways) {
     for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
@@ -211,7 +209,7 @@ void Form::expand(Place place) {
       cuts.set(static_cast<size_t>(edge.high) + 1);
     }
   }
-  // The stretches of bytes between cuts, and where each leads.
+  // Intervals of bytes between cuts, and the ways that each leads to.
   std::array<size_t, 257> stretch_of{};
   size_t n_stretches = 0;
   for (size_t byte = 0; byte < stretch_of.size(); ++byte) {
@@ -230,7 +228,7 @@ void Form::expand(Place place) {
     }
   }
   std::vector<Step> steps;
-  std::vector<std::pair<std::vector<Way>, Place>> known;  // ranges of bytes often lead to the same ways
+  std::vector<std::pair<std::vector<Way>, Place>> known;  // intervals often lead to the same ways
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;
@@ -244,7 +242,7 @@ void Form::expand(Place place) {
       const Place to = same->second;
       if (!steps.empty() && steps.back().to == to && size_t{steps.back().high} + 1 == low) {
         steps.back().high = static_cast<uint8_t>(high);
-      } else if (to != kNowhere) {
+      } else if (to != kDead) {
         steps.push_back({.low = static_cast<uint8_t>(low), .high = static_cast<uint8_t>(high), .to = to});
       }
     }
@@ -259,12 +257,12 @@ void Form::expand(Place place) {
   }
 }
 
-// Bytes behind which nearly all may come that may come here: those of a string, but not the mark that ends it.
+// Returns bytes after which nearly all current bytes may still come, such as a string's except its closing quote.
 std::bitset<256> Form::run_of(Place place) {
   const std::vector<Step> steps = places_[static_cast<size_t>(place)].steps;
   const std::bitset<256> bytes = places_[static_cast<size_t>(place)].bytes;
   std::bitset<256> run;
-  std::bitset<256> behind = bytes;  // any of the run
+  std::bitset<256> behind = bytes;  // allowed after any byte of the run
   for (const Step& step : steps) {
     expand(step.to);
     const std::bitset<256> common = bytes & places_[static_cast<size_t>(step.to)].bytes;
@@ -275,25 +273,25 @@ std::bitset<256> Form::run_of(Place place) {
   return run & behind;
 }
 
-// Whether every text of so many of these bytes may come: a part of the tree that has no others needs no look at its
-// tokens then. True only if it is so; that it is so may be missed.
+// Returns true if every sequence of `length` bytes from `bytes` may come next, so that a subtree of tokens with only
+// these bytes needs no walk. May return false where true is correct, never the reverse.
 bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
   constexpr size_t kMostReached = 256;
   expand(place);
   if ((bytes & ~places_[static_cast<size_t>(place)].bytes).any()) return false;
-  if (!places_[static_cast<size_t>(place)].knows_run) {
+  if (!places_[static_cast<size_t>(place)].has_run) {
     const std::bitset<256> run = run_of(place);
     places_[static_cast<size_t>(place)].run = run;
-    places_[static_cast<size_t>(place)].knows_run = true;
+    places_[static_cast<size_t>(place)].has_run = true;
   }
   const std::bitset<256> run = places_[static_cast<size_t>(place)].run;
   if ((bytes & ~run).any()) return false;
   const uint32_t known = places_[static_cast<size_t>(place)].run_length;
   if (known >= length || places_[static_cast<size_t>(place)].is_whole_run) return known >= length;
-  std::vector<Place> reached{place};  // by bytes of the run, the fewest first
+  std::vector<Place> reached{place};  // places reached by bytes of the run, in breadth-first order
   uint32_t n = 0;
-  bool goes_on = true;
-  for (size_t first = 0; goes_on && n < length; ++n) {
+  bool extends = true;
+  for (size_t first = 0; extends && n < length; ++n) {
     const size_t last = reached.size();
     if (first == last) {
       n = std::numeric_limits<uint32_t>::max();
@@ -301,9 +299,9 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
     }
     for (size_t i = first; i < last; ++i) {
       expand(reached[i]);
-      goes_on = goes_on && (run & ~places_[static_cast<size_t>(reached[i])].bytes).none();
+      extends = extends && (run & ~places_[static_cast<size_t>(reached[i])].bytes).none();
     }
-    if (!goes_on) break;
+    if (!extends) break;
     for (; first < last; ++first) {
       for (const Step& step : places_[static_cast<size_t>(reached[first])].steps) {
         size_t byte = step.low;
@@ -311,7 +309,7 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
         if (byte <= step.high && std::ranges::find(reached, step.to) == reached.end()) reached.push_back(step.to);
       }
     }
-    goes_on = reached.size() <= kMostReached;
+    extends = reached.size() <= kMostReached;
   }
   PlaceData& data = places_[static_cast<size_t>(place)];
   data.run_length = n;
@@ -319,23 +317,23 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
   return n >= length;
 }
 
-// A place that a text only passes is not expanded for it.
+// Doesn't expand a place that the output only passes through.
 Form::Place Form::after(Place place, uint8_t byte) {
   n_steps_ = 0;
   const PlaceData& data = places_[static_cast<size_t>(place)];
   if (!data.is_expanded) {
     std::vector<Way> reached = read(data.ways, byte);
-    return reached.empty() ? kNowhere : place_of(std::move(reached));
+    return reached.empty() ? kDead : place_of(std::move(reached));
   }
   for (const Step& step : data.steps) {
     if (step.low <= byte && byte <= step.high) return step.to;
   }
-  return kNowhere;
+  return kDead;
 }
 
 Form::Place Form::after(Place place, std::string_view bytes) {
   for (const char byte : bytes) {
-    if (place == kNowhere) break;
+    if (place == kDead) break;
     place = after(place, static_cast<uint8_t>(byte));
   }
   return place;
@@ -352,7 +350,7 @@ std::optional<uint8_t> Form::forced(Place place) {
 const Form::Ranges& Form::allowed(Place place) {
   n_steps_ = 0;
   Place same = places_[static_cast<size_t>(place)].same;
-  if (same == kNowhere) {
+  if (same == kDead) {
     std::vector<Way> alike = places_[static_cast<size_t>(place)].ways;
     for (Way& way : alike) way = {.state = grammar_.alike(way.state), .stack = alike_stack(way.stack)};
     same = intern(alike, places_[static_cast<size_t>(place)].may_end);
@@ -367,7 +365,7 @@ const Form::Ranges& Form::allowed(Place place) {
   return *places_[static_cast<size_t>(same)].allowed;
 }
 
-// Of the siblings from `first` on, those whose byte may come. Both are in order of bytes.
+// Adds the tokens below the sibling nodes in [first, end) that may come next. Nodes and transitions are sorted by byte.
 void Form::walk(size_t first, size_t end, Place place, Ranges& to) {
   expand(place);
   const auto add = [&](uint32_t from, uint32_t until) {

@@ -1,7 +1,7 @@
-// What may come next in a text of a grammar: which bytes, which tokens, and whether it may end. A place is the set of
-// all ways in which the text so far may be read: states of the grammar, each with the rules that it returns to. Places
-// are found as they are needed and numbered, so a text that comes to one again pays nothing. They have a limit
-// together; where it is reached they can be forgotten. Not for several threads at once.
+// Tracks which bytes and tokens may come next in an output constrained by a grammar, and whether it may end. A place is
+// the set of all parses of the output so far: grammar states, each with a stack of return states. Places are computed
+// on demand, numbered and cached, so reaching one again costs nothing. Their total size is limited; forget() frees
+// them. Not thread-safe.
 #pragma once
 
 #include <bitset>
@@ -22,24 +22,24 @@
 
 namespace folio::infer::forms {
 
-/// The tokens of a vocabulary in the order of their bytes, as a tree. Tokens without bytes, which are no text, are not
-/// in it.
+/// The vocabulary's tokens, sorted by their bytes, as a prefix tree. Tokens without bytes (control tokens) are left
+/// out.
 class TokenTree {
  public:
   struct Node {
-    uint8_t byte;               ///< the last one of what leads here
-    uint32_t next;              ///< the node behind this one's subtree; its first child is the node behind it
-    uint32_t first, own, last;  ///< ranks of tokens: [first, own) end here, [first, last) begin with what leads here
-    std::bitset<256> bytes_below{};  ///< that are in the subtree
-    uint32_t height = 0;             ///< bytes of the longest way down from here
+    uint8_t byte;               ///< last byte of the path to this node
+    uint32_t next;              ///< index of the node after this subtree; a first child is at this node's index + 1
+    uint32_t first, own, last;  ///< token ranks: [first, own) end at this node, [first, last) are in its subtree
+    std::bitset<256> bytes_below{};  ///< bytes that occur in the subtree below
+    uint32_t height = 0;             ///< length of the longest path below, in bytes
   };
 
   explicit TokenTree(const data::Tokenizer& tokenizer);
 
   [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }
-  [[nodiscard]] std::span<const int32_t> tokens() const { return tokens_; }  ///< by rank
-  [[nodiscard]] const std::bitset<256>& bytes() const { return bytes_; }     ///< that some token has
-  [[nodiscard]] size_t longest() const { return longest_; }                  ///< bytes of a token
+  [[nodiscard]] std::span<const int32_t> tokens() const { return tokens_; }  ///< token IDs by rank
+  [[nodiscard]] const std::bitset<256>& bytes() const { return bytes_; }     ///< all bytes that occur in tokens
+  [[nodiscard]] size_t longest() const { return longest_; }                  ///< length of the longest token in bytes
 
  private:
   std::vector<Node> nodes_;
@@ -48,7 +48,7 @@ class TokenTree {
   size_t longest_ = 0;
 };
 
-/// The places of a form have no room: forget() some.
+/// Thrown when the places of a form exceed their memory limit; free some with forget().
 class NoRoom final : public core::Error {
  public:
   using core::Error::Error;
@@ -57,15 +57,15 @@ class NoRoom final : public core::Error {
 class Form {
  public:
   using Place = int32_t;
-  static constexpr Place kNowhere = -1;
-  /// What the places of a form may take, in bytes. 300 texts of any JSON objects take 0.3 MB on a vocabulary of 49,152
-  /// tokens; a server keeps 64 forms.
+  static constexpr Place kDead = -1;
+  /// Default memory limit for the places of one form, in bytes. 300 outputs of arbitrary JSON objects need 0.3 MB with
+  /// a vocabulary of 49,152 tokens; a server caches 64 forms.
   static constexpr size_t kMostBytes = size_t{8} << 20U;
-  /// Ranks of tokens: [first, second) of each.
+  /// Ranges of token ranks, [first, second) each.
   using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
 
-  /// `grammar` is finished, for this vocabulary's bytes and its longest token. `most_steps`: of finding the tokens that
-  /// may come at one place; nodes of the tree of tokens, and edges of the grammar that are followed.
+  /// `grammar` must be finished for this vocabulary's bytes and longest token. `most_steps` limits the work of one
+  /// query, counted in nodes of the token tree and edges of the grammar.
   Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes = kMostBytes,
        uint64_t most_steps = core::kDefaultWork);
   Form(const Form&) = delete;
@@ -73,29 +73,29 @@ class Form {
 
   [[nodiscard]] const TokenTree& tokens() const { return *tokens_; }
 
-  // What is asked of a place throws NoRoom if all places together would take more than `most_bytes`, and core::Error if
-  // a text can be read in too many ways or it takes too many steps.
+  // Queries throw NoRoom if all places together would exceed `most_bytes`, and core::Error if the output has too many
+  // parses or the query takes too many steps.
   [[nodiscard]] Place start() const { return start_; }
-  /// kNowhere: no text of the form goes on so.
+  /// Returns the place after `byte`, or kDead if no valid output continues with it.
   [[nodiscard]] Place after(Place place, uint8_t byte);
   [[nodiscard]] Place after(Place place, std::string_view bytes);
   [[nodiscard]] bool may_end(Place place) const { return places_[static_cast<size_t>(place)].may_end; }
-  /// The one byte that may come, where the text can't end.
+  /// Returns the next byte if only one is possible and the output can't end here.
   [[nodiscard]] std::optional<uint8_t> forced(Place place);
-  /// Tokens whose bytes may all come, in order of rank. Stays until the next call.
+  /// Returns the tokens whose bytes may all come next, as ranges in ascending order. Valid until the next call.
   [[nodiscard]] const Ranges& allowed(Place place);
 
-  /// All places but the start are forgotten and their numbers worth nothing, but for that of `kept`, which is returned.
+  /// Frees all places except the start and `kept`, and returns the new number of `kept`. All older numbers are invalid.
   Place forget(Place kept);
-  /// Of the numbers of places: how often they were forgotten.
+  /// Returns the number of calls of forget(). Numbers of places are valid within one generation.
   [[nodiscard]] uint64_t generation() const { return generation_; }
   [[nodiscard]] size_t n_places() const { return places_.size(); }
-  [[nodiscard]] size_t n_bytes() const { return n_bytes_; }  ///< that places take
+  [[nodiscard]] size_t n_bytes() const { return n_bytes_; }  ///< memory used by all places
 
  private:
   struct Way {
     Grammar::State state;
-    int32_t stack;  ///< of the rules that it returns to, or -1
+    int32_t stack;  ///< stack of return states, or -1 if it is empty
     auto operator<=>(const Way&) const = default;
   };
   struct StackNode {
@@ -111,20 +111,20 @@ class Form {
     std::vector<Way> ways{};
     bool may_end = false;
     bool is_expanded = false;
-    std::vector<Step> steps{};  ///< in order of bytes
-    std::bitset<256> bytes{};   ///< that they read
-    std::bitset<256> run{};     ///< of these, some
-    uint32_t run_length = 0;    ///< so many of which may come in any order
-    bool knows_run = false;
-    bool is_whole_run = false;  ///< of more nothing is known
-    Place same = kNowhere;      ///< a place with the same tokens, which knows them; kNowhere: not known yet
+    std::vector<Step> steps{};  ///< transitions, sorted by byte
+    std::bitset<256> bytes{};   ///< all bytes that may come next
+    std::bitset<256> run{};     ///< bytes that may follow each other in any order
+    uint32_t run_length = 0;    ///< number of bytes of `run` that may do so
+    bool has_run = false;
+    bool is_whole_run = false;  ///< run_length is exact, not a lower bound
+    Place same = kDead;         ///< place with the same tokens, which caches them; kDead: not computed yet
     std::optional<Ranges> allowed{};
   };
   struct Key {
     std::span<const Way> ways;
     bool may_end;
   };
-  /// Places are found by their keys.
+  /// Hashes and compares places by their keys.
   struct SamePlace {
     using is_transparent = void;
     const Form* form;
@@ -139,7 +139,7 @@ class Form {
   [[nodiscard]] int32_t push(Grammar::State back, int32_t below);
   [[nodiscard]] int32_t alike_stack(int32_t stack);
   [[nodiscard]] Place place_of(std::vector<Way> todo);
-  /// Sorts `ways`.
+  /// Returns the place with these ways, added if it is new. Sorts `ways`.
   [[nodiscard]] Place intern(std::vector<Way>& ways, bool may_end);
   [[nodiscard]] std::vector<Way> read(std::span<const Way> ways, uint8_t byte) const;
   void take(size_t n_bytes);
@@ -152,16 +152,16 @@ class Form {
   Grammar grammar_;
   std::shared_ptr<const TokenTree> tokens_;
   std::vector<StackNode> stacks_;
-  std::vector<int32_t> alike_stacks_;  ///< -2: not known yet
+  std::vector<int32_t> alike_stacks_;  ///< -2: not computed yet
   std::unordered_map<uint64_t, int32_t> stack_numbers_;
   std::vector<PlaceData> places_;
   std::unordered_set<Place, SamePlace, SamePlace> place_numbers_;
-  std::vector<Way> ways_;  ///< that place_of() finds
-  KeySet seen_;            ///< by place_of()
+  std::vector<Way> ways_;  ///< result buffer of place_of()
+  KeySet seen_;            ///< states visited by place_of()
   size_t most_bytes_;
   size_t n_bytes_ = 0;
   uint64_t most_steps_;
-  uint64_t n_steps_ = 0;  ///< of the question that is answered
+  uint64_t n_steps_ = 0;  ///< used by the current query
   uint64_t generation_ = 0;
   Place start_;
 };

@@ -7,7 +7,7 @@
 namespace folio::infer::forms {
 namespace {
 
-// No two options that differ have the same.
+// Returns a unique key: different options have different keys.
 std::string key_of(const FormOptions& options) {
   std::string key = fmt::format("{} {} {} {}:{}", static_cast<int>(options.kind), static_cast<int>(options.spaces),
                                 static_cast<int>(options.thinking), options.text.size(), options.text);
@@ -44,7 +44,7 @@ std::shared_ptr<Form> FormCache::form(const FormOptions& options, const core::Wo
     if (tokens_ == nullptr) tokens_ = std::make_shared<const TokenTree>(tokenizer_);
     tokens = tokens_;
   }
-  std::shared_ptr<Form> made = make_form(options, std::move(tokens), budget);  // meanwhile others may ask for theirs
+  std::shared_ptr<Form> made = make_form(options, std::move(tokens), budget);  // without the lock, since it may be slow
   const std::lock_guard lock(mutex_);
   if (const auto known = by_key_.find(key); known != by_key_.end()) return known->second->second;
   entries_.emplace_front(key, std::move(made));

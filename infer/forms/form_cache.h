@@ -1,5 +1,5 @@
-// The forms of one engine, kept by what was asked for: the second request with a schema pays nothing for it, and its
-// masks are known already.
+// The compiled forms of one engine, cached by request options: a repeated schema isn't compiled again, and its token
+// masks are already cached.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@
 
 namespace folio::infer::forms {
 
-/// For several threads. A form that it gives is used by the thread of its engine alone.
+/// Thread-safe. The forms it returns are not: only the engine's thread may use them.
 class FormCache {
  public:
-  /// `tokenizer` has to outlive it. Of more than `capacity` forms it forgets the one that was not asked for longest;
-  /// who holds that one keeps it.
+  /// `tokenizer` must outlive the cache. Beyond `capacity` forms, the least recently used one is evicted; its holders
+  /// can still use it.
   explicit FormCache(const data::Tokenizer& tokenizer, size_t capacity = 64)
       : tokenizer_(tokenizer), capacity_(capacity) {}
 
-  /// None of kind None. Throws core::Error as make_form() does; what was refused is not kept. A form that is known
-  /// costs its key's bytes.
+  /// Returns the form for `options`, from the cache or newly compiled; null for kind None. Throws core::Error as
+  /// make_form() does; failures aren't cached. A hit only costs building the key.
   [[nodiscard]] std::shared_ptr<Form> form(const FormOptions& options,
                                            const core::WorkBudget& budget = core::WorkBudget());
 
@@ -34,8 +34,8 @@ class FormCache {
   const data::Tokenizer& tokenizer_;
   size_t capacity_;
   std::mutex mutex_;
-  std::shared_ptr<const TokenTree> tokens_;  ///< made for the first form
-  std::list<Entry> entries_;                 ///< the last one that was asked for is in front
+  std::shared_ptr<const TokenTree> tokens_;  ///< built for the first form
+  std::list<Entry> entries_;                 ///< most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
 };
 

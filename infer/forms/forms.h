@@ -1,5 +1,5 @@
-// What the text of an answer has to be, as people say it: a regular expression, a grammar, a JSON schema, one of some
-// texts. Each becomes a Grammar (grammar.h), and with a vocabulary a Form (form.h).
+// Constraints on an output (structured output): a regular expression, a GBNF grammar, a JSON schema or a list of
+// choices. Each is compiled to a Grammar (grammar.h) and, for a vocabulary, to a Form (form.h).
 #pragma once
 
 #include <cstdint>
@@ -16,41 +16,41 @@ namespace folio::infer::forms {
 
 struct CallsForm;
 
-/// Whitespace in JSON.
+/// Whitespace allowed in JSON output.
 enum class JsonSpaces : uint8_t {
   None,
   AfterMarks,  ///< one space after each comma and colon, as Python's json.dumps and chat templates write it
-  Anywhere     ///< where JSON allows it, as much as the model likes
+  Anywhere     ///< any amount, wherever JSON allows it
 };
 
 struct FormOptions {
   enum class Kind : uint8_t { None, Regex, Grammar, JsonSchema, JsonObject, Choice, Calls };
   Kind kind = Kind::None;
-  std::string text{};                        ///< the expression, the grammar, or the schema, as JSON
-  std::vector<std::string> choices{};        ///< of Choice
-  std::shared_ptr<const CallsForm> calls{};  ///< of Calls (calls.h)
-  JsonSpaces spaces = JsonSpaces::None;      ///< of JSON
-  /// The form begins behind the reasoning, which is any text.
+  std::string text{};                        ///< the expression, grammar or JSON schema
+  std::vector<std::string> choices{};        ///< Choice: the allowed outputs
+  std::shared_ptr<const CallsForm> calls{};  ///< Calls: see calls.h
+  JsonSpaces spaces = JsonSpaces::None;      ///< for JSON output
+  /// The constraint starts after the model's reasoning, which may be any text.
   data::Thinking thinking = data::Thinking::None;
 };
 
-// What these don't support is refused by name, and never ignored. All throw core::Error of one line.
+// An unsupported feature is never ignored: each function throws a one-line core::Error that names it.
 
-/// The texts that the whole expression matches: RE2's syntax without its flags and its empty assertions but ^ at the
-/// beginning and $ at the end. In a text of UTF-8 . is any character but a line's end.
+/// Matches outputs that match the whole expression, in RE2's syntax without flags. The only assertions are ^ at the
+/// beginning and $ at the end. `.` matches any UTF-8 character except a newline.
 [[nodiscard]] Grammar::Part regex_part(Grammar& grammar, std::string_view expression);
 
-/// A grammar as llama.cpp writes it (GBNF), whose rule "root" is the text.
+/// Matches a grammar in llama.cpp's GBNF, whose rule "root" is the whole output.
 [[nodiscard]] Grammar::Part gbnf_part(Grammar& grammar, std::string_view text);
 
-/// The JSON texts that a schema takes. Errors begin with the place in the schema, as a JSON pointer: "#/properties/a".
+/// Matches JSON valid for `schema`. Errors begin with the location in the schema, a JSON pointer: "#/properties/a".
 [[nodiscard]] Grammar::Part json_schema_part(Grammar& grammar, std::string_view schema, JsonSpaces spaces);
 
-/// Any JSON object.
+/// Matches any JSON object.
 [[nodiscard]] Grammar::Part json_object_part(Grammar& grammar, JsonSpaces spaces);
 
-/// For a vocabulary. `options` is none of kind None. Throws core::Error also if no text fits, or if the vocabulary
-/// can't write any; core::TooMuchWork, with the place in the options, if compiling needs more steps than `budget` has.
+/// Compiles a constraint of any kind except None for a vocabulary. Throws core::Error also if no output matches or the
+/// vocabulary can't write one; core::TooMuchWork, with the option's location, if compiling exceeds `budget`.
 [[nodiscard]] std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens,
                                               const core::WorkBudget& budget = core::WorkBudget());
 

@@ -1,5 +1,5 @@
-// GBNF: grammars as llama.cpp writes them (grammars/README.md there). Rules, literals, sets of characters, groups,
-// alternatives, repetitions and comments; its tokens, <think> and <[1000]>, are refused.
+// Parses GBNF, llama.cpp's grammar format (grammars/README.md there): rules, literals, character sets, groups,
+// alternatives, repetitions and comments. Token matches, <think> and <[1000]>, are rejected.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -14,21 +14,21 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostGrammarBytes = size_t{1} << 18U;
-constexpr int kMostGroups = 200;         // nested
-constexpr int64_t kMostOfOne = 100'000;  // repetitions
+constexpr int kMostGroups = 200;         // nesting depth
+constexpr int64_t kMostOfOne = 100'000;  // repetitions of one item
 
 Syntax character_set(CharacterRanges ranges) { return {.kind = Syntax::Kind::Characters, .ranges = std::move(ranges)}; }
 
 class GbnfParser {
  public:
   GbnfParser(Grammar& grammar, std::string_view text) : grammar_(grammar), text_(text) {
-    core::require(text.size() <= kMostGrammarBytes, "it has {} bytes; at most {} are read", text.size(),
+    core::require(text.size() <= kMostGrammarBytes, "has {} bytes, but at most {} are allowed", text.size(),
                   kMostGrammarBytes);
     grammar.budget().spend(text.size());
     for (size_t at = 0; at < text.size();) {
       const core::Utf8Char c = core::decode_utf8(text, at);
       at_ = at;
-      if (!c.valid) refuse("not UTF-8");
+      if (!c.valid) refuse("invalid UTF-8");
       at += c.length;
     }
     at_ = 0;
@@ -44,14 +44,14 @@ class GbnfParser {
       core::require(rule.is_defined, "line {}: the rule {} is not defined", rule.line, core::printable(name));
     }
     const auto root = rules_.find("root");
-    core::require(root != rules_.end(), "there is no rule \"root\", which is the whole text");
+    core::require(root != rules_.end(), "the rule \"root\" is missing; it defines the whole output");
     return grammar_.call(root->second.rule);
   }
 
  private:
   struct Named {
     Grammar::Rule rule;
-    size_t line;  // where it is named first
+    size_t line;  // first line that names the rule
     bool is_defined = false;
   };
 
@@ -62,7 +62,7 @@ class GbnfParser {
     if (here) at_ += what.size();
     return here;
   }
-  // Of the place that is read. Counted on from where it was asked for last: the parser goes back within a line only.
+  // Returns the current line number. Counts on from the last call, as the parser only backs up within a line.
   [[nodiscard]] size_t line() {
     if (at_ < counted_) return 1 + static_cast<size_t>(std::ranges::count(text_.substr(0, at_), '\n'));
     n_lines_ += static_cast<size_t>(std::ranges::count(text_.substr(counted_, at_ - counted_), '\n'));
@@ -71,7 +71,7 @@ class GbnfParser {
   }
   [[noreturn]] void refuse(std::string_view what) { core::fail("line {}: {}", line(), what); }
 
-  // Spaces and comments, and lines' ends where they mean nothing.
+  // Skips spaces and comments, and line breaks if `lines`.
   void skip(bool lines) {
     while (!at_end()) {
       const char c = text_[at_];
@@ -89,7 +89,7 @@ class GbnfParser {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
   }
 
-  // Empty if none comes.
+  // Reads a rule name; returns an empty one if none comes next.
   std::string_view name() {
     const size_t from = at_;
     while (!at_end() && is_of_name(text_[at_])) ++at_;
@@ -105,19 +105,19 @@ class GbnfParser {
 
   void define() {
     const std::string_view name = this->name();
-    if (name.empty()) refuse(core::message("a rule's name is expected, not \"{}\"", rest()));
+    if (name.empty()) refuse(core::message("expected a rule name, found \"{}\"", rest()));
     Named& rule = named(name);
     if (rule.is_defined) refuse(core::message("the rule {} is defined twice", core::printable(name)));
     rule.is_defined = true;
     skip(false);
-    if (!take("::=")) refuse(core::message("::= is expected behind {}, not \"{}\"", core::printable(name), rest()));
+    if (!take("::=")) refuse(core::message("expected ::= after {}, found \"{}\"", core::printable(name), rest()));
     skip(true);
     const Syntax syntax = choice(false);
-    if (!at_end() && !comes("\n") && !comes("\r")) refuse(core::message("\"{}\" is not understood here", rest()));
+    if (!at_end() && !comes("\n") && !comes("\r")) refuse(core::message("unexpected \"{}\"", rest()));
     grammar_.define(rule.rule, build(grammar_, syntax, [&](auto ranges) { return grammar_.characters(ranges); }));
   }
 
-  // What comes, for messages.
+  // Returns the next characters, for messages.
   [[nodiscard]] std::string rest() const {
     return core::printable(text_.substr(at_, std::min(text_.find_first_of("\r\n", at_) - at_, size_t{20})), 20);
   }
@@ -158,14 +158,14 @@ class GbnfParser {
         most = comes("}") ? -1 : number();
       }
       skip(false);
-      if (!take("}")) refuse("a repetition is {m}, {m,} or {m,n}");
-      if (most >= 0 && most < least) refuse("a repetition from more to fewer");
+      if (!take("}")) refuse("invalid repetition, expected {m}, {m,} or {m,n}");
+      if (most >= 0 && most < least) refuse("invalid repetition, the minimum exceeds the maximum");
     } else if (!take("*")) {
       return one;
     }
     skip(lines);
     if (comes("*") || comes("+") || comes("?") || comes("{")) {
-      refuse("a repetition of a repetition; put the inner one into ( )");
+      refuse("invalid nested repetition; put the inner one in ( )");
     }
     return {.kind = Syntax::Kind::Repeat, .parts = {std::move(one)}, .least = least, .most = most};
   }
@@ -176,9 +176,9 @@ class GbnfParser {
     int64_t value = 0;
     for (; !at_end() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
       value = value * 10 + (text_[at_] - '0');
-      if (value > kMostOfOne) refuse(core::message("more than {} repetitions", kMostOfOne));
+      if (value > kMostOfOne) refuse(core::message("the repetition count exceeds {}", kMostOfOne));
     }
-    if (at_ == from) refuse("a repetition is {m}, {m,} or {m,n}");
+    if (at_ == from) refuse("invalid repetition, expected {m}, {m,} or {m,n}");
     return value;
   }
 
@@ -187,22 +187,22 @@ class GbnfParser {
     if (take("[")) return character_set(set());
     if (take(".")) return character_set({{0, kLastCodePoint}});
     if (take("(")) {
-      if (++nested_ > kMostGroups) refuse(core::message("groups are nested more than {} deep", kMostGroups));
+      if (++nested_ > kMostGroups) refuse(core::message("groups are nested more than {} levels deep", kMostGroups));
       Syntax inner = choice(true);
-      if (!take(")")) refuse("a ( without its )");
+      if (!take(")")) refuse("unmatched (");
       --nested_;
       return inner;
     }
     if (comes("<") || comes("!")) refuse("tokens (<name>, <[id]>) are not supported; write their text");
     const std::string_view name = this->name();
-    if (name.empty()) refuse(core::message("\"{}\" is not understood here", rest()));
+    if (name.empty()) refuse(core::message("unexpected \"{}\"", rest()));
     return {.kind = Syntax::Kind::Call, .rule = named(name).rule};
   }
 
   Syntax literal() {
     Syntax all;
     while (!take("\"")) {
-      if (at_end()) refuse("a literal without its closing \"");
+      if (at_end()) refuse("unterminated string literal");
       const uint32_t c = character();
       all.parts.push_back(character_set({{c, c}}));
     }
@@ -213,18 +213,18 @@ class GbnfParser {
     const bool negated = take("^");
     CharacterRanges ranges;
     while (!take("]")) {
-      if (at_end()) refuse("a [ without its ]");
+      if (at_end()) refuse("unmatched [");
       const uint32_t low = character();
       uint32_t high = low;
       if (comes("-") && !comes("-]")) {
         ++at_;
-        if (at_end()) refuse("a [ without its ]");
+        if (at_end()) refuse("unmatched [");
         high = character();
-        if (low > high) refuse("a range of characters goes upwards");
+        if (low > high) refuse("invalid character range, the end precedes the start");
       }
       ranges.emplace_back(low, high);
     }
-    if (ranges.empty()) refuse("an empty set of characters; a ] in it is \\]");
+    if (ranges.empty()) refuse("empty character class; write \\] for a literal ]");
     ranges = merged(std::move(ranges));
     return negated ? others(ranges) : ranges;
   }
@@ -235,7 +235,7 @@ class GbnfParser {
       at_ += c.length;
       return c.code_point;
     }
-    if (at_end()) refuse("nothing stands behind the \\");
+    if (at_end()) refuse("trailing backslash");
     const char c = text_[at_++];
     switch (c) {
       case 'n':
@@ -258,7 +258,7 @@ class GbnfParser {
         return static_cast<uint8_t>(c);
       default:
         --at_;
-        refuse(core::message("there is no escape \\{}", core::printable(rest().substr(0, 1))));
+        refuse(core::message("unknown escape \\{}", core::printable(rest().substr(0, 1))));
     }
   }
 
@@ -268,18 +268,18 @@ class GbnfParser {
       const char c = at_end() ? ' ' : text_[at_];
       const char lower = static_cast<char>(c | 0x20);
       const bool is_digit = c >= '0' && c <= '9';
-      if (!is_digit && (lower < 'a' || lower > 'f')) refuse("an escape is \\xHH, \\uHHHH or \\UHHHHHHHH");
+      if (!is_digit && (lower < 'a' || lower > 'f')) refuse("invalid escape, expected \\xHH, \\uHHHH or \\UHHHHHHHH");
       value = value * 16 + static_cast<uint64_t>(is_digit ? c - '0' : lower - 'a' + 10);
       ++at_;
     }
-    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse("there is no such character");
+    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse("invalid Unicode code point");
     return static_cast<uint32_t>(value);
   }
 
   Grammar& grammar_;
   std::string_view text_;
   size_t at_ = 0;
-  size_t counted_ = 0, n_lines_ = 0;  // lines' ends before `counted_`
+  size_t counted_ = 0, n_lines_ = 0;  // line breaks before `counted_`
   int nested_ = 0;
   std::map<std::string, Named, std::less<>> rules_;
 };

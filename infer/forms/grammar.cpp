@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint32_t kLastCharacter = 0x10FFFF;
 
-// Bytes of a range of code points that have the same number of bytes: one range for each byte, if only the last of the
-// bytes that differ may take all values.
+// Code points whose encodings have the same length, as one byte range per position. After the first byte that varies,
+// all bytes cover their full range; cut() ensures this.
 struct Utf8 {
   std::array<uint8_t, 4> low{};
   std::array<uint8_t, 4> high{};
@@ -40,8 +40,8 @@ std::array<uint8_t, 4> encode(uint32_t c) {
   }
 }
 
-// As in RE2 and Russ Cox's "Regular Expression Matching in the Wild": a range is cut where the number of bytes changes,
-// and where a byte that is not the last one would differ without all bytes behind it being free.
+// Splits a range as RE2 does (Russ Cox, "Regular Expression Matching in the Wild"): where the encoded length changes,
+// and where a byte varies while the bytes after it don't cover their full range.
 void cut(uint32_t low, uint32_t high, std::vector<Utf8>& to) {
   if (low > high) return;
   for (const uint32_t last : {0x7FU, 0x7FFU, 0xD7FFU, 0xDFFFU, 0xFFFFU}) {
@@ -73,7 +73,7 @@ Grammar::Grammar(const GrammarLimits& limits, core::WorkBudget budget) : limits_
 
 Grammar::State Grammar::add_state() {
   core::require(states_.size() < limits_.max_states,
-                "it needs more than {} states; ask for less: fewer repetitions, or smaller bounds", limits_.max_states);
+                "needs more than {} states; use fewer repetitions or smaller bounds", limits_.max_states);
   budget_.spend(1);
   const auto state = static_cast<State>(states_.size());
   states_.push_back({.edges = {}, .alike = state});
@@ -81,10 +81,9 @@ Grammar::State Grammar::add_state() {
 }
 
 void Grammar::add_edge(State from, const Edge& edge) {
-  core::require(
-      n_edges_ < limits_.max_edges,
-      "it needs more than {} edges between states; ask for less: fewer repetitions, or smaller sets of characters",
-      limits_.max_edges);
+  core::require(n_edges_ < limits_.max_edges,
+                "needs more than {} edges between states; use fewer repetitions or smaller character classes",
+                limits_.max_edges);
   budget_.spend(1);
   ++n_edges_;
   states_[static_cast<size_t>(from)].edges.push_back(edge);
@@ -112,7 +111,7 @@ Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>>
   budget_.spend(ranges.size() + all.size());
   const State begin = add_state();
   const State end = add_state();
-  // What comes after the first byte is shared by ranges that have it in common: nearly all have 80-BF there.
+  // Ranges share the states of equal tails; in nearly all of them, the bytes after the first are 80-BF.
   std::map<std::vector<std::pair<uint8_t, uint8_t>>, State> tails;
   const auto tail_of = [&](const Utf8& u, auto&& self, size_t from) -> State {
     if (from == u.n) return end;
@@ -178,10 +177,10 @@ Grammar::Part Grammar::optional(Part part) {
 }
 
 Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
-  core::require(least >= 0 && (most < 0 || least <= most), "it is to be repeated {} to {} times", least, most);
+  core::require(least >= 0 && (most < 0 || least <= most), "invalid repetition count: {} to {}", least, most);
   const State begin = add_state();
   const State end = add_state();
-  // Loops that stand for copies far from the least and from the most: without a way out, and with one.
+  // Loops equivalent to copies far from both bounds: one without an exit, one with.
   const auto far = static_cast<int64_t>(limits_.longest_token) + 1;
   const auto loop = [&](bool ends) {
     const size_t first = states_.size();
@@ -190,12 +189,12 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     if (ends) join(one.end, end);
     return Loop{.first = first, .one = one};
   };
-  // A part that is built for the first time may build rules that it calls from then on: their states are not in copies.
+  // An extra first build, whose result is unused: rules that it defines must not be counted as states of a copy.
   if (std::max(least, most) > far) (void)build();
   std::optional<size_t> closed;
   size_t open = 0;
   if (least > far) {
-    closed_loops_.push_back(loop(false));  // after those within it
+    closed_loops_.push_back(loop(false));  // after the loops nested in it
     closed = closed_loops_.size() - 1;
   }
   if (std::max(least, most) > far) open = loop(true).first;
@@ -207,7 +206,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     join(at, one.begin);
     if (i >= least) join(one.end, end);
     if (most < 0 && i >= least) join(one.end, one.begin);
-    // The state before it, from which one may go on or end, is within the copy before: its end.
+    // The state between two copies is the end of the first and belongs to it.
     if (i < least - far) {
       copies_.push_back({.first = first, .n = states_.size() - first, .closed = closed, .open = open});
     } else if (i >= least && most >= 0 && i < most - far) {
@@ -231,8 +230,8 @@ std::string Grammar::name_of(Rule rule) const {
   return name.empty() ? "a rule" : fmt::format("the rule {}", core::printable(name));
 }
 
-// If one copy may read nothing, those far from the least may be left as those after it. Loops are older than their
-// copies, and a copy's own repetitions may be copies: those of the loop in turn.
+// Copies far from the minimum have no exit, unless a copy may match the empty string. Loops precede their copies, so
+// one pass also resolves copies within copies.
 void Grammar::share_copies(const std::vector<bool>& ends_unread) {
   for (const Copy& copy : copies_) {
     size_t same = copy.open;
@@ -262,11 +261,11 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
   refuse_left_recursion(ends_unread);
   share_copies(ends_unread);
   const auto begin = static_cast<size_t>(part(start).begin);
-  core::require(ending(true)[begin], "no text fits it");
+  core::require(ending(true)[begin], "no output can match it");
   const int missing = missing_byte(available);
   trim(available);
-  core::require(ending(true)[begin], "the model's vocabulary can't write it: no token has the byte {:#04x}{}", missing,
-                missing > 0x20 && missing < 0x7F ? fmt::format(", \"{}\"", static_cast<char>(missing)) : "");
+  core::require(ending(true)[begin], "the model's vocabulary cannot produce it: no token contains the byte {:#04x}{}",
+                missing, missing > 0x20 && missing < 0x7F ? fmt::format(", \"{}\"", static_cast<char>(missing)) : "");
   const std::vector<bool> lives = ending(true);
   for (size_t s = 0; s < states_.size(); ++s) {
     std::erase_if(states_[s].edges, [&](const Edge& edge) {
@@ -284,12 +283,12 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
   }
 }
 
-// From which states the end of their rule can be reached, or of a loop that stands for copies; without reading, if not
-// `by_reading`.
+// Returns the states from which the end of their rule, or of a loop that replaces copies, can be reached. If
+// `by_reading` is false, only paths without a byte count.
 std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
-  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // who leads there, and by a call of whom
-  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // calls of rules that are not known to end
+  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // predecessors, and the rule called
+  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // calls of rules not yet known to end
   std::vector<Rule> rule_of(n, -1);
   for (size_t r = 0; r < rules_.size(); ++r) {
     if (rules_[r].begin >= 0) rule_of[static_cast<size_t>(rules_[r].begin)] = static_cast<Rule>(r);
@@ -329,7 +328,7 @@ std::vector<bool> Grammar::ending(bool by_reading) const {
   return lives;
 }
 
-// Edges of bytes become edges of those that are available.
+// Restricts edges to the available bytes.
 void Grammar::trim(const std::bitset<256>& available) {
   if (available.all()) return;
   for (Node& node : states_) {
@@ -353,7 +352,7 @@ void Grammar::trim(const std::bitset<256>& available) {
   }
 }
 
-// The first byte that is not available on a way into the text by bytes that are.
+// Returns the first unavailable byte that can come next after available ones.
 int Grammar::missing_byte(const std::bitset<256>& available) const {
   std::vector<bool> seen(states_.size());
   std::vector<State> way{part(start_).begin};
@@ -376,11 +375,11 @@ int Grammar::missing_byte(const std::bitset<256>& available) const {
   return 0;
 }
 
-// A rule that calls itself before it has read anything would be called without end.
+// Throws if a rule can call itself before a byte is read, which would never end.
 void Grammar::refuse_left_recursion(const std::vector<bool>& ends_unread) const {
   const size_t n = rules_.size();
   std::vector<bool> is_seen(states_.size());
-  std::vector<std::vector<Rule>> calls(n);  // before anything is read
+  std::vector<std::vector<Rule>> calls(n);  // before a byte is read
   for (size_t r = 0; r < n; ++r) {
     std::vector<State> seen;
     const auto see = [&](State state) {
@@ -398,7 +397,7 @@ void Grammar::refuse_left_recursion(const std::vector<bool>& ends_unread) const 
       }
     }
   }
-  std::vector<uint8_t> color(n);  // 1: on the way, 2: done
+  std::vector<uint8_t> color(n);  // 1: on the current path, 2: done
   std::vector<std::pair<size_t, size_t>> way;
   for (size_t r = 0; r < n; ++r) {
     if (color[r] != 0) continue;
@@ -412,7 +411,7 @@ void Grammar::refuse_left_recursion(const std::vector<bool>& ends_unread) const 
         continue;
       }
       const auto called = static_cast<size_t>(calls[rule][next++]);
-      core::require(color[called] != 1, "{} begins with itself, which is not supported; write it with a repetition",
+      core::require(color[called] != 1, "{} is left-recursive, which is not supported; use a repetition",
                     [&] { return name_of(static_cast<Rule>(called)); });
       if (color[called] == 0) {
         color[called] = 1;

@@ -1,6 +1,6 @@
 // A language of byte strings, as rules that call each other: a recursive transition network (Woods 1970). A rule is an
-// automaton whose edges read a byte, call a rule, or read nothing. Grammars, regular expressions and JSON schemas are
-// all built of the pieces here; form.h says which bytes may come next.
+// automaton whose edges read a byte, call a rule or read nothing. Regular expressions, GBNF grammars and JSON schemas
+// are all compiled to it; form.h computes which bytes may come next.
 #pragma once
 
 #include <bitset>
@@ -18,10 +18,10 @@
 namespace folio::infer::forms {
 
 struct GrammarLimits {
-  size_t max_states = 200'000;  ///< of a grammar
+  size_t max_states = 200'000;  ///< per grammar
   size_t max_edges = 600'000;
-  /// A walk from a state reads at most so many bytes: those of the longest token. Long repetitions look the same that
-  /// far from their end, and share what is known of them.
+  /// Bytes of the vocabulary's longest token: how far ahead a mask can depend on the grammar. Copies of a repeated part
+  /// that are farther than this from both bounds have equal masks and share them.
   size_t longest_token = 128;
 };
 
@@ -33,65 +33,65 @@ class Grammar {
   struct Edge {
     enum class Kind : uint8_t { Bytes, Empty, Call };
     Kind kind;
-    uint8_t low, high;  ///< of Bytes: those from low to high
-    Rule rule;          ///< of Call: where it returns, the edge ends
+    uint8_t low, high;  ///< Bytes: the inclusive range that is read
+    Rule rule;          ///< Call: the rule that is called; the edge ends where it returns
     State to;
   };
 
-  /// A part of a rule: what is read between two states. Nothing enters `begin` from within, or leaves `end`.
+  /// A fragment of a rule, read between two states. None of its edges enters `begin` or leaves `end`.
   struct Part {
     State begin;
     State end;
   };
   using Build = std::function<Part()>;
-  /// Of an automaton with states of its own, from 0 on.
+  /// A transition of an automaton whose states are numbered from 0; see automaton().
   struct Transition {
     int32_t from;
     uint8_t low, high;
     int32_t to;
-    Rule rule = -1;  ///< if there is one, it is called, and no byte read
+    Rule rule = -1;  ///< if >= 0, this rule is called and no byte is read
   };
 
-  /// What is built here and finish() cost a step for each state and each edge that is touched.
+  /// Building parts, and finish(), spend about one step of `budget` for each state and edge.
   explicit Grammar(const GrammarLimits& limits = {}, core::WorkBudget budget = core::WorkBudget());
 
   [[nodiscard]] const core::WorkBudget& budget() const { return budget_; }
 
   [[nodiscard]] Part empty();
   [[nodiscard]] Part bytes(uint8_t low, uint8_t high);
-  /// One code point of these ranges, in UTF-8; surrogates are left out.
+  /// Matches one code point of these ranges, encoded in UTF-8. Surrogates are excluded.
   [[nodiscard]] Part characters(std::span<const std::pair<uint32_t, uint32_t>> ranges);
   [[nodiscard]] Part text(std::string_view text);
   [[nodiscard]] Part call(Rule rule);
   [[nodiscard]] Part sequence(std::span<const Part> parts);
-  /// Without any part nothing can be read: a text that comes here can't go on.
+  /// Matches any one of `parts`. Without parts it matches nothing, so no valid output can reach it.
   [[nodiscard]] Part choice(std::span<const Part> parts);
   [[nodiscard]] Part optional(Part part);
-  /// `build` makes the part anew each time; the same each time but the first, in which it may define rules that it
-  /// calls. `most` < 0: without end.
+  /// Matches `least` to `most` repetitions; `most` < 0: no limit. `build` is called for each copy and must build the
+  /// same part every time, except that its first call may define rules that all copies call.
   [[nodiscard]] Part repeat(const Build& build, int64_t least, int64_t most);
 
-  /// Begins in state 0 and may end in the `accepting`.
+  /// Matches the language of an automaton that starts in state 0 and may end in any of `accepting`.
   [[nodiscard]] Part automaton(size_t n_states, std::span<const Transition> transitions,
                                std::span<const int32_t> accepting);
 
-  /// For a rule that is defined later, so that rules may call each other. `name` is for messages.
+  /// Declares a rule to be defined later, so that rules can call each other. `name` is used in messages.
   [[nodiscard]] Rule declare(std::string_view name = {});
   void define(Rule rule, Part part);
-  /// The rule that the whole text is. What can't be part of a text is taken away: the bytes that are not `available`,
-  /// and what leads nowhere. Throws core::Error if a rule that is called is not defined or begins with itself, or if no
-  /// text is left; then it names the first byte that is not available, if that is why.
+  /// Sets the rule that matches the whole output, and removes what no output can contain: bytes not in `available`, and
+  /// dead ends. Throws core::Error if a called rule is undefined or left-recursive, or if no output is left; the error
+  /// names the first missing byte if that is the cause.
   void finish(Rule start, const std::bitset<256>& available = std::bitset<256>().set());
 
-  // What form.h reads.
+  // Queries used by Form (form.h).
   [[nodiscard]] Rule start() const { return start_; }
   [[nodiscard]] size_t n_states() const { return states_.size(); }
   [[nodiscard]] std::span<const Edge> edges(State state) const { return states_[static_cast<size_t>(state)].edges; }
   [[nodiscard]] Part part(Rule rule) const { return rules_[static_cast<size_t>(rule)]; }
-  /// A state from which the same can be read, as far as the longest token goes.
+  /// Returns a state from which the same bytes can be read, up to the length of the longest token.
   [[nodiscard]] State alike(State state) const { return states_[static_cast<size_t>(state)].alike; }
   [[nodiscard]] bool ends_rule(State state) const { return states_[static_cast<size_t>(state)].ends_rule; }
-  /// Whether nothing but the end of its rule comes after it: a call that returns here need not.
+  /// Returns true if only the end of the rule can follow `state`, so that a call needn't return there (tail call).
   [[nodiscard]] bool is_last(State state) const { return states_[static_cast<size_t>(state)].is_last; }
 
  private:
@@ -101,16 +101,16 @@ class Grammar {
     bool ends_rule = false;
     bool is_last = false;
   };
-  /// Stands for copies of a repeated part that are far from the least and from the most.
+  /// A loop equivalent to the copies of a repeated part that are far from both bounds.
   struct Loop {
-    size_t first;  ///< of its states
+    size_t first;  ///< its first state
     Part one;
   };
-  /// Its states, [first, first + n), look like those of a loop that can't be left, or of one that can.
+  /// A copy of a repeated part, states [first, first + n). Each is equivalent to a state of one of the loops.
   struct Copy {
     size_t first, n;
-    std::optional<size_t> closed;  ///< if it is far from the least: which of `closed_loops_`
-    size_t open;                   ///< the first state of the loop that can be left
+    std::optional<size_t> closed;  ///< index of the loop without an exit in `closed_loops_`, if far from the minimum
+    size_t open;                   ///< first state of the loop with an exit
   };
 
   [[nodiscard]] State add_state();
@@ -127,7 +127,7 @@ class Grammar {
   core::WorkBudget budget_;
   std::vector<Node> states_;
   size_t n_edges_ = 0;
-  std::vector<Part> rules_;  ///< begin is -1 where it is not defined
+  std::vector<Part> rules_;  ///< `begin` is -1 while undefined
   std::vector<std::string> names_;
   std::vector<Loop> closed_loops_;
   std::vector<Copy> copies_;

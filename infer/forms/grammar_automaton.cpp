@@ -1,4 +1,4 @@
-// Grammar's pieces that come as an automaton of their own.
+// Adds a finite automaton to a Grammar as a part.
 #include "infer/forms/grammar.h"
 
 namespace folio::infer::forms {

@@ -5,7 +5,7 @@
 namespace folio::infer::forms {
 namespace {
 
-// Years are 0001 to 9999. February has 29 days if the year is divisible by 4, and by 400 if it is by 100.
+// Years 0001 to 9999. February 29 needs a year divisible by 4, and by 400 if it is divisible by 100.
 std::string date() {
   const std::string year = R"((?:[1-9]\d{3}|0[1-9]\d{2}|00[1-9]\d|000[1-9]))";
   const std::string fours = R"((?:0[48]|[2468][048]|[13579][26]))";
@@ -29,7 +29,7 @@ std::string ipv6() {
   const std::string h16 = "[0-9A-Fa-f]{1,4}";
   const std::string ls32 = fmt::format("(?:{0}:{0}|{1})", h16, ipv4());
   std::string all = fmt::format("(?:(?:{}:){{6}}{}", h16, ls32);
-  for (int before = 0; before <= 6; ++before) {  // groups that may stand before "::" besides one
+  for (int before = 0; before <= 6; ++before) {  // maximum number of groups before "::"
     const int after = 5 - before;                // groups between "::" and the last 32 bits
     if (before == 0) {
       all += fmt::format("|::(?:{}:){{5}}{}", h16, ls32);
@@ -44,7 +44,7 @@ std::string ipv6() {
 
 std::string uri() {
   const std::string escape = "%[0-9A-Fa-f]{2}";
-  const std::string plain = "A-Za-z0-9._~!$&'()*+,;=-";  // of a class
+  const std::string plain = "A-Za-z0-9._~!$&'()*+,;=-";  // inside a class
   const std::string pchar = fmt::format("(?:[:@{}]|{})", plain, escape);
   const std::string user = fmt::format("(?:(?:[:{}]|{})*@)?", plain, escape);
   const std::string host = fmt::format(R"((?:\[{}\]|(?:[{}]|{})*))", ipv6(), plain, escape);

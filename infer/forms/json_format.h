@@ -1,4 +1,4 @@
-// The formats of strings that a JSON schema can name.
+// String formats of the keyword `format` in JSON schemas.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace folio::infer::forms {
 
-/// The texts of a format as a regular expression (regex.h); nothing if the format is not known. Known are date, time
-/// and date-time (RFC 3339, with capital letters and without leap seconds), uuid, email (a dot-atom at a domain of RFC
-/// 5321), ipv4, ipv6 (as in RFC 3986) and uri (RFC 3986). All are of ASCII characters that JSON writes as they are.
+/// Returns a regular expression (regex.h) for a format; nullopt if it is not supported. Supported are date, time and
+/// date-time (RFC 3339, in capital letters, without leap seconds), uuid, email (a dot-atom at a domain of RFC 5321),
+/// ipv4, ipv6 and uri (both RFC 3986). All use only ASCII characters that JSON doesn't escape.
 [[nodiscard]] std::optional<std::string> format_regex(std::string_view format);
 
 }  // namespace folio::infer::forms

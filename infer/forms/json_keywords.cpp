@@ -15,9 +15,9 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-constexpr int64_t kMostCount = 1'000'000;  // of items, of characters
+constexpr int64_t kMostCount = 1'000'000;  // items, characters or properties
 
-// What a keyword's value has to be.
+// The type required of a keyword's value.
 enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, Text, Texts, Types, List, Flag };
 
 struct Keyword {
@@ -52,9 +52,9 @@ constexpr std::array kAssertions{
 };
 constexpr std::array kCombinations{Keyword{"$ref", Takes::Text}, Keyword{"allOf", Takes::Schemas},
                                    Keyword{"anyOf", Takes::Schemas}, Keyword{"oneOf", Takes::Schemas}};
-// OpenAPI 3.0's: one is a type more, the other is read with the branches (SchemaMerger::branches).
+// OpenAPI 3.0's. `nullable` adds the type null; `discriminator` is read with the branches (SchemaMerger::branches).
 constexpr std::array kOpenApi{Keyword{"nullable", Takes::Flag}, Keyword{"discriminator", Takes::Any}};
-// These say nothing about a value, and $defs and definitions are read where a $ref leads to them.
+// Annotations, which assert nothing. $defs and definitions are only read through a $ref.
 constexpr std::array<std::string_view, 12> kNotes{"title",    "description", "default",  "examples",
                                                   "$comment", "deprecated",  "readOnly", "writeOnly",
                                                   "$schema",  "$id",         "$defs",    "definitions"};
@@ -107,7 +107,7 @@ SchemaKeywords::SchemaKeywords(Json root, core::WorkBudget budget)
   const Json draft = root_->is(Kind::Object) ? root_->at("$schema") : nullptr;
   if (!draft || !is_text(draft)) return;
   core::require(draft->text.find("json-schema.org") != std::string::npos,
-                "#: '$schema' \"{}\" is not supported; only the drafts of json-schema.org",
+                "#: '$schema' \"{}\" is not supported; only drafts of json-schema.org are",
                 core::printable(draft->text, 120));
   is_old_ = std::ranges::any_of(std::array{"draft-03", "draft-04", "draft-06", "draft-07"},
                                 [&](const char* name) { return draft->text.find(name) != std::string::npos; });
@@ -117,10 +117,10 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
   JsonValue to{.kind = Kind::Object};
   const JsonValue& from = *schema.value;
   if (from.is(Kind::True)) return make_json(std::move(to));
-  core::require(from.is(Kind::Object), "{}: a schema is an object, true or false", schema.at);
+  core::require(from.is(Kind::Object), "{}: a schema must be an object, true or false", schema.at);
   for (const auto& [key, value] : from.members) {
     if (key == "$id") {
-      core::require(schema.value == root_, "{}: '$id' is only supported at the top", schema.at);
+      core::require(schema.value == root_, "{}: '$id' is only supported at the top level", schema.at);
     }
     if (std::ranges::find(kNotes, key) != kNotes.end()) continue;
     if (key == "uniqueItems" && value->is(Kind::False)) continue;
@@ -131,8 +131,8 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
     core::require(keyword != nullptr, "{}: '{}' is not supported", schema.at, core::printable(key, 60));
     core::require(fits(keyword->takes, value), "{}: this value of '{}' is not supported", schema.at, key);
     core::require(!(is_old_ && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
-    core::require(!(is_old_ && key != "$ref" && from.at("$ref")), "{}: '{}' beside '$ref' is not read in this draft",
-                  schema.at, key);
+    core::require(!(is_old_ && key != "$ref" && from.at("$ref")),
+                  "{}: '{}' next to '$ref' has no effect in this draft; put '$ref' in 'allOf'", schema.at, key);
     core::require(key != "format" || format_regex(value->text), "{}: 'format' \"{}\" is not supported", schema.at,
                   core::printable(value->text));
     if (!is_assertion) continue;
@@ -156,9 +156,9 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
     std::vector<Json> types = type->is(Kind::Array) ? type->items : std::vector{type};
     types.push_back(make_json({.kind = Kind::String, .text = "null"}));
     set_member(to, "type", make_list(std::move(types)));
-  } else {  // by OpenAPI 3.0.3, without a type it changes nothing, which few know
+  } else {  // OpenAPI 3.0.3: without a type it has no effect
     core::require(!nullable || nullable->is(Kind::False) || to.at("enum"),
-                  "{}: 'nullable' needs a 'type' beside it; or write anyOf, with {{\"type\": \"null\"}}", schema.at);
+                  "{}: 'nullable' requires 'type'; or use 'anyOf' with {{\"type\": \"null\"}}", schema.at);
   }
   return make_json(std::move(to));
 }
@@ -205,7 +205,7 @@ std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* leas
     const Json json = assertions.at(name);
     if (!json) return otherwise;
     const Decimal number(json->text);
-    core::require(number.exponent <= 7, "{}: '{}' is more than {}", at, name, kMostCount);
+    core::require(number.exponent <= 7, "{}: '{}' exceeds {}", at, name, kMostCount);
     std::string digits = number.digits;
     digits.resize(static_cast<size_t>(std::max<int64_t>(number.exponent, 1)), '0');
     int64_t n = 0;

@@ -1,4 +1,4 @@
-// The keywords of JSON schemas that are supported: what their values have to be, and what they say.
+// The supported keywords of JSON Schema: the types of their values, and what they assert.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace folio::infer::forms {
 
-/// A schema, and where it stands as a JSON pointer, for messages.
+/// A schema and its location as a JSON pointer, for messages.
 struct Schema {
   Json value;
   std::string at;
@@ -18,33 +18,32 @@ struct Schema {
 
 class SchemaKeywords {
  public:
-  /// `root` is the whole schema, which says of which draft it is. Throws core::Error if it is not one of
+  /// `root` is the whole schema; its $schema determines the draft. Throws core::Error if $schema is not a draft of
   /// json-schema.org.
   SchemaKeywords(Json root, core::WorkBudget budget);
 
-  /// What a schema says besides the keywords that mean nothing, as one object; const is an enum of one. What refers to
-  /// other schemas or combines them ($ref, allOf, anyOf, oneOf) is checked and left out. Throws core::Error for a
-  /// keyword that is not supported.
+  /// Returns the schema's assertions as one object, without annotations such as title; const becomes an enum of one
+  /// value. $ref, allOf, anyOf and oneOf are checked and left out. Throws core::Error for an unsupported keyword.
   [[nodiscard]] Json assertions(const Schema& schema) const;
 
  private:
   Json root_;
   core::WorkBudget budget_;
-  bool is_old_ = false;  ///< a draft before 2019-09, where what stands beside a $ref is not read
+  bool is_old_ = false;  ///< a draft before 2019-09, which ignores keywords next to a $ref
 };
 
-/// The types that an object of assertions allows.
+/// The types that an object of assertions allows; all by default.
 struct TypeSet {
   bool null = true, boolean = true, integer = true, number = true, string = true, array = true, object = true;
 };
 [[nodiscard]] TypeSet types_of(const JsonValue& assertions);
-/// Whether a value is of one of the types.
+/// Returns true if `value` has one of `types`.
 [[nodiscard]] bool has_type(const JsonValue& value, const TypeSet& types);
 
-/// The least and the most of something; -1 where there is no most.
+/// Returns the values of the keywords `least` and `most`, or 0 and -1 (no limit) where they are absent.
 [[nodiscard]] std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* least, const char* most,
                                                  const std::string& at);
-/// Of `keyword`, which messages name.
+/// Parses an ECMA-262 pattern that may match anywhere in a string. Errors name `keyword`.
 [[nodiscard]] Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword,
                                    const core::WorkBudget& budget);
 

@@ -20,7 +20,7 @@ constexpr size_t kMostMerged = 4'000;
 constexpr size_t kMostWork = 200'000;
 constexpr int kMostReferences = 64;
 
-// Of what is in it, but not in that in turn.
+// Counts members and their direct elements, but nothing nested deeper.
 size_t size_of(const JsonValue& schema) {
   size_t n = 1;
   for (const auto& [key, value] : schema.members) n += 1 + value->items.size() + value->members.size();
@@ -34,7 +34,7 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
       to += token[++i] == '0' ? '~' : '/';
     } else if (token[i] == '%') {
       const auto byte = i + 2 < token.size() ? core::number_of<uint8_t>(token.substr(i + 1, 2), 16) : std::nullopt;
-      core::require(byte.has_value(), "{}: '$ref' \"{}\" is not a JSON pointer", at, core::printable(ref));
+      core::require(byte.has_value(), "{}: '$ref' \"{}\" is not a valid JSON pointer", at, core::printable(ref));
       to += static_cast<char>(*byte);
       i += 2;
     } else {
@@ -52,8 +52,7 @@ SchemaMerger::SchemaMerger(Json root, core::WorkBudget budget)
 void SchemaMerger::work(size_t n, const std::string& at) {
   budget_.spend(n);
   n_work_ += n;
-  core::require(n_work_ <= kMostWork,
-                "{}: it is too large; 'allOf', 'anyOf', 'oneOf' and '$ref' multiply what they hold", at);
+  core::require(n_work_ <= kMostWork, "{}: too large after expanding 'allOf', 'anyOf', 'oneOf' and '$ref'", at);
 }
 
 Json SchemaMerger::assertions(const Schema& schema) {
@@ -65,8 +64,7 @@ Json SchemaMerger::assertions(const Schema& schema) {
 
 Schema SchemaMerger::target(const std::string& ref, const std::string& at) const {
   core::require(ref.starts_with('#') && (ref.size() == 1 || ref[1] == '/'),
-                "{}: '$ref' \"{}\" is not supported; only \"#\" and \"#/…\" within the schema", at,
-                core::printable(ref));
+                "{}: '$ref' \"{}\" is not supported; only \"#\" and \"#/…\" are", at, core::printable(ref));
   Json value = root_;
   for (size_t i = 1; i < ref.size();) {
     const size_t end = std::min(ref.find('/', i + 1), ref.size());
@@ -77,14 +75,14 @@ Schema SchemaMerger::target(const std::string& ref, const std::string& at) const
       const auto index = core::number_of<size_t>(token);
       if (index && *index < value->items.size()) next = value->items[*index];
     }
-    core::require(next != nullptr, "{}: '$ref' \"{}\" leads nowhere", at, core::printable(ref));
+    core::require(next != nullptr, "{}: '$ref' \"{}\" is not in the schema", at, core::printable(ref));
     value = std::move(next);
     i = end;
   }
   return {.value = value, .at = core::printable(ref, 120)};
 }
 
-// Values of a property in a branch, which have to be texts.
+// Returns the values of a property in a branch; throws unless all are strings.
 std::vector<std::string> SchemaMerger::tags(const Schema& branch, const std::string& property, const std::string& at) {
   std::vector<std::string> all;
   const auto add = [&](const Json& values) {
@@ -93,7 +91,7 @@ std::vector<std::string> SchemaMerger::tags(const Schema& branch, const std::str
       fits = values->items[i]->is(Kind::String);
       all.push_back(values->items[i]->text);
     }
-    core::require(fits, "{}: 'discriminator' needs a 'const' or an 'enum' of texts for '{}' in each branch", at,
+    core::require(fits, "{}: 'discriminator' requires '{}' to be a 'const' or 'enum' of strings in each branch", at,
                   core::printable(property, 60));
   };
   for (const Json& one : alternatives(branch)) {
@@ -113,9 +111,9 @@ Json SchemaMerger::branches(const Schema& schema, const char* name) {
   const Json property = by->is(Kind::Object) ? by->at("propertyName") : nullptr;
   const Json mapping = by->is(Kind::Object) ? by->at("mapping") : nullptr;
   core::require(property && property->is(Kind::String) && (!mapping || mapping->is(Kind::Object)),
-                "{}: 'discriminator' has to have a 'propertyName', and perhaps a 'mapping'", at);
+                "{}: 'discriminator' must have a string 'propertyName' and may have an object 'mapping'", at);
   core::require(schema.value->at("oneOf") || schema.value->at("anyOf"),
-                "{}: 'discriminator' is only supported beside 'oneOf' or 'anyOf'", at);
+                "{}: 'discriminator' is only supported next to 'oneOf' or 'anyOf'", at);
   if (!all) return all;
   Json& known = branches_[{schema.value, name}];
   if (known) return known;
@@ -135,19 +133,19 @@ Json SchemaMerger::branches(const Schema& schema, const char* name) {
   for (const auto& [value, to] : mapping ? mapping->members : std::vector<std::pair<std::string, Json>>()) {
     const auto found = by_reference.find(to->text);
     core::require(found != by_reference.end() && std::ranges::find(found->second, value) != found->second.end(),
-                  "{}: the 'mapping' of 'discriminator' leads from {} to {}, which is no branch that has it", at,
+                  "{}: the 'mapping' of 'discriminator' maps {} to {}, which is not a branch with that value", at,
                   core::printable(value, 60), core::printable(to->text, 60));
   }
   return branches_[{schema.value, name}] = make_list(std::move(required));
 }
 
 std::vector<Json> SchemaMerger::alternatives(const Schema& schema, int depth) {
-  core::require(depth < kMostReferences, "{}: it refers to itself, or nests too deep", schema.at);
+  core::require(depth < kMostReferences, "{}: refers to itself or is nested too deeply", schema.at);
   if (schema.value->is(Kind::False)) return {};
   std::vector<Json> all{assertions(schema)};
   if (schema.value->is(Kind::True)) return all;
   const auto multiply = [&](const std::vector<Json>& by) {
-    core::require(all.size() * by.size() <= kMostAlternatives, "{}: it has more than {} alternatives", schema.at,
+    core::require(all.size() * by.size() <= kMostAlternatives, "{}: has more than {} alternatives", schema.at,
                   kMostAlternatives);
     std::vector<Json> product;
     for (const Json& a : all) {
@@ -186,17 +184,18 @@ void SchemaMerger::require_disjoint(const Json& branches, const std::string& at,
     for (size_t j = i + 1; j < all.size(); ++j) {
       for (const Json& a : all[i]) {
         for (const Json& b : all[j]) {
-          core::require(disjoint(*a, *b, at, 0),
-                        "{}: 'oneOf' is only supported where no value can fit two branches, and {} and {} may overlap; "
-                        "'anyOf' takes both",
-                        at, i, j);
+          core::require(
+              disjoint(*a, *b, at, 0),
+              "{}: 'oneOf' is only supported if no value can match two branches, but branches {} and {} may overlap; "
+              "use 'anyOf'",
+              at, i, j);
         }
       }
     }
   }
 }
 
-// Sound, not complete: by type, by the values of an enum, by a property that both require.
+// Returns true only if types, enum values or required properties show that no value satisfies both. May miss cases.
 bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth) {
   work(size_of(a) + size_of(b), at);
   const Json values = a.at("enum");
@@ -242,7 +241,7 @@ Json SchemaMerger::both(const Json& a, const Json& b) {
   if (a->is(Kind::True)) return b;
   Json& known = both_[{a, b}];
   if (!known) {
-    core::require(++n_merged_ <= kMostMerged, "#: 'allOf' and '$ref' lead to more than {} schemas", kMostMerged);
+    core::require(++n_merged_ <= kMostMerged, "#: 'allOf' and '$ref' expand to more than {} schemas", kMostMerged);
     JsonValue all{.kind = Kind::Object};
     set_member(all, "allOf", make_list({a, b}));
     known = make_json(std::move(all));
@@ -250,12 +249,12 @@ Json SchemaMerger::both(const Json& a, const Json& b) {
   return known;
 }
 
-// A null pointer if no value fits both.
+// Merges two objects of assertions; null if no value satisfies both.
 Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
   if (a->members.empty()) return b;
   if (b->members.empty()) return a;
   work(size_of(*a) + size_of(*b), at);
-  core::require(++n_merged_ <= kMostMerged, "{}: 'allOf' and '$ref' lead to more than {} schemas", at, kMostMerged);
+  core::require(++n_merged_ <= kMostMerged, "{}: 'allOf' and '$ref' expand to more than {} schemas", at, kMostMerged);
   JsonValue to = *a;
   for (const auto& [key, value] : b->members) {
     const Json other = a->at(key);
@@ -297,7 +296,7 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
     } else if (key == "multipleOf") {
       const auto number = [&](const Json& json) {
         const uint64_t n = core::number_of<uint32_t>(json->text).value_or(0);
-        core::require(n > 0, "{}: two of 'multipleOf' can only be merged if they are integers", at);
+        core::require(n > 0, "{}: two 'multipleOf' can only be combined if both are integers", at);
         return n;
       };
       set_member(to, key,
@@ -306,7 +305,7 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
       if (compare(Decimal(other->text), Decimal(value->text)) < 0) set_member(to, key, value);
     } else if (key.starts_with("max") || key == "exclusiveMaximum") {
       if (compare(Decimal(other->text), Decimal(value->text)) > 0) set_member(to, key, value);
-    } else if (key == "pattern") {  // a list of them, which no schema can be written with
+    } else if (key == "pattern") {  // becomes a list of patterns, which only merging creates
       const auto patterns = [](const Json& json) { return json->is(Kind::String) ? std::vector{json} : json->items; };
       std::vector<Json> all = patterns(other);
       JsonSet known(make_list(all), budget_);
@@ -315,7 +314,7 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
       }
       set_member(to, key, make_list(std::move(all)));
     } else if (key == "format") {
-      core::require(other->text == value->text, "{}: two of '{}' can't be merged", at, key);
+      core::require(other->text == value->text, "{}: two different values of '{}' cannot be combined", at, key);
     }
   }
   merge_objects(to, *a, *b, at);
@@ -329,8 +328,8 @@ void SchemaMerger::merge_objects(JsonValue& to, const JsonValue& a, const JsonVa
   };
   if (!says(a) || !says(b)) return;
   core::require(!a.at("patternProperties") && !b.at("patternProperties"),
-                "{}: 'patternProperties' can't be merged with what else is said of properties", at);
-  // First those of a, then what b has besides.
+                "{}: 'patternProperties' cannot be combined with the properties of another schema", at);
+  // The properties of a, then those that only b has.
   JsonValue properties{.kind = Kind::Object};
   const Json own = a.at("properties");
   const Json other = b.at("properties");

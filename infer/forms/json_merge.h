@@ -1,5 +1,5 @@
-// What a JSON schema says, brought into one form: alternatives, of which each is an object of assertions alone, without
-// $ref, allOf, anyOf and oneOf. Subschemas stay as they are written.
+// Normalizes a JSON schema to a list of alternatives: objects with only assertions, without $ref, allOf, anyOf and
+// oneOf. Subschemas stay as they were written.
 #pragma once
 
 #include <map>
@@ -16,25 +16,25 @@ namespace folio::infer::forms {
 
 class SchemaMerger {
  public:
-  /// `root` is what $ref is looked up in.
+  /// `root` is the schema in which $ref is resolved.
   SchemaMerger(Json root, core::WorkBudget budget);
 
-  // All throw core::Error if there is too much to do, as where references double again and again.
-  /// What a schema says besides the keywords that mean nothing; const is an enum of one. Throws core::Error for a
-  /// keyword that is not supported.
+  // All throw core::Error if they exceed a work limit, for example when references multiply exponentially.
+  /// Returns the schema's assertions without annotations; const becomes an enum of one value. Throws core::Error for an
+  /// unsupported keyword.
   [[nodiscard]] Json assertions(const Schema& schema);
-  /// Where a $ref leads.
+  /// Returns the schema that a $ref points to.
   [[nodiscard]] Schema target(const std::string& ref, const std::string& at) const;
-  /// The branches of its anyOf or oneOf; null where it has none. Where OpenAPI's discriminator names a property, each
-  /// branch requires it. Throws core::Error, with the place, unless each branch says which values that has.
+  /// Returns the branches of `name`, anyOf or oneOf; null if there are none. With OpenAPI's discriminator, each branch
+  /// also requires the property it names; throws core::Error unless each branch lists that property's values.
   [[nodiscard]] Json branches(const Schema& schema, const char* name);
-  /// A value fits the schema if it fits one of these.
+  /// Returns the alternatives of a schema. A value is valid if it satisfies one of them.
   [[nodiscard]] std::vector<Json> alternatives(const Schema& schema, int depth = 0);
-  /// Throws core::Error unless it is plain that no value fits two of the branches of a oneOf.
+  /// Throws core::Error unless the branches of a oneOf are provably disjoint.
   void require_disjoint(const Json& branches, const std::string& at, int depth = 0);
 
-  /// What both say. A null pointer stands for a schema that everything fits, as in the results of `property` and
-  /// `item`.
+  /// Returns the conjunction of two schemas. A null pointer, as an argument or the result, is a schema that accepts any
+  /// value.
   [[nodiscard]] Json both(const Json& a, const Json& b);
 
  private:
@@ -50,9 +50,9 @@ class SchemaMerger {
   SchemaKeywords keywords_;
   std::map<std::pair<Json, Json>, Json> both_;
   std::unordered_map<Json, Json> assertions_;
-  std::map<std::pair<Json, std::string>, Json> branches_;  ///< with what a discriminator requires
+  std::map<std::pair<Json, std::string>, Json> branches_;  ///< with the property that a discriminator requires
   size_t n_merged_ = 0;
-  size_t n_work_ = 0;  ///< members and values that were looked at
+  size_t n_work_ = 0;  ///< members and values visited
 };
 
 }  // namespace folio::infer::forms

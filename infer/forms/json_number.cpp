@@ -17,18 +17,18 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostNumberStates = 5'000;
-constexpr int kMostExponent = 307;      // of numbers in a range: no double is infinite, or rounded to 0
-constexpr int kMostOtherExponent = 99;  // where the digits before it are not of the form d.ddd
+constexpr int kMostExponent = 307;      // after d.ddd: no double is infinite or rounded to 0
+constexpr int kMostOtherExponent = 99;  // after digits not of the form d.ddd
 constexpr int kMostExponentDigits = 3;
 constexpr int kAnyExponent = -1;
-constexpr std::string_view kBytes = "0123456789-+.eE";  // of numbers
+constexpr std::string_view kBytes = "0123456789-+.eE";  // all bytes that numbers may contain
 
-/// How the digits so far stand to those of a bound.
+/// Result of comparing digits with those of a bound.
 enum class Side : int8_t { Less = -1, Equal = 0, Greater = 1 };
 
 Side side_of(int digit, int other) { return digit < other ? Side::Less : digit > other ? Side::Greater : Side::Equal; }
 
-// A condition on the size of a number, its sign left aside.
+// A bound on the absolute value of a number.
 struct SizeBound {
   Decimal value;
   bool is_least;
@@ -38,23 +38,23 @@ struct SizeBound {
     if (side == Side::Equal) return !exclusive;
     return is_least == (side == Side::Greater);
   }
-  /// Digit i after the point, or before it where i < 0, counted from the first of `digits` for a mantissa.
+  /// Returns digit i of `value.digits`; 0 outside of them.
   [[nodiscard]] int digit(int64_t i) const {
     return i >= 0 && i < static_cast<int64_t>(value.digits.size()) ? value.digits[static_cast<size_t>(i)] - '0' : 0;
   }
   [[nodiscard]] int64_t n_whole() const { return std::max<int64_t>(value.exponent, 1); }  // digits before the point
   [[nodiscard]] int whole_digit(int64_t i) const { return value.exponent < 1 ? 0 : digit(i); }
   [[nodiscard]] int fraction_digit(int64_t i) const { return digit(i + value.exponent); }
-  [[nodiscard]] int64_t n_fraction() const {  // after which all digits are 0
+  [[nodiscard]] int64_t n_fraction() const {  // after these, all digits are 0
     return std::max<int64_t>(static_cast<int64_t>(value.digits.size()) - value.exponent, 0);
   }
 };
 
-// What has been read, seen from one bound.
+// How the digits read so far compare with one bound.
 struct Seen {
-  int32_t n = 0;                // digits of the part that is being read, up to the length where no more matters
-  Side plain = Side::Equal;     // of the digits as a number without an exponent
-  Side mantissa = Side::Equal;  // of the digits as d.ddd
+  int32_t n = 0;                // digits of the current part, up to where more don't matter
+  Side plain = Side::Equal;     // digits compared as a number without an exponent
+  Side mantissa = Side::Equal;  // digits compared as d.ddd
   int32_t n_mantissa = 0;
   auto operator<=>(const Seen&) const = default;
 };
@@ -64,11 +64,11 @@ enum class At : uint8_t { Begin, Sign, Zero, Whole, Point, Fraction, E, Exponent
 struct NumberState {
   At at = At::Begin;
   bool negative = false;
-  bool is_zero = true;             // all digits so far are
-  bool may_have_exponent = false;  // in a range: only after d.ddd
+  bool is_zero = true;             // all digits so far are 0
+  bool may_have_exponent = false;  // true for d.ddd; required if there are bounds
   bool exponent_negative = false;
-  uint32_t rest = 0;  // of the integer so far, modulo multiple_of
-  // Exponents that may come, the digits so far (kAnyExponent if all that go on may come), and how many may still come.
+  uint32_t rest = 0;  // integer so far, modulo multiple_of
+  // Allowed exponents, the exponent so far (kAnyExponent: any continuation is allowed), and how many digits are left.
   int32_t first_exponent = 0, last_exponent = 0;
   int32_t exponent = 0;
   int32_t n_exponent_left = 0;
@@ -85,13 +85,13 @@ class NumberAutomaton {
       for (const bool is_least : {true, false}) {
         const auto& bound = is_least ? range.least : range.most;
         if (!bound) continue;
-        // Bounds of the other sign: they hold for every number of this sign, or for none but 0.
+        // A bound of the other sign holds for every number of this sign, or for none.
         Decimal size = bound->value;
         size.negative = false;
         if (bound->value.is_zero() || bound->value.negative == negative) {
           bounds.push_back({.value = size, .is_least = is_least != negative, .exclusive = bound->exclusive});
         } else if (is_least != negative) {
-          // A least size: x >= -5 for x >= 0, or x <= 5 for x <= 0.
+          // Always holds: x >= -5 for x >= 0, or x <= 5 for x <= 0.
         } else {
           possible_[negative ? 1 : 0] = false;
         }
@@ -124,8 +124,7 @@ class NumberAutomaton {
   int32_t number_of(const NumberState& state) {
     const auto [found, is_new] = numbers_.try_emplace(state, static_cast<int32_t>(order_.size()));
     if (is_new) {
-      core::require(order_.size() < kMostNumberStates, "numbers of this range need more than {} states",
-                    kMostNumberStates);
+      core::require(order_.size() < kMostNumberStates, "the number range needs more than {} states", kMostNumberStates);
       order_.push_back(state);
       if (accepts(state)) accepting_.push_back(found->second);
     }
@@ -159,7 +158,7 @@ class NumberAutomaton {
     return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // the last digit of a bound is not 0
   }
 
-  // Reads a digit before or after the point.
+  // Updates the state by a digit before or after the point.
   void read_digit(NumberState& state, int digit, bool is_whole) const {
     for (size_t b = 0; b < bounds(state).size(); ++b) {
       const SizeBound& bound = bounds(state)[b];
@@ -186,7 +185,7 @@ class NumberAutomaton {
           static_cast<uint32_t>((state.rest * uint64_t{10} + static_cast<uint64_t>(digit)) % range_.multiple_of);
   }
 
-  // Whole digits are read: what counts from here on is how they stand to the bound's.
+  // Ends the digits before the point; from here on only their comparison with each bound matters.
   void end_whole(NumberState& state) const {
     for (size_t b = 0; b < bounds(state).size(); ++b) {
       Seen& seen = state.seen[b];
@@ -204,7 +203,7 @@ class NumberAutomaton {
     }
   }
 
-  // False if the byte can't come.
+  // Returns false if `byte` can't come next.
   [[nodiscard]] bool step(NumberState& state, uint8_t byte) const {
     const bool is_digit = byte >= '0' && byte <= '9';
     const int digit = byte - '0';
@@ -292,14 +291,14 @@ class NumberAutomaton {
     return true;
   }
 
-  // The digits so far are kept only while it depends on them what may come.
+  // Keeps the digits so far only while they affect which ones may follow.
   [[nodiscard]] static bool read_exponent(NumberState& state, int digit) {
     if (state.n_exponent_left == 0) return false;
     --state.n_exponent_left;
     state.at = At::Exponent;
     if (state.exponent == kAnyExponent) return true;
     state.exponent = state.exponent * 10 + digit;
-    // Of the exponents with `more` digits besides these: whether some may come, and whether all may.
+    // Exponents with `more` further digits: some() tells if any is allowed, all() if every one is.
     const auto span = [&](int more) {
       int power = 1;
       for (int i = 0; i < more; ++i) power *= 10;
@@ -328,7 +327,7 @@ class NumberAutomaton {
 
   NumberRange range_;
   bool is_integer_;
-  std::array<std::vector<SizeBound>, 2> bounds_;  // of numbers without and with a sign
+  std::array<std::vector<SizeBound>, 2> bounds_;  // for nonnegative and for negative numbers
   std::array<bool, 2> possible_{};
   std::map<NumberState, int32_t> numbers_;
   std::vector<NumberState> order_;
@@ -336,7 +335,7 @@ class NumberAutomaton {
   std::vector<int32_t> accepting_;
 };
 
-// The next double behind an exclusive bound, as a bound that is not.
+// Replaces an exclusive bound by the next double, as an inclusive bound.
 void round_exclusive(std::optional<NumberBound>& bound, double towards) {
   if (!bound || !bound->exclusive || bound->value.is_zero()) return;
   const std::string text =

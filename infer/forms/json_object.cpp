@@ -16,9 +16,9 @@ using Part = Grammar::Part;
 using Rule = Grammar::Rule;
 
 constexpr size_t kMostProperties = 2'000;
-constexpr size_t kMostOptional = 500;     // in a row: all of them may come next
-constexpr size_t kMostPatterns = 4;       // of keys
-constexpr int64_t kMostCounted = 10'000;  // properties, times how many of them are counted
+constexpr size_t kMostOptional = 500;     // in a row: any of them may come next
+constexpr size_t kMostPatterns = 4;       // patterns in patternProperties
+constexpr int64_t kMostCounted = 10'000;  // properties, times the counts to distinguish
 
 struct PatternProperty {
   CharacterAutomaton names;
@@ -30,8 +30,8 @@ std::vector<PatternProperty> pattern_properties(const JsonValue& all, const std:
   std::vector<PatternProperty> to;
   const Json patterns = all.at("patternProperties");
   if (!patterns) return to;
-  core::require(patterns->members.size() <= kMostPatterns, "{}: more than {} of 'patternProperties' are not supported",
-                at, kMostPatterns);
+  core::require(patterns->members.size() <= kMostPatterns, "{}: more than {} 'patternProperties' are not supported", at,
+                kMostPatterns);
   const core::WorkBudget::Place place(budget, ".patternProperties");
   for (const auto& [pattern, schema] : patterns->members) {
     to.push_back({.names = CharacterAutomaton(parse_pattern(pattern, at, "patternProperties", budget), budget),
@@ -40,7 +40,7 @@ std::vector<PatternProperty> pattern_properties(const JsonValue& all, const std:
   return to;
 }
 
-// Members that are none of `names`. Those whose keys match the same patterns have the same schema.
+// Matches members whose keys are not in `names`. Keys that match the same patterns have the same schema.
 Part other_members(const SchemaContext& in, const std::vector<std::string>& names,
                    const std::vector<PatternProperty>& patterns, const Schema& other, const std::string& at) {
   Grammar& grammar = in.grammar;
@@ -51,7 +51,7 @@ Part other_members(const SchemaContext& in, const std::vector<std::string>& name
     return grammar.choice(ways);
   }
   const auto characters = [&](std::span<const CharacterRange> ranges) { return json_key_characters(grammar, ranges); };
-  // Of the first `n` patterns it is said whether the key matches them.
+  // Splits `keys` by pattern `n`; for the patterns before it, all of `keys` match or none does.
   const auto add = [&](const CharacterAutomaton& keys, const Json& schema, size_t n, auto&& self) -> void {
     if (keys.takes_nothing()) return;
     if (n < patterns.size()) {
@@ -113,7 +113,7 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
       if (!known.contains(name->text)) add(name->text, other.value, false);
     }
   }
-  core::require(properties.size() <= kMostProperties, "{}: it has more than {} properties", at, kMostProperties);
+  core::require(properties.size() <= kMostProperties, "{}: has more than {} properties", at, kMostProperties);
   size_t n_optional = 0;
   for (const Property& property : properties) {
     n_optional = property.required ? 0 : n_optional + 1;
@@ -125,32 +125,32 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
   if (least <= static_cast<int64_t>(needed.size())) least = 0;
   if (!is_open && most >= static_cast<int64_t>(properties.size())) most = -1;
   core::require(least <= 1 || !is_open,
-                "{}: 'minProperties' is only supported up to the number of required properties where there may be "
-                "others than those of 'properties', since their keys may repeat",
+                "{}: 'minProperties' above the number of required properties is only supported if all properties are "
+                "listed (\"additionalProperties\": false), since keys of other properties may repeat",
                 at);
   if (most == 0 || (most > 0 && most < least)) {
     const bool may_be_empty = most == 0 && least == 0 && needed.empty();
     return may_be_empty ? parts.sequence({parts.mark('{'), grammar.text("}")}) : grammar.choice({});
   }
-  // Members that stand before are counted as far as it matters.
+  // The number of member counts that must be distinguished.
   const int64_t n_counts = std::max<int64_t>({1, most, least});
   core::require(n_counts * static_cast<int64_t>(properties.size() + 1) <= kMostCounted,
-                "{}: a count of this many properties is not supported", at);
+                "{}: 'minProperties' or 'maxProperties' is too large for this many properties", at);
 
-  // Rules for what may follow the first i properties, if something stands before: from the last back, so that the
-  // grammar is small and a rule is known when another calls it.
+  // Rules for what may follow the first i properties after at least one member. Built from the last property back, so
+  // that the grammar stays small and called rules exist already.
   std::vector<std::string> names;
   for (const Property& property : properties) names.push_back(property.name);
   const Rule extra = grammar.declare();
   grammar.define(extra, other_members(in, names, patterns, other, at));
-  std::vector<Rule> tails;  // by the count, less 1
+  std::vector<Rule> tails;  // indexed by the count of members - 1
   for (int64_t count = 1; count <= n_counts; ++count) {
     tails.push_back(grammar.declare());
     const auto one = [&] { return parts.sequence({parts.mark(','), grammar.call(extra)}); };
     grammar.define(tails.back(),
                    grammar.repeat(one, std::max<int64_t>(least - count, 0), most < 0 ? -1 : most - count));
   }
-  // What the object holds: it begins with one of the properties up to the first that is required, or with another.
+  // The first member is one of the properties up to the first required one, or an additional one.
   std::vector<Part> ways;
   const auto first_required =
       static_cast<size_t>(std::ranges::find_if(properties, [](const Property& property) { return property.required; }) -

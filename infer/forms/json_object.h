@@ -1,6 +1,5 @@
-// Objects of a JSON schema. Properties come in the order of the schema, then others. Keys are written in one way
-// (json_value.h, json_quoted); other keys than those of the schema may repeat, where all of them have to fit the same
-// schema.
+// Objects of a JSON schema. Properties come in the schema's order, then additional ones. Keys are spelled as in
+// json_quoted() (json_value.h). Additional keys may repeat; each occurrence must satisfy the same schema.
 #pragma once
 
 #include <functional>
@@ -13,15 +12,15 @@
 
 namespace folio::infer::forms {
 
-/// What a part of a schema needs of the rest.
+/// The parts of the schema compiler that compiling an object needs.
 struct SchemaContext {
   Grammar& grammar;
   JsonParts& parts;
   SchemaMerger& merger;
-  std::function<Grammar::Part(const Schema&)> value;  ///< calls the rule of a schema
+  std::function<Grammar::Part(const Schema&)> value;  ///< returns a call of the schema's rule
 };
 
-/// The objects that all assertions hold for, which stand at `at`. Throws core::Error for what is not supported.
+/// Matches objects that satisfy all assertions of the schema at `at`. Throws core::Error for an unsupported feature.
 [[nodiscard]] Grammar::Part object_part(const SchemaContext& in, const JsonValue& assertions, const std::string& at);
 
 }  // namespace folio::infer::forms

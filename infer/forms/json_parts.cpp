@@ -66,12 +66,12 @@ Grammar::Part JsonParts::constants(std::span<const Json> values) {
   return grammar_.choice(ways);
 }
 
-// As a tree, so that thousands of them are not read side by side.
+// Builds a prefix tree, so that thousands of strings aren't matched in parallel.
 Grammar::Part JsonParts::texts(std::vector<std::string> texts) {
   std::ranges::sort(texts);
   std::vector<Grammar::Transition> transitions;
   std::vector<int32_t> accepting;
-  std::vector<int32_t> way{0};  // the state behind each byte of the text before
+  std::vector<int32_t> way{0};  // states along the previous string
   int32_t n_states = 1;
   std::string_view before;
   for (const std::string& text : texts) {

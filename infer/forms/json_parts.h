@@ -1,4 +1,4 @@
-// Parts that the form of every JSON schema is built of. Each can be asked for many times: they are rules, made once.
+// Parts shared by the grammars of all JSON schemas. Each is built once, as a rule, and then called.
 #pragma once
 
 #include <functional>
@@ -23,21 +23,21 @@ class JsonParts {
   [[nodiscard]] Part sequence(std::initializer_list<Part> parts) {
     return grammar_.sequence(std::span(parts.begin(), parts.size()));
   }
-  /// With the whitespace that may stand behind it.
+  /// Appends the whitespace allowed after `part`.
   [[nodiscard]] Part spaced(Part part) { return space_ ? sequence({part, grammar_.call(*space_)}) : part; }
-  /// A bracket, a brace, a comma or a colon, with the whitespace behind it.
+  /// Matches a bracket, brace, comma or colon, and the whitespace allowed after it.
   [[nodiscard]] Part mark(char mark);
   [[nodiscard]] Part quotes(Part inner) { return sequence({grammar_.text("\""), inner, grammar_.text("\"")}); }
   [[nodiscard]] Part member(Part key, Part value) { return sequence({spaced(key), mark(':'), spaced(value)}); }
 
-  /// Any character of a string, in any way to write it.
+  /// Matches any character of a string, in any spelling.
   [[nodiscard]] Part character();
   [[nodiscard]] Part string();
   [[nodiscard]] Part array();
   [[nodiscard]] Part object();
   [[nodiscard]] Part value();
 
-  /// One of these values, each written in one way but for whitespace.
+  /// Matches one of `values`. Each has one spelling, apart from whitespace.
   [[nodiscard]] Part constants(std::span<const Json> values);
 
  private:

@@ -1,5 +1,5 @@
-// A JSON schema as rules of a grammar: one for each schema in it that can be reached. The values of an enum are written
-// in one way (json_value.h, json_quoted). Objects are in json_object.cpp.
+// Compiles a JSON schema to a grammar with a rule for each reachable schema. Enum values are spelled as in
+// json_quoted() (json_value.h). Objects are in json_object.cpp.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -31,7 +31,7 @@ using Rule = Grammar::Rule;
 constexpr size_t kMostBranches = 256;
 constexpr size_t kMostRules = 3'000;
 
-// "#/properties/a" as it stands behind a request's field: ".properties.a".
+// Converts "#/properties/a" to ".properties.a", which messages append to the name of a request's field.
 std::string dotted(std::string_view at) {
   std::string to(at.substr(1));
   std::ranges::replace(to, '/', '.');
@@ -62,12 +62,12 @@ class SchemaCompiler {
   }
 
  private:
-  /// A call of the rule for a schema.
+  /// Returns a call of the schema's rule.
   [[nodiscard]] Part value(const Schema& schema) {
     if (schema.value->is(Kind::True)) return parts_.value();
     const auto [found, is_new] = rules_.try_emplace(schema.value, -1);
     if (!is_new) return grammar_.call(found->second);
-    core::require(rules_.size() <= kMostRules, "{}: there are more than {} schemas", schema.at, kMostRules);
+    core::require(rules_.size() <= kMostRules, "{}: has more than {} subschemas", schema.at, kMostRules);
     Rule& rule = is_leaf(*schema.value) ? leaves_.try_emplace(written(*schema.value), -1).first->second : found->second;
     if (rule < 0) {
       rule = grammar_.declare();
@@ -77,8 +77,8 @@ class SchemaCompiler {
     return grammar_.call(rule);
   }
 
-  // Whether there is no other schema in it. Those that say the same share a rule: many strings of at most 2,000
-  // characters, say.
+  // Returns true if the schema contains no other schema. Equal leaves share one rule, for example many strings of at
+  // most 2,000 characters.
   [[nodiscard]] static bool is_leaf(const JsonValue& schema) {
     const auto is_plain = [](const Json& value) { return !value->is(Kind::Object) && !value->is(Kind::Array); };
     return std::ranges::all_of(schema.members, [&](const auto& member) {
@@ -88,7 +88,7 @@ class SchemaCompiler {
 
   [[nodiscard]] Part compile(const Schema& schema) {
     const JsonValue& json = *schema.value;
-    // A reference or a choice that stands alone needs nothing merged.
+    // A lone reference or choice needs no merging.
     if (json.is(Kind::Object) && merger_.assertions(schema)->members.empty()) {
       const Json ref = json.at("$ref");
       const Json any = merger_.branches(schema, "anyOf");
@@ -112,7 +112,7 @@ class SchemaCompiler {
     return grammar_.choice(ways);
   }
 
-  // The ways to write a value that all assertions hold for.
+  // Appends the parts that match values satisfying all assertions.
   void add_ways(const JsonValue& all, const std::string& at, std::vector<Part>& ways) {
     if (all.members.empty()) {
       ways.push_back(parts_.value());
@@ -136,7 +136,7 @@ class SchemaCompiler {
           object_part({grammar_, parts_, merger_, [&](const Schema& schema) { return value(schema); }}, all, at));
   }
 
-  // The values of an enum that all else holds for.
+  // Returns the enum values that satisfy all other assertions.
   [[nodiscard]] std::vector<Json> fitting(const JsonValue& all, const std::string& at) {
     std::vector<CharacterAutomaton> wanted;
     {
@@ -153,7 +153,7 @@ class SchemaCompiler {
     return values;
   }
 
-  // What assertions besides the type ask of the values of an enum. Bounds are read once: they may be long.
+  // Checks enum values against all assertions except the type. Bounds are parsed once, since they may be long.
   class Conditions {
    public:
     Conditions(const JsonValue& all, const std::string& at) : all_(all), at_(at) {}
@@ -187,7 +187,7 @@ class SchemaCompiler {
    private:
     void refuse(std::initializer_list<const char*> names) const {
       for (const char* name : names) {
-        core::require(!all_.at(name), "{}: '{}' is not supported beside 'enum' or 'const'", at_, name);
+        core::require(!all_.at(name), "{}: '{}' is not supported next to 'enum' or 'const'", at_, name);
       }
     }
 
@@ -220,7 +220,7 @@ class SchemaCompiler {
       core::require(is_integer, "{}: 'multipleOf' is only supported for integers", at);
       const Decimal value(multiple->text);
       core::require(value.is_integer() && !value.negative && !value.is_zero() && value.exponent <= 4,
-                    "{}: 'multipleOf' is only supported from 1 to 9999, for integers", at);
+                    "{}: 'multipleOf' must be an integer from 1 to 9999", at);
       std::string digits = value.digits;
       digits.resize(static_cast<size_t>(value.exponent), '0');
       std::from_chars(digits.data(), digits.data() + digits.size(), range.multiple_of);
@@ -232,7 +232,7 @@ class SchemaCompiler {
     return all.at("pattern") ? ".pattern" : all.at("format") ? ".format" : "";
   }
 
-  // What 'pattern' and 'format' ask of a string.
+  // Parses 'pattern' and 'format'.
   [[nodiscard]] std::vector<Syntax> expressions(const JsonValue& all, const std::string& at) const {
     std::vector<Syntax> to;
     if (const Json pattern = all.at("pattern")) {
@@ -257,7 +257,7 @@ class SchemaCompiler {
       if (!has_length) return parts_.string();
       return parts_.quotes(grammar_.repeat([&] { return parts_.character(); }, least, most));
     }
-    const bool is_plain = all.at("format") != nullptr;  // of characters that need no escape, and are written without
+    const bool is_plain = all.at("format") != nullptr;  // formats only have characters that JSON writes without escapes
     const CharacterPart characters = called(grammar_, [&](std::span<const CharacterRange> ranges) {
       return is_plain ? grammar_.characters(ranges) : json_characters(grammar_, ranges);
     });
@@ -282,7 +282,7 @@ class SchemaCompiler {
       }
       return parts_.spaced(items ? value({.value = items, .at = at + "/items"}) : parts_.value());
     };
-    // What stands behind the first items, of which there are `n_first`: from the last of them back.
+    // Matches what follows the first `n_first` items; the loop prepends these, from the last one back.
     const int64_t n_first = std::max<int64_t>(most < 0 ? n_prefix : std::min(n_prefix, most), most == 0 ? 0 : 1);
     const auto rest = [&] { return parts_.sequence({parts_.mark(','), item(n_prefix)}); };
     Part tail = grammar_.repeat(rest, std::max<int64_t>(least - n_first, 0), most < 0 ? -1 : most - n_first);
@@ -293,7 +293,7 @@ class SchemaCompiler {
     return parts_.sequence({parts_.mark('['), tail, grammar_.text("]")});
   }
 
-  // The values of a schema that has few; nothing where they can't be counted.
+  // Returns the values of a schema that has few; nullopt if they can't be listed.
   [[nodiscard]] std::optional<std::vector<Json>> values_of(const Schema& schema) {
     constexpr int64_t kMostIntegers = 256;
     std::vector<Json> values;
@@ -323,11 +323,11 @@ class SchemaCompiler {
     return values;
   }
 
-  // Items that all differ: a rule for each set of those that came before.
+  // Matches arrays of distinct items, with a rule for each set of items used so far.
   [[nodiscard]] Part distinct_items(const JsonValue& all, int64_t least, int64_t most, const std::string& at) {
     constexpr size_t kMostWays = 16'384;
     std::vector<Json> known;
-    std::unordered_map<std::string, uint16_t> numbers;  // by identity
+    std::unordered_map<std::string, uint16_t> numbers;  // by identity()
     const auto numbers_of = [&](const Schema& schema) {
       std::vector<uint16_t> some;
       const auto values = values_of(schema);
@@ -360,7 +360,7 @@ class SchemaCompiler {
       rules.push_back(grammar_.declare());
       grammar_.define(rules.back(), parts_.spaced(parts_.constants(std::array{value})));
     }
-    using Used = std::vector<uint16_t>;  // rising
+    using Used = std::vector<uint16_t>;  // sorted
     std::map<Used, Rule> behind;
     std::deque<Used> todo;
     const auto rest = [&](const Used& used) {
@@ -385,7 +385,7 @@ class SchemaCompiler {
         if (place != more.end() && *place == one) continue;
         more.insert(place, one);
         core::require(++n_ways <= kMostWays,
-                      "{}: 'uniqueItems' has too many ways to choose from {} values; set a smaller 'maxItems'", at,
+                      "{}: 'uniqueItems' has too many combinations of {} values; set a smaller 'maxItems'", at,
                       known.size());
         const Part item = parts_.sequence({grammar_.call(rules[one]), rest(more)});
         ways.push_back(used.empty() ? item : parts_.sequence({parts_.mark(','), item}));
@@ -400,7 +400,7 @@ class SchemaCompiler {
   JsonParts parts_;
   SchemaMerger merger_;
   std::unordered_map<Json, Rule> rules_;
-  std::unordered_map<std::string, Rule> leaves_;  // by what they say
+  std::unordered_map<std::string, Rule> leaves_;  // by serialized schema
   std::deque<std::pair<Rule, Schema>> todo_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::pair<uint32_t, char>, 8> kShortEscapes{
     {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}}};
 
-// Ranges of numbers below 16 to the power of `n_digits`, as so many hexadecimal digits: a tree of transitions to `end`.
+// Adds ranges of numbers, written as `n_digits` hexadecimal digits, as a tree of transitions that ends in `end`.
 class HexDigits {
  public:
   HexDigits(std::vector<Grammar::Transition>& transitions, int32_t& n_states)
@@ -31,7 +31,7 @@ class HexDigits {
         return;
       }
       uint32_t last = digit;
-      if (below == 0 && above == unit - 1) {  // all that follow are free
+      if (below == 0 && above == unit - 1) {  // all lower digits are free
         while (last < high / unit && (last + 1 < high / unit || high % unit == unit - 1)) ++last;
       }
       digits(from, digit, last, state(below, above, n_digits - 1, end));
@@ -79,7 +79,7 @@ CharacterRanges intersection(std::span<const CharacterRange> ranges, const Chara
   return both;
 }
 
-// The one way in which Python's json.dumps writes a string, behind its first quotation mark.
+// The automaton of a JSON string as Python's json.dumps spells it, after the opening quote.
 constexpr int32_t kBegin = 0;
 constexpr int32_t kDone = 1;
 constexpr int32_t kCanonicalStates = 15;
@@ -98,7 +98,7 @@ constexpr std::array<Grammar::Transition, 37> kCanonical{
 Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> ranges) {
   std::vector<Grammar::Part> ways;
   if (const CharacterRanges raw = intersection(ranges, kRaw); !raw.empty()) ways.push_back(grammar.characters(raw));
-  // 0: the backslash; 1: what is escaped; 2: four digits; 3: the end.
+  // States: 0 expects the backslash, 1 the escape, 2 four digits; 3 is the end.
   std::vector<Grammar::Transition> transitions{{0, '\\', '\\', 1}, {1, 'u', 'u', 2}};
   int32_t n_states = 4;
   HexDigits hex(transitions, n_states);
@@ -110,7 +110,7 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
   }
   grammar.budget().spend(1 + ranges.size());
   for (const auto& [low, high] : intersection(ranges, {{0, 0xD7FF}, {0xE000, 0xFFFF}})) hex.add(low, high, 4, 2, 3);
-  // A pair: the first has the upper ten bits of c - 0x10000, the second the lower ten.
+  // A surrogate pair: the first half has the upper ten bits of c - 0x10000, the second the lower ten.
   const auto pair = [&](uint32_t first, uint32_t last, uint32_t low, uint32_t high) {
     const int32_t second = n_states;
     n_states += 3;
@@ -129,7 +129,7 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
       continue;
     }
     const uint32_t from = below == 0 ? first : first + 1;
-    const uint32_t to = above == 0x3FF ? last + 1 : last;  // not included
+    const uint32_t to = above == 0x3FF ? last + 1 : last;  // exclusive
     if (below != 0) pair(first, first, below, 0x3FF);
     if (from < to) pair(from, to - 1, 0, 0x3FF);
     if (above != 0x3FF) pair(last, last, 0, above);
@@ -152,8 +152,8 @@ Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRan
 
 Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded) {
   std::vector<Grammar::Transition> transitions(kCanonical.begin(), kCanonical.end());
-  // What is common with an excluded key is followed in a tree of their bytes, whose nodes are states behind those of
-  // kCanonical; each stands for the state of kCanonical in which its bytes end.
+  // A prefix of an excluded key is tracked in a tree of the keys' bytes. Its nodes are numbered after the states of
+  // kCanonical; each stores the state of kCanonical that its bytes lead to.
   struct Node {
     int32_t canonical;
     std::map<uint8_t, int32_t> children{};
@@ -185,14 +185,14 @@ Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded)
       for (const auto& [byte, child] : nodes[i].children) {
         if (byte < t.low || byte > t.high) continue;
         if (low < byte) transitions.push_back({from, static_cast<uint8_t>(low), static_cast<uint8_t>(byte - 1), t.to});
-        // The end of an excluded key leads nowhere.
+        // The closing quote of an excluded key has no transition.
         if (t.to != kDone) transitions.push_back({from, byte, byte, child + kCanonicalStates});
         low = byte + 1;
       }
       if (low <= t.high) transitions.push_back({from, static_cast<uint8_t>(low), t.high, t.to});
     }
   }
-  // The part begins in the tree's root: state 0 of the automaton.
+  // The automaton starts at the tree's root, which becomes state 0.
   for (Grammar::Transition& t : transitions) {
     const auto moved = [](int32_t state) {
       return state == kCanonicalStates ? 0 : state < kCanonicalStates ? state + 1 : state;

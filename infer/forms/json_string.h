@@ -1,4 +1,4 @@
-// Strings as JSON writes them.
+// Grammar parts for JSON strings.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,14 @@
 
 namespace folio::infer::forms {
 
-/// One character of a string, of these code points, in any way in which JSON writes it: raw, as a short escape, as
-/// \uXXXX or a pair of these. No lone surrogates.
+/// Matches one character of `ranges` in a JSON string, in any spelling: raw, as a short escape, as \uXXXX or as a
+/// surrogate pair of these. Lone surrogates never match.
 [[nodiscard]] Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> ranges);
 
-/// One character of these code points in the one way in which `json_quoted` writes it (json_value.h).
+/// Matches one character of `ranges`, spelled as in json_quoted() (json_value.h).
 [[nodiscard]] Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRange> ranges);
 
-/// A string, with its quotation marks, that is none of `excluded`. It is written as `json_quoted` writes it
-/// (json_value.h).
+/// Matches a string, with its quotes, that is not in `excluded`. It must be spelled as in json_quoted() (json_value.h).
 [[nodiscard]] Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded);
 
 }  // namespace folio::infer::forms

@@ -17,7 +17,7 @@ using Kind = JsonValue::Kind;
 constexpr size_t kMostSchemaBytes = size_t{1} << 19U;
 constexpr size_t kMostDepth = 64;
 
-// Receives what nlohmann's parser finds. It hands on the text of a number that is no 64-bit integer.
+// Builds a value from the events of nlohmann's parser. Numbers beyond 64-bit integers arrive as text.
 class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return add({.kind = Kind::Null}); }
@@ -32,13 +32,13 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& value) override {
-    core::require(open_.back().keys.emplace(value, 0).second, "#: the key {} occurs twice",
+    core::require(open_.back().keys.emplace(value, 0).second, "#: duplicate key {}",
                   core::printable(json_quoted(value), 80));
     open_.back().key = value;
     return true;
   }
   bool parse_error(size_t /*at*/, const std::string& /*token*/, const nlohmann::json::exception& error) override {
-    core::fail("#: not valid JSON: {}", core::printable(error.what(), 160));
+    core::fail("#: invalid JSON: {}", core::printable(error.what(), 160));
   }
 
   [[nodiscard]] Json result() const { return result_; }
@@ -52,7 +52,7 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   bool number(const std::string& text) { return add({.kind = Kind::Number, .text = text}); }
   bool open(Kind kind) {
-    core::require(open_.size() < kMostDepth, "#: the JSON nests deeper than {}", kMostDepth);
+    core::require(open_.size() < kMostDepth, "#: nested more than {} levels deep", kMostDepth);
     open_.push_back({.value = {.kind = kind}});
     return true;
   }
@@ -99,7 +99,7 @@ void set_member(JsonValue& object, std::string_view key, Json value) {
 }
 
 Json read_json(std::string_view text, const core::WorkBudget& budget) {
-  core::require(text.size() <= kMostSchemaBytes, "#: it has {} bytes; at most {} are read", text.size(),
+  core::require(text.size() <= kMostSchemaBytes, "#: has {} bytes, but at most {} are allowed", text.size(),
                 kMostSchemaBytes);
   budget.spend(text.size());
   ValueBuilder builder;

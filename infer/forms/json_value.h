@@ -1,5 +1,5 @@
-// JSON as it is written: members in their order, and numbers as text, so that nothing is rounded. Values are shared and
-// never changed, so a copy of an object costs its keys alone.
+// JSON as it was written: members keep their order, and numbers stay text, so nothing is rounded. Values are immutable
+// and shared, so copying an object only copies its keys.
 #pragma once
 
 #include <cstdint>
@@ -20,39 +20,39 @@ using Json = std::shared_ptr<const JsonValue>;
 struct JsonValue {
   enum class Kind : uint8_t { Null, False, True, Number, String, Array, Object };
   Kind kind = Kind::Null;
-  std::string text{};                                   ///< of String; of Number as it is written
-  std::vector<Json> items{};                            ///< of Array
-  std::vector<std::pair<std::string, Json>> members{};  ///< of Object; no key twice
+  std::string text{};                                   ///< String: the value; Number: as written
+  std::vector<Json> items{};                            ///< Array: the elements
+  std::vector<std::pair<std::string, Json>> members{};  ///< Object: the members; keys are unique
 
   [[nodiscard]] bool is(Kind other) const { return kind == other; }
-  /// Of an object; null if it has no such member.
+  /// Returns the value of a member; null if the object has no such member.
   [[nodiscard]] Json at(std::string_view key) const;
 };
 
 [[nodiscard]] Json make_json(JsonValue value);
 [[nodiscard]] Json make_list(std::vector<Json> items);
-/// In place of the member of that name, or behind the others.
+/// Replaces the member of that name, or appends one.
 void set_member(JsonValue& object, std::string_view key, Json value);
 
-/// Costs a step for each byte. Throws core::Error that begins with "#: " if the text is not JSON, has more than 512 KB,
-/// or nests deeper than 64.
+/// Parses JSON, at one budget step per byte. Throws core::Error that begins with "#: " if `text` is not valid JSON, has
+/// more than 512 KB or nests more than 64 levels deep.
 [[nodiscard]] Json read_json(std::string_view text, const core::WorkBudget& budget = core::WorkBudget());
 
-/// As Python's json.dumps(text, ensure_ascii=False) writes it: every string is written in one way.
+/// Returns a quoted string as Python's json.dumps(text, ensure_ascii=False) spells it, so each string has one spelling.
 [[nodiscard]] std::string json_quoted(std::string_view text);
 
-/// On one line, without spaces. Strings are as `json_quoted`, numbers as they were written.
+/// Serializes on one line without spaces: strings as in json_quoted(), numbers as they were written.
 [[nodiscard]] std::string written(const JsonValue& value);
 
-/// The same text for values that are the same to a schema: 1 and 1.0 are, and the order of members does not count.
+/// Returns the same string for values that a schema treats as equal: 1 and 1.0, or objects with reordered members.
 [[nodiscard]] std::string identity(const JsonValue& value);
 
-/// Values that differ to a schema. A value costs a step for each byte that it is written with, each time.
+/// A set of JSON values, compared by identity(). Each operation spends one budget step per byte of that string.
 class JsonSet {
  public:
-  /// `list` may be null.
+  /// Adds the elements of `list`, which may be null.
   JsonSet(const Json& list, core::WorkBudget budget);
-  /// Whether it is new.
+  /// Returns true if `value` was not in the set.
   bool add(const Json& value) { return known_.insert(key(value)).second; }
   [[nodiscard]] bool has(const Json& value) const { return known_.contains(key(value)); }
 

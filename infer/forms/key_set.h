@@ -1,4 +1,4 @@
-// A set of numbers, as a table of hashes. Most have a few, and are emptied at once.
+// A hash set of 64-bit integers (open addressing), meant for few elements and frequent clear().
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class KeySet {
     size_ = 0;
   }
 
-  /// False if it is there already. Not ~0.
+  /// Returns false if `key` is present already. `key` must not be ~0.
   bool insert(uint64_t key) {
     if (2 * size_ >= keys_.size()) {
       const std::vector<uint64_t> before = std::exchange(keys_, std::vector<uint64_t>(4 * keys_.size(), kFree));

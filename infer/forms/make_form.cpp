@@ -11,9 +11,9 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostChoiceBytes = size_t{1} << 20U;  // together
+constexpr size_t kMostChoiceBytes = size_t{1} << 20U;  // total of all choices
 
-// What is common at the beginning of these, then one of the rests. Sorted and different.
+// Matches the common prefix of `texts` from byte `from`, then one of the remainders. `texts` are sorted and distinct.
 Grammar::Part choice_part(Grammar& grammar, std::span<const std::string_view> texts, size_t from) {
   const std::string_view first = texts.front();
   const std::string_view last = texts.back();
@@ -36,12 +36,12 @@ Grammar::Part choice_part(Grammar& grammar, std::span<const std::string_view> te
 }
 
 Grammar::Part choice_part(Grammar& grammar, const std::vector<std::string>& choices) {
-  core::require(!choices.empty(), "there is none");
+  core::require(!choices.empty(), "the list is empty");
   grammar.budget().spend(choices.size());
   std::vector<std::string_view> texts(choices.begin(), choices.end());
   size_t bytes = 0;
   for (const std::string_view text : texts) bytes += text.size();
-  core::require(bytes <= kMostChoiceBytes, "they have {} bytes; at most {} are read", bytes, kMostChoiceBytes);
+  core::require(bytes <= kMostChoiceBytes, "have {} bytes, but at most {} are allowed", bytes, kMostChoiceBytes);
   std::ranges::sort(texts);
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
   return choice_part(grammar, texts, 0);
@@ -50,21 +50,21 @@ Grammar::Part choice_part(Grammar& grammar, const std::vector<std::string>& choi
 const char* name_of(FormOptions::Kind kind) {
   switch (kind) {
     case FormOptions::Kind::Regex:
-      return "the regular expression";
+      return "regular expression";
     case FormOptions::Kind::Grammar:
-      return "the grammar";
+      return "grammar";
     case FormOptions::Kind::JsonSchema:
-      return "the schema";
+      return "JSON schema";
     case FormOptions::Kind::JsonObject:
-      return "a JSON object";
+      return "JSON object";
     case FormOptions::Kind::Calls:
-      return "the tools";
+      return "tools";
     default:
-      return "the choices";
+      return "choices";
   }
 }
 
-// As requests and flags call it.
+// Returns the name of the kind in requests and flags.
 const char* field_of(FormOptions::Kind kind) {
   constexpr std::array kFields{"", "regex", "grammar", "json_schema", "json_object", "choice", "tools"};
   return kFields.at(static_cast<size_t>(kind));

@@ -12,10 +12,10 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 16U;  // of an expression
-constexpr int kMostNested = 200;                 // groups
+constexpr size_t kMostBytes = size_t{1} << 16U;  // length of an expression
+constexpr int kMostNested = 200;                 // depth of groups
 constexpr int64_t kMostRepeats = 1000;           // as in RE2
-constexpr size_t kManyRanges = 4096;             // of a class, before those that overlap are merged
+constexpr size_t kManyRanges = 4096;             // ranges of a class before overlapping ones are merged
 
 bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
@@ -27,11 +27,11 @@ class Parser {
   Parser(std::string_view expression, RegexDialect dialect, const core::WorkBudget& budget)
       : is_ecma_(dialect == RegexDialect::Ecma), budget_(budget) {
     budget_.spend(1 + expression.size());
-    core::require(expression.size() <= kMostBytes, "it has {} bytes; at most {} are read", expression.size(),
+    core::require(expression.size() <= kMostBytes, "has {} bytes, but at most {} are allowed", expression.size(),
                   kMostBytes);
     for (size_t at = 0; at < expression.size();) {
       const core::Utf8Char c = core::decode_utf8(expression, at);
-      core::require(c.valid, "character {}: not UTF-8", text_.size() + 1);
+      core::require(c.valid, "character {}: invalid UTF-8", text_.size() + 1);
       text_.push_back(c.code_point);
       at += c.length;
     }
@@ -39,7 +39,7 @@ class Parser {
 
   Syntax parse() {
     Syntax all = choice();
-    if (!at_end()) refuse(at_, "a ) without its (");
+    if (!at_end()) refuse(at_, "unmatched )");
     return all;
   }
 
@@ -79,20 +79,19 @@ class Parser {
 
   Syntax repeated() {
     const size_t from = at_;
-    if (comes('*') || comes('+') || comes('?')) refuse(at_, "nothing stands before the repetition");
-    if (repetition()) refuse(from, "nothing stands before the repetition");
+    if (comes('*') || comes('+') || comes('?')) refuse(at_, "nothing to repeat");
+    if (repetition()) refuse(from, "nothing to repeat");
     Syntax one = atom();
     const auto times = repetition();
     if (!times) return one;
-    take("?");  // a lazy repetition has the same texts
+    take("?");  // a lazy repetition matches the same strings
     const size_t next = at_;
-    if (comes('+')) refuse(next, "possessive repetitions are not supported");
-    if (comes('*') || comes('?') || repetition())
-      refuse(next, "a repetition of a repetition; put the inner one into ( )");
+    if (comes('+')) refuse(next, "possessive quantifiers are not supported");
+    if (comes('*') || comes('?') || repetition()) refuse(next, "invalid nested repetition; put the inner one in ( )");
     return {.kind = Syntax::Kind::Repeat, .parts = {std::move(one)}, .least = times->first, .most = times->second};
   }
 
-  // A { that begins none is itself, as in RE2.
+  // Parses a repetition. A { that doesn't begin one is a literal, as in RE2.
   std::optional<std::pair<int64_t, int64_t>> repetition() {
     if (take("*")) return std::pair{0, -1};
     if (take("+")) return std::pair{1, -1};
@@ -103,15 +102,17 @@ class Parser {
     auto most = least;
     if (take(",")) {
       most = number();
-      if (!least && most && comes('}')) refuse(from, "programs differ on {,n}; write {0,n}, or \\{ for the brace");
+      if (!least && most && comes('}'))
+        refuse(from, "regex engines differ on {,n}; write {0,n}, or \\{ for a literal {");
       if (!most) most = -1;
     }
     if (!least || !take("}")) {
       at_ = from;
       return {};
     }
-    if (std::max(*least, *most) > kMostRepeats) refuse(from, core::message("more than {} repetitions", kMostRepeats));
-    if (*most >= 0 && *most < *least) refuse(from, "a repetition from more to fewer");
+    if (std::max(*least, *most) > kMostRepeats)
+      refuse(from, core::message("the repetition count exceeds {}", kMostRepeats));
+    if (*most >= 0 && *most < *least) refuse(from, "invalid repetition, the minimum exceeds the maximum");
     return std::pair{*least, *most};
   }
 
@@ -144,25 +145,25 @@ class Parser {
       if (take("P<") || take("<")) {
         const size_t name = at_;
         while (!at_end() && (is_letter(text_[at_]) || is_digit(text_[at_]) || comes('_'))) ++at_;
-        if (at_ == name || !take(">")) refuse(from, "the name of a group has letters, digits and _, and ends with >");
+        if (at_ == name || !take(">")) refuse(from, "invalid group name, expected letters, digits and _, then >");
       } else if (!take(":")) {
-        refuse(from, "flags, and groups but (...), (?:...) and (?P<name>...), are not supported");
+        refuse(from, "flags and groups other than (...), (?:...) and (?P<name>...) are not supported");
       }
     }
-    if (++nested_ > kMostNested) refuse(from, core::message("groups are nested more than {} deep", kMostNested));
+    if (++nested_ > kMostNested) refuse(from, core::message("groups are nested more than {} levels deep", kMostNested));
     Syntax inner = choice();
-    if (!take(")")) refuse(from, "a ( without its )");
+    if (!take(")")) refuse(from, "unmatched (");
     --nested_;
     return inner;
   }
 
   CharacterRanges character_class(size_t from) {
     const bool negated = take("^");
-    if (is_ecma_ && comes(']')) refuse(from, "programs differ on a ] at the beginning of a class; write \\]");
+    if (is_ecma_ && comes(']')) refuse(from, "regex engines differ on ] at the start of a class; write \\]");
     CharacterRanges ranges;
     size_t n_merged = 0;
     for (bool first = true; first || !comes(']'); first = false) {
-      if (at_end()) refuse(from, "a [ without its ]");
+      if (at_end()) refuse(from, "unmatched [");
       const size_t low_at = at_;
       if (take("[:")) {
         named_class(low_at, ranges);
@@ -170,7 +171,7 @@ class Parser {
       }
       const CharacterRanges low = class_item();
       budget_.spend(1 + low.size());
-      if (ranges.size() > 2 * n_merged + kManyRanges) {  // names may repeat
+      if (ranges.size() > 2 * n_merged + kManyRanges) {  // classes such as \w may repeat
         ranges = merged(std::move(ranges));
         n_merged = ranges.size();
       }
@@ -179,11 +180,12 @@ class Parser {
         continue;
       }
       ++at_;
-      if (at_end()) refuse(from, "a [ without its ]");
+      if (at_end()) refuse(from, "unmatched [");
       const CharacterRanges high = class_item();
       const auto is_one = [](const CharacterRanges& r) { return r.size() == 1 && r[0].first == r[0].second; };
-      if (!is_one(low) || !is_one(high)) refuse(low_at, "a range of characters goes from one to another; escape its -");
-      if (low[0].first > high[0].first) refuse(low_at, "a range of characters goes upwards");
+      if (!is_one(low) || !is_one(high))
+        refuse(low_at, "invalid character range, both ends must be one character; write \\- for a literal -");
+      if (low[0].first > high[0].first) refuse(low_at, "invalid character range, the end precedes the start");
       ranges.emplace_back(low[0].first, high[0].first);
     }
     ++at_;
@@ -196,32 +198,32 @@ class Parser {
     const std::string name = letters();
     const auto ranges = posix_class(name);
     if (is_ecma_ || !ranges || !take(":]")) {
-      refuse(from, is_ecma_ ? "programs differ on [: in a class; write \\[ for the character"
-                            : "there is no such class; escape the [ if it is a character");
+      refuse(from, is_ecma_ ? "regex engines differ on [: in a class; write \\[ for a literal ["
+                            : "unknown character class; write \\[ for a literal [");
     }
     const CharacterRanges chosen = negated ? others(*ranges) : *ranges;
     to.insert(to.end(), chosen.begin(), chosen.end());
   }
 
-  // Letters and _ that come.
+  // Reads letters and underscores.
   std::string letters() {
     std::string all;
     for (; !at_end() && (is_letter(text_[at_]) || comes('_')); ++at_) all += static_cast<char>(text_[at_]);
     return all;
   }
 
-  // Behind \p or \P: of a general category, or not.
+  // Parses a general category after \p, or after \P if `negated`.
   CharacterRanges unicode_class(size_t from, bool negated) {
     std::string name;
     if (take("{")) {
       name = letters();
-      if (!take("}")) refuse(from, "of the classes of Unicode, general categories are supported: \\p{Lu}");
+      if (!take("}")) refuse(from, "only Unicode general categories are supported, such as \\p{Lu}");
     } else if (!is_ecma_ && !at_end() && is_letter(text_[at_])) {
       name = static_cast<char>(text_[at_++]);
     }
     const auto ranges = forms::unicode_class(name);
     if (!ranges) {
-      refuse(from, core::message("of the classes of Unicode, general categories but C and Cn are supported, not \"{}\"",
+      refuse(from, core::message("Unicode class \"{}\" is not supported; only general categories except C and Cn are",
                                  core::printable(name, 40)));
     }
     return negated ? others(*ranges) : *ranges;
@@ -234,9 +236,9 @@ class Parser {
     return {{c, c}};
   }
 
-  // What stands behind a \.
+  // Parses an escape after its backslash.
   CharacterRanges escape(size_t from) {
-    if (at_end()) refuse(from, "nothing stands behind the \\");
+    if (at_end()) refuse(from, "trailing backslash");
     const uint32_t c = text_[at_++];
     const auto one = [](uint32_t value) { return CharacterRanges{{value, value}}; };
     switch (c) {
@@ -253,7 +255,7 @@ class Parser {
       case 'W':
         return others(kWords);
       case 'a':
-        if (is_ecma_) refuse(from, "programs differ on \\a; write \\x07");
+        if (is_ecma_) refuse(from, "regex engines differ on \\a; write \\x07");
         return one('\a');
       case 'c':
         if (!is_ecma_ || at_end() || !is_letter(text_[at_])) refuse(from, "\\c is not supported here");
@@ -269,12 +271,12 @@ class Parser {
       case 'v':
         return one('\v');
       case 'x':
-        if (is_ecma_ && comes('{')) refuse(from, "\\x has two hexadecimal digits; write \\u{H...}");
+        if (is_ecma_ && comes('{')) refuse(from, "\\x must have two hexadecimal digits; write \\u{H...} for others");
         return one(take("{") ? hex(from, 1, 6, true) : hex(from, 2, 2, false));
-      case 'u':  // not RE2's, but what JSON schemas write
+      case 'u':  // not in RE2, but used in JSON schemas
         return one(is_ecma_ && take("{") ? hex(from, 1, 6, true) : utf16(from));
       case '0': {
-        if (is_ecma_ && !at_end() && is_digit(text_[at_])) refuse(from, "\\0 is followed by no digit");
+        if (is_ecma_ && !at_end() && is_digit(text_[at_])) refuse(from, "\\0 must not be followed by a digit");
         uint32_t value = 0;
         for (int i = 0; i < 2 && !at_end() && text_[at_] >= '0' && text_[at_] <= '7'; ++i) {
           value = value * 8 + (text_[at_++] - '0');
@@ -283,7 +285,7 @@ class Parser {
       }
       case 'b':
       case 'B':
-        refuse(from, core::message("boundaries of words (\\{}) are not supported", static_cast<char>(c)));
+        refuse(from, core::message("word boundaries (\\{}) are not supported", static_cast<char>(c)));
       case 'p':
       case 'P':
         return unicode_class(from, c == 'P');
@@ -294,7 +296,7 @@ class Parser {
     }
   }
 
-  // Behind \u: four digits, and where they are the first half of a surrogate pair, \u and four digits more.
+  // Parses four digits after \u; a high surrogate may be followed by \u and a low surrogate.
   uint32_t utf16(size_t from) {
     const uint32_t first = digits(from, 4, 4, false);
     uint32_t value = first;
@@ -310,7 +312,7 @@ class Parser {
   }
 
   static uint32_t checked(size_t from, uint32_t value) {
-    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse(from, "there is no such character");
+    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse(from, "invalid Unicode code point");
     return value;
   }
 
@@ -328,7 +330,7 @@ class Parser {
         break;
       }
     }
-    if (n < least || (braced && !take("}"))) refuse(from, "hexadecimal digits are \\xHH, \\x{H...} or \\uHHHH");
+    if (n < least || (braced && !take("}"))) refuse(from, "invalid escape, expected \\xHH, \\x{H...} or \\uHHHH");
     return value;
   }
 
@@ -348,8 +350,8 @@ const Syntax* find(const Syntax& syntax, Syntax::Kind kind, const core::WorkBudg
   return nullptr;
 }
 
-// Takes ^, or $, from where the text begins, or ends; anything else there may be preceded, or followed, by any text if
-// the expression is searched for.
+// Removes ^ at the beginning, or $ at the end, and rejects it elsewhere. When searching, any string may precede, or
+// follow, an alternative without the anchor.
 class Anchors {
  public:
   Anchors(Syntax::Kind kind, RegexMatch match, const core::WorkBudget& budget)
@@ -392,8 +394,8 @@ class Anchors {
   void refuse_in(const Syntax& syntax) const {
     if (const Syntax* found = find(syntax, kind_, budget_)) {
       core::fail("character {}: {}", found->at + 1,
-                 is_begin() ? "^ is supported at the beginning only; write \\^ for the character"
-                            : "$ is supported at the end only; write \\$ for the character");
+                 is_begin() ? "^ is only supported at the beginning; write \\^ for a literal ^"
+                            : "$ is only supported at the end; write \\$ for a literal $");
     }
   }
 

@@ -1,5 +1,5 @@
-// Regular expressions: RE2's syntax (github.com/google/re2/wiki/Syntax) without flags, scripts of Unicode and \b. What
-// is not supported is refused by name, with the character where it stands.
+// Regular expressions in RE2's syntax (github.com/google/re2/wiki/Syntax), without flags, Unicode scripts and \b. An
+// unsupported construct is rejected with an error that names it and its position.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace folio::infer::forms {
 
-/// Whether an expression is the whole text, or, as a JSON schema's pattern, found somewhere in it.
+/// Match of the whole string, or anywhere in it, as for the keyword pattern of a JSON schema.
 enum class RegexMatch : uint8_t { Whole, Search };
 
-/// What both write, and where they differ what one means. Ecma is ECMA-262 with its flag u, which JSON schemas ask for:
-/// its . and \s are others, and what it lacks of RE2 (\A, \z, \a, [:alpha:]) is refused.
+/// Ecma is ECMA-262 with the flag u, as JSON Schema specifies: . and \s match other characters than in RE2, and
+/// constructs that only RE2 has (\A, \z, \a, [:alpha:]) are rejected.
 enum class RegexDialect : uint8_t { Re2, Ecma };
 
-/// The texts that match, as a tree without ^ and $. Characters, and ranges of characters in classes, are steps of the
-/// budget. Throws core::Error that begins with "character N: ", from 1.
+/// Parses an expression into a tree without Begin and End. Spends budget steps for characters and ranges in classes.
+/// Throws core::Error, which begins with "character N: " (counted from 1) if the error has a position.
 [[nodiscard]] Syntax parse_regex(std::string_view expression, RegexMatch match = RegexMatch::Whole,
                                  RegexDialect dialect = RegexDialect::Re2,
                                  const core::WorkBudget& budget = core::WorkBudget());

@@ -1,4 +1,4 @@
-// What regular expressions and GBNF have in common: a tree of characters, sequences, choices and repetitions, and its
+// The syntax tree shared by regular expressions and GBNF (characters, sequences, choices, repetitions), and its
 // translation into parts of a Grammar.
 #pragma once
 
@@ -12,33 +12,33 @@
 
 namespace folio::infer::forms {
 
-using CharacterRange = std::pair<uint32_t, uint32_t>;  ///< code points, both ends included
+using CharacterRange = std::pair<uint32_t, uint32_t>;  ///< code points, both ends inclusive
 using CharacterRanges = std::vector<CharacterRange>;
 
 inline constexpr uint32_t kLastCodePoint = 0x10FFFF;
 
-/// In order, without overlap, and not adjacent.
+/// Returns the ranges sorted, with overlapping and adjacent ones joined.
 [[nodiscard]] CharacterRanges merged(CharacterRanges ranges);
-/// All other code points. `ranges` is merged.
+/// Returns all code points outside of `ranges`, which must be merged.
 [[nodiscard]] CharacterRanges others(const CharacterRanges& ranges);
 
 struct Syntax {
   enum class Kind : uint8_t { Characters, Sequence, Choice, Repeat, Call, Begin, End };
   Kind kind = Kind::Sequence;
-  CharacterRanges ranges{};     ///< of Characters: one of these
-  std::vector<Syntax> parts{};  ///< of Sequence and Choice; of Repeat: one
-  int64_t least = 0, most = 0;  ///< of Repeat; `most` < 0: without end
-  Grammar::Rule rule = -1;      ///< of Call
-  size_t at = 0;                ///< of Begin and End, which are ^ and $: where it is written, for messages
+  CharacterRanges ranges{};     ///< Characters: matches one of these
+  std::vector<Syntax> parts{};  ///< Sequence, Choice: the parts; Repeat: the one part
+  int64_t least = 0, most = 0;  ///< Repeat; `most` < 0: no limit
+  Grammar::Rule rule = -1;      ///< Call: the rule that is called
+  size_t at = 0;                ///< Begin and End (^ and $): position in the source, for messages
 };
 
-/// Builds the part of one character of these ranges, as the text writes it.
+/// Builds a part that matches one character of `ranges`, as the output spells it: raw, or with JSON's escapes.
 using CharacterPart = std::function<Grammar::Part(std::span<const CharacterRange> ranges)>;
 
-/// The same, but of many ranges it makes a rule once, and calls it: \p{L} is hundreds of them.
+/// Wraps `characters` so that a class of many ranges is built once, as a rule: \p{L} has hundreds.
 [[nodiscard]] CharacterPart called(Grammar& grammar, CharacterPart characters);
 
-/// `syntax` has no Begin and no End.
+/// Translates a syntax tree, which must not contain Begin or End.
 [[nodiscard]] Grammar::Part build(Grammar& grammar, const Syntax& syntax, const CharacterPart& characters);
 
 }  // namespace folio::infer::forms

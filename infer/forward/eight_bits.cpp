@@ -12,8 +12,8 @@ static_assert(kEightBitsGroup == kernels::kGroupColumns);
 
 EightBits to_eight_bits(std::span<const float, kEightBitsGroup> group) {
   constexpr float kLeast = 1e-30F;     // as in Kernels::quantize
-  constexpr float kShift = 0x1.8p23F;  // what it is added to has no bits behind the point: rounded, ties to even
-  uint32_t bits = 0;                   // as bits, magnitudes keep their order, and infinity and NaN are largest
+  constexpr float kShift = 0x1.8p23F;  // adding it rounds to an integer, ties to even: the sum has no fraction bits
+  uint32_t bits = 0;                   // bit patterns order like magnitudes, with infinity and NaN largest
   for (const float x : group) bits = std::max(bits, std::bit_cast<uint32_t>(x) & 0x7FFFFFFFU);
   EightBits out{.largest = std::bit_cast<float>(bits), .values = {}};
   if (!(out.largest >= kLeast) || !std::isfinite(out.largest)) return out;
@@ -25,8 +25,8 @@ EightBits to_eight_bits(std::span<const float, kEightBitsGroup> group) {
   return out;
 }
 
-// The largest one is what it was, so the scale is. Any other is less than half a step away from its integer, by far:
-// its roundings are less than 2^-20 of it.
+// The largest value is restored exactly, so the scale is too. Every other value has a relative error below 2^-20, far
+// less than the half step that would change its integer.
 void from_eight_bits(const EightBits& bits, std::span<float, kEightBitsGroup> group) {
   const float scale = bits.largest / 127.0F;
   for (size_t i = 0; i < kEightBitsGroup; ++i) {

@@ -1,6 +1,6 @@
-// Inputs of products in 8 bits, as ranks send them. A product with a matrix in blocks rounds its inputs to 8 bits
-// (Kernels::quantize). So a rank sends 36 bytes for 32 numbers, and from what comes of them the receiver's product
-// rounds to the same integers and the same scale: the bytes of a text do not change.
+// The 8-bit format in which ranks exchange inputs of quantized products. Such a product quantizes its inputs to 8 bits
+// anyway (Kernels::quantize). A rank therefore sends 36 bytes for 32 floats, and the receiver's product quantizes the
+// decoded values to the same integers and scale: outputs stay bit-identical.
 #pragma once
 
 #include <array>
@@ -10,16 +10,16 @@
 
 namespace folio::infer {
 
-inline constexpr size_t kEightBitsGroup = 32;  ///< kernels::kGroupColumns
+inline constexpr size_t kEightBitsGroup = 32;  ///< values per group, equal to kernels::kGroupColumns
 
 struct EightBits {
-  float largest;                               ///< magnitude of the group, with its bits where it is not finite
-  std::array<int8_t, kEightBitsGroup> values;  ///< x * (127 / largest), rounded; 0 where Kernels::quantize has 0
+  float largest;                               ///< the group's largest magnitude; an infinity or NaN keeps its bits
+  std::array<int8_t, kEightBitsGroup> values;  ///< x * (127 / largest), rounded; 0 where Kernels::quantize yields 0
 };
 static_assert(sizeof(EightBits) == 36);
 
 [[nodiscard]] EightBits to_eight_bits(std::span<const float, kEightBitsGroup> group);
-/// Numbers that Kernels::quantize makes the same of as of those that the group had.
+/// Decodes a group. Kernels::quantize maps the result to the same integers and scale as the original group.
 void from_eight_bits(const EightBits& bits, std::span<float, kEightBitsGroup> group);
 
 }  // namespace folio::infer

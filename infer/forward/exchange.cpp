@@ -22,7 +22,7 @@ void Exchange::begin(const std::array<float*, kSlots>& slots, const SlotWidths& 
   n_to_all_ = 0;
 }
 
-// Of columns in 8 bits whole groups go so; what another rank has a part of goes as floats.
+// Sends whole groups in 8 bits, and the columns of groups that are shared with another rank as floats.
 void Exchange::give(const SlotPart& part) {
   if (part.slot == Slot::Logits && index_ == 0) return;
   SlotPart before = part, groups = part, after = part;
@@ -38,7 +38,7 @@ void Exchange::give(const SlotPart& part) {
   for (const SlotPart& some : {before, groups, after}) put(some);
 }
 
-// A part is sent as it is in memory, and its rows after it.
+// Appends a part to the message: the SlotPart as it is in memory, then its rows.
 void Exchange::put(const SlotPart& part) {
   if (part.first == part.last) return;
   const auto slot = static_cast<size_t>(part.slot);
@@ -71,12 +71,12 @@ void Exchange::meet() {
 void Exchange::take(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     SlotPart part{};
-    core::require(bytes.size() >= sizeof(part), "a rank's part of a slot is cut off");
+    core::require(bytes.size() >= sizeof(part), "received a truncated part of a slot from another rank");
     std::memcpy(&part, bytes.data(), sizeof(part));
     bytes = bytes.subspan(sizeof(part));
     const auto slot = static_cast<size_t>(part.slot);
     core::require(slot < kSlots && part.last <= widths_[slot] && part.n_rows * row_bytes(part) <= bytes.size(),
-                  "a rank's part of a slot is of another model");
+                  "received a part of a slot that does not match this model");
     for (size_t row = part.first_row; row < part.first_row + part.n_rows; ++row) {
       std::span<float> x(slots_[slot] + row * widths_[slot] + part.first, part.last - part.first);
       if (!part.in_eight_bits) std::memcpy(x.data(), bytes.data(), x.size_bytes());
@@ -96,7 +96,7 @@ uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t
   const SlotWidths widths = slot_widths(config);
   const auto width = [&](Slot slot) { return widths[static_cast<size_t>(slot)]; };
   const auto expert_dim = static_cast<size_t>(config.expert_dim);
-  // Of the columns of a rank, bytes that the whole groups save.
+  // Returns the bytes per row that a rank saves by sending whole groups of columns in 8 bits.
   const auto saved = [&](Share own) {
     const size_t first = (own.first + kEightBitsGroup - 1) / kEightBitsGroup;
     const size_t groups = std::max(first, own.last / kEightBitsGroup) - first;
@@ -121,7 +121,7 @@ uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t
         rest -= saved({first + expert.first, first + expert.last});
       }
     }
-    to_all += rest * (l + 1 < config.n_layers ? rows : logit_rows);  // see Gather
+    to_all += rest * (l + 1 < config.n_layers ? rows : logit_rows);  // only rows with logits after Gather
   }
   const size_t own = rows_of_rank(width(Slot::Logits), 0, n_ranks).last;
   return (n_ranks - 1) * to_all + logit_rows * (width(Slot::Logits) - own) * sizeof(float);

@@ -1,6 +1,6 @@
-// How the ranks of a model give each other their parts of the activations. A rank computes some output rows of each
-// matrix, and some heads; its results go to all others unchanged, so no sum crosses a border between ranks, and each
-// value is the one that a single machine computes.
+// How the ranks of a model exchange activations. Each rank computes some output rows of every matrix, and some heads,
+// and sends its results unchanged to the others. No sum is split between ranks, so every value equals that of a single
+// machine.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,17 @@
 
 namespace folio::infer {
 
-/// How the members of a group reach each other: as threads (infer/ranks/local.h), through shared memory, or by messages
+/// The connection between the members of a group: threads (infer/ranks/local.h), shared memory, or messages
 /// (infer/ranks/net/transport.h).
 class Transport {
  public:
-  /// Receives what the member `from` gave, unless that is nothing.
+  /// Receives the bytes of member `from`. Not called for a member that sent none.
   using Take = std::function<void(size_t from, std::span<const std::byte> bytes)>;
 
   virtual ~Transport() = default;
-  /// Every member calls it. The first one gets the bytes of all others, and these the first `n_to_all` of each. Returns
-  /// when this member has them. Threads may read the bytes until the next call returns. Throws core::Error if a member
-  /// failed, and MachineLost if it is gone or has not come within the timeout.
+  /// Sends the first `n_to_all` bytes to every member and all of `bytes` to member 0. Every member must call it; it
+  /// returns once the others' bytes have arrived. `bytes` must stay valid until the next call returns. Throws
+  /// core::Error if a member failed, MachineLost if one is gone or missed the timeout.
   virtual void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                           std::chrono::seconds timeout) = 0;
 };
@@ -37,7 +37,7 @@ class Transport {
 /// Columns [first, last) of some rows of a slot.
 struct SlotPart {
   Slot slot;
-  bool in_eight_bits = false;  ///< only products with matrices in blocks read it: see eight_bits.h
+  bool in_eight_bits = false;  ///< only quantized products read it: see eight_bits.h
   size_t first_row = 0;
   size_t n_rows = 0;
   size_t first = 0;
@@ -47,7 +47,7 @@ struct SlotPart {
 /// One rank's side of the exchanges.
 class Exchange {
  public:
-  /// The rank is member `index` of the transport's n_members. `in_eight_bits`: parts that may go so do.
+  /// Creates the exchange of member `index`. With `in_eight_bits`, parts that allow it are sent in 8 bits.
   Exchange(std::unique_ptr<Transport> transport, size_t index, size_t n_members, std::chrono::seconds timeout,
            bool in_eight_bits)
       : transport_(std::move(transport)),
@@ -56,15 +56,15 @@ class Exchange {
         timeout_(timeout),
         in_eight_bits_(in_eight_bits) {}
 
-  /// A step begins; `slots` are its activations on this rank, (rows, width) each.
+  /// Starts a step. `slots` are this rank's activations, (rows, width) each.
   void begin(const std::array<float*, kSlots>& slots, const SlotWidths& widths);
-  /// Gives the others a part that the rank has computed; Logits only to the first rank, as the last part.
+  /// Queues a computed part for the other ranks; Logits go to rank 0 only and are queued last.
   void give(const SlotPart& part);
-  /// Every rank calls it. Returns when the parts that the others gave are in this rank's slots. Throws as
+  /// Sends the queued parts and stores those received in this rank's slots. Every rank must call it. Throws as
   /// Transport::all_gather does.
   void meet();
 
-  /// Returns the bytes of slots that this rank has given, times the ranks that got them.
+  /// Returns the number of payload bytes sent, counted once per receiving rank.
   [[nodiscard]] uint64_t given_bytes() const { return given_bytes_; }
 
  private:
@@ -79,12 +79,12 @@ class Exchange {
   std::array<float*, kSlots> slots_{};
   SlotWidths widths_{};
   std::vector<std::byte> out_;
-  size_t n_to_all_ = 0;              ///< bytes of it, before the logits
-  std::vector<std::byte> last_out_;  ///< others may still read it
+  size_t n_to_all_ = 0;              ///< leading bytes of out_ that go to all ranks, before the logits
+  std::vector<std::byte> last_out_;  ///< the previous message, which other ranks may still read
   uint64_t given_bytes_ = 0;
 };
 
-/// The things [first, last) that one rank of several has.
+/// A rank's part [first, last) of a range that is split between ranks, such as heads or rows.
 struct Share {
   size_t first;
   size_t last;
@@ -94,22 +94,21 @@ struct Share {
   return {n * rank / n_ranks, n * (rank + 1) / n_ranks};
 }
 
-inline constexpr size_t kShardRows = 16;  ///< a matrix is split between tiles of this many output rows
+inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks in tiles of this many output rows
 
 [[nodiscard]] constexpr size_t shard_tiles(size_t n_rows) { return (n_rows + kShardRows - 1) / kShardRows; }
 
-/// The output rows of a matrix that a rank has; empty where there are more ranks than tiles.
+/// Returns the output rows of a matrix that a rank computes; empty if there are more ranks than tiles.
 [[nodiscard]] constexpr Share rows_of_rank(size_t n_rows, size_t rank, size_t n_ranks) {
   const Share tiles = share_of(shard_tiles(n_rows), rank, n_ranks);
   return {std::min(n_rows, tiles.first * kShardRows), std::min(n_rows, tiles.last * kShardRows)};
 }
 
-/// Returns the bytes that the ranks of a model give each other in a step of `rows` rows, of which `logit_rows` need
-/// logits: the embedding's rows, of each layer queries, keys, values, heads, the residual, and of each feed-forward
-/// network its middle and the residual, to all others; of experts also the routes (unless one is rounded to 0); and the
-/// logits to the first. From the last layer's heads on these are of the logit_rows. With `in_blocks`, where processes
-/// have all matrices of layers in blocks, the inputs of Wo and W2 go in 8 bits: of each rank's columns the whole groups
-/// of 32.
+/// Returns the bytes that the ranks send each other in a step with `rows` rows, `logit_rows` of them with logits. All
+/// ranks receive the embeddings; per layer Query, Key, Value, Heads and Residual; per feed-forward network its hidden
+/// activations and Residual, with experts also Routes (a route that rounds to 0 sends less). Rank 0 receives the
+/// logits. From the last layer's Heads on, only the logit_rows are sent. `in_blocks`: ranks are processes and all layer
+/// matrices are quantized, so the inputs of Wo and W2 are sent in 8 bits, except in groups of 32 that ranks share.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

@@ -9,7 +9,7 @@ namespace {
 
 using core::Role;
 
-// Shows a slot to the observer, if there is one.
+// Passes slots to the observer, if there is one.
 class Watch {
  public:
   Watch(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}
@@ -27,7 +27,7 @@ class Watch {
   std::vector<float> values_;
 };
 
-// The whole model on one screen: what a Llama, or a family that is one with other parts, does to a batch of tokens.
+// The whole forward pass of a Llama, and of families that replace some of its parts.
 void run_layers(Stage& m, const Step& step, const Observer& observer) {
   using enum Slot;
   const StageWeights& w = m.weights();
@@ -38,7 +38,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     m.embed(w(Role::TokenEmbedding));
     see("embedding", Residual, n);
   }
-  const auto normed = [&](Role norm, int64_t l) {  // some families have none there
+  const auto normed = [&](Role norm, int64_t l) {  // a family may have no norm here
     if (!w.has(norm, l)) return Residual;
     m.norm(w(norm, l));
     return Normed;
@@ -58,7 +58,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     see("key", Key, n, l);
     see("value", Value, n, l);
     if (w.has(Role::Output) && l + 1 == m.layers().last) {
-      // Of the other rows only keys and values are wanted from here on.
+      // From here on, only the rows that need logits are computed.
       n = step.n_logit_rows;
       if (n == 0) return;
       m.gather();
@@ -78,7 +78,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
       m.activate(ExpertGate, ExpertUp);
       m.combine_experts({w(Role::ExpertW2, l), w(Role::ExpertB2, l)});
     }
-    if (w.has(Role::W1, l)) {  // of all rows
+    if (w.has(Role::W1, l)) {  // dense network, or the shared experts
       const Slot gate = experts ? SharedGate : Gate, up = experts ? SharedUp : Up;
       m.project(fed, std::array{Projection{w(Role::W1, l), {}, gate}, Projection{w(Role::W3, l), {}, up}});
       m.activate(gate, up);
@@ -100,7 +100,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
 }  // namespace
 
 void forward(std::span<const std::unique_ptr<Stage>> stages, Step step, const Observer& observer) {
-  std::vector<float> residual;  // handed from a stage to the next
+  std::vector<float> residual;  // passed from stage to stage
   for (const auto& stage : stages) {
     if (!stage->begin(step)) {
       run_layers(*stage, step, observer);

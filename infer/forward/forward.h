@@ -1,4 +1,4 @@
-// The forward pass, once for every machine and family.
+// The forward pass, shared by all machines and model families.
 #pragma once
 
 #include <functional>
@@ -11,16 +11,15 @@
 
 namespace folio::infer {
 
-/// Sees each named intermediate of a step's rows: values is (n_rows, values.size() / n_rows). Names: "embedding";
-/// "layers.N." before "attention_norm", "query" and "key" (both normalized, if the family
-/// does so, and rotated), "value", "heads" (before Wo),
-/// "attention_residual", "ffn_norm", "routes" (each expert's weight), "ffn_hidden" (silu(gate) * up), "ffn_residual";
-/// then "norm" and "logits". From the last layer's "heads" on there are only the rows that want logits; if none does,
-/// nothing.
+/// Called with each named intermediate of a step; values is (n_rows, values.size() / n_rows). Names: "embedding";
+/// "layers.N." followed by "attention_norm", "query" and "key" (after their norm, if any, and RoPE), "value", "heads"
+/// (before Wo), "attention_residual", "ffn_norm", "routes" (each expert's weight), "ffn_hidden" (silu(gate) * up),
+/// "ffn_residual"; then "norm" and "logits". From the last layer's "heads" on, only rows that need logits are passed;
+/// if there are none, no calls follow.
 using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;
 
-/// Runs a step through the stages, which together have all layers, in order. Afterwards the last one's Slot::Logits has
-/// the logits of the rows that need them.
+/// Runs a step through the stages, which together contain all layers in order. Afterwards Slot::Logits of the last
+/// stage holds the logits of the rows that need them.
 void forward(std::span<const std::unique_ptr<Stage>> stages, Step step, const Observer& observer);
 
 }  // namespace folio::infer

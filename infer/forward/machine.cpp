@@ -38,21 +38,21 @@ CacheType default_cache_type(const core::StoredModel& model) {
   return CacheType::F16;
 }
 
-void require_whole(const Shard& shard, const char* who) {
-  core::require(shard.n_ranks == 1, "{} has whole matrices, and can't be rank {} of {} shards", who, shard.rank,
-                shard.n_ranks);
+void require_whole(const Shard& shard, const char* name) {
+  core::require(shard.n_ranks == 1, "{} does not support sharded matrices and cannot be rank {} of {}", name,
+                shard.rank, shard.n_ranks);
 }
 
-void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* who, const char* remedy) {
+void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* name, const char* remedy) {
   const auto dim = static_cast<size_t>(model.config.dim);
   core::require(n_ranks <= shard_tiles(dim),
-                "{} {} are more than the {} tiles of {} rows that {}'s width of {} has; take fewer {}", n_ranks, who,
-                shard_tiles(dim), kShardRows, model.path, dim, remedy);
+                "{}: its width of {} has {} tiles of {} rows, too few for {} {}; use fewer {}", model.path, dim,
+                shard_tiles(dim), kShardRows, n_ranks, name, remedy);
 }
 
 RankReport sum_of(std::span<const RankReport> ranks) {
   RankReport sum{};
-  uint64_t memory = UINT64_MAX;  // for the blocks, on the rank that has the least
+  uint64_t memory = UINT64_MAX;  // bytes for cache blocks, on the rank with the least
   for (const auto& [load, fit] : ranks) {
     sum.load.weight_bytes += load.weight_bytes;
     sum.load.repacked_bytes += load.repacked_bytes;
@@ -65,7 +65,7 @@ RankReport sum_of(std::span<const RankReport> ranks) {
 }
 
 void StageMemory::load_adapter(int32_t /*number*/, std::shared_ptr<const core::Adapter> adapter) {
-  core::fail("{}: this machine runs no adapters", adapter->path);
+  core::fail("{}: this machine does not support adapters", adapter->path);
 }
 
 int64_t positions_seen(const core::ModelConfig& c, int64_t layer) {

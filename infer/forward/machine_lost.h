@@ -1,11 +1,11 @@
-// The error of a machine that a step can't go on without, and none after it.
+// The error of a machine that can run no more steps.
 #pragma once
 
 #include "core/error.h"
 
 namespace folio::infer {
 
-/// A part of the machine is gone for good, such as a rank whose process has died: every later step fails, too.
+/// Part of the machine is lost for good, such as a rank whose process died. All later steps fail too.
 class MachineLost : public core::Error {
  public:
   using core::Error::Error;

@@ -1,5 +1,5 @@
-// The operations of the forward pass as values: a stage computes them, or holds them back, fuses, records, counts or
-// times them. They name activations by slot and weights by number, and refer to nothing else.
+// The operations of the forward pass, as values: a stage may execute, defer, fuse, record, count or time them. They
+// refer to activations by slot and to weights by id, and contain no pointers.
 #pragma once
 
 #include <algorithm>
@@ -14,30 +14,30 @@
 
 namespace folio::infer {
 
-/// Residual = the embeddings of the rows' tokens, times the configuration's embedding_scale.
+/// Residual = embeddings of the rows' tokens * embedding_scale.
 struct Embed {
   WeightId table;
 };
 
-/// Normed = RMSNorm(Residual) * weight, over each row.
+/// Normed = RMSNorm(Residual) * weight, for each row.
 struct Norm {
   WeightId weight;
 };
 
-/// Each head of the slot, Query or Key, = RMSNorm(head) * weight.
+/// Query or Key: head = RMSNorm(head) * weight, for each head.
 struct NormHeads {
   Slot slot;
   WeightId weight;
 };
 
-/// The matrix that a slot is multiplied by, the bias if there is one, and where the sum goes.
+/// A matrix to multiply a slot by, its optional bias, and the slot for the result.
 struct Projection {
   WeightId weight;
   WeightId bias;
   Slot out = Slot::Branch;
 };
 
-/// Each projection's out = in · weightᵀ + bias, and for rows with an adapter its part: see reference/kernels.h.
+/// For each projection, out = in · weightᵀ + bias, plus the update of the row's adapter (see reference/kernels.h).
 struct Project {
   template <size_t N>
   Project(Slot input, const std::array<Projection, N>& all) : in(input), n(N) {
@@ -52,8 +52,8 @@ struct Project {
   std::array<Projection, kMost> list{};
 };
 
-/// Residual += in · weightᵀ + bias, and an adapter's part likewise; with `post_norm` RMSNorm(that sum) * post_norm is
-/// added. What is added is multiplied by the configuration's residual_scale.
+/// Residual += residual_scale * y, where y = in · weightᵀ + bias plus the update of the row's adapter. If post_norm
+/// exists, RMSNorm(y) * post_norm replaces y.
 struct ProjectToResidual {
   Slot in;
   WeightId weight;
@@ -61,65 +61,65 @@ struct ProjectToResidual {
   WeightId post_norm;
 };
 
-/// Rotates Query and Key by their rows' positions, as the layer does, and stores Key and Value in the cache.
+/// Applies the layer's RoPE to Query and Key, and stores Key and Value in the KV cache.
 struct RotateAndStore {
   int64_t layer;
 };
 
-/// Heads = attention of Query over the positions of its sequence up to its own, or those of them in the sliding window,
-/// read from the cache, and each head's sink if there are some.
+/// Heads = causal attention of Query over the cached positions of each row's sequence, limited to the layer's sliding
+/// window if it has one. `sinks` is an optional extra score per head.
 struct Attend {
   int64_t layer;
   WeightId sinks;
 };
 
-/// gate = silu(gate) * up, or the family's core::Gate: Gate and Up, or SharedGate and SharedUp, or ExpertGate and
-/// ExpertUp.
+/// gate = silu(gate) * up, or the family's activation (core::Gate). The slots are Gate and Up, SharedGate and SharedUp,
+/// or ExpertGate and ExpertUp.
 struct Activate {
   Slot gate;
   Slot up;
 };
 
-/// Chooses each row's experts by their scores, Normed · weightᵀ + bias, to which selection_bias is added if there is
-/// one, and weighs them: see kernels::route.
+/// Selects each row's experts by the scores Normed · weightᵀ + bias, plus the optional selection_bias, and computes
+/// their weights: see kernels::route.
 struct Route {
   WeightId weight;
   WeightId bias;
   WeightId selection_bias;
 };
 
-/// A matrix of each expert, and its bias if there is one.
+/// One matrix per expert, with an optional bias.
 struct ExpertMatrix {
   WeightId weight;
   WeightId bias;
 };
 
-/// ExpertGate and ExpertUp = the row of Normed · the matrixᵀ + bias of each expert that the row takes.
+/// ExpertGate and ExpertUp = Normed · matrixᵀ + bias, for each expert selected for the row.
 struct ProjectExperts {
   ExpertMatrix gate;
   ExpertMatrix up;
 };
 
-/// Residual += Σ route · (the row's ExpertGate · the matrixᵀ + bias), over the row's experts in ascending order.
+/// Residual += Σ route · (ExpertGate · matrixᵀ + bias), over the row's experts in ascending order.
 struct CombineExperts {
   ExpertMatrix down;
 };
 
-/// Each row of the slot *= sigmoid(Normed · weight).
+/// Multiplies each row of the slot by sigmoid(Normed · weight).
 struct GateRows {
   Slot slot;
   WeightId weight;
 };
 
-/// Moves the rows of Residual and Query that need logits, at least one, to the front; the operations that follow
-/// compute only these. The next one is the last layer's Attend.
+/// Moves the rows of Residual and Query that need logits, at least one, to the front. Later operations compute only
+/// these rows. Issued right before the last layer's Attend.
 struct Gather {};
 
 /// Applies the configuration's logit_scale and logit_cap to Logits.
 struct FinishLogits {};
 
-/// Draws the step's tokens from Logits, which stay as they are: for each draw the token that its Sampler would draw,
-/// except for roundings where probabilities meet.
+/// Draws the step's tokens from Logits, which stay unchanged. Each token is the one that the draw's Sampler would draw,
+/// except where rounding shifts the boundary between two probabilities.
 struct DrawTokens {};
 
 using Operation = std::variant<Embed, Norm, NormHeads, Project, ProjectToResidual, RotateAndStore, Attend, Activate,

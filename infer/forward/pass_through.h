@@ -1,5 +1,5 @@
-// A stage that passes everything on to another: the base of those that count, time or change what passes. One that
-// looks at adapters or at results passes on that interface, too.
+// A stage that forwards all calls to an inner stage: the base class of stages that count, time or change operations. To
+// intercept memory or results, also wrap those interfaces.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class PassThroughStage : public Stage {
 
  protected:
   [[nodiscard]] Stage& inner() const { return *inner_; }
-  /// As forward() takes stages.
+  /// Returns the inner stage as the span that forward() expects.
   [[nodiscard]] std::span<const std::unique_ptr<Stage>> alone() const { return {&inner_, 1}; }
 
  private:

@@ -17,8 +17,9 @@ std::vector<std::unique_ptr<Stage>> load_stages(const core::StoredModel& model, 
   std::vector<std::unique_ptr<Stage>> stages;
   int64_t next = 0;
   for (const Placement& p : placements) {
-    require(p.layers.first == next, "layers {} to {} were placed after layer {}", p.layers.first, p.layers.last, next);
-    require(p.layers.last > next, "a machine was given no layer: it has {} to {}", p.layers.first, p.layers.last);
+    require(p.layers.first == next, "layers {} to {} are out of order: layer {} is next", p.layers.first, p.layers.last,
+            next);
+    require(p.layers.last > next, "a machine has an empty range of layers: {} to {}", p.layers.first, p.layers.last);
     next = p.layers.last;
     stages.push_back(p.machine.load(model, {.layers = p.layers}, cache_type));
   }
@@ -37,21 +38,21 @@ LoadReport sum_of(std::span<const std::unique_ptr<Stage>> stages) {
   return sum;
 }
 
-// Each sequence fills whole blocks of its own; no more blocks than every machine holds.
+// Returns the number of cache blocks: whole blocks for each sequence, limited by the machine with the fewest.
 int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::ModelConfig& config,
                  const CacheOptions& options) {
   int64_t fit = std::numeric_limits<int32_t>::max();
   for (const auto& stage : stages) fit = std::min(fit, stage->memory().cache_fit().n_blocks);
-  require(fit >= 1, "no memory is left for the KV cache; take a smaller model");
+  require(fit >= 1, "no memory is left for the KV cache; use a smaller model");
   const int64_t each = blocks_for(options.max_positions == 0 ? config.context_length : options.max_positions);
   return options.n_sequences > fit / each ? fit : each * options.n_sequences;
 }
 
-// Undoes what was reserved unless the step came to its end.
+// Rolls back cache reservations unless the step was committed.
 class Reservation {
  public:
   explicit Reservation(BlockManager& cache) : cache_(cache) {}
-  ~Reservation() { cache_.roll_back(); }  // after a commit there is nothing to undo
+  ~Reservation() { cache_.roll_back(); }  // no effect after a commit
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
 
@@ -86,7 +87,7 @@ int32_t Runner::load_adapter(std::shared_ptr<const core::Adapter> adapter) {
   try {
     for (const auto& stage : stages_) stage->memory().load_adapter(number, adapter);
     adapters_.insert(number);
-  } catch (...) {  // no stage keeps what another has no room for
+  } catch (...) {  // one stage failed: unload from all
     for (const auto& stage : stages_) stage->memory().unload_adapter(number);
     throw;
   }
@@ -94,12 +95,12 @@ int32_t Runner::load_adapter(std::shared_ptr<const core::Adapter> adapter) {
 }
 
 void Runner::unload_adapter(int32_t number) {
-  require(adapters_.erase(number) > 0, "there is no adapter {}", number);
+  require(adapters_.erase(number) > 0, "adapter {} is not loaded", number);
   for (const auto& stage : stages_) stage->memory().unload_adapter(number);
 }
 
 void Runner::require_adapter(int32_t number) const {
-  require(number == kNoAdapter || adapters_.contains(number), "there is no adapter {}", number);
+  require(number == kNoAdapter || adapters_.contains(number), "adapter {} is not loaded", number);
 }
 
 StepOutput Runner::forward(std::span<const Row> rows, const Observer& observer) {
@@ -117,7 +118,7 @@ Issued Runner::issue(std::span<const Row> rows, const Observer& observer) {
   return issued;
 }
 
-// Reserves the rows' places in the cache, and issues all that the step does.
+// Reserves cache positions for the rows and issues the step.
 Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   check(rows);
   for (const SequenceRows& part : sequences_) cache_.reserve(part.sequence, part.count);
@@ -134,7 +135,7 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
                   .observed = static_cast<bool>(observer)};
   ++n_issued_;
   issued.drawn_on_host = on_host;
-  n_fed_ = 0;  // until all of the step is issued
+  n_fed_ = 0;  // until the whole step is issued
   infer::forward(stages_, step, observer);
   if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.results().fetch_logits();
   if (!step.draws.empty()) issued.tokens = last.results().fetch_tokens();
@@ -142,10 +143,10 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   return issued;
 }
 
-// Where the stage does not draw, the host does, from the logits.
+// Draws on the host if the stage did not draw.
 StepOutput Runner::collect(const Issued& issued) {
   StageResults& last = stages_.back()->results();
-  std::span<float> logits;  // of the rows that need them
+  std::span<float> logits;  // logits of the rows that need them
   if (issued.logits) logits = last.wait(*issued.logits);
   std::span<const int32_t> tokens;
   if (issued.tokens) tokens = last.wait_tokens(*issued.tokens);
@@ -161,7 +162,7 @@ StepOutput Runner::collect(const Issued& issued) {
   return {.logits = logits.first(reported.size() * vocab_size), .tokens = tokens};
 }
 
-// A sampler overwrites the logits that it draws from: those that somebody wants are copied before.
+// A sampler overwrites its logits, so those that the caller requested are copied first.
 std::span<const int32_t> Runner::draw_on_host(const Issued& issued, std::span<float> logits) {
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
   tokens_.clear();
@@ -180,9 +181,9 @@ std::span<const int32_t> Runner::draw_on_host(const Issued& issued, std::span<fl
   return tokens_;
 }
 
-// Fills sequences_, too: which sequences the rows are of.
+// Validates the rows, and fills sequences_ and rows_of_.
 void Runner::check(std::span<const Row> rows) {
-  require(rows.size() <= max_rows_, "a step of {} rows is longer than {}", rows.size(), max_rows_);
+  require(rows.size() <= max_rows_, "a step has {} rows, but at most {} are supported", rows.size(), max_rows_);
   for (const SequenceRows& part : sequences_) rows_of_[static_cast<size_t>(part.sequence)] = -1;
   sequences_.clear();
   for (const Row& row : rows) {
@@ -190,7 +191,8 @@ void Runner::check(std::span<const Row> rows) {
     require(fed || (row.token >= 0 && row.token < config().vocab_size), "token {} is outside the vocabulary of {}",
             row.token, config().vocab_size);
     require(!fed || row.sampler == nullptr || !row.sampler->options().needs_history(),
-            "a penalty has to know the token of sequence {} at position {}", row.sequence, row.position);
+            "a penalty needs the token of sequence {} at position {}, which is not sampled yet", row.sequence,
+            row.position);
     const int64_t length = cache_.length(row.sequence);
     const auto sequence = static_cast<size_t>(row.sequence);
     if (sequence >= rows_of_.size()) rows_of_.resize(sequence + 1, -1);

@@ -1,7 +1,6 @@
-// A model on its machines, with its KV cache: takes rows (token, sequence, position) of any sequences, runs them in one
-// forward pass, and returns logits, and the tokens drawn from them. A prompt, a chunk of one, a
-// decode step and sixteen users at once are all this call. A row's result is a function of its own sequence alone: see
-// reference/kernels.h.
+// A model on its machines, with its KV cache. One forward pass runs rows (token, sequence, position) of any sequences
+// and returns logits and the tokens drawn from them. Prefill, chunked prefill and batched decoding are all this one
+// call. A row's result depends only on its own sequence: see reference/kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +16,36 @@
 namespace folio::infer {
 
 struct Row {
-  int32_t token;  ///< or drawn_token(), where the step before feeds(): the order is that of its rows with a sampler
-  SequenceId sequence;  ///< which has an adapter, or none
-  int64_t position;     ///< the next of its sequence: rows of one sequence are in order
+  int32_t token;        ///< or drawn_token(i) if feeds(), where i counts the previous step's rows with a sampler
+  SequenceId sequence;  ///< also determines the row's adapter
+  int64_t position;     ///< the next one of its sequence; rows of a sequence are in order
   bool wants_logits = true;
-  Sampler* sampler = nullptr;          ///< draws the token that comes after the row; null: none is drawn
-  std::span<const int32_t> history{};  ///< the sequence so far, but for a drawn_token()
+  Sampler* sampler = nullptr;          ///< draws the token that follows this row; null: no draw
+  std::span<const int32_t> history{};  ///< the sequence so far, without a drawn_token()
 };
 
-/// A step that was issued: what is on its way to the host.
+/// A step that was issued and not yet collected.
 struct Issued {
   std::optional<Ticket> logits{};
   std::optional<Ticket> tokens{};
-  bool drawn_on_host = false;      ///< from the logits
-  std::vector<Draw> draws{};       ///< one without a sampler draws nothing
-  std::vector<size_t> reported{};  ///< of the rows that need logits, those that the caller gets
+  bool drawn_on_host = false;      ///< the host draws the tokens from the logits
+  std::vector<Draw> draws{};       ///< an entry without a sampler draws nothing
+  std::vector<size_t> reported{};  ///< rows with requested logits, as indices among the rows that need logits
 };
 
-/// What a step gives, in the order of its rows; until the next one is issued.
+/// Results of a step in row order, valid until the next step is issued.
 struct StepOutput {
-  std::span<float> logits;          ///< (rows that want logits, vocab_size), the caller's to overwrite
+  std::span<float> logits;          ///< (rows that want logits, vocab_size), may be overwritten by the caller
   std::span<const int32_t> tokens;  ///< (rows with a sampler): a token, kNotFinite or kNothingLeft
 };
 
 struct CacheOptions {
-  int64_t max_positions = 0;  ///< positions that the cache holds for each sequence; 0: one full context
-  int64_t n_sequences = 1;    ///< sequences that the cache has room for
+  int64_t max_positions = 0;  ///< capacity per sequence in positions; 0: one full context
+  int64_t n_sequences = 1;    ///< number of sequences of that length that fit
   CacheType type = CacheType::F32;
 };
 
-/// Some layers and the machine that runs them.
+/// A range of layers and the machine that runs it.
 struct Placement {
   Machine& machine;
   LayerRange layers;
@@ -54,52 +53,51 @@ struct Placement {
 
 class Runner {
  public:
-  /// `placements` have all layers, in order, each at least one; model and machines have to outlive the runner. Throws
-  /// core::Error if a machine cannot run the model, or if not even one block of the cache fits its memory.
+  /// Loads the model. `placements` cover all layers in order, at least one each; model and machines must outlive the
+  /// runner. Throws core::Error if a machine cannot run the model or has no memory for a single cache block.
   Runner(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options);
-  /// All layers on one machine.
+  /// Loads all layers on one machine.
   Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
-  Runner(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the weights are used where they lie
+  Runner(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // weights are used in place
   Runner(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
 
   [[nodiscard]] const core::StoredModel& model() const { return model_; }
   [[nodiscard]] const core::ModelConfig& config() const { return model_.config; }
   [[nodiscard]] BlockManager& cache() { return cache_; }
   [[nodiscard]] const BlockManager& cache() const { return cache_; }
-  /// Of all stages together.
+  /// Returns the sum over all stages.
   [[nodiscard]] const LoadReport& load_report() const { return load_report_; }
   [[nodiscard]] uint64_t block_bytes() const { return block_bytes_; }
-  /// Rows that a step may have: of all stages the fewest.
+  /// Returns the maximum number of rows per step, the smallest of all stages.
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
-  /// Steps that may be issued and not collected. They are collected in order.
+  /// Returns the maximum number of steps that are issued but not collected. Steps are collected in order.
   [[nodiscard]] size_t steps_in_flight() const {
     return stages_.size() == 1 ? stages_.front()->info().steps_in_flight : 1;
   }
 
-  /// Brings the adapter to all machines, or, if it throws, to none. Its number is one that no other had. What a CPU
-  /// adds to matrices in blocks is rounded to 8 bits a number.
+  /// Loads an adapter on all machines, or on none if it throws. Returns its id; ids are never reused. For quantized
+  /// matrices, a CPU rounds the adapter to 8 bits.
   [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter);
-  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);  // copies it
-  /// No sequence has it any more. Throws core::Error if there is none of that number.
+  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);  // copies the adapter
+  /// Unloads an adapter that no sequence uses. Throws core::Error if it is not loaded.
   void unload_adapter(int32_t number);
-  /// Throws core::Error unless it is loaded, or kNoAdapter.
+  /// Throws core::Error unless the adapter is loaded or kNoAdapter.
   void require_adapter(int32_t number) const;
 
-  /// Runs the rows, at most max_rows(), and stores their keys and values. Tokens are drawn where the logits are, if
-  /// that machine does so: logits that nobody wants don't come to the host. Throws core::Error, and changes nothing, if
-  /// a token, a sequence or a position is not valid or the cache is too full; whatever else is thrown changes nothing
-  /// either.
+  /// Runs at most max_rows() rows and stores their keys and values. Tokens are drawn on the machine if it supports
+  /// that; only requested logits are then copied to the host. Throws core::Error if a token, sequence or position is
+  /// invalid or the cache is full. No exception changes the runner's state.
   StepOutput forward(std::span<const Row> rows, const Observer& observer = {});
 
-  /// The first half of forward(): the step is on its way, and the cache holds the rows. Throws as forward() does.
+  /// First half of forward(): issues the step and stores its rows in the cache. Throws as forward() does.
   [[nodiscard]] Issued issue(std::span<const Row> rows, const Observer& observer = {});
-  /// The second half: waits. Between may be issued what steps_in_flight() allows, or one step where feeds() was true. A
-  /// step that nobody collects is computed all the same.
+  /// Second half of forward(): waits. Steps may be issued in between: as many as steps_in_flight() allows, or one if
+  /// feeds() was true. A step that is never collected still runs.
   [[nodiscard]] StepOutput collect(const Issued& issued);
-  /// Whether the next step may take the tokens that the last one draws, and be issued before that one is collected: a
-  /// machine with all layers draws them itself, and no logits are on their way.
+  /// Returns true if the next step may use the last step's draws as drawn_token() and be issued before that is
+  /// collected. This requires one machine that has all layers and draws, and that no logits were requested.
   [[nodiscard]] bool feeds() const { return n_fed_ > 0; }
-  /// Steps that were issued so far.
+  /// Returns the number of steps issued so far.
   [[nodiscard]] uint64_t n_issued() const { return n_issued_; }
 
  private:
@@ -115,9 +113,9 @@ class Runner {
   size_t max_rows_ = 0;
   BlockManager cache_;
   std::set<int32_t> adapters_;
-  int32_t n_adapters_ = 0;  ///< so many were loaded
+  int32_t n_adapters_ = 0;  ///< adapters ever loaded; the next id
 
-  // The sequences of the rows in hand, in the order in which they come, and how many rows each has.
+  // The distinct sequences of the current rows, in order of appearance, with their numbers of rows.
   struct SequenceRows {
     SequenceId sequence;
     int64_t count;
@@ -128,9 +126,9 @@ class Runner {
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
   size_t n_logit_rows_ = 0;
-  size_t n_fed_ = 0;             ///< draws of the last step that rows of the next may take
-  uint64_t n_issued_ = 0;        ///< steps
-  std::vector<int32_t> tokens_;  ///< that the host drew
+  size_t n_fed_ = 0;             ///< draws of the last step that the next one may use
+  uint64_t n_issued_ = 0;        ///< steps issued so far
+  std::vector<int32_t> tokens_;  ///< tokens drawn on the host
   std::vector<float> scratch_;   ///< (vocab_size)
 };
 

@@ -9,9 +9,9 @@
 
 namespace folio::infer {
 
-/// (rows, width of the slot on this machine). Routes has a row's weight of each expert, 0 of those that it doesn't
-/// take. SharedGate and SharedUp are of the experts that all rows take; ExpertGate and ExpertUp, (experts of a row,
-/// expert_dim) for each row, of its own, in an order of the machine's.
+/// Activations, (rows, width of the slot on this machine). Routes holds each expert's weight for a row, 0 if not
+/// selected. SharedGate and SharedUp belong to the experts that all rows use. ExpertGate and ExpertUp hold (experts per
+/// row, expert_dim) for each row, in a machine-specific order.
 enum class Slot : uint8_t {
   Residual,
   Normed,
@@ -26,12 +26,12 @@ enum class Slot : uint8_t {
   ExpertUp,
   SharedGate,
   SharedUp,
-  Branch,  ///< what is to be added to Residual, where that is normalized or scaled first
+  Branch,  ///< a result that is normalized or scaled before it is added to Residual
   Logits
 };
 inline constexpr size_t kSlots = 15;
 
-/// Numbers of a row in each slot.
+/// Elements per row in each slot.
 using SlotWidths = std::array<size_t, kSlots>;
 [[nodiscard]] SlotWidths slot_widths(const core::ModelConfig& config);
 

@@ -1,4 +1,4 @@
-// Which weights a range of a model's layers needs, and the number that its machine gives each.
+// The weights that a range of a model's layers needs, and their ids on the machine.
 #pragma once
 
 #include <array>
@@ -11,23 +11,23 @@
 
 namespace folio::infer {
 
-/// A weight on a machine, in the order of loading.
+/// Identifies a weight on a machine; ids follow the order of loading.
 struct WeightId {
-  int32_t index = -1;  ///< -1: the stage has none
+  int32_t index = -1;  ///< -1: no such weight in this stage
 
   [[nodiscard]] bool exists() const { return index >= 0; }
 };
 
-/// Layers [first, last) of a model. The first layer's stage has the embedding, the last one's the output.
+/// Layers [first, last) of a model. The stage with the first layer has the embedding, that with the last the output.
 struct LayerRange {
   int64_t first = 0;
   int64_t last = 0;
 };
 
-/// Whether layers [range.first, range.last) of a model need a tensor. A tied output needs the embedding, too.
+/// Returns true if the layers need the tensor. The last layer also needs the embedding if it is tied to the output.
 [[nodiscard]] bool needed_by(LayerRange range, const core::TensorSpec& spec, const core::ModelConfig& config);
 
-/// The matrices of a stack, each by itself, or the tensor where it is none.
+/// Returns the matrices of a stack of experts, or the tensor itself if it is not a stack.
 [[nodiscard]] std::vector<core::TensorView> matrices_of(const core::TensorView& tensor);
 
 /// A stage's weights by role.
@@ -38,7 +38,7 @@ class StageWeights {
   /// Calls load() for each tensor that the layers need, in the manifest's order.
   StageWeights(const core::StoredModel& model, LayerRange range, const Load& load);
 
-  /// Of a layer of the range (counted from the model's first one), or with -1 of the model.
+  /// Returns a layer's weight (layers count from the model's first), or with layer = -1 one of the model's own.
   [[nodiscard]] WeightId operator()(core::Role role, int64_t layer = -1) const;
   [[nodiscard]] bool has(core::Role role, int64_t layer = -1) const { return (*this)(role, layer).exists(); }
 

@@ -15,7 +15,7 @@
 namespace folio::infer::fast_llm {
 namespace {
 
-// Long enough never to matter: a stream is waited for until it has something.
+// Longer than any wait: calls block until a stream has events.
 constexpr std::chrono::hours kUntilItComes{1};
 
 LoadOptions for_many(LoadOptions options) {
@@ -28,16 +28,16 @@ Chat chat_template_of(const LoadedModel& model) {
   return data::chat_template_of(model.tokenizer(), model.file().path);
 }
 
-// The errors have the names of this interface.
+// Error messages use this interface's names.
 void check(const GenerationConfig& config) {
   core::require(config.repeat_penalty >= 1e-3F && config.repeat_penalty <= 100.0F,
-                "repeat_penalty is {}, but has to be in [0.001, 100]", config.repeat_penalty);
-  core::require(config.top_p >= 0.0F && config.top_p <= 1.0F, "top_p is {}, but has to be in [0, 1]", config.top_p);
+                "repeat_penalty is {}, but must be in [0.001, 100]", config.repeat_penalty);
+  core::require(config.top_p >= 0.0F && config.top_p <= 1.0F, "top_p is {}, but must be in [0, 1]", config.top_p);
   core::require(config.temperature >= 0.0F && config.temperature <= 100.0F,
-                "temperature is {}, but has to be in [0, 100]", config.temperature);
+                "temperature is {}, but must be in [0, 100]", config.temperature);
 }
 
-// The texts of a request's tokens that were not shown yet, and its last text if that is part of a character.
+// The text of each token that was not passed to the callback yet, and at the end any text that was held back.
 struct TokenTexts {
   StopFilter filter;
   std::deque<std::string> texts{};
@@ -70,8 +70,8 @@ std::string rendered(const data::Tokenizer& tokenizer, const Chat& chat, std::sp
 
 }  // namespace
 
-// A template writes whole conversations, and a history is a text: what the template adds for these messages to a
-// conversation that had a turn before.
+// A template renders whole conversations, but a history is plain text. So this returns the history and what the
+// template adds for the new messages to a conversation with an earlier turn.
 std::string with_turn(const data::Tokenizer& tokenizer, const Chat& chat, const std::string& history, int round,
                       const std::string& input, const std::optional<std::string>& output) {
   if (!chat) return (round == 0 ? "" : history) + input + output.value_or("");
@@ -85,8 +85,8 @@ std::string with_turn(const data::Tokenizer& tokenizer, const Chat& chat, const 
   if (output) messages.push_back({.role = ChatRole::Assistant, .content = *output});
   const std::string whole = rendered(tokenizer, chat, messages, !output);
   core::require(whole.starts_with(before),
-                "the chat template writes a turn in another way where others follow, so a history can't grow as a "
-                "text; render the whole conversation");
+                "the chat template renders a turn differently once others follow, so a text history cannot be "
+                "extended; render the whole conversation");
   return (round == 0 ? "" : history) + whole.substr(before.size());
 }
 
@@ -96,9 +96,9 @@ std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, 
   return tokenizer.with_prefix(tokenizer.encode_pieces(pieces));
 }
 
-// A request whose tokens are fetched. The engine hands them over in groups; what was not asked for yet waits here.
+// A request whose tokens are fetched one at a time. Tokens that were delivered but not fetched are kept here.
 struct Model::Open {
-  std::mutex mutex{};  ///< of who fetches
+  std::mutex mutex{};  ///< held during a fetch
   std::shared_ptr<TextStream> stream{};
   std::deque<int32_t> tokens{};
 };
@@ -132,15 +132,15 @@ int Model::LaunchResponseTokens(const std::vector<int>& inputTokens, const Gener
   auto open = std::make_shared<Open>();
   open->stream = TextStream::submit(engine_, std::move(requests), true);
   const std::lock_guard lock(mutex_);
-  core::require(n_handles_ < INT_MAX, "all {} handles were given; load the model again", INT_MAX);
+  core::require(n_handles_ < INT_MAX, "all {} handles are used; reload the model", INT_MAX);
   open_.emplace(n_handles_, std::move(open));
   return n_handles_++;
 }
 
-// None if it is closed.
+// Returns null if the handle is closed.
 std::shared_ptr<Model::Open> Model::take_open(int handle, bool close) {
   const std::lock_guard lock(mutex_);
-  core::require(handle >= 0 && handle < n_handles_, "there is no handle {}: launch gives them, and gave {}", handle,
+  core::require(handle >= 0 && handle < n_handles_, "unknown handle {}: launch has returned {} so far", handle,
                 n_handles_);
   const auto found = open_.find(handle);
   if (found == open_.end()) return nullptr;

@@ -1,6 +1,6 @@
-// FastLLM's C++ interface (github.com/ztxz16/fastllm, include/models/basellm.h) over this engine. Names and their
-// meanings are that project's; docs/interfaces.md lists each, and what differs. Any thread may call anything: requests
-// share the engine's batch, and a text is the one that it is alone.
+// FastLLM's C++ interface (github.com/ztxz16/fastllm, include/models/basellm.h) on Folio's engine. Names and their
+// meanings are FastLLM's; docs/interfaces.md lists all calls and the differences. All calls are thread-safe. Requests
+// share the engine's batch, and an output does not depend on other requests.
 #pragma once
 
 #include <cstdint>
@@ -20,63 +20,63 @@
 
 namespace folio::infer::fast_llm {
 
-/// The fields and defaults are the original's, but for `seed`: its draws can't be repeated.
+/// FastLLM's fields and defaults, plus `seed`: FastLLM's sampling is not reproducible.
 struct GenerationConfig {
-  int output_token_limit = -1;  ///< tokens to generate at most; 0 or less: up to the end of the context
-  int last_n = 64;              ///< tokens that the penalty looks at; 0 or less: all
+  int output_token_limit = -1;  ///< maximum number of tokens to generate; 0 or less: up to the end of the context
+  int last_n = 64;              ///< last tokens that the penalty applies to; 0 or less: all
   float repeat_penalty = 1.0F;  ///< 1: off
-  int top_k = 1;                ///< 1 or less: the likeliest token
+  int top_k = 1;                ///< 1 or less: the most likely token
   float top_p = 1.0F;
   float temperature = 1.0F;
   std::multiset<int> stop_token_ids{};
   uint64_t seed = 0;
 };
 
-/// `index` counts the calls of a text, from 0; the last call has -1 and the whole text.
+/// Called for each token with its text; `index` counts from 0. The last call has index -1 and the whole output.
 using RuntimeResult = std::function<void(int index, const char* content)>;
-/// The same with a text for each input; empty for those that have ended.
+/// RuntimeResult for a batch, with one text per input; empty for inputs that have ended.
 using RuntimeResultBatch = std::function<void(int index, std::vector<std::string>& contents)>;
 
 /// The model's chat template, if it has one.
 using Chat = std::optional<data::ChatTemplate>;
 
-/// Returns `history`, which is not used in round 0, then `input` and, as the template writes them, the beginning of an
-/// answer, or `output` up to where the user's next message begins. Without a template: one text after the other. Throws
-/// core::Error if the template can't write it.
+/// Returns `history` (ignored in round 0), then `input`, then the start of an answer or, if given, `output` up to the
+/// start of the next user message. The template formats the messages; without one they are concatenated. Throws
+/// core::Error if the template cannot format them.
 [[nodiscard]] std::string with_turn(const data::Tokenizer& tokenizer, const Chat& chat, const std::string& history,
                                     int round, const std::string& input, const std::optional<std::string>& output = {});
 
-/// With the tokens that the model expects before a text. Special tokens are looked for in all of it if there is a
-/// template, since it is those that the template writes.
+/// Returns the tokens of `text`, with the prefix that the model expects. With a template, special tokens are parsed in
+/// all of `text`, since the template inserts them.
 [[nodiscard]] std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, std::string_view text);
 
 class Model {
  public:
   /// Reads the model and loads its weights. Throws core::Error and core::UsageError as LoadedModel does.
   explicit Model(const std::string& path, const LoadOptions& options = {});
-  /// Requests that have not ended are cancelled. No other thread may be in a call.
+  /// Cancels requests that have not ended. No other thread may be in a call.
   ~Model() = default;
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// A number for a request that runs from now on; none is given twice. Throws core::Error if an option is out of its
-  /// range. A prompt that can't be run, such as one that is too long, is an error of the first fetch.
+  /// Starts a request and returns its handle. Handles are never reused. Throws core::Error if an option is out of
+  /// range. If the prompt cannot run, for example because it is too long, the first fetch throws.
   [[nodiscard]] int LaunchResponseTokens(const std::vector<int>& inputTokens, const GenerationConfig& config = {});
 
-  /// The next token of a request, or -1 where there is none, and then the handle is closed: -1 from then on. Sleeps
-  /// until it is there. Throws the request's error, once, which closes the handle too, and core::Error if the handle
-  /// was never given.
+  /// Waits for the next token of a request. Returns -1 after the last one and closes the handle; a closed handle always
+  /// returns -1. If the request failed, throws its error once and closes the handle. Throws core::Error if the handle
+  /// was never returned.
   [[nodiscard]] int FetchResponseTokens(int handle);
 
-  /// Ends a request within a step and closes its handle. Who waits for a token of it gets -1. Of a handle that is
-  /// closed nothing is done. Throws core::Error if it was never given.
+  /// Ends a request within a step and closes its handle. A thread that waits for its tokens gets -1. Does nothing if
+  /// the handle is closed. Throws core::Error if it was never returned.
   void AbortResponse(int handle);
 
-  /// How `input` goes on. `callback`, which may be empty, is called from this thread for each token with the text that
-  /// came with it: whole UTF-8 characters, so it may be empty.
+  /// Returns the completion of `input`. `callback` may be empty; it is called on this thread for each token with the
+  /// new text. That is whole UTF-8 characters, so it may be empty.
   std::string Response(const std::string& input, const RuntimeResult& callback, const GenerationConfig& config = {});
 
-  /// The same for several inputs, which run together; `callback` has the i-th token of each in its i-th call.
+  /// Response() for several inputs as one batch. The i-th call of `callback` has the text of each output's i-th token.
   void ResponseBatch(const std::vector<std::string>& inputs, std::vector<std::string>& outputs,
                      const RuntimeResultBatch& callback = {}, const GenerationConfig& config = {});
 
@@ -85,10 +85,10 @@ class Model {
   [[nodiscard]] std::string MakeHistory(const std::string& history, int round, const std::string& input,
                                         const std::string& output) const;
 
-  /// Generates a token, so that all weights are in memory.
+  /// Generates one token, so that all weights are in memory.
   void WarmUp();
 
-  /// A text as Response() reads it: see encode().
+  /// Returns the tokens of `text` as Response() uses them: see encode().
   [[nodiscard]] std::vector<int> Encode(const std::string& text) const;
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return model_.tokenizer(); }
 
@@ -102,7 +102,7 @@ class Model {
   Chat chat_;
   std::shared_ptr<AsyncEngine> engine_;
 
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< guards the members below
   int n_handles_ = 0;
   std::map<int, std::shared_ptr<Open>> open_;
 };

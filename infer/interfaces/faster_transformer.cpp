@@ -42,19 +42,21 @@ void Llama::initialize() {
 
 void Llama::allocateBuffer(size_t batch_size, size_t beam_width, size_t max_seq_len, size_t max_input_len) {
   const auto context = static_cast<size_t>(weights_.file().config.context_length);
-  require(batch_size > 0 && beam_width > 0 && max_input_len > 0, "a buffer of {} texts, {} beams and {} input tokens",
-          batch_size, beam_width, max_input_len);
-  require(max_seq_len > 0 && max_seq_len <= context, "max_seq_len is {}, but has to be in [1, {}], the model's context",
+  require(batch_size > 0 && beam_width > 0 && max_input_len > 0,
+          "batch_size is {}, beam_width {} and max_input_len {}, but all must be positive", batch_size, beam_width,
+          max_input_len);
+  require(max_seq_len > 0 && max_seq_len <= context, "max_seq_len is {}, but must be in [1, {}], the model's context",
           max_seq_len, context);
   constexpr size_t kMost = 1U << 20U;
   require(batch_size <= kMost && beam_width <= static_cast<size_t>(kMostBeams),
-          "a buffer of {} texts and {} beams is more than {} and {}", batch_size, beam_width, kMost, kMostBeams);
+          "batch_size is {} and beam_width {}, but the maximum is {} and {}", batch_size, beam_width, kMost,
+          kMostBeams);
   if (engine_ && batch_size <= size_.batch_size && beam_width <= size_.beam_width && max_seq_len <= size_.max_seq_len) {
     return;
   }
   initialize();
   freeBuffer();
-  // Beams share the whole blocks of what they begin with; where two part, both copy the block that they part in.
+  // Beams share the full blocks of their common prefix. Where two diverge within a block, both copy it.
   const auto each = static_cast<size_t>(blocks_for(static_cast<int64_t>(max_seq_len))) + (beam_width > 1 ? 1 : 0);
   const size_t blocks = batch_size * beam_width * each;
   engine_ =
@@ -72,7 +74,7 @@ void Llama::freeBuffer() {
   engine_.reset();
   size_ = {};
 #ifdef __GLIBC__
-  malloc_trim(0);  // a cache block is small enough to stay with malloc
+  malloc_trim(0);  // otherwise malloc keeps the cache blocks, which are small
 #endif
 }
 

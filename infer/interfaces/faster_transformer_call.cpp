@@ -1,4 +1,4 @@
-// One forward(): the request is read and checked before anything is computed or written.
+// One forward() call. The request is read and checked before anything is computed or written.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,7 +28,7 @@ T value_of(const std::vector<T>& values, size_t i, T otherwise) {
 
 class Call {
  public:
-  /// Reads and checks. Throws core::Error as Llama::forward() does.
+  /// Reads and checks the request. Throws core::Error as Llama::forward() does.
   Call(Llama& model, TensorMap& outputs, const TensorMap& inputs)
       : model_(model), outputs_(outputs), inputs_(inputs), file_(model.weights_.file()) {
     read_output_sizes();
@@ -38,7 +38,7 @@ class Call {
     check_outputs();
   }
 
-  /// Computes, writes the outputs, and leaves the session as it is then.
+  /// Computes and writes the outputs, and updates the session.
   void run() {
     if (!continues_) {
       model_.session_.reset();
@@ -50,12 +50,12 @@ class Call {
   }
 
  private:
-  // One text of the batch.
+  // One sequence of the batch.
   struct Text {
-    std::vector<int32_t> tokens{};  ///< those before it in the session, and its input_ids
-    size_t n_hidden = 0;            ///< of them a start_id that is not part of the output
-    size_t most = 0;                ///< tokens of the output
-    int32_t end_id = 0;             ///< behind the text's end
+    std::vector<int32_t> tokens{};  ///< the session's tokens, then input_ids
+    size_t n_hidden = 0;            ///< 1 if the first token is a start_id that is not part of the output
+    size_t most = 0;                ///< output_seq_len, the length with the prompt
+    int32_t end_id = 0;             ///< fills the output after the sequence's end
     GenerateOptions options{};
 
     [[nodiscard]] size_t n_shown() const { return tokens.size() - n_hidden; }
@@ -63,9 +63,9 @@ class Call {
   };
 
   struct Beam {
-    std::vector<int32_t> tokens{};  ///< generated
+    std::vector<int32_t> tokens{};  ///< generated tokens
     double cum_log_prob = 0.0;
-    std::vector<double> log_probs{};  ///< of each token, if they are wanted
+    std::vector<double> log_probs{};  ///< one per token, if requested
   };
 
   const Tensor* output(std::string_view name) const {
@@ -75,7 +75,7 @@ class Call {
 
   const Tensor& required_output(std::string_view name) const {
     const Tensor* tensor = output(name);
-    require(tensor != nullptr, "there is no output tensor {}", name);
+    require(tensor != nullptr, "output tensor {} is missing", name);
     return *tensor;
   }
 
@@ -84,15 +84,15 @@ class Call {
     const Tensor& ids = inputs_.required("input_ids", 2, "[batch_size, max_input_length]");
     n_texts_ = ids.shape[0];
     max_input_ = ids.shape[1];
-    require(n_texts_ > 0, "input_ids has the shape {}, which has no text", shape_text(ids.shape));
+    require(n_texts_ > 0, "input_ids has shape {}, expected at least one sequence", shape_text(ids.shape));
     const Tensor& output_ids = required_output("output_ids");
     require(output_ids.shape.size() == 3 && output_ids.shape[0] == n_texts_ && output_ids.shape[1] > 0,
-            "output_ids has the shape {}, but needs [{}, beam_width, output_seq_len]", shape_text(output_ids.shape),
+            "output_ids has shape {}, expected [{}, beam_width, output_seq_len]", shape_text(output_ids.shape),
             n_texts_);
     width_ = output_ids.shape[1];
     const int64_t vocab_size = file_.config.vocab_size;
     const auto most = static_cast<size_t>(std::min(kMostBeams, vocab_size));
-    require(width_ <= most, "output_ids has the shape {}, of {} beams, but may have {}", shape_text(output_ids.shape),
+    require(width_ <= most, "output_ids has shape {} with {} beams, expected at most {}", shape_text(output_ids.shape),
             width_, most);
     wants_cum_log_probs_ = output("cum_log_probs") != nullptr;
     wants_log_probs_ = output("output_log_probs") != nullptr;
@@ -103,16 +103,16 @@ class Call {
     }
     if (!continues_) return;
     require(model_.session_.has_value(),
-            "continue_gen goes on from a call with session_len, whose buffer is still there");
+            "continue_gen needs an earlier call with session_len, whose buffer was not freed");
     const Llama::Session& session = *model_.session_;
     require(n_texts_ == session.texts.size(),
-            "input_ids has the shape {}, but continue_gen needs [{}, max_input_length], as the session has",
+            "input_ids has shape {}, but the session of continue_gen needs [{}, max_input_length]",
             shape_text(ids.shape), session.texts.size());
     require(width_ == session.beam_width,
-            "output_ids has the shape {}, but continue_gen needs [{}, {}, output_seq_len], as the session has",
+            "output_ids has shape {}, but the session of continue_gen needs [{}, {}, output_seq_len]",
             shape_text(output_ids.shape), n_texts_, session.beam_width);
-    require(session_length_.value_or(session.length) == session.length, "session_len is {}, but the session's is {}",
-            session_length_.value_or(0), session.length);
+    require(session_length_.value_or(session.length) == session.length,
+            "session_len is {}, but the session was started with {}", session_length_.value_or(0), session.length);
     session_length_ = session.length;
   }
 
@@ -122,15 +122,15 @@ class Call {
     const Tensor& ids = inputs_.required("input_ids", 2, "[batch_size, max_input_length]");
     require_data("input_ids", ids, {TYPE_INT32});
     const Tensor& lengths = inputs_.required("input_lengths", 1, "[batch_size]");
-    require_shape("input_lengths", lengths, {n_texts_}, "the length of each text of input_ids");
+    require_shape("input_lengths", lengths, {n_texts_}, "the length of each sequence of input_ids");
     const auto most = inputs_.of_each<int64_t>("output_seq_len", n_texts_, 1, context);
-    require(!most.empty(), "there is no input tensor output_seq_len, of the shape [1] or [batch_size]");
+    require(!most.empty(), "input tensor output_seq_len is missing, expected shape [1] or [batch_size]");
     const int32_t otherwise = model_.options_.start_id.value_or(model_.weights_.tokenizer().begin_of_text());
     const auto starts = inputs_.of_each<int64_t>("start_id", n_texts_, 0, vocab_size - 1);
     for (size_t i = 0; i < n_texts_; ++i) {
       const int64_t length = integer_at(lengths, i);
       require(length >= 0 && static_cast<size_t>(length) <= max_input_,
-              "input_lengths is {} for text {}, but input_ids has the shape {}", length, i,
+              "input_lengths is {} for sequence {}, but input_ids has shape {}", length, i,
               [&] { return shape_text(ids.shape); });
       Text text{.most = static_cast<size_t>(most[i])};
       if (continues_) {
@@ -146,10 +146,10 @@ class Call {
                 row[t], i, t, vocab_size);
         text.tokens.push_back(row[t]);
       }
-      require(text.n_shown() <= text.most, "output_seq_len is {} for text {}, which has {} tokens already", text.most,
-              i, text.n_shown());
+      require(text.n_shown() <= text.most, "output_seq_len is {} for sequence {}, which already has {} tokens",
+              text.most, i, text.n_shown());
       require(text.most + text.n_hidden <= static_cast<size_t>(context),
-              "output_seq_len is {} for text {}, which with its start_id is more than the context of {}", text.most, i,
+              "output_seq_len is {} for sequence {}, which with its start_id exceeds the context of {}", text.most, i,
               context);
       text.options.max_tokens = static_cast<int64_t>(text.n_new());
       text.options.remember_tail = session_length_.has_value();
@@ -161,7 +161,7 @@ class Call {
             length_, session_length_.value_or(0));
   }
 
-  // Without top-k and top-p the likeliest token is taken, and top-k alone draws from all of its k: as in the original.
+  // As in FasterTransformer: without top-k and top-p, decoding is greedy; with top-k only, all k tokens are candidates.
   void read_sampler() {
     const auto top_k = inputs_.of_each<int64_t>("runtime_top_k", n_texts_, 0, std::numeric_limits<int32_t>::max());
     const auto top_p = inputs_.of_each("runtime_top_p", n_texts_, 0.0F, 1.0F);
@@ -182,7 +182,7 @@ class Call {
       if (s.top_p == 0.0F) s.top_p = 1.0F;
       if (width_ == 1) continue;
       require(value_of(temperature, i, 1.0F) == 1.0F && s.repetition_penalty == 1.0F,
-              "temperature and repetition_penalty have to be 1 for text {}: beams are followed by the model's "
+              "temperature and repetition_penalty must be 1 for sequence {}: beam search uses the model's "
               "probabilities",
               i);
       o.beams = {.width = static_cast<int64_t>(width_), .length_penalty = value_of(length, i, 0.0F)};
@@ -190,7 +190,7 @@ class Call {
     }
   }
 
-  // An end_id is a stop word: unlike an end token it is part of the text, as in the original.
+  // As in FasterTransformer, an end_id is a stop word: unlike an end token, it is part of the output.
   void read_words() {
     const int64_t vocab_size = file_.config.vocab_size;
     const std::vector<Words> stops = inputs_.words_of_each("stop_words_list", n_texts_, vocab_size);
@@ -224,10 +224,11 @@ class Call {
       require_data(name, *tensor, {type});
     };
     static_cast<void>(required_output("sequence_length"));
-    check("output_ids", {n_texts_, width_, length_}, TYPE_INT32, "the last is the largest output_seq_len");
+    check("output_ids", {n_texts_, width_, length_}, TYPE_INT32, "the last dimension is the largest output_seq_len");
     check("sequence_length", {n_texts_, width_}, TYPE_INT32);
     check("cum_log_probs", {n_texts_, width_}, TYPE_FP32);
-    check("output_log_probs", {n_texts_, width_, most_new_}, TYPE_FP32, "the last is the most tokens that a text gets");
+    check("output_log_probs", {n_texts_, width_, most_new_}, TYPE_FP32,
+          "the last dimension is the most new tokens of a sequence");
   }
 
   void compute() {
@@ -272,7 +273,7 @@ class Call {
     }
   }
 
-  // A search knows a text's probability, not those of its tokens: they take a pass of their own.
+  // Beam search yields the probability of a sequence but not of its tokens, which need a pass of their own.
   void score(const Text& text, Beam& beam) {
     if (beam.tokens.empty()) return;
     Request request{.prompt = text.tokens};
@@ -294,7 +295,7 @@ class Call {
       const Text& text = texts_[i];
       for (size_t b = 0; b < width_; ++b) {
         const size_t at = i * width_ + b;
-        const bool there = b < results_[i].size();  // there are fewer where too few tokens are allowed
+        const bool there = b < results_[i].size();  // fewer beams exist if too few tokens are allowed
         const Beam beam = there ? results_[i][b] : Beam{.cum_log_prob = -std::numeric_limits<double>::infinity()};
         const auto row = std::span(ids + at * length_, length_);
         std::ranges::fill(row, text.end_id);
@@ -330,20 +331,21 @@ class Call {
   const core::StoredModel& file_;
   size_t n_texts_ = 0;
   size_t width_ = 0;
-  size_t max_input_ = 0;  ///< of input_ids
-  size_t length_ = 0;     ///< of output_ids
-  size_t most_new_ = 0;   ///< tokens that a text may get
+  size_t max_input_ = 0;  ///< max_input_length, the width of input_ids
+  size_t length_ = 0;     ///< length of output_ids: the largest output_seq_len
+  size_t most_new_ = 0;   ///< maximum number of new tokens of a sequence
   bool continues_ = false;
   std::optional<size_t> session_length_{};
   bool wants_cum_log_probs_ = false;
   bool wants_log_probs_ = false;
   std::vector<Text> texts_;
-  std::vector<std::vector<Beam>> results_;  ///< of each text its beams, the best first
+  std::vector<std::vector<Beam>> results_;  ///< the beams of each sequence, best first
 };
 
 void Llama::forward(TensorMap* output_tensors, const TensorMap* input_tensors, const LlamaWeight* weights) {
-  require(output_tensors != nullptr && input_tensors != nullptr, "forward needs output tensors and input tensors");
-  require(weights == &weights_, "forward needs the weights that the model was made with: its buffer is of them");
+  require(output_tensors != nullptr && input_tensors != nullptr,
+          "forward: output_tensors and input_tensors must not be null");
+  require(weights == &weights_, "forward: weights must be those that the model was created with");
   Call(*this, *output_tensors, *input_tensors).run();
   if (options_.is_free_buffer_after_forward) freeBuffer();
 }

@@ -16,10 +16,10 @@ using core::require;
 
 struct Name {
   std::string_view name;
-  std::string_view refusal = "";  ///< why this engine doesn't have it
+  std::string_view refusal = "";  ///< why this engine does not support it; empty: it does
 };
 
-constexpr std::string_view kSoftPrompts = "this engine's prompts are tokens";
+constexpr std::string_view kSoftPrompts = "prompts must be tokens";
 
 constexpr std::array kInputs = {
     Name{"input_ids"},
@@ -37,21 +37,21 @@ constexpr std::array kInputs = {
     Name{"end_id"},
     Name{"session_len"},
     Name{"continue_gen"},
-    Name{"input_lengths_h", "input_lengths lie in the CPU's memory"},
+    Name{"input_lengths_h", "input_lengths is already in CPU memory"},
     Name{"prompt_learning_task_name_ids", kSoftPrompts},
     Name{"request_prompt_lengths", kSoftPrompts},
     Name{"request_prompt_lengths_h", kSoftPrompts},
     Name{"request_prompt_embedding", kSoftPrompts},
     Name{"request_prompt_type", kSoftPrompts},
-    Name{"beam_search_diversity_rate", "beams are those of transformers, without diversity"},
-    Name{"presence_penalty", "the original's counts the prompt, this engine's does not; take repetition_penalty"},
-    Name{"min_length", "nothing keeps a text from ending"},
-    Name{"is_return_context_cum_log_probs", "the log-probabilities are those of generated tokens"},
-    Name{"is_return_context_embeddings", "embeddings are not handed out"},
-    Name{"memory_len", "attention sees the whole text"},
-    Name{"top_p_decay", "top-p stays what it is"},
-    Name{"top_p_min", "top-p stays what it is"},
-    Name{"top_p_reset_ids", "top-p stays what it is"},
+    Name{"beam_search_diversity_rate", "beam search has no diversity penalty"},
+    Name{"presence_penalty", "FasterTransformer's counts the prompt, this engine's does not; use repetition_penalty"},
+    Name{"min_length", "outputs have no minimum length"},
+    Name{"is_return_context_cum_log_probs", "log-probabilities are returned only for generated tokens"},
+    Name{"is_return_context_embeddings", "embeddings are not returned"},
+    Name{"memory_len", "attention covers the whole sequence"},
+    Name{"top_p_decay", "top-p is constant"},
+    Name{"top_p_min", "top-p is constant"},
+    Name{"top_p_reset_ids", "top-p is constant"},
 };
 
 constexpr std::array kOutputs = {
@@ -59,9 +59,9 @@ constexpr std::array kOutputs = {
     Name{"sequence_length"},
     Name{"cum_log_probs"},
     Name{"output_log_probs"},
-    Name{"response_input_lengths", "it would be input_lengths again"},
-    Name{"context_embeddings", "embeddings are not handed out"},
-    Name{"is_finished", "a text that is shorter than its output_seq_len has finished"},
+    Name{"response_input_lengths", "it would repeat input_lengths"},
+    Name{"context_embeddings", "embeddings are not returned"},
+    Name{"is_finished", "a sequence shorter than its output_seq_len has finished"},
 };
 
 void check_names(std::string_view kind, std::span<const Name> names, const TensorMap& tensors) {
@@ -72,9 +72,9 @@ void check_names(std::string_view kind, std::span<const Name> names, const Tenso
       for (const Name& n : names) {
         if (n.refusal.empty()) known.push_back(n.name);
       }
-      core::fail("there is no {} tensor {}; there are {}", kind, name, fmt::join(known, ", "));
+      core::fail("unknown {} tensor {}, expected one of {}", kind, name, fmt::join(known, ", "));
     }
-    require(found->refusal.empty(), "the {} tensor {} is not supported: {}", kind, name, found->refusal);
+    require(found->refusal.empty(), "{} tensor {} is not supported: {}", kind, name, found->refusal);
   }
 }
 
@@ -97,18 +97,18 @@ void require_shape(std::string_view name, const Tensor& tensor, std::initializer
                    std::string_view why) {
   const auto text = [&] { return shape_text({shape.begin(), shape.size()}); };
   const auto own = [&] { return shape_text(tensor.shape); };
-  require(std::ranges::equal(tensor.shape, shape), "{} has the shape {}, but needs {}{}{}", name, own, text,
+  require(std::ranges::equal(tensor.shape, shape), "{} has shape {}, expected {}{}{}", name, own, text,
           why.empty() ? "" : ": ", why);
 }
 
 void require_data(std::string_view name, const Tensor& tensor, std::initializer_list<DataType> types) {
-  require(tensor.where != MEMORY_GPU, "{} lies in a GPU's memory, but has to lie in the CPU's", name);
+  require(tensor.where != MEMORY_GPU, "{} is in GPU memory, expected CPU memory", name);
   const auto needed = [&] {
     std::vector<std::string_view> names;
     for (const DataType type : types) names.push_back(type_name(type));
     return fmt::format("{}", fmt::join(names, " or "));
   };
-  require(std::ranges::find(types, tensor.type) != types.end(), "{} is of the type {}, but has to be {}", name,
+  require(std::ranges::find(types, tensor.type) != types.end(), "{} has type {}, expected {}", name,
           type_name(tensor.type), needed);
   require(tensor.data != nullptr || tensor.size() == 0, "{} has no data", name);
 }
@@ -135,9 +135,9 @@ const Tensor* Inputs::find(std::string_view name) const {
 
 const Tensor& Inputs::required(std::string_view name, size_t n_dimensions, std::string_view needs) const {
   const Tensor* tensor = find(name);
-  require(tensor != nullptr, "there is no input tensor {}, of the shape {}", name, needs);
+  require(tensor != nullptr, "input tensor {} is missing, expected shape {}", name, needs);
   require(
-      tensor->shape.size() == n_dimensions, "{} has the shape {}, but needs {}", name,
+      tensor->shape.size() == n_dimensions, "{} has shape {}, expected {}", name,
       [&] { return shape_text(tensor->shape); }, needs);
   require_data(name, *tensor, {TYPE_INT32, TYPE_UINT32});
   return *tensor;
@@ -148,8 +148,8 @@ const Tensor* Inputs::values_of_each(std::string_view name, size_t n, std::initi
   if (tensor == nullptr) return nullptr;
   const std::vector<size_t>& shape = tensor->shape;
   require(
-      shape.empty() || (shape.size() == 1 && (shape[0] == 1 || shape[0] == n)), "{} has the shape {}, but needs [1]{}",
-      name, [&] { return shape_text(shape); }, n == 1 ? "" : fmt::format(" or [{}], a value for each text", n));
+      shape.empty() || (shape.size() == 1 && (shape[0] == 1 || shape[0] == n)), "{} has shape {}, expected [1]{}", name,
+      [&] { return shape_text(shape); }, n == 1 ? "" : fmt::format(" or [{}], a value per sequence", n));
   require_data(name, *tensor, types);
   return tensor;
 }
@@ -165,7 +165,7 @@ std::vector<T> Inputs::of_each(std::string_view name, size_t n, T low, T high) c
     const size_t at = tensor->size() == 1 ? 0 : i;
     values[i] = tensor->type == TYPE_FP32 ? static_cast<T>(static_cast<const float*>(tensor->data)[at])
                                           : static_cast<T>(integer_at(*tensor, at));
-    require(values[i] >= low && values[i] <= high, "{} is {} for text {}, but has to be in [{}, {}]", name, values[i],
+    require(values[i] >= low && values[i] <= high, "{} is {} for sequence {}, but must be in [{}, {}]", name, values[i],
             i, low, high);
   }
   return values;
@@ -191,7 +191,7 @@ std::vector<Words> Inputs::words_of_each(std::string_view name, size_t n, int64_
   const bool of_all = shape.size() == 2 && shape[0] == 2;
   require(
       of_all || (shape.size() == 3 && shape[0] == n && shape[1] == 2),
-      "{} has the shape {}, but needs [{}, 2, L] or [2, L]: ids, and the ends of words in them", name,
+      "{} has shape {}, expected [{}, 2, L] or [2, L]: token ids, and the end offset of each word", name,
       [&] { return shape_text(shape); }, n);
   require_data(name, *tensor, {TYPE_INT32});
   const size_t length = shape.back();
@@ -203,7 +203,7 @@ std::vector<Words> Inputs::words_of_each(std::string_view name, size_t n, int64_
     for (const int32_t end : ends) {
       if (end < 0) continue;
       require(end > begin && static_cast<size_t>(end) <= length,
-              "a word of {} ends at {} of {} ids, behind one that ends at {}", name, end, length, begin);
+              "{}: a word ends at offset {}, expected one above {} and at most {}", name, end, begin, length);
       for (int32_t at = begin; at < end; ++at) {
         require(ids[at] >= 0 && ids[at] < vocab_size, "{} has token {}, which is outside the vocabulary of {}", name,
                 ids[at], vocab_size);

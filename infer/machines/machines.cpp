@@ -21,11 +21,11 @@ Machines make_machines(const MachineOptions& options, const core::ModelConfig& c
   }
   const int64_t on_gpu = options.gpu ? options.gpu_layers.value_or(n_layers) : 0;
   if (on_gpu > n_layers) {
-    throw core::UsageError(fmt::format("--gpu-layers is {}, but the model has {}", on_gpu, n_layers));
+    throw core::UsageError(fmt::format("--gpu-layers is {}, but the model has {} layers", on_gpu, n_layers));
   }
   if (options.gpu && options.n_shards.value_or(1) > 1) {
     throw core::UsageError(
-        fmt::format("--shards {} are shards of a CPU, but {} of the {} layers are on a GPU; leave out "
+        fmt::format("--shards {} applies only to CPUs, but {} of the {} layers are on a GPU; omit "
                     "--shards or --device",
                     *options.n_shards, on_gpu, n_layers));
   }

@@ -1,5 +1,5 @@
-// Makes the machines of a model: the CPU, its shards, a GPU, or the CPU with the first layers and a GPU with the last
-// and the output. The engine gets them from here, and knows no kind of them.
+// Creates the machines of a model: the CPU, its shards, a GPU, or the CPU for the first layers and a GPU for the last
+// ones and the output. The engine uses them only through the Machine interface.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,35 @@
 
 namespace folio::infer {
 
-/// A machine in place of the CPU: ranks of several processes (infer/ranks/net).
+/// A machine to use instead of this process's CPU: the ranks of several processes (infer/ranks/net).
 struct GivenMachine {
-  Machine* machine = nullptr;  ///< has to outlive the model
-  const Cpu* cpu = nullptr;    ///< this process's part of it
+  Machine* machine = nullptr;  ///< must outlive the model
+  const Cpu* cpu = nullptr;    ///< this process's part of the machine
 };
 
 struct MachineOptions {
-  size_t n_threads = 0;                   ///< of the CPU; 0: all cores
-  std::optional<size_t> n_shards{};       ///< of the CPU; default: default_shards()
-  std::optional<int> gpu{};               ///< default: the CPU
-  std::optional<int64_t> gpu_layers{};    ///< number of the last layers that the GPU has; default: all
-  std::optional<uint64_t> cache_bytes{};  ///< of the GPU's memory, for keys and values; default: what is left
-  GivenMachine given{};                   ///< instead of a CPU and shards of this process
-  bool fast = false;                      ///< output may depend on the processor and on the other sequences of a step
-  std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< bytes of the weights on their way to the GPU
+  size_t n_threads = 0;                   ///< CPU threads; 0: all cores
+  std::optional<size_t> n_shards{};       ///< number of shards of the CPU; default: default_shards()
+  std::optional<int> gpu{};               ///< index of the GPU; default: no GPU
+  std::optional<int64_t> gpu_layers{};    ///< number of layers, counted from the last, on the GPU; default: all
+  std::optional<uint64_t> cache_bytes{};  ///< GPU memory for keys and values; default: what is left
+  GivenMachine given{};                   ///< used instead of this process's CPU and its shards
+  bool fast = false;                      ///< BF16 products on CPUs; on GPUs output may depend on the batch
+  std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< receives bytes of weights sent to the GPU
 };
 
 /// The machines of one model.
 struct Machines {
   std::vector<Placement> placements;
-  const Cpu* cpu = nullptr;  ///< null where the GPU has all layers; of several shards the first
-  size_t n_threads = 0;      ///< of the CPU, in this process
-  size_t n_shards = 1;       ///< of the CPU
-  Machine* gpu = nullptr;    ///< null where the CPU has all layers
+  const Cpu* cpu = nullptr;  ///< null if the GPU has all layers; the first of several shards
+  size_t n_threads = 0;      ///< CPU threads in this process
+  size_t n_shards = 1;       ///< shards of the CPU
+  Machine* gpu = nullptr;    ///< null if no GPU was requested
   std::vector<std::unique_ptr<Machine>> owned{};
 };
 
-/// Throws core::UsageError if the model has fewer layers than `gpu_layers`, or shards are requested together with a
-/// GPU, and core::Error if there is no such GPU: nothing else is taken in its place.
+/// Creates the machines that `options` specify. Throws core::UsageError if the model has fewer layers than `gpu_layers`
+/// or shards are combined with a GPU, and core::Error if the GPU does not exist: there is no fallback.
 [[nodiscard]] Machines make_machines(const MachineOptions& options, const core::ModelConfig& config);
 
 }  // namespace folio::infer

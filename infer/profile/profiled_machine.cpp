@@ -73,7 +73,7 @@ class ProfiledStage final : public PassThroughStage {
     }
   }
 
-  // Not replayed, so that every operation is issued.
+  // Disables replay, so that every operation is issued.
   bool begin(const Step& step) override {
     if (!machine_.enabled) return PassThroughStage::begin(step);
     step_begin_ = last_ = Clock::now();
@@ -113,7 +113,7 @@ class ProfiledStage final : public PassThroughStage {
     uint64_t bytes = 0;
   };
 
-  // One look at the clock for each operation: it begins where the one before ended.
+  // Reads the clock once per operation: each begins when the previous one ended.
   void ended(Kind kind) {
     const auto now = Clock::now();
     Work& work = machine_.profile.kinds[kind];
@@ -169,13 +169,13 @@ class ProfiledStage final : public PassThroughStage {
   void count_vectors(std::initializer_list<WeightId> vectors) {
     for (const WeightId id : vectors) work_->weight_bytes += id.exists() ? size_of(id).bytes : 0;
   }
-  // A matrix is read once, and each of its elements multiplied once for every row.
+  // A matrix is read once, and each of its elements is multiplied once per row.
   void count_product(WeightId weight) {
     work_->weight_bytes += size_of(weight).bytes;
     work_->matrix_multiply_adds += rows_.size() * size_of(weight).elements;
   }
 
-  // The experts that the rows take, and how often all together.
+  // Counts the experts in use, and the pairs of rows and experts.
   void count_experts() {
     const size_t n_experts = width(Slot::Routes);
     std::vector<float> routes(rows_.size() * n_experts);
@@ -189,7 +189,7 @@ class ProfiledStage final : public PassThroughStage {
     }
     n_experts_taken_ = static_cast<uint64_t>(std::count(taken.begin(), taken.end(), true));
   }
-  // Of the experts' matrices only those are read that a row takes.
+  // Only the matrices of experts in use are read.
   void count_stack(WeightId stack) {
     const auto n_experts = static_cast<uint64_t>(config_.n_experts);
     work_->weight_bytes += n_experts_taken_ * size_of(stack).bytes / n_experts;
@@ -198,15 +198,15 @@ class ProfiledStage final : public PassThroughStage {
 
   ProfiledMachine& machine_;
   const core::ModelConfig& config_;
-  uint64_t cached_bytes_;    ///< of a position in a layer
-  std::vector<Size> sizes_;  ///< by WeightId
+  uint64_t cached_bytes_;    ///< bytes per position and layer
+  std::vector<Size> sizes_;  ///< indexed by WeightId
   std::vector<StepRow> rows_;
-  uint64_t n_taken_ = 0;  ///< experts by rows
+  uint64_t n_taken_ = 0;  ///< pairs of rows and experts
   uint64_t n_experts_taken_ = 0;
-  Work* work_ = nullptr;  ///< of the operation that is counted
-  int64_t layer_ = -1;    ///< of the last operation that names one
+  Work* work_ = nullptr;  ///< counters of the current operation
+  int64_t layer_ = -1;    ///< layer of the last operation that has one
   Clock::time_point step_begin_;
-  Clock::time_point last_;  ///< end of the operation before
+  Clock::time_point last_;  ///< end of the previous operation
 };
 
 }  // namespace

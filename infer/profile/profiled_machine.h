@@ -1,6 +1,6 @@
-// Wraps a machine, and counts and times each operation of the forward pass: seconds, bytes and multiply-adds by kind of
-// operation. The machine computes the same as without it; steps are not replayed. For CPUs: an operation must be done
-// when issue() returns.
+// A machine that wraps another, and counts and times each operation of the forward pass: seconds, bytes and
+// multiply-adds by kind of operation. Results are unchanged; steps are not replayed. CPUs only, since an operation must
+// be done when issue() returns.
 #pragma once
 
 #include <array>
@@ -15,17 +15,17 @@
 
 namespace folio::infer {
 
-/// Work of some operations.
+/// The work of a set of operations.
 struct Work {
   uint64_t operations = 0;
   double seconds = 0.0;
-  /// Each matrix and vector counts once for each operation that uses it; of experts, those that rows use.
+  /// Each matrix and vector counts once per operation that uses it; expert matrices only if a row uses the expert.
   uint64_t weight_bytes = 0;
-  uint64_t embedding_bytes = 0;          ///< one row of the embedding for each row
-  uint64_t cache_bytes_read = 0;         ///< keys and values of all positions that a row attends to, for each row
-  uint64_t cache_bytes_written = 0;      ///< keys and values of the rows
-  uint64_t matrix_multiply_adds = 0;     ///< of rows with weights
-  uint64_t attention_multiply_adds = 0;  ///< of queries with keys, and of probabilities with values
+  uint64_t embedding_bytes = 0;          ///< one row of the embedding per row of the step
+  uint64_t cache_bytes_read = 0;         ///< keys and values of all positions that each row attends to
+  uint64_t cache_bytes_written = 0;      ///< keys and values of the step's rows
+  uint64_t matrix_multiply_adds = 0;     ///< products of rows and weights
+  uint64_t attention_multiply_adds = 0;  ///< products of queries and keys, and of probabilities and values
 
   [[nodiscard]] uint64_t bytes() const {
     return weight_bytes + embedding_bytes + cache_bytes_read + cache_bytes_written;
@@ -34,8 +34,7 @@ struct Work {
   Work& operator+=(const Work& other);
 };
 
-/// Kinds of operations, in the order of the forward pass. Begin: rows, block tables and copies are brought to the
-/// machine.
+/// Kinds of operations, in order of the forward pass. "begin" is the upload of rows, block tables and block copies.
 inline constexpr std::array<std::string_view, 16> kWorkKinds{"begin",
                                                              "embedding",
                                                              "norms",
@@ -55,8 +54,8 @@ inline constexpr std::array<std::string_view, 16> kWorkKinds{"begin",
 
 struct Profile {
   uint64_t steps = 0;
-  uint64_t rows = 0;          ///< tokens that went through
-  double step_seconds = 0.0;  ///< from the begin of each step to its end
+  uint64_t rows = 0;          ///< rows of all steps
+  double step_seconds = 0.0;  ///< total time from the begin of each step to its end
   std::array<Work, kWorkKinds.size()> kinds{};
 
   [[nodiscard]] Work total() const;
@@ -66,7 +65,7 @@ struct Profile {
 /// An operation of a step, for a timeline.
 struct TracedOperation {
   size_t kind;
-  int64_t layer;  ///< -1: none
+  int64_t layer;  ///< -1: no layer
   std::chrono::steady_clock::time_point begin;
   std::chrono::steady_clock::time_point end;
 };
@@ -74,16 +73,16 @@ struct TracedOperation {
 /// Profiles all stages that it loads.
 class ProfiledMachine final : public Machine {
  public:
-  /// `inner` has to outlive it.
+  /// `inner` must outlive this object.
   explicit ProfiledMachine(Machine& inner) : inner_(inner) {}
 
   [[nodiscard]] std::string describe() const override { return inner_.describe(); }
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
-  Profile profile{};                              ///< of all steps since it was last set to {}
-  bool enabled = true;                            ///< false: operations are passed on, and that is all
-  std::vector<TracedOperation>* trace = nullptr;  ///< receives every operation; null: none is kept
+  Profile profile{};                              ///< sum over all steps since it was last set to {}
+  bool enabled = true;                            ///< false: operations are forwarded without profiling
+  std::vector<TracedOperation>* trace = nullptr;  ///< receives every operation; null: no trace
 
  private:
   Machine& inner_;

@@ -16,7 +16,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr int kSpins = 1000;  // some 10 µs: the others of a round are nearly there, unless the system doesn't run them
+constexpr int kSpins = 1000;  // about 10 µs, which suffices unless the OS has descheduled another member
 
 void pause() {
 #if defined(__x86_64__)
@@ -34,8 +34,7 @@ ShardThreads::ShardThreads(size_t n, std::span<const core::MemoryNode> nodes) {
       threads_.emplace_back([this, i, node = nodes[i % nodes.size()]] { serve(i, node); });
     } catch (const std::system_error& error) {
       stop();
-      core::fail("the thread of shard {} of {} cannot be started: {}; use fewer --shards", i + 1, n,
-                 error.code().message());
+      core::fail("cannot start the thread of shard {} of {}: {}; use fewer --shards", i + 1, n, error.code().message());
     }
   }
 }
@@ -85,17 +84,17 @@ void ShardThreads::run(const std::function<void(size_t)>& work, const std::funct
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-// ---- Their transport ----
+// ---- Transport ----
 
 class LocalGroup::Member final : public Transport {
  public:
   Member(LocalGroup& group, size_t index) : group_(group), index_(index) {}
 
-  // A member that has come to the next round has read this one, so two places for each are enough.
+  // A member that has reached the next round has read this one, so two entries per member are enough.
   void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                   std::chrono::seconds /*timeout*/) override {
     const uint32_t round = group_.n_rounds_.load(std::memory_order_acquire);
-    group_.check();  // a failure counts as a round: the entries of this one may still be read
+    group_.check();  // break_off() advances the round, too; the entries of this one may still be read
     std::vector<Given>& given = group_.given_[round % 2];
     given[index_] = {bytes, n_to_all};
     group_.wait_for_all(round);
@@ -114,9 +113,9 @@ LocalGroup::LocalGroup(size_t n_members) { given_.fill(std::vector<Given>(n_memb
 
 std::unique_ptr<Transport> LocalGroup::member(size_t index) { return std::make_unique<Member>(*this, index); }
 
-// Spins for a moment, then sleeps.
+// Spins briefly, then sleeps.
 void LocalGroup::wait_for_all(uint32_t round) {
-  check();  // after a failure the others may not come
+  check();  // after a failure the others may never arrive
   if (n_here_.fetch_add(1, std::memory_order_acq_rel) + 1 == given_[0].size()) {
     n_here_.store(0, std::memory_order_relaxed);
     n_rounds_.store(round + 1, std::memory_order_release);
@@ -143,8 +142,7 @@ void LocalGroup::reset() {
 
 // ---- The stage ----
 
-// Holds operations back until a result of theirs is needed; then all shards compute them, each by itself up to the next
-// exchange.
+// Queues operations until a result is needed. Then all shards run them, each on its own until the next exchange.
 class ShardedStage final : public Stage, public StageMemory, public StageResults {
  public:
   ShardedStage(ShardThreads& threads, LocalGroup& group, std::vector<std::unique_ptr<Stage>> shards)
@@ -155,7 +153,7 @@ class ShardedStage final : public Stage, public StageMemory, public StageResults
   [[nodiscard]] const StageInfo& info() const override { return info_; }
   [[nodiscard]] StageMemory& memory() override { return *this; }
   [[nodiscard]] StageResults& results() override { return *this; }
-  /// The data that the step refers to must stay until end().
+  /// Data that the step refers to must stay valid until end().
   bool begin(const Step& step) override {
     operations_.clear();
     step_ = step;
@@ -213,7 +211,7 @@ class ShardedStage final : public Stage, public StageMemory, public StageResults
   LocalGroup& group_;
   std::vector<std::unique_ptr<Stage>> shards_;
   StageInfo info_;
-  std::optional<Step> step_;  ///< that the shards have not begun
+  std::optional<Step> step_;  ///< not yet begun by the shards
   std::vector<Operation> operations_;
 };
 
@@ -225,7 +223,7 @@ ShardedCpu::ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<con
     exchanges_.push_back(std::make_unique<Exchange>(group_.member(i), i, n_shards, std::chrono::seconds::max(), false));
   }
   const size_t n_threads = options.n_threads == 0 ? core::default_threads() : options.n_threads;
-  threads_.run([&](size_t i) {  // so that its threads and its memory are where it is
+  threads_.run([&](size_t i) {  // on the shard's thread, so that its threads and memory are on the same node
     CpuOptions own = options;
     const Share share = share_of(std::max(n_threads, n_shards), i, n_shards);
     own.n_threads = share.last - share.first;
@@ -241,12 +239,12 @@ size_t ShardedCpu::n_threads() const {
 }
 
 std::string ShardedCpu::describe() const {
-  return fmt::format("{} shards with {} threads in all, {}", cpus_.size(), n_threads(),
+  return fmt::format("{} shards with {} threads in total, {}", cpus_.size(), n_threads(),
                      core::isa_name(cpus_.front()->kernels().isa));
 }
 
 std::unique_ptr<Stage> ShardedCpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
-  require_whole(shard, "a machine of shards");
+  require_whole(shard, "a sharded CPU");
   require_tiles(model, cpus_.size(), "shards", "shards");
   std::vector<std::unique_ptr<Stage>> shards(cpus_.size());
   threads_.run([&](size_t i) {

@@ -1,6 +1,6 @@
-// Several CPUs in one process as one machine: the ranks of a model are shards, each with its rows of the matrices and
-// its heads, threads and memory of its own, on a machine with several memory nodes those of one node. Output has the
-// same bytes on any number of them.
+// CPU shards of one process as one machine (tensor parallelism): each shard has some output rows of every matrix and
+// some heads, with its own threads and memory. With several memory nodes (NUMA), each shard stays on one. Output is
+// byte-identical for any number of shards.
 #pragma once
 
 #include <array>
@@ -22,18 +22,18 @@
 
 namespace folio::infer {
 
-/// A thread for each shard. They sleep between runs: a std::barrier of libstdc++ yields instead, which costs a run
-/// milliseconds while other programs are busy.
+/// One thread per shard. Threads sleep between runs: libstdc++'s std::barrier yields instead, which costs milliseconds
+/// per run while other programs are busy.
 class ShardThreads {
  public:
-  /// Thread i works near nodes[i % nodes.size()]. Throws core::Error if one cannot be started.
+  /// Starts `n` threads, thread i near nodes[i % nodes.size()]. Throws core::Error if one cannot be started.
   ShardThreads(size_t n, std::span<const core::MemoryNode> nodes);
   ~ShardThreads();
   ShardThreads(const ShardThreads&) = delete;
   ShardThreads& operator=(const ShardThreads&) = delete;
 
-  /// Calls work(i) on thread i, for all, and returns when all have ended. If several throw, throws what the first one
-  /// did that `on_failure` was called for; that is called at once, by the thread that failed.
+  /// Calls work(i) on every thread i and returns when all have finished. The first thread that fails calls `on_failure`
+  /// at once, and its exception is rethrown at the end.
   void run(const std::function<void(size_t)>& work, const std::function<void()>& on_failure = {});
 
  private:
@@ -52,14 +52,14 @@ class ShardThreads {
   std::vector<std::thread> threads_;
 };
 
-/// A group of threads, which read each other's bytes.
+/// A group of threads that exchange data by reading each other's memory.
 class LocalGroup {
  public:
   explicit LocalGroup(size_t n_members);
-  /// Returns the transport of a member, which must not outlive the group. It ignores timeouts.
+  /// Returns the transport of a member. The group must outlive it. Timeouts are ignored.
   [[nodiscard]] std::unique_ptr<Transport> member(size_t index);
 
-  /// A member failed: calls of all_gather() throw until reset(), when no member runs.
+  /// Reports a failed member: all_gather() throws until reset(), which may be called only while no member runs.
   void break_off();
   void reset();
 
@@ -72,7 +72,7 @@ class LocalGroup {
   void wait_for_all(uint32_t round);
   void check() const;
 
-  std::array<std::vector<Given>, 2> given_;  ///< by members, in even and in odd rounds
+  std::array<std::vector<Given>, 2> given_;  ///< what each member gives, in even and in odd rounds
   std::atomic<uint32_t> n_here_{0};
   std::atomic<uint32_t> n_rounds_{0};
   std::atomic<bool> broken_{false};
@@ -80,17 +80,17 @@ class LocalGroup {
 
 class ShardedCpu final : public Machine {
  public:
-  /// `options.n_threads` in all, at least one for each shard. `nodes` are the machine's, and at least one.
+  /// Uses `options.n_threads` in total, at least one per shard. `nodes` are the host's memory nodes, at least one.
   ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<const core::MemoryNode> nodes);
 
   [[nodiscard]] std::string describe() const override;
-  /// Throws core::Error if the model's width has fewer tiles than there are shards.
+  /// Loads one shard per CPU. Throws core::Error if the model's width has fewer tiles than there are shards.
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
   [[nodiscard]] size_t n_threads() const;
   [[nodiscard]] const Cpu& cpu(size_t shard) const { return *cpus_[shard]; }
-  /// Returns what the shards have given each other in all steps: see infer::exchanged_bytes().
+  /// Returns the bytes that shards have exchanged in all steps; see infer::exchanged_bytes().
   [[nodiscard]] uint64_t exchanged_bytes() const;
 
  private:
@@ -100,8 +100,8 @@ class ShardedCpu final : public Machine {
   std::vector<std::unique_ptr<Exchange>> exchanges_;
 };
 
-/// Returns the default number of shards: one for each memory node, as long as each has a thread and, of the model's
-/// width, a tile.
+/// Returns the default number of shards: one per memory node, but no more than there are threads or tiles of the
+/// model's width.
 [[nodiscard]] size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config);
 
 }  // namespace folio::infer

@@ -8,14 +8,14 @@
 namespace folio::infer::kernels::reference {
 namespace {
 
-// The softmax of a block before the division by its sum: max = max s, sum = Σ e^(s-max), value = Σ e^(s-max) v.
+// The softmax of a block before normalization: max = max s, sum = Σ e^(s-max), value = Σ e^(s-max) v.
 struct Partial {
   float max;
   float sum;
   std::array<float, kMaxHeadDim> value;
 };
 
-// Number i of a head's keys or values, which belongs to position j and dimension d.
+// Returns element i of a head's keys or values, which belongs to position j and dimension d.
 template <typename T>
 float number(const T* numbers, size_t i, size_t /*j*/, size_t /*d*/, size_t /*head_dim*/) {
   return widened(numbers[i]);
@@ -26,7 +26,7 @@ float number(const Q8* numbers, size_t i, size_t j, size_t d, size_t head_dim) {
   return widened(scale) * static_cast<float>(numbers[i].quant);
 }
 
-// keys (head_dim, 32), values (32, head_dim). The query sees positions [begin, n) of the block.
+// keys (head_dim, 32), values (32, head_dim). The query attends to positions [begin, n) of the block.
 template <typename T>
 void attend_block(const float* query, const T* keys, const T* values, size_t begin, size_t n,
                   const AttentionInput<T>& in, Partial& partial) {
@@ -60,7 +60,7 @@ template <typename T>
 void attend(const float* query, size_t n_positions, const AttentionInput<T>& in, const float* sink, float* out) {
   Partial total{};
   Partial block{};
-  const size_t begin = n_positions - std::min(n_positions, in.window);  // the first position that is seen
+  const size_t begin = n_positions - std::min(n_positions, in.window);  // the first position in the window
   const size_t first_block = begin / kBlockPositions * kBlockPositions;
   for (size_t first = first_block; first < n_positions; first += kBlockPositions) {
     const T* base = in.blocks[first / kBlockPositions];

@@ -1,20 +1,4 @@
-// Weights in groups and quantized inputs, as matmul_groups reads them.
-//
-// Sixteen rows form a tile. Each lane of a vector is one row, so no lanes have to be joined. A tile is read from its
-// first byte to its last: 256 columns form a block of it, whose parts follow each other:
-//
-//   factors   where scales are bytes, but for powers of two: what they are multiplied by, (16) F16 for the scales and
-//             (16) for the minimums
-//   scales    (groups, 16), F16, or bytes
-//   minimums  the same, where the type has them
-//   quants    group by group of 32 columns. Four neighbouring columns of the sixteen rows are 64 bytes, row by row: the
-//             operand of one dot-product instruction. Quants of 8 bits are these bytes. Of shorter ones a byte has the
-//             low nibbles of two: column c of the first sixteen in its low half, c + 16 in its high half. The bits
-//             above follow: of 5 bits one byte for each row and column mod 4, whose bit i is that of the columns 4 i to
-//             4 i + 3; of 6 bits two such bytes, with pairs of bits, for the first and the second sixteen columns.
-//
-// The last block of a row may have fewer groups. Quants begin at a cache line, and so does a block. The last tile is
-// padded with zeros.
+// Weights in groups and quantized inputs: the operands of matmul_groups.
 #pragma once
 
 #include <algorithm>
@@ -25,30 +9,43 @@ namespace folio::infer::kernels {
 
 inline constexpr size_t kTileRows = 16;
 inline constexpr size_t kGroupColumns = 32;   ///< columns of an input that share a scale
-inline constexpr size_t kBlockColumns = 256;  ///< columns of a block of a tile
+inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 
-/// Bytes of the quants of a group of 32 columns.
+/// Returns the bytes that a tile's quants take in a group of 32 columns.
 [[nodiscard]] constexpr size_t group_quant_bytes(int bits) {
   return kTileRows * kGroupColumns * static_cast<size_t>(bits) / 8;
 }
 
-/// weight[r, c] = scale * (quant - zero_point), or scale * quant + minimum. A view.
+// The layout of GroupMatrix::tiles. Sixteen rows form a tile, one row per vector lane, so lanes are never summed. A
+// tile is read sequentially. It consists of blocks of 256 columns, each with these parts in order:
+//
+//   factors   only if scales are bytes and no powers of two: F16, (16) for the scales, then (16) for the minimums
+//   scales    (groups, 16), F16 or bytes
+//   minimums  like the scales, if the type has minimums
+//   quants    by group of 32 columns. Four adjacent columns of the sixteen rows are 64 bytes, row by row: the
+//             operand of one dot-product instruction. 8-bit quants are these bytes. With fewer bits, a byte has the low
+//             nibbles of two quants: column c < 16 in its low half, column c + 16 in its high half. The upper bits
+//             follow: for 5 bits a byte per row and c mod 4, whose bit i belongs to column 4 i + c mod 4; for 6 bits
+//             two such bytes of bit pairs, for the first and the second sixteen columns.
+//
+// The last block of a row may have fewer groups. Blocks and their quants begin at cache lines. The last tile is padded
+// with zeros.
+/// A view of weights in groups: weight[r, c] = scale * (quant - zero_point), or scale * quant + minimum.
 struct GroupMatrix {
   const uint8_t* tiles;  ///< (ceil(rows / 16), tile_bytes()), aligned to 64 bytes
-  size_t k;              ///< columns, a multiple of 32; of 256 where scales are bytes
-  size_t group;          ///< columns that share a scale: 32, or 16 (then without minimums)
+  size_t k;              ///< columns, a multiple of 32, or of 256 if scales are bytes
+  size_t group;          ///< columns per scale: 32, or 16 (then without minimums)
   int32_t zero_point;    ///< a power of two, or 0
-  int bits;              ///< of a quant: 4, 5, 6 or 8
+  int bits;              ///< bits per quant: 4, 5, 6 or 8
   bool minimums;
-  bool byte_scales;  ///< scale = factor * byte, minimum = -factor * byte; the bytes are signed where there are no
-                     ///< minimums
-  bool fp4 = false;  ///< MXFP4: the quants are core::kFp4Quants of the bits, and a scale is half_scale_of(byte)
+  bool byte_scales;  ///< scale = factor * byte, minimum = -factor * byte; without minimums, the bytes are signed
+  bool fp4 = false;  ///< MXFP4: quants index core::kFp4Quants, and a scale is half_scale_of(byte)
 
-  /// Groups of 32 columns in a block.
+  /// Returns the number of groups of 32 columns in a block.
   [[nodiscard]] size_t groups_of(size_t block) const {
     return std::min(kBlockColumns, k - block * kBlockColumns) / kGroupColumns;
   }
-  // Where the parts of a block with n groups begin; its factors do so at 0.
+  // Offsets of the parts of a block with n groups. Its factors are at 0.
   [[nodiscard]] size_t scales_at() const { return !byte_scales || fp4 ? 0 : kTileRows * (minimums ? 4 : 2); }
   [[nodiscard]] size_t minimums_at(size_t n) const {
     return scales_at() + n * (kGroupColumns / group) * kTileRows * (byte_scales ? 1 : 2);
@@ -68,14 +65,14 @@ struct GroupMatrix {
   }
 };
 
-/// Inputs of equal length that quantize writes and matmul_groups of the same kernels reads. n of them take n times as
-/// much room as one, and sixteen follow sixteen. How sixteen lie there is up to the kernels: the reference has one
-/// after the other.
+/// Inputs of equal length, written by quantize and read by matmul_groups of the same kernels. n inputs take n times the
+/// space of one and are stored in batches of sixteen. The layout of a batch is up to the kernels; the reference stores
+/// one input after the other.
 struct QuantizedInputs {
-  int8_t* values;      ///< (k) of each, in [-127, 127]
-  float* scales;       ///< (k / 32)
-  float* scaled_sums;  ///< (k / 32): scale * Σ of the 32 values
-  int32_t* sums;       ///< (k / 32, 3), where kernels use them: -Σ of the 32 values, of the first 16, of the last 16
+  int8_t* values;      ///< (k) per input, in [-127, 127]
+  float* scales;       ///< (k / 32) per input
+  float* scaled_sums;  ///< (k / 32) per input: scale * Σ of the 32 values
+  int32_t* sums;  ///< (k / 32, 3) per input, if the kernels use it: -Σ of all 32, the first 16, the last 16 values
 };
 
 }  // namespace folio::infer::kernels

@@ -16,7 +16,7 @@ float half_at(const uint8_t* numbers, size_t index) {
   return core::f16_to_float(bits);
 }
 
-// A block of a tile, and where in it something of a row and a column is.
+// Locates a row and column in a block of a tile.
 struct InBlock {
   InBlock(const GroupMatrix& m, size_t row, size_t column)
       : bytes(m.block(row / kTileRows, column / kBlockColumns)),
@@ -24,7 +24,7 @@ struct InBlock {
         lane(row % kTileRows),
         column(column % kBlockColumns) {}
   const uint8_t* bytes;
-  size_t n;  ///< groups of 32
+  size_t n;  ///< groups of 32 columns in the block
   size_t lane;
   size_t column;
 };
@@ -35,7 +35,7 @@ int32_t quant(const GroupMatrix& m, size_t row, size_t column) {
   const InBlock at(m, row, column);
   const uint8_t* group = at.bytes + m.quants_at(at.n) + at.column / kGroupColumns * group_quant_bytes(m.bits);
   const size_t c = at.column % kGroupColumns;
-  const size_t four = c / 4;  // of the group's columns
+  const size_t four = c / 4;  // index of the four adjacent columns in the group
   const auto byte = [&](size_t word) { return group[(word * kTileRows + at.lane) * 4 + c % 4]; };
   if (m.bits == 8) return byte(four);
   const int32_t low = c < 16 ? byte(four) & 0x0F : byte(four - 4) >> 4;
@@ -67,7 +67,7 @@ void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   for (size_t g = 0; g < n * k / kGroupColumns; ++g) {
     const float* group = x + g * kGroupColumns;
     int8_t* values = out.values + g * kGroupColumns;
-    uint32_t bits = 0;  // as bits, magnitudes keep their order, and infinity and NaN are largest
+    uint32_t bits = 0;  // bit patterns order like magnitudes, with infinity and NaN largest
     for (size_t i = 0; i < kGroupColumns; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(group[i]) & 0x7FFFFFFFU);
     const auto largest = std::bit_cast<float>(bits);
     const bool zero = !(largest >= kLeast) || !std::isfinite(largest);
@@ -91,7 +91,7 @@ void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& w
     for (size_t r = row_begin; r < row_end; ++r) {
       float total = 0.0F;
       for (size_t g = 0; g < k / weight.group; ++g) {
-        const size_t wide = g * weight.group / kGroupColumns;  // the group of the input
+        const size_t wide = g * weight.group / kGroupColumns;  // the input's group
         int32_t sum = 0;
         for (size_t c = g * weight.group; c < (g + 1) * weight.group; ++c) {
           sum += (quant(weight, r, c) - weight.zero_point) * values[c];

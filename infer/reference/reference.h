@@ -1,4 +1,4 @@
-// The scalar kernels, one operation per file. They define the results: the fast kernels are compared with them.
+// The scalar kernels, one operation per file. They define the results that the fast kernels must reproduce.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace folio::infer::kernels::reference {
 
-/// Joins the sixteen partial sums of a chunk: lane l adds lane l + 8, then l + 4, l + 2 and l + 1.
+/// Sums the sixteen lanes of a chunk: lane l adds lane l + 8, then l + 4, l + 2 and l + 1.
 inline float join_lanes(std::array<float, kLanes> lane) {
   for (size_t half = kLanes / 2; half > 0; half /= 2) {
     for (size_t l = 0; l < half; ++l) lane[l] += lane[l + half];
@@ -16,22 +16,22 @@ inline float join_lanes(std::array<float, kLanes> lane) {
   return lane[0];
 }
 
-/// x as a float, which is exact.
+/// Returns x as a float, which is exact.
 inline float widened(float x) { return x; }
 inline float widened(F16 x) { return core::f16_to_float(x.bits); }
 inline float widened(BF16 x) { return core::bf16_to_float(x.bits); }
 inline float widened(Q8 x) { return static_cast<float>(x.quant); }
 
-/// e^x to about 2 units in the last place, with x clamped to [-87.33, 88.37] (Cephes' expf: range reduction by ln 2 in
-/// two parts, then a polynomial of degree 5). The vector kernels take the same steps.
+/// Returns e^x to about 2 units in the last place, with x clamped to [-87.33, 88.37] (Cephes' expf: range reduction by
+/// ln 2 in two parts, then a polynomial of degree 5). The vector kernels perform the same steps.
 [[nodiscard]] float exp(float x);
 
-/// One quant of a matrix in groups, and the scale and minimum of a group. `group` counts along the row.
+/// Return a quant of a grouped matrix, or the scale or minimum of a group. `group` counts along the row.
 [[nodiscard]] int32_t quant(const GroupMatrix& m, size_t row, size_t column);
 [[nodiscard]] float scale(const GroupMatrix& m, size_t row, size_t group);
 [[nodiscard]] float minimum(const GroupMatrix& m, size_t row, size_t group);
 
-/// Σ_k a_k b_k in the documented order.
+/// Returns Σ_k a_k b_k, summed in the order that kernels.h defines.
 [[nodiscard]] float dot(const float* a, const float* b, size_t k);
 
 void rms_norm(const float* x, const float* weight, float eps, size_t dim, float* out);

@@ -1,4 +1,4 @@
-// How a mixture chooses a token's experts. It is the same for all machines: a CPU calls it, a GPU is compared with it.
+// The router of a mixture of experts. CPUs call it, and GPUs are tested against it.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace folio::infer::kernels {
 
-/// What a router does with its logits, one of each expert.
+/// How a router turns its logits, one per expert, into the experts of a row and their weights.
 struct Routing {
   core::RouterScore score = core::RouterScore::Softmax;
   size_t n_experts = 0;
   size_t n_chosen = 0;
-  size_t n_groups = 1;  ///< of neighbouring experts, of equal size
+  size_t n_groups = 1;  ///< groups of adjacent experts, of equal size
   size_t groups_chosen = 1;
   bool normalizes = false;
   float scale = 1.0F;
@@ -28,11 +28,11 @@ struct Routing {
           .scale = c.route_scale};
 }
 
-/// Logits (n_experts) become the experts' weights, 0 of those that are not chosen. With s the softmax of the logits, or
-/// the sigmoid of each, and c = s + bias (null: 0): a group's score is the sum of its two largest c; of the experts in
-/// the best groups those with the largest c are chosen, among equals the first; their weights are s, divided by Σ s
-/// over them + 1e-20 if it normalizes, times the scale. Sums run in the order of the experts. Sources: Fedus et al.,
-/// "Switch Transformers", 2021, section 2.1; DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
+/// Replaces logits (n_experts) by the experts' weights, 0 for those not chosen. s is the softmax of the logits, or the
+/// sigmoid of each, and c = s + bias (null: 0). A group's score is the sum of its two largest c. In the groups with the
+/// best scores, the experts with the largest c are chosen, the first among equals. Their weights are s, divided by
+/// their Σ s + 1e-20 if `normalizes`, times `scale`. Sums run in expert order. Sources: Fedus et al., "Switch
+/// Transformers", 2021, section 2.1; DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
 void route(float* logits, const float* bias, const Routing& routing);
 
 }  // namespace folio::infer::kernels

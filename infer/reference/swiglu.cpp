@@ -19,7 +19,7 @@ void geglu(const float* gate, const float* up, size_t n, float* out) {
 
 void clamped_swiglu(const float* gate, const float* up, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) {
-    const float g = std::min(gate[i], core::kGateLimit);  // a NaN stays one
+    const float g = std::min(gate[i], core::kGateLimit);  // propagates NaN
     const float u = std::max(std::min(up[i], core::kGateLimit), -core::kGateLimit);
     out[i] = g / (1.0F + exp(0.0F - core::kGateSlope * g)) * (u + 1.0F);
   }

@@ -30,7 +30,7 @@ FormMask::FormMask(std::shared_ptr<Form> form, const data::Tokenizer& tokenizer,
   }
   const size_t n_tokens = form_->tokens().tokens().size() + silent_.size();
   core::require(n_tokens == static_cast<size_t>(tokenizer.vocab_size()),
-                "the form is one of another vocabulary: that has {} tokens of text, the model's {}",
+                "the form was compiled for another vocabulary: it has {} tokens with text, but the model's has {}",
                 form_->tokens().tokens().size(), static_cast<size_t>(tokenizer.vocab_size()) - silent_.size());
 }
 
@@ -70,7 +70,7 @@ auto FormMask::at(std::span<const int32_t> history, Look look) {
 
 bool FormMask::keep_allowed(std::span<float> logits, std::span<const int32_t> history) try {
   return at(history, [&](Place place) {
-    if (place == Form::kNowhere) return false;
+    if (place == Form::kDead) return false;
     const Form::Ranges& allowed = form_->allowed(place);
     const bool may_end = form_->may_end(place);
     if (allowed.empty() && !may_end) return false;
@@ -117,11 +117,11 @@ void FormMask::mask(std::span<float> logits, std::span<const std::pair<uint32_t,
 
 int32_t FormMask::forced(std::span<const int32_t> history) try {
   return at(history, [&](Place place) {
-    if (place == Form::kNowhere || form_->may_end(place)) return -1;
+    if (place == Form::kDead || form_->may_end(place)) return -1;
     const Form::Ranges& allowed = form_->allowed(place);
     if (allowed.size() != 1 || allowed[0].second - allowed[0].first != 1) return -1;
     const int32_t token = form_->tokens().tokens()[allowed[0].first];
-    return goes_on_with(token, place) ? token : -1;
+    return accepts(token, place) ? token : -1;
   });
 } catch (const core::Error&) {
   return -1;
@@ -133,7 +133,7 @@ int32_t FormMask::likely(std::span<const int32_t> history) try {
     int32_t longest = -1;
     size_t n = 0;
     size_t end = nodes.size();
-    for (Place next = place; next != Form::kNowhere && n < end;) {
+    for (Place next = place; next != Form::kDead && n < end;) {
       const auto byte = form_->forced(next);
       if (!byte) break;
       while (n < end && nodes[n].byte != *byte) n = nodes[n].next;
@@ -143,25 +143,25 @@ int32_t FormMask::likely(std::span<const int32_t> history) try {
       ++n;
       next = form_->after(next, *byte);
     }
-    return longest >= 0 && goes_on_with(longest, place) ? longest : -1;
+    return longest >= 0 && accepts(longest, place) ? longest : -1;
   });
 } catch (const core::Error&) {
   return -1;
 }
 
-bool FormMask::goes_on_with(int32_t token, std::span<const int32_t> history) try {
-  return at(history, [&](Place place) { return goes_on_with(token, place); });
+bool FormMask::accepts(int32_t token, std::span<const int32_t> history) try {
+  return at(history, [&](Place place) { return accepts(token, place); });
 } catch (const core::Error&) {
   return false;
 }
 
-bool FormMask::goes_on_with(int32_t token, Place place) {
-  if (place == Form::kNowhere || ends(token) || tokenizer_->token_bytes(token).empty()) return false;
+bool FormMask::accepts(int32_t token, Place place) {
+  if (place == Form::kDead || ends(token) || tokenizer_->token_bytes(token).empty()) return false;
   return way_on_at(after(place, token)) == WayOn::Tokens;
 }
 
 bool FormMask::may_end(std::span<const int32_t> history) {
-  return at(history, [&](Place place) { return place != Form::kNowhere && form_->may_end(place); });
+  return at(history, [&](Place place) { return place != Form::kDead && form_->may_end(place); });
 }
 
 WayOn FormMask::way_on(std::span<const int32_t> history) {
@@ -173,13 +173,13 @@ WayOn FormMask::way_on(std::span<const int32_t> history, int32_t token) {
 }
 
 WayOn FormMask::way_on_at(Place place) {
-  if (place == Form::kNowhere) return WayOn::None;
+  if (place == Form::kDead) return WayOn::None;
   if (!form_->allowed(place).empty()) return WayOn::Tokens;
   return form_->may_end(place) ? WayOn::End : WayOn::None;
 }
 
 FormMask::Place FormMask::after(Place place, int32_t token) {
-  return place == Form::kNowhere ? place : form_->after(place, tokenizer_->token_bytes(token));
+  return place == Form::kDead ? place : form_->after(place, tokenizer_->token_bytes(token));
 }
 
 bool FormMask::ends(int32_t token) const { return std::ranges::find(ends_, token) != ends_.end(); }

@@ -44,7 +44,7 @@ class FormMask {
   /// none, or the text ends with them.
   [[nodiscard]] int32_t likely(std::span<const int32_t> history);
   /// Whether `token` may come, and others behind it.
-  [[nodiscard]] bool goes_on_with(int32_t token, std::span<const int32_t> history);
+  [[nodiscard]] bool accepts(int32_t token, std::span<const int32_t> history);
   [[nodiscard]] bool may_end(std::span<const int32_t> history);
   [[nodiscard]] WayOn way_on(std::span<const int32_t> history);
   /// Behind `history` and then `token`, which is allowed and ends no text.
@@ -61,7 +61,7 @@ class FormMask {
   [[nodiscard]] auto with_room(Look look);
   [[nodiscard]] Place after(Place place, int32_t token);
   [[nodiscard]] WayOn way_on_at(Place place);
-  [[nodiscard]] bool goes_on_with(int32_t token, Place place);
+  [[nodiscard]] bool accepts(int32_t token, Place place);
   [[nodiscard]] bool ends(int32_t token) const;
   void mask(std::span<float> logits, std::span<const std::pair<uint32_t, uint32_t>> allowed);
 

@@ -31,17 +31,17 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size
   SamplerOptions::visit_fields([&](const char* name, auto member, double low, double high, double, const char*) {
     const auto value = static_cast<double>(options.*member);
     // As floats, for 0.001 is none; written so that a NaN fails.
-    require(value >= static_cast<float>(low) && value <= high, "{} is {}, but has to be in [{}, {}]", name,
+    require(value >= static_cast<float>(low) && value <= high, "{} is {}, but must be in [{}, {}]", name,
             options.*member, low, high);
   });
   if (options_.top_p == 0.0F) options_.top_p = 1e-6F;  // the likeliest alone
   options_.top_k = std::max(options_.top_k, 0);
   for (const SamplerOptions::Bias& b : options.logit_bias) {
-    require(b.bias >= -100.0F && b.bias <= 100.0F, "the logit bias of token {} is {}, but has to be in [-100, 100]",
+    require(b.bias >= -100.0F && b.bias <= 100.0F, "the logit bias of token {} is {}, but must be in [-100, 100]",
             b.token, b.bias);
   }
   for (const std::vector<int32_t>& word : options.bad_words) {
-    require(!word.empty(), "a bad word has no token");
+    require(!word.empty(), "a bad word is empty");
     if (word.size() == 1) never_.push_back(word.front());
   }
 }
@@ -56,7 +56,7 @@ SamplerOptions with_config(SamplerOptions base, const core::GenerationConfig& co
     if (found == config.sampling.end()) return;
     const double value = found->second;
     core::require(value >= low && value <= high,
-                  "{}: {} is {}, but has to be in [{}, {}]; correct it, or remove it from the file", config.where, name,
+                  "{}: {} is {}, but must be in [{}, {}]; correct it, or remove it from the file", config.where, name,
                   value, low, high);
     using Number = std::remove_reference_t<decltype(std::declval<SamplerOptions&>().*member)>;
     base.*member = static_cast<Number>(value);
@@ -65,9 +65,9 @@ SamplerOptions with_config(SamplerOptions base, const core::GenerationConfig& co
 }
 
 int32_t token_of(int32_t drawn, int64_t position) {
-  core::require(drawn != kNotFinite, "the model's output is not finite at position {}; its weights are damaged",
+  core::require(drawn != kNotFinite, "the logits at position {} are not finite; the model's weights are corrupt",
                 position);
-  core::require(drawn != kNothingLeft, "no token of the vocabulary may be drawn");
+  core::require(drawn != kNothingLeft, "no token can be sampled: all are forbidden");
   return drawn;
 }
 
@@ -97,8 +97,7 @@ int32_t Sampler::draw(std::span<float> logits, std::span<const int32_t> history,
 
 float& Sampler::logit_of(int32_t id, std::span<float> logits) {
   core::require(id >= 0 && static_cast<size_t>(id) < logits.size(),
-                "there is no logit of token {}: the model's vocabulary has {}; use the model's own tokenizer", id,
-                logits.size());
+                "token {} is outside the model's vocabulary of {}; use the model's own tokenizer", id, logits.size());
   return logits[static_cast<size_t>(id)];
 }
 

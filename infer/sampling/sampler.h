@@ -42,18 +42,19 @@ struct SamplerOptions {
   template <typename Visit>
   static void visit_fields(Visit visit) {
     using S = SamplerOptions;
-    visit("temperature", &S::temperature, 0.0, 100.0, 1.0, "higher: more varied; 0: always the most likely token");
-    visit("top_p", &S::top_p, 0.0, 1.0, 1.0, "sample from the fewest tokens with this total probability; 1: off");
-    visit("top_k", &S::top_k, -1.0, double{INT32_MAX}, 0.0, "sample from this many most likely tokens; 0 or -1: off");
+    visit("temperature", &S::temperature, 0.0, 100.0, 1.0, "sampling temperature; 0: greedy");
+    visit("top_p", &S::top_p, 0.0, 1.0, 1.0, "total probability of the most likely tokens to sample from; 1: off");
+    visit("top_k", &S::top_k, -1.0, double{INT32_MAX}, 0.0,
+          "number of most likely tokens to sample from; 0 or -1: off");
     visit("min_p", &S::min_p, 0.0, 1.0, 0.0, "minimum probability relative to the most likely token; 0: off");
     visit("repetition_penalty", &S::repetition_penalty, 1e-3, 100.0, 1.0,
-          "above 1: less repetition; divides positive logits of earlier tokens, multiplies negative ones; 1: off");
+          "penalty on repeated tokens: divides positive logits, multiplies negative ones; 1: off");
     visit("repeat_last_n", &S::repeat_last_n, 0.0, double{INT32_MAX}, double{INT32_MAX},
-          "the repetition penalty applies to this many last tokens");
+          "number of last tokens that the repetition penalty considers; 0: none");
     visit("presence_penalty", &S::presence_penalty, -2.0, 2.0, 0.0,
-          "subtracted from the logit of each token that was generated; 0: off");
+          "amount subtracted from the logit of each generated token; 0: off");
     visit("frequency_penalty", &S::frequency_penalty, -2.0, 2.0, 0.0,
-          "subtracted from a token's logit each time it was generated; 0: off");
+          "amount subtracted from a token's logit per generated occurrence; 0: off");
   }
 
   /// What a request to a server has where it says nothing.

@@ -27,7 +27,7 @@ std::shared_ptr<const core::Adapter> read(const NamedAdapter& adapter, const cor
 
 std::string text_of(const Fields& fields, const std::string& name) {
   const std::string* text = fields.text(name);
-  if (text == nullptr || text->empty()) refuse(name, "has to be there, a text that is not empty");
+  if (text == nullptr || text->empty()) refuse(name, "must be a string that is not empty");
   return *text;
 }
 
@@ -40,7 +40,7 @@ NamedAdapter parse_load_adapter(const Json& body) {
   constexpr size_t kMostBytes = 4096;
   const bool shows =
       std::ranges::none_of(adapter.path, [](char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; });
-  if (adapter.path.size() > kMostBytes || !shows) refuse("lora_path", "is not the name of a directory or a file");
+  if (adapter.path.size() > kMostBytes || !shows) refuse("lora_path", "is not a valid path");
   return adapter;
 }
 
@@ -53,10 +53,10 @@ struct Adapters::Entry {
   size_t bytes = 0;
   enum class State : uint8_t { Absent, Coming, Held } state = State::Absent;
   bool named = false;
-  int32_t number = kNoAdapter;  ///< while it is held
-  size_t n_uses = 0;            ///< that have the number
+  int32_t number = kNoAdapter;  ///< valid while in memory
+  size_t n_uses = 0;            ///< requests that have the number
   uint64_t last_use = 0;
-  std::function<void(const std::optional<ApiError>&)> added{};  ///< while its folder is read for the first time
+  std::function<void(const std::optional<ApiError>&)> added{};  ///< set while the folder is read for the first time
 };
 
 Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post)
@@ -70,10 +70,10 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
     const auto entry = std::make_shared<Entry>(Entry{.adapter = adapter, .named = true});
     auto weights = read(adapter, engine_.config());
     entry->bytes = bytes_of(*weights);
-    core::require(entry->bytes <= options_.memory, "the adapter {} takes {} bytes, more than --adapter-memory {}",
+    core::require(entry->bytes <= options_.memory, "the adapter {} needs {} bytes, more than --adapter-memory {}",
                   adapter.name, entry->bytes, options_.memory);
     named_.emplace(adapter.name, entry);
-    if (bytes_ + entry->bytes > options_.memory) continue;  // until a request names it
+    if (bytes_ + entry->bytes > options_.memory) continue;  // loaded when a request names it
     std::promise<int32_t> number;
     engine_.call([&](Engine& e) {
       try {
@@ -89,23 +89,24 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
   }
 }
 
-// Names stand in logs, metrics and flags.
+// Names appear in logs, metrics and flags.
 void Adapters::check_name(const std::string& name) const {
   constexpr size_t kMostBytes = 128;
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/@:+-";
   if (name.empty() || name.size() > kMostBytes || name.find_first_not_of(kLetters) != std::string::npos) {
     throw ApiError(400,
-                   fmt::format("the name of an adapter has to be 1 to {} letters, digits and ._/@:+-, not \"{}\"",
+                   fmt::format("the name of an adapter must be 1 to {} letters, digits and ._/@:+-, but is \"{}\"",
                                kMostBytes, core::printable(name.substr(0, kMostBytes))),
                    "lora_name");
   }
-  if (name == base_) throw ApiError(400, fmt::format("{} is the name of the model itself", name), "lora_name");
+  if (name == base_)
+    throw ApiError(400, fmt::format("{} is the name of the model itself; choose another", name), "lora_name");
   if (named_.contains(name)) {
     throw ApiError(400, fmt::format("the adapter {} is loaded already; unload it first", name), "lora_name");
   }
   if (named_.size() >= options_.most) {
     throw ApiError(
-        400, fmt::format("{} adapters are loaded already, as many as --max-adapters allows; unload one", named_.size()),
+        400, fmt::format("{} adapters are loaded already, the maximum (--max-adapters); unload one", named_.size()),
         "lora_name");
   }
 }
@@ -152,8 +153,8 @@ void Adapters::release(const Use& use) {
   if (!waiting_.empty()) post_([this] { serve_waiting(); });
 }
 
-// Whoever waits for an adapter that the engine holds gets it. Others get theirs read, where room can be made; where it
-// can't, nobody overtakes them.
+// Serves requests whose adapter is in memory, and loads other adapters while memory can be freed for them. Once that
+// fails, all later requests wait, too, so that none overtakes.
 void Adapters::serve_waiting() {
   std::deque<std::weak_ptr<Use>> left;
   bool blocked = false;
@@ -171,7 +172,7 @@ void Adapters::serve_waiting() {
     }
     left.push_back(one);
     if (blocked || entry->state != Entry::State::Absent) continue;
-    if (make_room(entry->bytes)) {
+    if (evict_idle(entry->bytes)) {
       hold(entry);
       reader_.post([this, entry] { read_folder(entry); });
     } else {
@@ -185,7 +186,7 @@ bool Adapters::is_idle(const std::shared_ptr<Entry>& entry) const {
   return entry->state == Entry::State::Held && entry->n_uses == 0;
 }
 
-bool Adapters::make_room(size_t bytes) {
+bool Adapters::evict_idle(size_t bytes) {
   size_t most = options_.memory - bytes_;
   for (const auto& entry : held_) most += is_idle(entry) ? entry->bytes : 0;
   if (bytes > most) return false;
@@ -199,14 +200,14 @@ bool Adapters::make_room(size_t bytes) {
   return true;
 }
 
-// No request uses it: the last one's end was handed out.
+// Unloads an adapter that no request uses: the end of the last one was delivered.
 void Adapters::drop(const std::shared_ptr<Entry>& entry) {
   engine_.call([number = entry->number](Engine& e) { e.unload_adapter(number); });
   forget(entry);
   ++n_drops_;
 }
 
-// Its memory is taken from now on.
+// Reserves the adapter's memory.
 void Adapters::hold(const std::shared_ptr<Entry>& entry) {
   entry->state = Entry::State::Coming;
   bytes_ += entry->bytes;
@@ -219,7 +220,7 @@ void Adapters::forget(const std::shared_ptr<Entry>& entry) {
   held_.erase(entry);
 }
 
-// One that waits for it still may get it.
+// Unloads an adapter whose name was removed, unless a request uses it or waits for it.
 void Adapters::drop_if_gone(const std::shared_ptr<Entry>& entry) {
   if (entry->named || !is_idle(entry)) return;
   const bool waits = std::ranges::any_of(waiting_, [&](const std::weak_ptr<Use>& one) {
@@ -229,7 +230,7 @@ void Adapters::drop_if_gone(const std::shared_ptr<Entry>& entry) {
   if (!waits) drop(entry);
 }
 
-// On the reader's thread. It touches of an entry what never changes: where its folder is.
+// Runs on the reader's thread. Reads only the entry's path and scale, which never change.
 void Adapters::read_folder(const std::shared_ptr<Entry>& entry) {
   std::shared_ptr<const core::Adapter> adapter;
   std::optional<ApiError> error;
@@ -241,7 +242,7 @@ void Adapters::read_folder(const std::shared_ptr<Entry>& entry) {
       error.emplace(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
                     "lora_path");
     }
-  } catch (const std::exception& e) {  // also of a file system, or for want of memory
+  } catch (const std::exception& e) {  // includes file system errors and lack of memory
     error.emplace(400, e.what(), "lora_path");
   }
   post_(
@@ -254,16 +255,17 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
     entry->bytes = bytes;
     if (bytes > options_.memory) {
       return failed(entry, ApiError(400,
-                                    fmt::format("the adapter {} takes {} bytes, more than --adapter-memory {}",
+                                    fmt::format("the adapter {} needs {} bytes, more than --adapter-memory {}",
                                                 entry->adapter.name, bytes, options_.memory),
                                     "lora_path"));
     }
-    // Without room it is named all the same, and read again when a request's turn comes.
-    if (!waiting_.empty() || !make_room(bytes)) return was_loaded(entry, kNoAdapter);
+    // If memory is lacking, only the name is added; the folder is read again when a request needs it.
+    if (!waiting_.empty() || !evict_idle(bytes)) return was_loaded(entry, kNoAdapter);
     hold(entry);
   } else if (bytes != entry->bytes) {
-    return failed(entry, ApiError(400, fmt::format("it has {} bytes where it had {}; unload it and load it again",
-                                                   bytes, entry->bytes)));
+    return failed(
+        entry, ApiError(400, fmt::format("it needs {} bytes, but needed {} before; unload it and load it again", bytes,
+                                         entry->bytes)));
   }
   engine_.call([this, post = post_, entry, adapter = std::move(adapter)](Engine& engine) mutable {
     int32_t number = kNoAdapter;
@@ -277,7 +279,7 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
   });
 }
 
-// Without a number it was read, but there is no room for it now.
+// Called after an adapter was read; with kNoAdapter if there is no memory for it now.
 void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
   if (number != kNoAdapter) {
     entry->number = number;
@@ -299,7 +301,7 @@ void Adapters::failed(const std::shared_ptr<Entry>& entry, const ApiError& error
     named_.erase(entry->adapter.name);
     return added(error);
   }
-  const ApiError told(500, fmt::format("the adapter {} can't be loaded again: {}", entry->adapter.name, error.what()),
+  const ApiError told(500, fmt::format("the adapter {} can't be reloaded: {}", entry->adapter.name, error.what()),
                       "model");
   std::deque<std::weak_ptr<Use>> left;
   for (const std::weak_ptr<Use>& one : std::exchange(waiting_, {})) {
@@ -319,12 +321,12 @@ std::string Adapters::metrics() const {
   const auto add = [&](const char* name, const char* type, const char* help, auto value) {
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
   };
-  add("folio_adapters", "gauge", "Adapters that requests may name.", names().size());
-  add("folio_adapters_held", "gauge", "Of them, and of those that were unloaded and still run, those in memory.",
+  add("folio_adapters", "gauge", "Adapters that requests can use.", names().size());
+  add("folio_adapters_held", "gauge", "Adapters in memory, including unloaded ones that requests still use.",
       held_.size());
-  add("folio_adapter_bytes", "gauge", "Memory that these take.", bytes_);
-  add("folio_adapter_loads_total", "counter", "Times that an adapter was read into memory.", n_loads_);
-  add("folio_adapter_drops_total", "counter", "Times that one was dropped from it.", n_drops_);
+  add("folio_adapter_bytes", "gauge", "Memory used by adapters, in bytes.", bytes_);
+  add("folio_adapter_loads_total", "counter", "Adapters loaded into memory.", n_loads_);
+  add("folio_adapter_drops_total", "counter", "Adapters dropped from memory.", n_drops_);
   return text;
 }
 

@@ -1,6 +1,6 @@
-// The adapters of a server: their names, which of them the engine holds, and what uses them. The least recently used is
-// dropped from memory when another needs the space, and read again from its folder, on a thread of its own, when a
-// request names it. Every call comes from the service's thread.
+// The LoRA adapters of a server: their names, which of them are in memory, and which requests use them. When memory is
+// needed, the least recently used one is unloaded; when a request names it again, a separate thread reads its folder.
+// All calls must come from the service's thread.
 #pragma once
 
 #include <cstdint>
@@ -22,42 +22,42 @@ namespace folio::infer::server {
 
 struct NamedAdapter {
   std::string name;
-  std::string path;    ///< a directory as peft writes it
-  float scale = 1.0F;  ///< times the adapter's own
+  std::string path;    ///< a directory in peft's format, or a GGUF file
+  float scale = 1.0F;  ///< multiplies the adapter's own scale
 };
 
 struct AdapterOptions {
-  std::vector<NamedAdapter> adapters{};  ///< that are there from the beginning
-  bool allow_loading = false;            ///< clients may name others, and take them away
-  size_t memory = SIZE_MAX;              ///< bytes of those that the engine holds, as floats
-  size_t most = 1024;                    ///< names
+  std::vector<NamedAdapter> adapters{};  ///< available from the start
+  bool allow_loading = false;            ///< clients can load and unload adapters
+  size_t memory = SIZE_MAX;              ///< limit for adapters in memory, in bytes of floats
+  size_t most = 1024;                    ///< maximum number of adapters
 };
 
-/// {"lora_name": text, "lora_path": text}, as vLLM's. Throw as parse_completion() does.
+/// Parses {"lora_name": text, "lora_path": text}, as in vLLM's API. Throws ApiError.
 [[nodiscard]] NamedAdapter parse_load_adapter(const Json& body);
-/// {"lora_name": text}
+/// Parses {"lora_name": text}. Throws ApiError.
 [[nodiscard]] std::string parse_unload_adapter(const Json& body);
 
 class Adapters {
  public:
   using Post = std::function<void(std::function<void()> work)>;
 
-  /// Reads all of `options.adapters`, and gives the engine those for which there is room. No adapter may be called
-  /// `base`. `post` runs work on the service's thread, soon. Throws core::Error that names the adapter.
+  /// Reads all of `options.adapters`, and loads as many as fit in memory. No adapter may be called `base`. `post`
+  /// queues work for the service's thread. Throws core::Error that names the adapter.
   Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post);
   Adapters(const Adapters&) = delete;
   Adapters& operator=(const Adapters&) = delete;
 
   class Use;
-  /// Gets the number for GenerateOptions::adapter, or why there is none.
+  /// Receives the number for GenerateOptions::adapter, or the error if the adapter can't be loaded.
   using Ready = std::function<void(int32_t number, const std::optional<ApiError>& error)>;
-  /// Calls `ready` once the engine holds the adapter, which may be after others have ended that leave no space for it,
-  /// in the order of the calls. It is held until what is returned goes. `name` is one of names().
+  /// Calls `ready` once the adapter is in memory, in the order of the calls; it may have to wait for memory until other
+  /// requests end. The adapter stays in memory until the result is destroyed. `name` must be one of names().
   [[nodiscard]] std::shared_ptr<Use> use(const std::string& name, Ready ready);
 
-  /// Reads the folder, and then names it. `done` gets why it can't be, or nothing: 400, or 404 where no adapter is.
+  /// Reads the folder, then adds the name. `done` receives the error, if any: 400, or 404 if there is no adapter.
   void add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done);
-  /// The name is gone. Who uses the adapter keeps it. Throws ApiError 404 if there is none.
+  /// Removes the name. Requests that use the adapter keep it. Throws ApiError 404 if there is no such name.
   void remove(const std::string& name);
 
   /// Ends the thread that reads folders.
@@ -65,7 +65,7 @@ class Adapters {
 
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool allows_loading() const { return options_.allow_loading; }
-  /// For Metrics::text().
+  /// Returns metrics to append to Metrics::text().
   [[nodiscard]] std::string metrics() const;
 
  private:
@@ -76,7 +76,7 @@ class Adapters {
   void was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter);
   void was_loaded(const std::shared_ptr<Entry>& entry, int32_t number);
   void failed(const std::shared_ptr<Entry>& entry, const ApiError& error);
-  [[nodiscard]] bool make_room(size_t bytes);
+  [[nodiscard]] bool evict_idle(size_t bytes);
   void hold(const std::shared_ptr<Entry>& entry);
   void forget(const std::shared_ptr<Entry>& entry);
   void drop(const std::shared_ptr<Entry>& entry);
@@ -89,14 +89,14 @@ class Adapters {
   std::string base_;
   AdapterOptions options_;
   Post post_;
-  std::map<std::string, std::shared_ptr<Entry>, std::less<>> named_;  ///< or soon
-  std::set<std::shared_ptr<Entry>> held_;   ///< by the engine, or soon; also of names that are gone
-  std::deque<std::weak_ptr<Use>> waiting_;  ///< in the order in which they came
-  size_t bytes_ = 0;                        ///< of those that are held
-  uint64_t now_ = 0;                        ///< counts uses
+  std::map<std::string, std::shared_ptr<Entry>, std::less<>> named_;  ///< includes names being added
+  std::set<std::shared_ptr<Entry>> held_;   ///< in memory or being loaded; includes adapters whose name was removed
+  std::deque<std::weak_ptr<Use>> waiting_;  ///< in order of arrival
+  size_t bytes_ = 0;                        ///< total size of the adapters in held_
+  uint64_t now_ = 0;                        ///< logical clock, counts uses
   uint64_t n_loads_ = 0;
   uint64_t n_drops_ = 0;
-  Worker reader_;  ///< the last member: it uses the others
+  Worker reader_;  ///< last member, since it uses the others
 };
 
 /// A request's use of an adapter.
@@ -114,7 +114,7 @@ class Adapters::Use {
   Adapters& owner_;
   std::shared_ptr<Entry> entry_;
   Ready ready_;
-  int32_t number_ = kNoAdapter;  ///< not yet
+  int32_t number_ = kNoAdapter;  ///< kNoAdapter until loaded
 };
 
 }  // namespace folio::infer::server

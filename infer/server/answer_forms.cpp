@@ -14,7 +14,7 @@ std::vector<int32_t> silent_marks(const data::Tokenizer& tokenizer) {
   return ids;
 }
 
-// Qwen 3's template writes <think>\n\n</think>\n\n before each answer that has no reasoning.
+// Removes <think>\n\n</think>\n\n, which Qwen 3's template writes before each answer without reasoning.
 data::ToolFormat without_reasoning(data::ToolFormat format) {
   constexpr std::string_view kSpaces = " \t\r\n";
   const size_t begin = format.before.find(data::kThinkBegin);

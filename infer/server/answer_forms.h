@@ -1,4 +1,4 @@
-// The forms of a server's answers: those that requests ask for, and those of calls of tools. One for each engine.
+// Forms that constrain answers: those in requests, and those of tool calls. One object per engine.
 #pragma once
 
 #include <memory>
@@ -13,43 +13,43 @@
 
 namespace folio::infer::server {
 
-/// How the served model writes calls.
+/// How the served model writes function calls.
 struct CallWriting {
   CallWriting(const data::Tokenizer& served, data::ToolFormat found)
       : format(std::move(found)), tokenizer(served, format.marks), forms(tokenizer) {}
 
   data::ToolFormat format;          ///< without the empty reasoning that some templates write before an answer
-  data::MarkedTokenizer tokenizer;  ///< by which the marks of calls and of reasoning are texts
-  forms::FormCache forms;           ///< for it
+  data::MarkedTokenizer tokenizer;  ///< decodes the markers of calls and reasoning as text
+  forms::FormCache forms;           ///< compiled for this tokenizer
 };
 
-/// The tools of a request, with which its answer is read (call_reader.h).
+/// The tools of a request, needed to parse its answer (call_reader.h).
 struct ToolUse {
   std::shared_ptr<const CallWriting> writing;
-  bool has_answer = true;  ///< the answer may be a text
-  bool is_named = false;   ///< the request named the function that is called
-  size_t most_calls = 0;   ///< of an answer
+  bool has_answer = true;  ///< the answer may be text without calls
+  bool is_named = false;   ///< the request named the function to call
+  size_t most_calls = 0;   ///< per answer
 };
 
 class AnswerForms {
  public:
-  /// Both have to outlive it.
+  /// Both arguments must outlive it.
   AnswerForms(const data::Tokenizer& tokenizer, const std::optional<data::ChatTemplate>& chat);
 
-  /// The served one, by which the marks of reasoning are texts. Forms are made for it.
+  /// Returns the served tokenizer, with the markers of reasoning decoded as text. Forms are compiled for it.
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return marked_; }
 
-  /// Throws core::Error as forms::make_form() does.
+  /// Returns the form for `options`. Throws core::Error as forms::make_form() does.
   [[nodiscard]] std::shared_ptr<forms::Form> form(const forms::FormOptions& options, const core::WorkBudget& budget) {
     return forms_.form(options, budget);
   }
-  /// Found when it is asked for first. Throws core::Error as data::tool_format() does.
+  /// Returns the model's format of calls, found on first use. Throws core::Error as data::tool_format() does.
   [[nodiscard]] std::shared_ptr<CallWriting> calls(const core::WorkBudget& budget);
 
  private:
   const data::Tokenizer& tokenizer_;
   const std::optional<data::ChatTemplate>& chat_;
-  std::vector<int32_t> thoughts_;  ///< tokens of reasoning's marks that are no text
+  std::vector<int32_t> thoughts_;  ///< tokens of reasoning's markers that decode to nothing
   data::MarkedTokenizer marked_;
   forms::FormCache forms_;
   std::mutex mutex_;

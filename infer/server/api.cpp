@@ -26,34 +26,34 @@ std::vector<std::string> stops_of(const Json* value) {
   std::vector<std::string> stops;
   if (value == nullptr) return stops;
   for (const Json& stop : value->is_array() ? *value : Json::array({*value})) {
-    if (!stop.is_string()) refuse_type("stop", "a text or a list of texts");
-    if (stop == "") refuse("stop", "has an empty text");
+    if (!stop.is_string()) refuse_type("stop", "a string or a list of strings");
+    if (stop == "") refuse("stop", "has an empty string");
     stops.push_back(stop);
   }
-  if (stops.size() > kMost) refuse("stop", "has {} texts, but at most {} are possible", stops.size(), kMost);
+  if (stops.size() > kMost) refuse("stop", "has {} strings, but at most {} are allowed", stops.size(), kMost);
   return stops;
 }
 
 int32_t token_id(const std::string& field, const Json& id, const ServedModel& served) {
   if (id.is_number_integer() && id >= 0 && id < served.tokenizer.vocab_size()) return id.get<int32_t>();
-  refuse(field, "has {}, which is no token: the vocabulary has the ids 0 to {}", core::printable(id.dump()),
+  refuse(field, "has {}, which is not a token; the vocabulary has the IDs 0 to {}", core::printable(id.dump()),
          served.tokenizer.vocab_size() - 1);
 }
 
 std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel& served) {
   std::vector<SamplerOptions::Bias> biases;
   if (value == nullptr) return biases;
-  if (!value->is_object()) refuse_type("logit_bias", "an object of token ids and biases");
+  if (!value->is_object()) refuse_type("logit_bias", "an object of token IDs and biases");
   for (const auto& [key, bias] : value->items()) {
     const int64_t token = core::number_of<int64_t>(key).value_or(-1);
     if (token < 0 || token >= served.tokenizer.vocab_size()) {
-      refuse("logit_bias", "names token {}, but the vocabulary has the ids 0 to {}", core::printable(key),
+      refuse("logit_bias", "has token {}, but the vocabulary has the IDs 0 to {}", core::printable(key),
              served.tokenizer.vocab_size() - 1);
     }
     if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100.0))
-      refuse("logit_bias", "of token {} has to be a number in [-100, 100]", token);
-    if (key.size() > 1 && key.front() == '0') {  // each token is named once
-      refuse("logit_bias", "names token {} as {}; leave the zeros out", token, core::printable(key));
+      refuse("logit_bias", "of token {} must be a number in [-100, 100]", token);
+    if (key.size() > 1 && key.front() == '0') {  // so that each token has one name
+      refuse("logit_bias", "has token {} as {}; remove the leading zeros", token, core::printable(key));
     }
     biases.push_back({.token = static_cast<int32_t>(token), .bias = bias.get<float>()});
   }
@@ -64,14 +64,14 @@ std::vector<int32_t> end_tokens_of(const Json* value, const ServedModel& served)
   constexpr size_t kMost = 1024;
   std::vector<int32_t> ids;
   if (value == nullptr) return ids;
-  if (!value->is_array()) refuse_type("stop_token_ids", "a list of token ids");
+  if (!value->is_array()) refuse_type("stop_token_ids", "a list of token IDs");
   if (value->size() > kMost)
-    refuse("stop_token_ids", "has {} tokens, but at most {} are possible", value->size(), kMost);
+    refuse("stop_token_ids", "has {} tokens, but at most {} are allowed", value->size(), kMost);
   for (const Json& id : *value) ids.push_back(token_id("stop_token_ids", id, served));
   return ids;
 }
 
-// Fields that clients send to OpenAI, and that change nothing here.
+// Checks fields that clients send to OpenAI, and that have no effect here.
 void check_unused(const Fields& fields) {
   for (const char* name :
        {"user", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "verbosity"}) {
@@ -82,7 +82,7 @@ void check_unused(const Fields& fields) {
   fields.only("store", false);
 }
 
-// More variables of the chat template, as data::RenderOptions has them.
+// Returns additional variables of the chat template, in the format of data::RenderOptions.
 std::string variables_of(const Fields& fields) {
   Json variables = Json::object();
   if (const std::string* effort = fields.text("reasoning_effort")) {
@@ -92,7 +92,7 @@ std::string variables_of(const Fields& fields) {
   if (const Json* given = fields.find("chat_template_kwargs")) {
     if (!given->is_object()) refuse_type("chat_template_kwargs", "a JSON object");
     for (const char* own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
-      if (given->contains(own)) refuse("chat_template_kwargs", "sets {}, which the request does", own);
+      if (given->contains(own)) refuse("chat_template_kwargs", "must not set {}, which the server sets", own);
     }
     variables.update(*given);
   }
@@ -106,9 +106,9 @@ std::string take_model(const Fields& fields, const ServedModel& served) {
   return *name;
 }
 
-constexpr const char* kForBeams = "is for \"use_beam_search\": true";  // but for its default, which clients send
+constexpr const char* kForBeams = "requires \"use_beam_search\": true";  // but the default is accepted
 
-// Several texts of each prompt: choices, or the best of the beams.
+// Reads the number of choices per prompt, and the options of beam search.
 void take_choices(const Fields& fields, const ServedModel& served, size_t n_prompts, CompletionRequest& request) {
   GenerateOptions& options = request.options;
   const int64_t most = served.max_choices / static_cast<int64_t>(n_prompts);
@@ -121,24 +121,24 @@ void take_choices(const Fields& fields, const ServedModel& served, size_t n_prom
     return;
   }
   if (request.stream)
-    refuse("stream", "is not possible with 'use_beam_search': which text is the best is known at the end");
-  if (fields.find("logit_bias") != nullptr) refuse("logit_bias", "does nothing with 'use_beam_search'; leave it out");
+    refuse("stream", "is not supported with 'use_beam_search', which only knows the best sequence at the end");
+  if (fields.find("logit_bias") != nullptr) refuse("logit_bias", "has no effect with 'use_beam_search'; remove it");
   SamplerOptions::visit_fields([&](const std::string& name, auto, double, double, double otherwise, const char*) {
     const double value = fields.number(name);
     if (name == "repeat_last_n" || value == otherwise || (name == "temperature" && value == 0.0)) return;
     if (name == "top_k" && value <= 0.0) return;
-    refuse(name, "does nothing with 'use_beam_search', which draws no tokens; leave it out");
+    refuse(name, "has no effect with 'use_beam_search', which doesn't sample; remove it");
   });
   options.n = *fields.integer("n", 1, std::min(most, kMostBeams));
   options.beams.width = fields.integer("best_of", options.n, std::min(most, kMostBeams)).value_or(options.n);
   options.beams.length_penalty = fields.number("length_penalty");
   const Json* early = fields.find("early_stopping");
   if (early == nullptr || *early == false) return;
-  if (*early != true && *early != "never") refuse("early_stopping", "has to be true, false or \"never\"");
+  if (*early != true && *early != "never") refuse("early_stopping", "must be true, false or \"never\"");
   options.beams.early_stopping = *early == true ? EarlyStopping::True : EarlyStopping::Never;
 }
 
-// What both kinds of requests have.
+// Reads the fields that all requests share.
 void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, size_t n_prompts,
                  CompletionRequest& request) {
   request.model = take_model(fields, served);
@@ -162,32 +162,32 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
   request.stream = fields.flag("stream");
   take_choices(fields, served, n_prompts, request);
   if (const Json* options = fields.find("stream_options")) {
-    if (!request.stream) refuse("stream_options", "is for \"stream\": true");
+    if (!request.stream) refuse("stream_options", "requires \"stream\": true");
     request.include_usage = Fields(*options, fields.schema("stream_options")).flag("include_usage");
   }
   check_unused(fields);
 }
 
-// So many tokens fit behind the longest prompt.
-int64_t room_of(const CompletionRequest& request, const ServedModel& served) {
+// Returns how many tokens fit in the context after the longest prompt.
+int64_t free_positions(const CompletionRequest& request, const ServedModel& served) {
   int64_t longest = 0;
   for (const Prompt& prompt : request.prompts) longest = std::max(longest, std::ssize(prompt.tokens));
   if (longest >= served.context) {
     throw ApiError(400,
-                   fmt::format("the prompt has {} tokens, but the context is {}, and an answer needs at least one",
+                   fmt::format("the prompt has {} tokens, but must have fewer than the context's {}; shorten it",
                                longest, served.context),
                    request.chat ? "messages" : "prompt", "context_length_exceeded");
   }
   return served.context - longest;
 }
 
-// An answer that is no stream is in memory as a whole, with an echoed prompt's tokens once for all choices.
+// Limits log-probabilities. A whole answer is held in memory; an echoed prompt's tokens are shared by all choices.
 void check_logprobs(CompletionRequest& request) {
   constexpr size_t kMost = size_t{1} << 22U;
-  constexpr size_t kTokenBytes = 64;  // in memory: replies.h's TokenLogprob
+  constexpr size_t kTokenBytes = 64;  // size of TokenLogprob (replies.h)
   constexpr size_t kAlternativeBytes = 16;
   if (!request.top_logprobs) return;
-  if (request.options.beams.width > 0) refuse("logprobs", "are not possible with 'use_beam_search'");
+  if (request.options.beams.width > 0) refuse("logprobs", "is not supported with 'use_beam_search'");
   const size_t n_each = kTokenBytes + *request.top_logprobs * kAlternativeBytes;
   size_t n_tokens = 0;
   for (const Prompt& prompt : request.prompts) {
@@ -201,8 +201,8 @@ void check_logprobs(CompletionRequest& request) {
   const size_t n = n_tokens * (1 + *request.top_logprobs);
   if (n <= kMost) return;
   refuse(request.chat ? "top_logprobs" : "logprobs",
-         "would be {} numbers for {} tokens, more than {}; ask for fewer tokens, choices or alternatives", n, n_tokens,
-         kMost);
+         "would return {} numbers for {} tokens, more than {}; request fewer tokens, choices or alternatives", n,
+         n_tokens, kMost);
 }
 
 data::PromptOptions prompt_options(const Fields& fields) {
@@ -231,7 +231,7 @@ Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedMod
   return {.tokens = std::move(ids), .text = "", .came_as_ids = true};
 }
 
-// A few bytes of a request may name a token of hundreds.
+// Limits the text of prompts given as IDs, since an ID of few bytes may be a token of hundreds.
 void check_text_of(const std::string& field, std::span<const Prompt> prompts, const ServedModel& served) {
   constexpr size_t kMost = size_t{16} << 20U;
   size_t n = 0;
@@ -239,16 +239,16 @@ void check_text_of(const std::string& field, std::span<const Prompt> prompts, co
     if (!prompt.came_as_ids) continue;
     for (const int32_t token : prompt.tokens) n += served.tokenizer.token_bytes(token).size();
   }
-  if (n > kMost) refuse(field, "is {} bytes of text, more than {}; send fewer tokens at a time", n, kMost);
+  if (n > kMost) refuse(field, "is {} bytes of text, more than {}; send fewer tokens", n, kMost);
 }
 
-// A text, a list of texts, token ids, or a list of those: how many prompts that is.
+// Returns the number of prompts in a text, a list of texts, token IDs, or a list of those.
 size_t n_prompts_of(const Json* prompt, const ServedModel& served) {
   if (prompt == nullptr || prompt->is_string()) return 1;
-  if (!prompt->is_array() || prompt->empty()) refuse_type("prompt", "a text, token ids, or a list of these");
+  if (!prompt->is_array() || prompt->empty()) refuse_type("prompt", "a string, token IDs, or a list of these");
   if (prompt->front().is_number()) return 1;
   if (std::ssize(*prompt) > served.max_choices)
-    refuse("prompt", "has {} texts, but at most {} are possible", prompt->size(), served.max_choices);
+    refuse("prompt", "has {} prompts, but at most {} are allowed", prompt->size(), served.max_choices);
   return prompt->size();
 }
 
@@ -256,9 +256,9 @@ std::vector<Prompt> prompts_of(const Json* prompt, const data::PromptOptions& op
                                const core::WorkBudget& budget) {
   const auto one = [&](const Json& given) {
     if (given.is_array()) return prompt_of_ids(given, "prompt", served);
-    if (!given.is_string()) refuse_type("prompt", "a text, token ids, or a list of these");
+    if (!given.is_string()) refuse_type("prompt", "a string, token IDs, or a list of these");
     Prompt made = encoded(given, options, served, budget);
-    if (made.tokens.empty()) {  // a text needs something before it
+    if (made.tokens.empty()) {  // the model needs at least one token
       made.tokens = served.tokenizer.default_prompt();
       made.n_added = made.tokens.size();
     }
@@ -293,7 +293,7 @@ AnswerForms& forms_of(const std::string& field, const ServedModel& served) {
   return *served.forms;
 }
 
-// Null for a conversation without tools and calls.
+// Returns the model's format of calls; null for a conversation without tools and calls.
 std::shared_ptr<CallWriting> writing_for(std::span<const data::ChatMessage> messages, bool has_tools,
                                          const ServedModel& served, const core::WorkBudget& budget) {
   const bool has_calls = std::ranges::any_of(
@@ -303,24 +303,24 @@ std::shared_ptr<CallWriting> writing_for(std::span<const data::ChatMessage> mess
   return made_for(field, field, budget, [&] { return forms_of(field, served).calls(budget); });
 }
 
-// `tools` and `variables` are as data::RenderOptions has them. `thinking` gets where the answer's reasoning may be.
+// Renders a chat. `tools` and `variables` are as in data::RenderOptions. Sets `thinking` to the reasoning mode.
 Prompt chat_prompt(std::span<const data::ChatMessage> messages, const std::string& tools, const CallWriting* writing,
                    const ServedModel& served, const core::WorkBudget& budget, const std::string& variables = {},
                    data::Thinking* thinking = nullptr) {
   return made_for("messages", "messages", budget, [&]() -> Prompt {
     const data::ChatTemplate& chat = *served.chat_template;
-    data::ChatWithTools told{.messages = {messages.begin(), messages.end()}, .options = {}};
-    if (writing != nullptr) told = data::with_tools(messages, tools, writing->format);
-    told.options.budget = budget;
-    told.options.variables = variables;
-    const auto rendered = data::render_chat(served.tokenizer, chat, told.messages, told.options);
+    data::ChatWithTools prepared{.messages = {messages.begin(), messages.end()}, .options = {}};
+    if (writing != nullptr) prepared = data::with_tools(messages, tools, writing->format);
+    prepared.options.budget = budget;
+    prepared.options.variables = variables;
+    const auto rendered = data::render_chat(served.tokenizer, chat, prepared.messages, prepared.options);
     for (const data::ChatPiece& piece : rendered) budget.spend(piece.text.size());
     if (thinking != nullptr) *thinking = data::thinking_of(served.tokenizer, chat, rendered);
     return {.tokens = data::encode_rendered(served.tokenizer, rendered), .text = ""};
   });
 }
 
-// Steps of reading it with its keys in their order: each is compared with those before it.
+// Returns the steps of parsing `value` with its keys in order: each key is compared with those before it.
 uint64_t steps_in_order(const Json& value) {
   constexpr size_t kComparedPerStep = 16;
   uint64_t n = 1 + (value.is_object() ? value.size() * value.size() / kComparedPerStep : 0);
@@ -329,28 +329,28 @@ uint64_t steps_in_order(const Json& value) {
   return n;
 }
 
-// Null where nothing asks for the order of keys.
+// Returns null if the order of keys doesn't matter.
 core::OrderedJson in_order(const Fields& fields, const Json& body, std::string_view text,
                            const core::WorkBudget& budget) {
   return needs_order(fields) ? server::in_order(body, text, budget) : core::OrderedJson();
 }
 
-// Of a request without tools.
+// Compiles the form of a request without tools.
 void take_form(const Fields& fields, const core::OrderedJson& ordered, const ServedModel& served,
                const core::WorkBudget& budget, CompletionRequest& request) {
-  AskedForm asked = asked_form(fields, ordered);
+  RequestedForm asked = requested_form(fields, ordered);
   if (asked.options.kind == forms::FormOptions::Kind::None) return;
   asked.options.thinking = request.thinking;
   request.options.form = made_for(asked.field, asked.place, budget,
                                   [&] { return forms_of(asked.field, served).form(asked.options, budget); });
 }
 
-// What the answer of a chat may be.
-void take_answer(const Fields& fields, const core::OrderedJson& ordered, const AskedTools& tools,
+// Sets what a chat's answer may be: its form, and the tools it may call.
+void take_answer(const Fields& fields, const core::OrderedJson& ordered, const RequestedTools& tools,
                  std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
                  CompletionRequest& request) {
   if (tools.calls.functions.empty()) return take_form(fields, ordered, served, budget, request);
-  const AskedForm answer = asked_form(fields, ordered);
+  const RequestedForm answer = requested_form(fields, ordered);
   const auto calls = std::make_shared<forms::CallsForm>(tools.calls);
   calls->format = writing->format;
   if (calls->has_answer) calls->answer = answer.options;
@@ -429,7 +429,7 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
       if (one.came_as_ids) one.text = served.tokenizer.decode(one.tokens);
     }
   }
-  request.options.max_tokens = std::min(max_tokens, room_of(request, served));
+  request.options.max_tokens = std::min(max_tokens, free_positions(request, served));
   check_logprobs(request);
   take_form(fields, in_order(fields, body, text, options.budget), served, options.budget, request);
   return request;
@@ -451,19 +451,19 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   if (fields.flag("logprobs")) {
     request.top_logprobs = static_cast<size_t>(top.value_or(0));
   } else if (top) {
-    refuse("top_logprobs", "is for \"logprobs\": true");
+    refuse("top_logprobs", "requires \"logprobs\": true");
   }
   request.include_reasoning = fields.flag("include_reasoning");
   const std::string variables = variables_of(fields);
   admit(options, 1, request);
   const std::vector<data::ChatMessage> messages = messages_of(fields.find("messages"));
   const core::OrderedJson ordered = in_order(fields, body, text, options.budget);
-  const AskedTools tools = asked_tools(fields, ordered);
+  const RequestedTools tools = requested_tools(fields, ordered);
   std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.calls.functions.empty(), served, options.budget);
   request.prompts = {
       chat_prompt(messages, tools.list, writing.get(), served, options.budget, variables, &request.thinking)};
   if (!options.splits_reasoning) request.thinking = data::Thinking::None;
-  const int64_t room = room_of(request, served);
+  const int64_t room = free_positions(request, served);
   request.options.max_tokens = std::min(max_tokens.value_or(old_name.value_or(room)), room);
   check_logprobs(request);
   take_answer(fields, ordered, tools, std::move(writing), served, options.budget, request);
@@ -476,16 +476,17 @@ std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,
   static_cast<void>(take_model(fields, served));
   const Json* messages = fields.find("messages");
   const Json* prompt = fields.find("prompt");
-  if ((messages == nullptr) == (prompt == nullptr)) refuse("prompt", "or 'messages' has to be there, one of them");
+  if ((messages == nullptr) == (prompt == nullptr)) refuse("prompt", "or 'messages' is required, and not both");
   if (messages != nullptr) {
     need_chat_template(served);
     for (const char* field : {"parse_special", "add_special_tokens"}) {
-      if (fields.find(field) != nullptr) refuse(field, "is for 'prompt'; the chat template decides it for 'messages'");
+      if (fields.find(field) != nullptr)
+        refuse(field, "is only supported with 'prompt'; for 'messages', the chat template decides");
     }
     const auto checked = messages_of(messages);
     return chat_prompt(checked, "", writing_for(checked, false, served, budget).get(), served, budget).tokens;
   }
-  if (!prompt->is_string()) refuse_type("prompt", "a text");
+  if (!prompt->is_string()) refuse_type("prompt", "a string");
   const data::PromptOptions options = prompt_options(fields);
   Prompt made = encoded(*prompt, options, served, budget);
   return made.tokens.empty() && options.add_special ? served.tokenizer.default_prompt() : std::move(made.tokens);
@@ -495,7 +496,7 @@ std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& serve
   const Fields fields(body, schema("DetokenizeRequest"));
   static_cast<void>(take_model(fields, served));
   const Json* tokens = fields.find("tokens");
-  if (tokens == nullptr || !tokens->is_array()) refuse_type("tokens", "a list of token ids");
+  if (tokens == nullptr || !tokens->is_array()) refuse_type("tokens", "a list of token IDs");
   Prompt prompt = prompt_of_ids(*tokens, "tokens", served);
   check_text_of("tokens", std::span(&prompt, 1), served);
   return std::move(prompt.tokens);

@@ -12,7 +12,7 @@ using Kind = data::CallPiece::Kind;
 
 constexpr std::string_view kSpaces = " \t\r\n";
 
-// Where spaces, and behind them perhaps the beginning of `trigger`, end `text`: there it has to wait for more.
+// Returns where the text ends before trailing spaces and a possible beginning of `trigger`, which must wait for more.
 size_t end_of_answer(std::string_view text, std::string_view trigger, std::string_view spaces = kSpaces) {
   size_t end = text.size();
   for (size_t n = std::min(text.size(), trigger.size() - 1); n > 0; --n) {
@@ -63,7 +63,7 @@ AnswerUpdate CallReader::read(std::string_view piece) {
       case Stage::Call:
         goes_on = read_call(update);
         break;
-      case Stage::Behind:
+      case Stage::After:
         goes_on = !format_.separator.empty() && held_.starts_with(format_.separator) && take(format_.separator.size());
         if (goes_on) stage_ = Stage::Call;
         break;
@@ -99,11 +99,11 @@ bool CallReader::read_answer(AnswerUpdate& update) {
   return at != std::string::npos;
 }
 
-// Its pieces one after the other.
+// Reads the pieces of a call one after another.
 bool CallReader::read_call(AnswerUpdate& update) {
   if (piece_ == format_.call.size()) {
     piece_ = 0;
-    stage_ = Stage::Behind;
+    stage_ = Stage::After;
     return true;
   }
   const data::CallPiece& piece = format_.call[piece_];
@@ -123,7 +123,7 @@ bool CallReader::read_name(AnswerUpdate& update) {
   return take(end);
 }
 
-// Up to the brace that closes them.
+// Reads up to the brace that closes the arguments.
 bool CallReader::read_arguments(AnswerUpdate& update) {
   size_t n = 0;
   bool done = false;
@@ -148,7 +148,7 @@ bool CallReader::read_arguments(AnswerUpdate& update) {
   return done;
 }
 
-// False, and nothing is taken, if so many bytes have not come.
+// Removes `n` bytes from held_. Returns false, and removes nothing, if there are fewer.
 bool CallReader::take(size_t n) {
   if (held_.size() < n) return false;
   held_.erase(0, n);
@@ -186,9 +186,9 @@ AnswerUpdate ReasoningReader::read(std::string_view piece) {
     const size_t at = held_.find(data::kThinkEnd);
     update.reasoning = held_.substr(0, end_of_answer(std::string_view(held_).substr(0, at), data::kThinkEnd, "\n"));
     held_.erase(0, at == std::string::npos ? update.reasoning.size() : at + data::kThinkEnd.size());
-    if (at != std::string::npos) stage_ = Stage::Behind;
+    if (at != std::string::npos) stage_ = Stage::After;
   }
-  if (stage_ == Stage::Behind) {
+  if (stage_ == Stage::After) {
     held_.erase(0, held_.find_first_not_of('\n'));
     if (!held_.empty()) stage_ = Stage::Text;
   }
@@ -211,7 +211,7 @@ AnswerUpdate AnswerReader::read(std::string_view piece) { return read_calls(reas
 
 AnswerUpdate AnswerReader::end() { return read_calls(reasoning_.end(), true); }
 
-// Takes the calls out of the update's content.
+// Parses the calls in the update's content.
 AnswerUpdate AnswerReader::read_calls(AnswerUpdate update, bool is_last) {
   if (!calls_) return update;
   AnswerUpdate found = calls_->read(std::exchange(update.content, {}));
@@ -234,7 +234,7 @@ void AnswerReader::keep_new(AnswerUpdate& update) {
     held_.id += call.id;
     held_.name += call.name;
     held_.arguments += call.arguments;
-    const auto at = known_.lower_bound(current_);  // the first that may begin with it
+    const auto at = known_.lower_bound(current_);  // the first known call that may begin with it
     if (at == known_.end() || !at->starts_with(current_)) update.calls.push_back(std::exchange(held_, {}));
   }
   if (calls_->is_whole()) end_call();

@@ -1,4 +1,4 @@
-// Reads an answer as it comes: what is reasoning, what is text, and which functions are called with which arguments.
+// Parses an answer while it is generated: reasoning, text, and function calls with their arguments.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace folio::infer::server {
 
-/// What is new of a call.
+/// New output of a call.
 struct CallUpdate {
-  size_t index = 0;  ///< of the answer's calls
-  std::string id{};  ///< with the name, when the call begins
+  size_t index = 0;  ///< position among the answer's calls
+  std::string id{};  ///< set together with the name, when the call begins
   std::string name{};
-  std::string arguments{};  ///< what comes next of the JSON
+  std::string arguments{};  ///< next part of the JSON
 };
 
-/// What is new of an answer.
+/// New output of an answer.
 struct AnswerUpdate {
   std::string reasoning{};
   std::string content{};
@@ -31,23 +31,23 @@ struct AnswerUpdate {
   void append(AnswerUpdate more);
 };
 
-/// Reads calls. The pieces of a text may be cut anywhere: the updates add up to the same.
+/// Parses function calls. Output may be split anywhere; the updates add up to the same.
 class CallReader {
  public:
-  /// `format` must outlive it. `has_answer`: there may be a text before calls, or none. Ids follow from `id_seed`.
+  /// `format` must outlive it. `has_answer`: text before calls, or without them, is allowed. IDs follow from `id_seed`.
   CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
-  /// What was held back, since a call could have begun with it.
+  /// Returns text that was held back because a call could have begun with it.
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] size_t n_calls() const { return n_calls_; }
-  /// Returns true if there are calls, and the last one was not cut off.
+  /// Returns true if there are calls and the last one is complete.
   [[nodiscard]] bool is_whole() const {
-    return n_calls_ > 0 && (stage_ == Stage::Behind || (stage_ == Stage::Call && piece_ == 0));
+    return n_calls_ > 0 && (stage_ == Stage::After || (stage_ == Stage::Call && piece_ == 0));
   }
 
  private:
-  enum class Stage : uint8_t { Answer, Text, Opening, Call, Behind };
+  enum class Stage : uint8_t { Answer, Text, Opening, Call, After };
 
   [[nodiscard]] bool read_answer(AnswerUpdate& update);
   [[nodiscard]] bool read_call(AnswerUpdate& update);
@@ -59,45 +59,45 @@ class CallReader {
   const data::ToolFormat& format_;
   uint64_t id_seed_;
   Stage stage_;
-  std::string held_;     ///< came, and is not read yet
-  std::string opening_;  ///< what has to come before the first name
-  size_t piece_ = 0;     ///< of the call
-  size_t n_calls_ = 0;   ///< whose names have come
-  int depth_ = 0;        ///< of the arguments: open braces and brackets
+  std::string held_;     ///< received, not parsed yet
+  std::string opening_;  ///< expected before the first name
+  size_t piece_ = 0;     ///< index of the current piece of the call's format
+  size_t n_calls_ = 0;   ///< calls whose name was read
+  int depth_ = 0;        ///< open braces and brackets in the arguments
   bool in_string_ = false;
   bool is_escaped_ = false;
 };
 
-/// Splits off the reasoning at an answer's beginning. Newlines around it belong to its marks, as in Qwen 3's template.
+/// Splits off the reasoning at the start of an answer. Newlines next to its markers are dropped (Qwen 3's template).
 class ReasoningReader {
  public:
   explicit ReasoningReader(data::Thinking thinking);
 
-  /// Without calls.
+  /// Returns reasoning and content, never calls.
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] bool is_inside() const { return stage_ == Stage::Reasoning; }
 
  private:
-  enum class Stage : uint8_t { Start, Reasoning, Behind, Text };
+  enum class Stage : uint8_t { Start, Reasoning, After, Text };
 
   Stage stage_;
-  std::string held_{};  ///< came, and is not read yet
+  std::string held_{};  ///< received, not parsed yet
   bool has_begun_ = false;
 };
 
-/// Reads reasoning, then a text, and calls if there are tools. An answer is enough with a call that repeats an earlier
-/// one word for word, which is left out, and with the most calls that it may have.
+/// Parses reasoning, then text, and calls if there are tools. An answer is enough when it has the maximum number of
+/// calls, or a call that repeats an earlier one word for word; the repetition is left out.
 class AnswerReader {
  public:
-  /// `tools` may be null, and has to outlive it.
+  /// `tools` may be null, and must outlive it.
   AnswerReader(data::Thinking thinking, const ToolUse* tools, uint64_t id_seed);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] bool is_reasoning() const { return reasoning_.is_inside(); }
   [[nodiscard]] bool is_enough() const { return is_enough_; }
-  /// Returns true if there are calls, and all of them are whole.
+  /// Returns true if there are calls and all of them are complete.
   [[nodiscard]] bool has_whole_calls() const { return is_enough_ || (calls_ && calls_->is_whole()); }
 
  private:
@@ -108,9 +108,9 @@ class AnswerReader {
   ReasoningReader reasoning_;
   std::optional<CallReader> calls_;
   size_t most_calls_;
-  std::set<std::string> known_{};  ///< whole calls: name, newline, arguments
-  std::string current_{};          ///< the call that is being read, likewise
-  CallUpdate held_{};              ///< what is new of it, while it may be a repetition
+  std::set<std::string> known_{};  ///< complete calls: name, newline, arguments
+  std::string current_{};          ///< the call being read, in the same format
+  CallUpdate held_{};              ///< its new output, while it may be a repetition
   bool is_enough_ = false;
 };
 

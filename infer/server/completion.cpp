@@ -13,14 +13,14 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr int kClientWentAway = 499;  // for the log alone, as nginx calls it
+constexpr int kClientWentAway = 499;  // nginx's status for logs and metrics
 
 ApiError api_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const MachineLost& e) {
     return ApiError(503, e.what());
-  } catch (const core::Error& e) {  // the request can't run, or the model's output is not finite
+  } catch (const core::Error& e) {  // the request can't run, or logits are not finite
     return ApiError(400, e.what());
   } catch (const std::exception& e) {
     return ApiError(500, e.what());
@@ -71,7 +71,7 @@ void Completion::expect(std::function<void(const Completion&)> on_done) {
     if (const auto self = weak.lock()) self->was_read(cost);
   });
   reply_->on_lost([self = shared_from_this()] {
-    if (self->done_) return;  // the reply had all of it
+    if (self->done_) return;  // the whole answer was written
     self->reply_.reset();
     self->status_ = kClientWentAway;
     self->cancel();
@@ -88,7 +88,7 @@ void Completion::start(AsyncEngine& engine, int32_t adapter, std::function<void(
   queue_->submit(std::move(requests));
 }
 
-// Its callbacks are called from the engine's thread.
+// Callbacks run on the engine's thread.
 Request Completion::engine_request(size_t prompt) {
   const auto self = shared_from_this();
   const size_t first = prompt * n_each();
@@ -124,7 +124,7 @@ Request Completion::engine_request(size_t prompt) {
   return request;
 }
 
-// The row of a token says how likely the next one was.
+// Records the prompt's log-probabilities: the logits of a row are those of the next token.
 void Completion::on_prompt_logits(size_t prompt, std::span<const float> logits) {
   const std::vector<int32_t>& tokens = request_.prompts[prompt].tokens;
   const auto vocab_size = static_cast<size_t>(served_.tokenizer.vocab_size());
@@ -178,7 +178,7 @@ void Completion::take(ChoiceUpdate update) {
   }
 }
 
-// On the engine's thread. OpenAI's API knows no end for want of tokens: such a text is cut off.
+// Runs on the engine's thread. If no token can continue a form, the finish reason is OpenAI's "length".
 void Completion::finish(ChoiceUpdate& update, const GenerateResult& result) {
   ChoiceText& text = update.text;
   bool calls = false;
@@ -209,7 +209,7 @@ void Completion::measure(const ChoiceUpdate& update) {
 }
 
 void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
-  const auto reply = reply_;  // it may be lost while it is written to
+  const auto reply = reply_;  // the client may be lost during a write
   if (!std::exchange(begun_, true)) {
     status_ = 200;
     reply->add_header("Cache-Control", "no-cache");
@@ -222,12 +222,12 @@ void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
   reply->add(replies_->chunk(index, std::move(piece)), cost);
 }
 
-// Or never will be.
+// Releases the cost of output that was read, or never will be.
 void Completion::was_read(size_t cost) {
   if (queue_ != nullptr) queue_->release(cost);
 }
 
-// All requests have ended. It is done when its client has read most of the answer, or has gone.
+// Called when all requests have ended. Done once the client has read most of the answer or has disconnected.
 void Completion::end() {
   if (reply_ == nullptr) return be_done();
   status_ = 200;
@@ -247,7 +247,7 @@ void Completion::be_done() {
 }
 
 void Completion::cancel() {
-  if (queue_ == nullptr) return end();  // it waits for its adapter, or for its client
+  if (queue_ == nullptr) return end();  // it only waits for its adapter or its client
   queue_->cancel();
 }
 

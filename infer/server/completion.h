@@ -1,7 +1,6 @@
-// A completion on its way: a request of the engine for each prompt, each with its choices. Their events become the
-// chunks of a stream or one whole answer, which are written as fast as the client reads. The engine pauses a stream
-// whose client reads too slowly. Callbacks on the engine's thread only fill events; all else is on the thread of the
-// HTTP server.
+// A completion in progress: one engine request per prompt, each with its choices. Events become chunks of a stream or
+// one whole answer, written as fast as the client reads; the engine pauses a stream whose client reads too slowly.
+// Callbacks on the engine's thread only fill events. Everything else runs on the service's thread.
 #pragma once
 
 #include <chrono>
@@ -21,19 +20,19 @@
 
 namespace folio::infer::server {
 
-/// Output of a step for one choice.
+/// Output of one choice in a step.
 struct ChoiceUpdate {
   size_t choice = 0;
   std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
   size_t n_tokens = 0;
-  size_t n_reasoning = 0;  ///< of these tokens
+  size_t n_reasoning = 0;  ///< how many of these tokens are reasoning
   ChoiceText text{};
-  // Of a choice that has ended.
+  // Set when the choice has ended.
   size_t n_cached = 0;
   size_t n_drafts = 0;
   size_t n_right = 0;
 
-  /// Bytes that it takes until its client has read it. What choices share is not counted.
+  /// Returns the bytes held until the client has read the update, without what choices share.
   [[nodiscard]] size_t cost() const;
 };
 
@@ -41,30 +40,30 @@ class Completion : public std::enable_shared_from_this<Completion> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `served` and `metrics` have to outlive it.
+  /// `served` and `metrics` must outlive it.
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
              Metrics& metrics);
 
-  /// From now on `on_done` is called once, when all of its choices have ended: with an error, perhaps before start().
+  /// Sets `on_done`, which is called once when all choices have ended; after an error, possibly before start().
   void expect(std::function<void(const Completion&)> on_done);
-  /// Submits its choices, which have the adapter of that number. `on_delivery` is called, from any thread, when
-  /// receive() has something to do.
+  /// Submits the choices, with the adapter of that number. `on_delivery` is called, from any thread, when receive() has
+  /// something to do.
   void start(AsyncEngine& engine, int32_t adapter, std::function<void()> on_delivery);
   void receive();
-  /// Ends it with an error, which is sent unless the client went away.
+  /// Ends the completion with an error, which is sent unless the client has disconnected.
   void fail(const ApiError& error);
 
   [[nodiscard]] const CompletionRequest& request() const { return request_; }
-  /// Of its prompts together: texts that the engine follows, of beams also those that are not wanted.
+  /// Returns the number of sequences of all prompts, including beams that are not returned.
   [[nodiscard]] size_t n_sequences() const {
     return request_.prompts.size() * static_cast<size_t>(request_.n_sequences());
   }
   [[nodiscard]] const Usage& usage() const { return usage_; }
   [[nodiscard]] Clock::time_point arrived() const { return arrived_; }
-  /// The status that was sent, or 499 if the client went away.
+  /// Returns the status that was sent, or 499 if the client disconnected.
   [[nodiscard]] int status() const { return status_; }
   [[nodiscard]] const std::string& id() const { return id_; }
-  /// The texts of an answer that is whole, for a log.
+  /// Returns the choices of an answer that is not streamed, for the log.
   [[nodiscard]] const std::vector<ChoiceText>& texts() const { return choices_; }
 
  private:
@@ -83,21 +82,21 @@ class Completion : public std::enable_shared_from_this<Completion> {
   CompletionRequest request_;
   const ServedModel& served_;
   std::string id_;
-  std::shared_ptr<HttpReply> reply_;                 ///< none: nothing more is to be sent
+  std::shared_ptr<HttpReply> reply_;                 ///< null: nothing more is sent
   std::shared_ptr<EventQueue<ChoiceUpdate>> queue_;  ///< from start() until all requests have ended
   Metrics& metrics_;
   std::unique_ptr<Replies> replies_;
   std::function<void(const Completion&)> on_done_;
-  std::vector<ChoiceText> choices_;                  ///< so far; of a stream what was not sent yet
-  std::vector<AnswerReader> readers_;                ///< of each choice of a chat; the engine's thread's
-  std::vector<CharacterCounter> characters_;         ///< of each choice's text, as far as its tokens are known
-  std::vector<std::vector<size_t>> prompt_offsets_;  ///< of each prompt's tokens, if they are echoed with probabilities
-  std::vector<size_t> n_prompt_logits_;              ///< the engine's thread's: rows of each prompt that were seen
+  std::vector<ChoiceText> choices_;                  ///< output so far; of a stream, what was not sent yet
+  std::vector<AnswerReader> readers_;                ///< one per choice of a chat; used on the engine's thread
+  std::vector<CharacterCounter> characters_;         ///< one per choice, counts the text of its tokens
+  std::vector<std::vector<size_t>> prompt_offsets_;  ///< per prompt, if echoed with log-probabilities
+  std::vector<size_t> n_prompt_logits_;              ///< rows seen of each prompt; used on the engine's thread
   std::vector<std::optional<Clock::time_point>> last_token_;
   Usage usage_;
   Clock::time_point arrived_;
   int status_ = 0;
-  bool begun_ = false;  ///< the stream
+  bool begun_ = false;  ///< the stream has begun
   bool done_ = false;   ///< on_done_ was called
 };
 

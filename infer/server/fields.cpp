@@ -13,7 +13,7 @@
 namespace folio::infer::server {
 namespace {
 
-// Lower case without separators: maxTokens and max-tokens are max_tokens.
+// Returns the name in lower case without separators: maxTokens and max-tokens equal max_tokens.
 std::string folded(const std::string& name) {
   std::string result;
   for (const char c : name) {
@@ -22,7 +22,7 @@ std::string folded(const std::string& name) {
   return result;
 }
 
-// Insertions, deletions, substitutions and swaps of neighbors that turn one name into the other.
+// Counts the insertions, deletions, substitutions and swaps of neighbors that turn one name into the other.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before_last;
   std::vector<size_t> last;
@@ -40,7 +40,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-// " (did you mean max_tokens?)", or nothing if no known field differs in at most a third of its letters.
+// Returns " (did you mean max_tokens?)", or "" if every known field differs in more than a third of its letters.
 std::string suggestion(const std::string& unknown, const Json& known) {
   constexpr size_t kLongest = 64;
   if (unknown.size() > kLongest) return "";
@@ -61,14 +61,14 @@ std::string suggestion(const std::string& unknown, const Json& known) {
 }  // namespace
 
 void refuse_type(const std::string& field, const std::string& what) {
-  throw ApiError(400, fmt::format("'{}' has to be {}", field, what), field, "invalid_type");
+  throw ApiError(400, fmt::format("'{}' must be {}", field, what), field, "invalid_type");
 }
 
 Fields::Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported,
                const std::string& name)
     : body_(body), fields_(schema["properties"]), prefix_(name.empty() ? "" : name + ".") {
   if (!body.is_object() && !name.empty()) refuse_type(name, "a JSON object");
-  if (!body.is_object()) throw ApiError(400, "the body has to be a JSON object");
+  if (!body.is_object()) throw ApiError(400, "the body must be a JSON object");
   for (const char* field : unsupported) {
     if (find(field) != nullptr) refuse(prefix_ + field, "is not supported");
   }
@@ -102,7 +102,7 @@ double Fields::number(const std::string& name) const {
   if (value == nullptr) return schema(name)["default"];
   if (!value->is_number()) refuse_type(prefix_ + name, "a number");
   const auto number = value->get<double>();
-  if (!(number >= low && number <= high)) refuse(prefix_ + name, "is {}, but has to be in [{}, {}]", number, low, high);
+  if (!(number >= low && number <= high)) refuse(prefix_ + name, "is {}, but must be in [{}, {}]", number, low, high);
   return number;
 }
 
@@ -115,7 +115,7 @@ std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int
   if (!value->is_number_integer()) refuse_type(prefix_ + name, "an integer");
   const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
   if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high)
-    refuse(prefix_ + name, "is {}, but has to be in [{}, {}]", value->dump(), low, high);
+    refuse(prefix_ + name, "is {}, but must be in [{}, {}]", value->dump(), low, high);
   return value->get<int64_t>();
 }
 
@@ -128,13 +128,13 @@ bool Fields::flag(const std::string& name) const {
 
 const std::string* Fields::text(const std::string& name) const {
   const Json* value = find(name);
-  if (value != nullptr && !value->is_string()) refuse_type(prefix_ + name, "a text");
+  if (value != nullptr && !value->is_string()) refuse_type(prefix_ + name, "a string");
   return value == nullptr ? nullptr : value->get_ptr<const std::string*>();
 }
 
 void Fields::only(const std::string& name, const Json& value) const {
   const Json* given = find(name);
-  if (given != nullptr && *given != value) refuse(prefix_ + name, "is not supported but as {}", value.dump());
+  if (given != nullptr && *given != value) refuse(prefix_ + name, "is only supported as {}", value.dump());
 }
 
 }  // namespace folio::infer::server

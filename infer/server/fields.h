@@ -1,4 +1,4 @@
-// The fields of a request, checked one by one against its schema. What is wrong is refused by name.
+// The fields of a request, each checked against its schema. Errors name the invalid field.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,41 +13,41 @@
 
 namespace folio::infer::server {
 
-/// Throws ApiError 400: "'field' why", with a format of fmt and its arguments.
+/// Throws ApiError 400, "'field' why", where `why` is a format string of fmt for `args`.
 template <typename... Args>
 [[noreturn]] void refuse(const std::string& field, fmt::format_string<Args...> why, Args&&... args) {
   throw ApiError(400, fmt::format("'{}' {}", field, fmt::format(why, std::forward<Args>(args)...)), field);
 }
 
-/// A value of another type than the field's.
+/// Throws ApiError 400 for a value of the wrong type; `what` is the expected one.
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
-/// All that the schema does not have is unknown. A field that is null counts as absent, an unknown one too.
+/// Rejects fields that the schema doesn't have. A field that is null counts as absent, even an unknown one.
 class Fields {
  public:
-  /// `unsupported` are other servers' fields. `name` is the field that the body is, if any. Body and schema must
-  /// outlive it.
+  /// `unsupported` are fields of other servers, rejected with that reason. `name` is the field that contains `body`, if
+  /// any. `body` and `schema` must outlive it.
   Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
          const std::string& name = {});
 
-  /// Null where it is not there.
+  /// Returns the value; null if the field is absent.
   [[nodiscard]] const Json* find(const std::string& name) const;
   [[nodiscard]] const Json& schema(const std::string& name) const { return fields_.at(name); }
-  /// The default where it is not there.
+  /// Returns the value, or the default if the field is absent.
   [[nodiscard]] double number(const std::string& name) const;
-  /// Nothing where it is not there and has no default. `low` and `high` are narrower limits than the schema's.
+  /// Returns the value or the default; nullopt if there is neither. `low` and `high` narrow the limits of the schema.
   [[nodiscard]] std::optional<int64_t> integer(const std::string& name, int64_t low = INT64_MIN,
                                                int64_t high = INT64_MAX) const;
   [[nodiscard]] bool flag(const std::string& name) const;
-  /// Null where it is not there.
+  /// Returns the value; null if the field is absent.
   [[nodiscard]] const std::string* text(const std::string& name) const;
-  /// A field that is there for others, and may have this value alone.
+  /// Throws unless the field is absent or has this value, the only supported one.
   void only(const std::string& name, const Json& value) const;
 
  private:
   const Json& body_;
   const Json& fields_;
-  std::string prefix_;  ///< of names in messages
+  std::string prefix_;  ///< prepended to field names in messages
 };
 
 }  // namespace folio::infer::server

@@ -14,7 +14,7 @@ namespace {
 using FormKind = forms::FormOptions::Kind;
 using Ordered = core::OrderedJson;
 
-// Fields that hold a form of one kind, and the parts of structured_outputs that do.
+// Fields that contain a form of one kind, and the part of structured_outputs of the same kind.
 struct FormField {
   std::string_view field;
   std::string_view part;
@@ -25,41 +25,41 @@ constexpr std::array kForms{
     FormField{"guided_choice", "choice", FormKind::Choice}, FormField{"guided_grammar", "grammar", FormKind::Grammar},
     FormField{"json_schema", "", FormKind::JsonSchema},     FormField{"grammar", "", FormKind::Grammar}};
 
-AskedForm form_of(const std::string& field, FormKind kind, const Ordered& value) {
-  AskedForm form{.place = field, .options = {.kind = kind}};
+RequestedForm form_of(const std::string& field, FormKind kind, const Ordered& value) {
+  RequestedForm form{.place = field, .options = {.kind = kind}};
   if (kind == FormKind::Choice) {
-    if (!value.is_array() || !std::ranges::all_of(value, &Ordered::is_string)) refuse_type(field, "a list of texts");
+    if (!value.is_array() || !std::ranges::all_of(value, &Ordered::is_string)) refuse_type(field, "a list of strings");
     form.options.choices = value.get<std::vector<std::string>>();
   } else if (kind == FormKind::JsonSchema && (value.is_object() || value.is_boolean())) {
     form.options.text = value.dump();
   } else if (value.is_string()) {
     form.options.text = value.get<std::string>();
   } else {
-    refuse_type(field, kind == FormKind::JsonSchema ? "a JSON schema" : "a text");
+    refuse_type(field, kind == FormKind::JsonSchema ? "a JSON schema" : "a string");
   }
   return form;
 }
 
-AskedForm response_format(const Json& value, const Json& schema, const Ordered& ordered) {
+RequestedForm response_format(const Json& value, const Json& schema, const Ordered& ordered) {
   const Fields fields(value, schema, {}, "response_format");
   const std::string* type = fields.text("type");
   const bool has_schema = fields.find("json_schema") != nullptr;
   if (type != nullptr && *type == "text" && !has_schema) return {};
   if (type != nullptr && *type == "json_object" && !has_schema) return {.options = {.kind = FormKind::JsonObject}};
   if (type == nullptr || *type != "json_schema")
-    refuse("response_format", "has to have the type \"text\", \"json_object\", or \"json_schema\" with a json_schema");
+    refuse("response_format", "must have the type \"text\", \"json_object\", or \"json_schema\" with a json_schema");
   if (!has_schema) refuse("response_format.json_schema", "is missing");
   const Fields inner(*fields.find("json_schema"), fields.schema("json_schema"), {}, "response_format.json_schema");
   static_cast<void>(inner.text("name"));
   static_cast<void>(inner.text("description"));
-  static_cast<void>(inner.flag("strict"));  // what is not strict is held to the schema, too
+  static_cast<void>(inner.flag("strict"));  // the schema is enforced even if not strict
   if (inner.find("schema") == nullptr) refuse("response_format.json_schema.schema", "is missing");
   return form_of("response_format.json_schema.schema", FormKind::JsonSchema, ordered["json_schema"]["schema"]);
 }
 
-AskedForm structured_outputs(const Json& value, const Json& schema, const Ordered& ordered) {
+RequestedForm structured_outputs(const Json& value, const Json& schema, const Ordered& ordered) {
   const Fields fields(value, schema, {}, "structured_outputs");
-  AskedForm form{.options = {.kind = FormKind::JsonObject}};
+  RequestedForm form{.options = {.kind = FormKind::JsonObject}};
   int n = fields.find("json_object") != nullptr && fields.flag("json_object") ? 1 : 0;
   for (const auto& [field, part, kind] : kForms) {
     const std::string name(part);
@@ -67,22 +67,22 @@ AskedForm structured_outputs(const Json& value, const Json& schema, const Ordere
     form = form_of("structured_outputs." + name, kind, ordered[name]);
     ++n;
   }
-  if (n != 1) refuse("structured_outputs", "has to have one of json, regex, choice, grammar and json_object");
+  if (n != 1) refuse("structured_outputs", "must have exactly one of json, regex, choice, grammar and json_object");
   if (!fields.flag("disable_any_whitespace")) form.options.spaces = forms::JsonSpaces::Anywhere;
   return form;
 }
 
 void check_name(const std::string& name) {
   if (!name.empty() && name.size() <= 64 && name.find_first_not_of(data::kToolNameLetters) == std::string::npos) return;
-  refuse("tools", "have a function {}; a name has 1 to 64 letters, digits, _, - and .", core::printable(name, 80));
+  refuse("tools", "has a function {}; a name must be 1 to 64 letters, digits, _, - and .", core::printable(name, 80));
 }
 
-// Arguments are an object, whatever else their schema says.
+// Restricts a schema to objects, since arguments always are.
 Ordered objects_of(Ordered schema, const std::string& function) {
   const Ordered type = schema.value("type", Ordered("object"));
   const bool fits = type.is_array() ? std::ranges::find(type, "object") != type.end() : type == "object";
-  if (!fits) refuse("tools", "have a function {} whose parameters are of another type than object", function);
-  if (schema.contains("$ref") && !schema.contains("allOf")) {  // old drafts read nothing beside $ref
+  if (!fits) refuse("tools", "has a function {} whose parameters are not of type object", function);
+  if (schema.contains("$ref") && !schema.contains("allOf")) {  // old drafts ignore keywords next to $ref
     schema["allOf"] = Ordered::array({Ordered{{"$ref", schema["$ref"]}}});
     schema.erase("$ref");
   }
@@ -95,12 +95,12 @@ forms::CallsForm::Function function_of(const Json& tool, const Json& schema, con
   const std::string* type = fields.text("type");
   const Json* function = fields.find("function");
   if (type == nullptr || *type != "function" || function == nullptr)
-    refuse("tools", "have to be {{\"type\": \"function\", \"function\": {{…}}}}");
+    refuse("tools", "must be a list of {{\"type\": \"function\", \"function\": {{…}}}}");
   const Fields inner(*function, fields.schema("function"), {}, "tools.function");
   const std::string* name = inner.text("name");
   static_cast<void>(inner.text("description"));
   static_cast<void>(inner.flag("strict"));
-  if (name == nullptr) refuse("tools", "have a function without a name");
+  if (name == nullptr) refuse("tools", "has a function without a name");
   check_name(*name);
   if (inner.find("parameters") == nullptr) return {.name = *name, .parameters = R"({"type":"object"})"};
   const Ordered& parameters = ordered["function"]["parameters"];
@@ -108,8 +108,8 @@ forms::CallsForm::Function function_of(const Json& tool, const Json& schema, con
   return {.name = *name, .parameters = objects_of(parameters, *name).dump()};
 }
 
-// Leaves the functions of the choice.
-void choose(const Fields& fields, AskedTools& asked) {
+// Keeps only the functions that tool_choice allows.
+void choose(const Fields& fields, RequestedTools& asked) {
   const Json* choice = fields.find("tool_choice");
   if (choice == nullptr || *choice == "auto") return;
   if (*choice == "none") {
@@ -123,15 +123,15 @@ void choose(const Fields& fields, AskedTools& asked) {
       name = function->at("name").get_ptr<const std::string*>();
     }
     if (name == nullptr || choice->value("type", Json()) != "function")
-      refuse("tool_choice", "has to name a function as {{\"type\": \"function\", \"function\": {{\"name\": …}}}}");
+      refuse("tool_choice", "must name a function as {{\"type\": \"function\", \"function\": {{\"name\": …}}}}");
     std::erase_if(asked.calls.functions, [&](const auto& f) { return f.name != *name; });
     if (asked.calls.functions.empty())
-      refuse("tool_choice", "names the function {}, which is none of the tools", core::printable(*name, 80));
+      refuse("tool_choice", "names the function {}, which is not in 'tools'", core::printable(*name, 80));
     asked.calls.has_answer = false;
     asked.is_named = true;
     asked.calls.several = false;
   } else {
-    refuse("tool_choice", "has to be \"none\", \"auto\", \"required\" or a function");
+    refuse("tool_choice", "must be \"none\", \"auto\", \"required\" or a function");
   }
 }
 
@@ -143,13 +143,13 @@ bool needs_order(const Fields& fields) {
          std::ranges::any_of(kForms, is_there, &FormField::field);
 }
 
-AskedForm asked_form(const Fields& fields, const core::OrderedJson& body) {
-  AskedForm asked;
+RequestedForm requested_form(const Fields& fields, const core::OrderedJson& body) {
+  RequestedForm asked;
   const auto ask = [&](const std::string& name, const auto& form_in) {
     if (fields.find(name) == nullptr) return;
-    AskedForm found = form_in(name);
+    RequestedForm found = form_in(name);
     if (found.options.kind == FormKind::None) return;
-    if (!asked.field.empty()) refuse(name, "says the form of the answer, and so does '{}'; leave one out", asked.field);
+    if (!asked.field.empty()) refuse(name, "constrains the answer, and so does '{}'; remove one of them", asked.field);
     asked = std::move(found);
     asked.field = name;
     if (asked.place.empty()) asked.place = name;
@@ -165,23 +165,23 @@ AskedForm asked_form(const Fields& fields, const core::OrderedJson& body) {
   return asked;
 }
 
-AskedTools asked_tools(const Fields& fields, const core::OrderedJson& body) {
+RequestedTools requested_tools(const Fields& fields, const core::OrderedJson& body) {
   constexpr size_t kMost = 128;
-  AskedTools asked;
+  RequestedTools asked;
   const Json* tools = fields.find("tools");
   if (tools == nullptr || (tools->is_array() && tools->empty())) {
     const Json* choice = fields.find("tool_choice");
-    if (choice != nullptr && *choice != "none" && *choice != "auto") refuse("tool_choice", "is for 'tools'");
+    if (choice != nullptr && *choice != "none" && *choice != "auto") refuse("tool_choice", "requires 'tools'");
     return asked;
   }
   if (!tools->is_array()) refuse_type("tools", "a list of functions");
-  if (tools->size() > kMost) refuse("tools", "are {}, but at most {} are possible", tools->size(), kMost);
+  if (tools->size() > kMost) refuse("tools", "has {} functions, but at most {} are allowed", tools->size(), kMost);
   for (size_t i = 0; i < tools->size(); ++i) {
     asked.calls.functions.push_back(function_of((*tools)[i], fields.schema("tools")["items"], body["tools"][i]));
     asked.calls.functions.back().place = fmt::format("[{}].function.parameters", i);
     for (size_t j = 0; j < i; ++j) {
       if (asked.calls.functions[i].name == asked.calls.functions[j].name)
-        refuse("tools", "have two functions {}", asked.calls.functions[i].name);
+        refuse("tools", "has two functions {}", asked.calls.functions[i].name);
     }
   }
   asked.list = body["tools"].dump();

@@ -1,5 +1,5 @@
-// What a request says of the form of its answer: OpenAI's response_format, tools and tool_choice, vLLM's guided_… and
-// structured_outputs, and llama-server's grammar and json_schema.
+// The request fields that constrain the answer (structured output): OpenAI's response_format, tools and tool_choice,
+// vLLM's guided_… and structured_outputs, llama-server's grammar and json_schema.
 #pragma once
 
 #include <string>
@@ -10,29 +10,29 @@
 
 namespace folio::infer::server {
 
-/// The form that a request asks for, and the field that does; of kind None if there is none. `body` is the request with
-/// its keys in their order. Throws ApiError, also if two fields ask for one.
-struct AskedForm {
+/// A constraint on the answer, and the field that requests it; kind None if there is none. requested_form() is given
+/// the request with its keys in order, and throws ApiError, also if two fields request a constraint.
+struct RequestedForm {
   std::string field{};
-  std::string place{};  ///< the part of the field that holds the form
+  std::string place{};  ///< the part of the field that holds the constraint
   forms::FormOptions options{};
 };
-[[nodiscard]] AskedForm asked_form(const Fields& fields, const core::OrderedJson& body);
+[[nodiscard]] RequestedForm requested_form(const Fields& fields, const core::OrderedJson& body);
 
-/// Returns true if there is a form or a tool, for which the order of keys matters.
+/// Returns true if the request has a form or tools, for which the order of keys matters.
 [[nodiscard]] bool needs_order(const Fields& fields);
 
 /// The tools that an answer may call.
-struct AskedTools {
+struct RequestedTools {
   std::string list{};        ///< as JSON, for the chat template; empty: none
-  forms::CallsForm calls{};  ///< without the format of calls and the form of the answer
+  forms::CallsForm calls{};  ///< without the format of calls and the constraint on other answers
   bool is_named = false;
 };
-/// Throws ApiError.
-[[nodiscard]] AskedTools asked_tools(const Fields& fields, const core::OrderedJson& body);
+/// Parses tools, tool_choice and parallel_tool_calls. Throws ApiError.
+[[nodiscard]] RequestedTools requested_tools(const Fields& fields, const core::OrderedJson& body);
 
-/// Returns what `make` returns; a core::Error becomes the field's. Where it spends too much of the budget, the error
-/// names the part of the field, from `place` on.
+/// Returns the result of `make`. A core::Error becomes an ApiError of `field`. If the budget is exceeded, the error
+/// names the part of the field, starting with `place`.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
                             Make&& make) {

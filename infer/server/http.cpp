@@ -1,9 +1,9 @@
-// All use of Boost.Asio is in this file: its headers are compiled once. How bytes become requests is request_reader.h.
+// The only file that includes Boost.Asio, whose headers compile slowly. Requests are parsed by request_reader.h.
 #include "infer/server/http.h"
 
 #include <fmt/format.h>
 
-#include <utility>  // Boost 1.74 forgets it
+#include <utility>  // missing in Boost 1.74
 // Boost
 #include <array>
 #include <boost/asio.hpp>
@@ -26,11 +26,11 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kReadSize = size_t{16} << 10U;      // bytes that are read at once
-constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes of further requests that are read during an answer
-constexpr size_t kMaxSkipped = size_t{64} << 10U;    // an unwanted body up to this size does not end the connection
+constexpr size_t kReadSize = size_t{16} << 10U;      // bytes per read
+constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes of further requests read during an answer
+constexpr size_t kMaxSkipped = size_t{64} << 10U;    // larger unwanted bodies end the connection
 constexpr size_t kSendBuffer = size_t{64} << 10U;
-constexpr std::chrono::seconds kLinger{2};  // for the client to read the last answer
+constexpr std::chrono::seconds kLinger{2};  // for clients to read the last answer
 
 std::string_view text_of(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
@@ -57,19 +57,19 @@ struct Connections {
 
   HttpOptions options;
   HttpServer::Handlers handlers;
-  std::array<char, kReadSize> bytes{};  ///< read last, on any connection
-  size_t n_body_bytes = 0;              ///< of the bodies that are being read, on all connections
+  std::array<char, kReadSize> bytes{};  ///< input buffer shared by all connections
+  size_t n_body_bytes = 0;              ///< total of the request bodies being read
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::steady_timer retry{io};
   asio::steady_timer sweeper{io};
   asio::signal_set signals{io};
   Clock::time_point closed_at;
-  std::deque<Timer> timers;  ///< a deque: they stay where they are
+  std::deque<Timer> timers;  ///< a deque keeps their addresses stable
   std::set<std::shared_ptr<Session>> sessions;
 };
 
-// A connection: reads a request, answers it, reads the next. While it answers, it watches whether the client is there.
+// A connection: reads a request, answers it, reads the next. During an answer, it watches for a disconnect.
 class Session final : public HttpReply {
  public:
   Session(Connections& server, tcp::socket socket) : server_(server), socket_(std::move(socket)) {}
@@ -87,7 +87,7 @@ class Session final : public HttpReply {
     if (now >= deadline_) lose();
   }
 
-  // For an end of the server: a request that is not there yet won't come.
+  // Closes the connection at shutdown if no request is being answered.
   void close_if_idle() {
     const auto self = shared_from_this();
     if (state_ == State::Reading) close();
@@ -103,7 +103,7 @@ class Session final : public HttpReply {
   void read_request() {
     if (server_.closing()) return drain();
     state_ = State::Reading;
-    if (!reader_ || reader_->is_complete()) {  // else it skips the rest of a body
+    if (!reader_ || reader_->is_complete()) {  // otherwise it is skipping a body
       reader_.emplace(server_.options.limits);
       skips_body_ = false;
       headers_.clear();
@@ -117,7 +117,7 @@ class Session final : public HttpReply {
 
   void wait_to_read() {
     socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code) {
-      // A signal to end that came before these bytes is handled before them: to deliver it takes two turns of the loop.
+      // Delivering a signal takes two turns of the event loop: posting twice handles an earlier signal first.
       asio::post(self->server_.io, [self] { asio::post(self->server_.io, [self] { self->read_and_parse(); }); });
     });
   }
@@ -128,7 +128,7 @@ class Session final : public HttpReply {
     parse();
   }
 
-  // False: the connection has ended.
+  // Returns false if the connection has ended.
   bool read_some(size_t n) {
     error_code error;
     n = socket_.read_some(asio::buffer(server_.bytes.data(), std::min(n, kReadSize)), error);
@@ -140,7 +140,7 @@ class Session final : public HttpReply {
 
   void parse() {
     while (!buffer_.empty()) {
-      // The time that a request takes begins with its first byte.
+      // The time of a request starts with its first byte.
       if (!reader_->has_begun()) deadline_ = Clock::now() + server_.options.read_timeout;
       const bool had_head = reader_->has_head();
       try {
@@ -151,7 +151,7 @@ class Session final : public HttpReply {
       if (buffer_.empty()) buffer_.shrink_to_fit();
       if (!count_body(reader_->body().empty() ? 0 : reader_->body().capacity())) {
         headers_ += "Retry-After: 1\r\n";
-        return refuse(503, fmt::format("bodies of requests take more than --body-memory, {} bytes",
+        return refuse(503, fmt::format("request bodies need more than --body-memory, {} bytes; retry",
                                        server_.options.max_body_bytes));
       }
       if (!had_head && reader_->has_head() && !admit()) return;
@@ -160,8 +160,8 @@ class Session final : public HttpReply {
     wait_to_read();
   }
 
-  // Shows the handler the request before its body is read. False: the handler has answered, or the client is told to
-  // send the body.
+  // Lets the handler check the request before its body is read. Returns false if the request was answered, or if the
+  // client is being told to send the body.
   bool admit() {
     RequestHead& head = reader_->head();
     request_ = std::move(static_cast<HttpRequest&>(head));
@@ -204,19 +204,19 @@ class Session final : public HttpReply {
     head_only_ = head_only;
     chunked_ = false;
     ended_ = false;
-    deadline_ = Clock::time_point::max();  // how long an answer may take is for who gives it
+    deadline_ = Clock::time_point::max();  // the handler limits the time of an answer
   }
 
-  // A request that can't be read gets one answer, and the connection ends.
+  // Answers a request that can't be parsed, then ends the connection.
   void refuse(int status, const std::string& why) {
-    if (skips_body_) return drain();  // it was answered
+    if (skips_body_) return drain();  // answered already
     begin_answer(11, false, false);
     reader_.reset();
     count_body(0);
     send(status, "application/json", server_.handlers.refuse(status, why));
   }
 
-  // Counts the body's bytes in place of those that were counted before. False: all bodies take more than they may.
+  // Counts `n` bytes of the body instead of the previous number. Returns false if all bodies exceed the limit.
   bool count_body(size_t n) {
     server_.n_body_bytes += n - n_counted_;
     n_counted_ = n;
@@ -281,14 +281,14 @@ class Session final : public HttpReply {
     });
   }
 
-  // After an answer.
+  // Continues after an answer.
   void next() {
     in_flight_ = {};
     if (keep_alive_) return read_request();
     drain();
   }
 
-  // The client sees the answer only if the connection is not reset, which what it still sends would do.
+  // Discards further input before closing: otherwise the connection is reset, and the client may lose the answer.
   void drain() {
     state_ = State::Draining;
     deadline_ = Clock::now() + kLinger;
@@ -306,7 +306,7 @@ class Session final : public HttpReply {
     });
   }
 
-  // Sees the end of the connection during an answer. What comes before it are further requests.
+  // Detects a disconnect during an answer. Bytes that arrive before it are further requests.
   void watch() {
     if (watching_ || buffer_.size() >= kMaxPipelined) return;
     watching_ = true;
@@ -330,10 +330,10 @@ class Session final : public HttpReply {
 
   Connections& server_;
   tcp::socket socket_;
-  std::string buffer_;  // what was read and not yet parsed
+  std::string buffer_;  // read, not parsed yet
   std::optional<RequestReader> reader_;
   HttpRequest request_;      // without its body
-  size_t n_counted_ = 0;     // bytes of the body that are part of n_body_bytes
+  size_t n_counted_ = 0;     // counted in n_body_bytes
   bool skips_body_ = false;  // the request was answered before its body was read
   State state_ = State::Reading;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -341,8 +341,8 @@ class Session final : public HttpReply {
   bool keep_alive_ = true;
   bool head_only_ = false;
   bool chunked_ = false;
-  bool ended_ = false;    // the answer is whole in out_
-  bool writing_ = false;  // in_flight_ is
+  bool ended_ = false;    // the whole answer is in out_
+  bool writing_ = false;  // in_flight_ is being written
   bool watching_ = false;
   std::string headers_;
   std::string out_;  // to be written after in_flight_
@@ -353,7 +353,7 @@ class Session final : public HttpReply {
 void Connections::accept() {
   acceptor.async_accept([this](error_code error, tcp::socket socket) {
     if (closing()) return;
-    if (error) {  // no descriptors are left, for example: others will end
+    if (error) {  // for example, no descriptors are left until others close
       retry.expires_after(std::chrono::milliseconds(100));
       retry.async_wait([this](error_code) {
         if (!closing()) accept();
@@ -363,14 +363,15 @@ void Connections::accept() {
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.non_blocking(true, ignored);
-    // What the system keeps for a client that doesn't read; else it would take megabytes.
+    // Limits the system's buffer for a client that doesn't read, which would otherwise take megabytes.
     socket.set_option(tcp::socket::send_buffer_size(static_cast<int>(kSendBuffer)), ignored);
     if (sessions.size() < options.max_connections) {
       const auto session = std::make_shared<Session>(*this, std::move(socket));
       sessions.insert(session);
       session->start();
     } else {
-      const std::string body = handlers.refuse(503, fmt::format("there are {} connections already", sessions.size()));
+      const std::string body =
+          handlers.refuse(503, fmt::format("{} connections are open, the maximum; retry", sessions.size()));
       const std::string answer = fmt::format(
           "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: "
           "1\r\nContent-Length: {}\r\n\r\n{}",
@@ -381,7 +382,7 @@ void Connections::accept() {
   });
 }
 
-// Deadlines are looked at once a second, for all connections: nothing depends on the moment.
+// Checks the deadlines of all connections once a second, which is precise enough.
 void Connections::sweep() {
   sweeper.expires_after(std::chrono::seconds(1));
   sweeper.async_wait([this](error_code error) {
@@ -417,7 +418,7 @@ void Connections::forget(const std::shared_ptr<Session>& session) {
   end_if_done();
 }
 
-// run() returns when nobody waits for anything.
+// Cancels all waits when the last session has ended, so that run() returns.
 void Connections::end_if_done() {
   if (!closing() || !sessions.empty()) return;
   signals.cancel();
@@ -428,8 +429,8 @@ void Connections::end_if_done() {
 
 HttpServer::HttpServer(const HttpOptions& options, Handlers handlers)
     : connections_(std::make_unique<Connections>(options, std::move(handlers))) {
-  // The resolver would take an empty name for all addresses.
-  core::require(!options.host.empty(), "can't listen on an empty host; choose an address, or 0.0.0.0 for all");
+  // The resolver treats an empty name as all addresses.
+  core::require(!options.host.empty(), "can't listen on an empty --host; choose an address, or 0.0.0.0 for all");
   try {
     tcp::resolver resolver(connections_->io);
     const tcp::endpoint endpoint =
@@ -439,7 +440,7 @@ HttpServer::HttpServer(const HttpOptions& options, Handlers handlers)
     connections_->acceptor.bind(endpoint);
     connections_->acceptor.listen(4096);
   } catch (const boost::system::system_error& error) {
-    core::fail("can't listen on {} port {}: {}; choose another --host or --port (0: a free one)",
+    core::fail("can't listen on {} port {}: {}; choose another --host or --port (0: any free port)",
                core::printable(options.host), options.port, error.code().message());
   }
   connections_->accept();

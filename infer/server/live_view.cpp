@@ -8,11 +8,11 @@ namespace folio::infer::server {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenNotes{200};
-constexpr size_t kMaxSteps = 256;  // in a note: the last ones
+constexpr size_t kMaxSteps = 256;  // per note: the latest ones
 
 using Ordered = nlohmann::ordered_json;
 
-// A request's number, and after a point the sequence, if it is not the first.
+// Returns a request's number, followed by the sequence's after a point unless it is the first.
 Ordered id_json(const SequenceKey& id) {
   return id.index == 0 ? Ordered(id.request) : Ordered(fmt::format("{}.{}", id.request, id.index));
 }

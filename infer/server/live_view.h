@@ -1,5 +1,5 @@
-// The engine's last steps, its blocks and its speed, for the page: numbers and ids, never text. The engine's thread
-// takes notes between begin() and end().
+// The engine's latest steps, its blocks and its speed, for the web page: numbers and IDs, never text. Data is collected
+// on the engine's thread between begin() and end().
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace folio::infer::server {
 
 class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this<LiveView> {
  public:
-  /// `on_note` gets a note each 200 ms, and one when the engine has nothing to do, on the engine's thread.
+  /// `on_note` receives a note every 200 ms, and one when the engine becomes idle, on the engine's thread.
   explicit LiveView(std::function<void(nlohmann::ordered_json note)> on_note) : on_note_(std::move(on_note)) {}
 
   void begin(AsyncEngine& engine);
@@ -32,11 +32,11 @@ class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this
 
   std::function<void(nlohmann::ordered_json note)> on_note_;
   std::atomic<bool> is_watched_{false};
-  // The engine's thread's alone.
+  // Used only on the engine's thread.
   bool is_delivered_ = false;
   std::vector<Step> steps_;  ///< since the last note
-  uint64_t n_steps_ = 0;     ///< that were watched
-  double step_seconds_ = 0;  ///< of all steps so far
+  uint64_t n_steps_ = 0;     ///< observed so far
+  double step_seconds_ = 0;  ///< total of all steps so far
   Clock::time_point last_note_;
   EngineStatistics at_last_note_;
 };

@@ -29,7 +29,7 @@ struct LocalReply::State final : public HttpReply {
   std::shared_ptr<Notifier> notifier;
   bool head_only;
 
-  mutable std::mutex mutex;  // of what follows
+  mutable std::mutex mutex;  // guards the members below
   std::condition_variable came;
   std::vector<std::pair<std::string, std::string>> headers;
   int status = 0;
@@ -135,7 +135,7 @@ void LocalService::stop() {
   });
 }
 
-// Returns whether there are requests, whose time may end.
+// Ends requests that take too long. Returns true while there are requests.
 bool LocalService::look() {
   const auto now = std::chrono::steady_clock::now();
   if (now >= looked_ + std::chrono::milliseconds(100)) {

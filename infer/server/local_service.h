@@ -1,4 +1,4 @@
-// The service without HTTP, for callers on any threads of this process. It has a thread of its own.
+// The service without HTTP, for callers on any thread of this process. It runs on its own thread.
 #pragma once
 
 #include <chrono>
@@ -13,20 +13,20 @@
 
 namespace folio::infer::server {
 
-/// The answer to a request. One thread at a time may read it.
+/// The answer to a request. Only one thread at a time may read it.
 class LocalReply {
  public:
-  /// Gives up.
+  /// Cancels the request, as give_up() does.
   ~LocalReply();
   LocalReply(const LocalReply&) = delete;
   LocalReply& operator=(const LocalReply&) = delete;
 
-  /// The status, or 0 if there was none within `at_most`. With it the headers are there.
+  /// Returns the status, or 0 if there is none within `at_most`. Headers are available once there is a status.
   [[nodiscard]] int status(std::chrono::milliseconds at_most);
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> headers() const;
-  /// Returns what is new of the body, waiting for it no longer than `at_most`. While it is not read, no more is made.
+  /// Returns new bytes of the body; waits up to `at_most` for them. The body is produced only as fast as it is read.
   [[nodiscard]] std::string next(std::chrono::milliseconds at_most);
-  /// Nothing more comes, and all was returned.
+  /// Returns true once the answer has ended and all of it was returned.
   [[nodiscard]] bool ended() const;
   /// Cancels the request, if it has not ended.
   void give_up();
@@ -41,21 +41,21 @@ class LocalReply {
 
 class LocalService {
  public:
-  /// As Service. A request may name the hosts of the options and localhost.
+  /// Throws as Service does. Requests may use the host names of the options, and localhost.
   LocalService(AsyncEngine& engine, ServedModel served, ServiceOptions options);
   ~LocalService();
   LocalService(const LocalService&) = delete;
   LocalService& operator=(const LocalService&) = delete;
 
-  /// Any thread. `notifier` may be null. A service that was stopped answers 503.
+  /// Submits a request from any thread. `notifier` may be null. After stop(), the answer is an error (503).
   [[nodiscard]] std::unique_ptr<LocalReply> request(HttpRequest request, std::shared_ptr<Notifier> notifier = {});
-  /// What runs ends with an error (503).
+  /// Ends running requests with an error (503), and stops the service's thread.
   void stop();
 
  private:
   bool look();
 
-  std::shared_ptr<Worker> worker_;  ///< the service's thread. Replies hold it, too, and may outlive the service
+  std::shared_ptr<Worker> worker_;  ///< the service's thread, shared by replies that may outlive the service
   Service service_;
   std::chrono::steady_clock::time_point looked_;
 };

@@ -17,7 +17,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr size_t kMaxText = PIPE_BUF - 64;  // with room for the time, a last escape and the end of the line
+constexpr size_t kMaxText = PIPE_BUF - 64;  // leaves space for the time, a last escape and the newline
 
 mode_t kind_of(int fd) {
   struct stat status {};
@@ -45,7 +45,7 @@ void Log::line(std::string_view text) const {
     static_cast<void>(::send(fd_, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
     return;
   }
-  if (own_ < 0) {  // a file, or a pipe of another user's: it may accept a line of this length now
+  if (own_ < 0) {  // a file, or another user's pipe: write only if it is ready
     pollfd out{.fd = fd_, .events = POLLOUT, .revents = 0};
     if (::poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
   }

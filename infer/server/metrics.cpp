@@ -15,7 +15,7 @@ std::string metric(const char* name, const char* type, const char* help, double 
   return fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
 }
 
-// A label's value: what a file or a flag calls a model.
+// Escapes a label's value, such as the name of a model.
 std::string label(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -25,7 +25,7 @@ std::string label(const std::string& text) {
   return escaped;
 }
 
-// From /proc, where there is one.
+// Reads /proc; 0 if it is missing.
 double resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   double size = 0.0;
@@ -40,7 +40,7 @@ double open_descriptors() {
   return error ? 0.0 : static_cast<double>(std::distance(begin(entries), end(entries)));
 }
 
-// To count thousands of descriptors takes a millisecond: twenty times a second is enough.
+// Counting thousands of descriptors takes a millisecond, so they are counted at most every 50 ms.
 double recent_descriptors() {
   using Clock = std::chrono::steady_clock;
   static thread_local Clock::time_point looked;
@@ -89,7 +89,7 @@ std::string Latencies::text(const std::string& name, const std::string& help) co
 
 std::string Metrics::text(const EngineStatistics& e) const {
   std::string text =
-      "# HELP folio_http_requests_total Answers, by path and status.\n"
+      "# HELP folio_http_requests_total HTTP responses, by path and status.\n"
       "# TYPE folio_http_requests_total counter\n";
   for (const auto& [key, n] : requests) {
     text += fmt::format("folio_http_requests_total{{path=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, n);
@@ -98,31 +98,33 @@ std::string Metrics::text(const EngineStatistics& e) const {
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} counter\n", name, help);
     for (const auto& [model, n] : models) text += fmt::format("{}{{model=\"{}\"}} {}\n", name, label(model), n.*number);
   };
-  of_models("folio_model_requests_total", "Completions that ended, by the model asked for.", &OfModel::requests);
-  of_models("folio_model_generation_tokens_total", "Tokens that they generated.", &OfModel::tokens);
+  of_models("folio_model_requests_total", "Finished completions, by requested model.", &OfModel::requests);
+  of_models("folio_model_generation_tokens_total", "Generated tokens, by requested model.", &OfModel::tokens);
   const auto add = [&](const char* name, const char* type, const char* help, auto value) {
     text += metric(name, type, help, static_cast<double>(value));
   };
-  add("folio_requests_running", "gauge", "Sequences that run.", e.running);
-  add("folio_requests_waiting", "gauge", "Sequences that wait.", e.waiting);
-  add("folio_requests_paused", "gauge", "Sequences that are paused, since their clients read too slowly.", e.paused);
-  add("folio_prompt_tokens_total", "counter", "Tokens of prompts.", prompt_tokens);
-  add("folio_cached_tokens_total", "counter", "Tokens of prompts that the cache knew.", e.cached_tokens);
-  add("folio_generation_tokens_total", "counter", "Tokens that were generated.", e.tokens);
-  add("folio_drafts_total", "counter", "Tokens that were guessed and tried.", drafts);
-  add("folio_drafts_right_total", "counter", "Of them, those that were right.", drafts_right);
-  add("folio_preemptions_total", "counter", "Times that a sequence had to give its blocks back, to be computed again.",
+  add("folio_requests_running", "gauge", "Running sequences.", e.running);
+  add("folio_requests_waiting", "gauge", "Waiting sequences.", e.waiting);
+  add("folio_requests_paused", "gauge", "Sequences paused because their clients read too slowly.", e.paused);
+  add("folio_prompt_tokens_total", "counter", "Prompt tokens.", prompt_tokens);
+  add("folio_cached_tokens_total", "counter", "Prompt tokens found in the prefix cache.", e.cached_tokens);
+  add("folio_generation_tokens_total", "counter", "Generated tokens.", e.tokens);
+  add("folio_drafts_total", "counter", "Draft tokens that were verified.", drafts);
+  add("folio_drafts_right_total", "counter", "Draft tokens that were accepted.", drafts_right);
+  add("folio_preemptions_total", "counter", "Preemptions: sequences whose KV blocks were released, to be recomputed.",
       e.preemptions);
-  add("folio_steps_total", "counter", "Forward passes.", e.steps);
-  add("folio_rows_total", "counter", "Rows of forward passes.", e.rows);
-  add("folio_step_seconds_total", "counter", "Time of all steps.", e.step_seconds);
-  add("folio_plan_seconds_total", "counter", "Of these, to plan them.", e.plan_seconds);
-  add("folio_cache_blocks", "gauge", "Blocks of the KV cache.", e.n_blocks);
-  add("folio_cache_blocks_in_use", "gauge", "Blocks that sequences hold.", e.blocks_in_use);
-  add("process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes());
+  add("folio_steps_total", "counter", "Steps (forward passes).", e.steps);
+  add("folio_rows_total", "counter", "Rows of all steps.", e.rows);
+  add("folio_step_seconds_total", "counter", "Time of all steps, in seconds.", e.step_seconds);
+  add("folio_plan_seconds_total", "counter", "Time of scheduling within the steps, in seconds.", e.plan_seconds);
+  add("folio_cache_blocks", "gauge", "KV cache blocks.", e.n_blocks);
+  add("folio_cache_blocks_in_use", "gauge", "KV cache blocks in use by sequences.", e.blocks_in_use);
+  add("process_resident_memory_bytes", "gauge", "Resident memory, in bytes.", resident_bytes());
   add("process_open_fds", "gauge", "Open file descriptors.", recent_descriptors());
-  text += first_token.text("folio_time_to_first_token_seconds", "From a request's arrival to its first token.");
-  text += between_tokens.text("folio_time_between_tokens_seconds", "Between two tokens of one sequence.");
+  text += first_token.text("folio_time_to_first_token_seconds",
+                           "Time from a request's arrival to its first token, in seconds.");
+  text +=
+      between_tokens.text("folio_time_between_tokens_seconds", "Time between two tokens of a sequence, in seconds.");
   return text;
 }
 

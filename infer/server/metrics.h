@@ -1,4 +1,4 @@
-// What a server counts, in Prometheus' text format. Source: "Exposition formats", version 0.0.4.
+// Server metrics in Prometheus' text format. Source: "Exposition formats", version 0.0.4.
 #pragma once
 
 #include <array>
@@ -13,17 +13,17 @@
 
 namespace folio::infer::server {
 
-/// In seconds: how many were below each bound, and the last ones themselves.
+/// Latencies in seconds: a histogram, and the last 1,024 values.
 class Latencies {
  public:
   void add(double seconds);
-  /// Of the last 1,024; none: there was no time yet.
+  /// Quantiles of the last 1,024 values; nullopt while there are none.
   struct Quantiles {
     double median;
     double p99;
   };
   [[nodiscard]] std::optional<Quantiles> quantiles() const;
-  /// The lines of a histogram.
+  /// Returns the lines of a histogram.
   [[nodiscard]] std::string text(const std::string& name, const std::string& help) const;
 
  private:
@@ -33,23 +33,23 @@ class Latencies {
 
   std::array<uint64_t, kBounds.size() + 1> counts_{};
   double sum_ = 0.0;
-  std::vector<double> last_;  ///< a ring
+  std::vector<double> last_;  ///< a ring buffer
   size_t next_ = 0;
 };
 
 struct Metrics {
   std::map<std::pair<std::string, int>, uint64_t> requests;  ///< by path and status
-  /// Completions that ended, by the model that they asked for.
+  /// Finished completions, by the model or adapter they requested.
   struct OfModel {
     uint64_t requests = 0;
-    uint64_t tokens = 0;  ///< that were generated
+    uint64_t tokens = 0;  ///< generated tokens
   };
   std::map<std::string, OfModel> models;
-  uint64_t prompt_tokens = 0;  ///< of completions that ended
-  uint64_t drafts = 0;         ///< that were tried
-  uint64_t drafts_right = 0;   ///< of them
+  uint64_t prompt_tokens = 0;  ///< total of finished completions
+  uint64_t drafts = 0;         ///< draft tokens that were verified
+  uint64_t drafts_right = 0;   ///< draft tokens that were accepted
   Latencies first_token;       ///< from a request's arrival to its first token
-  Latencies between_tokens;    ///< of one choice
+  Latencies between_tokens;    ///< within one choice
 
   [[nodiscard]] std::string text(const EngineStatistics& engine) const;
 };

@@ -11,7 +11,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr double kImpossible = -9999.0;  // OpenAI's for what has no logarithm
+constexpr double kImpossible = -9999.0;  // OpenAI's value for a probability of 0
 
 using Ordered = nlohmann::ordered_json;
 
@@ -32,7 +32,7 @@ Ordered bytes_json(const std::string& text) {
   return bytes;
 }
 
-// What begins, with an id and a name, or what is new of the arguments.
+// A call's first update has an ID and a name, later ones only arguments.
 Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
   Ordered list = Ordered::array();
   for (const CallUpdate& call : calls) {
@@ -51,14 +51,14 @@ Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
   return list;
 }
 
-// By the name that DeepSeek gave it, and by vLLM's: clients read one of them.
+// Writes both DeepSeek's and vLLM's field, since clients read either.
 void add_reasoning(Ordered& message, const AnswerUpdate& answer) {
   if (answer.reasoning.empty()) return;
   message["reasoning_content"] = answer.reasoning;
   message["reasoning"] = answer.reasoning;
 }
 
-// Without its closing brace.
+// Returns the first members of an answer, without the closing brace.
 std::string head_of(const std::string& id, const char* object, int64_t created, const CompletionRequest& request) {
   const std::string json = dump({{"id", id},
                                  {"object", object},
@@ -99,7 +99,7 @@ TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t 
     const float lb = logits[static_cast<size_t>(b)];
     return la > lb || (la == lb && a < b);
   };
-  std::vector<int32_t> top;  // a heap, the least likely in front
+  std::vector<int32_t> top;  // a heap with the least likely first
   for (int32_t id = 0; id < std::ssize(logits); ++id) {
     if (top.size() == n_top && (n_top == 0 || !likelier(id, top.front()))) continue;
     top.push_back(id);
@@ -169,7 +169,7 @@ std::string Replies::event_end(const Ordered& usage) const {
   return (include_usage_ ? ",\"usage\":" + dump(usage) : "") + "}\n\n";
 }
 
-// A token, or some kilobytes of the text, at a time.
+// Produces one token, or some kilobytes of text, at a time.
 TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, bool chunk) const {
   std::vector<TextSource> parts;
   parts.push_back([this, index, choice, chunk](std::string& text) {
@@ -195,7 +195,7 @@ TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText
   return joined(std::move(parts));
 }
 
-// A chat's delta or message.
+// Returns a chat's delta or message.
 Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
   const AnswerUpdate& answer = choice.answer;
   if (chunk) {
@@ -213,8 +213,8 @@ Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) con
   return message;
 }
 
-// Chats have a list of tokens, texts have four lists. Beside these, texts have a chat's list, too: with ids and bytes,
-// which the four lack.
+// Chats have one list of tokens; text completions have four lists, and also a chat's list, since the four lack IDs and
+// bytes.
 void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice) const {
   std::vector<const TokenLogprob*> all;
   for (const auto& some : choice->prompt_tokens) {
@@ -239,7 +239,7 @@ void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr
     Ordered json = t.logprob ? Ordered::object() : Ordered();
     for (const auto& other : t.top) {
       std::string name = token_name(other.token);
-      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // as vLLM can name all of them
+      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // vLLM's notation
       json[name] = other.logprob;
     }
     return json;
@@ -264,14 +264,14 @@ Replies::Ordered Replies::content_json(const TokenLogprob& t) const {
   return json;
 }
 
-// Of a token without bytes, such as <|im_end|>, its name.
+// Returns a token's bytes, or the name of one without bytes, such as <|im_end|>.
 const std::string& Replies::token_bytes(int32_t token) const {
   const std::string& bytes = tokenizer_.token_bytes(token);
   const data::SpecialToken* special = bytes.empty() ? tokenizer_.special_tokens().token_of(token) : nullptr;
   return special == nullptr ? bytes : special->text;
 }
 
-// The token's text. One that ends within a character is written as OpenAI does: "bytes:\xe2\x80", in chats "\xe2\x80".
+// Returns the token's text. Incomplete characters are escaped as by OpenAI: "bytes:\xe2\x80", in chats "\xe2\x80".
 std::string Replies::token_name(int32_t token) const {
   const std::string& bytes = token_bytes(token);
   if (core::is_utf8(bytes)) return bytes;

@@ -1,5 +1,5 @@
-// Writes completions as OpenAI's objects, whole or in the chunks of a stream. Knows no engine. Source: OpenAI's API
-// reference, "Completions" and "Chat completions".
+// Writes completions as OpenAI's objects, whole or as chunks of a stream. Independent of the engine. Source: OpenAI's
+// API reference, "Completions" and "Chat completions".
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,36 @@
 
 namespace folio::infer::server {
 
-/// A token, how likely it was (ln p), and the likeliest that there were in its place.
+/// A token, its natural log-probability, and the most likely tokens at its position.
 struct TokenLogprob {
   struct Alternative {
     int32_t token = -1;
     double logprob = 0.0;
   };
   int32_t token = -1;
-  std::optional<double> logprob{};  ///< none: nothing stands before it
+  std::optional<double> logprob{};  ///< nullopt: nothing precedes it
   std::vector<Alternative> top{};
-  size_t text_offset = 0;  ///< of /v1/completions: the character of the choice's text at which it begins
+  size_t text_offset = 0;  ///< for /v1/completions: index of its first character in the choice's text
 };
 
-/// The `n_top` likeliest beside `token`, from its logits (vocab_size).
+/// Computes the log-probability of `token` and the `n_top` most likely tokens, from logits (vocab_size).
 [[nodiscard]] TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t n_top);
 
-/// Output of one choice: all of it, or what is new. What several choices begin with is shared.
+/// Output of one choice: all of it, or what is new. A beginning that choices share is stored once.
 struct ChoiceText {
-  /// Of rows of the prompt, which come before `tokens`.
+  /// Log-probabilities of prompt tokens, which precede `tokens`.
   using PromptTokens = std::shared_ptr<const std::vector<TokenLogprob>>;
 
-  std::shared_ptr<const std::string> echo{};  ///< the prompt, which comes before `text`
+  std::shared_ptr<const std::string> echo{};  ///< the prompt, which precedes the answer
   std::vector<PromptTokens> prompt_tokens{};
   AnswerUpdate answer{};
-  std::vector<TokenLogprob> tokens{};  ///< if probabilities are wanted
-  std::string finish_reason{};         ///< empty: it goes on
-  std::string stop_reason{};           ///< more of why it ended, if there is more to say
-  std::optional<double> score{};       ///< of a beam that has ended
+  std::vector<TokenLogprob> tokens{};  ///< if log-probabilities were requested
+  std::string finish_reason{};         ///< empty: not finished
+  std::string stop_reason{};           ///< details of the finish reason, if any
+  std::optional<double> score{};       ///< set for a finished beam
 
   void append(ChoiceText more);
-  /// With the prompt.
+  /// Returns the text, including an echoed prompt.
   [[nodiscard]] std::string whole_text() const { return echo == nullptr ? answer.content : *echo + answer.content; }
   [[nodiscard]] bool has_text() const { return !answer.content.empty() || (echo != nullptr && !echo->empty()); }
 };
@@ -54,10 +54,10 @@ struct Usage {
   size_t prompt_tokens = 0;
   size_t completion_tokens = 0;
   size_t cached_tokens = 0;
-  size_t reasoning_tokens = 0;  ///< of those of the completion
+  size_t reasoning_tokens = 0;  ///< part of completion_tokens
 };
 
-/// OpenAI's completions. Other APIs over the same requests override what they write.
+/// OpenAI's completions. Subclasses write the formats of other APIs.
 class Replies {
  public:
   Replies(const CompletionRequest& request, const ServedModel& served, std::string id, int64_t created);
@@ -66,21 +66,21 @@ class Replies {
   Replies(const Replies&) = delete;
   Replies& operator=(const Replies&) = delete;
 
-  /// The whole answer, as JSON. The source, as those below, uses this and the choices.
+  /// Returns the whole answer as JSON. The source, like those below, refers to this object and to `choices`.
   [[nodiscard]] virtual TextSource whole(std::span<const ChoiceText> choices, const Usage& usage);
 
-  // Events of a stream, with "data: " and the empty line.
-  /// Begins a chat's choice; empty for texts.
+  // Server-sent events, including "data: " and the blank line.
+  /// Returns the event that begins a chat's choice; empty for text completions.
   [[nodiscard]] virtual std::string first_chunk(size_t choice);
   [[nodiscard]] virtual TextSource chunk(size_t choice, ChoiceText piece);
-  /// All choices have ended.
+  /// Returns the events after all choices have ended.
   [[nodiscard]] virtual std::string last_events(const Usage& usage);
   [[nodiscard]] virtual std::string error_event(const ApiError& error);
 
  protected:
   using Ordered = nlohmann::ordered_json;
 
-  /// A token of a chat's logprobs.
+  /// Returns a token's entry in a chat's logprobs.
   [[nodiscard]] Ordered content_json(const TokenLogprob& token) const;
 
  private:
@@ -97,14 +97,14 @@ class Replies {
   bool chat_;
   bool logprobs_;
   bool include_usage_;
-  std::string head_whole_;  ///< the first members of an answer
-  std::string head_chunk_;  ///< and of a chunk
+  std::string head_whole_;  ///< first members of an answer's JSON
+  std::string head_chunk_;  ///< first members of a chunk's JSON
 };
 
-/// What an error is answered with.
+/// Returns the JSON body of an error.
 [[nodiscard]] std::string error_body(const ApiError& error);
 
-/// JSON as one line; what is no UTF-8 becomes U+FFFD.
+/// Serializes JSON to one line; invalid UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string dump(const nlohmann::ordered_json& json);
 
 }  // namespace folio::infer::server

@@ -12,7 +12,7 @@ constexpr size_t kMaxSizeDigits = 16;  // hexadecimal digits of a chunk's size
 
 [[noreturn]] void bad_request(const std::string& why) { throw RequestError(400, "not a valid HTTP request: " + why); }
 
-// A character of a method or of a field's name.
+// Returns true for a character of a method or a field name.
 bool is_token(char c) {
   constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -27,7 +27,7 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x
 
 std::string named(std::string_view text) { return "\"" + core::printable(text) + "\""; }
 
-// Whether a list such as ",close,te" has the element.
+// Returns true if a list such as ",close,te" has the element.
 bool lists(std::string_view list, std::string_view element) {
   while (!list.empty()) {
     const size_t comma = list.find(',');
@@ -77,7 +77,7 @@ size_t RequestReader::read(std::string_view bytes) {
   return used;
 }
 
-// Byte by byte, since the rest of the line may never come.
+// Checks byte by byte, since the rest of the line may never arrive.
 size_t RequestReader::read_line(std::string_view bytes) {
   const size_t newline = bytes.find('\n');
   const size_t n = newline == std::string_view::npos ? bytes.size() : newline + 1;
@@ -88,7 +88,7 @@ size_t RequestReader::read_line(std::string_view bytes) {
                            has_head() ? "chunk extensions and trailers are" : "header is", limits_.max_header));
     }
     const bool after_return = !line_.empty() && line_.back() == '\r';
-    if (after_return != (c == '\n')) bad_request("a line must end with CR LF, and have neither elsewhere");
+    if (after_return != (c == '\n')) bad_request("a line must end with CR LF and have neither elsewhere");
     if (is_control(c) && c != '\r' && c != '\n' && c != '\t') bad_request("a control character in the header");
     if (state_ == State::ChunkEnd && c != '\r' && c != '\n') bad_request("a chunk is longer than its size");
     line_ += c;
@@ -151,7 +151,7 @@ void RequestReader::take_request_line(std::string_view line) {
   state_ = State::Header;
 }
 
-// Fields on which a decision depends may appear once: which of two counts would be another program's choice.
+// Fields that affect a decision may appear only once, since programs differ on which of two values counts.
 void RequestReader::take_field(std::string_view name, std::string_view value) {
   const std::string lower = lower_case(name);
   if (lower == "connection") {
@@ -179,12 +179,12 @@ void RequestReader::end_header() {
   const bool newer = head_.version == 11;
   head_.keep_alive = !lists(connection_, "close") && (newer || lists(connection_, "keep-alive"));
   if (!expectation_.empty() && lower_case(expectation_) != "100-continue") {
-    throw RequestError(417, "the header Expect may only be 100-continue, not " + named(expectation_));
+    throw RequestError(417, "the header Expect must be 100-continue, but is " + named(expectation_));
   }
   head_.expects_continue = newer && !expectation_.empty();
   n_overhead_ = 0;
   if (!coding_.empty()) {
-    if (lower_case(coding_) != "chunked") bad_request("Transfer-Encoding may only be chunked, not " + named(coding_));
+    if (lower_case(coding_) != "chunked") bad_request("Transfer-Encoding must be chunked, but is " + named(coding_));
     if (!length_.empty()) bad_request("it has both Transfer-Encoding and Content-Length");
     if (!newer) bad_request("HTTP/1.0 has no Transfer-Encoding");
     head_.chunked = true;
@@ -226,7 +226,7 @@ size_t RequestReader::read_data(std::string_view bytes) {
     const size_t needed = body_.size() + n;
     if (needed > body_.capacity()) {
       const size_t most = head_.chunked ? limits_.max_body : head_.content_length;
-      std::string larger;  // a string that grows by itself takes up to twice as much
+      std::string larger;  // std::string's own growth can use twice as much
       larger.reserve(std::min(most, std::max(needed, 2 * body_.capacity())));
       larger += body_;
       body_ = std::move(larger);

@@ -1,5 +1,5 @@
-// Reads one HTTP/1.1 request from bytes, however they are split, and keeps only what it returns. Anything that a proxy
-// could read as another request (request smuggling) is an error. Source: RFC 9112.
+// Parses one HTTP/1.1 request from bytes, however they are split, and stores only what it returns. Anything that a
+// proxy could interpret as a different request (request smuggling) is an error. Source: RFC 9112.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 namespace folio::infer::server {
 
 struct RequestLimits {
-  size_t max_header = size_t{16} << 10U;  ///< bytes of the header; and of chunk extensions and trailers together
+  size_t max_header = size_t{16} << 10U;  ///< bytes of the header; also of chunk extensions and trailers together
   size_t max_body = size_t{4} << 20U;
 };
 
-/// The request cannot be read any further: the connection must be closed after an answer with this status.
+/// Thrown if a request can't be parsed. The connection must be closed after an answer with this status.
 class RequestError : public core::Error {
  public:
   RequestError(int status, const std::string& what) : core::Error(what), status_(status) {}
@@ -28,16 +28,16 @@ class RequestError : public core::Error {
 };
 
 struct HttpRequest {
-  std::string method{};    ///< GET for HEAD
-  bool head_only = false;  ///< it was HEAD: no body is sent
+  std::string method{};    ///< GET if it was HEAD
+  bool head_only = false;  ///< the method was HEAD: no body is sent
   std::string path{};      ///< without the query
   std::string body{};
-  // Headers; empty where there is none.
+  // Headers; empty if absent.
   std::string host{};
   std::string origin{};
   std::string content_type{};
   std::string authorization{};
-  /// The seed of a request that names none; of a caller in this process, to repeat it.
+  /// Seed for a request that has none, so that a caller in this process can repeat the request.
   std::optional<uint64_t> random_seed{};
 };
 
@@ -54,19 +54,19 @@ class RequestReader {
  public:
   explicit RequestReader(const RequestLimits& limits) : limits_(limits) {}
 
-  /// Reads bytes from the front and returns how many: up to the end of the header, then up to the end of the request.
-  /// Throws RequestError.
+  /// Consumes bytes from the front and returns how many: up to the end of the header, then up to the end of the
+  /// request. Throws RequestError.
   size_t read(std::string_view bytes);
 
   [[nodiscard]] bool has_begun() const { return has_begun_; }
   [[nodiscard]] bool has_head() const { return state_ > State::Header; }
   [[nodiscard]] bool is_complete() const { return state_ == State::Complete; }
 
-  /// Valid once has_head().
+  /// Returns the parsed header; valid once has_head().
   [[nodiscard]] RequestHead& head() { return head_; }
-  /// What was read of the body so far.
+  /// Returns the body read so far.
   [[nodiscard]] std::string& body() { return body_; }
-  /// From now on the body is checked, but not stored.
+  /// Stops storing the body; the rest is only checked.
   void skip_body() { skips_body_ = true; }
 
  private:
@@ -86,20 +86,20 @@ class RequestReader {
   bool skips_body_ = false;
   RequestHead head_;
   std::string body_;
-  std::string line_;         ///< the part of the current line that was read
+  std::string line_;         ///< the part of the current line read so far
   size_t n_overhead_ = 0;    ///< bytes that count against max_header
-  size_t n_body_ = 0;        ///< bytes of the body that were announced: its length, or the chunks so far
-  size_t n_left_ = 0;        ///< of the body, or of the chunk
-  unsigned seen_ = 0;        ///< a bit for each field that may appear once
-  std::string connection_;   ///< values of Connection, lower case, each after a comma
+  size_t n_body_ = 0;        ///< announced bytes of the body: its length, or the chunks so far
+  size_t n_left_ = 0;        ///< bytes left of the body or the chunk
+  unsigned seen_ = 0;        ///< one bit for each field that may appear only once
+  std::string connection_;   ///< values of Connection in lower case, each after a comma
   std::string length_;       ///< the value of Content-Length
   std::string coding_;       ///< the value of Transfer-Encoding
   std::string expectation_;  ///< the value of Expect
 };
 
-/// Without spaces and tabs at both ends.
+/// Returns `text` without spaces and tabs at both ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
-/// With A to Z as a to z.
+/// Returns `text` with A to Z in lower case.
 [[nodiscard]] std::string lower_case(std::string_view text);
 
 }  // namespace folio::infer::server

@@ -1,5 +1,5 @@
-// OpenAI's Responses API over that of chats: a request becomes a chat's, and the answer is written as its items and
-// events. Nothing is stored, so a request brings the whole conversation. Source: OpenAI's API reference, "Responses".
+// OpenAI's Responses API on top of chat completions: requests are translated to chats, and answers are written as items
+// and events. Nothing is stored, so a request has the whole conversation. Source: OpenAI's API reference, "Responses".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,20 +16,20 @@ namespace {
 
 using Ordered = core::OrderedJson;
 
-// ---- The request as a chat's ----
+// ---- Translation to a chat request ----
 
 const std::string& text_of(const Ordered& object, const char* key, const char* field) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) refuse(field, "has an item without {}, a text", key);
+  if (found == object.end() || !found->is_string()) refuse(field, "has an item without a string {}", key);
   return found->get_ref<const std::string&>();
 }
 
 bool has(const Ordered& object, const char* key) { return object.contains(key) && !object.at(key).is_null(); }
 
-// A text, or a list of parts that are texts, together.
+// Returns a text, or the concatenated texts of a list of parts.
 std::string content_of(const Ordered& content) {
   if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) refuse("input", "has an item whose content is neither a text nor a list of parts");
+  if (!content.is_array()) refuse("input", "has an item whose content is neither a string nor a list of parts");
   std::string text;
   for (const Ordered& part : content) {
     const std::string type = part.is_object() ? part.value("type", Ordered()).dump() : "";
@@ -38,13 +38,13 @@ std::string content_of(const Ordered& content) {
     } else if (type.ends_with("text\"")) {  // input_text, output_text, reasoning_text, summary_text
       text += text_of(part, "text", "input");
     } else {
-      refuse("input", "has a part of the type {}; only texts are supported", core::printable(type, 80));
+      refuse("input", "has a part of type {}, but only text is supported", core::printable(type, 80));
     }
   }
   return text;
 }
 
-// The messages of the conversation. What an assistant thought, said and called in a row is one of them.
+// The messages of the conversation. Successive reasoning, content and calls of an assistant form one message.
 class Messages {
  public:
   void add(const Ordered& item) {
@@ -67,14 +67,14 @@ class Messages {
       const std::string text = content_of(item.value(has_content ? "content" : "summary", Ordered::array()));
       if (!text.empty()) assistant("reasoning_content", true)["reasoning_content"] = text;
     } else {
-      refuse("input", "has an item of the type {}, which is not supported", core::printable(type, 80));
+      refuse("input", "has an item of type {}, which is not supported", core::printable(type, 80));
     }
   }
 
   void add_message(const std::string& role, const std::string& content) {
     if (role == "assistant") {
       assistant("content", true)["content"] = content;
-    } else if (role == "system" && all_.size() == 1 && all_[0]["role"] == "system") {  // behind the instructions
+    } else if (role == "system" && all_.size() == 1 && all_[0]["role"] == "system") {  // appended to the instructions
       all_[0]["content"] = all_[0]["content"].get<std::string>() + "\n\n" + content;
     } else {
       all_.push_back({{"role", role == "developer" ? "system" : role}, {"content", content}});
@@ -84,7 +84,7 @@ class Messages {
   [[nodiscard]] Ordered take() { return std::move(all_); }
 
  private:
-  // The last message, if it is an assistant's that `key` can be added to. `first`: nothing comes before it there.
+  // Returns the assistant's last message if `key` can be added to it, else a new one. `first`: `key` begins a message.
   Ordered& assistant(const char* key, bool first) {
     const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
                       !has(all_.back(), "content");
@@ -116,7 +116,7 @@ Ordered tools_of(const Ordered& tools) {
   Ordered all = Ordered::array();
   for (const Ordered& tool : tools) {
     if (!tool.is_object() || tool.value("type", Ordered()) != "function")
-      refuse("tools", "have to be functions, {{\"type\": \"function\", \"name\": …}}: others don't run here");
+      refuse("tools", "must be functions, {{\"type\": \"function\", \"name\": …}}; others are not supported");
     Ordered function = tool;
     function.erase("type");
     all.push_back({{"type", "function"}, {"function", std::move(function)}});
@@ -124,14 +124,14 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// A field that has parts, checked for unknown ones.
+// Returns the parts of a field, checked for unknown ones.
 Fields parts_of(const Fields& fields, const std::string& name) {
   static const Json kNone = Json::object();
   const Json* value = fields.find(name);
   return Fields(value == nullptr ? kNone : *value, fields.schema(name), {}, name);
 }
 
-// As JSON. The biases come from `fields`, since a body with its keys in their order has none.
+// Returns a chat request as JSON. The biases come from `fields`, since the ordered body leaves them out.
 std::string chat_of(const Fields& fields, const Ordered& body) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();
@@ -143,13 +143,13 @@ std::string chat_of(const Fields& fields, const Ordered& body) {
   if (const auto n = fields.integer("max_output_tokens")) chat["max_completion_tokens"] = *n;
   bool wants_logprobs = fields.integer("top_logprobs").has_value();
   const Json* include = fields.find("include");
-  if (include != nullptr && !include->is_array()) refuse_type("include", "a list of texts");
+  if (include != nullptr && !include->is_array()) refuse_type("include", "a list of strings");
   for (size_t i = 0; include != nullptr && i < include->size(); ++i) {
     const Json& what = (*include)[i];
     if (what == "message.output_text.logprobs") {
       wants_logprobs = true;
     } else if (what != "reasoning.encrypted_content") {
-      refuse("include", "has {}, which there is none of here", core::printable(what.dump(), 80));
+      refuse("include", "has {}, which is not supported", core::printable(what.dump(), 80));
     }
   }
   if (wants_logprobs) {
@@ -157,7 +157,7 @@ std::string chat_of(const Fields& fields, const Ordered& body) {
     chat["top_logprobs"] = fields.integer("top_logprobs").value_or(0);
   }
   static_cast<void>(parts_of(fields, "stream_options").flag("include_obfuscation"));
-  static_cast<void>(fields.integer("max_tool_calls"));  // of tools that OpenAI runs
+  static_cast<void>(fields.integer("max_tool_calls"));  // for tools that OpenAI runs
   const Fields text = parts_of(fields, "text");
   if (const std::string* verbosity = text.text("verbosity")) chat["verbosity"] = *verbosity;
   if (text.find("format") != nullptr) {
@@ -187,15 +187,15 @@ std::string chat_of(const Fields& fields, const Ordered& body) {
 void check_stateless(const Fields& fields) {
   for (const char* name : {"previous_response_id", "conversation", "prompt"}) {
     if (fields.find(name) == nullptr) continue;
-    refuse(name, "is not supported: nothing is stored here; send the whole conversation as 'input'");
+    refuse(name, "is not supported, since nothing is stored; send the whole conversation as 'input'");
   }
   const Json* store = fields.find("store");
-  if (store != nullptr && *store != false) refuse("store", "has to be false, or left out: nothing is stored here");
+  if (store != nullptr && *store != false) refuse("store", "must be false or absent, since nothing is stored");
   fields.only("background", false);
   fields.only("truncation", "disabled");
 }
 
-// What a field of the chat is called here.
+// Replaces the names of a chat's fields by those of this API.
 std::string renamed(std::string text) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kNames{
       {{"response_format.json_schema", "text.format"},
@@ -214,7 +214,7 @@ std::string renamed(std::string text) {
 
 // ---- The answer ----
 
-// What a response says of its request.
+// Returns the fields of a response that repeat its request.
 Ordered response_head(const Fields& fields, const Ordered& body, const CompletionRequest& request) {
   const auto given = [&](const char* name, const Ordered& otherwise) {
     return fields.find(name) == nullptr ? otherwise : body.at(name);
@@ -238,7 +238,7 @@ Ordered response_head(const Fields& fields, const Ordered& body, const Completio
           {"truncation", "disabled"}};
 }
 
-// An answer's items, and the events that bring them. One that is not streamed is read as one piece of a stream.
+// Writes an answer's items, and the events that announce them. A whole answer is treated as one piece of a stream.
 class ResponseReplies : public Replies {
  public:
   ResponseReplies(const CompletionRequest& request, const ServedModel& served, const std::string& id, int64_t created,
@@ -280,7 +280,7 @@ class ResponseReplies : public Replies {
     json.update(more);
     return "event: " + type + "\ndata: " + dump(json) + "\n\n";
   }
-  // Of the item that is open.
+  // Returns an event of the open item.
   std::string item_event(const std::string& type, const Ordered& more, bool is_part = true) {
     Ordered json = {{"item_id", item_["id"]}, {"output_index", response_["output"].size()}};
     if (is_part) json["content_index"] = 0;
@@ -373,9 +373,9 @@ class ResponseReplies : public Replies {
                           {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
   }
 
-  std::string name_;        ///< the id without its prefix; the items' ids are made of it
-  Ordered response_;        ///< with the items that are whole
-  Ordered item_ = nullptr;  ///< the open one
+  std::string name_;        ///< the ID without its prefix, from which items' IDs are made
+  Ordered response_;        ///< with all complete items
+  Ordered item_ = nullptr;  ///< the open item
   size_t n_events_ = 0;
 };
 
@@ -383,7 +383,7 @@ class ResponseReplies : public Replies {
 
 CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
                                  std::string_view text, const ParseOptions& options) {
-  constexpr size_t kMostNumbers = size_t{1} << 18U;  // they are in several of a stream's events
+  constexpr size_t kMostNumbers = size_t{1} << 18U;  // each is in several events of a stream
   const Fields fields(body, schema("ResponseRequest"));
   check_stateless(fields);
   const Ordered ordered = in_order(body, text, options.budget);
@@ -399,7 +399,7 @@ CompletionRequest parse_response(const Json& body, const ServedModel& served, ui
     const size_t n_each = 1 + *request.top_logprobs;
     const auto n_tokens = static_cast<size_t>(request.options.max_tokens);
     if (n_tokens * n_each > kMostNumbers) {
-      refuse("top_logprobs", "would be {} numbers for {} tokens, more than {}; set 'max_output_tokens'",
+      refuse("top_logprobs", "would return {} numbers for {} tokens, more than {}; set 'max_output_tokens'",
              n_tokens * n_each, n_tokens, kMostNumbers);
     }
     request.n_logprob_bytes = n_tokens * (sizeof(TokenLogprob) + n_each * sizeof(TokenLogprob::Alternative));

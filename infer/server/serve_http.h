@@ -1,4 +1,4 @@
-// A service with HTTP in front of it: what the program `serve` runs.
+// A service over HTTP: what the program `serve` runs.
 #pragma once
 
 #include <functional>
@@ -8,9 +8,9 @@
 
 namespace folio::infer::server {
 
-/// Serves until a SIGINT, SIGTERM or SIGHUP, after which it ends what runs; a second one cuts that off. Calls `ready`
-/// with the address when requests can come, and `lost` ten times a second: true, the engine can't continue, ends it as
-/// a signal does. No one else may use the engine meanwhile. Throws core::Error as HttpServer does.
+/// Serves until SIGINT, SIGTERM or SIGHUP, then lets running requests end; a second signal ends them at once. Calls
+/// `ready` with the address once it accepts requests. Polls `lost` ten times a second; true (the engine can't continue)
+/// acts like a signal. Nothing else may use the engine meanwhile. Throws core::Error as HttpServer does.
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
                 const std::function<void(const std::string& address)>& ready, const std::function<bool()>& lost = {});
 

@@ -14,15 +14,15 @@
 
 namespace folio::infer::server {
 
-std::string_view page();  // page.html, in the program
+std::string_view page();  // page.html, embedded
 
 namespace {
 
 constexpr const char* kJson = "application/json";
 constexpr const char* kText = "text/plain";
 constexpr size_t kMaxLogged = 512;                      // bytes of a message in a log line
-constexpr int kClientLeft = 499;                        // for logs and metrics, as nginx calls it
-constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // that all answers together may hold
+constexpr int kClientLeft = 499;                        // nginx's status for logs and metrics
+constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // limit for all answers together
 
 Json body_of(const std::string& text) {
   try {
@@ -32,7 +32,7 @@ Json body_of(const std::string& text) {
   }
 }
 
-// In a time that does not depend on where they differ.
+// Compares in a time that doesn't depend on where the strings differ.
 bool same_secret(std::string_view given, std::string_view secret) {
   unsigned difference = given.size() == secret.size() ? 0 : 1;
   for (size_t i = 0; i < given.size(); ++i) {
@@ -42,14 +42,14 @@ bool same_secret(std::string_view given, std::string_view secret) {
   return difference == 0;
 }
 
-// "[::1]:8080" is "[::1]".
+// Returns "[::1]" for "[::1]:8080".
 std::string without_port(const std::string& host) {
   const size_t colon = host.rfind(':');
   const bool has_port = colon != std::string::npos && host.find(']', colon) == std::string::npos;
   return host.substr(0, has_port ? colon : std::string::npos);
 }
 
-// An address, and no name that somebody else's name server could let point here.
+// Returns true for an IP address, as opposed to a name that someone's DNS could point here.
 bool is_address(const std::string& host) {
   return !host.empty() && (host[0] == '[' || host.find_first_not_of("0123456789.") == std::string::npos);
 }
@@ -58,7 +58,7 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-// "a%2Fb" is "a/b". What is no escape stays.
+// Decodes "a%2Fb" to "a/b". Invalid escapes are kept.
 std::string percent_decoded(std::string_view text) {
   std::string to;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -70,7 +70,7 @@ std::string percent_decoded(std::string_view text) {
   return to;
 }
 
-// The beginning of a text as JSON; a log line has no room for more.
+// Returns the beginning of a text as JSON, at least what fits in a log line.
 std::string json_excerpt(std::string_view text) { return dump(std::string(text.substr(0, PIPE_BUF))); }
 
 nlohmann::ordered_json quantiles_json(const Latencies& times) {
@@ -83,32 +83,32 @@ std::string random_name(std::mt19937_64& random) { return fmt::format("{:016x}{:
 
 }  // namespace
 
-// The short answers are here, the others have functions.
+// Short handlers are lambdas; the others are member functions.
 const std::vector<Service::Route>& Service::routes() {
   using Request = HttpRequest;
   static const std::vector<Route> all = {
-      {{.path = "/", .summary = "The page.", .media = "text/html", .open = true}, &Service::send_page},
-      {{.path = "/health", .summary = "Whether the server is there.", .open = true},
+      {{.path = "/", .summary = "Web interface.", .media = "text/html", .open = true}, &Service::send_page},
+      {{.path = "/health", .summary = "Health check.", .open = true},
        [](Service& s, Request& r, const Reply& to) { s.send(r, to, literal("{\"status\":\"ok\"}\n")); }},
-      {{.path = "/metrics", .summary = "What it counts, for Prometheus.", .media = kText},
+      {{.path = "/metrics", .summary = "Prometheus metrics.", .media = kText},
        [](Service& s, Request& r, const Reply& to) {
-         ++s.metrics_.requests[{r.path, 200}];  // it counts itself
+         ++s.metrics_.requests[{r.path, 200}];  // includes this request
          to->send(200, "text/plain; version=0.0.4; charset=utf-8",
                   s.metrics_.text(s.engine_.statistics()) + s.adapters_.metrics());
        }},
-      {{.path = "/openapi.json", .summary = "This description."},
+      {{.path = "/openapi.json", .summary = "OpenAPI description of this API."},
        [](Service& s, Request& r, const Reply& to) {
          std::vector<RouteDescription> descriptions;
          for (const Route& route : routes()) descriptions.push_back(route.description);
          s.send(r, to, literal(openapi(descriptions, s.served_.sampler)));
        }},
       {{.path = "/engine",
-        .summary = "What the engine does, as events, while one listens.",
+        .summary = "Engine steps and sequences, as server-sent events.",
         .media = "text/event-stream"},
        &Service::watch},
-      {{.path = "/v1/models", .summary = "The model that is served, and its adapters.", .answer = "Models"},
+      {{.path = "/v1/models", .summary = "List the served model and its adapters.", .answer = "Models"},
        &Service::send_models},
-      {{.path = "/v1/models/{model}", .summary = "One of them.", .answer = "Model"},
+      {{.path = "/v1/models/{model}", .summary = "Retrieve a model or an adapter.", .answer = "Model"},
        [](Service& s, Request& r, const Reply& to) {
          const size_t n_prefix = route_of(r.path)->description.path.find('{');
          const std::string name = percent_decoded(std::string_view(r.path).substr(n_prefix));
@@ -116,44 +116,44 @@ const std::vector<Service::Route>& Service::routes() {
          s.send(r, to, literal(dump(s.model_json(name)) + "\n"));
        }},
       {{.path = "/v1/completions",
-        .summary = "How texts go on.",
+        .summary = "Create a completion.",
         .request = "CompletionRequest",
         .answer = "Completion",
         .streams = true},
        &Service::complete},
       {{.path = "/v1/chat/completions",
-        .summary = "The next answer of a conversation.",
+        .summary = "Create a chat completion.",
         .request = "ChatRequest",
         .answer = "ChatCompletion",
         .streams = true},
        &Service::complete},
       {{.path = "/v1/responses",
-        .summary = "The next answer of a conversation, as OpenAI's Responses API; nothing is stored.",
+        .summary = "Create a response, as OpenAI's Responses API does; responses are not stored.",
         .request = "ResponseRequest",
         .answer = "Response",
         .streams = true},
        &Service::complete},
       {{.path = "/v1/load_lora_adapter",
-        .summary = "Names an adapter, as vLLM's; with --allow-adapter-loading alone.",
+        .summary = "Load a LoRA adapter, as in vLLM; requires --allow-adapter-loading.",
         .request = "LoadAdapterRequest",
         .media = kText},
        &Service::load_adapter},
       {{.path = "/v1/unload_lora_adapter",
-        .summary = "Takes the name away; with --allow-adapter-loading alone.",
+        .summary = "Unload a LoRA adapter; requires --allow-adapter-loading.",
         .request = "UnloadAdapterRequest",
         .media = kText},
        &Service::unload_adapter},
       {{.path = "/tokenize",
-        .summary = "The tokens of a text, or of a conversation up to the next answer.",
+        .summary = "Tokenize a text, or a conversation with its generation prompt.",
         .request = "TokenizeRequest",
         .answer = "Tokens"},
        &Service::tokenize},
-      {{.path = "/detokenize", .summary = "The text of tokens.", .request = "DetokenizeRequest", .answer = "Text"},
+      {{.path = "/detokenize", .summary = "Convert tokens to text.", .request = "DetokenizeRequest", .answer = "Text"},
        &Service::detokenize}};
   return all;
 }
 
-// What is in braces at the end of a route's path is any text.
+// Returns the route of a path, or null. A part in braces at the end of a route matches any text.
 const Service::Route* Service::route_of(std::string_view path) {
   const auto found = std::ranges::find_if(routes(), [&](const Route& r) {
     const std::string_view known = r.description.path;
@@ -164,7 +164,7 @@ const Service::Route* Service::route_of(std::string_view path) {
   return found == routes().end() ? nullptr : &*found;
 }
 
-// For metrics: of a request that is for no route, nothing.
+// Returns the path of a request's route, for metrics; empty if there is none.
 std::string Service::path_of(const HttpRequest& request) {
   const Route* route = route_of(request.path);
   return route == nullptr ? "" : std::string(route->description.path);
@@ -203,7 +203,7 @@ void Service::take_adapter_names() {
   snapshot_ = std::make_shared<const ServedModel>(served_);
 }
 
-// Completions that have events at the same time are read together: to wake the service's thread costs the engine's.
+// Batches completions whose events arrive together, since waking the service's thread takes the engine's time.
 void Service::has_events(std::shared_ptr<Completion> completion) {
   const std::lock_guard lock(mutex_);
   have_events_.push_back(std::move(completion));
@@ -242,8 +242,8 @@ void Service::handle(HttpRequest request, const Reply& reply) {
     const std::string_view content_type = request.content_type;
     const std::string media_type = lower_case(trimmed(content_type.substr(0, content_type.find(';'))));
     if (media_type != kJson) {
-      throw ApiError(415, fmt::format("send the header \"Content-Type: {}\"; it was {}", kJson,
-                                      media_type.empty() ? "missing" : core::printable(media_type)));
+      throw ApiError(415, fmt::format("the content type is {}; send \"Content-Type: {}\"",
+                                      media_type.empty() ? "missing" : core::printable(media_type), kJson));
     }
     route_of(request.path)->handler(*this, request, reply);
   });
@@ -267,8 +267,8 @@ void Service::refuse(const HttpRequest& request, HttpReply& reply, const ApiErro
   reply.send(error.status(), kJson, error_body(error));
 }
 
-// A page of another site can send requests here from a visitor's browser, and, if its name points here, read the
-// answers: the Host header tells (DNS rebinding).
+// Checks the Host header and the API key. Pages of other sites can send requests through a visitor's browser and, with
+// DNS rebinding, read the answers; the Host header reveals these.
 void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const {
   reply.add_header("X-Content-Type-Options", "nosniff");
   if (contains(options_.allowed_origins, request.origin)) {
@@ -278,7 +278,7 @@ void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const
   const std::string host = lower_case(without_port(request.host));
   const bool everywhere = contains(options_.allowed_hosts, "0.0.0.0") || contains(options_.allowed_hosts, "[::]");
   if (!contains(options_.allowed_hosts, host) && !(everywhere && is_address(host))) {
-    throw ApiError(403, fmt::format("this server does not answer as host {}; --allowed-host NAME allows a name",
+    throw ApiError(403, fmt::format("the host {} is not allowed; start the server with --allowed-host NAME",
                                     core::printable(host)));
   }
   const Route* route = route_of(request.path);
@@ -288,13 +288,14 @@ void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const
   const bool bearer = given.starts_with(kBearer);
   if (options_.api_key.empty() || (bearer && same_secret(given.substr(kBearer.size()), options_.api_key))) return;
   reply.add_header("WWW-Authenticate", "Bearer");
-  throw ApiError(401, "this server wants its API key, as \"Authorization: Bearer KEY\"", "", "invalid_api_key");
+  throw ApiError(401, "the API key is missing or wrong; send \"Authorization: Bearer KEY\"", "", "invalid_api_key");
 }
 
-// True: the route's handler needs the body. Else it was called, or the answer is known without it.
+// Returns true if the route's handler needs the body. Otherwise the request was handled or answered.
 bool Service::route(const HttpRequest& request, const Reply& reply) {
   const Route* route = route_of(request.path);
-  if (route == nullptr) throw ApiError(404, fmt::format("there is no {}", core::printable(request.path)));
+  if (route == nullptr)
+    throw ApiError(404, fmt::format("there is no route {}; see /openapi.json", core::printable(request.path)));
   const bool posts = !route->description.request.empty();
   if (request.method == "OPTIONS") {
     reply->add_header("Allow", posts ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
@@ -308,7 +309,7 @@ bool Service::route(const HttpRequest& request, const Reply& reply) {
   }
   if (request.method != (posts ? "POST" : "GET")) {
     reply->add_header("Allow", posts ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
-    throw ApiError(405, fmt::format("{} takes {}", request.path, posts ? "POST" : "GET"));
+    throw ApiError(405, fmt::format("{} only accepts {}", request.path, posts ? "POST" : "GET"));
   }
   if (posts) return true;
   HttpRequest whole = request;  // it has no body
@@ -344,10 +345,11 @@ void Service::send_models(HttpRequest& request, const Reply& reply) {
            "]}\n"));
 }
 
-// Whatever a client sends, reading it holds up nobody but those who sent a body after it.
+// Parses the body on the worker's thread, so that it delays only bodies sent later.
 void Service::prepare(HttpRequest& request, const Reply& reply, Prepare work) {
   const size_t n = preparing_.size();
-  if (n >= options_.max_queue) throw ApiError(429, fmt::format("{} requests are being prepared already", n));
+  if (n >= options_.max_queue)
+    throw ApiError(429, fmt::format("the queue is full: {} requests are being prepared; retry", n));
   const uint64_t id = ++n_prepared_;
   const core::WorkBudget budget(options_.request_work);
   std::string body = std::exchange(request.body, {});
@@ -356,7 +358,7 @@ void Service::prepare(HttpRequest& request, const Reply& reply, Prepare work) {
   worker_.post([this, id, body = std::move(body), budget, work = std::move(work)] {
     Next next;
     try {
-      budget.spend(0);  // it may have been given up
+      budget.spend(0);  // throws if the request was cancelled
       next = work(body_of(body), body, budget);
     } catch (const core::WorkCancelled&) {
       return;
@@ -369,19 +371,20 @@ void Service::prepare(HttpRequest& request, const Reply& reply, Prepare work) {
 
 void Service::prepared(uint64_t id, const Next& next) {
   const auto found = preparing_.extract(id);
-  if (found.empty()) return;  // given up
+  if (found.empty()) return;  // cancelled
   const auto& [request, reply, budget, arrived] = found.mapped();
   answer(request, *reply, [&] { next(request, reply); });
 }
 
-// The client went away.
+// Cancels a request whose client has disconnected.
 void Service::give_up(uint64_t id) {
   const auto found = preparing_.extract(id);
   if (found.empty()) return;
   const Preparing& preparing = found.mapped();
   preparing.budget.cancel();
   ++metrics_.requests[{preparing.request.path, kClientLeft}];
-  log(fmt::format("{} {} {}: before it was read", preparing.request.method, preparing.request.path, kClientLeft));
+  log(fmt::format("{} {} {}: the client disconnected before the request was read", preparing.request.method,
+                  preparing.request.path, kClientLeft));
 }
 
 void Service::tokenize(HttpRequest& request, const Reply& reply) {
@@ -409,26 +412,27 @@ void Service::detokenize(HttpRequest& request, const Reply& reply) {
           });
 }
 
-// From any thread.
+// Can be called from any thread.
 void Service::check_queue(size_t n_prompts, size_t n_each) const {
   const size_t n_choices = n_prompts * n_each;
   if (n_choices > options_.max_queue) {
-    throw ApiError(400,
-                   fmt::format("{} choices never fit into a queue of {}; ask for fewer, or start the server with a "
-                               "larger --max-queue",
-                               n_choices, options_.max_queue),
-                   n_each > 1 ? "n" : "prompt");
+    throw ApiError(
+        400,
+        fmt::format("the request has {} choices, but the queue only {}; request fewer, or start the server with a "
+                    "larger --max-queue",
+                    n_choices, options_.max_queue),
+        n_each > 1 ? "n" : "prompt");
   }
   if (n_choices_ + n_choices > options_.max_queue) {
-    throw ApiError(429, fmt::format("{} choices run or wait already; the queue has room for {}", n_choices_.load(),
-                                    options_.max_queue));
+    throw ApiError(429, fmt::format("the queue is full: {} choices run or wait, of at most {}; retry",
+                                    n_choices_.load(), options_.max_queue));
   }
 }
 
 void Service::check_open(HttpReply& reply) const {
   if (!end_) return;
   reply.add_header("Retry-After", "5");
-  throw ApiError(503, "the server is about to end");
+  throw ApiError(503, "the server is shutting down");
 }
 
 void Service::complete(HttpRequest& request, const Reply& reply) {
@@ -454,9 +458,10 @@ void Service::begin(CompletionRequest completion_request, const Reply& reply) {
   require_model(completion_request.model, served_);  // an adapter may have been unloaded meanwhile
   const size_t n_bytes = completion_request.n_logprob_bytes;
   if (n_logprob_bytes_ + n_bytes > kMostLogprobBytes) {
-    throw ApiError(429, fmt::format("answers with log-probabilities of {} bytes are being made already; this one may "
-                                    "become {} more, and {} are possible",
-                                    n_logprob_bytes_, n_bytes, kMostLogprobBytes));
+    throw ApiError(429,
+                   fmt::format("the memory for log-probabilities is full: {} bytes are in use and this request may "
+                               "need {} more, of at most {}; retry",
+                               n_logprob_bytes_, n_bytes, kMostLogprobBytes));
   }
   const std::string id = std::string(completion_request.id_prefix) + random_name(random_);
   const auto completion = std::make_shared<Completion>(std::move(completion_request), served_, id, reply, metrics_);
@@ -479,16 +484,16 @@ void Service::done(const Completion& completion) {
   n_logprob_bytes_ -= completion.request().n_logprob_bytes;
   metrics_.prompt_tokens += completion.usage().prompt_tokens;
   const std::string& model = completion.request().model;
-  if (model == served_.name || contains(served_.adapters, model)) {  // those that are gone count no more
+  if (model == served_.name || contains(served_.adapters, model)) {  // unloaded adapters are no longer counted
     ++metrics_.models[model].requests;
     metrics_.models[model].tokens += completion.usage().completion_tokens;
   }
   const std::string path(completion.request().path);
   ++metrics_.requests[{path, completion.status()}];
   const std::chrono::duration<double> took = Clock::now() - completion.arrived();
-  log(fmt::format("POST {} {} {} {}: {} + {} tokens, {} of them from the cache, {:.3f} s", path, completion.status(),
-                  completion.id(), core::printable(model), completion.usage().prompt_tokens,
-                  completion.usage().completion_tokens, completion.usage().cached_tokens, took.count()));
+  log(fmt::format("POST {} {} {} {}: {} + {} tokens, {} cached, {:.3f} s", path, completion.status(), completion.id(),
+                  core::printable(model), completion.usage().prompt_tokens, completion.usage().completion_tokens,
+                  completion.usage().cached_tokens, took.count()));
   if (!options_.log_texts) return;
   for (const Prompt& prompt : completion.request().prompts) {
     const bool chat = completion.request().chat;
@@ -501,12 +506,12 @@ void Service::done(const Completion& completion) {
 
 void Service::check_loading() const {
   if (!adapters_.allows_loading()) {
-    throw ApiError(403, "clients may not load and unload adapters here; --allow-adapter-loading lets them");
+    throw ApiError(403, "loading adapters is disabled; start the server with --allow-adapter-loading");
   }
-  if (end_) throw ApiError(503, "the server is about to end");
+  if (end_) throw ApiError(503, "the server is shutting down");
 }
 
-// Source: vLLM's routes of these names.
+// Follows vLLM's routes of the same names.
 void Service::load_adapter(HttpRequest& request, const Reply& reply) {
   check_loading();
   prepare(request, reply, [this](const Json& body, const std::string&, const core::WorkBudget&) -> Next {
@@ -534,7 +539,7 @@ void Service::unload_adapter(HttpRequest& request, const Reply& reply) {
   });
 }
 
-// The page's style and script are its own: a nonce lets them in, and nothing else.
+// A nonce admits the page's own style and script, and nothing else.
 void Service::send_page(HttpRequest& request, const Reply& reply) {
   const std::string nonce = random_name(random_);
   std::string text(page());
@@ -556,8 +561,9 @@ void Service::send_page(HttpRequest& request, const Reply& reply) {
 
 void Service::watch(HttpRequest& request, const Reply& reply) {
   constexpr size_t kMostWatchers = 64;
-  if (watchers_.size() >= kMostWatchers) throw ApiError(429, fmt::format("{} watch already", watchers_.size()));
-  if (end_) throw ApiError(503, "the server is about to end");
+  if (watchers_.size() >= kMostWatchers)
+    throw ApiError(429, fmt::format("{} clients read /engine, the maximum; retry", watchers_.size()));
+  if (end_) throw ApiError(503, "the server is shutting down");
   ++metrics_.requests[{"/engine", 200}];
   reply->add_header("Cache-Control", "no-cache");
   if (request.head_only) {
@@ -578,14 +584,15 @@ void Service::show(nlohmann::ordered_json note) {
   note["between_tokens_ms"] = quantiles_json(metrics_.between_tokens);
   const std::string event = "data: " + dump(note) + "\n\n";
   for (const auto& [key, reply] : watchers_) {
-    if (reply->unsent() < kReplyWindow) reply->add(literal(event));  // one that reads slowly sees fewer events
+    if (reply->unsent() < kReplyWindow) reply->add(literal(event));  // slow readers get fewer events
   }
 }
 
 void Service::look_at_clock() {
   const auto now = Clock::now();
-  const ApiError late(503, fmt::format("this took longer than {} s", options_.request_timeout.count()));
-  const ApiError ends(503, "the server ends");
+  const ApiError late(
+      503, fmt::format("the request took longer than --request-timeout, {} s", options_.request_timeout.count()));
+  const ApiError ends(503, "the server is shutting down");
   const auto all = completions_;
   for (const auto& [key, running] : all) {
     const auto& completion = running.completion;
@@ -613,14 +620,15 @@ void Service::end_soon() {
   if (end_) {
     end_ = now;
   } else {
-    log(fmt::format("ends: {} requests have {} s", completions_.size() + preparing_.size(), options_.grace.count()));
+    log(fmt::format("shutting down: {} requests have {} s to finish", completions_.size() + preparing_.size(),
+                    options_.grace.count()));
     end_ = now + options_.grace;
   }
   for (const auto& [key, reply] : std::exchange(watchers_, {})) reply->end();
   live_view_->end();
 }
 
-// Such that a client whose numbers are doubles gets it back unchanged.
+// Returns a seed of 53 bits, which a client that stores numbers as doubles returns unchanged.
 uint64_t Service::random_seed() { return random_() >> 11U; }
 
 }  // namespace folio::infer::server

@@ -1,6 +1,6 @@
-// The server's routes and who may use them. HTTP (serve_http.h) or a caller in this process (local_service.h) gives it
-// a thread, from which every call comes. Requests are parsed and prepared (templates, tokens, forms) on another thread,
-// in order, while the first one answers /health.
+// The server's routes and access checks. All calls come from one thread, provided by HTTP (serve_http.h) or by a caller
+// in this process (local_service.h). Another thread parses and prepares requests (templates, tokens, forms) in order,
+// while the first one can still answer /health.
 #pragma once
 
 #include <atomic>
@@ -28,13 +28,13 @@
 namespace folio::infer::server {
 
 struct ServiceOptions {
-  std::string api_key{};                       ///< empty: everybody may ask
-  std::vector<std::string> allowed_hosts{};    ///< names of this server, beside the address that it listens on
-  std::vector<std::string> allowed_origins{};  ///< of pages elsewhere that may ask, such as https://example.org
-  size_t max_queue = 1024;                     ///< choices that run or wait
-  uint64_t request_work = core::kDefaultWork;  ///< steps that preparing a request may take (core/work_budget.h)
+  std::string api_key{};                       ///< empty: no key is required
+  std::vector<std::string> allowed_hosts{};    ///< names of this server, besides its listening address
+  std::vector<std::string> allowed_origins{};  ///< origins that may send requests, such as https://example.org
+  size_t max_queue = 1024;                     ///< maximum number of choices that run or wait
+  uint64_t request_work = core::kDefaultWork;  ///< step limit for preparing a request (core/work_budget.h)
   std::chrono::seconds request_timeout{600};
-  std::chrono::seconds grace{10};  ///< for what runs, when the server is to end
+  std::chrono::seconds grace{10};  ///< for running requests, at shutdown
   bool log = true;                 ///< a line on stderr for each request
   bool log_texts = false;
   AdapterOptions adapters{};
@@ -43,26 +43,26 @@ struct ServiceOptions {
 class Service {
  public:
   using Reply = std::shared_ptr<HttpReply>;
-  /// Runs work on the service's thread, soon.
+  /// Queues work for the service's thread.
   using Post = std::function<void(std::function<void()> work)>;
 
-  /// `engine` must outlive the service's last call, and must have stopped when the service goes. Throws as Adapters.
+  /// `engine` must outlive all calls, and must be stopped before the service is destroyed. Throws as Adapters does.
   Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  /// Checks all of a request but its body. Returns true if handle() must be called, false if it was answered.
+  /// Checks a request except its body. Returns true if handle() must be called, false if the request was answered.
   [[nodiscard]] bool admit(const HttpRequest& request, const Reply& reply);
   void handle(HttpRequest request, const Reply& reply);
-  /// Counts something that was not a request, and returns the body of its answer.
+  /// Counts a request that is not valid HTTP, and returns the body of its answer.
   [[nodiscard]] std::string refused(int status, std::string_view why);
-  /// Ends requests that take too long; to be called ten times a second while there are any.
+  /// Ends requests that take too long. Must be called ten times a second while there are any.
   void look_at_clock();
-  /// Accepts nothing new, and gives what runs the grace to end; called again it cuts it off.
+  /// Stops accepting requests, and gives running ones the grace period to end. A second call ends them at once.
   void end_soon();
   [[nodiscard]] bool has_ended() const;
-  /// No request runs or waits.
+  /// Returns true if no request runs or waits.
   [[nodiscard]] bool idle() const { return completions_.empty() && preparing_.empty(); }
   /// Ends the threads that prepare requests and read adapters.
   void stop();
@@ -75,9 +75,9 @@ class Service {
     std::function<void(Service& service, HttpRequest& request, const Reply& reply)> handler;
   };
 
-  /// What a prepared request does next, on the service's thread. May throw ApiError.
+  /// Continues a prepared request on the service's thread. May throw ApiError.
   using Next = std::function<void(const HttpRequest& request, const Reply& reply)>;
-  /// Prepares a request of that body, on the worker's thread. May throw ApiError.
+  /// Prepares a request from its body, on the worker's thread. May throw ApiError.
   using Prepare = std::function<Next(const Json& body, const std::string& text, const core::WorkBudget& budget)>;
   struct Preparing {
     HttpRequest request;  ///< without its body
@@ -91,7 +91,7 @@ class Service {
   [[nodiscard]] static std::string path_of(const HttpRequest& request);
   void check_who_asks(const HttpRequest& request, HttpReply& reply) const;
   bool route(const HttpRequest& request, const Reply& reply);
-  /// Calls `work`, and answers with the error that it throws.
+  /// Calls `work`. If it throws, answers with the error.
   void answer(const HttpRequest& request, HttpReply& reply, const std::function<void()>& work);
   void complete(HttpRequest& request, const Reply& reply);
   void load_adapter(HttpRequest& request, const Reply& reply);
@@ -124,7 +124,7 @@ class Service {
 
   AsyncEngine& engine_;
   ServedModel served_;
-  std::shared_ptr<const ServedModel> snapshot_;  ///< of served_, made when its adapters change; the worker reads it
+  std::shared_ptr<const ServedModel> snapshot_;  ///< copy of served_ for the worker, renewed when adapters change
   ServiceOptions options_;
   Post post_;
   std::optional<Log> log_;
@@ -134,18 +134,18 @@ class Service {
   Adapters adapters_;
   struct Running {
     std::shared_ptr<Completion> completion;
-    std::shared_ptr<Adapters::Use> adapter{};  ///< none: it asks for the model itself
+    std::shared_ptr<Adapters::Use> adapter{};  ///< null: the request uses the model itself
   };
   std::map<const Completion*, Running> completions_;
-  std::atomic<size_t> n_choices_ = 0;                     ///< of these; the worker reads it
-  size_t n_logprob_bytes_ = 0;                            ///< that these may hold
-  std::mutex mutex_;                                      ///< of the next
-  std::vector<std::shared_ptr<Completion>> have_events_;  ///< any thread adds to them
+  std::atomic<size_t> n_choices_ = 0;                     ///< total of completions_; the worker reads it
+  size_t n_logprob_bytes_ = 0;                            ///< upper bound of what completions_ hold
+  std::mutex mutex_;                                      ///< guards have_events_
+  std::vector<std::shared_ptr<Completion>> have_events_;  ///< any thread may append
   std::map<uint64_t, Preparing> preparing_;
   uint64_t n_prepared_ = 0;
   std::map<const HttpReply*, Reply> watchers_;
-  std::optional<Clock::time_point> end_;  ///< when it is to end: then what still runs is cut off
-  Worker worker_;                         ///< the last member: it uses the others
+  std::optional<Clock::time_point> end_;  ///< when requests still running are ended; set by end_soon()
+  Worker worker_;                         ///< last member, since it uses the others
 };
 
 }  // namespace folio::infer::server

@@ -1,4 +1,4 @@
-// Where in the text of an answer its tokens begin, in characters, for "text_offset" of /v1/completions.
+// Character offsets of tokens in an answer's text, for "text_offset" of /v1/completions.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace folio::infer::server {
 
-/// Counts the characters (code points) of a text in parts, as JSON shows them: the longest beginning of a character
-/// that is not completed is one U+FFFD (Unicode 16, table 3-11).
+/// Counts the characters (code points) of text that arrives in pieces, as they appear in JSON: each maximal part of a
+/// truncated character is one U+FFFD (Unicode 16, table 3-11).
 class CharacterCounter {
  public:
-  /// Appends `bytes` and returns the index of the character that has the first of them. Without any, of the next one.
+  /// Appends `bytes` and returns the index of the character that contains the first of them; if empty, of the next.
   size_t add(std::string_view bytes);
 
  private:
   size_t n_ = 0;            ///< complete characters
-  std::string unfinished_;  ///< a character's first bytes
+  std::string unfinished_;  ///< first bytes of an incomplete character
 };
 
-/// Returns the index of the character of `prompt.text` at which each of its tokens begins. A token that the text lacks,
-/// such as an added BOS, begins where the next one does.
+/// Returns, for each token of the prompt, the index of the character of `prompt.text` at which it begins. A token that
+/// is not in the text, such as an added BOS, begins where the next one does.
 [[nodiscard]] std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt& prompt);
 
 }  // namespace folio::infer::server

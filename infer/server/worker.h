@@ -1,4 +1,4 @@
-// A thread that does one piece of work after the other, in the order in which they were posted.
+// A thread that runs the posted functions one after another, in order.
 #pragma once
 
 #include <condition_variable>
@@ -12,16 +12,16 @@ namespace folio::infer::server {
 class Worker {
  public:
   Worker() = default;
-  /// Calls `tick` after each piece, and again soon, ten times a second, while it returns true.
+  /// Calls `tick` after each function, and ten times a second for as long as it returns true.
   explicit Worker(std::function<bool()> tick) : tick_(std::move(tick)) {}
   ~Worker() { stop(); }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// `work` must not throw. The thread is started for the first one. Returns false, and does nothing, once stopped.
+  /// Queues `work`, which must not throw. The first call starts the thread. Returns false, doing nothing, after stop().
   bool post(std::function<void()> work);
-  /// Waits for the piece that is being done, and drops those that wait; with `last` it does them first, and then
-  /// `last`.
+  /// Waits for the running function and ends the thread. Queued functions are dropped, or, with `last`, run first,
+  /// followed by `last`.
   void stop(std::function<void()> last = {});
 
  private:

@@ -1,4 +1,4 @@
-// Shapes: B sequences, T positions, D model width, H query heads, K numbers in a head.
+// Shapes: B sequences, T positions, D model width, H query heads, G key/value heads, K dimensions per head.
 #include "modules/families/attention.h"
 
 #include <limits>
@@ -39,7 +39,7 @@ void FamilyAttentionImpl::before_rotation(torch::Tensor& q_BTHK, torch::Tensor& 
 torch::Tensor FamilyAttentionImpl::softmax(const torch::Tensor& scores_BHTT, const torch::Tensor& mask_TT) {
   const auto capped_BHTT = cap_ > 0 ? cap_ * torch::tanh(scores_BHTT / cap_) : scores_BHTT;
   if (!sinks_.defined()) return AttentionImpl::softmax(capped_BHTT, mask_TT);
-  // The sink is one position more that all see, and its weight is left out.
+  // The sink is an extra key that every query attends to. Its weight is dropped after the softmax.
   const int64_t B = scores_BHTT.size(0), T = scores_BHTT.size(-1);
   const auto sinks_BHT1 = sinks_.to(scores_BHTT.scalar_type()).view({1, -1, 1, 1}).expand({B, -1, T, 1});
   const auto masked_BHTT = capped_BHTT.masked_fill(~mask_TT, -std::numeric_limits<double>::infinity());

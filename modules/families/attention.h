@@ -1,7 +1,7 @@
-// What families add to attention: biases of wq, wk and wv, and of wo; a norm of each head of q and k, or of all at
-// once, before they are rotated (Henry et al., "Query-Key Normalization", 2020); sinks, a score more for each head,
-// whose value is 0 (gpt-oss, 2025); a sliding window W, where position t attends to t - W + 1 .. t; another scale than
-// 1 / √head_dim; and a soft cap, with which a scaled score s becomes cap · tanh(s / cap) (Gemma 2, 2024).
+// Options of other families' attention: biases of wq, wk, wv and wo; RMSNorm of q and k before rotation, per head or
+// over all heads (Henry et al., "Query-Key Normalization", 2020); attention sinks, one extra score per head whose value
+// vector is 0 (gpt-oss, 2025); a sliding window W, with which position t attends to t - W + 1 .. t; a scale other than
+// 1 / √head_dim; and a soft cap, which maps each scaled score s to cap · tanh(s / cap) (Gemma 2, 2024).
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace folio::nn {
 
 class FamilyAttentionImpl : public AttentionImpl {
  public:
-  /// `config` is the layer's own, with its window or none. As AttentionImpl in all else, but always by the formula
-  /// with a cap, and with sinks, with which weights sum to less than 1.
+  /// Like AttentionImpl, with the layer's own `config`: sliding_window is 0 in layers without a window. With a soft cap
+  /// or sinks, attention is always computed by its formula. With sinks, its weights sum to less than 1.
   FamilyAttentionImpl(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0,
                       const Linears& linears = Linears(), const std::string& name = "attention");
 
@@ -23,13 +23,13 @@ class FamilyAttentionImpl : public AttentionImpl {
   torch::Tensor softmax(const torch::Tensor& scores, const torch::Tensor& mask) override;
   [[nodiscard]] torch::Tensor mask(int64_t T, torch::Device device, const torch::Tensor& starts) const override;
 
-  int64_t window_;  ///< 0: none
-  double cap_;      ///< 0: none
+  int64_t window_;  ///< positions in the sliding window; 0: no window
+  double cap_;      ///< soft cap of scores; 0: no cap
 
  private:
-  bool norms_all_;           ///< q_norm and k_norm are over all heads at once
-  RMSNorm q_norm_, k_norm_;  ///< empty in families that have none
-  torch::Tensor sinks_;      ///< [n_heads]; undefined likewise
+  bool norms_all_;           ///< q_norm and k_norm normalize over all heads together, not per head
+  RMSNorm q_norm_, k_norm_;  ///< empty in families without query-key norms
+  torch::Tensor sinks_;      ///< [n_heads]; undefined in families without sinks
 };
 TORCH_MODULE(FamilyAttention);
 

@@ -1,8 +1,8 @@
-// Blocks of families that norm what a branch adds to the stream, or scale it:
+// Blocks of families that normalize or scale a branch's output before adding it to the residual stream:
 //
-//     h = x + scale · post_norm(attention(norm(x))), and the same with the feed-forward network.
+//     h = x + scale · post_norm(attention(norm(x))), and the same for the feed-forward network
 //
-// Gemma 2 has norms before and after a branch, OLMo 2 after it alone, Granite a scale.
+// Gemma 2 has norms before and after each branch, OLMo 2 only after it; Granite has the scale.
 #include "modules/block.h"
 
 #include <memory>
@@ -17,7 +17,7 @@ using torch::nn::AnyModule;
 
 class FamilyBlockImpl : public BlockImpl {
  public:
-  /// Norms of what a branch adds may be empty.
+  /// The norms after the branches, attention_post and ffn_post, may be empty.
   FamilyBlockImpl(BlockParts parts, AnyModule attention_post, AnyModule ffn_post, double scale, double dropout)
       : BlockImpl(dropout), attention_post_(std::move(attention_post)), ffn_post_(std::move(ffn_post)), scale_(scale) {
     parts_ = std::move(parts);

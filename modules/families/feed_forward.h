@@ -1,5 +1,5 @@
-// The gate of the feed-forward network (core::Gate): silu(z) ⊙ up; or gelu(z) ⊙ up, as tanh approximates it (GeGLU;
-// Shazeer, 2020); or z sigmoid(1.702 z) ⊙ (up + 1), once z is at most 7 and up within [-7, 7] (gpt-oss, 2025).
+// The gates of feed-forward networks (core::Gate). Silu: silu(z) ⊙ up. Gelu: gelu(z) ⊙ up with the tanh approximation
+// (GeGLU; Shazeer, 2020). Clamped: z sigmoid(1.702 z) ⊙ (up + 1), with z clamped to <= 7 and up to ±7 (gpt-oss, 2025).
 #pragma once
 
 #include <torch/types.h>
@@ -8,7 +8,7 @@
 
 namespace folio::nn {
 
-/// z and up have one shape.
+/// Returns the gated activation of z and up, which have the same shape.
 [[nodiscard]] inline torch::Tensor gated(core::Gate gate, const torch::Tensor& z, const torch::Tensor& up) {
   if (gate == core::Gate::Silu) return torch::silu(z) * up;
   if (gate == core::Gate::Gelu) return torch::gelu(z, "tanh") * up;

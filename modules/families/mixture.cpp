@@ -1,5 +1,5 @@
-// Shapes: B sequences, T positions, N = B T rows, D model width, E experts, K of them for a row, F an
-// expert's width, G groups of S experts.
+// Shapes: B sequences, T positions, N = B T rows, D model width, E experts, K experts per row, F hidden width of an
+// expert, G groups of S experts.
 #include "modules/families/mixture.h"
 
 #include <ATen/autocast_mode.h>
@@ -19,7 +19,7 @@ namespace {
 
 using torch::Tensor;
 
-// The columns of `by` [N, E] outside of the best groups become -∞. A group's score is the sum of its two largest.
+// Returns scores `by` [N, E] with -∞ for experts outside the best groups. A group's score is the sum of its top two.
 Tensor within_best_groups(const Tensor& by_NE, const core::ModelConfig& c) {
   const int64_t size = c.n_experts / c.expert_groups;
   const auto by_NGS = by_NE.unflatten(1, {c.expert_groups, size});
@@ -92,7 +92,7 @@ Tensor MixtureImpl::forward(const Tensor& x_BTD) {
 }
 
 Tensor MixtureImpl::own_experts(const Tensor& x_ND, const Tensor& experts_NK, const Tensor& weights_NK) {
-  // Without rows gradients are 0, and there: who waits for them cannot know.
+  // Without rows, the parameters still need zero gradients: hooks that reduce gradients over ranks wait for them.
   if (x_ND.size(0) == 0) {
     Tensor y_ND = x_ND;
     for (const Tensor& w : {w1_, b1_, w3_, b3_, w2_, b2_}) {
@@ -107,7 +107,7 @@ Tensor MixtureImpl::own_experts(const Tensor& x_ND, const Tensor& experts_NK, co
   const core::Gate gate = core::info(config_.family).gate;
   auto y_ND = torch::zeros_like(x_ND);
   for (int64_t e = 0; e < w1_.size(0); ++e) {
-    const auto at = (experts_NK == e).nonzero();  // [n, 2]: rows that chose it, and where in theirs
+    const auto at = (experts_NK == e).nonzero();  // [n, 2]: the row, and e's index among the row's K experts
     if (at.size(0) == 0) continue;
     const auto rows_n = at.select(1, 0);
     const auto x_nD = x_ND.index_select(0, rows_n);

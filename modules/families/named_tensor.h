@@ -1,4 +1,4 @@
-// Parameters whose names have dots, such as "router.weight", without a module class of their own.
+// Parameters with dotted names, such as "router.weight", without a module class for each prefix.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -8,7 +8,8 @@
 
 namespace folio::nn {
 
-/// The parameter's first parts name plain modules, which are made if they are not there.
+/// Registers `value` as a parameter under a dotted name and returns it. Creates plain submodules for the name's
+/// prefixes. `trained` is the parameter's requires_grad.
 inline torch::Tensor register_named(torch::nn::Module& module, const std::string& name, const torch::Tensor& value,
                                     bool trained = true) {
   const size_t dot = name.find('.');

@@ -1,5 +1,5 @@
-// Llama's parts with what each family has besides. Which family takes which is one table, core/families.cpp; here are
-// modules for its columns, and none asks for the family:
+// Parts for all model families. The table in core/families.cpp lists each family's features; the modules here implement
+// the features and never test for a family:
 //
 //     pairs; scaled, partial and local rotations      rope.h
 //     qkv_bias, output_bias, qk_norm, sinks,          attention.h
@@ -25,7 +25,7 @@ class FamilyParts : public Parts {
   [[nodiscard]] torch::nn::AnyModule attention(const core::ModelConfig& config, RopeCache rope,
                                                int64_t layer) const override;
   [[nodiscard]] torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const override;
-  /// attention() gets the layer's own configuration, with its window or none, and rotations.
+  /// Passes attention() the layer's own configuration (sliding_window 0 in layers without a window) and rotations.
   [[nodiscard]] BlockParts block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const override;
   [[nodiscard]] Block block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const override;
   torch::Tensor embed(const core::ModelConfig& config, Embedding embedding, const torch::Tensor& tokens) const override;
@@ -33,11 +33,11 @@ class FamilyParts : public Parts {
                        Linear head) const override;
 
  protected:
-  /// How a layer's experts are computed; by default as Mixture does.
+  /// Returns the function that computes a layer's experts; empty: Mixture's own loop.
   [[nodiscard]] virtual ExpertProducts expert_products(const core::ModelConfig& /*config*/) const { return {}; }
 };
 
-/// A model of any family.
+/// Builds a model of any family.
 [[nodiscard]] inline Llama family_llama(const core::ModelConfig& config, PartOptions options = {}) {
   return Llama(config, std::make_shared<FamilyParts>(std::move(options)));
 }

@@ -1,5 +1,5 @@
-// The rotations of families: pairs of halves, (i, i + d/2) in place of (2i, 2i+1); a part of each head alone, its first
-// numbers; scaled frequencies (core/rope_scaling.h); and for layers with a window, rotations of their own.
+// RoPE variants of other families: pairs (i, i + d/2) instead of (2i, 2i+1); partial rotation of each head's first
+// dimensions; scaled frequencies (core/rope_scaling.h); and separate rotations for layers with a sliding window.
 #pragma once
 
 #include "core/model_config.h"
@@ -9,12 +9,12 @@ namespace folio::nn {
 
 class FamilyRopeImpl : public RopeCacheImpl {
  public:
-  /// As many pairs as `rotations` has are rotated of each head, or all that a head has.
+  /// `rotations` is [context_length, P]: the first 2 P dimensions of each head are rotated, the rest unchanged.
   FamilyRopeImpl(torch::Tensor rotations, core::RopePairs pairs) : RopeCacheImpl(std::move(rotations)), pairs_(pairs) {}
 
   [[nodiscard]] torch::Tensor apply(const torch::Tensor& x, int64_t first_position = 0) const override;
 
-  RopeCache local{nullptr};  ///< of layers with a window; empty: as the others
+  RopeCache local{nullptr};  ///< rotations of layers with a window; empty: same as in other layers
 
  private:
   core::RopePairs pairs_;

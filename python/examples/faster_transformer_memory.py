@@ -1,4 +1,4 @@
-"""Who holds memory when, in FasterTransformer's calls: the resident size of this process after each.
+"""Prints the resident memory of this process after each of FasterTransformer's calls.
 
     python faster_transformer_memory.py MODEL [PROMPT_TOKENS NEW_TOKENS]
 """

@@ -1,10 +1,10 @@
-"""A walk through a model that build/train made: four pictures, as a notebook would draw them.
+"""Draws four pictures of a model trained by build/train, as a notebook would.
 
     python python/examples/look_inside.py [RUN] [--out FOLDER] [--prompt TEXT]
 
-The loss of the run; what the heads of each layer look at; the logit lens (what the model would say if it stopped after
-each layer); and a batch of texts. The pictures are SVG, so that NumPy is all that is needed; with matplotlib each of
-them is one or two lines, which stand beside them as comments.
+The pictures are the loss of the run; the attention of each head; the logit lens, which shows the model's prediction
+after each layer; and a batch of completions. They are SVG, so that only NumPy is needed. Comments show the one or two
+lines of matplotlib that draw the same.
 """
 
 import argparse
@@ -75,14 +75,14 @@ def draw_attention(model, text, path):
 
 
 def logit_lens(model, ids):
-    """(layers + 1, ids, vocab_size): the output's norm and matrix applied to the residual stream after each layer."""
+    """Applies the output norm and matrix to the residual stream after each layer: (layers + 1, ids, vocab_size)."""
     places = model.trace(ids)
     names = ["embedding"] + [f"layers.{layer}.ffn_residual" for layer in range(model.config["n_layers"])]
     residual = np.stack([places[name] for name in names])
     rms = np.sqrt(np.mean(residual**2, axis=-1, keepdims=True) + model.config["norm_eps"])
     output = model.tensor("token_embd.weight" if model.config["tie_embeddings"] else "output.weight")
     logits = residual / rms * model.tensor("output_norm.weight") @ output.T
-    np.testing.assert_allclose(logits[-1], places["logits"], atol=1e-3)  # after the last layer it is the model
+    np.testing.assert_allclose(logits[-1], places["logits"], atol=1e-3)  # the last layer gives the model's logits
     return logits
 
 

@@ -1,4 +1,4 @@
-"""Folio's engine in Python: a model that generates, scores, and shows what it computes.
+"""Folio's inference engine for Python: generates, scores, and exposes a model's intermediate values.
 
     from folio import Model
     with Model("runs/tinyshakespeare") as model:

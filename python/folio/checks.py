@@ -1,4 +1,4 @@
-"""What Python's arguments must be, checked before C++ gets them: each error is one line that names the argument."""
+"""Checks arguments before they are passed to C++. Each error is one line that names the argument."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import _engine
 
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
 MAX_CONTEXT = 1 << 24
-# Of each number that Model() takes, the least and the most.
+# Minimum and maximum of each number that Model() accepts.
 RANGES = {
     "threads": (1, 1024),
     "context": (2, MAX_CONTEXT),
@@ -28,7 +28,7 @@ def index(name: str, value: Any) -> int:
 
 
 def whole(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
-    """An integer in [low, high], or in the range of its name."""
+    """Returns an integer in [low, high], by default in RANGES[name]."""
     if low is None or high is None:
         low, high = RANGES[name]
     number = index(name, value)

@@ -1,4 +1,4 @@
-"""FastLLM's Python calls (github.com/ztxz16/fastllm) over folio.Model. docs/fast_llm.md lists each, and what differs.
+"""FastLLM's Python API (github.com/ztxz16/fastllm) on folio.Model. docs/fast_llm.md lists all calls and differences.
 
     from folio import fast_llm as llm
     model = llm.model("model.gguf")
@@ -20,28 +20,28 @@ from . import _engine
 from .checks import token_id
 from .model import Model, _checked
 
-History = Sequence[tuple[str, str]]  # what was asked, what was answered
+History = Sequence[tuple[str, str]]  # (question, answer)
 
 
 @dataclasses.dataclass(frozen=True)
 class GenerationConfig:
-    """The original's fields and defaults; `seed` is ours, since its draws can't be repeated."""
+    """FastLLM's fields and defaults, and `seed`, because FastLLM's samples cannot be reproduced."""
 
     output_token_limit: int = -1
-    """Tokens to generate at most; 0 or less: up to the end of the context."""
+    """Maximum number of tokens to generate; 0 or less: up to the end of the context."""
     last_n: int = 64
-    """Tokens that the penalty looks at; 0 or less: all."""
+    """Number of recent tokens that the penalty considers; 0 or less: all."""
     repeat_penalty: float = 1.0
     top_p: float = 1.0
     top_k: int = 1
-    """1 or less: the likeliest token."""
+    """1 or less: greedy decoding."""
     temperature: float = 1.0
     stop_token_ids: Collection[int] = ()
     seed: int = 0
 
 
 class model:
-    """A model and its requests. Takes what folio.Model takes. Any thread may call anything."""
+    """A model and its requests. Accepts the arguments of folio.Model. All methods are thread-safe."""
 
     def __init__(self, path: Union[str, os.PathLike[str], Model], **options: Any) -> None:
         self.model = path if isinstance(path, Model) else Model(path, **options)
@@ -51,7 +51,7 @@ class model:
         self._launching = threading.Lock()
 
     def release_memory(self) -> None:
-        """Ends what runs, and gives the memory back."""
+        """Aborts all requests, and frees the model unless it was passed in."""
         for handle in list(self._open):
             self.abort_handle(handle)
         if self._own:
@@ -59,20 +59,20 @@ class model:
 
     def response(self, query: str, history: History | None = None, config: GenerationConfig | None = None,
                  **options: Any) -> str:
-        """The answer to `query` after `history`, in the model's chat template if it has one."""
+        """Returns the answer to `query` after `history`, using the model's chat template if it has one."""
         return "".join(self.stream_response(query, history, config, **options))
 
     def stream_response(self, query: str, history: History | None = None, config: GenerationConfig | None = None,
                         one_by_one: bool = True, **options: Any) -> Iterator[str]:
-        """The same in pieces of whole characters; with one_by_one=False each with all before it."""
+        """Yields the answer in pieces of whole characters, or with one_by_one=False the whole answer so far."""
         stream = self._submit([self._prompt(query, history or ())], _config(config, options))
         return _pieces(stream, one_by_one)
 
     def response_batch(self, inputs: Sequence[str], callback: Callable[[int, list[str]], None] | None = None,
                        config: GenerationConfig | None = None, **options: Any) -> list[str]:
-        """How each text goes on; they run together.
+        """Returns a completion of each input; all run as one batch.
 
-        `callback` gets 0, 1, … with what is new of each, and last -1 with the whole texts.
+        Calls callback(i, new) with i = 0, 1, … and the new text of each completion, finally callback(-1, completions).
         """
         if not inputs:
             return []
@@ -95,7 +95,7 @@ class model:
 
     def launch_response(self, prompt: Union[str, Sequence[int]], config: GenerationConfig | None = None,
                         **options: Any) -> int:
-        """A number for a request that runs from now on; none is given twice."""
+        """Starts a request and returns its handle. Handles are never reused."""
         ids = self.encode(prompt) if isinstance(prompt, str) else prompt
         response = _Response(self._submit([ids], _config(config, options)))
         with self._launching:
@@ -105,16 +105,16 @@ class model:
         return handle
 
     def fetch_response(self, handle: int) -> int:
-        """The next token, or -1 where there is none, and then the handle is closed: -1 from then on.
+        """Waits for and returns the next token. Returns -1 at the end, which closes the handle, and on a closed handle.
 
-        Waits without spinning. Raises the request's error, once, which closes the handle, too.
+        Raises an error of the request once, which also closes the handle.
         """
         response = self._response(handle)
         if response is None:
             return -1
         try:
             token = response.next_token()
-        except BaseException:  # of the request, or Ctrl-C, which ends it
+        except BaseException:  # an error of the request, or Ctrl-C, which ends it
             self._open.pop(handle, None)
             raise
         if token == -1:
@@ -122,7 +122,7 @@ class model:
         return token
 
     def abort_handle(self, handle: int) -> None:
-        """Ends a request within a step and closes its handle; nothing is done if it is closed."""
+        """Aborts a request within a step and closes its handle. Does nothing if the handle is closed."""
         if self._response(handle) is not None and (response := self._open.pop(handle, None)):
             response.stream.cancel()
 
@@ -132,22 +132,22 @@ class model:
         return self._open.get(handle)
 
     def make_input(self, history: str, round: int, input: str) -> str:
-        """What to continue: the conversation so far, what is said now, and the beginning of an answer."""
+        """Returns a prompt: the conversation so far, the user's input, and the beginning of an answer."""
         return _engine.fast_llm_make_input(self.model._model, history, round, input)
 
     def make_history(self, history: str, round: int, input: str, output: str) -> str:
-        """The conversation so far with one more turn. Round 0 begins one."""
+        """Returns the conversation with one more turn. Round 0 starts a conversation."""
         return _engine.fast_llm_make_history(self.model._model, history, round, input, output)
 
     def encode(self, content: str) -> list[int]:
-        """A text as it is continued; with a chat template, special tokens are looked for in it."""
+        """Returns the tokens of a prompt. Special tokens are parsed if the model has a chat template."""
         return _engine.fast_llm_encode(self.model._model, content)
 
     def tokenizer_decode_token(self, token: int) -> bytes:
         return self.model.tokenizer.token_bytes(token)
 
     def warmup(self) -> None:
-        """Generates a token, so that all weights are in memory."""
+        """Generates a token, to load all weights into memory."""
         self.response_batch([""], output_token_limit=1)
 
     def _prompt(self, query: str, history: History) -> list[int]:
@@ -177,7 +177,7 @@ class model:
 
 
 class _Response:
-    """A request whose tokens are fetched. The engine hands them over in groups; what was not asked for waits here."""
+    """A request whose tokens are fetched one by one. Buffers the groups of tokens that the engine delivers."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -185,7 +185,7 @@ class _Response:
         self._fetching = threading.Lock()
 
     def next_token(self) -> int:
-        self.stream.ended  # raises in a forked child, where the lock may be held forever
+        self.stream.ended  # raises in a forked child, where the lock may never be released
         with self._fetching:
             while not self._tokens and not self.stream.ended:
                 for _, _, tokens, _ in self.stream.wait():
@@ -195,12 +195,12 @@ class _Response:
 
 def _config(config: GenerationConfig | None, options: dict[str, Any]) -> GenerationConfig:
     config = config or GenerationConfig()
-    if "max_length" in options:  # as the original's response() calls it
+    if "max_length" in options:  # the name in FastLLM's response()
         options["output_token_limit"] = options.pop("max_length")
     if not options.pop("do_sample", True):
         options["top_k"] = 1
     config = dataclasses.replace(config, **options)
-    if not 1e-3 <= config.repeat_penalty <= 100:  # the others' names and ranges are the engine's
+    if not 1e-3 <= config.repeat_penalty <= 100:  # the engine checks the others under the same names
         raise ValueError(f"repeat_penalty is {config.repeat_penalty}, but has to be in [0.001, 100]")
     return config
 
@@ -214,6 +214,6 @@ def _pieces(stream: Any, one_by_one: bool) -> Iterator[str]:
                     continue
                 said += text
                 yield text if one_by_one else said
-        stream.results()  # of a model that was closed meanwhile: its error
+        stream.results()  # raises if the model was closed meanwhile
     finally:
         stream.cancel()

@@ -1,4 +1,4 @@
-"""NVIDIA FasterTransformer's decoder models over Folio's engine: its calls, with dicts of NumPy arrays as tensors.
+"""The API of NVIDIA FasterTransformer's decoder models on Folio's engine, with dicts of NumPy arrays as tensors.
 
     import numpy as np
     from folio.faster_transformer import Llama
@@ -8,7 +8,7 @@
     outputs = llama.forward(llama.outputs(inputs, beam_width=4, names=["cum_log_probs"]), inputs)
     print(outputs["output_ids"], outputs["sequence_length"])
 
-docs/faster_transformer.md has the table of tensors, and what differs from the original.
+docs/faster_transformer.md lists the tensors and the differences from the original.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .checks import CACHE_TYPES, RANGES, gpu, path_text
 __all__ = ["Llama"]
 
 _INT = ("int32",)
-# What an input tensor is made of if it is not an array of one of these types already.
+# Types that each input tensor may have. Arrays of other types, numbers and lists are converted to the first that fits.
 _TYPES: dict[str, tuple[str, ...]] = {
     "input_ids": _INT, "input_lengths": _INT, "output_seq_len": ("uint32", "int32"), "runtime_top_k": ("uint32", "int32"),
     "runtime_top_p": ("float32",), "temperature": ("float32",), "repetition_penalty": ("float32",),
@@ -35,18 +35,18 @@ _OUTPUTS = {"output_ids": "int32", "sequence_length": "int32", "cum_log_probs": 
 
 
 class Llama:
-    """A model in the calls of FasterTransformer.
+    """A model with FasterTransformer's API.
 
-    path                          a GGUF, a Hugging Face directory, a llama2.c file, or the folder of a run
-    tokenizer                     a file, where the model has none in it
-    threads                       of the CPU; None: all cores
+    path                          a GGUF, a Hugging Face directory, a llama2.c file, or the directory of a run
+    tokenizer                     a tokenizer file, if the model does not include one
+    threads                       number of CPU threads; None: all cores
     device                        "cpu", "cuda" or "cuda:N"
-    cache_type                    of keys and values: "f32", "f16" or "q8_0"; None: as the model's weights
-    start_id, end_id              where a call has no such tensor; None: the tokenizer's
-    is_free_buffer_after_forward  give the engine and its cache back at the end of each forward()
+    cache_type                    type of the KV cache: "f32", "f16" or "q8_0"; None: that of the model's weights
+    start_id, end_id              defaults of the tensors with these names; None: the tokenizer's
+    is_free_buffer_after_forward  free the engine and its KV cache after each forward()
 
-    The weights are mapped as long as this object lives. Arrays stay the caller's. The buffer is there from
-    allocateBuffer(), which forward() calls where it has to, to freeBuffer(). Calls from several threads take turns.
+    The weights are mapped for the lifetime of this object. Arrays are owned by the caller. The buffer is allocated by
+    allocateBuffer(), or by forward() if necessary, and freed by freeBuffer(). Concurrent calls are serialized.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class Llama:
             path_text("path", path), "" if tokenizer is None else path_text("tokenizer", tokenizer), options)
 
     def initialize(self) -> None:
-        """Starts the threads, or opens the GPU. Other calls do it where it was not done."""
+        """Starts the threads, or opens the GPU. Other calls do so if necessary."""
         self._llama.initialize()
 
     def allocateBuffer(self, batch_size: int, beam_width: int, max_seq_len: int, max_input_len: int) -> None:
-        """Makes the engine, with a cache for so many texts of so many beams of max_seq_len tokens."""
+        """Creates the engine with a KV cache for batch_size * beam_width sequences of max_seq_len tokens."""
         sizes = {"batch_size": batch_size, "beam_width": beam_width, "max_seq_len": max_seq_len,
                  "max_input_len": max_input_len}
         self._llama.allocate_buffer(*(_whole(name, size, 1, 2**31 - 1) for name, size in sizes.items()))
 
     def freeBuffer(self) -> None:
-        """Gives the engine, its cache and the session back."""
+        """Frees the engine, its KV cache and the session."""
         self._llama.free_buffer()
 
     @property
@@ -96,9 +96,9 @@ class Llama:
                 weights: Llama | None = None) -> dict[str, np.ndarray]:
         """Writes the output tensors, and returns them as a dict.
 
-        Inputs may be arrays, numbers or lists; an output has to be an array of its type, in rows, as outputs() makes
-        it. `weights` are this object's own. Raises folio.Error, and writes nothing, if a tensor is not what it has to
-        be.
+        Inputs may be arrays, numbers or lists. Outputs must be C-contiguous, writable arrays of the right type, as made
+        by outputs(). `weights` must be this object or None. Raises folio.Error, and writes nothing, if a tensor is
+        invalid.
         """
         if weights is not None and weights is not self:
             raise ValueError("weights have to be this object's own: leave them out")
@@ -114,9 +114,9 @@ class Llama:
 
     def outputs(self, input_tensors: Mapping[str, Any], beam_width: int = 1, names: Iterable[str] = ()) \
             -> dict[str, np.ndarray]:
-        """Arrays for forward(): output_ids, sequence_length and those in `names`, of the shapes that these inputs need.
+        """Returns arrays for forward(): output_ids, sequence_length and those in `names`, shaped for these inputs.
 
-        For output_log_probs with continue_gen its last dimension is the call's to say: it depends on the session.
+        With continue_gen the caller must make output_log_probs, whose last dimension depends on the session.
         """
         ids = np.asarray(input_tensors["input_ids"])
         lengths = np.asarray(input_tensors["input_lengths"])
@@ -134,7 +134,7 @@ class Llama:
         return {name: np.zeros(shapes[name], _OUTPUTS[name]) for name in wanted}
 
     def statistics(self) -> dict[str, int]:
-        """Of the buffer's engine: steps, rows that were computed, cached_tokens that were not, tokens generated."""
+        """Returns the engine's counters: steps, rows computed, cached_tokens reused, tokens generated, and others."""
         return self._llama.statistics()
 
     @property
@@ -147,7 +147,7 @@ class Llama:
 
     @property
     def end_tokens(self) -> list[int]:
-        """What ends a text that says no end_id."""
+        """The tokens that end a sequence by default, without end_id."""
         return self._llama.end_tokens
 
 
@@ -162,9 +162,9 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
 
 
 def _tensor(name: str, value: Any) -> np.ndarray:
-    """In rows, of a type that the tensor may have, with the same values."""
+    """Returns a C-contiguous array with the same values, of a type that the tensor may have."""
     types = _TYPES.get(name)
-    if types is None:  # refused by its name
+    if types is None:  # the engine rejects the name
         return np.zeros(0, np.int32)
     array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
     if str(array.dtype) in types:

@@ -1,4 +1,4 @@
-"""A model that Python's threads and tasks share. Its engine runs on a thread of its own and batches what they ask."""
+"""A model for use by several threads and asyncio tasks. Its engine batches their requests on a separate thread."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ Prompt = Union[str, Ids]
 Message = Mapping[str, str]
 
 class Model:
-    """A model file, ready to answer: a GGUF, a Hugging Face directory, a llama2.c file, or the folder of a run.
+    """Loads a model: a GGUF, a Hugging Face directory, a llama2.c file, or the directory of a run.
 
-    threads          of the CPU; None: all cores
+    threads          number of CPU threads; None: all cores
     device           "cpu", "cuda" or "cuda:N"
-    context          positions of one sequence; None: the model's
-    cache_type       of keys and values: "f32", "f16" or "q8_0"; None: as the model's weights
-    cache_tokens     positions of the cache; None: a context for each sequence, but at most 16,384, or four contexts
-    max_sequences    sequences that run at once; more wait
-    max_batch_tokens rows of a step
-    draft_model      a smaller model of the same vocabulary, which guesses
-    speculate        try so many guessed tokens at once; no text changes
-    adapter          a low-rank adapter, peft's or a GGUF, times adapter_scale
-    tokenizer        a file, where the model has none in it
-    chat_template    a name or a file with a Jinja template; None: the model's own
-    generation_config "auto": sampling defaults and end tokens of the model's generation_config.json or GGUF; "none"; or a
-                     directory with a generation_config.json
-    name             what it is called by a server; None: after its file
+    context          maximum number of positions of a sequence; None: the model's
+    cache_type       type of the KV cache: "f32", "f16" or "q8_0"; None: that of the model's weights
+    cache_tokens     positions in the KV cache; None: max_sequences contexts, but at most max(16384, 4 * context)
+    max_sequences    maximum number of running sequences; others wait
+    max_batch_tokens maximum number of rows per step
+    draft_model      a smaller model with the same vocabulary, for speculation
+    speculate        draft tokens per step; does not change outputs
+    adapter          a LoRA adapter (peft directory or GGUF), scaled by adapter_scale
+    tokenizer        a tokenizer file, if the model does not include one
+    chat_template    name of a template, or a Jinja file; None: the model's own
+    generation_config "auto" (sampling defaults and end tokens from the model), "none", or a directory with that file
+    name             the model's name in server responses; None: derived from the path
+    fast             BF16 arithmetic for 16-bit weights on CPUs; on GPUs the output may depend on the batch
 
-    Texts take the options of the server (docs/server.md), by the same names and with the same checks. The defaults are
-    those of build/generate and build/chat: what generation_config says of sampling, else temperature 0.8 and top_p 0.95;
-    a random seed, and max_tokens 256, or in chat() as many as fit in the context, as in the server's chat API. An unknown option or one of a wrong type is a TypeError,
-    one out of its range a ValueError; all else is a folio.Error.
+    Generation accepts the server's options (docs/server.md), with the same names and checks. Defaults are those of
+    build/generate and build/chat: the sampling values of generation_config, else temperature 0.8 and top_p 0.95; a
+    random seed; and max_tokens 256, or in chat() as many as fit in the context. Unknown options and wrong types raise
+    TypeError, values out of range ValueError, and all other failures folio.Error.
 
-    A text may be held to a form (docs/forms.md), one of json_schema (a dict, JSON, or a class of pydantic's; with
-    free_whitespace=True the model puts whitespace as it likes), regex, grammar (GBNF) and choice (a list of texts). It
-    fits the form unless max_tokens, the context or a stop ends it; then it is the beginning of a text that does.
+    Structured outputs (docs/forms.md) are specified by json_schema (a dict, JSON text, or a pydantic class; with
+    free_whitespace=True the model chooses the whitespace), regex, grammar (GBNF) or choice (a list of strings). An
+    output matches unless max_tokens, the context or a stop string ends it early; then it is a prefix of a match.
     """
 
     def __init__(
@@ -92,17 +92,17 @@ class Model:
             options["cache_type"] = CACHE_TYPES[cache_type]
         self._model = _engine.open(path_text("path", path), options)
         self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
-        self._service: Any = None  # of folio.service, once there is one
+        self._service: Any = None  # set by folio.service.Service
         self.tokenizer = Tokenizer(self._model)
-        """Text to ids and back."""
+        """The model's tokenizer."""
         self.config: dict[str, Any] = _engine.config(self._model)
-        """The model's shape: vocab_size, dim, n_layers, …"""
+        """The model's configuration: vocab_size, dim, n_layers, …"""
         self.about: dict[str, Any] = _engine.about(self._model)
-        """name, path, context, chat (whether it has a template), threads."""
+        """name, path, context, chat (True with a chat template), threads, vocab_size, tokenizer, bos, eos."""
         _open.add(self)
 
     def close(self) -> None:
-        """Ends what runs, and gives the memory back. A second call does nothing."""
+        """Aborts all requests and frees the memory. A second call does nothing."""
         self._model.close()
 
     @property
@@ -119,22 +119,22 @@ class Model:
         state = ", closed" if self.closed else ""
         return f"Model({self.about['path']!r}, {self.config['parameters']:,} parameters{state})"
 
-    # Texts.
+    # Generation.
 
     @overload
     def generate(self, prompt: str | None = None, **options: Unpack[Options]) -> str: ...
     @overload
     def generate(self, prompt: list[str] | tuple[str, ...], **options: Unpack[Options]) -> list[str]: ...
     def generate(self, prompt=None, **options):
-        """How a text goes on, without the text itself. Token ids are a prompt, too.
+        """Returns the completion of a prompt, a string or token IDs, without the prompt.
 
-        A list of prompts gives a list, and runs as one batch; n > 1 gives a list for each prompt.
+        A list of prompts runs as one batch and returns a list. With n > 1, returns a list for each prompt.
         """
         texts = [text for text, *_ in self._submit(False, _prompted(prompt, options), pieces=False).results()]
         return _shaped(texts, _is_batch(prompt), options.get("n") or 1)
 
     async def agenerate(self, prompt=None, **options):
-        """generate() for asyncio: other tasks run meanwhile."""
+        """generate() for asyncio, which does not block the event loop."""
         stream = self._submit(False, _prompted(prompt, options), pieces=False, notifier=self._notifier())
         async for _ in self._news(stream):
             pass
@@ -142,13 +142,13 @@ class Model:
 
     def stream(self, prompt: Prompt | None = None, *, timeout: float | None = None,
                **options: Unpack[Options]) -> Iterator[str]:
-        """The same text in pieces of whole characters, as it comes. To leave the loop ends the text.
+        """Yields the completion in pieces of whole characters as it is generated. Leaving the loop aborts it.
 
-        What comes within two milliseconds is one piece. Several texts (a list of prompts, n > 1) come as pairs of their
-        number and a piece.
+        Text that arrives within two milliseconds is one piece. Several completions (a list of prompts, or n > 1) are
+        yielded as pairs (index, piece).
 
-        The text is generated whether or not somebody waits for a piece. Who waits for one longer than `timeout` seconds
-        gets a TimeoutError, which ends it.
+        Generation continues while the caller does not wait for a piece. Waiting longer than `timeout` seconds raises
+        TimeoutError, which aborts it.
         """
         several = _is_batch(prompt) or (options.get("n") or 1) > 1
         longest = math.inf if timeout is None else seconds(timeout)
@@ -160,10 +160,10 @@ class Model:
         return self._apieces(False, _prompted(prompt, options), several)
 
     def chat(self, messages: Sequence[Message] | str, *, stream: bool = False, **options: Unpack[Options]):
-        """The assistant's next answer: {"role": "user", "content": "…"} and so on, or one text of the user's.
+        """Returns the assistant's answer to messages {"role": "user", "content": "…"}, or to one string of the user's.
 
-        With stream=True an iterator of pieces, as stream(). max_tokens is by default as many as fit in the context. A
-        base model has no chat template: use generate().
+        With stream=True, returns an iterator of pieces, as stream() does. By default max_tokens is what fits in the
+        context. Base models have no chat template: use generate().
         """
         body = {**options, "messages": _messages(messages)}
         several = (options.get("n") or 1) > 1
@@ -177,18 +177,18 @@ class Model:
         return self._apieces(True, {**options, "messages": _messages(messages)}, (options.get("n") or 1) > 1)
 
     def beam(self, prompt: Prompt, width: int, n: int | None = None, **options: Any) -> list[tuple[str, float]]:
-        """The n (width) best texts of a beam search, each with its score: ln p over a power of its length.
+        """Returns the n (default: width) best outputs of a beam search with scores: ln p over a power of the length.
 
-        Takes max_tokens, stop, length_penalty, early_stopping, and a form.
+        Accepts max_tokens, stop, length_penalty, early_stopping, and the options of structured outputs.
         """
         body = _prompted(prompt, {**options, "use_beam_search": True, "best_of": width, "n": width if n is None else n})
         return [(text, score) for text, _, _, score in self._submit(False, body, pieces=False).results()]
 
     def complete(self, prompt: Prompt | None = None, *, messages: Sequence[Message] | str | None = None,
                  **options: Any) -> dict[str, Any]:
-        """The server's whole answer to a prompt, or to messages: texts, why they ended, probabilities and usage.
+        """Returns the server's response to a prompt or messages: outputs, finish reasons, log probabilities and usage.
 
-        Options that are not said are as in the server: temperature 1, 16 tokens of a prompt.
+        Defaults are the server's: temperature 1, and 16 tokens for a prompt.
         """
         from .service import complete
 
@@ -196,10 +196,10 @@ class Model:
             return complete(self, True, {**options, "messages": _messages(messages)})
         return complete(self, False, _prompted(prompt, options))
 
-    # What the model computes. Ids are those of one sequence, from its first token on.
+    # Intermediate values. `ids` are the tokens of one sequence, from the first on.
 
     def score(self, text: Prompt, *, parse_special: bool = True) -> np.ndarray:
-        """ln p of each token but the first, given those before it: (tokens - 1), float64, in nats."""
+        """Returns the ln p of each token except the first, given those before it: (tokens - 1), float64, in nats."""
         if isinstance(text, str):
             ids = self.tokenizer.encode(text, prefix=True, parse_special=parse_special)
         else:
@@ -207,17 +207,17 @@ class Model:
         return np.asarray(_engine.score(self._model, ids), dtype=np.float64)
 
     def logits(self, ids: Ids) -> np.ndarray:
-        """(ids, vocab_size), float32: row i says what may follow ids[: i + 1]."""
+        """Returns logits (ids, vocab_size), float32. Row i predicts the token after ids[: i + 1]."""
         return _engine.logits(self._model, token_ids(ids))
 
     def trace(self, ids: Ids) -> dict[str, np.ndarray]:
-        """Every named place of the forward pass, (ids, width) float32: "embedding", "layers.0.query", …, "logits"."""
+        """Returns the forward pass's intermediate values by name, (ids, width) float32: "embedding", …, "logits"."""
         return _engine.trace(self._model, token_ids(ids))
 
     def attention(self, ids: Ids, layer: int) -> np.ndarray:
-        """What each head of a layer looks at: (heads, ids, ids), float32; row i says how much of each position.
+        """Returns the attention weights of a layer: (heads, ids, ids), float32. Row i has the weights of position i.
 
-        softmax(q kᵀ / √head_dim) over the positions up to the row's own, or those of them in the sliding window.
+        They are softmax(q kᵀ / √head_dim) over the positions up to i, or those of them in the sliding window.
         """
         n_layers = self.config["n_layers"]
         if not 0 <= index("layer", layer) < n_layers:
@@ -235,19 +235,19 @@ class Model:
 
     @property
     def tensors(self) -> dict[str, tuple[int, ...]]:
-        """The model's weights: their names as in a GGUF, and their shapes. A matrix is (out, in)."""
+        """The shapes of the model's weights, by their names in GGUF. A matrix is (out, in)."""
         return _engine.tensors(self._model)
 
     def tensor(self, name: str) -> np.ndarray:
-        """The weights of that name, float32, as the file has them."""
+        """Returns the weights with this name, converted exactly to float32."""
         return _engine.tensor(self._model, name)
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What the engine has done (steps, rows, tokens, cached_tokens, seconds) and does (running, waiting, blocks)."""
+        """The engine's counters (steps, rows, tokens, cached_tokens, seconds) and load (running, waiting, blocks)."""
         return _engine.statistics(self._model)
 
-    # How texts come.
+    # Requests and their results.
 
     def _submit(self, chat: bool, body: dict[str, Any], pieces: bool, notifier: Any = None) -> Any:
         for name in ("stream", "stream_options", "logprobs", "top_logprobs", "echo", "model", "user", "tools",
@@ -255,7 +255,7 @@ class Model:
             if name in body:
                 raise TypeError(f"{name!r} is an option of the server's alone")
         body, names = server_options(body)
-        # The engine's dicts have no order, but the keys of a schema do.
+        # `forms` keeps the order of a schema's keys, which the engine's dicts do not.
         said = {name: value for name, value in body.items() if name not in ("prompt", "messages", "logit_bias")}
         try:
             forms = as_json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""
@@ -292,38 +292,38 @@ class Model:
 
 
 class Tokenizer:
-    """Text to token ids and back."""
+    """Converts text to token IDs and back."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
 
     def encode(self, text: str, *, prefix: bool = False, parse_special: bool = True) -> list[int]:
-        """The ids of a text. With prefix=True the tokens that the model expects before one, such as BOS, come first.
+        """Returns the token IDs of a text. prefix=True prepends the tokens that the model expects first, such as BOS.
 
-        Names of special tokens, such as "<|im_end|>", are these tokens; with parse_special=False they are text.
+        Special tokens in the text, such as "<|im_end|>", are parsed; with parse_special=False they are plain text.
         """
         return _engine.encode(self._model, text, bool(prefix), bool(parse_special))
 
     def decode(self, ids: Ids) -> str:
-        """The text of tokens. What is no UTF-8 becomes U+FFFD."""
+        """Returns the text of tokens. Invalid UTF-8 becomes U+FFFD."""
         return _checked(_engine.decode, self._model, ids) if len(ids) else ""
 
     def token_bytes(self, token: int) -> bytes:
-        """The bytes of one token, which may be part of a character; empty for special tokens."""
+        """Returns the bytes of a token, which may be part of a character; empty for special tokens."""
         return _engine.token_bytes(self._model, token_id(token))
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
-        """A conversation up to where the next answer begins, in tokens."""
+        """Returns the tokens of a conversation, including the prompt for the next answer."""
         return _checked(_engine.encode_chat, self._model, _messages(messages))
 
 
 class _Events:
-    """Wakes the tasks of an event loop that wait for texts. All streams of a loop share one descriptor."""
+    """Wakes the tasks of an event loop that wait for results. All streams of a loop share one file descriptor."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.notifier = _engine.Notifier()
         self._waiting: set[asyncio.Future[None]] = set()
-        # The loop keeps no reference to this, which would keep the loop.
+        # The callback does not capture `self`, so that the loop and this object do not keep each other alive.
         waiting, notifier = self._waiting, self.notifier
         self._loop = weakref.ref(loop)
 
@@ -354,7 +354,7 @@ def _pieces(stream: Any, several: bool, timeout: float = math.inf) -> Iterator[A
             for choice, text, _, _ in news:
                 if text:
                     yield (choice, text) if several else text
-        stream.results()  # of a model that was closed meanwhile: its error
+        stream.results()  # raises if the model was closed meanwhile
     finally:
         stream.cancel()
 
@@ -371,7 +371,7 @@ def _is_batch(prompt: Any) -> bool:
 def _prompted(prompt: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     if "prompt" in options or "messages" in options:
         raise TypeError("the prompt is given twice")
-    _is_batch(prompt)  # which is None, or has a length
+    _is_batch(prompt)  # raises unless it is None or has a length
     return {**options, "prompt": prompt}
 
 
@@ -387,12 +387,12 @@ def _messages(messages: Any) -> Any:
 
 
 def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
-    """`names` are those of server_options()."""
+    """Converts an error of the server. `names` are those of server_options()."""
     message, field, code = refusal.args
     message = renamed(message, names)
     if code == "no_chat_template":
         message = f"{message.split(', like')[0]}: use generate(), or Model(…, chat_template=…)"
-    if code == "unknown_parameter" and "did you mean" not in message:  # the server knows other names of forms
+    if code == "unknown_parameter" and "did you mean" not in message:  # the server's names of forms differ
         message += "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(field, FORMS, 1))
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)
@@ -417,5 +417,5 @@ def _close_all() -> None:
     _engine.wait_for_threads()
 
 
-# A thread that waits for a text has to come back before the interpreter ends.
+# Threads that wait for results must return before the interpreter ends.
 atexit.register(_close_all)

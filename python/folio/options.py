@@ -1,4 +1,4 @@
-"""The options of a text. Ranges and meanings are the server's (docs/server.md); forms have shorter names here."""
+"""Options of generation, as in the server (docs/server.md), with shorter names for structured outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import _engine
 
 
 class Options(TypedDict, total=False):
-    """For type checkers."""
+    """Types of the options, for type checkers."""
 
     max_tokens: int
     temperature: float
@@ -37,12 +37,12 @@ class Options(TypedDict, total=False):
     choice: Sequence[str]
 
 
-# What a form is called here, and by the server.
+# Names of the forms here, and in the server.
 FORMS = {"json_schema": "json_schema", "regex": "guided_regex", "grammar": "grammar", "choice": "guided_choice"}
 
 
 def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The options as the server calls them, and of those that were renamed what they are called here."""
+    """Returns the options with the server's names, and a dict from the names that were changed to ours."""
     body = dict(options)
     given = {name: form for name in FORMS if (form := body.pop(name, None)) is not None}
     if hasattr(given.get("json_schema"), "model_json_schema"):
@@ -57,14 +57,14 @@ def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def renamed(message: str, names: Mapping[str, str]) -> str:
-    """The message with the names that the caller used; `names` are those of server_options()."""
+    """Returns the message with the names that the caller used. `names` are those of server_options()."""
     for server_name, name in names.items():
         message = message.replace(f"'{server_name}'", f"'{name}'")
     return message
 
 
 def with_names(error: Exception, names: Mapping[str, str]) -> Exception:
-    """An error of the engine's conversions, renamed; one that another class raised, as it is."""
+    """Returns a TypeError or ValueError with the names that the caller used, and other errors unchanged."""
     return type(error)(renamed(str(error), names)) if type(error) in (TypeError, ValueError) else error
 
 
@@ -72,7 +72,7 @@ def as_json(value: Any) -> str:
     _engine.check_json(value)
 
     def plain(other: Any) -> Any:
-        if hasattr(other, "tolist"):  # NumPy's arrays and numbers
+        if hasattr(other, "tolist"):  # NumPy arrays and scalars
             return other.tolist()
         if isinstance(other, Mapping):
             return dict(other)
@@ -80,5 +80,5 @@ def as_json(value: Any) -> str:
 
     try:
         return json.dumps(value, default=plain)
-    except RecursionError:  # it has changed since it was checked
+    except RecursionError:  # changed since it was checked
         raise ValueError("an option is nested too deeply") from None

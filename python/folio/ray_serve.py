@@ -1,10 +1,10 @@
-"""Replicas of a model on Ray Serve, behind OpenAI's API. To be read and changed; docs/ray_serve.md explains it.
+"""Replicas of a model on Ray Serve, with OpenAI's API. Meant to be adapted; docs/ray_serve.md explains it.
 
     python -m folio.ray_serve MODEL --replicas 2
 
-An ingress takes requests and passes them on to replicas, each with an engine in its process. What a request may say,
-and what is answered, is the engine's (folio.service), as in build/serve. When a replica dies in the middle of a text,
-the ingress asks another for the same text, and goes on where the first one stopped.
+An ingress forwards requests to replicas, each with an engine in its own process. Requests and responses are those of
+folio.service, as in build/serve. If a replica dies during a response, the ingress repeats the request on another one
+and continues where the first one stopped.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import os
 import random
 from typing import Any, AsyncIterator
 
-# With these a message from process to process costs a third. Ray's processes have them from the one that starts Ray.
+# These settings cut the cost of a message between processes to a third. Ray's processes inherit them.
 for setting in ("USE_GRPC_BY_DEFAULT=1", "RUN_USER_CODE_IN_SEPARATE_THREAD=0", "RUN_ROUTER_IN_SEPARATE_LOOP=0",
                 "REPLICA_GRPC_MAX_MESSAGE_LENGTH=67108864"):
     os.environ.setdefault(*f"RAY_SERVE_{setting}".split("="))
@@ -36,14 +36,14 @@ from folio import Model
 from folio.repeats import DONE, Rest
 from folio.service import Service
 
-BETWEEN_PIECES = 0.02  # seconds: what a stream gets meanwhile is one message
+BETWEEN_PIECES = 0.02  # seconds; output generated meanwhile is one message
 BEGINNING = 256  # characters: requests that share them go to the same replica
-ATTEMPTS = 10  # of a request whose replicas die: it may be why
+ATTEMPTS = 10  # limit for a request whose replicas die, perhaps because of it
 JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
 
 
 class Replica:
-    """An engine, in a process of its own."""
+    """An engine in its own process."""
 
     def __init__(self, path: str, options: dict[str, Any], service: dict[str, Any]) -> None:
         self.model = Model(path, **options)
@@ -53,7 +53,7 @@ class Replica:
         self.counters = {name: Counter(f"folio_{name}_total") for name in ("steps", "tokens", "cached_tokens")}
 
     async def answer(self, beginning: str, *request: Any) -> AsyncIterator[Any]:
-        """The status and the headers, then the pieces of the body. Who does not want them all closes this."""
+        """Yields the status and the headers, then pieces of the body. Close the generator to abort the request."""
         reply = self.service.request(*request)
         yield await reply.start(), reply.headers
         async for piece in reply:
@@ -61,7 +61,7 @@ class Replica:
             await asyncio.sleep(BETWEEN_PIECES)
 
     def check_health(self) -> None:
-        """Ray replaces a replica that throws here, where Ray's metrics are fed, too."""
+        """Updates Ray's metrics. Raises an error, so that Ray replaces the replica, if the engine makes no progress."""
         before, self.before = self.before, self.model.statistics
         for name, gauge in self.gauges.items():
             gauge.set(self.before[name])
@@ -76,14 +76,14 @@ class Replica:
 
 
 def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
-    """As many replicas as it takes for each to have at most target_ongoing_requests sequences that run or wait."""
+    """Returns the number of replicas for at most target_ongoing_requests running or waiting sequences each."""
     each = (context.aggregated_metrics or {}).get("sequences", {}) | {"queued": context.total_queued_requests or 0}
     return math.ceil(sum(each.values()) / context.config.target_ongoing_requests), {}
 
 
 class SameBeginning(RequestRouter):
-    """Requests with the same beginning prefer the same replica, whose cache knows it (rendezvous hashing). Where that
-    is full they take the next in their order; when a replica comes or goes, only its own requests move."""
+    """Routes requests with the same beginning to the same replica, for prefix caching (rendezvous hashing). If that is
+    full, they go to the next in their order. When a replica is added or removed, only its own requests move."""
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
         beginning = pending_request.args[0] if pending_request else ""
@@ -92,7 +92,7 @@ class SameBeginning(RequestRouter):
 
 
 def beginning_of(body: bytes) -> str:
-    """Of a conversation, what stays the same from turn to turn: all up to what the user said first."""
+    """Returns the part of a conversation that is the same in every turn: through the user's first message."""
     try:
         asked = json.loads(body)
         said = asked.get("messages") or asked.get("prompt") or ""
@@ -101,11 +101,11 @@ def beginning_of(body: bytes) -> str:
             said = said[:first + 1]
         return (said if isinstance(said, str) else json.dumps(said))[:BEGINNING]
     except (ValueError, AttributeError, RecursionError):
-        return ""  # the replica says what is wrong
+        return ""  # the replica reports the error
 
 
 class Ingress:
-    """Passes requests on. It keeps what it sent of each answer, to know where another replica has to go on."""
+    """Forwards requests. Keeps what was sent of each response, so that another replica can continue it."""
 
     def __init__(self, replicas: Any) -> None:
         self.replicas = replicas.options(stream=True)
@@ -125,7 +125,7 @@ class Ingress:
         return StreamingResponse(pieces(), status, dict(headers))
 
     async def answer(self, *request: Any) -> AsyncIterator[tuple[int, Any, bytes]]:
-        """The status, the headers and a piece, for each piece of the body, from as many replicas as it takes."""
+        """Yields (status, headers, piece) for each piece of the body. Tries another replica if one dies."""
         sent: list[bytes] = []
         for attempt in range(ATTEMPTS):
             replica = self.replicas.answer.remote(*request)
@@ -133,17 +133,17 @@ class Ingress:
             try:
                 status, headers = await anext(replica)
                 if rest and status != 200:
-                    raise RayActorError()  # it is full, or about to end
+                    raise RayActorError()  # the replica is full, or about to end
                 async for piece in replica:
                     if piece := rest(piece) if rest else piece:
                         sent.append(piece)
                         yield status, headers, piece
-                if not sent:  # there is no body
+                if not sent:  # the body is empty
                     yield status, headers, b""
                 return
             except RayActorError:
                 if sent and (sent[-1].endswith(DONE) or dict(headers)["Content-Type"] != "text/event-stream"):
-                    return  # it was whole
+                    return  # the response was complete
                 self.repeats.inc()
                 logging.getLogger("ray.serve").warning("repeats a request, of which %d pieces were sent", len(sent))
             except BackPressureError:
@@ -160,7 +160,7 @@ def error(kind: str, message: str) -> bytes:
 
 
 def app(path: str, options: dict[str, Any], service: dict[str, Any], least: int, most: int, replica: type) -> Any:
-    """The application, with as many replicas as it needs, from `least` to `most`."""
+    """Returns the application, which scales from `least` to `most` replicas."""
     sequences = options["max_sequences"]
     scale = AutoscalingConfig(min_replicas=least, max_replicas=most, target_ongoing_requests=sequences, upscale_delay_s=5,
                               look_back_period_s=5, policy=AutoscalingPolicy(policy_function=by_sequences))
@@ -182,7 +182,7 @@ def main(replica: type = Replica) -> None:
     p.add_argument("--api-key", default="", help="ask for this key")
     p.add_argument("--allowed-host", action="append", default=[], help="a name of this server, beside localhost")
     a = p.parse_args()
-    ray.init(ignore_reinit_error=True)  # the cluster that runs, or one on this machine
+    ray.init(ignore_reinit_error=True)  # a running cluster, or a new one on this machine
     serve.start(http_options=HTTPOptions(host=a.host, port=a.port))
     serve.run(app(a.model, {"threads": a.threads_per_replica, "max_sequences": a.max_sequences},
                   {"api_key": a.api_key, "allowed_hosts": [*a.allowed_host, a.host]}, a.replicas,
@@ -195,6 +195,6 @@ def main(replica: type = Replica) -> None:
 
 
 if __name__ == "__main__":
-    from folio import ray_serve  # so that Ray's processes find the classes by the module's name
+    from folio import ray_serve  # so that Ray's processes find the classes by module name
 
     ray_serve.main()

@@ -1,7 +1,7 @@
-"""The rest of a stream that was cut off, from a repetition of its request.
+"""Continues a stream that was interrupted, from a repetition of its request.
 
-A text is a function of its request and its seed, but how it is cut into events is not: that depends on what else ran.
-So what counts is characters (and entries of probabilities) of each choice.
+An output is a function of the request and its seed, but its division into events is not: that depends on the load.
+Therefore characters (and entries of log probabilities) of each choice are counted, not events.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Rest:
-    """rest(piece) is what a client who has `sent`, the events of the first stream, does not have of the repetition.
+    """rest(piece) returns the part of a repetition's piece that is not in `sent`, the events of the first stream.
 
-    Pieces are whole events. The id and the time of the first stream stay.
+    Pieces are whole events. The ID and the time of the first stream are kept.
     """
 
     def __init__(self, sent: bytes) -> None:
         self._head: dict[str, Any] = {}
-        self._has: dict[int, dict[str, int]] = {}  # by choice: how many characters, entries, …
+        self._has: dict[int, dict[str, int]] = {}  # by choice: number of characters, entries, …
         self._has_usage = False
         for event in _events(sent):
             self._head = self._head or {key: event[key] for key in ("id", "created") if key in event}
@@ -45,7 +45,7 @@ class Rest:
         return rest + DONE if piece.endswith(DONE) else rest
 
     def _cut(self, choice: dict[str, Any]) -> bool:
-        """Whether anything is left of what a choice says here."""
+        """Removes what was already sent from a choice. Returns True if anything is left."""
         has = self._has.get(choice["index"])
         if has is None:
             return True

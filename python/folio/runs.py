@@ -1,4 +1,4 @@
-"""What was trained: the runs that build/train wrote, and their logs as arrays.
+"""Training runs written by build/train, and their logs as arrays.
 
     run = folio.runs()[-1]
     plt.plot(*run.curve("loss")); plt.plot(*run.curve("val_loss"))
@@ -19,7 +19,7 @@ from .model import Model
 
 
 class Run:
-    """The folder of a run, such as runs/tinyshakespeare."""
+    """The directory of a run, such as runs/tinyshakespeare."""
 
     def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
         self.path = Path(path)
@@ -35,10 +35,10 @@ class Run:
 
     @cached_property
     def log(self) -> dict[str, np.ndarray]:
-        """The lines of log.jsonl as columns: step, tokens, loss, lr, …, val_loss; NaN where a line has no such number.
+        """The lines of log.jsonl as columns: step, tokens, loss, lr, …, val_loss. Missing numbers are NaN.
 
-        Texts (sample) are arrays of objects, None where there is none. Of a run that goes on: what there was when it was
-        first asked.
+        Strings (sample) are arrays of objects; missing ones are None. The log is read at the first access, and not
+        updated while a run continues.
         """
         lines = _lines(self.path / "log.jsonl")
         columns: dict[str, np.ndarray] = {}
@@ -53,7 +53,7 @@ class Run:
         return columns
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """(steps, values) of the lines that have this number."""
+        """Returns (steps, values) of the lines that have this number."""
         if name not in self.log or self.log[name].dtype == object:
             numbers = ", ".join(key for key, column in self.log.items() if column.dtype != object)
             raise Error(f"{self.path}: its log has no number {name!r}; it has {numbers}")
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """config.toml as it was written: every flag of the run and its value."""
+        """The contents of config.toml: every flag of the run and its value."""
         config: dict[str, Any] = {}
         for line in (self.path / "config.toml").read_text(encoding="utf-8").splitlines():
             key, equals, value = line.partition(" = ")
@@ -74,12 +74,12 @@ class Run:
         return config
 
     def model(self, **options: Any) -> Model:
-        """The model that the run made. Takes Model()'s options."""
+        """Loads the run's model. Accepts Model()'s options."""
         return Model(self.path / "model.gguf", **options)
 
 
 def runs(home: Union[str, os.PathLike[str], None] = None) -> list[Run]:
-    """The runs in `home`/runs, the oldest first. Without `home` that is $FOLIO_HOME, or else the working directory."""
+    """Returns the runs in `home`/runs, oldest first. `home` defaults to $FOLIO_HOME or the working directory."""
     folder = Path(home if home is not None else os.environ.get("FOLIO_HOME") or ".") / "runs"
     logs = sorted(folder.glob("*/log.jsonl"), key=lambda log: log.stat().st_mtime)
     return [Run(log.parent) for log in logs]

@@ -1,10 +1,10 @@
-"""The server's API without a network: the checks, answers and errors of build/serve, in this process.
+"""The server's API without a network: the checks, responses and errors of build/serve, in this process.
 
     service = Service(model)
     reply = service.request("POST", "/v1/completions", body=b'{"prompt": "ROMEO:", "stream": true}')
     for piece in reply: print(piece.decode(), end="")
 
-An event loop awaits the same: `await reply.start()`, `async for piece in reply`.
+In an event loop: `await reply.start()`, then `async for piece in reply`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ LOCAL = {"host": "localhost", "content-type": "application/json"}
 
 
 class Service:
-    """Answers requests with a model. A model has one service; it ends with the model.
+    """Answers requests with a model. A model has at most one service, which ends with the model.
 
-    api_key          what requests have to bring as "Authorization: Bearer KEY"; empty: nothing
-    allowed_hosts    that requests may name beside localhost; "0.0.0.0" allows any address
-    allowed_origins  of pages elsewhere that may ask
-    max_queue        choices that run or wait; more are told to come back (429)
-    request_work     steps that preparing a request may take, before it runs
-    request_timeout  seconds that a request may take
-    log              a line on stderr for each request; log_texts: prompts and answers, too
+    api_key          key that requests must send as "Authorization: Bearer KEY"; empty: none
+    allowed_hosts    hosts that requests may name in addition to localhost; "0.0.0.0" allows any address
+    allowed_origins  origins of other web pages that may send requests
+    max_queue        maximum number of running and waiting choices; further requests get status 429
+    request_work     maximum number of steps for preparing a request
+    request_timeout  maximum duration of a request in seconds
+    log              print a line to stderr for each request; log_texts adds prompts and outputs
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Service:
         body: bytes = b"",
         seed: int | None = None,
     ) -> Reply:
-        """Asks as a client over HTTP does. Names of headers are in small letters; None: those of a local client.
+        """Sends a request as an HTTP client would. Header names are lower-case; None: those of a local client.
 
-        `seed` is for a request that names none, which else gets a random one. In an event loop the reply is awaited.
+        `seed` is the default of the request's seed, otherwise random. In an event loop, use the reply's async methods.
         """
         events = None
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # a caller who waits
+        except RuntimeError:  # no event loop: the caller blocks
             notifier = None
         else:
             notifier = self.model._notifier()
@@ -91,7 +91,7 @@ def _texts(name: str, values: Sequence[str]) -> list[str]:
 
 
 class Reply:
-    """An answer on its way: a status, headers, and a body in pieces. Forgotten before its end, it ends its request."""
+    """A response: a status, headers, and a body in pieces. Its request is aborted if it is deleted before its end."""
 
     def __init__(self, reply: Any, events: Any) -> None:
         self._reply = reply
@@ -99,12 +99,12 @@ class Reply:
 
     @property
     def status(self) -> int:
-        """Waits for it. 0: the reply ended without one."""
+        """Waits for the status. 0: the reply ended without one."""
         return self._reply.status()
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """They are there when the status is."""
+        """The headers, which are available once the status is."""
         return self._reply.headers()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -115,7 +115,7 @@ class Reply:
         return b"".join(self)
 
     async def start(self) -> int:
-        """Waits for the status."""
+        """Waits for the status and returns it."""
         while not (status := self._reply.poll_status()) and not self._reply.ended:
             await self._events.wait()
         return status
@@ -130,7 +130,7 @@ class Reply:
                 await self._events.wait()
 
     def close(self) -> None:
-        """Ends the request, if it has not ended."""
+        """Aborts the request if it has not ended."""
         self._reply.give_up()
 
 
@@ -138,11 +138,11 @@ _services = threading.Lock()
 
 
 def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any]:
-    """One whole answer of /v1/completions or /v1/chat/completions, with its usage and probabilities.
+    """Returns a complete response of /v1/completions or /v1/chat/completions.
 
-    A refusal is the same exception as of Model.generate().
+    Raises the same exceptions as Model.generate().
     """
-    model._model.check_process()  # in a forked child the lock may be held forever
+    model._model.check_process()  # in a forked child the lock may never be released
     with _services:
         service = model._service or Service(model)
     path = "/v1/chat/completions" if chat else "/v1/completions"

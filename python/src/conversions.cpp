@@ -13,12 +13,12 @@
 namespace folio::python {
 namespace {
 
-constexpr size_t kMaxDepth = 64;  // as core::parse_json
+constexpr size_t kMaxDepth = 64;  // the same as in core::parse_json
 constexpr size_t kMaxValues = size_t{1} << 24U;
 
 std::string python_type(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
-// Why a str has no UTF-8: the one reason besides a lack of memory.
+// Returns why a str cannot be encoded as UTF-8; apart from a lack of memory, a lone surrogate is the only reason.
 std::string lone_surrogate(nb::handle text) {
   const Py_ssize_t length = PyUnicode_GetLength(text.ptr());
   for (Py_ssize_t i = 0; i < length; ++i) {
@@ -30,8 +30,8 @@ std::string lone_surrogate(nb::handle text) {
   return "cannot be encoded as UTF-8";
 }
 
-// Reads one object. Python code that runs meanwhile (__index__, tolist, items) may change what is read, so lists and
-// dicts are copied before their elements are read.
+// Reads one object. Python code called meanwhile (__index__, tolist, items) may modify the object, so lists and dicts
+// are copied before their elements are read.
 class JsonReader {
  public:
   explicit JsonReader(std::string_view name) : name_(name) {}
@@ -70,7 +70,7 @@ class JsonReader {
     fail_value(lone_surrogate(text));
   }
 
-  // What has no 64 bits becomes the nearest that has: it is out of every range.
+  // Clamps integers to 64 bits; clamped values are out of range for every option.
   static Json integer(nb::handle number) {
     int overflow = 0;
     const int64_t value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
@@ -82,7 +82,7 @@ class JsonReader {
     return UINT64_MAX;
   }
 
-  // NumPy's arrays and numbers.
+  // Reads NumPy arrays and scalars.
   Json array(nb::handle object) {
     const nb::object size = nb::getattr(object, "size", nb::none());
     if (PyLong_Check(size.ptr()) && integer(size) > Json(kMaxValues)) fail_size();
@@ -133,7 +133,7 @@ class JsonReader {
 
   std::string key(nb::handle key) {
     const bool is_plain = PyUnicode_Check(key.ptr()) || PyFloat_Check(key.ptr()) || key.is_none() ||
-                          PyIndex_Check(key.ptr()) != 0;  // as json.dumps
+                          PyIndex_Check(key.ptr()) != 0;  // as in json.dumps
     path_.back() = std::string("a key");
     if (!is_plain) fail_type(key);
     return string(PyUnicode_Check(key.ptr()) ? nb::borrow(key) : nb::object(nb::str(key))).get<std::string>();
@@ -141,13 +141,13 @@ class JsonReader {
 
   void enter(Step step) {
     if (path_.size() == kMaxDepth) {
-      path_.resize(name_.empty() ? 1 : 0);  // the rest says nothing
+      path_.resize(name_.empty() ? 1 : 0);  // the full path would not help
       fail_value(fmt::format("is nested deeper than {} levels, or contains itself", kMaxDepth));
     }
     path_.push_back(std::move(step));
   }
 
-  // 'stop' at [1]
+  // Returns the location of the current value, for errors: 'stop' at [1].
   [[nodiscard]] std::string place() const {
     auto step = path_.begin();
     std::string root(name_);
@@ -167,14 +167,14 @@ class JsonReader {
   }
   [[noreturn]] void fail_type(nb::handle object) const {
     throw nb::type_error(
-        fmt::format("{} has to be made of JSON's types (numbers, strings, booleans, None, dicts and lists), not of {}",
+        fmt::format("{} must consist of JSON types (numbers, strings, booleans, None, dicts and lists), not {}",
                     place(), python_type(object))
             .c_str());
   }
   [[noreturn]] void fail_size() const { fail_value(fmt::format("has more than {} values", kMaxValues)); }
 
   std::string_view name_;
-  std::vector<Step> path_;  ///< to the value that is read
+  std::vector<Step> path_;  ///< path to the current value
   size_t n_values_ = 0;
 };
 
@@ -237,7 +237,7 @@ nb::str text_of(std::string_view text) {
 
 std::string utf8_of(nb::handle text, std::string_view name) {
   if (!PyUnicode_Check(text.ptr())) {
-    throw nb::type_error(fmt::format("{} has to be a text, not {}", name, python_type(text)).c_str());
+    throw nb::type_error(fmt::format("{} must be a string, not {}", name, python_type(text)).c_str());
   }
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);

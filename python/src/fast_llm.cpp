@@ -1,4 +1,4 @@
-// What folio.fast_llm needs beside folio.Model: a conversation as a text that grows, and how an answer ends.
+// Functions of folio.fast_llm that folio.Model lacks: conversations as growing text, and the ends of answers.
 #include "infer/interfaces/fast_llm.h"
 
 #include <nanobind/stl/pair.h>

@@ -1,5 +1,5 @@
-// FasterTransformer's interface for Python: dicts of NumPy arrays are tensors, whose memory stays Python's. Types and
-// options are made right in python/folio/faster_transformer.py.
+// FasterTransformer's interface for Python: dicts of NumPy arrays are tensors, whose memory Python owns.
+// python/folio/faster_transformer.py converts types and options.
 #include "infer/interfaces/faster_transformer.h"
 
 #include <nanobind/ndarray.h>
@@ -17,7 +17,7 @@ namespace {
 
 namespace ft = infer::faster_transformer;
 
-// One caller at a time: threads that call at once wait for each other, without the GIL.
+// Calls are serialized by the mutex, without holding the GIL.
 struct Parts {
   Parts(const std::string& path, const std::string& tokenizer, const ft::LlamaOptions& options)
       : weights(model_file_of(path), tokenizer), llama(weights, options) {}
@@ -65,10 +65,10 @@ ft::DataType type_of(const std::string& name, const Array& array) {
   if (type == nb::dtype<uint32_t>()) return ft::TYPE_UINT32;
   if (type == nb::dtype<uint64_t>()) return ft::TYPE_UINT64;
   if (type == nb::dtype<float>()) return ft::TYPE_FP32;
-  core::fail("{} is of a type that no tensor has; it may be bool, int32, uint32, uint64 or float32", name);
+  core::fail("{} has an unsupported type, expected bool, int32, uint32, uint64 or float32", name);
 }
 
-// Tensors and the arrays that they point into, which stay when another thread changes the dict.
+// Tensors, and references to their arrays, which keep these alive if another thread changes the dict.
 template <typename Array>
 struct Tensors {
   ft::TensorMap map{};
@@ -80,8 +80,8 @@ Tensors<Array> tensors_of(const nb::dict& arrays) {
   Tensors<Array> tensors;
   for (const auto& [key, value] : arrays) {
     const std::string name = utf8_of(key, "the name of a tensor");
-    Array array;  // no copy: outputs are written through it
-    core::require(nb::try_cast(value, array, false), "{} must be an array in rows, and writable if it is an output",
+    Array array;  // without a copy: outputs are written through it
+    core::require(nb::try_cast(value, array, false), "{} must be a C-contiguous array, and writable if it is an output",
                   name);
     ft::Tensor tensor{.type = type_of(name, array), .data = const_cast<void*>(array.data())};
     for (size_t d = 0; d < array.ndim(); ++d) tensor.shape.push_back(array.shape(d));

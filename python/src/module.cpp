@@ -1,5 +1,5 @@
-// folio._engine: what Python calls of the engine. Arguments are checked in C++, by the server's lists; the typed face
-// is python/folio/. While C++ works or waits, other Python threads run.
+// folio._engine: the engine's functions for Python. Arguments are checked in C++ as by the server; python/folio/ adds
+// the typed interface. Other Python threads run while C++ computes or waits.
 #include "src/module.h"
 
 #include <nanobind/stl/optional.h>
@@ -34,13 +34,13 @@ constexpr std::chrono::milliseconds kBetweenSignals{20};
 
 using Ids = std::vector<int32_t>;
 
-// What Python sees of a stream, which keeps the Python object of its model.
+// A TextStream for Python. Keeps the Python object of its model alive.
 class Stream {
  public:
   Stream(const Model& model, std::shared_ptr<infer::TextStream> stream)
       : model_(model), stream_(std::make_unique<std::shared_ptr<infer::TextStream>>(std::move(stream))) {}
 
-  // Waits for what is new, but no longer than `timeout` seconds; Ctrl-C ends the texts.
+  // Waits for new pieces, at most `timeout` seconds. Ctrl-C aborts the request.
   std::vector<infer::TextPiece> wait(double timeout = std::numeric_limits<double>::infinity()) {
     using Seconds = std::chrono::duration<double>;
     const auto begin = std::chrono::steady_clock::now();
@@ -67,7 +67,7 @@ class Stream {
   }
   std::vector<infer::GenerateResult> results() {
     while (!ended()) wait();
-    const SharedModel::Use use(*model_);  // a model that was closed meanwhile cut the texts off
+    const SharedModel::Use use(*model_);  // throws if the model was closed meanwhile, which cuts outputs off
     return (*stream_)->take_results();
   }
 
@@ -76,7 +76,7 @@ class Stream {
     try {
       return (*stream_)->next(at_most);
     } catch (const core::Error&) {
-      const SharedModel::Use still(*model_);  // closed meanwhile: that is the reason
+      const SharedModel::Use still(*model_);  // throws the reason if the model was closed meanwhile
       throw;
     }
   }
@@ -130,7 +130,7 @@ std::unique_ptr<Model> open(nb::handle given_path, const nb::dict& given) {
   return std::make_unique<Model>(std::move(model));
 }
 
-// A request that has no text, but sees its prompt's rows.
+// Runs a request that generates nothing but observes the rows of its prompt.
 void run_prompt(const Model& model, infer::Request request) {
   auto stream = with_model(model, [&](const SharedModel::Use& use) {
     request.options.adapter = use.loaded().adapter();
@@ -146,7 +146,7 @@ size_t vocab_size(const Model& model) { return static_cast<size_t>(SharedModel::
 
 nb::object logits(const Model& model, Ids ids) {
   const size_t n_vocab = vocab_size(model);
-  // The engine's thread may still write when a Ctrl-C has ended the call.
+  // The engine's thread may still write after Ctrl-C has ended the call.
   const auto values = std::make_shared<std::vector<float>>();
   infer::Request request{.prompt = std::move(ids)};
   request.on_logits = [values](std::span<const float> rows) {
@@ -164,7 +164,7 @@ nb::dict trace(const Model& model, Ids ids) {
   };
   const auto places = std::make_shared<std::vector<std::pair<std::string, Place>>>();
   infer::Request request{.prompt = std::move(ids)};
-  request.on_logits = [](std::span<const float>) {};  // so that the last places have all rows
+  request.on_logits = [](std::span<const float>) {};  // computes the last layer and the logits for all rows
   request.observer = [places](const std::string& name, std::span<const float> values, size_t n_rows) {
     auto found = std::ranges::find(*places, name, &std::pair<std::string, Place>::first);
     if (found == places->end()) found = places->insert(places->end(), {name, {}});
@@ -219,7 +219,7 @@ nb::dict config(const Model& model) {
   return fields;
 }
 
-// Takes no time worth releasing the GIL for; nor does token_bytes.
+// Keeps the GIL, because it returns at once; so does token_bytes.
 nb::dict statistics(const Model& model) {
   const infer::EngineStatistics now = [&] { return SharedModel::Use(*model).engine().statistics(); }();
   return dict_of(now);
@@ -271,7 +271,7 @@ nb::object tensor(const Model& model, nb::handle name) {
   auto values = with_model(model, [&shape, wanted = utf8_of(name, "name")](const SharedModel::Use& use) {
     const auto manifest = core::tensor_manifest(use.loaded().config());
     const auto found = std::ranges::find(manifest, wanted, &core::TensorSpec::gguf_name);
-    core::require(found != manifest.end(), "{}: the model has no tensor {}; Model.tensors lists them",
+    core::require(found != manifest.end(), "{}: the model has no tensor {}; see Model.tensors",
                   use.loaded().file().path, core::printable(wanted));
     shape.assign(found->shape.begin(), found->shape.end());
     return core::to_floats(use.loaded().file().tensors[static_cast<size_t>(found - manifest.begin())]);
@@ -298,7 +298,7 @@ nb::bytes token_bytes(const Model& model, int64_t id) {
   const std::string bytes = [&] {
     const SharedModel::Use use(*model);
     const int32_t n = use.tokenizer().vocab_size();
-    core::require(id >= 0 && id < n, "there is no token {}: the vocabulary has the ids 0 to {}", id, n - 1);
+    core::require(id >= 0 && id < n, "token {} is outside the vocabulary, which has ids 0 to {}", id, n - 1);
     return use.tokenizer().token_bytes(static_cast<int32_t>(id));
   }();
   return nb::bytes(bytes.data(), bytes.size());
@@ -357,8 +357,8 @@ void bind_model(nb::module_& m) {
   m.def("encode_chat", &encode_chat);
 }
 
-// The field that is wrong is the exception's second argument, and the code its third: folio/model.py makes a TypeError
-// or a ValueError of it.
+// Passes the invalid field as the exception's second argument and the code as its third; folio/model.py converts it to
+// TypeError or ValueError.
 void throw_api_error(const std::exception_ptr& error, void* type) {
   try {
     std::rethrow_exception(error);
@@ -384,7 +384,7 @@ void throw_error(const std::exception_ptr& error, void* type) {
 
 NB_MODULE(_engine, m) {
   using namespace folio::python;
-  nb::set_leak_warnings(false);  // a model that lives to the end of the interpreter is no leak
+  nb::set_leak_warnings(false);  // models may live until the interpreter ends
   watch_forks();
   const nb::object error = nb::steal(PyErr_NewException("folio.Error", PyExc_RuntimeError, nullptr));
   m.attr("Error") = error;

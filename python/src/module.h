@@ -1,4 +1,4 @@
-// What the parts of the module share: a model that Python owns, and calls on it.
+// Shared by the files of the module: a model owned by Python, and calls on it.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,14 @@ template <>
 inline constexpr bool kJoinsThreads<SharedModel> = true;
 
 using Model = Owned<SharedModel>;
-/// The engine's threads hold the notifier itself, not the Python object, whose last reference they would release.
+/// The engine's threads hold the inner notifier, not the Python object: they must not release its last reference.
 using Notifier = Owned<std::shared_ptr<infer::Notifier>>;
 
-/// work(use), without the GIL: it must not touch Python. What Python passes is converted before, and results after it:
-/// both may run Python code, which may close the model, and that waits for the end of `use`.
+/// Calls work(use) without the GIL, so it must not touch Python. Convert arguments before and results after the call:
+/// both may run Python code that closes the model, which waits for the end of `use`.
 template <typename Work>
 auto with_model(const Model& model, Work work) {
-  const SharedModel::Use use(*model);  // first: it may report that the model is closed
+  const SharedModel::Use use(*model);  // first, because it throws if the model is closed
   const WithoutGil released;
   return work(use);
 }

@@ -11,7 +11,7 @@
 namespace folio::python {
 namespace {
 
-// Changed only with the GIL, or in a child that has one thread.
+// Only modified with the GIL held, or in a child, which has one thread.
 size_t n_without_gil = 0;
 bool ending = false;
 unsigned forks = 0;
@@ -42,7 +42,7 @@ bool is_ending() { return ending; }
 void watch_forks() {
   pthread_atfork(nullptr, nullptr, [] {
     ++forks;
-    n_without_gil = 0;  // those threads exist only in the parent
+    n_without_gil = 0;  // those threads only exist in the parent
   });
 }
 
@@ -50,7 +50,7 @@ unsigned n_forks() { return forks; }
 
 void fail_after_fork() {
   core::fail(
-      "this process was forked from the one that opened the model, and the engine's threads run only there; open the "
+      "this process was forked after the model was opened, and the engine's threads run only in the parent; open the "
       "model in each process, or start processes by spawn");
 }
 

@@ -1,5 +1,5 @@
-// The GIL, and the process that an object belongs to. C++ threads never hold a reference to a Python object, so they
-// never wait for the GIL; a forked child neither uses nor destroys objects of its parent's threads.
+// The GIL, and the process that owns an object. C++ threads never hold references to Python objects, so they never wait
+// for the GIL. A forked child neither uses nor destroys objects of its parent's threads.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,8 +11,8 @@ namespace folio::python {
 
 namespace nb = nanobind;
 
-/// Releases the GIL. At the end of the interpreter, wait_for_threads() waits until all of these are gone: a thread that
-/// asked for the GIL later would be ended by Python in the middle of C++. Throws core::Error after that.
+/// Releases the GIL. wait_for_threads() waits until all instances are gone, because Python would terminate a thread
+/// that requests the GIL later in the middle of C++ code. After that, constructors throw core::Error.
 class WithoutGil {
  public:
   WithoutGil();
@@ -24,23 +24,23 @@ class WithoutGil {
   PyThreadState* thread_;
 };
 
-/// Waits until no thread is inside a WithoutGil; from then on none can be made.
+/// Waits until no thread is inside a WithoutGil. Afterwards none can be created.
 void wait_for_threads();
-/// Whether wait_for_threads() was called.
+/// Returns true once wait_for_threads() was called.
 [[nodiscard]] bool is_ending();
 
-/// Registers what a forked child must reset. Once, when the module is imported.
+/// Registers a handler that resets state in forked children. Call it once, when the module is imported.
 void watch_forks();
-/// Forks between the import of the module and this process.
+/// Returns the number of forks between the import of the module and this process.
 [[nodiscard]] unsigned n_forks();
 [[noreturn]] void fail_after_fork();
 
-/// An object whose destructor may wait for threads that are in the middle of a step.
+/// True for types whose destructor may wait for threads that are executing a step.
 template <typename T>
 inline constexpr bool kJoinsThreads = false;
 
-/// Owns an object that threads of this process use. In a forked child those threads do not exist and its mutexes may be
-/// locked forever, so there it is not usable, and leaks.
+/// Owns an object that threads of this process use. It is unusable in a forked child, and leaked there: the threads do
+/// not exist in the child, and mutexes may be locked forever.
 template <typename T>
 class Owned {
  public:
@@ -63,7 +63,7 @@ class Owned {
   }
   T& operator*() const { return get(); }
   T* operator->() const { return &get(); }
-  /// nullptr in a forked child, for what needs no action there.
+  /// Returns null in a forked child, for operations that can be skipped there.
   [[nodiscard]] T* here() const { return is_forked() ? nullptr : value_.get(); }
   [[nodiscard]] bool is_forked() const { return n_forks() != forks_; }
 

@@ -1,4 +1,4 @@
-// The server's API without a network: requests go in as HTTP would bring them, and answers come as it would send them.
+// The server's API without a network: requests and responses are those of HTTP.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -15,15 +15,15 @@ namespace {
 
 using infer::server::LocalReply;
 using Reply = Owned<LocalReply>;
-constexpr std::chrono::milliseconds kBetweenLooks{20};  // for Ctrl-C
+constexpr std::chrono::milliseconds kBetweenLooks{20};  // interval of checks for Ctrl-C
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-// Calls look(reply), which waits a moment, until it has found something or the reply has ended; Ctrl-C gives it up.
+// Calls look(reply), which waits briefly, until it finds something or the reply has ended. Ctrl-C aborts the request.
 template <typename Look>
 auto wait(const Reply& owned, Look look) {
   while (true) {
-    LocalReply& reply = *owned;  // again each time: a signal handler of Python may fork
+    LocalReply& reply = *owned;  // checked each time, since a Python signal handler may fork
     auto [found, ended] = [&] {
       const WithoutGil released;
       auto value = look(reply);
@@ -66,9 +66,9 @@ std::unique_ptr<Reply> request(const Model& model, nb::handle method, nb::handle
                                .content_type = header("content-type"),
                                .authorization = header("authorization"),
                                .random_seed = seed};
-  std::shared_ptr<infer::Notifier> told = notifier == nullptr ? nullptr : **notifier;
+  std::shared_ptr<infer::Notifier> waker = notifier == nullptr ? nullptr : **notifier;
   auto reply = with_model(
-      model, [&](const SharedModel::Use& use) { return use.service().request(std::move(r), std::move(told)); });
+      model, [&](const SharedModel::Use& use) { return use.service().request(std::move(r), std::move(waker)); });
   return std::make_unique<Reply>(std::move(reply));
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 using infer::server::Json;
 
-constexpr int64_t kMaxTokens = 256;      // of generate, where nothing is said
-constexpr int64_t kMostTexts = 1 << 20;  // of a call
+constexpr int64_t kMaxTokens = 256;      // default of generate()
+constexpr int64_t kMostTexts = 1 << 20;  // per call
 
 std::optional<data::ChatTemplate> chat_template_of(const infer::LoadedModel& model, const OpenOptions& options) {
   if (!options.chat_template.empty()) return data::chat_template_named(options.chat_template, &model.tokenizer());
@@ -62,7 +62,7 @@ SharedModel::Use::~Use() {
 
 infer::server::LocalService& SharedModel::Use::service() const {
   infer::server::LocalService* service = model_.parts_->serving;
-  core::require(service != nullptr, "the model does not answer requests yet; make a Service of it");
+  core::require(service != nullptr, "the model is not serving requests yet; create a Service for it");
   return *service;
 }
 
@@ -73,7 +73,7 @@ void SharedModel::serve(infer::server::ServiceOptions options) {
   served.adapter = use.loaded().adapter();
   auto service = std::make_unique<infer::server::LocalService>(use.engine(), std::move(served), std::move(options));
   const std::lock_guard lock(mutex_);
-  core::require(parts_->service == nullptr, "the model answers requests already; a model has one Service");
+  core::require(parts_->service == nullptr, "the model already has a Service; only one is supported");
   parts_->serving = service.get();
   parts_->service = std::move(service);
 }
@@ -85,7 +85,7 @@ void SharedModel::close() {
   parts_->async->stop();
   lock.lock();
   changed_.wait(lock, [this] { return n_users_ == 0; });
-  lock.unlock();  // so that calls on a closed model need not wait while its memory is freed
+  lock.unlock();  // calls on a closed model must not wait while memory is freed
   parts_.reset();
   lock.lock();
   is_freed_ = true;
@@ -94,7 +94,7 @@ void SharedModel::close() {
 
 namespace {
 
-// The budget of a request to a server, and what the texts of the caller take to tokenize.
+// Returns the budget of a server request, plus one step for each byte of the caller's prompts.
 infer::server::ParseOptions parse_options(const Json& body) {
   uint64_t n_bytes = 0;
   const auto add = [&](const Json& text) {
@@ -120,14 +120,14 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
   if (chat) return infer::server::parse_chat(body, use.served(), random_seed, forms, parse_options(body));
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
   auto request = infer::server::parse_completion(body, use.served(), random_seed, forms, parse_options(body));
-  // Not what the longest prompt has room for: each text goes on to the end of its own context.
+  // Not limited by the longest prompt: each output may extend to the end of its own context.
   request.options.max_tokens = body["max_tokens"].get<int64_t>();
   return request;
 }
 
 std::vector<infer::Request> engine_requests(const SharedModel::Use& use, infer::server::CompletionRequest request) {
   const int32_t adapter = use.loaded().adapter();
-  // Forms are made for the one by which marks are texts.
+  // Forms are compiled for the tokenizer that represents marks as text.
   const data::Tokenizer& tokenizer = request.options.form ? use.served().forms->tokenizer() : use.tokenizer();
   std::vector<infer::Request> requests;
   for (infer::server::Prompt& prompt : request.prompts) {

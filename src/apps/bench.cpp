@@ -1,5 +1,5 @@
-// bench: how fast a model runs here, and what share of the memory's bandwidth its decoding reaches; and how fast it
-// decodes where texts keep to JSON schemas.
+// bench: measures prefill and decode speed, the share of memory bandwidth that decoding reaches, and the speed of
+// structured output.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,12 +34,12 @@ struct Options {
   int64_t gen_tokens = 64;
   std::vector<int64_t> batch{1};
   int repetitions = 5;
-  std::string schemas;  ///< a file
+  std::string schemas;  ///< path; empty: none
   infer::SamplerOptions sampler;
   bool json = false;
   bool memory = false;
   bool ops = false;
-  std::string trace;  ///< a file
+  std::string trace;  ///< path; empty: none
   bool train = false;
 };
 
@@ -48,7 +48,7 @@ struct Speeds {
   double decode;   ///< tokens/s over all sequences
 };
 
-// When the tokens of some sequences come.
+// Times of the tokens of a batch of sequences.
 class Watch {
  public:
   explicit Watch(size_t n_sequences) : n_silent_(n_sequences), lengths_(n_sequences) {}
@@ -59,14 +59,15 @@ class Watch {
       ++n_tokens_;
     }
   }
-  /// A step has ended; with the one in which the first sequence ends, what counts ends.
+  /// Called at the end of each step. Counting stops with the first step in which a sequence ended.
   void step(bool one_has_ended) {
     if (counted_ || !one_has_ended) return;
     counted_ = n_tokens_;
     end_ = Clock::now();
   }
-  /// Seconds to the first token of the last sequence; and tokens a second from then on, as long as all go on.
+  /// Returns the seconds until every sequence had a token.
   [[nodiscard]] double seconds_to_first() const { return seconds(start_, all_speak_); }
+  /// Returns the decode speed of the batch, from then until the first sequence ended.
   [[nodiscard]] double tokens_per_s() const { return static_cast<double>(*counted_) / seconds(all_speak_, end_); }
   [[nodiscard]] size_t length(size_t sequence) const { return lengths_[sequence]; }
 
@@ -97,8 +98,8 @@ Watch watched(infer::Engine& engine, std::span<infer::Request> requests) {
   return watch;
 }
 
-// Prompts that nobody has computed before; then the same again, which the cache knows, and the tokens behind them.
-// Short repetitions that do not count come first, for as long as threads take to leave cores that others use.
+// Measures prefill with new prompts, then decoding with the same prompts, which are cached by then. Short warm-up
+// repetitions come first, until the thread pool has adapted to the load of other processes.
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
   constexpr double kWarmUpSeconds = 0.5;
   constexpr int64_t kWarmUpTokens = 16;
@@ -127,12 +128,12 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
 
 struct FormSpeeds {
   double decode;  ///< tokens/s over all sequences
-  double free;    ///< of texts without a form that are as long
-  double share;   ///< median of the repetitions'
+  double free;    ///< the same without schemas, for outputs of the same lengths
+  double share;   ///< decode / free, the median of the repetitions
 };
 
-// Each sequence keeps to a schema, in another repetition to the next one, and nothing is known of them before; then
-// without forms, and the other way round.
+// Measures decoding with a schema per sequence, compiled anew in each run, and without schemas. The schemas rotate, and
+// the order of both alternates, from repetition to repetition.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
@@ -158,7 +159,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
       without[b].options.max_tokens = static_cast<int64_t>(watch.length(b));
     }
     free.push_back(watched(engine, without).tokens_per_s());
-    if (repetition % 2 == 1) watch = run_with_form();  // the other order: what ran before is not counted
+    if (repetition % 2 == 1) watch = run_with_form();  // the other order; the first run is discarded
     decode.push_back(watch.tokens_per_s());
     share.push_back(decode.back() / free.back());
   }
@@ -166,12 +167,12 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   return {apps::median(decode), apps::median(free), apps::median(share)};
 }
 
-/// The machines and the memory that the weights are read from. A model on two machines has two memories, and no speed.
+/// The machines of a model, and the bandwidth of their memory. A model on two machines has no single bandwidth.
 struct Memory {
-  nlohmann::ordered_json machines;  ///< of --json
-  std::string description;          ///< the same for people, with the memory's speed
+  nlohmann::ordered_json machines;  ///< fields for --json
+  std::string description;          ///< the line printed without --json
   std::optional<double> bytes_per_s{};
-  const char* key = nullptr;  ///< of the speed in --json
+  const char* key = nullptr;  ///< the bandwidth's key in --json
 };
 
 Memory measure_memory(const infer::Machines& machines, const infer::MachineOptions& options) {
@@ -185,21 +186,21 @@ Memory measure_memory(const infer::Machines& machines, const infer::MachineOptio
   if (machines.gpu == nullptr) {
     memory.bytes_per_s = apps::read_bandwidth(machines.n_threads);
     memory.key = "read_gb_per_s";
-    memory.description = fmt::format("{}, memory reads at {:.1f} GB/s", machines.placements.front().machine.describe(),
-                                     *memory.bytes_per_s / 1e9);
+    memory.description = fmt::format("{}, memory read bandwidth {:.1f} GB/s",
+                                     machines.placements.front().machine.describe(), *memory.bytes_per_s / 1e9);
   } else if (machines.cpu == nullptr) {
     infer::gpu::Stream stream(*options.gpu);
     memory.bytes_per_s = infer::gpu::copy_bandwidth(stream);
     memory.key = "copy_gb_per_s";
-    memory.description = fmt::format("{}, copies read and write its memory at {:.1f} GB/s", machines.gpu->describe(),
-                                     *memory.bytes_per_s / 1e9);
+    memory.description =
+        fmt::format("{}, memory copy bandwidth {:.1f} GB/s", machines.gpu->describe(), *memory.bytes_per_s / 1e9);
   } else {
     memory.description = fmt::format("{} and {}", machines.cpu->describe(), machines.gpu->describe());
   }
   return memory;
 }
 
-// For people a table of patterns; for scripts, which want it again and again beside something else, the best speed.
+// Prints a table of access patterns, or with --json only the best bandwidth, which is faster to measure.
 int bench_memory(const Options& o) {
   const size_t n_threads = o.model.load.machines.n_threads;
   const size_t threads = n_threads == 0 ? core::default_threads() : n_threads;
@@ -213,25 +214,25 @@ int bench_memory(const Options& o) {
 }
 
 int run(const apps::Flags& app, const Options& o) {
-  if (o.train) throw core::UsageError("--train has to be the first flag");
+  if (o.train) throw core::UsageError("--train must be the first flag");
   if (o.memory) return bench_memory(o);
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
   apps::ModelFlags flags = o.model;
-  flags.load.cache_positions =  // in whole blocks for each sequence
+  flags.load.cache_positions =  // whole blocks per sequence
       *std::max_element(o.batch.begin(), o.batch.end()) *
       ((positions + infer::kBlockPositions - 1) / infer::kBlockPositions * infer::kBlockPositions);
   apps::Ranks ranks(app, flags, o.n_stages);
   infer::LoadedModel model = apps::open_model(flags);
   if (ranks.follow(model)) return 0;
   if (positions > model.context()) {
-    throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} are more than the context of {}",
+    throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} exceed the context of {}; lower one",
                                        o.prompt_tokens, o.gen_tokens, model.context()));
   }
-  const Memory memory = measure_memory(model.machines(), flags.load.machines);  // before a GPU's is filled
-  if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace writes a timeline of --ops; add --ops");
+  const Memory memory = measure_memory(model.machines(), flags.load.machines);  // before weights fill a GPU's memory
+  if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace requires --ops; add --ops");
   if (o.ops) {
     if (o.batch.size() > 1 || !o.schemas.empty()) {
-      throw core::UsageError("--ops takes one --batch, and no --json-schemas");
+      throw core::UsageError("--ops accepts a single --batch and no --json-schemas");
     }
     apps::bench_ops(model,
                     {.prompt_tokens = o.prompt_tokens,
@@ -253,7 +254,7 @@ int run(const apps::Flags& app, const Options& o) {
   if (!o.schemas.empty()) {
     std::istringstream lines(core::read_text_file(o.schemas, size_t{16} << 20U));
     for (std::string line; std::getline(lines, line);) schemas.push_back(line);
-    core::require(!schemas.empty(), "{}: there is no schema; write one on each line", o.schemas);
+    core::require(!schemas.empty(), "{}: no schemas found; write one per line", o.schemas);
   }
   for (const int64_t batch : o.batch) {
     if (!schemas.empty()) {
@@ -263,7 +264,7 @@ int run(const apps::Flags& app, const Options& o) {
                       {"free_tokens_per_s", speeds.free},
                       {"share", speeds.share}});
       if (!o.json) {
-        fmt::print("batch {:3}: decode {:9.1f} tokens/s with schemas, {:9.1f} without, a share of {:.3f}\n", batch,
+        fmt::print("batch {:3}: decode {:9.1f} tokens/s with schemas, {:9.1f} without, ratio {:.3f}\n", batch,
                    speeds.decode, speeds.free, speeds.share);
       }
       continue;
@@ -282,11 +283,11 @@ int run(const apps::Flags& app, const Options& o) {
     std::string share;
     if (reads.experts > 0) {
       row["experts_of_a_layer"] = reads.experts;
-      share = fmt::format(" (of a layer {:.1f} of {} experts)", reads.experts, engine.config().n_experts);
+      share = fmt::format(" ({:.1f} of {} experts per layer)", reads.experts, engine.config().n_experts);
     }
     if (memory.bytes_per_s) {
       row["bandwidth_share"] = bytes_per_s / *memory.bytes_per_s;
-      share += fmt::format(", {:.0f}% of memory's", 100.0 * bytes_per_s / *memory.bytes_per_s);
+      share += fmt::format(", {:.0f}% of memory bandwidth", 100.0 * bytes_per_s / *memory.bytes_per_s);
     }
     if (!o.json) {
       fmt::print("batch {:3}: prefill {:9.1f} tokens/s, decode {:9.1f} tokens/s, weights read at {:.1f} GB/s{}\n",
@@ -314,12 +315,12 @@ int run(const apps::Flags& app, const Options& o) {
     fmt::print("{}\n", json.dump());
   } else {
     fmt::print("{}, weights {:.1f} MB{}\n", memory.description, static_cast<double>(loaded.weight_bytes) / 1e6,
-               memory.bytes_per_s ? " (a share above 100% means they stay in cache)" : "");
+               memory.bytes_per_s ? " (above 100%: the weights stay in cache)" : "");
   }
   return 0;
 }
 
-// `bench --train FLAGS` is `train tinyshakespeare --profile FLAGS`: only that program has LibTorch.
+// Runs `train tinyshakespeare --profile FLAGS` for `bench --train FLAGS`, because bench is built without LibTorch.
 int bench_training(int argc, char** argv) {
   const std::string train = std::filesystem::read_symlink("/proc/self/exe").replace_filename("train");
   std::string program = "train", dataset = "tinyshakespeare", profile = "--profile";
@@ -327,37 +328,47 @@ int bench_training(int argc, char** argv) {
   arguments.insert(arguments.end(), argv + 2, argv + argc);
   arguments.push_back(nullptr);
   ::execv(train.c_str(), arguments.data());
-  core::fail("{} can't be started: {}; build it, with LibTorch", train, std::strerror(errno));
+  core::fail("{}: cannot start: {}; build train, which needs LibTorch", train, std::strerror(errno));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Flags app("Measures prefill and decoding, medians of the repetitions; the sampling of each token is included.",
-                  "bench");
+  apps::Flags app(
+      "Measure prefill and decode speed, including sampling. Results are medians of the repetitions, after a warm-up.",
+      "bench");
   if (argc > 1 && std::string_view(argv[1]) == "--train") {
     return apps::run_program(app, 1, argv, [&] { return bench_training(argc, argv); });
   }
   Options o;
-  app.add_flag("--train", o.train, "instead: where a training step's time goes. The first flag, then those of train");
-  app.add_flag("--ops", o.ops, "instead: where a step's time goes, by kind of operation, for prompts and decoding");
-  app.add_option("--trace", o.trace, "with --ops: a timeline of operations and of the engine's decisions, for Perfetto")
-      ->type_name("FILE");
-  app.add_flag("--memory", o.memory, "instead: how fast --threads read memory, by several patterns; needs no model");
-  apps::add_model_flags(app, o.model);
-  apps::add_rank_flags(app, o.n_stages);
-  apps::add_sampler_flags(app, o.sampler);
-  app.add_option("--prompt-tokens", o.prompt_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
-  app.add_option("--gen-tokens", o.gen_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
-  app.add_option("--batch", o.batch, "sequences at once; several numbers give a row each")
+  app.default_group("General");
+  app.group("Benchmark");
+  app.add_option("--prompt-tokens", o.prompt_tokens, "prompt length in tokens")
+      ->check(apps::in_range(1, 1e6))
+      ->capture_default_str();
+  app.add_option("--gen-tokens", o.gen_tokens, "number of tokens to decode per sequence")
+      ->check(apps::in_range(1, 1e6))
+      ->capture_default_str();
+  app.add_option("--batch", o.batch, "number of sequences; a list such as 1,8,64 measures each")
       ->delimiter(',')
       ->check(apps::in_range(1, 4096))
       ->capture_default_str();
-  app.add_option("--repetitions", o.repetitions)->check(apps::in_range(1, 1000))->capture_default_str();
+  app.add_option("--repetitions", o.repetitions, "number of repetitions")
+      ->check(apps::in_range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--json", o.json, "print one JSON object to stdout and nothing else");
+  app.group("Other measurements");
   app.add_option("--json-schemas", o.schemas,
-                 "instead: decoding where each sequence keeps to a JSON schema of this file, one on each line, beside "
-                 "texts of the same lengths without")
+                 "decode speed with JSON schemas, one per line of the file, compared with unconstrained decoding")
       ->type_name("FILE");
-  app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
+  app.add_flag("--ops", o.ops, "time per kind of operation, in prefill and decode");
+  app.add_option("--trace", o.trace, "with --ops: write a timeline of operations and scheduling for Perfetto")
+      ->type_name("FILE");
+  app.add_flag("--memory", o.memory, "memory read bandwidth of --threads by access pattern; needs no model");
+  app.add_flag("--train", o.train, "profile a training step; must be the first flag, followed by flags of train");
+  apps::add_model_flags(app, o.model);
+  apps::add_rank_flags(app, o.n_stages);
+  app.group("Sampling");
+  apps::add_sampler_flags(app, o.sampler);
   return apps::run_program(app, argc, argv, [&] { return run(app, o); });
 }

@@ -22,17 +22,17 @@ constexpr size_t kLine = 64;
 
 struct Pattern {
   infer::Prefetch level = infer::Prefetch::None;
-  size_t distance = 0;   ///< bytes from what is read to what is prefetched
-  size_t rows = 1;       ///< read side by side,
-  size_t row_bytes = 0;  ///< each of so many bytes, and the next ones are prefetched; 0: a part of what a thread reads
+  size_t distance = 0;   ///< bytes from the address that is read to the one that is prefetched
+  size_t rows = 1;       ///< number of rows read side by side
+  size_t row_bytes = 0;  ///< bytes of a row; 0: a thread's range divided by `rows`
 };
 
-// One line of memory, XORed to the sums.
+// Reads one cache line and XORs it into the sums.
 inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
   for (size_t i = 0; i < 8; ++i) sums[i] ^= p[i];
 }
 
-// Reads [begin, end), whole groups of rows: line i of each row, then line i + 1.
+// Reads [begin, end) in groups of rows side by side: line i of each row, then line i + 1. A partial group is skipped.
 template <infer::Prefetch level>
 uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
   uint64_t sums[8] = {};
@@ -51,8 +51,8 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
   return sum;
 }
 
-// Bytes per second of `passes` times reading `bytes` on all threads, in whole units; the best of the passes.
-// read(begin, end) returns what depends on all that it read, so that none is left out.
+// Returns the best bytes per second of `passes` passes over `bytes`, divided between the threads in units of `unit`.
+// read(begin, end) returns a value that depends on everything it read, so that the compiler cannot remove the reads.
 template <typename Read>
 double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit, Read&& read) {
   std::atomic<uint64_t> sum{0};
@@ -66,12 +66,12 @@ double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit,
   return best;
 }
 
-// Memory on pages of one size.
+// 512 MiB of memory on small or large pages.
 class Pages {
  public:
   explicit Pages(bool large) {
     void* p = ::mmap(nullptr, kBytes + kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    core::require(p != MAP_FAILED, "{} MiB of memory are not to be had", kBytes >> 20U);
+    core::require(p != MAP_FAILED, "cannot allocate {} MiB of memory", kBytes >> 20U);
     mapped_ = static_cast<std::byte*>(p);
     const auto address = reinterpret_cast<uintptr_t>(mapped_);
     begin_ = mapped_ + ((address + kLarge - 1) / kLarge * kLarge - address);
@@ -90,7 +90,7 @@ class Pages {
 };
 
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
-  // Parts of a thread's bytes must not lie a power of two apart: those are in the same bank of the memory.
+  // Rows that are a power of two apart would be in the same memory bank.
   const bool parts = pattern.row_bytes == 0;
   const size_t group = pattern.rows * (parts ? 4096 : pattern.row_bytes);
   const size_t bytes = parts ? kBytes - (size_t{128} << 10U) : kBytes;
@@ -117,8 +117,8 @@ void print_memory_table(size_t n_threads) {
   core::ThreadPool one(1);
   core::ThreadPool all(n_threads, core::ThreadPool::Sharing::Always);
   const std::array pages{Pages(false), Pages(true)};
-  fmt::print("GB/s of reads of {} MiB, the best of three passes\n\n{:44}{:>12}{:>14}{:>14}{:>14}\n", kBytes >> 20U, "",
-             "small pages", fmt::format("{} threads", all.size()), "large pages",
+  fmt::print("Read bandwidth in GB/s over {} MiB, best of three passes\n\n{:44}{:>12}{:>14}{:>14}{:>14}\n",
+             kBytes >> 20U, "", "small pages", fmt::format("{} threads", all.size()), "large pages",
              fmt::format("{} threads", all.size()));
   const auto row = [&](const std::string& name, const Pattern& pattern) {
     fmt::print("{:44}", name);

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
-// Multiply-adds a second of F32 products whose operands are in each core's own cache: the most that F32 reaches.
+// Returns the peak rate: multiply-adds per second of F32 products whose operands fit each core's own cache.
 double product_rate(infer::Cpu& cpu) {
   constexpr size_t kRows = 64, kColumns = 512, kOut = 64, kTimes = 20;
   struct Operands {
@@ -47,11 +47,11 @@ double product_rate(infer::Cpu& cpu) {
   return best;
 }
 
-// What some steps took: by operation, and in all with what the host does between forward passes.
+// Times of the measured steps, by operation and in total.
 struct Times {
   infer::Profile profile;
-  double seconds = 0.0;                 ///< of the engine's steps
-  std::vector<double> measured, plain;  ///< seconds of a step, in repetitions with and without the profile
+  double seconds = 0.0;                 ///< total of the engine's steps, including the host's work between operations
+  std::vector<double> measured, plain;  ///< seconds per step in repetitions with and without profiling
 };
 
 class Measurement {
@@ -64,7 +64,7 @@ class Measurement {
                  .n_sequences = o.batch,
                  .type = o.cache_type}) {}
 
-  // Repetitions with and without the profile, in turn; the first of each warms up.
+  // Alternates repetitions with and without profiling; the first of each is a warm-up.
   void run() {
     for (int repetition = -kWarmUps; repetition < 2 * o_.repetitions; ++repetition) {
       machine_.enabled = repetition % 2 != 0;
@@ -76,7 +76,7 @@ class Measurement {
 
   Times prompt, decode;
 
-  // For Perfetto or chrome://tracing: the operations, and what the engine decided for each step.
+  // Writes a trace for Perfetto or chrome://tracing: the operations, and the scheduler's decisions per step.
   void write_trace() const {
     ordered_json events = ordered_json::array();
     const auto microseconds = [&](Clock::time_point t) {
@@ -135,7 +135,7 @@ class Measurement {
     });
   }
 
-  // A prompt that was never computed, up to its first token; then the tokens after it.
+  // Measures the prefill of a new batch up to each first token, then decoding until the first sequence ends.
   void repeat(int repetition) {
     infer::ScopedRequests running(engine_);
     size_t n_begun = 0;
@@ -149,7 +149,7 @@ class Measurement {
     }
     const auto until = [&](auto&& done, Times& times) {
       core::require(!done(),
-                    "no sequence continues once all prompts are read; use more --gen-tokens or a smaller --batch");
+                    "a sequence ended before all prompts were computed; use more --gen-tokens or a smaller --batch");
       machine_.profile = {};
       const infer::EngineStatistics before = engine_.statistics();
       while (!done() && engine_.step()) continue;
@@ -166,7 +166,7 @@ class Measurement {
     until([&] { return ended; }, decode);
   }
 
-  static constexpr int kWarmUps = 2;  ///< one of each
+  static constexpr int kWarmUps = 2;  ///< one with and one without profiling
 
   const OpsOptions& o_;
   infer::ProfiledMachine machine_;
@@ -211,7 +211,7 @@ ordered_json json_of(const Times& times, const Roofs& roofs) {
 void print(const char* title, const ordered_json& t) {
   fmt::print("\n{}: {} steps of {:.1f} rows, {:.1f} us each\n\n", title, t["steps"].get<uint64_t>(),
              t["rows_per_step"].get<double>(), t["us_per_step"].get<double>());
-  fmt::print("{:18}{:>12}{:>8}{:>10}{:>8}{:>12}{:>10}\n", "operation", "us a step", "share", "MB", "GB/s", "bandwidth",
+  fmt::print("{:18}{:>12}{:>8}{:>10}{:>8}{:>12}{:>10}\n", "operation", "us/step", "share", "MB", "GB/s", "bandwidth",
              "peak");
   const auto percent = [](double share) { return share < 0.0005 ? "" : fmt::format("{:.0f}%", 100.0 * share); };
   for (const ordered_json& row : t["operations"]) {
@@ -222,7 +222,7 @@ void print(const char* title, const ordered_json& t) {
   }
   fmt::print("{:18}{:12.1f}{:7.1f}%\n", "host", t["host_us_per_step"].get<double>(),
              100.0 * t["host_us_per_step"].get<double>() / t["us_per_step"].get<double>());
-  fmt::print("the operations are {:.1f}% of the forward pass by its own clock; measuring costs {:.1f}%\n",
+  fmt::print("operations take {:.1f}% of the forward pass; profiling overhead {:.1f}%\n",
              100.0 * t["operations_share_of_forward"].get<double>(), 100.0 * t["cost_of_measuring"].get<double>());
 }
 
@@ -232,7 +232,7 @@ void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, doubl
   infer::Machine& machine = model.machines().placements.front().machine;
   auto* cpu = dynamic_cast<infer::Cpu*>(&machine);
   if (cpu == nullptr || model.machines().placements.size() > 1) {
-    throw core::UsageError("--ops times the operations of one CPU; leave out --device, --gpu-layers and --shards");
+    throw core::UsageError("--ops supports one CPU only; leave out --device, --gpu-layers and --shards");
   }
   const Roofs roofs{bytes_per_s, product_rate(*cpu)};
   Measurement measurement(model, machine, options);
@@ -248,12 +248,12 @@ void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, doubl
                                     {"decode", decode}}
                            .dump());
   } else {
-    fmt::print("{}; memory reads at {:.1f} GB/s; F32 products in the cache: {:.1f} G multiply-adds/s, the peak below\n",
+    fmt::print("{}; memory read bandwidth {:.1f} GB/s; peak of F32 products in cache {:.1f} G multiply-adds/s\n",
                machine.describe(), roofs.bytes_per_s / 1e9, roofs.multiply_adds_per_s / 1e9);
-    print(fmt::format("Prompts of {} tokens", options.prompt_tokens).c_str(), prompt);
-    print(fmt::format("Decoding, {} sequence{}", options.batch, options.batch == 1 ? "" : "s").c_str(), decode);
+    print(fmt::format("Prefill of {} tokens", options.prompt_tokens).c_str(), prompt);
+    print(fmt::format("Decode of {} sequence{}", options.batch, options.batch == 1 ? "" : "s").c_str(), decode);
   }
-  if (!options.trace.empty()) measurement.write_trace();  // last: the table is there, whatever comes of the file
+  if (!options.trace.empty()) measurement.write_trace();  // last, so that an error of the file does not lose the tables
 }
 
 }  // namespace folio::apps

@@ -1,4 +1,4 @@
-// What the measurements of bench share: requests with random prompts, the bytes that a step reads, medians.
+// Shared by the measurements of bench: random prompts, bytes read per step, medians.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace folio::apps {
 
-/// The upper one of the two in the middle, if there are two. `values` is not empty.
+/// Returns the median, the upper one if there are two. `values` must not be empty.
 [[nodiscard]] double median(std::vector<double> values);
 
-/// Returns a request for each of `batch` sequences, whose prompts are others in each repetition.
+/// Returns `batch` requests with random prompts of `prompt_tokens` tokens, different in each repetition.
 [[nodiscard]] std::vector<infer::Request> random_requests(const core::ModelConfig& config,
                                                           const infer::SamplerOptions& sampler, int64_t batch,
                                                           int repetition, int64_t prompt_tokens);
 
-/// What a step of decoding reads of a model's weights: of experts those that its rows take, and else all.
+/// Weights that a decode step reads. Of the experts a step reads only those that a row is routed to.
 struct StepReads {
-  double bytes;    ///< of weights
-  double experts;  ///< of a layer that has some; 0 in a model that has none
+  double bytes;    ///< bytes of weights
+  double experts;  ///< experts per layer that has any; 0 for a dense model
 };
 
-/// The mean of some steps in which `batch` sequences decode tokens by chance. The cache has room for them, and no
-/// sequence.
+/// Returns the mean over several steps in which `batch` sequences decode random tokens. The cache must be empty and
+/// large enough for them.
 [[nodiscard]] StepReads step_reads(infer::Runner& runner, int64_t batch);
 
 }  // namespace folio::apps

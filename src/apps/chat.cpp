@@ -1,4 +1,4 @@
-// chat: a conversation with a model that was trained for it. Answers go to stdout, all else to stderr.
+// chat: a conversation with a chat model. Answers are printed to stdout, everything else to stderr.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -17,10 +17,10 @@ namespace {
 using namespace folio;
 
 constexpr const char* kHelp =
-    "  /reset       forget all but the system message\n"
-    "  /save FILE   write the messages to FILE, as a JSON list of {\"role\", \"content\"}\n"
-    "  /help        these lines\n"
-    "Ctrl-C stops an answer, or ends the program where there is none; Ctrl-D ends it.\n";
+    "  /reset       remove all messages except the system message\n"
+    "  /save FILE   write the messages to FILE as a JSON list of {\"role\", \"content\"}\n"
+    "  /help        print this help\n"
+    "Ctrl-C stops an answer, or exits between answers; Ctrl-D exits.\n";
 
 struct Options {
   apps::ModelFlags model;
@@ -32,32 +32,38 @@ struct Options {
 };
 
 void add_flags(apps::Flags& app, Options& o) {
-  apps::add_model_flags(app, o.model);
-  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
-  app.add_option("--system", o.system, "the system message (default: the chat template's own, if it has one)");
-  app.add_option("-p,--prompt", o.prompt, "one turn: say this, print the answer, end");
+  app.default_group("General");
+  app.group("Conversation");
+  app.add_option("--system", o.system, "system message (default: the chat template's, if it has one)");
+  app.add_option("-p,--prompt", o.prompt, "run one turn with this message and exit");
   std::string names;
   for (const std::string& name : data::chat_template_names()) names += (names.empty() ? "" : ", ") + name;
   app.add_option("--chat-template", o.chat_template,
-                 names + ", or a file with a Jinja template (default: the model's own)");
+                 "chat template: " + names + ", or a Jinja file (default: the model's)")
+      ->type_name("NAME|FILE");
+  app.add_flag("--json", o.json, "with --prompt: print one JSON object to stdout and nothing else");
+  apps::add_model_flags(app, o.model);
+  app.group("Model");
+  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
+  apps::add_lora_flag(app, o.model.load);
+  apps::add_generation_config_flag(app, o.model.load);
+  app.group("Generation");
   app.add_option("-n,--max-tokens", o.generate.max_tokens,
-                 "tokens of an answer (default: what the context has room for)")
+                 "maximum number of tokens per answer (default: the remaining context)")
       ->check(apps::in_range(1, 1e9));
   apps::add_generation_flags(app, o.generate);
-  apps::add_generation_config_flag(app, o.model.load);
   apps::add_draft_flag(app, o.model.load.draft_model);
-  apps::add_lora_flag(app, o.model.load);
-  app.add_flag("--json", o.json, "with --prompt: one JSON object on stdout, and nothing else");
 }
 
-// What a turn cost, for people.
+// Prints the token counts and the speed of a turn on stderr.
 void print_costs(const infer::Answer& answer, uint64_t seed) {
   const size_t computed = answer.prompt_tokens.size() - answer.result.n_cached;
   const size_t n = answer.result.tokens.size();
   const auto speeds = apps::speeds_json(computed, n == 0 ? 0 : n - 1, answer.result);
-  core::print_stderr("[{} new tokens, {} from the cache; {} generated, {:.0f} tokens/s, finish_reason {}, seed {}]\n",
-                     computed, answer.result.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
-                     infer::finish_reason_name(answer.result.finish_reason), seed);
+  core::print_stderr(
+      "[{} prompt tokens computed, {} cached; {} generated, {:.0f} tokens/s, finish_reason {}, seed {}]\n", computed,
+      answer.result.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
+      infer::finish_reason_name(answer.result.finish_reason), seed);
 }
 
 infer::Answer take_turn(infer::Conversation& conversation, const Options& o, std::string text) {
@@ -80,7 +86,7 @@ infer::Answer take_turn(infer::Conversation& conversation, const Options& o, std
 }
 
 void save(const infer::Conversation& conversation, const std::string& file) {
-  core::require(!file.empty(), "/save needs the name of a file");
+  core::require(!file.empty(), "/save: the file name is missing; write /save FILE");
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const data::ChatMessage& m : conversation.messages()) {
     json.push_back({{"role", data::chat_role_name(m.role)}, {"content", m.content}});
@@ -99,11 +105,11 @@ void obey(infer::Conversation& conversation, const std::string& line) {
   } else if (command == "/help") {
     core::print_stderr("{}", kHelp);
   } else {
-    core::fail("there is no command {}; /help lists them", core::printable(command));
+    core::fail("unknown command {}; /help lists the commands", core::printable(command));
   }
 }
 
-// The next line of stdin, of at most a megabyte. False at its end.
+// Reads the next line of stdin, at most 1 MiB. Returns false at the end of the input.
 bool next_line(std::string& line) {
   constexpr size_t kMost = size_t{1} << 20U;
   line.clear();
@@ -115,10 +121,10 @@ bool next_line(std::string& line) {
   return c != EOF || !line.empty();
 }
 
-// A SIGTERM or SIGHUP, which end the program even where they stop an answer.
-bool told_to_end() { return apps::interrupted() && apps::interrupted_code() != 128 + SIGINT; }
+// True after SIGTERM or SIGHUP, which end the program; SIGINT only stops an answer.
+bool terminated() { return apps::interrupted() && apps::interrupted_code() != 128 + SIGINT; }
 
-// A line is a turn. A person is told of an error and goes on; where the lines come from a file, it ends the program.
+// Runs one turn per line. On a terminal an error is printed and the conversation continues; otherwise it is thrown.
 int converse(infer::Conversation& conversation, const Options& o) {
   const bool person = isatty(STDIN_FILENO) != 0;
   if (person) core::print_stderr("{}", kHelp);
@@ -132,7 +138,7 @@ int converse(infer::Conversation& conversation, const Options& o) {
         obey(conversation, line);
       } else {
         take_turn(conversation, o, line);
-        if (told_to_end()) return apps::interrupted_code();
+        if (terminated()) return apps::interrupted_code();
       }
     } catch (const core::Error& error) {
       if (!person) throw;
@@ -145,8 +151,10 @@ int converse(infer::Conversation& conversation, const Options& o) {
 
 int run(const apps::Flags& app, Options& o) {
   const bool one_shot = app.count("--prompt") > 0;
-  if (one_shot && o.prompt.empty()) throw core::UsageError("--prompt: the text is empty");
-  if (o.json && !one_shot) throw core::UsageError("--json is for one turn; add --prompt TEXT");
+  if (one_shot && o.prompt.empty()) {
+    throw core::UsageError("--prompt: the message is empty; leave out the flag to read turns from stdin");
+  }
+  if (o.json && !one_shot) throw core::UsageError("--json requires a single turn; add --prompt TEXT");
   apps::complete_generation_options(app, o.generate);
   o.model.load.context = o.generate.context;
   infer::LoadedModel model = apps::open_model(o.model);
@@ -169,7 +177,7 @@ int run(const apps::Flags& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Flags app("Talks with a model: a line is a turn, and so is each line of a piped text.", "chat");
+  apps::Flags app("Chat with a model. Each line of the input is a turn, from a terminal or a pipe.", "chat");
   Options options;
   add_flags(app, options);
   return apps::run_program(app, argc, argv, [&] { return run(app, options); });

@@ -1,5 +1,4 @@
-// export: a model from any format that is read here into any that is written, with adapters merged into it or not; and
-// an adapter as llama.cpp has it.
+// export: converts a model between formats and types, merges adapters into it, or converts an adapter for llama.cpp.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -30,15 +29,15 @@ struct Options {
   std::string out;
   std::string format = "gguf";
   std::string type;
-  int bits = 0;  ///< another name of the type
+  int bits = 0;  ///< alias of a type: 16, 8 or 4
   int version = 0;
   uint64_t max_shard_bytes = core::kMaxShardBytes;
   int64_t layers = 0;                    ///< 0: all
-  std::vector<core::AdapterPath> merge;  ///< into the model
-  std::string base;                      ///< of the adapter that is exported
+  std::vector<core::AdapterPath> merge;  ///< adapters to merge into the model
+  std::string base;                      ///< base model of the exported adapter
 };
 
-/// What is written: the model as it is read, or with its adapters merged.
+/// The model to write, with adapters to merge into it.
 struct Source {
   core::StoredModel model;
   std::vector<core::Adapter> adapters;
@@ -61,9 +60,9 @@ bool has_blocks(const core::StoredModel& model) {
   return std::ranges::any_of(model.tensors, [](const auto& t) { return core::quant_info(t.type) != nullptr; });
 }
 
-// The types of the model's tensors, but F32 of vectors beside blocks, as programs that read such a file want them. And
-// what an adapter adds is often less than a step of blocks of 4 to 6 bits, and rounding them again would lose it:
-// matrices with an adapter are Q8_0 then.
+// Returns the stored types of the tensors, with two exceptions. In a quantized model vectors become F32, as other
+// programs expect. Merged matrices of 4 to 6 bits become Q8_0, because an adapter's change is often smaller than their
+// quantization step.
 std::vector<core::DType> stored_types(const Source& source) {
   using enum core::DType;
   const core::TensorStream stream = source.tensors();
@@ -78,13 +77,13 @@ std::vector<core::DType> stored_types(const Source& source) {
     types.push_back(rounds ? Q8_0 : type);
   }
   if (coarse) {
-    core::print_stderr("{}: matrices with an adapter become Q8_0, since {} is too coarse for what it adds\n",
+    core::print_stderr("{}: matrices with an adapter become Q8_0, because {} is too coarse for the adapter's changes\n",
                        source.model.path, core::info(*coarse).name);
   }
   return types;
 }
 
-// Throws core::Error that names the tensor, when its bytes are requested, if a value is not finite.
+// Returns a stream that throws core::Error with the tensor's name when it reads a value that is not finite.
 core::TensorStream all_finite(core::TensorStream stream, const std::string& where) {
   return {stream.tensors, [stream, where](size_t i) {
             core::TensorView piece = stream.tensors[i];
@@ -95,8 +94,8 @@ core::TensorStream all_finite(core::TensorStream stream, const std::string& wher
               const std::vector<float> values = core::to_floats(piece);
               const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
               core::require(bad == values.end(),
-                            "{}: the tensor {} holds {}, with which no text is computed; convert or train the model "
-                            "anew, or leave --type out to keep it",
+                            "{}: tensor \"{}\" contains {}, expected finite values; convert or train the model again, "
+                            "or leave out --type to keep the value",
                             where, core::printable(piece.name), bad == values.end() ? 0.0F : *bad);
             }
             return bytes;
@@ -118,14 +117,14 @@ std::string name_of(const core::StoredModel& model) {
   return fs::path(model.path).stem().string();
 }
 
-// Only a GGUF holds blocks: for other formats they are dequantized.
+// Returns the type for formats without quantized blocks: a quantized model without --type becomes F32.
 std::string type_without_blocks(const core::StoredModel& model, const std::string& type) {
   if (!type.empty() || !has_blocks(model)) return type;
-  core::print_stderr("{}: its blocks are written as f32; --type f16 or bf16 takes half of that\n", model.path);
+  core::print_stderr("{}: its blocks are written as f32; --type f16 or bf16 halves the size\n", model.path);
   return "f32";
 }
 
-// With a mixture, matrices whose rows do not fit its blocks get other types.
+// Reports how many matrices get other types than the mixture's, because their rows do not fit its blocks.
 void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
   size_t matrices = 0;
   size_t others = 0;
@@ -135,11 +134,11 @@ void say_what_does_not_fit(const core::StoredModel& model, const std::string& ty
     if (spec.shape.back() % 256 != 0) ++others;
   }
   if (others == 0) return;
-  core::print_stderr("{}: {} of {} matrices have rows that are not whole blocks of 256, and get other types for {}\n",
+  core::print_stderr("{}: {} of {} matrices have rows that are not whole blocks of 256 and get other types in {}\n",
                      model.path, others, matrices, type);
 }
 
-// From one GGUF to another the tokenizer goes as it is, with keys that are not read here.
+// Returns the tokenizer's metadata. A GGUF's is copied unchanged, including keys that Folio does not read.
 core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Options& o) {
   if (!model.gguf || !o.tokenizer.empty()) return data::load_tokenizer(model, o.tokenizer)->to_gguf();
   core::GgufMetadata metadata = model.gguf->metadata();
@@ -159,7 +158,7 @@ void export_gguf(const Source& source, const Options& o) {
                          mixture == nullptr ? std::nullopt : std::optional(mixture->file_type));
 }
 
-// EOS, and the other tokens that the source says end a text.
+// Returns EOS and the other end tokens of the source.
 std::vector<int32_t> end_tokens_of(const core::StoredModel& model, const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ids = {tokenizer.end_of_text()};
   std::vector<int32_t> others = model.generation.end_tokens;
@@ -185,13 +184,13 @@ void export_hf(const Source& source, const Options& o) {
   });
 }
 
-// A device and a pipe are written, but cannot be read again.
+// True unless `out` is a device or a pipe, which cannot be read back.
 bool is_file_or_folder(const std::string& out) { return core::is_plain_file(out) || core::is_folder(out); }
 
-// The file that goes beside a model for llama2.c.
+// Returns the path of the tokenizer file that is written next to a llama2.c model.
 fs::path llama2c_tokenizer_of(const Options& o) { return fs::path(o.out).replace_extension(".tokenizer.bin"); }
 
-// llama2.c's program has fixed ids for its tokens: rows move to where it looks for them.
+// Writes the model and its tokenizer for llama2.c. Its program hard-codes token ids, so embedding rows are reordered.
 void export_llama2c(const Source& source, const Options& o) {
   const core::StoredModel& model = source.model;
   const int version = o.type == "q8_0" ? 2 : o.version;
@@ -200,24 +199,23 @@ void export_llama2c(const Source& source, const Options& o) {
     return;
   }
   core::require(!core::path_exists(o.out) || core::is_plain_file(o.out),
-                "{} is not a regular file, and {} goes beside it; choose another --out", o.out,
+                "{} is not a regular file, but {} must be written next to it; choose another --out", o.out,
                 llama2c_tokenizer_of(o).string());
   const auto vocabulary = data::to_llama2c(*data::load_tokenizer(model, o.tokenizer));
   const Source moved{core::with_vocabulary(model, vocabulary.source_row), source.adapters};
   core::write_llama2c(o.out, moved.model.config, core::stream_as(moved.tensors(), core::DType::F32), version);
   const fs::path tokenizer = llama2c_tokenizer_of(o);
   data::write_llama2c_tokenizer(tokenizer, vocabulary);
-  fmt::print("{}: {} tokens, for llama2.c's -z\n", tokenizer.string(), vocabulary.pieces.size());
+  fmt::print("{}: {} tokens, for -z of llama2.c\n", tokenizer.string(), vocabulary.pieces.size());
 }
 
-// The configuration of the model that an adapter is for.
+// Returns the configuration of the adapter's base model.
 core::ModelConfig base_of(const core::AdapterInfo& adapter, const Options& o) {
   if (!o.base.empty()) return core::read_model_config(o.base);
   std::error_code error;
   if (!fs::exists(adapter.base, error)) {
-    throw core::UsageError(
-        fmt::format("{}: its base, {}, is not on this machine; name a file of it with --base MODEL", o.model,
-                    adapter.base.empty() ? "which it does not name" : core::printable(adapter.base)));
+    throw core::UsageError(fmt::format("{}: its base model {} was not found; give its path with --base MODEL", o.model,
+                                       adapter.base.empty() ? "(not named)" : core::printable(adapter.base)));
   }
   return core::read_model_config(adapter.base);
 }
@@ -230,42 +228,42 @@ int export_adapter(const Options& o) {
   core::write_gguf_adapter(o.out, config, core::read_peft_adapter(o.model, config), adapter, type, name);
   if (!is_file_or_folder(o.out)) return 0;
   const core::Adapter written = core::read_gguf_adapter(o.out, config);
-  fmt::print("{}: GGUF, an adapter of rank {} for {} matrices, {}\n", o.out, adapter.rank, written.parts.size(),
+  fmt::print("{}: GGUF, adapter of rank {} for {} matrices, {}\n", o.out, adapter.rank, written.parts.size(),
              core::info(type).name);
   return 0;
 }
 
-// FastLLM's names of types.
+// Maps FastLLM's bit widths to types.
 std::string type_of_bits(int bits) { return bits == 16 ? "f16" : bits == 8 ? "q8_0" : "q4_0"; }
 
 void check(const apps::Flags& app, const Options& o) {
   const bool adapter = o.format == "gguf-lora";
   if (adapter && o.type.starts_with("q"))
-    throw core::UsageError("--type " + o.type + ": adapters are f32, f16 or bf16");
+    throw core::UsageError("--type " + o.type + ", expected f32, f16 or bf16 for an adapter");
   if (adapter && (!o.merge.empty() || o.layers > 0 || !o.tokenizer.empty())) {
-    throw core::UsageError("--merge, --layers and --tokenizer are of models; --format gguf-lora writes an adapter");
+    throw core::UsageError("--merge, --layers and --tokenizer are not supported with --format gguf-lora");
   }
-  if (!adapter && !o.base.empty()) throw core::UsageError("--base is for --format gguf-lora");
+  if (!adapter && !o.base.empty()) throw core::UsageError("--base requires --format gguf-lora");
   const bool llama2c = o.format == "llama2c";
-  if (app.count("--version") > 0 && !llama2c) throw core::UsageError("--version is one of --format llama2c");
+  if (app.count("--version") > 0 && !llama2c) throw core::UsageError("--version requires --format llama2c");
   if (app.count("--max-shard-bytes") > 0 && o.format != "hf") {
-    throw core::UsageError("--max-shard-bytes is for --format hf");
+    throw core::UsageError("--max-shard-bytes requires --format hf");
   }
   if (llama2c && !o.type.empty() && o.type != "f32" && o.type != "q8_0") {
-    throw core::UsageError("--type " + o.type + ": llama2.c files hold f32, or q8_0 as version 2");
+    throw core::UsageError("--type " + o.type + ", expected f32, or q8_0 (version 2), for --format llama2c");
   }
   if (o.format == "hf" && o.type.starts_with("q")) {
-    throw core::UsageError("--type " + o.type + " is for --format gguf or llama2c");
+    throw core::UsageError("--type " + o.type + " requires --format gguf or llama2c");
   }
   if (llama2c && o.type == "q8_0" && o.version != 2 && app.count("--version") > 0) {
-    throw core::UsageError("--type q8_0 is llama2.c version 2");
+    throw core::UsageError("--type q8_0 requires --version 2");
   }
-  if (o.type == "f32" && o.version == 2) throw core::UsageError("llama2.c version 2 holds q8_0, not f32");
+  if (o.type == "f32" && o.version == 2) throw core::UsageError("--version 2 requires --type q8_0, not f32");
 }
 
 int run(const apps::Flags& app, Options& o) {
   if (o.bits != 0) {
-    if (!o.type.empty()) throw core::UsageError("--bits and --type both name the type; give one of them");
+    if (!o.type.empty()) throw core::UsageError("--bits and --type both select the type; give one of them");
     o.type = type_of_bits(o.bits);
   }
   check(app, o);
@@ -276,7 +274,7 @@ int run(const apps::Flags& app, Options& o) {
     throw core::UsageError(fmt::format("--layers is {}, but the model has {}", o.layers, model.config.n_layers));
   }
   model.generation = core::read_generation_config(model);
-  static_cast<void>(infer::with_config({}, model.generation));  // it is checked
+  static_cast<void>(infer::with_config({}, model.generation));  // throws if a value is out of range
   if (o.layers > 0) model = core::with_layers(std::move(model), o.layers);
   Source source{std::move(model), {}};
   for (const core::AdapterPath& adapter : o.merge) {
@@ -289,7 +287,7 @@ int run(const apps::Flags& app, Options& o) {
   const core::StoredModel written = core::read_model(o.out);
   fmt::print("{}: {}, {} parameters, {}\n", o.out, core::format_name(written.format),
              core::parameter_count(written.config),
-             core::info(written.tensors[2].type).name);  // Wq: what most matrices are
+             core::info(written.tensors[2].type).name);  // Wq, whose type most matrices have
   return 0;
 }
 
@@ -297,35 +295,39 @@ int run(const apps::Flags& app, Options& o) {
 
 int main(int argc, char** argv) {
   apps::Flags app(
-      "Writes a model (a checkpoint or other Hugging Face directory, a GGUF, a llama2.c file) in another format, or an "
-      "adapter as a GGUF.",
+      "Convert a model (checkpoint or other Hugging Face directory, GGUF, llama2.c file) to another format or type, or "
+      "an adapter to GGUF.",
       "export");
   Options o;
   app.add_option("model", o.model,
-                 "what to read, such as runs/NAME/checkpoints/best; for gguf-lora, an adapter's directory")
+                 "model to convert, such as runs/NAME/checkpoints/best; for gguf-lora, an adapter directory")
       ->required();
-  app.add_option("--out", o.out, "the file to write; for hf, the directory")->required();
-  app.add_option("--format", o.format, "gguf, hf, llama2c; gguf-lora: llama.cpp's file of an adapter that peft saved")
+  app.add_option("--out", o.out, "output file, or directory for hf")->required()->type_name("PATH");
+  app.add_option("--format", o.format,
+                 "output format: gguf, hf (Hugging Face directory), llama2c, or gguf-lora for adapters")
+      ->type_name("FORMAT")
       ->check(apps::one_of({"gguf", "hf", "llama2c", "gguf-lora"}))
       ->capture_default_str();
   app.add_option("--type", o.type,
-                 "f32, f16, bf16, q8_0, q4_0, q4_1, or llama.cpp's mixtures q4_k_m, q5_k_m, q6_k (default: as it is "
-                 "stored); blocks for gguf, q8_0 for llama2c too")
+                 "type of the weights: f32, f16, bf16; for gguf also q8_0, q4_0, q4_1, q4_k_m, q5_k_m, q6_k; for "
+                 "llama2c f32 or q8_0 (default: unchanged)")
+      ->type_name("TYPE")
       ->check(apps::one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k_m", "q5_k_m", "q6_k"}));
-  app.add_option("-b,--bits", o.bits, "16, 8, 4: --type f16, q8_0, q4_0")->check(apps::one_of({"16", "8", "4"}));
-  app.add_option("--version", o.version, "of llama2.c's file: 0 (its run), 1, 2 (its runq: int8)")
+  app.add_option("-b,--bits", o.bits, "alias of --type f16, q8_0 and q4_0")
+      ->type_name("16|8|4")
+      ->check(apps::one_of({"16", "8", "4"}));
+  app.add_option("--version", o.version, "llama2.c file version: 0 for its program run, 2 for runq, 1 for neither")
       ->check(apps::in_range(0, 2))
       ->capture_default_str();
-  app.add_option("--max-shard-bytes", o.max_shard_bytes, "a Hugging Face directory is cut into files of so many")
+  app.add_option("--max-shard-bytes", o.max_shard_bytes, "maximum bytes per safetensors file, for hf")
       ->check(apps::in_range(1, 1e15))
       ->capture_default_str();
-  app.add_option("--layers", o.layers, "only the first layers, for tests (default: all)")
+  app.add_option("--layers", o.layers, "keep only the first N layers, for tests (default: all)")
       ->check(apps::in_range(1, 1024));
-  apps::add_adapters_flag(
-      app, "--merge", o.merge,
-      "a low-rank adapter, as peft saves it or as a GGUF, which becomes part of the weights; several "
-      "add up");
-  app.add_option("--base", o.base, "for gguf-lora: the adapter's base, if it is not where its config says");
+  apps::add_adapters_flag(app, "--merge", o.merge,
+                          "LoRA adapter (peft directory or GGUF) to merge into the weights (repeatable)");
+  app.add_option("--base", o.base, "for gguf-lora: the adapter's base model (default: the path in its config)")
+      ->type_name("PATH");
   apps::add_tokenizer_flag(app, o.tokenizer);
   return apps::run_program(app, argc, argv, [&] { return run(app, o); });
 }

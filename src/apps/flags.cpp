@@ -6,10 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
+#include <set>
 
+#include "apps/help.h"
 #include "core/error.h"
 #include "core/file_status.h"
 #include "core/paths.h"
@@ -18,8 +21,9 @@
 namespace folio::apps {
 namespace {
 
-// A flag's value is a name or a number, and an empty one is a mistake (of a script, whose variable is not set), but for
-// texts.
+constexpr double kUnlimited = 1e6;  // upper limits from here on guard against typing errors, and --help leaves them out
+
+// Rejects empty values, usually an unset variable of a script, except of flags whose value is a text.
 void check_empty_values(const CLI::App& app) {
   constexpr std::array<std::string_view, 5> kTexts = {"--prompt", "--system", "--stop", "--choice", "--regex"};
   for (const CLI::Option* option : app.get_options()) {
@@ -29,6 +33,57 @@ void check_empty_values(const CLI::App& app) {
     if (std::ranges::find(values, "") != values.end()) throw core::UsageError(name + ": the value is empty");
   }
   for (const CLI::App* command : app.get_subcommands()) check_empty_values(*command);
+}
+
+// The flag's names and its value as --help shows them: "-m, --model FILE". Empty for a positional argument only.
+std::string names_of(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  if (names.empty()) return "";
+  std::string value = option.get_type_name();
+  const bool is_flag = option.get_expected_max() == 0 || option.get_type_size() == 0;
+  if (is_flag && !value.starts_with("[=")) return fmt::format("{}", fmt::join(names, ", "));
+  if (value == "INT" || value == "UINT") value = "N";
+  if (value == "FLOAT") value = "X";
+  if (value == "BOOLEAN") value = "true|false";
+  return fmt::format("{}{}{}", fmt::join(names, ", "), value.starts_with("[=") ? "" : " ", value);
+}
+
+bool is_list(const CLI::Option& option) { return option.get_expected_max() >= CLI::detail::expected_max_vector_size; }
+
+std::string default_of(const CLI::Option& option) {
+  std::string value = option.get_default_str();
+  if (is_list(option) && value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
+  if (option.get_type_name() == "BOOLEAN") value = value == "1" ? "true" : "false";
+  return value;
+}
+
+std::string description_of(const CLI::App& app, const CLI::Option& option, const std::string& check) {
+  const auto listed = [&](const std::string& what, const std::set<CLI::Option*>& options) {  // in the order of --help
+    std::vector<std::string> names;
+    for (const CLI::Option* other : app.get_options()) {
+      if (std::ranges::find(options, other) != options.end()) names.push_back(other->get_name());
+    }
+    return fmt::format("{} {}", what, fmt::join(names, ", "));
+  };
+  std::vector<std::string> before;
+  std::vector<std::string> after;
+  if (option.get_required()) before.emplace_back("required");
+  if (!check.empty()) before.push_back(check);
+  if (!option.get_needs().empty()) after.push_back(listed("requires", option.get_needs()));
+  if (!option.get_excludes().empty()) after.push_back(listed("not with", option.get_excludes()));
+  return with_notes(option.get_description(), before, default_of(option), after);
+}
+
+std::string usage_of(const CLI::App& app, const std::string& name) {
+  std::string usage = fmt::format("Usage: {} [OPTIONS]", name);
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string shown = option->get_name(true) + (is_list(*option) ? "..." : "");
+    usage += option->get_required() ? " " + shown : fmt::format(" [{}]", shown);
+  }
+  return usage + (app.get_subcommands({}).empty() ? "" : " SUBCOMMAND");
 }
 
 }  // namespace
@@ -43,18 +98,17 @@ Check by_name(std::vector<std::pair<std::string, int>> values) {
               }
               names += (names.empty() ? "" : ", ") + name;
             }
-            return fmt::format("\"{}\" has to be one of: {}", core::printable(text), names);
+            return fmt::format("\"{}\", expected one of: {}", core::printable(text), names);
           },
           ""};
 }
 
 Check one_of(std::vector<std::string> values) {
-  const std::string names = fmt::format("{{{}}}", fmt::join(values, ","));
-  return {[=](std::string& text) -> std::string {
-            const bool known = std::ranges::find(values, text) != values.end();
-            return known ? "" : fmt::format("{} not in {}", core::printable(text), names);
+  return {[values = std::move(values)](std::string& text) -> std::string {
+            if (std::ranges::find(values, text) != values.end()) return "";
+            return fmt::format("\"{}\", expected one of: {}", core::printable(text), fmt::join(values, ", "));
           },
-          names};
+          ""};
 }
 
 Check in_range(double low, double high) {
@@ -64,18 +118,20 @@ Check in_range(double low, double high) {
             const double value = std::strtod(text.c_str(), &end);
             const bool whole = end != text.c_str() && *end == '\0';
             if (whole && value >= low && value <= high) return "";
-            return fmt::format("{} is not a number in {}", core::printable(text), range);
+            return fmt::format("\"{}\", expected a number in {}", core::printable(text), range);
           },
-          "in " + range};
+          high<kUnlimited ? fmt::format("{:.10g} to {:.10g}", low, high) : low> 0 ? fmt::format("at least {:.10g}", low)
+                                                                                  : ""};
 }
 
 Flag* Flag::check(const Check& check) {
-  option_->check(CLI::Validator(check.check, check.description));
+  option_->check(CLI::Validator(check.check, ""));
+  note_ = check.note;
   return this;
 }
 
 Flag* Flag::transform(const Check& check) {
-  option_->transform(CLI::Validator(check.check, check.description));
+  option_->transform(CLI::Validator(check.check, ""));
   return this;
 }
 
@@ -135,9 +191,11 @@ Flag* Flag::one_value() {
 }
 
 Flags::Flags(const std::string& description, const std::string& name)
-    : owned_(std::make_unique<CLI::App>(description, name)), app_(owned_.get()) {}
+    : owned_(std::make_unique<CLI::App>(description, name)), app_(owned_.get()), full_name_(name) {
+  app_->set_help_flag("-h,--help", "print this help and exit");
+}
 
-Flags::Flags(CLI::App* command) : app_(command) {}
+Flags::Flags(CLI::App* command, const std::string& full_name) : app_(command), full_name_(full_name) {}
 
 Flags::~Flags() = default;
 
@@ -182,17 +240,17 @@ Flag* Flags::add_flag(const std::string& names, std::string& value, const std::s
   return added(app_->add_flag(names, value, help));
 }
 
-void Flags::add_config(const std::string& name, const std::string& help) {
+Flag* Flags::add_config(const std::string& name, const std::string& help) {
   const auto check = [](std::string& file) {
     const bool is_other = core::path_exists(file) && !core::is_plain_file(file);
-    return is_other ? file + " is not a regular file" : "";  // a pipe may have no writer, and a device no end
+    return is_other ? file + " is not a regular file" : "";  // reading a pipe or a device may never end
   };
-  app_->set_config(name, "", help)->check(CLI::Validator(check, ""));
   app_->allow_config_extras(CLI::config_extras_mode::error);
+  return added(app_->set_config(name, "", help)->check(CLI::Validator(check, "")));
 }
 
 Flags* Flags::add_subcommand(const std::string& name, const std::string& help) {
-  return commands_.emplace_back(new Flags(app_->add_subcommand(name, help))).get();
+  return commands_.emplace_back(new Flags(app_->add_subcommand(name, help), full_name_ + " " + name)).get();
 }
 
 void Flags::require_subcommand() { app_->require_subcommand(1); }
@@ -203,12 +261,42 @@ void Flags::default_group(const std::string& name) {
   app_->get_help_ptr()->group(name);
   add_version();
   app_->get_version_ptr()->group(name);
-  app_->option_defaults()->group(name);
+  group(name);
 }
 
+void Flags::group(const std::string& name) { app_->option_defaults()->group(name); }
+
 void Flags::add_version() {
-  if (app_->get_option_no_throw("--version") != nullptr) return;  // export's is llama2c's format
-  app_->set_version_flag("--version", version());
+  if (app_->get_option_no_throw("--version") != nullptr) return;  // export has its own --version
+  app_->set_version_flag("--version", version(), "print the version and exit");
+}
+
+std::string Flags::help() const {
+  for (const auto& command : commands_) {
+    if (command->parsed()) return command->help();
+  }
+  HelpGroup arguments{.title = "Arguments", .lines = {}};
+  std::vector<HelpGroup> groups;
+  for (const CLI::Option* option : app_->get_options()) {
+    const auto flag = std::ranges::find(all_, option, &Flag::option_);
+    const std::string description = description_of(*app_, *option, flag == all_.end() ? "" : flag->note_);
+    if (option->get_positional()) arguments.lines.push_back({option->get_name(true), description});
+    if (!option->nonpositional()) continue;
+    auto group = std::ranges::find(groups, option->get_group(), &HelpGroup::title);
+    if (group == groups.end()) group = groups.insert(group, {.title = option->get_group(), .lines = {}});
+    group->lines.push_back({names_of(*option), description});
+  }
+  if (!arguments.lines.empty()) groups.insert(groups.begin(), arguments);
+  if (!commands_.empty()) groups.push_back({.title = "Subcommands", .lines = {}});
+  for (const auto& command : commands_) {
+    groups.back().lines.push_back({command->name(), command->app_->get_description()});
+  }
+  std::string text = wrapped(app_->get_description());
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  text += fmt::format("\n{}\n", usage_of(*app_, full_name_));
+  for (const HelpGroup& group : groups) text += "\n" + help_of(group);
+  const std::string footer = app_->get_footer();
+  return footer.empty() ? text : fmt::format("{}\n{}\n", text, footer);
 }
 
 std::string Flags::version() const { return fmt::format("{} of Folio {}", name(), core::version()); }
@@ -224,12 +312,12 @@ bool Flags::parse(int argc, char** argv) {
     check_empty_values(*app_);
     return true;
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app_->help());
+    fmt::print("{}", help());
   } catch (const CLI::CallForVersion& version) {
     fmt::print("{}\n", version.what());
   } catch (const CLI::ParseError& error) {
     throw wrong(error.what());
-  } catch (const core::UsageError& error) {  // of a value
+  } catch (const core::UsageError& error) {  // from the function that reads a value
     throw wrong(error.what());
   }
   return false;

@@ -1,5 +1,5 @@
-// A program's flags. flags.cpp alone sees CLI11, which does the work: its header costs a file five seconds to
-// compile. Names and meaning are CLI11's.
+// A program's flags, parsed by CLI11; names and meaning are CLI11's. Programs include this header instead, because
+// CLI11's takes five seconds to compile.
 #pragma once
 
 #include <cstddef>
@@ -22,34 +22,33 @@ class Option;
 
 namespace folio::apps {
 
-/// As core::number_of(), of a number that may have a plus sign.
+/// Returns the number that `text` is, with or without a sign, or nothing if it is none (see core::number_of()).
 template <class T>
 [[nodiscard]] std::optional<T> signed_number_of(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   return core::number_of<T>(text);
 }
 
-/// What a flag's text has to be: `check` may replace it, and returns what is wrong with it, or "".
+/// A condition on a flag's value.
 struct Check {
-  std::function<std::string(std::string&)> check;
-  std::string description;  ///< for --help
+  std::function<std::string(std::string&)> check;  ///< returns an error or ""; may replace the value
+  std::string note;                                ///< for --help, such as "0 to 1"
 };
 
-/// One of these names, which is replaced by its number: for an option of an enum. Any other is an error that lists
-/// them.
+/// Accepts these names and replaces a name by its number, as an option of an enum type needs. The error lists them.
 [[nodiscard]] Check by_name(std::vector<std::pair<std::string, int>> values);
-/// One of these texts.
+/// Accepts these values.
 [[nodiscard]] Check one_of(std::vector<std::string> values);
-/// A number in [low, high]; NaN is outside of any range.
+/// Accepts numbers in [low, high]; NaN is in no range.
 [[nodiscard]] Check in_range(double low, double high);
 
-/// A flag, to say more of it. Each function returns the flag itself.
+/// Properties of a flag. Each function returns the flag itself.
 class Flag {
  public:
   explicit Flag(CLI::Option* option) : option_(option) {}
   Flag* check(const Check& check);
   Flag* transform(const Check& check);
-  Flag* capture_default_str();  ///< --help shows the value that the variable has now
+  Flag* capture_default_str();  ///< shows the variable's current value as the default in --help
   Flag* default_str(const std::string& text);
   Flag* type_name(const std::string& name);
   Flag* description(const std::string& text);
@@ -59,10 +58,12 @@ class Flag {
   Flag* excludes(const std::string& name);
   Flag* excludes(Flag* other);
   Flag* delimiter(char c);
-  Flag* one_value();  ///< each time that a repeatable flag is given
+  Flag* one_value();  ///< accepts one value per occurrence of a repeatable flag
 
  private:
+  friend class Flags;
   CLI::Option* option_;
+  std::string note_;  ///< note of the check, for --help
 };
 
 class Flags {
@@ -72,7 +73,7 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  /// Bound to `value`, which has to outlive the parsing. An enum's needs a transform(by_name()).
+  /// Adds an option that stores its value in `value`, which must outlive parse(). An enum needs a transform(by_name()).
   template <class T>
   Flag* add_option(const std::string& names, T& value, const std::string& help = "") {
     if constexpr (std::is_enum_v<T>) {
@@ -84,39 +85,43 @@ class Flags {
   }
   Flag* add_option_function(const std::string& names, std::function<void(const std::string&)> take,
                             const std::string& help);
-  /// Of a flag that may be given several times.
+  /// Adds an option that may be given several times.
   Flag* add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                           const std::string& help);
   Flag* add_flag(const std::string& names, bool& value, const std::string& help);
-  /// A flag that may have a value, as in --flag=value; "true" without one.
+  /// Adds a flag with an optional value (--flag=value), "true" by default.
   Flag* add_flag(const std::string& names, std::string& value, const std::string& help);
-  /// A TOML file with values; a key that is no flag is an error.
-  void add_config(const std::string& name, const std::string& help);
+  /// Adds an option for a TOML file with values of flags. A key that is not a flag is an error.
+  Flag* add_config(const std::string& name, const std::string& help);
 
   Flags* add_subcommand(const std::string& name, const std::string& help);
   void require_subcommand();
   void footer(std::function<std::string()> text);
   void final_callback(std::function<void()> call);
-  /// The group of --help and --version, and of flags that are added from now on.
+  /// Sets the group of --help and --version in --help, and of flags added later.
   void default_group(const std::string& name);
+  /// Sets the group of flags added later.
+  void group(const std::string& name);
 
-  /// False: --help or --version was asked for, and is printed. Throws core::UsageError.
+  /// Returns false if --help or --version was given, and prints what was requested. Throws core::UsageError.
   [[nodiscard]] bool parse(int argc, char** argv);
-  /// How often a flag was given.
+  /// Returns the number of times that a flag was given.
   [[nodiscard]] size_t count(const std::string& name) const;
-  [[nodiscard]] bool parsed() const;  ///< of a subcommand: whether it was named
+  [[nodiscard]] bool parsed() const;  ///< true if this is a subcommand that was given
   [[nodiscard]] const std::string& name() const;
 
  private:
-  explicit Flags(CLI::App* command);
+  Flags(CLI::App* command, const std::string& full_name);
   void add_version();  // unless a flag has that name
   [[nodiscard]] std::string version() const;
+  [[nodiscard]] std::string help() const;  // of the subcommand that was given, if any
   Flag* added(CLI::Option* option) { return &all_.emplace_back(option); }
-  template <class T>  // flags.cpp has one for each type that a program asks for
+  template <class T>  // flags.cpp instantiates it for the types that programs use
   Flag* bind(const std::string& names, T& value, const std::string& help);
 
   std::unique_ptr<CLI::App> owned_;
   CLI::App* app_;
+  std::string full_name_;  ///< such as "tokenize train"
   std::deque<Flag> all_;
   std::deque<std::unique_ptr<Flags>> commands_;
 };

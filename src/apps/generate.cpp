@@ -1,4 +1,4 @@
-// generate: text from a model, a token at a time.
+// generate: generates text from a model.
 #include "infer/engine/generate.h"
 
 #include <fmt/ranges.h>
@@ -30,32 +30,36 @@ struct Options {
 };
 
 void add_beam_flags(apps::Flags& app, infer::GenerateOptions& o, std::string& early_stopping) {
-  app.add_option("--beams", o.beams.width, "follow the W most likely texts, and give the best, instead of sampling")
+  app.group("Beam search");
+  app.add_option("--beams", o.beams.width, "beam search with W beams instead of sampling (default: off)")
       ->check(apps::in_range(1, infer::kMostBeams))
       ->type_name("W");
-  app.add_option("--beams-out", o.n, "of the beams give the N best")
+  app.add_option("--beams-out", o.n, "number of best beams to print")
       ->check(apps::in_range(1, infer::kMostBeams))
       ->capture_default_str();
   app.add_option("--length-penalty", o.beams.length_penalty,
-                 "a beam's score is ln p over its number of tokens to this power: the higher, the longer")
+                 "exponent of the length that divides a beam's log-probability; higher values favor longer outputs")
       ->check(apps::in_range(-infer::kMostLengthPenalty, infer::kMostLengthPenalty))
       ->capture_default_str();
   app.add_flag("--early-stopping", early_stopping,
-               "end as soon as W texts have ended; =never: only when no text can become better (default: between)")
+               "stop when W beams have finished; never: when no beam can improve; false: by a heuristic "
+               "(default: false; true without a value)")
+      ->type_name("[=true|false|never]")
       ->check(apps::one_of({"true", "false", "never"}));
 }
 
-// What draws tokens means nothing to beams, and the other way round.
+// Applies the flags of a beam search. Throws core::UsageError for these flags without --beams, and for the sampler's
+// flags with it.
 void take_beam_flags(const apps::Flags& app, Options& o) {
   infer::GenerateOptions& g = o.generate;
   if (app.count("--beams") == 0) {
     for (const char* flag : {"--beams-out", "--length-penalty", "--early-stopping"}) {
-      if (app.count(flag) > 0) throw core::UsageError(fmt::format("{} is for --beams", flag));
+      if (app.count(flag) > 0) throw core::UsageError(fmt::format("{} requires --beams", flag));
     }
     return;
   }
   const auto refuse = [](std::string_view flag) {
-    throw core::UsageError(fmt::format("{} does nothing with --beams, which draws no tokens; leave one out", flag));
+    throw core::UsageError(fmt::format("{} has no effect with --beams, which does not sample; leave one out", flag));
   };
   infer::SamplerOptions::visit_fields([&](std::string name, auto&&...) {
     std::ranges::replace(name, '_', '-');
@@ -64,40 +68,46 @@ void take_beam_flags(const apps::Flags& app, Options& o) {
   for (const char* flag : {"--logit-bias", "--seed", "--speculate"}) {
     if (app.count(flag) > 0) refuse(flag);
   }
-  if (g.slide) throw core::UsageError("--slide: beams end with the context; leave out --slide or --beams");
+  if (g.slide) throw core::UsageError("--slide is not supported with --beams; leave one out");
   if (g.n > g.beams.width) {
-    throw core::UsageError(fmt::format("--beams-out is {}, but --beams {}", g.n, g.beams.width));
+    throw core::UsageError(fmt::format("--beams-out is {}, expected at most --beams {}", g.n, g.beams.width));
   }
   if (o.early_stopping == "true") g.beams.early_stopping = infer::EarlyStopping::True;
   if (o.early_stopping == "never") g.beams.early_stopping = infer::EarlyStopping::Never;
 }
 
 void add_flags(apps::Flags& app, Options& o) {
-  apps::add_model_flags(app, o.model);
-  apps::add_rank_flags(app, o.n_stages);
-  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
-  apps::add_lora_flag(app, o.model.load);
-  app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from (default: a new line)");
+  app.default_group("General");
+  app.group("Prompt and output");
+  app.add_option("-p,--prompt,prompt", o.prompt, "prompt (default: a newline)");
   app.add_option("--prompts", o.prompts_file,
-                 "a file with a prompt on each line: all go through as one batch; --json then has \"results\"")
+                 "file with one prompt per line, run as a batch; --json prints \"results\"")
+      ->type_name("FILE")
       ->excludes("--prompt");
   app.add_flag("--parse-special,!--no-parse-special", o.parse_special,
-               "names of special tokens in a prompt, such as <|im_end|>, are these tokens (on), or text");
-  app.add_option("-n,--max-tokens", o.generate.max_tokens, "tokens to generate")
+               "parse special tokens in prompts, such as <|im_end|>, or read them as text (default: parse)");
+  app.add_flag("--echo,!--no-echo", o.echo, "print the prompt before the output (default: on; off with --json)");
+  app.add_flag("--json", o.json, "print one JSON object to stdout and nothing else");
+  apps::add_model_flags(app, o.model);
+  apps::add_rank_flags(app, o.n_stages);
+  app.group("Model");
+  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
+  apps::add_lora_flag(app, o.model.load);
+  apps::add_generation_config_flag(app, o.model.load);
+  app.group("Generation");
+  app.add_option("-n,--max-tokens", o.generate.max_tokens, "maximum number of tokens to generate")
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
+  app.add_flag("--slide", o.generate.slide, "at the end of the context, keep its last half and continue");
   apps::add_generation_flags(app, o.generate);
-  apps::add_generation_config_flag(app, o.model.load);
   apps::add_draft_flag(app, o.model.load.draft_model);
   add_beam_flags(app, o.generate, o.early_stopping);
+  app.group("Structured output");
   apps::add_form_flags(app, o.form);
-  app.add_flag("--slide", o.generate.slide, "at the end of the context keep the last half and go on");
-  app.add_flag("--echo,!--no-echo", o.echo, "show the prompt before the text (on, but with --json)");
-  app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
 }
 
-// The speeds are the batch's: all prompts' tokens until the last text began, and all tokens after each text's first
-// until the last one ended.
+// Speeds of the whole batch: tokens of all prompts until the last sequence's first token, then all further tokens until
+// the last sequence ended.
 nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
                               const std::vector<infer::GenerateResult>& results) {
   size_t prefilled = 0;
@@ -141,7 +151,7 @@ void print_summary(const Options& o, const std::vector<infer::GenerateResult>& r
     n_right += result.n_right;
     if (result.score) scores.push_back(fmt::format("{:.4f}", *result.score));
   }
-  const std::string drafts = n_drafts == 0 ? "" : fmt::format("{} of {} drafts right, ", n_right, n_drafts);
+  const std::string drafts = n_drafts == 0 ? "" : fmt::format("{} of {} draft tokens accepted, ", n_right, n_drafts);
   const std::string how = o.generate.beams.width > 0 ? fmt::format("scores {}", fmt::join(scores, " "))
                                                      : fmt::format("seed {}", o.generate.sampler.seed);
   core::print_stderr("\n{} tokens, {:.0f} tokens/s, {}finish_reason {}, {}\n", n_tokens, tokens_per_s, drafts,
@@ -149,13 +159,13 @@ void print_summary(const Options& o, const std::vector<infer::GenerateResult>& r
 }
 
 struct Prompt {
-  std::string text;  ///< as it was given; empty for the default one
-  std::string where;
+  std::string text;   ///< as given; empty: the default prompt
+  std::string where;  ///< prefix of errors: "FILE:LINE: ", or empty
 };
 
 std::vector<Prompt> prompts_of(const apps::Flags& app, const Options& o) {
   if (app.count("--prompt") > 0 && o.prompt.empty()) {
-    throw core::UsageError("the prompt is empty; leave it out to begin after a new line");
+    throw core::UsageError("the prompt is empty; leave it out to start from a newline");
   }
   if (o.prompts_file.empty()) return {{.text = o.prompt, .where = ""}};
   std::vector<Prompt> prompts;
@@ -165,7 +175,7 @@ std::vector<Prompt> prompts_of(const apps::Flags& app, const Options& o) {
     ++number;
     if (!line.empty()) prompts.push_back({.text = line, .where = fmt::format("{}:{}: ", o.prompts_file, number)});
   }
-  core::require(!prompts.empty(), "{}: there is no prompt in it; write one on each line", o.prompts_file);
+  core::require(!prompts.empty(), "{}: no prompts found; write one per line", o.prompts_file);
   return prompts;
 }
 
@@ -174,7 +184,7 @@ int run(const apps::Flags& app, Options& o) {
   apps::complete_generation_options(app, o.generate);
   take_beam_flags(app, o);
   o.model.load.context = o.generate.context;
-  // Beams share what they have in common; at worst each has a context of its own, and a step's copies.
+  // Beams share the blocks of common tokens. In the worst case each needs its own context and copies made in a step.
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
   apps::Ranks ranks(app, o.model, o.n_stages);
   infer::LoadedModel model = apps::open_model(o.model);
@@ -188,7 +198,7 @@ int run(const apps::Flags& app, Options& o) {
       tokens.push_back(prompt.text.empty() ? tokenizer.default_prompt()
                                            : tokenizer.encode_prompt(prompt.text, {.parse_special = o.parse_special}));
       core::require(static_cast<int64_t>(tokens.back().size()) <= model.context(),
-                    "the prompt has {} tokens, more than the context of {}; shorten it", tokens.back().size(),
+                    "the prompt has {} tokens, expected at most {} (the context); shorten it", tokens.back().size(),
                     model.context());
     } catch (const core::Error& error) {
       core::fail("{}{}", prompt.where, error.what());
@@ -199,7 +209,7 @@ int run(const apps::Flags& app, Options& o) {
 
   apps::watch_signals();
   const auto n = static_cast<size_t>(o.generate.n);
-  const bool streams = prompts.size() * n == 1 && !o.json;  // several texts would run into each other
+  const bool streams = prompts.size() * n == 1 && !o.json;  // several outputs would be mixed
   if (streams && o.echo) apps::print_text(prompts[0].text);
   const auto results = infer::generate_batch(
       model.engine(), tokenizer, tokens, o.generate,
@@ -223,7 +233,7 @@ int run(const apps::Flags& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Flags app("Generates text from a model file.", "generate");
+  apps::Flags app("Generate text from a prompt or a batch of prompts.", "generate");
   Options options;
   add_flags(app, options);
   return apps::run_program(app, argc, argv, [&] { return run(app, options); });

@@ -1,4 +1,4 @@
-// inspect: what is in a model file: configuration, tokenizer, tensors.
+// inspect: prints the configuration, the tokenizer and the tensors of a model file.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -53,13 +53,13 @@ void print_tensors(const std::vector<core::TensorView>& tensors) {
   }
 }
 
-// A file that Folio can't run is still worth a look: what is amiss is said in its place.
+// Prints a section, or the error in its place: inspect also shows files that Folio does not support.
 template <typename Print>
 void attempt(const char* what, Print&& print) {
   try {
     print();
   } catch (const core::Error& error) {
-    fmt::print("{}\n  not usable here: {}\n", what, error.what());
+    fmt::print("{}\n  not supported: {}\n", what, error.what());
   }
 }
 
@@ -103,9 +103,10 @@ int run(const std::string& name) {
 
 int main(int argc, char** argv) {
   apps::Flags app(
-      "Shows configuration, tokenizer and tensors of a GGUF, a safetensors or llama2.c file, a Hugging Face directory.",
+      "Print the configuration, tokenizer and tensors of a GGUF, safetensors or llama2.c file or a Hugging Face "
+      "directory.",
       "inspect");
   std::string file;
-  app.add_option("file", file, "the file or directory")->required();
+  app.add_option("file", file, "file or directory")->required();
   return apps::run_program(app, argc, argv, [&] { return run(file); });
 }

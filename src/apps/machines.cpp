@@ -18,7 +18,7 @@
 namespace folio::apps {
 namespace {
 
-// cpu, cuda, cuda:N or list.
+// Returns the index of the GPU that a value of --device selects, or nothing for the CPU.
 std::optional<int> gpu_of(const std::string& text) {
   if (text == "list") throw CallForDevices();
   if (text == "cpu") return {};
@@ -27,18 +27,18 @@ std::optional<int> gpu_of(const std::string& text) {
     const auto number = core::number_of<int>(std::string_view(text).substr(5));
     if (number && *number >= 0) return number;
   }
-  throw core::UsageError(fmt::format("--device: {} is not cpu, cuda, cuda:N or list", core::printable(text)));
+  throw core::UsageError(fmt::format("--device: \"{}\", expected cpu, cuda, cuda:N or list", core::printable(text)));
 }
 
 void check_machines(const infer::MachineOptions& flags) {
   if (flags.gpu) return;
   const auto is_for_gpus = [](const char* flag) {
-    throw core::UsageError(fmt::format("{} is for a GPU; add --device cuda", flag));
+    throw core::UsageError(fmt::format("{} applies to GPUs only; add --device cuda", flag));
   };
   if (flags.gpu_layers) is_for_gpus("--gpu-layers");
   if (flags.cache_bytes) is_for_gpus("--cache-memory");
   if (flags.fast && !infer::kernels::fast_pays()) {
-    core::print_stderr("--fast changes nothing here: this processor has no products of BF16 that would be faster\n");
+    core::print_stderr("--fast has no effect: this CPU has no fast BF16 instructions\n");
   }
 }
 
@@ -52,35 +52,37 @@ uint64_t bytes_of(const char* flag, const std::string& text) {
   for (const std::string_view ending : {"ib", "b"}) {  // as in 2GiB and 2GB
     if (unit.ends_with(ending)) unit.remove_suffix(ending.size());
   }
-  const size_t place = unit.empty() ? 0 : std::string_view("kmgt").find(unit) + 1;  // npos + 1: no such unit
+  const size_t place = unit.empty() ? 0 : std::string_view("kmgt").find(unit) + 1;  // 0 if the unit is unknown
   const bool known = unit.size() <= 1 && (unit.empty() || place > 0);
   const size_t shift = 10 * place;
   const auto number = core::number_of<uint64_t>(std::string_view(text).substr(0, n_digits));
   if (!known || !number || *number == 0 || *number > (UINT64_MAX >> 1U >> shift)) {
-    throw core::UsageError(fmt::format("{}: {} is not a size, such as 512M or 2G", flag, core::printable(text)));
+    throw core::UsageError(fmt::format("{}: \"{}\", expected a size such as 512M or 2G", flag, core::printable(text)));
   }
   return *number << shift;
 }
 
 void add_machine_flags(Flags& app, infer::MachineOptions& flags) {
-  app.add_option("-t,--threads", flags.n_threads, "threads of the CPU (default: all cores)")->check(in_range(1, 1024));
+  app.add_option("-t,--threads", flags.n_threads, "CPU threads (default: all cores)")->check(in_range(1, 1024));
   app.add_option("--shards", flags.n_shards,
-                 "split the model into N, each with threads, at least one, and memory of its own; the text is the same "
-                 "(default: one for each memory node)")
+                 "split the model into N shards with their own threads and memory; the output does not change "
+                 "(default: one per NUMA node)")
       ->check(in_range(1, 64));
   app.add_option_function(
          "--device", [&flags](const std::string& text) { flags.gpu = gpu_of(text); },
-         "where the model runs: cpu, cuda, or cuda:N for one of several GPUs; list shows them")
+         "device that runs the model: cpu, cuda, or cuda:N for GPU N; list prints the GPUs")
+      ->type_name("DEVICE")
       ->default_str("cpu");
-  app.add_option("--gpu-layers", flags.gpu_layers, "the GPU has this many of the last layers (default: all)")
+  app.add_option("--gpu-layers", flags.gpu_layers, "number of last layers to run on the GPU (default: all)")
       ->check(in_range(1, 1024));
   app.add_option_function(
-      "--cache-memory", [&flags](const std::string& text) { flags.cache_bytes = bytes_of("--cache-memory", text); },
-      "the GPU's memory for keys and values, such as 2G (default: what is left)");
+         "--cache-memory", [&flags](const std::string& text) { flags.cache_bytes = bytes_of("--cache-memory", text); },
+         "GPU memory for the KV cache, such as 2G (default: all remaining)")
+      ->type_name("SIZE");
   app.add_flag(
       "--fast", flags.fast,
-      "prompts are read faster: on a CPU with products of BF16, where the weights have 16 bits, and on a GPU; a "
-      "text may then depend on the processor, the batch and the prompt's length");
+      "BF16 arithmetic for 16-bit weights on CPUs with fast BF16 instructions; faster, less precise prefill on GPUs, "
+      "where the output may depend on the batch");
   app.final_callback([&flags] { check_machines(flags); });
 }
 
@@ -92,12 +94,12 @@ void print_devices() {
   }
 }
 
-// Rounded up: the last call may leave out some padding.
+// The percentage is rounded up, because the last call may omit some padding.
 std::function<void(uint64_t, uint64_t)> progress_line() {
   return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
     const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;
     if (percent == std::exchange(shown, percent)) return;
-    core::print_stderr("\rweights: {}% of {:.1f} MB are on the GPU{}", percent, static_cast<double>(total) / 1e6,
+    core::print_stderr("\rweights: {}% of {:.1f} MB copied to the GPU{}", percent, static_cast<double>(total) / 1e6,
                        percent == 100 ? "\n" : "");
   };
 }

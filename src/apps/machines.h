@@ -1,4 +1,4 @@
-// Where a model runs: --device and what belongs to it.
+// Flags that select where a model runs: threads, shards and GPUs.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace folio::apps {
 
-/// --threads, --device, --gpu-layers, --cache-memory and --fast. What is said of a GPU where there is none is wrong
-/// usage.
+/// Adds --threads, --shards, --device, --gpu-layers, --cache-memory and --fast. Parsing throws core::UsageError for a
+/// GPU's flag without --device cuda.
 void add_machine_flags(Flags& app, infer::MachineOptions& flags);
 
-/// The number of bytes that a flag's text such as 512M or 2GiB specifies: at least 1, in units of 1024. Throws
-/// core::UsageError, which names the flag.
+/// Returns the bytes of a size such as 512M or 2GiB, at least 1; units are powers of 1024. Throws core::UsageError that
+/// names the flag.
 [[nodiscard]] uint64_t bytes_of(const char* flag, const std::string& text);
 
-/// Thrown while flags are parsed, for --device list.
+/// Thrown by parsing --device list.
 struct CallForDevices {};
-/// A line for each GPU: how --device names it, its name, its memory, and the driver. Throws core::Error if there is
-/// none.
+/// Prints a line per GPU: its name for --device, model, memory, compute capability and driver. Throws core::Error if
+/// there is no GPU.
 void print_devices();
 
-/// A line that is written over at each percent of the weights that are on the GPU.
+/// Returns a callback that rewrites a line on stderr with the percentage of weights copied to the GPU.
 [[nodiscard]] std::function<void(uint64_t done, uint64_t total)> progress_line();
 
 }  // namespace folio::apps

@@ -1,4 +1,4 @@
-// perplexity: how well a model predicts a text.
+// perplexity: measures how well a model predicts a text.
 #include "infer/engine/perplexity.h"
 
 #include <fmt/format.h>
@@ -25,18 +25,20 @@ struct Options {
 };
 
 void add_flags(apps::Flags& app, Options& o) {
+  app.default_group("Options");
+  app.add_option("--text", o.text, "text file to score")->required()->type_name("FILE");
+  app.add_option("-c,--context", o.model.load.context, "window size in tokens (default: the model's context)")
+      ->check(apps::in_range(2, 1 << 24));
+  app.add_flag("--json", o.json, "print one JSON object to stdout: tokens, nll (mean, in nats), perplexity");
+  app.add_flag("--token-logprobs", o.token_logprobs,
+               "also print the log-probability of each scored token, one per line, or \"token_logprobs\" with --json");
   apps::add_model_flags(app, o.model);
+  app.group("Model");
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   apps::add_lora_flag(app, o.model.load);
-  app.add_option("--text", o.text, "the file with the text")->required();
-  app.add_option("-c,--context", o.model.load.context, "tokens of a window (default: the model's context)")
-      ->check(apps::in_range(2, 1 << 24));
-  app.add_flag("--json", o.json, "one JSON object on stdout: tokens, nll (mean, in nats), perplexity");
-  app.add_flag("--token-logprobs", o.token_logprobs,
-               "the natural log of each scored token's probability too: in JSON \"token_logprobs\", else a line each");
 }
 
-// What was scored so far. On a terminal a line that is written over tells how far that is.
+// The running sum of the scored tokens, shown on a terminal in a line that is rewritten.
 class Progress {
  public:
   explicit Progress(int64_t total) : total_(total) {}
@@ -65,7 +67,7 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// One text: it begins as the tokenizer says, and each window with what comes next in it.
+// Tokenizes the text as one document, with a BOS token if the tokenizer adds one. `where` names it in errors.
 std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::string& text, const std::string& where) {
   std::vector<int32_t> tokens;
   try {
@@ -73,7 +75,8 @@ std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::stri
   } catch (const core::Error& error) {
     core::fail("{}: {}", where, error.what());
   }
-  core::require(tokens.size() >= 2, "{}: the text has {} tokens; two are needed to predict one", where, tokens.size());
+  core::require(tokens.size() >= 2, "{}: the text has {} tokens, expected at least 2; use a longer text", where,
+                tokens.size());
   return tokens;
 }
 
@@ -112,8 +115,8 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   apps::Flags app(
-      "How well a model predicts a text, cut into windows that don't overlap: every token but a window's first is "
-      "scored.",
+      "Measure how well a model predicts a text, cut into windows that do not overlap. Each token except a window's "
+      "first is scored.",
       "perplexity");
   Options options;
   add_flags(app, options);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP, SIGXCPU};
 
-// Written or read by signal handlers, hence global.
+// Global because signal handlers use them.
 std::atomic<int> n_signals{0};
 std::atomic<int> last_signal{SIGINT};
 std::array<char, 32> program_name{};
@@ -31,7 +31,7 @@ void end_at_once(int signal) {
   ::_exit(128 + signal);
 }
 
-// Ctrl-\, which is for a program that hangs: it dumps core, as without a handler.
+// SIGQUIT (Ctrl-\) dumps core as it does without a handler, to debug a program that hangs.
 void dump_core(int signal) {
   core::remove_temporary_paths();
   std::signal(signal, SIG_DFL);
@@ -47,8 +47,8 @@ void end_on_lost_file(int /*signal*/, siginfo_t* info, void* /*context*/) {
   core::remove_temporary_paths();
   const char* path = core::mapped_path_at(info->si_addr);
   for (const char* part : {static_cast<const char*>(program_name.data()), ": ", path == nullptr ? "a file" : path,
-                           " became shorter, or cannot be read, while it was in use; restore it, and replace files by "
-                           "renaming others to them\n"}) {
+                           " became shorter or unreadable while in use; restore it, and replace model files by "
+                           "renaming, not by writing in place\n"}) {
     static_cast<void>(!::write(STDERR_FILENO, part, std::strlen(part)));
   }
   ::_exit(1);
@@ -69,7 +69,7 @@ void on_ending_signals(void (*handler)(int)) {
 }  // namespace
 
 void prepare_process(const std::string& program) {
-  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {  // the lowest free number
+  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {  // the lowest unused descriptor
     if (fd <= STDERR_FILENO) continue;
     ::close(fd);
     break;
@@ -77,7 +77,7 @@ void prepare_process(const std::string& program) {
   program.copy(program_name.data(), program_name.size() - 1);
   on_ending_signals(end_at_once);
   std::signal(SIGQUIT, dump_core);
-  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the limit of a file's size is a write error, like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails with EFBIG
   struct sigaction action {};
   action.sa_sigaction = end_on_lost_file;
   action.sa_flags = SA_SIGINFO;

@@ -1,30 +1,29 @@
-// The process around a program: its standard streams, and the signals that end it.
+// The process of a program: its standard streams and the signals that end it.
 #pragma once
 
 #include <string>
 
 namespace folio::apps {
 
-/// To be called first. Opens /dev/null in the place of standard streams that are closed, else the first files that are
-/// opened would receive what is printed. Then SIGINT, SIGTERM, SIGHUP and SIGXCPU end the program at once, with an exit
-/// code of 128 + signal and without temporary files; and SIGBUS, which the system sends where a mapped file has become
-/// shorter, with a line on stderr that begins with `program`, and 1. A SIGHUP that is ignored, as by nohup, stays so.
-/// Exceeding the limit of a file's size is an error of the write.
+/// Prepares the process; call it first. Opens /dev/null for standard streams that are closed, so that no other file
+/// receives their output. From then on SIGINT, SIGTERM, SIGHUP and SIGXCPU remove temporary files and exit with 128 +
+/// signal, and SIGBUS (a mapped file was truncated) prints one line that begins with `program` and exits with 1. An
+/// ignored SIGHUP (nohup) stays ignored, and a write beyond the file size limit fails instead of raising SIGXFSZ.
 void prepare_process(const std::string& program);
 
-/// From now on these signals are noted, except SIGBUS, and only a second one ends the program at once.
+/// Records the first of these signals, except SIGBUS, for interrupted(); a second one exits at once.
 void watch_signals();
 
-/// From now on the first one does, again.
+/// Reverts watch_signals(): the next signal exits at once.
 void end_on_signals();
 
-/// Whether there was one since watch_signals().
+/// Returns true if a signal was received since watch_signals().
 [[nodiscard]] bool interrupted();
 
-/// The exit code of a program that one ended: 128 + signal, such as 130 for Ctrl-C.
+/// Returns the exit code for the last signal: 128 + signal, such as 130 for Ctrl-C.
 [[nodiscard]] int interrupted_code();
 
-/// Flushes stdout. Throws core::Error if something that was printed could not be written.
+/// Flushes stdout. Throws core::Error if not all output could be written.
 void flush_stdout();
 
 }  // namespace folio::apps

@@ -22,7 +22,7 @@
 namespace folio::apps {
 namespace {
 
-// Other libraries' messages go on with traces on further lines.
+// Exceptions of other libraries may contain a stack trace after the first line.
 std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
 int complain(const Flags& app, const std::string& message, int code) {
@@ -50,7 +50,7 @@ int run_program(Flags& app, int argc, char** argv, const std::function<int()>& b
   } catch (const core::UsageError& error) {
     return complain(app, error.what(), 2);
   } catch (const std::bad_alloc&) {
-    return complain(app, "out of memory; take a smaller model, batch or context", 1);
+    return complain(app, "out of memory; use a smaller model, batch or context", 1);
   } catch (const std::filesystem::filesystem_error& error) {
     return complain(app, core::describe(error), 1);
   } catch (const std::system_error& error) {
@@ -62,12 +62,15 @@ int run_program(Flags& app, int argc, char** argv, const std::function<int()>& b
 }
 
 void add_model_flags(Flags& app, ModelFlags& flags) {
-  app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
+  app.group("Model");
+  app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: newest run)")
+      ->type_name("PATH");
+  app.group("Hardware");
   add_machine_flags(app, flags.load.machines);
   app.add_option(
          "--cache-type", flags.load.cache_type,
-         "keys and values in the cache; q8_0 on CPUs alone. A rounded cache may change a text (default: f16, but "
-         "f32 for a model in F32)")
+         "KV cache data type, q8_0 on CPUs only; lower precision may change the output (default: f16; f32 for F32 "
+         "models)")
       ->transform(by_name({{"f32", static_cast<int>(infer::CacheType::F32)},
                            {"f16", static_cast<int>(infer::CacheType::F16)},
                            {"q8_0", static_cast<int>(infer::CacheType::Q8_0)}}))
@@ -96,12 +99,13 @@ void report_repacking(infer::LoadedModel& model) {
 }
 
 void add_draft_flag(Flags& app, std::string& file) {
-  app.add_option("--draft-model", file, "a smaller model of the same vocabulary, which guesses what --speculate tries")
+  app.add_option("--draft-model", file, "smaller model with the same vocabulary that proposes the draft tokens")
+      ->type_name("PATH")
       ->needs("--speculate");
 }
 
 core::AdapterPath adapter_path(const char* flag, const std::string& text) {
-  if (text.empty()) throw core::UsageError(fmt::format("{}: the name of the adapter is empty", flag));
+  if (text.empty()) throw core::UsageError(fmt::format("{}: the path is empty, expected PATH[:SCALE]", flag));
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || core::path_exists(text)) return {.path = text};
   core::AdapterPath adapter{.path = text.substr(0, colon)};
@@ -109,7 +113,7 @@ core::AdapterPath adapter_path(const char* flag, const std::string& text) {
   adapter.scale = signed_number_of<float>(scale).value_or(NAN);
   if (!(std::abs(adapter.scale) <= 1000)) {
     throw core::UsageError(
-        fmt::format("{}: the scale \"{}\" is not a number in [-1000, 1000]", flag, core::printable(scale)));
+        fmt::format("{}: scale \"{}\", expected a number in [-1000, 1000]", flag, core::printable(scale)));
   }
   return adapter;
 }
@@ -126,16 +130,14 @@ void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPa
 }
 
 void add_lora_flag(Flags& app, infer::LoadOptions& options) {
-  add_adapters_flag(
-      app, "--lora", options.adapters,
-      "a low-rank adapter, as peft saves it or as a GGUF, and what its scale is multiplied by; several add "
-      "up");
+  add_adapters_flag(app, "--lora", options.adapters,
+                    "LoRA adapter (peft or GGUF), scaled by SCALE (repeatable; summed)");
 }
 
 void add_generation_config_flag(Flags& app, infer::LoadOptions& options) {
   app.add_option("--generation-config", options.generation_config,
-                 "where the defaults of sampling and the tokens that end a text are from: auto, the model's "
-                 "generation_config.json or GGUF; none; or a directory with a generation_config.json")
+                 "source of sampling defaults and end tokens: the model's generation_config.json or GGUF (auto), none, "
+                 "or a directory with a generation_config.json")
       ->type_name("auto|none|DIR")
       ->capture_default_str();
 }
@@ -150,7 +152,8 @@ void print_sampler_defaults(const infer::LoadedModel& model) {
 }
 
 void add_tokenizer_flag(Flags& app, std::string& file) {
-  app.add_option("--tokenizer", file, "tokenizer.bin, tokenizer.json or GGUF, where the model has none in it");
+  app.add_option("--tokenizer", file, "tokenizer.json, tokenizer.bin or GGUF, for models without one")
+      ->type_name("FILE");
 }
 
 }  // namespace folio::apps

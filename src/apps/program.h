@@ -1,4 +1,4 @@
-// What every program shares: parsing with one-line errors, exit codes, signals.
+// Shared by all programs: parsing, one-line errors, exit codes, and the flags that select a model.
 // Exit codes: 0 done; 1 failed; 2 wrong usage; 128 + signal: ended by Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
 #pragma once
 
@@ -15,45 +15,46 @@
 
 namespace folio::apps {
 
-/// Prepares the process, parses the arguments, runs `body`, flushes stdout and returns the exit code. Errors become one
-/// line on stderr: "NAME: what, …".
+/// Prepares the process, parses the arguments, runs `body`, flushes stdout and returns the exit code. An exception
+/// becomes one line on stderr: "NAME: message".
 int run_program(Flags& app, int argc, char** argv, const std::function<int()>& body);
 
-/// -m/--model, --cache-type and those of its machines. Where no model is named, resolve_model() takes the newest run's
-/// and says so on stderr.
+/// Values of --model, --cache-type and the flags of add_machine_flags().
 struct ModelFlags {
   std::string model;
   infer::LoadOptions load;
 };
+/// Adds these flags in the groups Model and Hardware.
 void add_model_flags(Flags& app, ModelFlags& flags);
+/// Returns the path of --model. Without it, returns the newest run's model and prints its path on stderr.
 [[nodiscard]] std::string resolve_model(const ModelFlags& flags);
 
-/// The model that the flags name. Shows on a terminal how far the weights' way to a GPU is.
+/// Opens the model that the flags select. On a terminal, loading weights to a GPU shows progress.
 [[nodiscard]] infer::LoadedModel open_model(const ModelFlags& flags);
 
-/// Loads the weights, and says on stderr what was repacked and how long that took, where it was.
+/// Loads the weights. If any were repacked, prints the size and the time on stderr.
 void report_repacking(infer::LoadedModel& model);
 
-/// After --speculate, which it needs.
+/// Adds --draft-model. Call it after adding --speculate, which the flag requires.
 void add_draft_flag(Flags& app, std::string& file);
 
-/// PATH[:SCALE], as `flag` takes it: where the whole text is the name of something, there is no scale in it. Throws
-/// core::UsageError.
+/// Parses PATH[:SCALE]. If the whole text is an existing path, it has no scale. Throws core::UsageError that names
+/// `flag`.
 [[nodiscard]] core::AdapterPath adapter_path(const char* flag, const std::string& text);
 
-/// A flag that takes PATH[:SCALE], perhaps several times, as adapter_path() does.
+/// Adds a repeatable flag whose values are parsed by adapter_path().
 void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help);
 
-/// --lora PATH[:SCALE], perhaps several. Requests take the model's adapter().
+/// Adds --lora PATH[:SCALE]. Requests then use the model's adapter().
 void add_lora_flag(Flags& app, infer::LoadOptions& options);
 
-/// --generation-config auto|none|DIR.
+/// Adds --generation-config auto|none|DIR.
 void add_generation_config_flag(Flags& app, infer::LoadOptions& options);
 
-/// Says on stderr what the model's generation config makes the defaults of sampling, if anything.
+/// Prints the sampling defaults of the model's generation config on stderr, if it has any.
 void print_sampler_defaults(const infer::LoadedModel& model);
 
-/// --tokenizer, for models that have none in them.
+/// Adds --tokenizer, for models without a tokenizer.
 void add_tokenizer_flag(Flags& app, std::string& file);
 
 }  // namespace folio::apps

@@ -4,34 +4,34 @@
 
 #include <csignal>
 
+#include "apps/help.h"
 #include "core/error.h"
 #include "core/manifest.h"
 #include "infer/forward/machine_lost.h"
-#include "infer/ranks/net/world.h"
+#include "infer/ranks/net/rank_config.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::apps {
 
 void add_rank_flags(Flags& app, size_t& n_stages) {
-  app.add_option(
-         "--pipeline-parallel", n_stages,
-         "of several ranks, in so many groups, each with some of the layers (default: all have all layers, and of "
-         "each matrix some rows)")
+  app.add_option("--pipeline-parallel", n_stages,
+                 "number of pipeline stages when run as several ranks (default: 1, tensor parallelism only)")
       ->check(in_range(1, infer::kMostRanks));
   app.footer([] {
-    return "Several processes run one model together where they are ranks: torchrun --no-python --nproc-per-node N, or "
-           "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment of each. The text is the same.";
+    return wrapped(
+        "Several processes can run one model: start N ranks with torchrun --no-python --nproc-per-node N, or set RANK, "
+        "WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process. The output does not change.");
   });
 }
 
 Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
-  const auto world = infer::world_of_environment();
+  const auto world = infer::rank_config_from_environment();
   if (!world) {
     if (n_stages > 1) {
       throw core::UsageError(
-          fmt::format("--pipeline-parallel {} is for ranks, and this is one process; start it by torchrun --no-python "
-                      "--nproc-per-node {}",
-                      n_stages, n_stages));
+          fmt::format("--pipeline-parallel {} needs at least {} ranks, but this is a single process; start it with "
+                      "torchrun --no-python --nproc-per-node {}",
+                      n_stages, n_stages, n_stages));
     }
     return;
   }
@@ -39,8 +39,8 @@ Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
   for (const char* flag : {"--shards", "--device"}) {
     const bool means_one_cpu = machines.n_shards.value_or(1) == 1 && !machines.gpu;
     if (app.count(flag) > 0 && !means_one_cpu) {
-      throw core::UsageError(
-          fmt::format("{} is for one process, and WORLD_SIZE is {}; leave out one of them", flag, world->n_ranks));
+      throw core::UsageError(fmt::format("{} requires a single process, but WORLD_SIZE is {}; leave out one of them",
+                                         flag, world->n_ranks));
     }
   }
   machine_.emplace(
@@ -49,7 +49,7 @@ Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
   machines.given = {.machine = &*machine_, .cpu = &machine_->cpu()};
 }
 
-// What stops rank 0, Ctrl-C or torchrun, comes to all ranks; they end when rank 0 has ended what it does.
+// Ctrl-C and torchrun signal all ranks. Only rank 0 reacts; the others end when it shuts them down.
 bool Ranks::follow(infer::LoadedModel& model) {
   if (!machine_ || machine_->leads()) return false;
   std::signal(SIGINT, SIG_IGN);

@@ -1,4 +1,4 @@
-// A model in several processes, for the programs that serve: the environment says which of them this one is.
+// Inference with one model in several processes (ranks). Environment variables specify rank and number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace folio::apps {
 
-/// --pipeline-parallel, and what the help says of ranks.
+/// Adds --pipeline-parallel, and a paragraph about ranks at the end of --help.
 void add_rank_flags(Flags& app, size_t& n_stages);
 
 class Ranks {
  public:
-  /// Where the environment has several processes, connects them, and gives the flags their machine. It has to outlive
-  /// the model. Throws core::UsageError for flags that ranks don't take.
+  /// If the environment specifies several processes, connects them and stores their machine in `flags`. Must outlive
+  /// the model. Throws core::UsageError for flags that ranks do not support.
   Ranks(const Flags& app, ModelFlags& flags, size_t n_stages);
 
-  /// On another rank than 0: loads the model, does what rank 0 does until it ends, and returns true. The rest of the
-  /// program is rank 0's.
+  /// Returns false on rank 0, which runs the program. On other ranks loads the model, executes rank 0's steps until
+  /// it shuts down, and returns true.
   [[nodiscard]] bool follow(infer::LoadedModel& model);
-  /// Null for one process.
+  /// Returns the ranks' machine, or null for a single process.
   [[nodiscard]] const infer::RankedCpu* machine() const { return machine_ ? &*machine_ : nullptr; }
-  /// Of several processes: bytes that all ranks together give each other in a step that decodes `batch` sequences.
+  /// Returns the bytes that all ranks send in a decode step of `batch` sequences. Requires machine().
   [[nodiscard]] uint64_t exchanged_bytes(const core::StoredModel& model, int64_t batch) const;
-  /// Whether a rank is lost; of one process never.
+  /// Returns true if a rank is lost; always false for a single process.
   [[nodiscard]] bool lost() const { return machine_ && machine_->loss(); }
-  /// Throws infer::MachineLost if one is.
+  /// Throws infer::MachineLost if a rank is lost.
   void check() const;
 
  private:

@@ -1,4 +1,4 @@
-// serve: a model for many users, over HTTP.
+// serve: an OpenAI-compatible HTTP server for one model.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -31,43 +31,59 @@ struct Options {
 size_t body_memory(const std::string& text, const infer::server::RequestLimits& limits) {
   const uint64_t bytes = apps::bytes_of("--body-memory", text);
   if (bytes >= limits.max_body) return bytes;
-  throw core::UsageError(fmt::format("--body-memory: {} is less than one body may have, {} bytes",
+  throw core::UsageError(fmt::format("--body-memory: {}, expected at least {} bytes, the largest body",
                                      core::printable(text), limits.max_body));
 }
 
 void add_flags(apps::Flags& app, Options& o) {
   o.model.load.limits = {.max_rows = 256, .max_sequences = 16};
+  app.default_group("General");
   apps::add_model_flags(app, o.model);
   apps::add_rank_flags(app, o.n_stages);
+  app.group("Model");
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
-  app.add_option("--chat-template", o.chat_template,
-                 "a name or a file with a Jinja template (default: the model's own)");
+  app.add_option("--chat-template", o.chat_template, "chat template: a name or a Jinja file (default: the model's)")
+      ->type_name("NAME|FILE");
   apps::add_generation_config_flag(app, o.model.load);
-  app.add_option("--name", o.name, "what the model is called (default: after its file)");
-  app.add_option("-c,--context", o.model.load.context, "positions of one sequence (default: the model's context)")
+  app.add_option("--name", o.name, "model name in the API (default: from the model file)")->type_name("NAME");
+  app.add_option("-c,--context", o.model.load.context, "context size per sequence in tokens (default: the model's)")
       ->check(apps::in_range(2, 1 << 24));
-  app.add_option("--host", o.http.host, "the address to listen on; 0.0.0.0: all")->capture_default_str();
-  app.add_option("--port", o.http.port, "0: a free one")->check(apps::in_range(0, 65535))->capture_default_str();
-  app.add_option("--api-key", o.service.api_key, "ask for this key, but for /health and the page's own file");
-  app.add_option("--allowed-host", o.service.allowed_hosts, "a name of this server; repeatable")->one_value();
-  app.add_option("--allowed-origin", o.service.allowed_origins,
-                 "where another page that may ask lies, such as https://example.org; repeatable")
+  app.group("HTTP server");
+  app.add_option("--host", o.http.host, "address to listen on; 0.0.0.0: all interfaces")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  app.add_option("--port", o.http.port, "port to listen on; 0: any free port")
+      ->check(apps::in_range(0, 65535))
+      ->capture_default_str();
+  app.add_option("--api-key", o.service.api_key,
+                 "API key that clients must send, except for /health and the page (default: none)")
+      ->type_name("KEY");
+  app.add_option("--allowed-host", o.service.allowed_hosts,
+                 "additional host name that requests may address (repeatable)")
+      ->type_name("NAME")
       ->one_value();
-  app.add_option("--max-sequences", o.model.load.limits.max_sequences, "sequences that run at once")
+  app.add_option("--allowed-origin", o.service.allowed_origins,
+                 "web origin allowed by CORS, such as https://example.org (repeatable)")
+      ->type_name("ORIGIN")
+      ->one_value();
+  app.group("Scheduling");
+  app.add_option("--max-sequences", o.model.load.limits.max_sequences, "maximum number of running sequences")
       ->check(apps::in_range(1, 4096))
       ->capture_default_str();
   app.add_option("--max-batch-tokens", o.model.load.limits.max_rows,
-                 "rows of a step: of the running, and chunks of prompts")
+                 "maximum number of tokens per step, for decoding and chunks of prompts")
       ->check(apps::in_range(1, 1 << 16))
       ->capture_default_str();
-  app.add_option(
-         "--cache-tokens", o.model.load.cache_positions,
-         "positions of the KV cache (default: a context for each sequence, but at most 16,384, or four contexts)")
+  app.add_option("--cache-tokens", o.model.load.cache_positions,
+                 "KV cache size in tokens (default: --context times --max-sequences, at most 16384 or 4 contexts)")
       ->check(apps::in_range(1, 1e9));
-  app.add_option("--speculate", o.speculate, "try up to N tokens of each text at once; no text changes")
+  app.group("Speculative decoding");
+  app.add_option("--speculate", o.speculate,
+                 "maximum draft tokens per sequence and step; the output does not change; 0: off")
       ->check(apps::in_range(0, 64))
       ->capture_default_str();
   apps::add_draft_flag(app, o.model.load.draft_model);
+  app.group("Adapters");
   app.add_list_function(
          "--adapter",
          [&adapters = o.service.adapters.adapters](const std::vector<std::string>& all) {
@@ -75,52 +91,59 @@ void add_flags(apps::Flags& app, Options& o) {
              const size_t equals = text.find('=');
              if (equals == std::string::npos || equals == 0) {
                throw core::UsageError(
-                   fmt::format("--adapter: \"{}\" has no name; write NAME=PATH", core::printable(text)));
+                   fmt::format("--adapter: \"{}\" has no name, expected NAME=PATH", core::printable(text)));
              }
              const core::AdapterPath adapter = apps::adapter_path("--adapter", text.substr(equals + 1));
              adapters.push_back({.name = text.substr(0, equals), .path = adapter.path, .scale = adapter.scale});
            }
          },
-         "a low-rank adapter, as peft saves it or as a GGUF, for requests whose \"model\" is NAME; repeatable")
+         "LoRA adapter (peft directory or GGUF) for requests with \"model\": NAME (repeatable)")
       ->type_name("NAME=PATH[:SCALE]")
       ->one_value();
   app.add_option_function(
-      "--adapter-memory",
-      [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
-      "bytes of adapters in memory, such as 512M; those that nobody uses are read again (default: no limit)");
-  app.add_option("--max-adapters", o.service.adapters.most, "adapters that may be there at once")
+         "--adapter-memory",
+         [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
+         "memory for adapters, such as 512M; unused ones are evicted and reloaded on demand (default: no limit)")
+      ->type_name("SIZE");
+  app.add_option("--max-adapters", o.service.adapters.most, "maximum number of registered adapters")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
   app.add_flag("--allow-adapter-loading", o.service.adapters.allow_loading,
-               "let clients name directories of this machine as adapters, at /v1/load_lora_adapter");
-  app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
+               "let clients load adapters from local paths with /v1/load_lora_adapter");
+  app.group("Limits");
+  app.add_option("--max-queue", o.service.max_queue,
+                 "maximum number of running and waiting choices; further requests get status 429")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
-  app.add_option("--max-tool-calls", o.max_tool_calls, "calls of tools in an answer, which ends with the last of them")
+  app.add_option("--max-tool-calls", o.max_tool_calls, "maximum number of tool calls per answer")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
   app.add_option_function(
          "--body-memory", [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
-         "bytes of request bodies in memory while they are read; beyond that requests get a 503")
+         "memory for request bodies being received; further requests get status 503")
+      ->type_name("SIZE")
       ->default_str("256M");
   app.add_option("--request-work", o.service.request_work,
-                 "steps of work that a request may need before it runs: for its template, its tokens and its form")
+                 "maximum work to prepare a request (template, tokenization, structured output), in internal steps")
       ->check(apps::in_range(1, 1e15))
       ->capture_default_str();
-  app.add_option("--request-timeout", o.request_timeout, "seconds that a request may take")
+  app.add_option("--request-timeout", o.request_timeout, "maximum duration of a request in seconds")
+      ->type_name("S")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
   app.add_option("--write-timeout", o.write_timeout,
-                 "seconds without a byte read of its answer after which a client is dropped")
+                 "seconds until a client that does not read its answer is disconnected")
+      ->type_name("S")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
-  app.add_option("--grace", o.grace, "seconds that running requests have at the end")
+  app.add_option("--grace", o.grace, "seconds that running requests have to finish at shutdown")
+      ->type_name("S")
       ->check(apps::in_range(0, 1e6))
       ->capture_default_str();
-  app.add_flag("--log-texts", o.service.log_texts, "log the beginning of prompts and answers, too");
+  app.add_flag("--log-texts", o.service.log_texts, "also log the beginning of prompts and answers");
 }
 
-// Each connection is a descriptor.
+// Each connection needs a descriptor.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -152,13 +175,13 @@ int run(const apps::Flags& app, Options& o) {
   apps::report_repacking(model);
   const std::string name = served.name;
   raise_descriptor_limit();
-  std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
+  std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the server
   o.service.request_timeout = std::chrono::seconds(o.request_timeout);
   o.http.write_timeout = std::chrono::seconds(o.write_timeout);
   o.service.grace = std::chrono::seconds(o.grace);
   infer::server::serve_http(
       model.engine(), std::move(served), std::move(o.service), o.http,
-      [&name](const std::string& address) {  // the first line is the address alone: scripts read it
+      [&name](const std::string& address) {  // the first line is only the address, for scripts
         fmt::print("{}\nmodel: {}\n", address, core::printable(name, std::string::npos));
         apps::flush_stdout();
       },
@@ -170,8 +193,8 @@ int run(const apps::Flags& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Flags app("Serves a model to many users, as OpenAI's API, with a page.", "serve");
-  // A pipe that is not read, or a stopped terminal, must not stop the server, whatever is written.
+  apps::Flags app("Serve a model with an OpenAI-compatible API and a web page.", "serve");
+  // Writing to a full pipe or a stopped terminal must not block the server.
   if (const int fd = infer::server::reopen_non_blocking(STDERR_FILENO); fd >= 0) {
     dup2(fd, STDERR_FILENO);
     close(fd);

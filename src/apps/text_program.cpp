@@ -14,7 +14,7 @@ namespace folio::apps {
 
 namespace {
 
-// "198=-5.5"
+// Parses values such as "198=-5.5".
 std::vector<infer::SamplerOptions::Bias> biases_of(const std::vector<std::string>& all) {
   std::vector<infer::SamplerOptions::Bias> biases;
   for (const std::string& text : all) {
@@ -23,7 +23,7 @@ std::vector<infer::SamplerOptions::Bias> biases_of(const std::vector<std::string
     const auto token = signed_number_of<int32_t>(view.substr(0, std::min(equals, view.size())));
     const auto bias = signed_number_of<float>(equals == std::string::npos ? "" : view.substr(equals + 1));
     if (!token || *token < 0 || !bias || !(std::abs(*bias) <= 100.0F))
-      throw core::UsageError("--logit-bias: " + text + " is not ID=BIAS with a bias in [-100, 100]");
+      throw core::UsageError("--logit-bias: \"" + text + "\", expected ID=BIAS with a bias in [-100, 100]");
     biases.push_back({.token = *token, .bias = *bias});
   }
   return biases;
@@ -38,33 +38,37 @@ void add_sampler_flags(Flags& app, infer::SamplerOptions& s) {
         std::string flags = "--" + name;
         if (name == "temperature") flags += ",--temp";
         if (name == "repetition-penalty") flags = "--repeat-penalty," + flags;  // llama.cpp's name
-        app.add_option(flags, s.*member, help)->check(in_range(low, high))->capture_default_str();
+        Flag* flag = app.add_option(flags, s.*member, help)->check(in_range(low, high))->capture_default_str();
+        if (name.ends_with("-p")) flag->type_name("P");
       });
   app.add_list_function(
          "--logit-bias", [&s](const std::vector<std::string>& all) { s.logit_bias = biases_of(all); },
-         "ID=BIAS, added to the logit of a token, -100 to 100; repeatable")
+         "bias added to the logit of token ID (-100 to 100; repeatable)")
+      ->type_name("ID=BIAS")
       ->one_value();
 }
 
 void add_generation_flags(Flags& app, infer::GenerateOptions& options) {
   add_sampler_flags(app, options.sampler);
-  app.add_option("-s,--seed", options.sampler.seed, "seed of the sampler (default: random, printed)")
+  app.add_option("-s,--seed", options.sampler.seed, "sampler seed (default: random, printed)")
       ->check(in_range(0, 1.8e19));
-  app.add_option("--speculate", options.speculate,
-                 "try up to N guessed tokens at once: what followed the same words before; the text is the same")
-      ->check(in_range(0, 64))
-      ->capture_default_str();
   app.add_list_function(
          "--stop", [&options](const std::vector<std::string>& all) { options.stops = all; },
-         "end before this text; repeatable")
+         "stop string: generation ends before it (repeatable)")
       ->one_value();
-  app.add_option("-c,--context", options.context, "positions to use (default: the model's context)")
+  app.add_option("-c,--context", options.context, "context size in tokens (default: the model's)")
       ->check(in_range(2, 1 << 24));
+  app.group("Speculative decoding");
+  app.add_option("--speculate", options.speculate,
+                 "maximum draft tokens per step, from n-gram lookup or --draft-model; the output does not change; 0: "
+                 "off")
+      ->check(in_range(0, 64))
+      ->capture_default_str();
 }
 
 void complete_generation_options(const Flags& app, infer::GenerateOptions& options) {
   for (const std::string& stop : options.stops) {
-    if (stop.empty()) throw core::UsageError("--stop: the text is empty");
+    if (stop.empty()) throw core::UsageError("--stop: the string is empty; leave out the flag instead");
   }
   if (app.count("--seed") == 0) options.sampler.seed = std::random_device{}();
 }
@@ -80,13 +84,13 @@ void take_sampler_defaults(const Flags& app, const infer::LoadedModel& model, in
 
 void add_form_flags(Flags& app, FormFlags& flags) {
   const std::vector<Flag*> all = {
-      app.add_option("--json-schema", flags.json_schema, "the text is JSON that this file, a JSON schema, takes")
+      app.add_option("--json-schema", flags.json_schema, "JSON schema file that the output must match")
           ->type_name("FILE"),
-      app.add_option("--regex", flags.regex, "the text is one that the whole expression matches; RE2's syntax"),
-      app.add_option("--grammar", flags.grammar,
-                     "the text is one of this file's grammar, as llama.cpp writes it (GBNF)")
+      app.add_option("--regex", flags.regex, "regular expression (RE2 syntax) that the whole output must match")
+          ->type_name("PATTERN"),
+      app.add_option("--grammar", flags.grammar, "GBNF grammar file (llama.cpp's format) that the output must match")
           ->type_name("FILE"),
-      app.add_option("--choice", flags.choices, "the text is this one, or another --choice; repeatable")->one_value()};
+      app.add_option("--choice", flags.choices, "allowed output (repeatable)")->one_value()};
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) all[i]->excludes(all[j]);
   }
@@ -139,7 +143,7 @@ nlohmann::ordered_json speeds_json(size_t prefilled, size_t decoded, const infer
 
 void print_text(std::string_view text) {
   static_cast<void>(!std::fwrite(text.data(), 1, text.size(), stdout));
-  flush_stdout();  // a model need not go on for a reader that is gone
+  flush_stdout();  // throws if the reader is gone, which ends the generation
 }
 
 void print_json(const nlohmann::ordered_json& json) {

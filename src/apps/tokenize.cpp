@@ -1,4 +1,4 @@
-// tokenize: trains a tokenizer on texts, and shows what one makes of them.
+// tokenize: trains a BPE tokenizer, encodes and decodes text, and prints statistics.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ struct Options {
   bool parse_special = true;
 };
 
-// How far it is, on a terminal, ten times a second.
+// Shows progress on a terminal, at most ten times a second.
 class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
@@ -66,7 +66,7 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Shows how far reading is.
+// Returns a callback that shows how much of the documents has been read.
 std::function<void(uint64_t)> reading(const data::Documents& documents) {
   const auto progress = std::make_shared<Progress>("reading");
   return [progress, total = static_cast<double>(documents.n_bytes())](uint64_t n_read) {
@@ -78,11 +78,11 @@ data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
   const data::Documents documents(o.texts, o.field);
   data::WordCounts counts = data::count_words(documents, UINT64_MAX, data::WordCounts(o.bpe.pre_tokenizer, o.bpe.nfc),
                                               pool, reading(documents));
-  core::require(counts.n_words() > 0, "the texts are empty");
+  core::require(counts.n_words() > 0, "{}: the texts are empty; give files with text", o.texts.front());
   return counts;
 }
 
-// The second file of a tokenizer, which goes beside the first.
+// Returns the path of tokenizer_config.json, next to the tokenizer file.
 fs::path config_beside(const fs::path& out) { return out.parent_path() / "tokenizer_config.json"; }
 
 void check_out(const Options& o) {
@@ -90,7 +90,7 @@ void check_out(const Options& o) {
     if (!core::path_exists(path)) continue;
     core::require(core::is_plain_file(path), "--out {}: {} is not a regular file; choose another name", o.out,
                   path.string());
-    core::require(o.force, "{} exists; --force replaces it", path.string());
+    core::require(o.force, "{} exists; add --force to replace it", path.string());
   }
 }
 
@@ -121,11 +121,10 @@ int train(Options& o) {
   const size_t n = vocabulary.pieces.size();
   const size_t n_merges = vocabulary.merges.size();
   write(data::BpeTokenizer(std::move(vocabulary), o.out), o.out);
-  fmt::print(
-      "{}: {} tokens, {} merges; {} bytes of text, {} different words; {:.1f} s to count them, {:.1f} s to merge\n",
-      o.out, n, n_merges, counts.n_bytes(), counts.n_words(), counted, core::seconds_since(start) - counted);
+  fmt::print("{}: {} tokens, {} merges; {} bytes of text, {} distinct words; counted in {:.1f} s, merged in {:.1f} s\n",
+             o.out, n, n_merges, counts.n_bytes(), counts.n_words(), counted, core::seconds_since(start) - counted);
   if (std::cmp_less(n, o.bpe.vocab_size)) {
-    core::print_stderr("note: the texts have no more pairs: {} tokens, not {}\n", n, o.bpe.vocab_size);
+    core::print_stderr("note: the texts have no more pairs to merge: {} tokens instead of {}\n", n, o.bpe.vocab_size);
   }
   return 0;
 }
@@ -146,10 +145,10 @@ int decode(Options& o) {
   if (o.ids.empty()) {
     std::istringstream text(core::read_descriptor(STDIN_FILENO, "stdin", kMaxStdin));
     o.ids.assign(std::istream_iterator<int32_t>(text), {});
-    core::require(text.eof(), "stdin: after {} ids comes something that is no number", o.ids.size());
+    core::require(text.eof(), "stdin: after {} ids, expected an integer", o.ids.size());
   }
   for (const int32_t id : o.ids) {
-    core::require(id >= 0 && id < tokenizer->vocab_size(), "{} is no token; the vocabulary has the ids 0 to {}", id,
+    core::require(id >= 0 && id < tokenizer->vocab_size(), "{} is not in the vocabulary, expected ids 0 to {}", id,
                   tokenizer->vocab_size() - 1);
   }
   const std::string text = tokenizer->decode(o.ids);
@@ -174,7 +173,7 @@ int stats(const Options& o) {
         }
       },
       reading(documents));
-  core::require(n_tokens > 0, "the texts are empty");
+  core::require(n_tokens > 0, "{}: the texts are empty; give files with text", o.texts.front());
   int32_t longest = 0;
   size_t n_unused = 0;
   for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
@@ -183,7 +182,7 @@ int stats(const Options& o) {
   }
   fmt::print("{:<16} {}, {} tokens\n", "tokenizer", tokenizer->kind(), tokenizer->vocab_size());
   fmt::print("{:<16} {} bytes, {} tokens\n", "texts", n_bytes, n_tokens);
-  fmt::print("{:<16} {:.3f}\n", "bytes a token", static_cast<double>(n_bytes) / static_cast<double>(n_tokens));
+  fmt::print("{:<16} {:.3f}\n", "bytes per token", static_cast<double>(n_bytes) / static_cast<double>(n_tokens));
   fmt::print("{:<16} \"{}\" ({} bytes, id {})\n", "longest token", core::printable(tokenizer->token_bytes(longest)),
              tokenizer->token_bytes(longest).size(), longest);
   fmt::print("{:<16} {} tokens\n", "unused", n_unused);
@@ -191,44 +190,52 @@ int stats(const Options& o) {
 }
 
 void add_texts(apps::Flags& app, Options& o) {
-  app.add_option("texts", o.texts, "files, or folders of files: UTF-8, .jsonl, and both as .gz")->required();
-  app.add_option("--field", o.field, "of lines of JSON, the one with the text")->capture_default_str();
+  app.add_option("texts", o.texts, "files or directories: UTF-8 text, .jsonl, or either as .gz")->required();
+  app.add_option("--field", o.field, "JSON field with the text, for .jsonl files")
+      ->type_name("NAME")
+      ->capture_default_str();
 }
 
 void add_tokenizer(apps::Flags& app, Options& o) {
-  app.add_option("-t,--tokenizer", o.tokenizer, "tokenizer.json, a folder with it, a GGUF file, or a tokenizer.bin")
+  app.add_option("-t,--tokenizer", o.tokenizer, "tokenizer.json or its directory, GGUF, or tokenizer.bin")
+      ->type_name("PATH")
       ->required();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Flags app("Trains a byte-level BPE tokenizer on texts, and shows what a tokenizer makes of them.", "tokenize");
+  apps::Flags app("Train a byte-level BPE tokenizer, or apply a tokenizer to text.", "tokenize");
   app.require_subcommand();
   Options o;
-  apps::Flags* train_command = app.add_subcommand("train", "learn merges from texts, and write tokenizer.json");
+  apps::Flags* train_command = app.add_subcommand("train", "learn merges from texts and write tokenizer.json");
   add_texts(*train_command, o);
-  train_command->add_option("--vocab-size", o.bpe.vocab_size, "tokens: special ones, 256 bytes, and merges")
+  train_command->add_option("--vocab-size", o.bpe.vocab_size, "number of tokens: special tokens, 256 bytes and merges")
       ->check(apps::in_range(257, 1 << 24))
       ->capture_default_str();
-  train_command->add_option("-o,--out", o.out, "the file; tokenizer_config.json goes beside it")->capture_default_str();
+  train_command->add_option("-o,--out", o.out, "output file; tokenizer_config.json is written next to it")
+      ->type_name("FILE")
+      ->capture_default_str();
   train_command
       ->add_option("--pre-tokenizer", o.pre_tokenizer,
-                   "how texts are split into words: gpt-2, smollm, llama-bpe, qwen2")
+                   "rule that splits texts into words: gpt-2, smollm, llama-bpe, qwen2")
+      ->type_name("NAME")
       ->capture_default_str();
   train_command->add_option("--special", o.bpe.special_tokens, "special tokens; the first one ends a document")
+      ->type_name("TOKEN")
       ->capture_default_str();
-  train_command->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
-  train_command->add_flag("--force", o.force, "replace the files");
-  apps::Flags* encode_command = app.add_subcommand("encode", "the ids of a text");
+  train_command->add_option("--threads", o.threads, "CPU threads (default: all cores)")->check(apps::in_range(1, 1024));
+  train_command->add_flag("--force", o.force, "replace existing files");
+  apps::Flags* encode_command = app.add_subcommand("encode", "print the token ids of a text");
   add_tokenizer(*encode_command, o);
-  encode_command->add_option("file", o.text, "a text (default: stdin)");
+  encode_command->add_option("file", o.text, "text file (default: stdin)");
   encode_command->add_flag("--parse-special,!--no-parse-special", o.parse_special,
-                           "names of special tokens in it, such as <|im_end|>, are these tokens (on), or text");
-  apps::Flags* decode_command = app.add_subcommand("decode", "the text of ids");
+                           "parse special tokens such as <|im_end|>, or read them as text (default: parse)");
+  apps::Flags* decode_command = app.add_subcommand("decode", "print the text of token ids");
   add_tokenizer(*decode_command, o);
-  decode_command->add_option("ids", o.ids, "token ids (default: from stdin)");
-  apps::Flags* stats_command = app.add_subcommand("stats", "bytes a token, the longest token, the unused ones");
+  decode_command->add_option("ids", o.ids, "token ids (default: read from stdin)");
+  apps::Flags* stats_command =
+      app.add_subcommand("stats", "print bytes per token, the longest token and the number of unused tokens");
   add_tokenizer(*stats_command, o);
   add_texts(*stats_command, o);
   return apps::run_program(app, argc, argv, [&] {

@@ -1,8 +1,8 @@
-// train: trains a Llama, or a model of another family, on texts or conversations.
+// train: trains or fine-tunes a language model.
 //
-//   options ─▶ data ─▶ trainer ─▶ steps ─▶ model.gguf, or an adapter ─▶ a sample by the engine
+//   options ─▶ data ─▶ trainer ─▶ steps ─▶ model.gguf or an adapter ─▶ sample
 //
-// A step is train/step/step.cpp; the loop around it, with evaluations and checkpoints, is train/run/run.cpp.
+// train/step/step.cpp has the training step, train/run/run.cpp the loop with evaluations and checkpoints.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 using namespace folio;
 using train::parallel::RollCall;
 
-// Ranks of one host share its cores.
+// Returns the number of threads. By default the ranks of a host share its cores.
 int threads_of(const apps::TrainOptions& o) {
   if (o.config.threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr) return o.config.threads;
   return std::max(1, at::get_num_threads() / static_cast<int>(o.session->launch().n_on_host));
@@ -36,7 +36,7 @@ int run(apps::TrainOptions& o) {
   train::fix_threads(threads_of(o));
   train::keep_freed_memory();
   const apps::TrainData data = apps::read_data(o);
-  std::optional<train::MemoryUse> memory;  // from before there is a parameter
+  std::optional<train::MemoryUse> memory;  // created before any parameter, to count all of them
   if (o.profile && !o.session->is_alone()) memory.emplace();
   o.session->require_same(
       "flags", fmt::format("{}resume = {}\ndump_grads = {}\n", apps::config_toml(o.config, train::Kept::ByRanks),
@@ -46,7 +46,7 @@ int run(apps::TrainOptions& o) {
   const train::Source& source = data.dataset->source();
   o.session->require_same("data", fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", source.bytes,
                                               source.digest, data.dataset->tokenizer().vocab_size()));
-  // A profile is of any weights, but adapters need a model.
+  // A profile does not need trained weights, but adapters need a base model.
   const bool needs_init = o.init && (!o.profile || o.config.lora_rank > 0);
   train::Trainer trainer(o.config, *data.dataset, needs_init ? *o.init : "", &o.session->world(),
                          o.session->launch().on_host);
@@ -58,7 +58,7 @@ int run(apps::TrainOptions& o) {
   std::optional<train::StepTrace> trace;
   if (!o.trace.empty()) trace.emplace(o.trace, trainer.world());
 
-  // Nothing was written or removed before, so an error above leaves an earlier run as it was.
+  // Nothing is written or removed before this line, so earlier errors leave an existing run unchanged.
   train::RunOptions options = apps::begin_run(o, trainer, data);
   RollCall* roll_call = o.session->roll_call();
   options.note = [&](int64_t step, bool in_step) {
@@ -70,10 +70,10 @@ int run(apps::TrainOptions& o) {
   apps::watch_signals();
   const auto start = std::chrono::steady_clock::now();
   const bool finished = train::run_to_end(trainer, options);
-  if (finished) apps::end_on_signals();  // what follows is repeated by --resume
+  if (finished) apps::end_on_signals();  // --resume repeats what follows
   apps::write_config(o, trainer);        // --minutes sets the number of steps
   if (o.session->is_first() && trace && !trace->is_written()) {
-    core::print_stderr("note: there were fewer than {} steps, so --trace has written nothing\n",
+    core::print_stderr("note: --trace wrote nothing, because the run has fewer than {} steps\n",
                        train::StepTrace::kLast);
   }
   if (!finished) return apps::interrupted_code();
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
       return code;
     } catch (const std::exception& error) {
       if (!options.session || options.session->is_alone()) throw;
-      // At once: destructors would wait for ranks that are gone.
+      // Without destructors, which would wait for lost ranks.
       apps::end_rank(options.session->roll_call()->explain(error),
                      dynamic_cast<const core::UsageError*>(&error) != nullptr ? 2 : 1);
     }

@@ -27,18 +27,18 @@ constexpr std::string_view kLearned = "bpe:";  // --tokenizer bpe:N
 
 struct Texts {
   data::TextFiles training;
-  std::unique_ptr<const data::TextFiles> eval{};  // --eval
-  data::DocumentsSummary summary{};               // unless these are conversations
+  std::unique_ptr<const data::TextFiles> eval{};  // of --eval
+  data::DocumentsSummary summary{};               // empty for conversations
 };
 
-// The file's, or one whose merges are learned from the part of the text that is trained on.
+// Returns the tokenizer of --tokenizer: a file's, or for bpe:N one that is learned from the training split.
 std::unique_ptr<data::Tokenizer> chosen_tokenizer(const std::string& name, const Texts& texts,
                                                   const train::TrainConfig& config) {
   if (!name.starts_with(kLearned)) return data::load_tokenizer(name, 0);
   data::BpeTrainerOptions options;
   const auto size = core::number_of<decltype(options.vocab_size)>(std::string_view(name).substr(kLearned.size()));
   if (!size) {
-    throw core::UsageError(fmt::format("--tokenizer {}: N of bpe:N is a number of tokens", core::printable(name)));
+    throw core::UsageError(fmt::format("--tokenizer: \"{}\", expected bpe:N, N tokens", core::printable(name)));
   }
   options.vocab_size = *size;
   const double share = texts.eval ? 0.0 : config.validation_fraction;
@@ -50,8 +50,7 @@ std::unique_ptr<data::Tokenizer> chosen_tokenizer(const std::string& name, const
   return std::make_unique<data::BpeTokenizer>(data::train_bpe(counts, options), texts.training.paths.front());
 }
 
-// The tokenizer of the model or the run that this one goes on from, or the one that was asked for; null for the
-// characters of the text.
+// Returns the tokenizer of --init, --tokenizer or the resumed run, or null for a character tokenizer of the text.
 std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Texts& texts, bool is_chat) {
   if (o.init) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
   if (o.tokenizer) return chosen_tokenizer(*o.tokenizer, texts, o.config);
@@ -59,7 +58,7 @@ std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Te
   const fs::path last = o.choice->path / "checkpoints" / "last";
   auto saved = data::tokenizer_from_hf(last);
   if (is_chat) return saved;
-  // The characters of a text that was changed are not the saved ones, and resume() says which they are.
+  // If the text has changed, its characters may differ from the saved ones; resume() reports the change.
   const bool changed = train::read_trainer_state(last).source.digest != texts.summary.digest;
   return changed && saved->kind() == "character" ? nullptr : std::move(saved);
 }
@@ -69,12 +68,12 @@ std::unique_ptr<train::Dataset> make_chat_dataset(const TrainOptions& o, const T
   const std::string where = o.init ? *o.init : o.tokenizer ? *o.tokenizer : "the run's checkpoint";
   data::ChatTemplate chat = o.chat_template.empty() ? data::chat_template_of(*tokenizer, where)
                                                     : data::chat_template_named(o.chat_template, tokenizer.get());
-  // The checkpoints and the exported model are to have it.
+  // Stored in the checkpoints and the exported model.
   if (!o.chat_template.empty()) tokenizer->set_chat_template(chat.source());
   if (!data::ChatRenderer(*tokenizer, chat).learns_to_stop()) {
     core::print_stderr(
-        "warning: {}: its chat template ends answers with nothing that generation stops at, so the model will not "
-        "learn to stop; take another one with --chat-template\n",
+        "warning: {}: its chat template does not end answers with an end token, so the model will not learn to stop; "
+        "select another with --chat-template\n",
         where);
   }
   return std::make_unique<train::ChatDataset>(texts.training, texts.eval.get(), o.config, std::move(tokenizer),
@@ -111,7 +110,7 @@ TrainData read_data(TrainOptions& o) {
     data.text = made.get();
     data.dataset = std::move(made);
   }
-  if (o.config.epochs > 0.0) {  // as many steps as it takes to see each window so often
+  if (o.config.epochs > 0.0) {  // the steps in which each window is used `epochs` times
     const double windows = o.config.epochs * static_cast<double>(data.dataset->windows_per_epoch(o.config));
     const auto per_step = static_cast<double>(o.config.batch_size * o.config.accumulation);
     o.config.steps = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(windows / per_step - 1e-9)));

@@ -1,4 +1,4 @@
-// What train trains on: found, read and tokenized.
+// The dataset of train: finds, reads and tokenizes it.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,12 @@ namespace folio::apps {
 
 struct TrainData {
   std::unique_ptr<const train::Dataset> dataset{};
-  const train::TextDataset* text = nullptr;  ///< the same; null if these are conversations
-  bool several_documents = false;            ///< of texts
+  const train::TextDataset* text = nullptr;  ///< equals `dataset`; null for conversations
+  bool several_documents = false;            ///< the texts have more than one document
 };
 
-/// With --epochs, sets the number of steps. Throws core::Error, or UsageError for flags that don't fit what is read.
+/// Reads the dataset, and derives the number of steps from --epochs. Throws core::Error, or UsageError for flags that
+/// the kind of dataset does not support.
 [[nodiscard]] TrainData read_data(TrainOptions& options);
 
 }  // namespace folio::apps

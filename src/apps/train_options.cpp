@@ -23,7 +23,7 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Values as in a TOML file, in the order of the flags.
+// Returns flag names and their values in TOML syntax, in the order of --help.
 Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
   const auto add = [&](const auto& value, const core::ConfigField& field) {
@@ -41,10 +41,10 @@ Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::In
   return values;
 }
 
-// What differs between the presets, a column for each.
+// Returns a table of the values in which the presets differ, one column per preset.
 std::string preset_table() {
   std::vector<Values> columns;
-  std::string table = fmt::format("\n{:24}", "Presets:");
+  std::string table = fmt::format("{:24}", "Presets:");
   for (const std::string& name : train::preset_names()) {
     columns.push_back(values_of(train::preset(name)));
     table += fmt::format("  {:>8}", name);
@@ -77,14 +77,14 @@ void add_field(Flags& app, const char* group, T& value, const core::ConfigField&
       option->type_name(fmt::format("{}", fmt::join(names_of(value), "|")));
     } else {
       std::ranges::for_each(core::families(), add, &core::FamilyInfo::name);
-      option->type_name("NAME")->description(fmt::format("{}", fmt::join(std::views::keys(names), ", ")));
+      option->type_name("NAME")->description(fmt::format("model family: {}", fmt::join(std::views::keys(names), ", ")));
     }
     option->transform(by_name(names))->default_str(shown);
   } else if (field.low == field.high) {
     option->capture_default_str();
   } else {
     const Check limits = in_range(field.low, field.high);
-    if (limits.check(shown).empty()) option->capture_default_str();  // else it stands for none
+    if (limits.check(shown).empty()) option->capture_default_str();  // a value outside its limits means "unset"
     option->check(limits);
   }
 }
@@ -92,57 +92,68 @@ void add_field(Flags& app, const char* group, T& value, const core::ConfigField&
 }  // namespace
 
 std::unique_ptr<Flags> train_flags(TrainOptions& o) {
-  auto app =
-      std::make_unique<Flags>("Trains a Llama, or a model of another family, on texts or conversations.", "train");
-  app->default_group("Run");
+  auto app = std::make_unique<Flags>("Train or fine-tune a language model on texts or conversations.", "train");
+  app->default_group("General");
   app->add_option("dataset", o.datasets,
-                  "tinyshakespeare; texts: UTF-8 files and folders of them, .jsonl, both as .gz; or conversations: "
-                  ".jsonl whose first line has \"messages\" and not the --field")
+                  "tinyshakespeare, or files and directories: UTF-8 text, .jsonl, or either as .gz; conversations are "
+                  ".jsonl files whose first line has \"messages\" but not --field")
       ->required();
-  app->add_option("--field", o.field, "of lines of JSON, the one with the text")->capture_default_str();
-  app->add_option(
-      "--tokens-cache", o.tokens_cache,
-      "folder for a file of the tokens, to find them again (default: the run directory, for texts of more than 64 MB)");
-  app->add_option("--eval", o.eval, "validate on this file or folder instead of a share of the dataset");
-  std::string templates;
-  for (const std::string& name : data::chat_template_names()) templates += name + ", ";
-  app->add_option("--chat-template", o.chat_template,
-                  "of conversations: " + templates + "or a file with a Jinja template (default: the model's own)");
-  app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
+  app->add_option("--preset", o.config.preset,
+                  fmt::format("set of defaults: {}; see below", fmt::join(train::preset_names(), ", ")))
+      ->type_name("NAME")
       ->capture_default_str();
-  app->add_config("--config", "values from a TOML file; flags go before it");
-  app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
-  Flag* init = app->add_option("--init", o.init, "start from this model: its shape, weights and tokenizer");
-  app->add_flag("--profile", o.profile, "print where the time of a step goes, and train no run; bench --train is this");
-  app->add_option("--dump-batches", o.dump_batches, "write the steps' batches, 1,000 at most, a NumPy array");
-  app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients, safetensors");
-  app->add_option("--trace", o.trace, "write the timeline of the 4th to 6th step, JSON for ui.perfetto.dev");
-  Flag* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
-  app->add_option(
-         "--tokenizer", o.tokenizer,
-         "bpe:N learns N tokens from the text; or a tokenizer.json, or its folder (default: the text's characters)")
-      ->excludes(init)
-      ->excludes(resume);
-  app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
+  app->add_config("--config", "TOML file with values of flags; the command line has precedence")->type_name("FILE");
 
-  // --help shows groups in the order of their first flags: the ranks' before the model's.
-  const auto add_if_of_ranks = [&](bool of_ranks) {
+  app->group("Data");
+  app->add_option("--field", o.field, "JSON field with the text, for .jsonl files")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_option("--tokens-cache", o.tokens_cache,
+                  "directory for tokenized data (default: the run directory, for more than 64 MB of text)")
+      ->type_name("DIR");
+  app->add_option("--eval", o.eval, "file or directory to validate on (default: a fraction of the dataset)")
+      ->type_name("PATH");
+  app->add_option("--chat-template", o.chat_template,
+                  fmt::format("chat template for conversations: {}, or a Jinja file (default: the model's)",
+                              fmt::join(data::chat_template_names(), ", ")))
+      ->type_name("NAME|FILE");
+  Flag* tokenizer = app->add_option("--tokenizer", o.tokenizer,
+                                    "bpe:N to learn N tokens from the text, or a tokenizer.json or its directory "
+                                    "(default: the characters of the text)");
+  tokenizer->type_name("bpe:N|PATH");
+
+  app->group("Run");
+  app->add_option("--out", o.out, "run directory (default: runs/DATASET)")->type_name("DIR");
+  Flag* init = app->add_option("--init", o.init, "model to start from: its shape, weights and tokenizer");
+  init->type_name("PATH")->excludes(tokenizer);
+  Flag* resume = app->add_flag("--resume", o.resume, "continue an interrupted run");
+  resume->excludes(init)->excludes(tokenizer);
+  app->add_flag("--force", o.force, "replace an existing run in the directory")->excludes(resume);
+
+  const auto add_fields = [&](bool of_ranks) {  // the group Parallelism, or all others
     train::TrainConfig::visit_fields(o.config, [&](const char* group, auto& value, const train::TrainField& field) {
-      if ((std::string_view(group) == "Ranks") == of_ranks) add_field(*app, group, value, field);
+      if ((std::string_view(group) == "Parallelism") == of_ranks) add_field(*app, group, value, field);
     });
   };
-  add_if_of_ranks(true);
   core::ModelConfig::visit_fields(o.config.model, [&](const char*, auto& value, const core::ConfigField& field) {
     add_field(*app, "Model", value, field);
   });
-  add_if_of_ranks(false);
+  add_fields(false);
+  add_fields(true);
+
+  app->group("Diagnostics");
+  app->add_flag("--profile", o.profile, "profile a training step and exit, like bench --train");
+  app->add_option("--trace", o.trace, "write a timeline of steps 4 to 6, JSON for ui.perfetto.dev")->type_name("FILE");
+  app->add_option("--dump-batches", o.dump_batches, "write the batches of the first 1,000 steps as a NumPy array")
+      ->type_name("FILE");
+  app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients as safetensors")->type_name("FILE");
   app->footer(preset_table);
   return app;
 }
 
 namespace {
 
-// Values that follow from flags that were given.
+// Derives values from the flags that were given, unless their own flags were given too.
 void complete_shape(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
@@ -151,7 +162,7 @@ void complete_shape(TrainOptions& o) {
   if ((given("--dim") || given("--heads")) && !given("--head-dim")) {
     if (m.dim % m.n_heads != 0) {
       throw core::UsageError(
-          fmt::format("--dim {} is not a multiple of --heads {}; or take --head-dim", m.dim, m.n_heads));
+          fmt::format("--dim is {}, expected a multiple of --heads {}; or give --head-dim", m.dim, m.n_heads));
     }
     m.head_dim = m.dim / m.n_heads;
   }
@@ -159,14 +170,15 @@ void complete_shape(TrainOptions& o) {
   if (given("--lr") && !given("--min-lr")) c.min_lr = std::min(c.min_lr, c.lr);
 }
 
-// The widths of experts, and without --family the family that has these parts.
+// Derives the dimensions of experts, and without --family a family with these parts.
 void complete_experts(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
   const auto& given = o.request.given;
   if (m.n_experts == 0 || o.resume) return;
   if (m.experts_per_token == 0) m.experts_per_token = std::min<int64_t>(2, m.n_experts);
-  // As much work as one network is, in whole multiples of 8: transformers' grouped products want rows of 16 bytes.
+  // The experts of a token together are as wide as one dense network. Widths are multiples of 8, because transformers'
+  // grouped matrix products require rows of whole 16 bytes.
   constexpr int64_t kMultiple = 8;
   if (m.expert_dim == 0) {
     const int64_t width = m.hidden_dim / (m.experts_per_token + c.shared_experts);
@@ -187,10 +199,10 @@ void complete_experts(TrainOptions& o) {
   if (o.init) return;
   const core::FamilyInfo& family = core::info(m.family);
   if (!given("--normalize-routes")) m.normalize_routes = family.mixture.normalizes;
-  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // its files have one width
+  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // its files store one width only
 }
 
-// Numbers of a family that have no flags. The caps are those of Gemma 2.
+// Sets the family's values without flags. The soft caps are Gemma 2's.
 void complete_family(core::ModelConfig& m) {
   const core::FamilyInfo& family = core::info(m.family);
   if (family.scales == core::Scales::Gemma) m.embedding_scale = std::sqrt(static_cast<float>(m.dim));
@@ -204,7 +216,7 @@ void complete_family(core::ModelConfig& m) {
   m.rope_dims = static_cast<int64_t>(static_cast<float>(m.head_dim) * family.rotary_factor) / 2 * 2;
 }
 
-// Of several ranks the first one chooses.
+// Chooses the run directory; rank 0 chooses for all ranks.
 void choose_run(TrainOptions& o, const std::string& dataset) {
   const bool force = o.force && !o.resume;
   const std::string path = o.session->from_first("run", [&] {
@@ -221,10 +233,10 @@ void find_ranks(TrainOptions& o, const train::MeshFlags& mesh) {
   if (!o.session->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) core::fail("cannot open /dev/null");
 }
 
-// torchrun --max-restarts starts all ranks anew after one has ended: then the run goes on, if it has a checkpoint.
-bool goes_on_by_itself(const TrainOptions& first, train::parallel::Session& session, const std::string& dataset) {
+// Returns true if torchrun --max-restarts has restarted the ranks and the run has a checkpoint to continue from.
+bool resumes_automatically(const TrainOptions& first, train::parallel::Session& session, const std::string& dataset) {
   if (session.launch().attempt == 0 || session.is_alone() || first.resume) return false;
-  return session.from_first("goes on", [&]() -> std::string {
+  return session.from_first("continues", [&]() -> std::string {
     const std::filesystem::path run = train::run_path(dataset, first.out, false);
     return core::path_exists(run / "checkpoints" / "last") ? "yes" : "no";
   }) == "yes";
@@ -248,7 +260,7 @@ void complete_options(TrainOptions& o, const TrainOptions& first, int argc, char
     c.window = std::min(c.window, c.model.context_length);
   }
   find_ranks(o, first.config.mesh);
-  const bool restarted = goes_on_by_itself(first, *o.session, dataset);
+  const bool restarted = resumes_automatically(first, *o.session, dataset);
   if (first.resume || restarted) {
     o.out = first.out;
     o.resume = true;
@@ -271,7 +283,7 @@ void complete_options(TrainOptions& o, const TrainOptions& first, int argc, char
                .has_model = o.init || o.resume};
   if (restarted) {
     o.force = false;
-    o.tokenizer.reset();  // the checkpoint's is taken
+    o.tokenizer.reset();  // the checkpoint's tokenizer is used
   }
   c.mesh.data = o.session->world().mesh().size(train::parallel::Axis::Data);
   complete_shape(o);

@@ -1,4 +1,4 @@
-// train's command line: its flags, and where their defaults come from.
+// The flags of train and the source of their defaults.
 #pragma once
 
 #include <memory>
@@ -17,37 +17,38 @@ struct TrainOptions {
   std::vector<std::string> datasets;
   std::string field = "text";
   std::string tokens_cache;
-  std::string eval;           ///< a file or a folder to validate on
-  std::string chat_template;  ///< a name or a file; empty: the model's own
+  std::string eval;           ///< file or directory to validate on
+  std::string chat_template;  ///< name or file; empty: the model's
   std::optional<std::string> out;
   std::optional<std::string> init;
-  std::optional<std::string> tokenizer;  ///< "bpe:N", or a file
+  std::optional<std::string> tokenizer;  ///< "bpe:N" or a path
   std::string dump_batches;
   std::string dump_grads;
-  std::string trace;  ///< a file; empty: none
+  std::string trace;  ///< path; empty: none
   bool profile = false;
   bool resume = false;
   bool force = false;
   train::TrainConfig config;
 
-  std::unique_ptr<Flags> flags;                       ///< bound to the values above
-  train::Request request;                             ///< asks the flags
-  std::unique_ptr<train::parallel::Session> session;  ///< with the other ranks, if there are any
-  std::optional<train::RunChoice> choice;             ///< unless `profile`; locked before a resumed run is read
+  std::unique_ptr<Flags> flags;                       ///< store their values in the members above
+  train::Request request;                             ///< reads `flags`
+  std::unique_ptr<train::parallel::Session> session;  ///< connects the ranks; one rank without torchrun
+  std::optional<train::RunChoice> choice;             ///< the locked run directory; unset with `profile`
 };
 
-/// The flags, bound to `options`, whose values are the defaults.
+/// Returns flags that store their values in `options`. The present values are the defaults.
 [[nodiscard]] std::unique_ptr<Flags> train_flags(TrainOptions& options);
 
-/// Parses again: `first`, which has been parsed, names the preset, the model or the run whose values are the defaults.
-/// Finds the other ranks, if the environment specifies any, and chooses the run's directory. Throws core::Error or
-/// UsageError.
+/// Parses the command line a second time. The defaults are those of the preset, model or run that `first`, the result
+/// of the first parse, selects. Connects to the other ranks, if the environment specifies any, and chooses the run
+/// directory. Throws core::Error or UsageError.
 void complete_options(TrainOptions& options, const TrainOptions& first, int argc, char** argv);
 
-/// A run's config.toml, which --config takes; or all that ranks have to agree on.
+/// Returns the values as TOML: a run's config.toml, which --config reads, or with Kept::ByRanks all values that must be
+/// equal on all ranks.
 [[nodiscard]] std::string config_toml(const train::TrainConfig& config, train::Kept most = train::Kept::InFiles);
 
-/// Ends the process with one line on stderr.
+/// Prints one line on stderr and ends the process without destructors.
 [[noreturn]] void end_rank(const std::string& why, int code);
 
 }  // namespace folio::apps

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The values of a TOML file, each as config_toml() writes it: "lr = 0.001".
+// Returns the values of a TOML file in the form that config_toml() writes, such as "lr = 0.001".
 std::vector<std::string> values_in(const std::string& toml) {
   const auto trimmed = [](const std::string& text) {
     const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
@@ -47,13 +47,13 @@ std::vector<std::string> values_in(const std::string& toml) {
   return values;
 }
 
-// What a run's config.toml has that is neither the checkpoint's nor used now: "lr = 0.1, …", since somebody edited it.
+// Returns the values of config.toml that equal neither the checkpoint's nor the current ones ("lr = 0.1, …"): edits.
 std::string edited_values(const fs::path& file, const train::TrainerState& saved, const train::TrainConfig& now) {
   if (!core::path_exists(file)) return "";
   const std::vector<std::string> known = values_in(config_toml(saved.config) + config_toml(now));
   std::string edited;
   for (const std::string& value : values_in(core::read_text_file(file, size_t{1} << 20U))) {
-    if (saved.config.minutes > 0.0 && value.starts_with("steps = ")) continue;  // which --minutes sets
+    if (saved.config.minutes > 0.0 && value.starts_with("steps = ")) continue;  // set by --minutes
     if (std::ranges::find(known, value) == known.end()) edited += (edited.empty() ? "" : ", ") + core::printable(value);
   }
   return edited;
@@ -65,7 +65,7 @@ void resume(train::Trainer& trainer, const fs::path& run) {
   const std::string ignored = edited_values(file, saved, trainer.config());
   if (trainer.world().is_first() && !ignored.empty()) {
     core::print_stderr(
-        "note: --resume takes the values of the checkpoint and ignores those of {}: {}; for others, start anew\n",
+        "note: --resume uses the checkpoint's values and ignores edits of {}: {}; start a new run to change them\n",
         file.string(), ignored);
   }
   std::string change = describe_difference(saved.environment, train::this_environment());
@@ -73,24 +73,24 @@ void resume(train::Trainer& trainer, const fs::path& run) {
     change += fmt::format("{}device {} -> {}", change.empty() ? "" : ", ", saved.config.device, now);
   }
   if (change.empty()) return;
-  core::print_stderr("note: {} was saved with {}: the run goes on, but its bits may differ\n", checkpoint.string(),
-                     change);
+  core::print_stderr("note: {}: the environment has changed ({}), so the run may not be reproduced bit for bit\n",
+                     checkpoint.string(), change);
 }
 
 std::string parameters_of(const core::ModelConfig& c) {
   const std::string all = fmt::format("{} parameters", core::parameter_count(c));
-  return c.n_experts == 0 ? all : fmt::format("{}, {} of them active for a token", all, train::active_parameters(c));
+  return c.n_experts == 0 ? all : fmt::format("{}, {} of them active per token", all, train::active_parameters(c));
 }
 
 void print_packed(const train::ChatDataset& dataset, train::Split split, const char* name) {
   const data::PackedExamples& packed = dataset.packed(split);
-  fmt::print("{}: {} conversations, {} tokens, {} of them answers; {} windows, {:.0f} % full\n", name,
+  fmt::print("{}: {} conversations, {} tokens, {} of them in answers; {} windows, {:.0f} % full\n", name,
              dataset.n_conversations(split), packed.n_inputs(), packed.n_learned(), packed.n_windows(),
              100.0 * packed.fullness());
   if (packed.n_cut() == 0) return;
   core::print_stderr(
-      "note: {}: {} conversations are longer than a window and were cut, {} tokens of answers with them; a "
-      "larger --window keeps them\n",
+      "note: {}: {} conversations exceed the window and were truncated, losing {} tokens of answers; raise --window to "
+      "keep them\n",
       name, packed.n_cut(), packed.n_lost());
 }
 
@@ -114,7 +114,7 @@ void print_run(const TrainOptions& o, train::Trainer& trainer, const data::Token
   if (c.lora_rank > 0) {
     int64_t n_trained = 0;
     for (const torch::Tensor& p : trainer.model()->parameters()) n_trained += p.requires_grad() ? p.numel() : 0;
-    fmt::print("adapters of rank {} for {} of each layer: {} parameters are trained, {} stays as it is\n", c.lora_rank,
+    fmt::print("adapters of rank {} for {} of each layer: {} parameters are trained, {} is unchanged\n", c.lora_rank,
                c.lora_targets, n_trained, trainer.state().base);
   }
   if (!o.session->is_alone()) fmt::print("mesh: {}\n", to_string(trainer.world().mesh().shape()));
@@ -122,21 +122,22 @@ void print_run(const TrainOptions& o, train::Trainer& trainer, const data::Token
              o.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
   if (!o.session->is_first()) return;
   if (const std::string why = train::why_not_repeatable(train::name_of(c.device)); !why.empty()) {
-    core::print_stderr("note: {}: a resumed run may not repeat the bits of an undisturbed one\n", why);
+    core::print_stderr("note: {}: a resumed run may differ from an uninterrupted one\n", why);
   }
   if (c.model.family == core::Family::Qwen2 && tokenizer.kind() == "character") {
     core::print_stderr(
-        "note: for a qwen2, transformers' AutoTokenizer takes Qwen's own splitting, whatever the files say; "
-        "load the tokenizer of these checkpoints with PreTrainedTokenizerFast\n");
+        "note: transformers' AutoTokenizer ignores the tokenizer files of a qwen2 model; load the tokenizer of these "
+        "checkpoints with PreTrainedTokenizerFast\n");
   }
 }
 
-// The first tokens of a split. Those of a damaged cache may be none of the vocabulary's.
+// Returns the first tokens of a split. Throws core::Error for tokens outside the vocabulary (a damaged cache).
 std::vector<int32_t> counted_tokens(const data::TokenView& split, const char* what, int32_t vocab_size) {
-  constexpr size_t kMost = size_t{1} << 23U;  // a table of more grows beyond a gigabyte
+  constexpr size_t kMost = size_t{1} << 23U;  // a table of more tokens exceeds a gigabyte
   std::vector<int32_t> tokens = split.first(std::min(kMost, split.size())).to_vector();
   const auto outside = std::ranges::find_if(tokens, [&](int32_t token) { return token < 0 || token >= vocab_size; });
-  core::require(outside == tokens.end(), "token {} of the {} split is {}, outside the vocabulary of {}",
+  core::require(outside == tokens.end(),
+                "token {} of the {} split is {}, outside the vocabulary of {}; delete the token cache",
                 outside - tokens.begin(), what, outside == tokens.end() ? 0 : *outside, vocab_size);
   return tokens;
 }
@@ -147,19 +148,19 @@ double count_baseline(const TrainData& data) {
   const auto start = std::chrono::steady_clock::now();
   const data::Tokenizer& tokenizer = data.text->tokenizer();
   const int32_t vocab_size = tokenizer.vocab_size();
-  const bool unused_end = !data.several_documents && tokenizer.end_of_text() == vocab_size - 1;  // it is in no text
+  const bool unused_end = !data.several_documents && tokenizer.end_of_text() == vocab_size - 1;  // in no text
   const train::NgramCounts counts(counted_tokens(train, "training", vocab_size), vocab_size - (unused_end ? 1 : 0),
                                   kOrder);
   const double loss = counts.witten_bell_loss(counted_tokens(validation, "validation", vocab_size), kOrder);
-  fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n",
-             kOrder, loss, core::seconds_since(start));
+  fmt::print("baseline: a smoothed {}-gram has validation loss {:.4f} ({:.1f} s)\n", kOrder, loss,
+             core::seconds_since(start));
   return loss;
 }
 
 double loss_before_training(train::Trainer& trainer) {
-  if (trainer.state().step > 0) return 0.0;  // a resumed run doesn't know it anymore
+  if (trainer.state().step > 0) return 0.0;  // not stored in checkpoints
   const double loss = trainer.evaluate().validation;
-  fmt::print("before training the answers of the validation split score {:.4f}\n", loss);
+  fmt::print("validation loss of the answers before training: {:.4f}\n", loss);
   return loss;
 }
 
@@ -170,7 +171,7 @@ double bits_per_byte(double loss, const train::TextDataset& dataset) {
   return loss / std::numbers::ln2 / (static_cast<double>(bytes) / static_cast<double>(tokens.size()));
 }
 
-// By the exported files: the model, or the one that its adapter is for. An empty `adapter`: there is none.
+// Prints a sample of the model at `path`, with the adapter unless its path is empty.
 void print_sample(const fs::path& path, const fs::path& adapter, const TrainData& data) {
   train::SamplePrompt prompt = data.dataset->sample_prompt();
   if (prompt.tokens.empty()) return;
@@ -180,9 +181,8 @@ void print_sample(const fs::path& path, const fs::path& adapter, const TrainData
   prompt.options.slide = false;
   prompt.options.max_tokens = std::min<int64_t>(200, model.config.context_length);
   const std::string text = train::sample_text(model, read ? &*read : nullptr, *data::load_tokenizer(model, ""), prompt);
-  fmt::print("\na sample by the engine:\n{}\n\nmore: ./{} --model {}{}\n", text,
-             data.text != nullptr ? "generate" : "chat", path.string(),
-             adapter.empty() ? "" : " --lora " + adapter.string());
+  fmt::print("\nsample:\n{}\n\nto generate more: ./{} --model {}{}\n", text, data.text != nullptr ? "generate" : "chat",
+             path.string(), adapter.empty() ? "" : " --lora " + adapter.string());
 }
 
 }  // namespace
@@ -190,10 +190,10 @@ void print_sample(const fs::path& path, const fs::path& adapter, const TrainData
 void print_profile(train::Trainer& trainer, std::optional<train::MemoryUse>& memory) {
   constexpr int64_t kSteps = 20;
   const train::TrainConfig& c = trainer.config();
-  fmt::print("{}, {} tokens a step, {}, dropout {}, {} threads\n", parameters_of(c.model), trainer.tokens_per_step(),
+  fmt::print("{}, {} tokens per step, {}, dropout {}, {} threads\n", parameters_of(c.model), trainer.tokens_per_step(),
              c.dtype, c.dropout, at::get_num_threads());
   if (memory) fmt::print("{}", train::measure_rank_costs(trainer, *memory));
-  memory.reset();  // counting takes time
+  memory.reset();  // counting would slow down the profile
   fmt::print("{}", train::profile_steps(trainer, kSteps));
 }
 
@@ -216,8 +216,8 @@ train::RunOptions begin_run(TrainOptions& o, train::Trainer& trainer, const Trai
                         .interrupted = interrupted};
   const train::MatrixPeak peak = train::matrix_peak(c.dtype, trainer.device());
   run.operations_per_s = static_cast<double>(o.session->launch().n_ranks) * peak.operations_per_s;
-  fmt::print("matrix peak{}: {:.0f} GFLOP/s, of a product of {} x {} in {}\n",
-             o.session->is_alone() ? "" : " of a rank", 1e-9 * peak.operations_per_s, peak.size, peak.size, c.dtype);
+  fmt::print("matrix peak{}: {:.0f} GFLOP/s, measured with a product of {} x {} in {}\n",
+             o.session->is_alone() ? "" : " per rank", 1e-9 * peak.operations_per_s, peak.size, peak.size, c.dtype);
   fmt::print("validation loss: {}\n",
              c.eval_batches > 0 ? fmt::format("the mean of {} random batches", c.eval_batches)
              : is_text          ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
@@ -238,7 +238,7 @@ void end_run(const train::RunOptions& run, double seconds, const train::Trainer&
   const double loss = state.best_validation_loss;
   const bool adapters = c.lora_rank > 0;
   if (trainer.out_of_patience()) {
-    fmt::print("no better validation loss in {} evaluations: the run ends at step {} of {}\n", c.patience, state.step,
+    fmt::print("no better validation loss in {} evaluations: stopped at step {} of {}\n", c.patience, state.step,
                c.steps);
   }
   std::string summary = fmt::format("best validation loss {:.4f} at step {}", loss, state.best_step);
@@ -249,8 +249,7 @@ void end_run(const train::RunOptions& run, double seconds, const train::Trainer&
   }
   fmt::print("done in {:.1f} s: {}\n", seconds, summary);
   if (data.text != nullptr) {
-    fmt::print("that is {:.4f} bits a byte of the validation text, whatever the tokens are\n",
-               bits_per_byte(loss, *data.text));
+    fmt::print("that is {:.4f} bits per byte of the validation text\n", bits_per_byte(loss, *data.text));
   }
 
   const fs::path exported = run.run / "checkpoints" / train::name_of(c.exported), model = run.run / "model.gguf";
@@ -261,7 +260,7 @@ void end_run(const train::RunOptions& run, double seconds, const train::Trainer&
                            data.dataset->tokenizer().to_gguf());
   });
   if (const std::string lost = core::lost_in_gguf(c.model); !adapters && !lost.empty()) {
-    core::print_stderr("note: {}; checkpoints/{} keeps it, and the programs run it, too\n", lost, c.exported);
+    core::print_stderr("note: {}; checkpoints/{} keeps it and can be used instead\n", lost, c.exported);
   }
   print_sample(adapters ? fs::path(state.base) : model, adapters ? exported : fs::path(), data);
 }

@@ -1,4 +1,4 @@
-// What train does and says before a run's steps and after them.
+// What train does and prints before the first step of a run and after the last.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 
 namespace folio::apps {
 
-/// Where the time of a step goes, and of several ranks what each holds and sends; `memory` has counted since before the
-/// trainer was made.
+/// Prints the time of a step by operation, and with several ranks what each holds and sends. `memory` must have counted
+/// since before `trainer` was created.
 void print_profile(train::Trainer& trainer, std::optional<train::MemoryUse>& memory);
 
-/// Makes the run's directory, continues from its checkpoint with --resume, measures a loss to compare with, and prints
-/// all of it. Returns the options of the steps.
+/// Creates the run directory or loads its checkpoint (--resume), measures a baseline loss, and prints a summary.
+/// Returns the options for train::run_to_end().
 [[nodiscard]] train::RunOptions begin_run(TrainOptions& options, train::Trainer& trainer, const TrainData& data);
 
-/// config.toml: with --minutes, again at the end.
+/// Writes config.toml. Call it again after training, since --minutes sets the number of steps.
 void write_config(const TrainOptions& options, const train::Trainer& trainer);
 
-/// Prints the result, writes summary.txt and model.gguf, unless adapters were trained, and prints a sample.
+/// Prints the result, writes summary.txt and, unless adapters were trained, model.gguf, and prints a sample.
 void end_run(const train::RunOptions& run, double seconds, const train::Trainer& trainer, const TrainData& data);
 
 }  // namespace folio::apps

@@ -1,4 +1,4 @@
-// verify: LibTorch and the engine on the same weights and tokens, layer by layer; exits 1 when they part.
+// verify: compares LibTorch and the engine on the same weights and tokens, layer by layer. Exits with 1 if they differ.
 #include "train/verify/verify.h"
 
 #include <filesystem>
@@ -34,7 +34,7 @@ struct Options {
   infer::MachineOptions machines;
 };
 
-// The tokens that both sides read: the validation split that the checkpoint was measured on, or a text.
+// The tokens to compare on: the validation split of the checkpoint's dataset, or a given text.
 struct Material {
   std::vector<int32_t> tokens;
   int64_t window = 0;
@@ -45,22 +45,23 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
   if (!o.text.empty()) {
     Material material{.tokens = tokenizer.encode(core::read_text_file(o.text)), .window = config.context_length};
     const auto most = static_cast<int64_t>(material.tokens.size()) - 1;
-    core::require(most >= 1, "{}: {} tokens are too few to be compared on", o.text, material.tokens.size());
+    core::require(most >= 1, "{}: {} tokens, expected at least 2; use a longer text", o.text, material.tokens.size());
     material.window = std::min(material.window, most);
     return material;
   }
   core::require(core::path_exists(checkpoint / "trainer.json"),
-                "{} does not say which text it was trained on; name one with --text FILE", o.checkpoint);
+                "{} has no trainer.json with its dataset; give a text with --text FILE", o.checkpoint);
   const train::TrainerState state = train::read_trainer_state(checkpoint);
   core::require(state.source.field != "messages" && state.source.eval_path.empty(),
-                "{} was validated on {}; name a text with --text FILE", o.checkpoint,
-                state.source.eval_path.empty() ? "conversations" : "a text of its own");
+                "{} was validated on {}; give a text with --text FILE", o.checkpoint,
+                state.source.eval_path.empty() ? "conversations" : "a separate text");
   std::vector<std::string> paths;
   std::istringstream lines(state.source.path);
   for (std::string path; std::getline(lines, path);) paths.push_back(path);
   const data::TextFiles texts = data::find_texts(paths, state.source.field);
   const data::DocumentsSummary summary = data::summarize(texts.documents);
-  core::require(summary.digest == state.source.digest, "the text that the checkpoint was trained on has changed: {}",
+  core::require(summary.digest == state.source.digest,
+                "{}: the text has changed since the checkpoint was trained; restore it or use --text FILE",
                 core::printable(state.source.path));
   const train::TextDataset dataset(texts, summary, state.config, data::tokenizer_from_hf(checkpoint), {});
   return {.tokens = dataset.splits().validation.to_vector(),
@@ -80,17 +81,17 @@ bool compare_weights(const core::Weights& reference, const core::StoredModel& fi
 
 bool compare_layers(nn::Llama& reference, const train::EngineSide& side, std::span<const int32_t> tokens,
                     double tolerance) {
-  fmt::print("{:<32} {:>14}\n", "place", "relative error");
+  fmt::print("{:<32} {:>14}\n", "tensor", "relative error");
   const train::Divergence* first = nullptr;
   const auto divergences = train::compare_forward(reference, side, tokens);
   for (const auto& d : divergences) {
     const bool apart = !(d.relative_error <= tolerance);
-    fmt::print("{:<32} {:>14.3e}{}\n", d.name, d.relative_error, apart ? "  APART" : "");
+    fmt::print("{:<32} {:>14.3e}{}\n", d.name, d.relative_error, apart ? "  DIFFERS" : "");
     if (apart && first == nullptr) first = &d;
   }
   if (first == nullptr) return true;
-  fmt::print("they part at {}: position {}, index {}: LibTorch {:.9g}, engine {:.9g} (tolerance {:g})\n", first->name,
-             first->position, first->index, first->libtorch, first->engine, tolerance);
+  fmt::print("first difference in {}: position {}, index {}: LibTorch {:.9g}, engine {:.9g} (tolerance {:g})\n",
+             first->name, first->position, first->index, first->libtorch, first->engine, tolerance);
   return false;
 }
 
@@ -105,7 +106,7 @@ bool compare_text(nn::Llama& reference, const train::EngineSide& side, const dat
   infer::GenerateOptions greedy;
   greedy.max_tokens = n;
   greedy.sampler.temperature = 0.0F;
-  const auto up_to_the_end = [&](std::vector<int32_t> tokens) {  // where the engine stops, LibTorch goes on
+  const auto up_to_the_end = [&](std::vector<int32_t> tokens) {  // only the engine stops there
     const auto end = std::ranges::find_if(tokens, [&](int32_t token) { return file_tokenizer.ends_text(token); });
     tokens.erase(end, tokens.end());
     return tokens;
@@ -116,10 +117,10 @@ bool compare_text(nn::Llama& reference, const train::EngineSide& side, const dat
       up_to_the_end(translated(side, train::greedy_by_libtorch(reference, prompt, n, tokenizer.suppressed_tokens())));
   const auto gap = std::mismatch(by_engine.begin(), by_engine.end(), by_libtorch.begin(), by_libtorch.end());
   if (gap.first == by_engine.end() && gap.second == by_libtorch.end()) {
-    fmt::print("greedy text: {} tokens equal\n", by_engine.size());
+    fmt::print("greedy output: {} tokens equal\n", by_engine.size());
     return true;
   }
-  fmt::print("greedy text parts at token {}\n", gap.first - by_engine.begin());
+  fmt::print("greedy output differs at token {}\n", gap.first - by_engine.begin());
   return false;
 }
 
@@ -142,14 +143,14 @@ int run(const Options& o) {
       o.model, {.tokenizer = o.tokenizer, .machines = o.machines, .cache_type = infer::CacheType::F32});
   for (const core::TensorView& tensor : model.file().tensors) {
     core::require(core::quant_info(tensor.type) == nullptr,
-                  "{}: products with {} round their inputs to 8 bits, so no place of it equals LibTorch's; compare "
-                  "losses with perplexity, or verify a file of type f32, f16 or bf16",
+                  "{}: products with {} round their inputs to 8 bits, so no value equals LibTorch's; compare losses "
+                  "with perplexity, or verify a file of type f32, f16 or bf16",
                   o.model, core::info(tensor.type).name);
   }
   const data::Tokenizer& file_tokenizer = model.tokenizer();
   train::EngineSide side{.engine = model.engine()};
   core::StoredModel file = model.file();
-  if (file_tokenizer.kind() != tokenizer->kind()) {  // the same tokens by other ids
+  if (file_tokenizer.kind() != tokenizer->kind()) {  // the same tokens with other ids
     side.ids = train::matching_ids(*tokenizer, file_tokenizer);
     file = core::with_vocabulary(file, side.ids);
   }
@@ -161,14 +162,14 @@ int run(const Options& o) {
   core::Weights weights = core::to_weights(trained);
   weights.config = file.config;
   bool same = compare_weights(weights, file);
-  // Where the file rounds its weights, both sides run the rounded ones: what is compared is the arithmetic.
+  // If the file rounds its weights, both sides use the rounded ones, so only the arithmetic is compared.
   const bool rounded = file.tensors[0].type != core::DType::F32 || file.format == core::ModelFormat::Llama2cV2;
-  if (rounded) fmt::print("the file's weights are rounded; LibTorch runs with them, too\n");
+  if (rounded) fmt::print("the file's weights are rounded; LibTorch uses the rounded weights too\n");
   nn::Llama reference = nn::family_llama(file.config);
   train::load_weights(rounded ? core::to_weights(file) : weights, reference);
   reference->eval();
 
-  // The file's context may be the shorter one: a GGUF's ends with a sliding window.
+  // The file's context may be shorter: a GGUF limits it to the sliding window.
   const Material material = material_of(o, checkpoint, *tokenizer, file.config);
   const auto n = std::min<size_t>(material.tokens.size(), static_cast<size_t>(file.config.context_length));
   same = compare_layers(reference, side, std::span(material.tokens).first(n), o.tolerance) && same;
@@ -181,21 +182,24 @@ int run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Flags app("Compares LibTorch and the engine layer by layer: intermediates, greedy text, validation loss.",
+  apps::Flags app("Compare LibTorch and the engine layer by layer: activations, greedy output and validation loss.",
                   "verify");
   Options o;
-  app.add_option("checkpoint", o.checkpoint, "checkpoint (or other model), such as runs/NAME/checkpoints/best")
+  app.default_group("Options");
+  app.add_option("checkpoint", o.checkpoint, "checkpoint or other model, such as runs/NAME/checkpoints/best")
       ->required();
   app.add_option("model", o.model, "GGUF, llama2.c file or Hugging Face directory, such as runs/NAME/model.gguf")
       ->required();
   apps::add_tokenizer_flag(app, o.tokenizer);
-  app.add_option("--text", o.text, "compare on this text (default: the validation split of the checkpoint's)");
-  app.add_option("--tolerance", o.tolerance, "largest error, relative to the root mean square")
+  app.add_option("--text", o.text, "text file to compare on (default: the checkpoint's validation split)")
+      ->type_name("FILE");
+  app.add_option("--tolerance", o.tolerance, "maximum error relative to the root mean square")
       ->check(apps::in_range(0, 1))
       ->capture_default_str();
-  app.add_option("--windows", o.windows, "validation windows to score; 0: all")
+  app.add_option("--windows", o.windows, "number of validation windows to score; 0: all")
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
+  app.group("Hardware");
   apps::add_machine_flags(app, o.machines);
   return apps::run_program(app, argc, argv, [&] { return run(o); });
 }

@@ -12,7 +12,7 @@
 namespace folio::core {
 namespace {
 
-// [s1 B1, s2 B2] [A1; A2]
+// Concatenates two parts along the rank: B = [s1 B1, s2 B2], A = [A1; A2], scale = 1.
 Adapter::Part behind_each_other(const Adapter::Part& one, const Adapter::Part& two) {
   Adapter::Part both{
       .role = one.role, .layer = one.layer, .rank = one.rank + two.rank, .scale = 1.0F, .a = one.a, .b = {}};
@@ -26,7 +26,7 @@ Adapter::Part behind_each_other(const Adapter::Part& one, const Adapter::Part& t
   return both;
 }
 
-// w (n_out, k) += scale · b a
+// Adds scale · B A to w (n_out, k).
 void add_product(const Adapter::Part& part, std::span<float> w, ThreadPool& pool) {
   const size_t k = part.a.size() / part.rank;
   pool.parallel_for(w.size() / k, 1, [&](size_t begin, size_t end) {
@@ -76,10 +76,10 @@ void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std
   for (const Adapter::Part& part : adapter.parts) {
     roles.insert(part.role);
     require(std::cmp_equal(part.rank, info.rank) && part.scale == info.scale(),
-            "{}: a part has the rank {} and the scale {}, but the adapter {} and {}", where, part.rank, part.scale,
+            "{}: a part has rank {} and scale {}, but the adapter has {} and {}", where, part.rank, part.scale,
             info.rank, info.scale());
   }
-  require(std::ranges::equal(roles, info.targets), "{}: the parts of the adapter are not those of its targets", where);
+  require(std::ranges::equal(roles, info.targets), "{}: the adapter's parts do not match its targets", where);
 }
 
 Adapter sum_of(std::span<const Adapter> adapters) {
@@ -93,7 +93,7 @@ Adapter sum_of(std::span<const Adapter> adapters) {
         sum.parts.push_back(part);
       } else {
         *found = behind_each_other(*found, part);
-        require(found->rank <= kMaxAdapterRank, "{} have together the rank {}, but at most {} is possible", sum.path,
+        require(found->rank <= kMaxAdapterRank, "{}: the combined rank is {}, but must be at most {}", sum.path,
                 found->rank, kMaxAdapterRank);
       }
     }

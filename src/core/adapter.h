@@ -1,5 +1,5 @@
-// A low-rank adapter (Hu et al. 2021, "LoRA"): a matrix W of the model then acts as W + scale · B A. Its files are
-// peft's directories and llama.cpp's GGUFs: formats/adapter_files.h reads both.
+// Low-rank adapters (LoRA, Hu et al. 2021): a matrix W of the model becomes W + scale · B A. They are stored as peft
+// directories or llama.cpp GGUFs; formats/adapter_files.h reads both.
 #pragma once
 
 #include <cstdint>
@@ -15,59 +15,58 @@ namespace folio::core {
 inline constexpr int64_t kMaxAdapterRank = 256;
 
 struct Adapter {
-  /// What is added to one matrix (n_out, k) of the model.
+  /// The low-rank update of one matrix (n_out, k) of the model.
   struct Part {
     Role role;
     int64_t layer;
     size_t rank;
     float scale;
     std::vector<float> a;  ///< (rank, k)
-    std::vector<float> b;  ///< (n_out, rank), its rows in the order of the model's: see rope_layout.h
+    std::vector<float> b;  ///< (n_out, rank), rows in the model's order (see rope_layout.h)
   };
 
   std::string path;
-  std::vector<Part> parts;  ///< in the manifest's order, each matrix once
+  std::vector<Part> parts;  ///< in manifest order, at most one per matrix
 
-  /// What is added to this matrix, or null.
+  /// Returns the part of this matrix, or null.
   [[nodiscard]] const Part* find(Role role, int64_t layer) const;
 };
 
-/// What the files of an adapter say of it beside its numbers.
+/// The settings stored in an adapter's files.
 struct AdapterInfo {
   int64_t rank = 0;
   double alpha = 0;
-  double dropout = 0;         ///< of the adapter's inputs, while it is trained
-  std::vector<Role> targets;  ///< the kinds of matrices that have parts, in the manifest's order
-  std::string base;           ///< the base model: its name, or the path of its directory; empty: not said
-  bool by_root = false;       ///< rank-stabilized (Kalajdzievski 2023): peft's use_rslora
+  double dropout = 0;         ///< probability of dropping an adapter input during training
+  std::vector<Role> targets;  ///< roles of the adapted matrices, in manifest order
+  std::string base;           ///< name or directory of the base model; empty if unknown
+  bool by_root = false;       ///< rank-stabilized scale (Kalajdzievski 2023), peft's use_rslora
 
-  /// What B A is multiplied by: alpha / rank, or alpha / sqrt(rank); times `factor`.
+  /// Returns the factor of B A: `factor` · alpha / rank, or `factor` · alpha / sqrt(rank) if `by_root`.
   [[nodiscard]] float scale(float factor = 1.0F) const;
 };
 
-/// Where an adapter is, and what its own scale is multiplied by.
+/// The path of an adapter, and a multiplier of its scale.
 struct AdapterPath {
   std::string path;
   float scale = 1.0F;
 };
 
-/// The matrices that may have parts: those of the blocks.
+/// Returns the matrices that an adapter may change: those of the blocks, except routers and expert stacks.
 [[nodiscard]] std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config);
 
-/// The one of these that a part is for. Throws Error that begins with `where` if there is none.
+/// Returns the matrix that the part belongs to. Throws Error that begins with `where` if there is none.
 [[nodiscard]] const TensorSpec& matrix_of(const Adapter::Part& part, std::span<const TensorSpec> matrices,
                                           const std::string& where);
 
-/// Throws Error that begins with `where` unless the parts have the info's rank, scale and targets.
+/// Throws Error that begins with `where` unless all parts have the rank, scale and targets of `info`.
 void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where);
 
-/// What adapters, at least one, of one model add together: of each matrix the ranks lie behind each other, b times its
-/// scale, as peft's add_weighted_adapter(combination_type="cat") has it. Throws Error if these are more than
-/// kMaxAdapterRank.
+/// Returns the sum of one or more adapters of the same model. Ranks are concatenated and scales are multiplied into B,
+/// as peft's add_weighted_adapter(combination_type="cat") does. Throws Error if a rank exceeds kMaxAdapterRank.
 [[nodiscard]] Adapter sum_of(std::span<const Adapter> adapters);
 
-/// The model's tensors, those with parts as F32 with the sums of scale · B A added. A tensor is computed when its bytes
-/// are requested, so one is in memory at a time. Model and adapters have to outlive the stream.
+/// Returns the model's tensors with scale · B A added to the adapted ones, which become F32. A tensor is computed when
+/// its bytes are requested, so only one is in memory. The model and the adapters must outlive the stream.
 [[nodiscard]] TensorStream merged(const StoredModel& model, std::span<const Adapter> adapters);
 
 }  // namespace folio::core

@@ -1,5 +1,5 @@
-// A vector whose numbers begin at a cache line. A load of sixteen floats that begins elsewhere touches two lines:
-// products with float weights lose a tenth by it.
+// A vector aligned to cache lines. A load of sixteen floats that straddles two lines makes products with float weights
+// 10 % slower.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace folio::core {
 
-/// Of all memory that vectors are loaded from.
+/// Alignment of memory that vector instructions load from.
 inline constexpr std::align_val_t kCacheLine{64};
 
 template <typename T>

@@ -1,4 +1,4 @@
-// Arithmetic on sizes that were read from a file, with overflow reported.
+// Overflow-checked arithmetic on sizes read from a file.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace folio::core {
 
-/// a * b, or nothing if it does not fit in 64 bits.
+/// Returns a * b, or nullopt if it does not fit in 64 bits.
 [[nodiscard]] inline std::optional<uint64_t> checked_mul(uint64_t a, uint64_t b) {
   uint64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
   return product;
 }
 
-/// a + b, or nothing if it does not fit in 64 bits.
+/// Returns a + b, or nullopt if it does not fit in 64 bits.
 [[nodiscard]] inline std::optional<uint64_t> checked_add(uint64_t a, uint64_t b) {
   uint64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
   return sum;
 }
 
-/// The product of all dimensions, or nothing if one is negative or the product does not fit in 64 bits.
+/// Returns the product of all dimensions, or nullopt if one is negative or the product does not fit in 64 bits.
 [[nodiscard]] inline std::optional<uint64_t> checked_product(std::span<const int64_t> dimensions) {
   uint64_t product = 1;
   for (const int64_t d : dimensions) {
@@ -30,7 +30,7 @@ namespace folio::core {
   return product;
 }
 
-/// The smallest multiple of `alignment` (a power of two) that is at least `offset`, or nothing on overflow.
+/// Returns the smallest multiple of `alignment` (a power of two) that is at least `offset`, or nullopt on overflow.
 [[nodiscard]] inline std::optional<uint64_t> checked_align(uint64_t offset, uint64_t alignment) {
   const auto padded = checked_add(offset, alignment - 1);
   if (!padded) return std::nullopt;

@@ -1,5 +1,5 @@
-// Folio's error type. Errors are thrown where they are detected and printed once, in main.
-// A message is one line that says what is wrong, where, and what to do about it.
+// Folio's error type. Errors are thrown where they are detected and printed once, in main. A message is one line that
+// states what is wrong, where, and how to fix it.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,13 +11,13 @@
 
 namespace folio::core {
 
-/// Bad input, a bad file, a full disk and the like. Programs exit with code 1.
+/// A failure at run time, such as a bad file or a full disk. Programs exit with code 1.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The command line or a configuration is wrong. Programs exit with code 2.
+/// An invalid command line or configuration. Programs exit with code 2.
 class UsageError : public Error {
  public:
   using Error::Error;
@@ -40,7 +40,7 @@ using Evaluated =
 
 }  // namespace detail
 
-/// As fmt::format, but arguments that can be called without arguments are called, and their results formatted.
+/// Formats like fmt::format. An argument that is callable without arguments is called, and its result formatted.
 template <typename... Args>
 [[nodiscard]] std::string message(fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
   return [&](auto&&... values) {
@@ -48,20 +48,20 @@ template <typename... Args>
   }(detail::evaluated(std::forward<Args>(args))...);
 }
 
-/// Throws Error with the message.
+/// Throws Error with the formatted message.
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
   throw Error(message(format, std::forward<Args>(args)...));
 }
 
-/// Throws Error with the message unless `condition` holds. An argument that is a function is called only if it does
-/// not: use this for what takes time, in a loop.
+/// Throws Error with the formatted message unless `condition` holds. Callable arguments are only called on failure, so
+/// wrap an expensive argument in a lambda.
 template <typename... Args>
 void require(bool condition, fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
   if (!condition) throw Error(message(format, std::forward<Args>(args)...));
 }
 
-/// Makes text safe to show on one line: control characters and invalid UTF-8 become \xNN, and long text is shortened.
+/// Escapes text for printing on one line: control characters and invalid UTF-8 become \xNN. Cuts it after `max_bytes`.
 [[nodiscard]] std::string printable(std::string_view text, size_t max_bytes = 80);
 
 }  // namespace folio::core

@@ -124,7 +124,7 @@ const FamilyInfo& info(Family family) { return kFamilies.at(static_cast<size_t>(
 const FamilyInfo& family_named(std::string_view name, const std::string& what) {
   const auto* const found = std::ranges::find(kFamilies, name, &FamilyInfo::name);
   if (found != kFamilies.end()) return *found;
-  fail("{} is {}, but only these run here: {}", what, printable(name),
+  fail("{} is {}, which is not supported; supported: {}", what, printable(name),
        fmt::join(kFamilies | std::views::transform(&FamilyInfo::name), ", "));
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 16U;
 
-// ".NAME.tmp-"; the process's number follows. Shortened, so that the name of the longest file has room for them.
+// Returns ".NAME.tmp-", which the process ID completes. NAME is cut so that the result fits the limit on file names.
 std::string temporary_prefix(const fs::path& path) {
   return fmt::format(".{}.tmp-", path.filename().string().substr(0, 200));
 }
@@ -31,10 +31,10 @@ fs::path temporary_beside(const fs::path& path) {
 }
 
 [[noreturn]] void fail_to_write(const fs::path& path, int error) {
-  fail("cannot write {}: {}{}", path.string(), reason_of(error), error == ENOENT ? "; make its folder first" : "");
+  fail("cannot write {}: {}{}", path.string(), reason_of(error), error == ENOENT ? "; create its folder first" : "");
 }
 
-// What the path names, if it is a link; perhaps nothing.
+// Follows symbolic links. The target may not exist.
 fs::path followed(const fs::path& path) {
   fs::path at = path.has_filename() ? path : path.parent_path();
   std::error_code error;
@@ -48,7 +48,7 @@ fs::path followed(const fs::path& path) {
 
 std::optional<struct stat> status_of_output(const fs::path& path) {
   require_path(path);
-  require(!path.empty(), "the name of a file to write is empty");
+  require(!path.empty(), "the name of the output file is empty");
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) return status;
   if (errno != ENOENT) fail_to_write(path, errno);
@@ -60,7 +60,7 @@ bool is_same_file(const fs::path& path, const struct stat& other) {
   return ::stat(path.c_str(), &status) == 0 && status.st_dev == other.st_dev && status.st_ino == other.st_ino;
 }
 
-// A pipe without a reader fails here, where others would wait for one.
+// Fails at once on a pipe without a reader, where open() would wait for one.
 int open_without_waiting(const fs::path& path, int flags) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags, 0644);
   if (fd < 0) return fd;
@@ -77,18 +77,18 @@ int open_device(const fs::path& path, mode_t mode) {
   return fd;
 }
 
-// A new file, with at most the permissions of the one that it will replace.
+// Opens a new file with no more permissions than the file it will replace.
 int open_temporary(const fs::path& path, mode_t mode) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   const int fd = ::open(path.c_str(), kFlags, mode);
   if (fd >= 0 || errno != EEXIST) return fd;
-  ::unlink(path.c_str());  // left behind by a killed process of the same number
+  ::unlink(path.c_str());  // left by a killed process with the same ID
   return ::open(path.c_str(), kFlags, mode);
 }
 
 constexpr mode_t kPermissions = 0777;
 
-// Of a file or folder. Only root can change an owner, and others a group only to one of their own.
+// Copies mode and owner to `path`. Ignores failures: only root can change an owner or choose any group.
 void keep_mode_and_owner(const fs::path& path, const struct stat& from) {
   struct stat now {};
   if (::stat(path.c_str(), &now) != 0) return;
@@ -110,7 +110,7 @@ std::string read_text_file(const fs::path& path, size_t max_bytes) {
   const auto check = [&](bool fine) {
     if (!fine) fail("cannot read {}: {}", path.string(), errno == ENOENT ? "no such file" : reason_of(errno));
   };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // does not wait for the writer of a pipe
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // does not wait for a pipe's writer
   check(fd >= 0);
   const struct Closer {
     int fd;
@@ -121,13 +121,13 @@ std::string read_text_file(const fs::path& path, size_t max_bytes) {
   require(S_ISREG(status.st_mode), "cannot read {}: it is not a regular file but {}; name a file", path.string(),
           kind_of_file(status.st_mode));
   const auto size = static_cast<size_t>(status.st_size);
-  require(size <= max_bytes, "{} has {} bytes, more than the {} that are read here", path.string(), size, max_bytes);
+  require(size <= max_bytes, "{} has {} bytes, more than the limit of {}", path.string(), size, max_bytes);
   std::string text(size, '\0');
   for (size_t at = 0; at < size;) {
     const ssize_t n = ::read(fd, text.data() + at, size - at);
     if (n < 0 && errno == EINTR) continue;
     check(n >= 0);
-    require(n > 0, "cannot read {}: it became shorter; read it again when nothing writes to it", path.string());
+    require(n > 0, "cannot read {}: it shrank while it was read; try again when nothing writes to it", path.string());
     at += static_cast<size_t>(n);
   }
   return text;
@@ -142,8 +142,7 @@ std::string read_descriptor(int fd, const std::string& name, size_t max_bytes) {
     require(n >= 0, "cannot read {}: {}", name, std::strerror(errno));
     if (n == 0) return text;
     text.append(block.data(), static_cast<size_t>(n));
-    require(text.size() <= max_bytes, "{} gives more than the {} bytes that are read here; put less of it there", name,
-            max_bytes);
+    require(text.size() <= max_bytes, "{} has more than the limit of {} bytes; provide less input", name, max_bytes);
   }
 }
 
@@ -211,7 +210,7 @@ void sync_directory(const fs::path& path) {
   const int synced = ::fsync(fd);
   const int error = errno;
   ::close(fd);
-  // Some file systems cannot sync a directory and return EINVAL; nothing more can be done there.
+  // Some file systems cannot sync a directory and return EINVAL, which is ignored.
   if (synced != 0 && error != EINVAL) fail("cannot sync the folder {}: {}", directory.string(), std::strerror(error));
 }
 
@@ -224,7 +223,7 @@ void write_file_atomically(const fs::path& path, const std::function<void(Output
     return;
   }
   const fs::path target = followed(path);
-  if (old && !is_same_file(target, *old)) {  // a descriptor's link in /proc, to a file that has no name anymore
+  if (old && !is_same_file(target, *old)) {  // a /proc descriptor link to a deleted file
     OutputFile file(open_without_waiting(path, O_TRUNC), path);
     write(file);
     file.sync_and_close();
@@ -247,7 +246,7 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
 void write_folder_atomically(const fs::path& path, const std::function<void(const fs::path&)>& write) {
   const auto old = status_of_output(path);
   std::error_code error;
-  require(!old || (S_ISDIR(old->st_mode) && fs::is_empty(path, error)), "{} is there already; choose another name",
+  require(!old || (S_ISDIR(old->st_mode) && fs::is_empty(path, error)), "{} already exists; choose another name",
           path.string());
   const fs::path target = followed(path);
   if (target.has_parent_path()) make_folders(target.parent_path());

@@ -29,8 +29,8 @@ fs::file_status status_of(const fs::path& path) {
 }  // namespace
 
 void require_path(const fs::path& path) {
-  require(path.native().find('\0') == std::string::npos, "the file name \"{}\" has a NUL byte, which no file name has",
-          [&] { return printable(path.native()); });
+  require(path.native().find('\0') == std::string::npos,
+          "the file name \"{}\" contains a NUL byte, which is not allowed", [&] { return printable(path.native()); });
 }
 
 bool path_exists(const fs::path& path) { return fs::exists(status_of(path)); }
@@ -56,7 +56,7 @@ fs::path without_links(const fs::path& path) {
 fs::path absolute_path(const fs::path& path) {
   std::error_code error;
   fs::path result = fs::absolute(path, error);
-  if (error) fail_at("cannot find the working directory for", path, error);
+  if (error) fail_at("cannot determine the working directory for", path, error);
   return result;
 }
 
@@ -77,7 +77,7 @@ bool make_folders(const fs::path& folder) {
   require_path(folder);
   std::error_code error;
   const bool is_new = fs::create_directories(folder, error);
-  if (error) fail_at("cannot make the folder", folder, error);
+  if (error) fail_at("cannot create the folder", folder, error);
   return is_new;
 }
 
@@ -87,7 +87,7 @@ std::string reason_of(int error) {
       case ENAMETOOLONG:
         return "; use a shorter name";
       case ELOOP:
-        return "; remove the link that names itself";
+        return "; remove the link that points to itself";
       case EACCES:
       case EPERM:
         return "; check the permissions of the file and of its folders";
@@ -106,7 +106,7 @@ const char* kind_of_file(mode_t mode) {
   if (S_ISFIFO(mode)) return "a pipe";
   if (S_ISSOCK(mode)) return "a socket";
   if (S_ISBLK(mode)) return "a block device";
-  return S_ISCHR(mode) ? "a device" : "of no known kind";
+  return S_ISCHR(mode) ? "a device" : "of an unknown kind";
 }
 
 std::string describe(const fs::filesystem_error& error) {

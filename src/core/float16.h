@@ -1,5 +1,5 @@
-// Conversions between float and the two 16-bit floats: widening is exact, narrowing rounds to nearest, ties to even.
-// F16 is IEEE 754 binary16 (5 bits of exponent, 10 of mantissa); BF16 is the upper half of a float.
+// Conversions between float and the 16-bit floats. Widening is exact; narrowing rounds to nearest, ties to even. F16 is
+// IEEE 754 binary16 (5 exponent bits, 10 mantissa bits); BF16 is the upper half of a float.
 // A NaN stays a NaN and keeps the payload bits that fit, so narrow(widen(h)) == h for every h.
 #pragma once
 

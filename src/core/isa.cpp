@@ -39,8 +39,7 @@ Isa select_isa() {
     if (isa_name(isa) == forced) return isa;
     names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
   }
-  fail("FOLIO_ISA={} is unknown or not supported by this machine and this build, which have: {}", printable(forced),
-       names);
+  fail("FOLIO_ISA={} is unknown or not supported by this machine and build; supported: {}", printable(forced), names);
 }
 
 }  // namespace folio::core

@@ -1,5 +1,5 @@
-// The instruction set of the engine's and the trainer's kernels: the best that this machine has, or the one that
-// FOLIO_ISA names.
+// The instruction set used by the engine's and the trainer's kernels: the best that this machine supports, or the one
+// in FOLIO_ISA.
 #pragma once
 
 #include <string_view>
@@ -11,19 +11,18 @@ enum class Isa { Reference, Avx2, Avx512, Avx512Vnni, Avx512Bf16, Amx, Neon, Neo
 
 [[nodiscard]] std::string_view isa_name(Isa isa);
 
-/// The sets that this machine can run and this build has kernels for (FOLIO_KERNELS), the best last. Reference is
-/// always among them. A set has those before it within; the trainer's loops of avx512vnni are those of avx512, of amx
-/// those of avx512bf16. Amx has products of bytes and of BF16, and is there only where the kernel of the operating
-/// system lets this process use it. Neon means Armv8.2 with dot products of bytes. In a file for each kind of
-/// processor: isa_x86.cpp, isa_arm.cpp, isa_other.cpp.
+/// Returns the sets that this machine and this build (FOLIO_KERNELS) support, the best last. Reference is always first,
+/// and each set includes those before it. The trainer uses its avx512 loops for avx512vnni, and its avx512bf16 loops
+/// for amx. Amx multiplies bytes and BF16, and needs the operating system's permission. Neon means Armv8.2 with dot
+/// products of bytes. Each architecture has a file: isa_x86.cpp, isa_arm.cpp, isa_other.cpp.
 [[nodiscard]] std::vector<Isa> supported_isas();
 
-/// The best, unless the environment's FOLIO_ISA (reference, avx2, avx512, avx512vnni, avx512bf16, amx, neon, neoni8mm)
-/// forces one. Throws Error if that is unknown or not supported here.
+/// Returns the best set, or the one that FOLIO_ISA forces (reference, avx2, avx512, avx512vnni, avx512bf16, amx, neon,
+/// neoni8mm). Throws Error if that is unknown or not supported here.
 [[nodiscard]] Isa select_isa();
 
-/// Whether the processor's own prefetcher keeps up with one stream of reads, so that prefetches only disturb it: AMD's
-/// with AVX-512, from Zen 4 on.
+/// Returns true if the hardware prefetcher keeps up with one stream of reads, so that prefetch instructions only slow
+/// it down: AMD with AVX-512, since Zen 4.
 [[nodiscard]] bool prefetches_streams();
 
 }  // namespace folio::core

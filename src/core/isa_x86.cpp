@@ -7,7 +7,7 @@
 namespace folio::core {
 namespace {
 
-// clang 16's __builtin_cpu_supports does not know this name.
+// clang 16's __builtin_cpu_supports does not support this name.
 bool has_f16c() {
   unsigned a = 0;
   unsigned b = 0;
@@ -16,8 +16,8 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-// AMX's registers are large, so Linux gives them to a process that asks. A virtual machine may announce the
-// instructions and yet refuse.
+// Linux enables AMX's large registers only on request. A virtual machine may advertise the instructions and still
+// refuse.
 bool has_amx() {
   constexpr unsigned kBf16 = 1U << 22U;
   constexpr unsigned kTile = 1U << 24U;
@@ -53,7 +53,7 @@ std::vector<Isa> find_isas() {
 }  // namespace
 
 std::vector<Isa> supported_isas() {
-  static const std::vector<Isa> isas = find_isas();  // in a virtual machine each question to the processor takes long
+  static const std::vector<Isa> isas = find_isas();  // cached: CPUID is slow in virtual machines
   return isas;
 }
 

@@ -10,18 +10,17 @@ namespace {
 template <typename Json>
 Json parse(std::string_view text, const std::string& where, size_t max_keys, std::string_view leave_out) {
   constexpr int kMaxDepth = 64;
-  constexpr size_t kMaxValues = size_t{1}
-                                << 22U;  // each takes at least 16 bytes; the largest vocabularies have a million
+  constexpr size_t kMaxValues = size_t{1} << 22U;  // at least 16 bytes each; the largest vocabularies have a million
   size_t n_values = 0;
-  std::vector<std::set<std::string>> keys;  // of the objects that enclose this place, by their depth
+  std::vector<std::set<std::string>> keys;  // of the enclosing objects, by depth
   bool left_out = false;
   const auto watch = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
     using Event = typename Json::parse_event_t;
     const bool opens =
-        event == Event::object_start || event == Event::array_start;  // reported with the depth outside of it
-    if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: the JSON nests deeper than {}", where, kMaxDepth);
-    if (++n_values > kMaxValues) fail("{}: more than {} values and keys are not read here", where, kMaxValues);
-    if (event == Event::object_start) {  // what is left out has no event at its end
+        event == Event::object_start || event == Event::array_start;  // reported with the enclosing depth
+    if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: JSON nested deeper than {}", where, kMaxDepth);
+    if (++n_values > kMaxValues) fail("{}: more than {} values and keys", where, kMaxValues);
+    if (event == Event::object_start) {  // a skipped value has no end event
       keys.resize(static_cast<size_t>(depth));
       keys.emplace_back();
     }

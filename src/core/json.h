@@ -1,4 +1,4 @@
-// Parsing JSON with limits: nesting is bounded, and repeated keys and invalid UTF-8 are errors.
+// JSON parsing with limits: nesting is bounded, and repeated keys and invalid UTF-8 are errors.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,27 +9,27 @@
 
 namespace folio::core {
 
-/// Throws Error that begins with `where` if the text is not JSON, nests deeper than 64, repeats a key, or has millions
-/// of values.
+/// Parses JSON. Throws Error that begins with `where` if the text is invalid, nests deeper than 64, repeats a key, or
+/// has more than four million values and keys.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& where);
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// The same, with the keys of objects in their order. An object may have 1,024 of them, since each is looked for among
-/// those before it. `leave_out` is a key of the outermost object that is read over.
+/// Parses JSON like parse_json, but keeps the order of keys. An object may have 1,024 keys, since lookups are linear.
+/// `leave_out` is a key of the outermost object to skip, with its value.
 [[nodiscard]] OrderedJson parse_ordered_json(std::string_view text, const std::string& where,
                                              std::string_view leave_out = {});
 
-/// The value at `key`. Throws Error that names `where` and the key if it is missing.
+/// Returns the value at `key`. Throws Error with `where` and the key if it is missing.
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key,
                                             const std::string& where);
 
-/// The list at `key`. Throws Error that names `where` and the key if it is missing or not a list.
+/// Returns the list at `key`. Throws Error with `where` and the key if it is missing or not a list.
 [[nodiscard]] const nlohmann::json& json_list(const nlohmann::json& object, const std::string& key,
                                               const std::string& where);
 
-/// The value at `key`, converted, which copies an object or a list. Throws Error that names `where` and the key if it
-/// is missing or of another type.
+/// Returns the value at `key` as T; copies an object or a list. Throws Error with `where` and the key if it is missing
+/// or has another type.
 template <typename T>
 [[nodiscard]] T json_get(const nlohmann::json& object, const std::string& key, const std::string& where);
 

@@ -1,5 +1,5 @@
-// The tensor manifest: the only list of the tensors' names and shapes and of their order in a file.
-// Readers look tensors up by it, and writers follow its order.
+// The tensor manifest: the only list of tensor names, shapes and file order. Readers look tensors up by it; writers
+// follow its order.
 #pragma once
 
 #include <string>
@@ -9,10 +9,9 @@
 
 namespace folio::core {
 
-/// The purpose of a tensor, in the order of a file (AttentionNorm to W2 in each layer).
-/// Not every family, and not every layer, has all. Bq to Bv and Bo are biases; QueryNorm and KeyNorm are over each
-/// head, or over all. Router to ExpertB2 are of layers with experts, whose W1, W3 and W2 belong to the experts that all
-/// tokens take.
+/// The role of a tensor, in file order (AttentionNorm to W2 in each layer). Families and layers may lack some. Bq, Bk,
+/// Bv and Bo are biases; QueryNorm and KeyNorm span one head, or all heads. Router to ExpertB2 belong to layers with
+/// experts; W1, W3 and W2 of such a layer are its shared experts.
 enum class Role {
   TokenEmbedding,
   AttentionNorm,
@@ -32,10 +31,10 @@ enum class Role {
   Router,  ///< [experts, dim]
   RouterBias,
   SelectionBias,  ///< [experts]
-  ExpertW1,       ///< [experts, expert_dim, dim], as ExpertW3
+  ExpertW1,       ///< [experts, expert_dim, dim], like ExpertW3
   ExpertW3,
   ExpertW2,  ///< [experts, dim, expert_dim]
-  ExpertB1,  ///< [experts, expert_dim], as ExpertB3
+  ExpertB1,  ///< [experts, expert_dim], like ExpertB3
   ExpertB3,
   ExpertB2,    ///< [experts, dim]
   SharedGate,  ///< [dim]
@@ -47,56 +46,54 @@ enum class Role {
   Output
 };
 
-/// Where a file has several tensors as one, such as Wq, Wk and Wv: its rows [first, first + shape[0]) of `rows`.
+/// Rows [first, first + shape[0]) of a file's fused tensor with `rows` rows, such as Wq, Wk and Wv in one matrix.
 struct Fused {
-  std::string name;  ///< empty: the tensor is by itself
+  std::string name;  ///< empty: stored separately
   int64_t first = 0;
   int64_t rows = 0;
 };
 
-/// Where Hugging Face's files have a stack [experts, out, in] transposed, and several woven into one: rows first,
-/// first + step, … of each expert's matrix of `name`, whose shape there is [experts, in, step * out]. Experts' vectors
-/// likewise, [experts, step * out]. In MXFP4 it is two tensors that are not transposed: NAME_blocks, U8
-/// [experts, step * out, in / 32, 16], whose bytes have an even element in their low half, the next one in the high
-/// half; and NAME_scales, U8 [experts, step * out, in / 32].
+/// The layout of experts in gpt-oss's Hugging Face files. A stack [experts, out, in] is stored transposed, as columns
+/// first, first + step, … of the tensor `name`, [experts, in, step * out]; vectors are in [experts, step * out]. MXFP4
+/// is not transposed, and has two tensors: NAME_blocks, U8 [experts, step * out, in / 32, 16], with even elements in
+/// the low halves of bytes and odd ones in the high halves; and NAME_scales, U8 [experts, step * out, in / 32].
 struct HfPacked {
-  std::string name;  ///< empty: the tensor is by itself
+  std::string name;  ///< empty: stored separately
   int64_t first = 0;
   int64_t step = 1;
 };
 
 struct TensorSpec {
   Role role;
-  int64_t layer = -1;          ///< -1 outside the layers
+  int64_t layer = -1;          ///< -1 for tensors outside the layers
   std::vector<int64_t> shape;  ///< row-major: a matrix is [out, in], a stack of matrices [experts, out, in]
   std::string gguf_name;       ///< "blk.0.attn_q.weight"
-  /// "model.layers.0.self_attn.q_proj.weight". Hugging Face's files have each matrix of a stack as a tensor of its own:
-  /// hf_part(), with "{}" in this name for its index.
+  /// "model.layers.0.self_attn.q_proj.weight". For a stack that is stored as one tensor per matrix, it contains "{}"
+  /// for the index: see hf_part().
   std::string hf_name;
-  std::string module_name;  ///< "layers.0.attention.wq.weight": the LibTorch module's parameter
-  bool rope_permuted;       ///< Hugging Face's file has its rows in another order: see rope_layout.h
-  Fused gguf_fused{};       ///< in GGUFs of the family, or of some programs (gguf_writes_fused)
+  std::string module_name;  ///< parameter of the LibTorch module: "layers.0.attention.wq.weight"
+  bool rope_permuted;       ///< Hugging Face files have another row order (rope_layout.h)
+  Fused gguf_fused{};       ///< a fused tensor that GGUFs may have; written if gguf_writes_fused
   Fused hf_fused{};
   HfPacked hf_packed{};
   bool gguf_writes_fused = false;
 
   [[nodiscard]] int64_t elements() const;
   [[nodiscard]] bool is_stack() const { return shape.size() == 3; }
-  /// Of the experts of which a token takes some: its first dimension is theirs.
+  /// Returns true for tensors of the routed experts, whose first dimension is the expert.
   [[nodiscard]] bool of_experts() const;
-  /// A matrix or a stack of them: neither a vector, nor the vectors of all experts.
+  /// Returns true for a matrix or a stack of matrices, false for a vector or one vector per expert.
   [[nodiscard]] bool is_matrix() const;
-  /// Tensors that Hugging Face's files have of it, 1 or the experts, and the name of one.
+  /// Returns the number of tensors that hold it in Hugging Face files: one per expert for most stacks, otherwise 1.
   [[nodiscard]] int64_t hf_parts() const { return is_stack() && hf_packed.name.empty() ? shape[0] : 1; }
   [[nodiscard]] std::string hf_part(int64_t index) const;
-  [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< of a part
+  [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< of one such tensor
 };
 
-/// All tensors of a model, in file order: with the parts of its family, and without Output if embeddings are tied.
+/// Returns all tensors of a model in file order: those of its family, and Output unless embeddings are tied.
 [[nodiscard]] std::vector<TensorSpec> tensor_manifest(const ModelConfig& config);
 
-/// The number of trainable parameters, by formula: V d (twice if untied) + L (2 d d_q + 2 d d_kv + 3 d h + 2 d) + d,
-/// and in each layer d_q + 2 d_kv for biases and 2 d_head for norms of q and k, if the family has them.
+/// Returns the number of trainable parameters: the elements of all tensors in the manifest.
 [[nodiscard]] int64_t parameter_count(const ModelConfig& config);
 
 }  // namespace folio::core

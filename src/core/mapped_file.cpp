@@ -21,11 +21,11 @@
 namespace folio::core {
 namespace {
 
-// A signal handler reads these, hence global and without pointers to memory that could be freed. Of more mappings than
-// there are slots, and of the rest of a longer path, it knows nothing.
+// Global and without pointers to memory that could be freed, because a signal handler reads these. Mappings beyond the
+// slots are not recorded, and long paths are cut.
 struct MappingSlot {
   std::atomic<const std::byte*> begin{nullptr};
-  std::atomic<size_t> size{0};  ///< 0 while the path is written
+  std::atomic<size_t> size{0};  ///< 0 while the path is being written
   std::array<char, 512> path{};
 };
 std::array<MappingSlot, 64> mapping_slots;
@@ -88,7 +88,7 @@ MappedFile::~MappedFile() {
 }
 
 bool MappedFile::contains(std::span<const std::byte> part) const {
-  const std::less_equal<> before;  // of any two pointers
+  const std::less_equal<> before;  // defined for any two pointers
   return before(bytes_.data(), part.data()) && before(part.data() + part.size(), bytes_.data() + bytes_.size());
 }
 

@@ -1,4 +1,4 @@
-// A file mapped read-only. The bytes are valid as long as the MappedFile.
+// A read-only mapped file. The bytes are valid for the lifetime of the MappedFile.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace folio::core {
 
 class MappedFile {
  public:
-  /// Throws Error if the file is missing, unreadable, empty or not a regular file.
+  /// Maps the file. Throws Error if it is missing, unreadable, empty or not a regular file.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
@@ -22,8 +22,8 @@ class MappedFile {
 
   [[nodiscard]] bool contains(std::span<const std::byte> part) const;
 
-  /// Releases the memory of the whole pages in `part`, for parts that have been copied. Later reads load the pages from
-  /// the file again. A part outside the mapping is ignored.
+  /// Releases the memory of whole pages in `part`, for data that has been copied. Later reads load them from the file
+  /// again. Ignores parts outside the mapping.
   void release(std::span<const std::byte> part) const;
 
  private:

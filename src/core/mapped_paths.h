@@ -1,9 +1,9 @@
-// Which file is mapped where, for a handler of SIGBUS, which the system sends where a mapped file has become shorter.
+// Paths of mapped files, for the handler of SIGBUS, which is raised when a mapped file has been truncated.
 #pragma once
 
 namespace folio::core {
 
-/// The path of the MappedFile that has this address, or null. Async-signal-safe.
+/// Returns the path of the MappedFile that contains this address, or null. Async-signal-safe.
 [[nodiscard]] const char* mapped_path_at(const void* address) noexcept;
 
 }  // namespace folio::core

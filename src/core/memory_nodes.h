@@ -1,4 +1,4 @@
-// The memory nodes of a machine (NUMA): each has processors that are near its memory. Linux tells of them in /sys.
+// NUMA nodes: processors and the memory that is local to them. Linux lists them in /sys.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@ namespace folio::core {
 
 struct MemoryNode {
   int number = 0;
-  std::vector<int> cpus{};  ///< none: any
+  std::vector<int> cpus{};  ///< empty: any processor
 };
 
-/// The bytes of memory that the machine has, on all of its nodes.
+/// Returns the machine's total memory in bytes.
 [[nodiscard]] size_t machine_memory();
 
-/// Those with processors that this process may run on, in order; where the system tells of none, one with no list.
+/// Returns the nodes with processors available to this process, in order, or one node without a list if none are found.
 [[nodiscard]] std::vector<MemoryNode> memory_nodes(const std::filesystem::path& folder = "/sys/devices/system/node");
 
-/// The calling thread, and those that it starts from now on, run on the node's processors, and take memory there as
-/// long as there is some. Does nothing where the system doesn't let it.
+/// Pins the calling thread, and threads it starts later, to the node's processors, and prefers its memory. Does nothing
+/// if the system does not permit it.
 void stay_near(const MemoryNode& node);
 
 }  // namespace folio::core

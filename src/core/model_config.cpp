@@ -18,37 +18,37 @@ void validate_experts(const ModelConfig& c, const std::string& where) {
           none ? "no" : "its", c.n_experts);
   if (none) return;
   require(c.experts_per_token >= 1 && c.experts_per_token <= c.n_experts,
-          "{}: experts_per_token is {}, but has to be in [1, {}], the number of experts", where, c.experts_per_token,
+          "{}: experts_per_token is {}, but must be in [1, {}], the number of experts", where, c.experts_per_token,
           c.n_experts);
-  require(c.expert_dim >= 1, "{}: expert_dim is {}, but has to be at least 1", where, c.expert_dim);
+  require(c.expert_dim >= 1, "{}: expert_dim is {}, but must be at least 1", where, c.expert_dim);
   require(c.n_experts * c.expert_dim <= int64_t{1} << 24, "{}: {} experts of width {} are too many", where, c.n_experts,
           c.expert_dim);
-  require(c.n_experts % c.expert_groups == 0, "{}: {} experts are not in {} groups of equal size", where, c.n_experts,
-          c.expert_groups);
+  require(c.n_experts % c.expert_groups == 0, "{}: {} experts cannot be divided into {} equal groups", where,
+          c.n_experts, c.expert_groups);
   const int64_t in_group = c.n_experts / c.expert_groups;
   require(c.groups_per_token <= c.expert_groups && c.experts_per_token <= c.groups_per_token * in_group,
-          "{}: {} experts are not in {} of {} groups of {} experts", where, c.experts_per_token, c.groups_per_token,
-          c.expert_groups, in_group);
-  require(c.dense_layers < c.n_layers, "{}: dense_layers is {}, so none of {} layers has experts", where,
+          "{}: cannot select {} experts from {} of {} groups of {} experts", where, c.experts_per_token,
+          c.groups_per_token, c.expert_groups, in_group);
+  require(c.dense_layers < c.n_layers, "{}: dense_layers is {}, but must be less than the {} layers", where,
           c.dense_layers, c.n_layers);
   const FamilyInfo& family = info(c.family);
   require(c.dense_layers == 0 || family.mixture.own_width,
           "{}: dense_layers is {}, but the family {} has experts in all layers", where, c.dense_layers, c.family);
   require(family.mixture.deepseek || (c.expert_groups == 1 && c.route_scale == 1.0F),
-          "{}: expert_groups is {} and route_scale {}, but the family {} has neither", where, c.expert_groups,
+          "{}: expert_groups is {} and route_scale {}, but the family {} supports neither", where, c.expert_groups,
           c.route_scale, c.family);
-  require(std::isfinite(c.route_scale) && c.route_scale > 0.0F, "{}: route_scale is {}, but has to be positive", where,
+  require(std::isfinite(c.route_scale) && c.route_scale > 0.0F, "{}: route_scale is {}, but must be positive", where,
           c.route_scale);
 }
 
 }  // namespace
 
 void validate(const ModelConfig& config, const std::string& where) {
-  // The limits are larger than any published Llama's, and small enough that the product of three fits in 64 bits.
+  // The limits exceed every published Llama, and a product of three still fits in 64 bits.
   ModelConfig::visit_fields(config, [&](const char* name, auto value, const ConfigField& field) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
       const auto low = static_cast<int64_t>(field.low), high = static_cast<int64_t>(field.high);
-      require(value >= low && value <= high, "{}: {} is {}, but has to be in [{}, {}]", where, name, value, low, high);
+      require(value >= low && value <= high, "{}: {} is {}, but must be in [{}, {}]", where, name, value, low, high);
     }
   });
   require(!config.other_qkv_bias || info(config.family).qkv_bias_varies,
@@ -56,45 +56,45 @@ void validate(const ModelConfig& config, const std::string& where) {
           info(config.family).qkv_bias ? "always has" : "never has");
   require(config.n_heads % config.n_kv_heads == 0, "{}: n_heads {} is not a multiple of n_kv_heads {}", where,
           config.n_heads, config.n_kv_heads);
-  require(config.head_dim % 2 == 0, "{}: head_dim is {}, but RoPE rotates pairs, so it has to be even", where,
+  require(config.head_dim % 2 == 0, "{}: head_dim is {}, but RoPE rotates pairs, so it must be even", where,
           config.head_dim);
-  require(config.query_dim() <= 1 << 20, "{}: {} heads of {} numbers are too wide", where, config.n_heads,
+  require(config.query_dim() <= 1 << 20, "{}: {} heads of head_dim {} are too wide", where, config.n_heads,
           config.head_dim);
   require(config.sliding_window == 0 || info(config.family).sliding_window,
-          "{}: a sliding window of {}, but the family {} has none", where, config.sliding_window, config.family);
+          "{}: sliding_window is {}, but the family {} does not support it", where, config.sliding_window,
+          config.family);
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1.0F,
-          "{}: rope_theta is {}, but has to be a finite number of at least 1", where, config.rope_theta);
+          "{}: rope_theta is {}, but must be a finite number of at least 1", where, config.rope_theta);
   const RopeScaling& scaling = config.rope_scaling;
   require(std::isfinite(scaling.factor) && scaling.factor >= 1.0F,
-          "{}: rope_scaling_factor is {}, but has to be a finite number of at least 1", where, scaling.factor);
+          "{}: rope_scaling_factor is {}, but must be a finite number of at least 1", where, scaling.factor);
   require(std::isfinite(scaling.magnitude) && scaling.magnitude > 0.0F,
-          "{}: rope_scaling_magnitude is {}, but has to be positive", where, scaling.magnitude);
+          "{}: rope_scaling_magnitude is {}, but must be positive", where, scaling.magnitude);
   const size_t pairs = scaling.type == RopeScalingType::LongRope ? static_cast<size_t>(config.rotated() / 2) : 0;
   for (const auto* factors : {&scaling.short_factors, &scaling.long_factors}) {
-    require(factors->size() == pairs, "{}: {} scaling needs {} factors, but there are {}", where, scaling.type, pairs,
+    require(factors->size() == pairs, "{}: {} scaling needs {} factors, but has {}", where, scaling.type, pairs,
             factors->size());
     const auto bad = std::ranges::find_if(*factors, [](float f) { return !std::isfinite(f) || f <= 0.0F; });
-    require(bad == factors->end(), "{}: a factor of RoPE's scaling is {}, but has to be positive", where,
+    require(bad == factors->end(), "{}: a RoPE scaling factor is {}, but must be positive", where,
             bad == factors->end() ? 0.0F : *bad);
   }
   require(std::isfinite(scaling.high_freq_factor) && scaling.low_freq_factor > 0.0F &&
               scaling.low_freq_factor < scaling.high_freq_factor,
-          "{}: rope_scaling_low is {} and rope_scaling_high {}, but they have to be positive, finite and in that order",
-          where, scaling.low_freq_factor, scaling.high_freq_factor);
+          "{}: rope_scaling_low is {} and rope_scaling_high {}, but must be positive, finite and in that order", where,
+          scaling.low_freq_factor, scaling.high_freq_factor);
   require(std::isfinite(config.norm_eps) && config.norm_eps > 0.0F && config.norm_eps <= 1.0F,
-          "{}: norm_eps is {}, but has to be in (0, 1]", where, config.norm_eps);
+          "{}: norm_eps is {}, but must be in (0, 1]", where, config.norm_eps);
   require(config.rope_dims % 2 == 0 && config.rope_dims <= config.head_dim,
-          "{}: rope_dims is {}, but has to be even, and at most head_dim, {}", where, config.rope_dims,
-          config.head_dim);
+          "{}: rope_dims is {}, but must be even, and at most head_dim, {}", where, config.rope_dims, config.head_dim);
   for (const auto& [name, value] :
        {std::pair{"embedding_scale", config.embedding_scale}, std::pair{"residual_scale", config.residual_scale},
         std::pair{"logit_scale", config.logit_scale}}) {
-    require(std::isfinite(value) && value > 0.0F, "{}: {} is {}, but has to be positive", where, name, value);
+    require(std::isfinite(value) && value > 0.0F, "{}: {} is {}, but must be positive", where, name, value);
   }
   for (const auto& [name, value] :
        {std::pair{"attention_scale", config.attention_scale}, std::pair{"attention_cap", config.attention_cap},
         std::pair{"logit_cap", config.logit_cap}, std::pair{"local_rope_theta", config.local_rope_theta}}) {
-    require(std::isfinite(value) && value >= 0.0F, "{}: {} is {}, but can't be negative", where, name, value);
+    require(std::isfinite(value) && value >= 0.0F, "{}: {} is {}, but must not be negative", where, name, value);
   }
   validate_experts(config, where);
 }
@@ -111,7 +111,7 @@ bool ModelConfig::is_plain() const {
 
 RopeScalingType rope_scaling_named(std::string_view name, const std::string& what) {
   const auto found = std::ranges::find(kRopeScalingNames, name);
-  require(found != kRopeScalingNames.end(), "{}: RoPE scaling of type {} is not supported here", what, printable(name));
+  require(found != kRopeScalingNames.end(), "{}: RoPE scaling of type {} is not supported", what, printable(name));
   return static_cast<RopeScalingType>(found - kRopeScalingNames.begin());
 }
 

@@ -1,5 +1,5 @@
-// The shape of a model: its family, and every number that decides which tensors exist and how the forward pass runs.
-// `visit_fields` is the only list of these fields; printing, parsing and comparing all go through it.
+// A model's architecture: its family, and all values that determine its tensors and its forward pass. visit_fields is
+// the only list of these fields; printing, parsing and comparison use it.
 #pragma once
 
 #include <array>
@@ -19,14 +19,14 @@ inline constexpr std::array<std::string_view, 4> kRopeScalingNames{"llama3", "li
 
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::Llama3;
-  float factor = 1.0F;            ///< 1: no scaling, but of LongRope
-  float low_freq_factor = 1.0F;   ///< Llama3: pairs with fewer turns in the original context are scaled by the factor,
-  float high_freq_factor = 4.0F;  ///< and those with more turns are not. Yarn: beta_slow and beta_fast, the same.
+  float factor = 1.0F;            ///< 1: no scaling, except for LongRope
+  float low_freq_factor = 1.0F;   ///< Llama3: pairs with fewer turns in original_context are scaled; Yarn: beta_slow
+  float high_freq_factor = 4.0F;  ///< Llama3: pairs with more turns are not scaled; Yarn: beta_fast
   int64_t original_context = 8192;
-  float magnitude = 1.0F;              ///< factor of what is rotated, of Yarn and LongRope
-  bool whole_pairs = true;             ///< Yarn: the borders between pairs are rounded
-  std::vector<float> short_factors{};  ///< LongRope: the divisor of each pair's frequency in the original context,
-  std::vector<float> long_factors{};   ///< and in longer ones
+  float magnitude = 1.0F;              ///< factor of rotated queries and keys (Yarn, LongRope)
+  bool whole_pairs = true;             ///< Yarn: the limits of the ramp are rounded to whole pairs
+  std::vector<float> short_factors{};  ///< LongRope: divisors of the pairs' frequencies, up to the original context
+  std::vector<float> long_factors{};   ///< LongRope: divisors for longer contexts
 
   [[nodiscard]] bool active() const { return factor != 1.0F || type == RopeScalingType::LongRope; }
   bool operator==(const RopeScaling&) const = default;
@@ -36,21 +36,21 @@ template <typename Json>
 void to_json(Json& json, RopeScalingType type) {
   json = std::string(kRopeScalingNames.at(static_cast<size_t>(type)));
 }
-/// Throws Error "WHAT: …" for another name.
+/// Returns the type with this name. Throws Error "WHAT: …" if there is none.
 [[nodiscard]] RopeScalingType rope_scaling_named(std::string_view name, const std::string& what);
 template <typename Json>
 void from_json(const Json& json, RopeScalingType& type) {
   type = rope_scaling_named(json.template get<std::string>(), "rope_scaling_type");
 }
 
-/// What is said of a field of a configuration, once: `train`'s flags, config.toml and trainer.json follow from it.
+/// Describes a field of a configuration, for train's flags, config.toml and trainer.json.
 struct ConfigField {
   static constexpr bool kLater = true;
 
-  const char* flag;  ///< and the key in config.toml; empty: it has none
+  const char* flag;  ///< command-line flag, and key in config.toml; empty: none
   const char* help;
-  double low, high;    ///< of a number; no limits where both are 0
-  bool later = false;  ///< added after the first version: where a trainer.json lacks it, it has its default
+  double low, high;    ///< limits of a number; both 0: none
+  bool later = false;  ///< added after the first version: optional in trainer.json
 };
 
 struct ModelConfig {
@@ -60,34 +60,34 @@ struct ModelConfig {
   int64_t n_layers = 4;
   int64_t n_heads = 4;     ///< query heads
   int64_t n_kv_heads = 4;  ///< key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
-  /// Numbers of a head; all heads may be wider than dim together. Who changes dim or n_heads later sets it, too.
+  /// Elements per head. n_heads * head_dim may differ from dim. Update it after changing dim or n_heads.
   int64_t head_dim = n_heads > 0 ? dim / n_heads : 0;
-  int64_t hidden_dim = 352;  ///< inner width of SwiGLU
-  int64_t n_experts = 0;     ///< feed-forward networks of a layer, of which a token takes some; 0: one for all
+  int64_t hidden_dim = 352;  ///< inner width of the feed-forward network
+  int64_t n_experts = 0;     ///< routed experts per layer; 0: one feed-forward network
   int64_t experts_per_token = 0;
   int64_t expert_dim = 0;         ///< inner width of an expert
-  int64_t shared_dim = 0;         ///< inner width of the experts that all tokens take, which are one network; 0: none
-  int64_t dense_layers = 0;       ///< so many layers, the first, have one feed-forward network all the same
-  int64_t expert_groups = 1;      ///< experts are in so many groups,
-  int64_t groups_per_token = 1;   ///< of which a token takes its experts from so many
+  int64_t shared_dim = 0;         ///< inner width of the shared experts, which form one network; 0: none
+  int64_t dense_layers = 0;       ///< number of initial layers without experts
+  int64_t expert_groups = 1;      ///< number of groups that experts are divided into
+  int64_t groups_per_token = 1;   ///< number of groups from which a token's experts are selected
   bool normalize_routes = false;  ///< the weights of a token's experts are divided by their sum
-  float route_scale = 1.0F;       ///< and multiplied by this
-  int64_t context_length = 256;   ///< the maximum number of positions of a sequence
-  int64_t sliding_window = 0;     ///< a position attends to so many, up to itself; 0: to all
-  int64_t window_period = 1;      ///< layers l with (l + 1) % window_period == 0 see all positions; 1: none does
+  float route_scale = 1.0F;       ///< factor of the weights of a token's experts
+  int64_t context_length = 256;   ///< maximum number of positions in a sequence
+  int64_t sliding_window = 0;     ///< number of positions attended to, including the current one; 0: all
+  int64_t window_period = 1;      ///< layers l with (l + 1) % window_period == 0 have no window; 1: all have it
   float rope_theta = 10000.0F;
-  float local_rope_theta = 0.0F;  ///< of layers with a window, without scaling; 0: as the others
-  int64_t rope_dims = 0;          ///< so many numbers of a head, the first, are rotated; 0: all
+  float local_rope_theta = 0.0F;  ///< unscaled theta of layers with a window; 0: rope_theta
+  int64_t rope_dims = 0;          ///< number of elements of a head, from the first on, that are rotated; 0: all
   float norm_eps = 1e-5F;
   RopeScaling rope_scaling{};
   bool tie_embeddings = true;    ///< the output projection is the embedding matrix
-  bool other_qkv_bias = false;   ///< GLM: biases of queries, keys and values where the family has none, or the reverse
+  bool other_qkv_bias = false;   ///< the model's qkv_bias differs from the family's (GLM)
   float embedding_scale = 1.0F;  ///< factor of the embeddings
   float attention_scale = 0.0F;  ///< factor of q · k; 0: 1 / sqrt(head_dim)
-  float attention_cap = 0.0F;    ///< scaled scores s become cap · tanh(s / cap); 0: they stay
-  float residual_scale = 1.0F;   ///< factor of what attention and feed-forward add to the residual stream
+  float attention_cap = 0.0F;    ///< scaled scores s become cap · tanh(s / cap); 0: no cap
+  float residual_scale = 1.0F;   ///< factor of the outputs of attention and feed-forward networks
   float logit_scale = 1.0F;      ///< factor of the logits
-  float logit_cap = 0.0F;        ///< logits become cap · tanh(logit / cap); 0: they stay
+  float logit_cap = 0.0F;        ///< logits become cap · tanh(logit / cap); 0: no cap
 
   [[nodiscard]] bool qkv_bias() const { return info(family).qkv_bias != other_qkv_bias; }
   [[nodiscard]] int64_t query_dim() const { return n_heads * head_dim; }
@@ -100,44 +100,43 @@ struct ModelConfig {
     return attention_scale > 0.0F ? attention_scale : 1.0F / std::sqrt(static_cast<float>(head_dim));
   }
   [[nodiscard]] bool has_experts(int64_t layer) const { return n_experts > 0 && layer >= dense_layers; }
-  /// Whether no part is needed but Llama's, and no scaling of its rotations.
+  /// Returns true for a plain Llama: no parts of other families, RoPE scaling, sliding window or multipliers.
   [[nodiscard]] bool is_plain() const;
 
   bool operator==(const ModelConfig&) const = default;
 
-  /// Calls visit(name, field, ConfigField) for each field. `Self` is a ModelConfig or a const one.
+  /// Calls visit(name, field, ConfigField) for each field. `Self` is ModelConfig or const ModelConfig.
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     using F = ConfigField;
     visit("family", self.family, F{"family", "", 0, 0, F::kLater});
     visit("vocab_size", self.vocab_size, F{"", "", 1, 1 << 22});
     visit("dim", self.dim, F{"dim", "width of the residual stream", 1, 1 << 17});
-    visit("n_layers", self.n_layers, F{"layers", "blocks", 1, 1 << 10});
-    visit("n_heads", self.n_heads, F{"heads", "query heads", 1, 1 << 12});
+    visit("n_layers", self.n_layers, F{"layers", "number of transformer blocks", 1, 1 << 10});
+    visit("n_heads", self.n_heads, F{"heads", "number of query heads", 1, 1 << 12});
     visit("n_kv_heads", self.n_kv_heads,
-          F{"kv-heads", "key/value heads: fewer than --heads for GQA, 1 for MQA", 1, 1 << 12});
+          F{"kv-heads", "number of key/value heads: fewer than --heads for GQA, 1 for MQA", 1, 1 << 12});
     visit("head_dim", self.head_dim,
-          F{"head-dim", "width of a head (default: --dim / --heads)", 1, 1 << 17, F::kLater});
-    visit("hidden_dim", self.hidden_dim, F{"hidden-dim", "inner width of SwiGLU", 1, 1 << 20});
+          F{"head-dim", "dimension of a head, --dim / --heads unless given", 1, 1 << 17, F::kLater});
+    visit("hidden_dim", self.hidden_dim, F{"hidden-dim", "hidden dimension of the feed-forward network", 1, 1 << 20});
     visit("n_experts", self.n_experts,
-          F{"experts", "feed-forward networks of a layer, of which a token takes some; 0: one", 0, 1 << 12, F::kLater});
+          F{"experts", "number of experts per layer; 0: dense model", 0, 1 << 12, F::kLater});
     visit("experts_per_token", self.experts_per_token,
-          F{"experts-per-token", "experts that a token takes", 0, 1 << 8, F::kLater});
-    visit("expert_dim", self.expert_dim, F{"expert-dim", "inner width of an expert", 0, 1 << 20, F::kLater});
+          F{"experts-per-token", "number of experts per token", 0, 1 << 8, F::kLater});
+    visit("expert_dim", self.expert_dim, F{"expert-dim", "hidden dimension of an expert", 0, 1 << 20, F::kLater});
     visit("shared_dim", self.shared_dim,
-          F{"shared-dim", "inner width of the experts that all tokens take; 0: none", 0, 1 << 20, F::kLater});
+          F{"shared-dim", "total hidden dimension of the shared experts; 0: none", 0, 1 << 20, F::kLater});
     visit("dense_layers", self.dense_layers,
-          F{"dense-layers", "so many layers, the first, have no experts", 0, 1 << 10, F::kLater});
-    visit("expert_groups", self.expert_groups, F{"expert-groups", "groups of experts", 1, 1 << 12, F::kLater});
+          F{"dense-layers", "number of first layers without experts", 0, 1 << 10, F::kLater});
+    visit("expert_groups", self.expert_groups, F{"expert-groups", "number of expert groups", 1, 1 << 12, F::kLater});
     visit("groups_per_token", self.groups_per_token,
-          F{"groups-per-token", "groups that a token's experts are from", 1, 1 << 12, F::kLater});
+          F{"groups-per-token", "number of expert groups per token", 1, 1 << 12, F::kLater});
     visit("normalize_routes", self.normalize_routes,
-          F{"normalize-routes", "whether the weights of a token's experts sum to 1: true or false", 0, 0, F::kLater});
-    visit("route_scale", self.route_scale,
-          F{"route-scale", "factor of the weights of a token's experts", 1e-6, 1e6, F::kLater});
-    visit("context_length", self.context_length, F{"context", "maximum length of a sequence", 1, 1 << 24});
+          F{"normalize-routes", "normalize a token's routing weights to sum to 1", 0, 0, F::kLater});
+    visit("route_scale", self.route_scale, F{"route-scale", "factor of the routing weights", 1e-6, 1e6, F::kLater});
+    visit("context_length", self.context_length, F{"context", "maximum sequence length in tokens", 1, 1 << 24});
     visit("sliding_window", self.sliding_window,
-          F{"sliding-window", "positions that one attends to; 0: all; not for llama", 0, 1 << 24, F::kLater});
+          F{"sliding-window", "attention window in tokens, not for llama; 0: unlimited", 0, 1 << 24, F::kLater});
     visit("window_period", self.window_period, F{"", "", 1, 1 << 10, F::kLater});
     visit("local_rope_theta", self.local_rope_theta, F{"", "", 0, 1e9, F::kLater});
     visit("rope_dims", self.rope_dims, F{"", "", 0, 1 << 17, F::kLater});
@@ -147,35 +146,34 @@ struct ModelConfig {
     visit("residual_scale", self.residual_scale, F{"", "", 1e-6, 1e6, F::kLater});
     visit("logit_scale", self.logit_scale, F{"", "", 1e-6, 1e6, F::kLater});
     visit("logit_cap", self.logit_cap, F{"", "", 0, 1e6, F::kLater});
-    visit("rope_theta", self.rope_theta, F{"rope-theta", "base of RoPE's frequencies", 1, 1e9});
+    visit("rope_theta", self.rope_theta, F{"rope-theta", "RoPE base frequency", 1, 1e9});
     visit("norm_eps", self.norm_eps, F{"norm-eps", "epsilon of the norms", 1e-12, 1});
     visit("rope_scaling_type", self.rope_scaling.type, F{"", "", 0, 0, F::kLater});
     visit("rope_scaling_factor", self.rope_scaling.factor,
-          F{"rope-scaling", "Llama 3's scaling of RoPE's low frequencies; 1: none", 1, 1e6, F::kLater});
+          F{"rope-scaling", "RoPE scaling factor of Llama 3; 1: off", 1, 1e6, F::kLater});
     visit("rope_scaling_low", self.rope_scaling.low_freq_factor,
-          F{"rope-scaling-low", "turns below which a pair is scaled by it", 1e-6, 1e6, F::kLater});
+          F{"rope-scaling-low", "low_freq_factor of Llama 3's RoPE scaling", 1e-6, 1e6, F::kLater});
     visit("rope_scaling_high", self.rope_scaling.high_freq_factor,
-          F{"rope-scaling-high", "turns above which a pair is not scaled", 1e-6, 1e6, F::kLater});
+          F{"rope-scaling-high", "high_freq_factor of Llama 3's RoPE scaling", 1e-6, 1e6, F::kLater});
     visit("rope_scaling_context", self.rope_scaling.original_context,
-          F{"rope-scaling-context", "context in which turns are counted", 1, 1 << 24, F::kLater});
+          F{"rope-scaling-context", "original context of Llama 3's RoPE scaling", 1, 1 << 24, F::kLater});
     visit("rope_scaling_magnitude", self.rope_scaling.magnitude, F{"", "", 1e-6, 1e6, F::kLater});
     visit("rope_scaling_whole_pairs", self.rope_scaling.whole_pairs, F{"", "", 0, 0, F::kLater});
     visit("rope_scaling_short", self.rope_scaling.short_factors, F{"", "", 0, 0, F::kLater});
     visit("rope_scaling_long", self.rope_scaling.long_factors, F{"", "", 0, 0, F::kLater});
     visit("tie_embeddings", self.tie_embeddings,
-          F{"tie-embeddings", "whether the output is the embedding: true or false", 0, 0});
+          F{"tie-embeddings", "share the embedding's weights with the output", 0, 0});
     visit("other_qkv_bias", self.other_qkv_bias, F{"", "", 0, 0, F::kLater});
   }
 };
 
-/// Throws Error unless the configuration is possible. `where` names its source in the message.
+/// Throws Error, which begins with `where`, unless the configuration is valid.
 void validate(const ModelConfig& config, const std::string& where);
 
-/// dim / n_heads: the width of a head where nothing else is said. Throws Error unless it is a whole
-/// number. 0 without heads, which validate() refuses.
+/// Returns dim / n_heads, the default of head_dim, or 0 without heads. Throws Error unless it is an integer.
 [[nodiscard]] int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where);
 
-/// The fields in which two configurations differ, as "n_heads 4 -> 8, dim 128 -> 256"; empty if none.
+/// Returns the fields that differ, as "n_heads 4 -> 8, dim 128 -> 256"; empty if none do.
 [[nodiscard]] std::string describe_difference(const ModelConfig& from, const ModelConfig& to);
 
 }  // namespace folio::core

@@ -1,4 +1,4 @@
-// Numbers in texts.
+// Parsing numbers.
 #pragma once
 
 #include <charconv>
@@ -9,8 +9,8 @@
 
 namespace folio::core {
 
-/// The whole text as a number, without spaces or a plus sign; nothing if it is none, or too large for T. `base` is that
-/// of an integer.
+/// Parses the whole text as a number, without spaces or a plus sign. Returns nullopt if it is invalid or out of range
+/// for T. `base` applies to integers.
 template <class T>
 [[nodiscard]] std::optional<T> number_of(std::string_view text, int base = 10) {
   T value = 0;

@@ -31,7 +31,7 @@ fs::path newest_model() {
       newest_time = time;
     }
   }
-  require(newest.has_value(), "there is no model yet in {}: run ./train tinyshakespeare, or name one with --model FILE",
+  require(newest.has_value(), "no model found in {}: run ./train tinyshakespeare, or pass one with --model FILE",
           runs_directory().string());
   return *newest;
 }

@@ -1,4 +1,4 @@
-// Where runs/ and data/ are: in $FOLIO_HOME, else in the source tree of the build, else in the working directory.
+// Locations of runs/ and data/: in $FOLIO_HOME, else in the source tree of the build, else in the working directory.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace folio::core {
 [[nodiscard]] std::filesystem::path runs_directory();
 [[nodiscard]] std::filesystem::path data_directory();
 
-/// The model file of the newest run under runs_directory(). Throws Error that says how to make one.
+/// Returns the model file of the newest run in runs_directory(). Throws Error that explains how to train one.
 [[nodiscard]] std::filesystem::path newest_model();
 
 }  // namespace folio::core

@@ -1,5 +1,4 @@
-// Printing to stderr for people. What cannot be written there, since it is closed or full, is dropped: that is no
-// reason to end.
+// Prints messages to stderr. Failures, such as a closed or full stderr, are ignored: they must not end the program.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The types whose blocks hold 32 numbers; quantize_k.cpp writes those of 256. The layouts are in quants.cpp.
+// Block types with 32 elements; quantize_k.cpp writes those with 256. The layouts are in quants.cpp.
 #include "core/quantize.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 
 using Levels = std::array<uint8_t, 32>;
 
-// 1 / scale. If a scale is so small that its inverse overflows, it is zero in half precision, and all quants of the
-// block are written as 0.
+// Returns 1 / scale. If this overflows, the scale is zero in half precision, and finite_or_zero() makes all quants of
+// the block 0.
 float inverse(float scale) { return scale == 0.0F ? 0.0F : 1.0F / scale; }
 float finite_or_zero(float value) { return std::isfinite(value) ? value : 0.0F; }
 
@@ -31,7 +31,7 @@ void quantize_q8_0(const BlockSource& source, std::span<const float> x, std::byt
   }
 }
 
-// The numbers as levels: level(x) truncated, and cut to [0, top].
+// Returns the quants of a block: level(x), truncated and clamped to [0, top].
 template <typename Level>
 Levels levels_of(std::span<const float> x, float top, Level&& level) {
   Levels levels;
@@ -41,8 +41,8 @@ Levels levels_of(std::span<const float> x, float top, Level&& level) {
   return levels;
 }
 
-// Writes the scale. The value of largest magnitude (the first of several) becomes -middle; `zero` stands for it in a
-// block of zeros. There the gguf package takes the sign of the first number and llama.cpp none.
+// Writes the scale and returns the quants. The value of largest magnitude (the first of several) becomes -middle; in a
+// block of zeros it is `zero`. The gguf package keeps the sign of the first zero; llama.cpp does not.
 Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::byte* block, float middle, float zero) {
   float extreme = zero;
   for (const float v : x) {
@@ -54,8 +54,8 @@ Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::b
   return levels_of(x, 2 * middle - 1, [&](float v) { return v * by + (middle + 0.5F); });
 }
 
-// Writes the scale and the minimum. Of zeros of both signs the last or the first one is the minimum; the value is the
-// same. llama.cpp takes the first, and the gguf package what the machine's vector instructions make of it.
+// Writes the scale and the minimum and returns the quants. `last` selects the last of equal extremes, which only
+// affects the sign of zero: llama.cpp uses the first; the gguf package's choice depends on the vector instructions.
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, float top, bool last) {
   float low = x[0];
   float high = x[0];
@@ -119,12 +119,13 @@ std::vector<std::byte> quantize(DType type, std::span<const float> values, const
   const DTypeInfo& t = info(type);
   const auto* const writer = std::ranges::find(kWriters, type, &Writer::type);
   require(writer != kWriters.end(),
-          "the tensor {} is not written as {} here (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are)", name,
+          "tensor {} cannot be written as {} (supported: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K)", name,
           t.name);
-  require(values.size() % t.block_elements == 0, "the tensor {}: {} values are not whole blocks of {}", name,
-          values.size(), t.block_elements);
+  require(values.size() % t.block_elements == 0,
+          "tensor {} has {} elements, which is not a multiple of the block size {}", name, values.size(),
+          t.block_elements);
   for (const float v : values) {
-    require(std::isfinite(v), "the tensor {} holds {}, which {} cannot; take --type f32", name, v, t.name);
+    require(std::isfinite(v), "tensor {} contains {}, which {} cannot store; use --type f32", name, v, t.name);
   }
   std::vector<std::byte> blocks(values.size() / t.block_elements * t.block_bytes);
   for (size_t b = 0; b * t.block_elements < values.size(); ++b) {

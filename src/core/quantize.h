@@ -1,7 +1,6 @@
-// Numbers into GGUF's block types. Q8_0, Q4_0 and Q4_1 are bit-equal to the gguf package for Python, and the others to
-// llama.cpp's quantizer without an importance matrix, where it rounds every product: as it is built for x86-64. (Built
-// with fused multiply-adds, some of its own K blocks are others.) Between the two, Q4_0 and Q4_1 differ in nothing but
-// the signs of zeros.
+// Quantization to GGUF's block types. Q8_0, Q4_0 and Q4_1 are bit-equal to the gguf package for Python; the others are
+// bit-equal to llama.cpp's quantizer without an importance matrix, built for x86-64. (Built with fused multiply-adds,
+// it writes some K blocks differently.) The Q4_0 and Q4_1 of those two differ only in the signs of zeros.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kBlock = 256;
 using Levels = std::array<uint8_t, kBlock>;
 
-// Four groups of n numbers, side by side.
+// Interleaves four groups of n elements, one per lane.
 template <size_t n>
 LaneGroups<n> side_by_side(const float* x) {
   LaneGroups<n> groups;
@@ -37,7 +37,7 @@ float stored_half(const std::byte* at) {
   return f16_to_float(bits);
 }
 
-// 63 for the largest of eight numbers. What rounding left below 0 wraps around as a byte first, as in llama.cpp.
+// Quantizes eight values to [0, 63], where `largest` becomes 63. Negative results wrap around, as in llama.cpp.
 std::array<uint8_t, 8> six_bits(const std::array<float, 8>& values, float largest) {
   const float by = largest > 0.0F ? 63.0F / largest : 0.0F;
   std::array<uint8_t, 8> bits{};
@@ -48,7 +48,7 @@ std::array<uint8_t, 8> six_bits(const std::array<float, 8>& values, float larges
   return bits;
 }
 
-// Twelve bytes for eight scales and eight minimums: see unpack_k_scales.
+// Packs eight scales and eight minimums into twelve bytes: see unpack_k_scales.
 void put_six_bits(const std::array<uint8_t, 8>& scales, const std::array<uint8_t, 8>& minimums, std::byte* packed) {
   const auto put = [&](size_t at, unsigned low, unsigned high) { packed[at] = static_cast<std::byte>(low | high); };
   for (size_t g = 0; g < 4; ++g) {
@@ -58,7 +58,7 @@ void put_six_bits(const std::array<uint8_t, 8>& scales, const std::array<uint8_t
   }
 }
 
-// Writes what Q4_K and Q5_K begin with: d, dmin, scales and minimums. Returns the levels.
+// Writes the beginning of a Q4_K or Q5_K block: d, dmin, scales and minimums. Returns the quants.
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, const AffineSearch& search) {
   std::array<LaneGroups<32>, 2> groups;
   std::array<AffineFit, 2> fits;
@@ -80,7 +80,7 @@ Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte
   source.put_half(block + 2, largest_minimum / 63.0F);
   put_six_bits(scale_bits, minimum_bits, block + 4);
 
-  // The levels once more, for the scales and minimums as they are stored.
+  // Recompute the quants with the scales and minimums as stored.
   Levels levels;
   const float d = stored_half(block);
   const float dmin = stored_half(block + 2);
@@ -102,7 +102,7 @@ Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte
   return levels;
 }
 
-// Low halves of 64 levels at a time: of 32 in the low nibbles, of the next 32 in the high ones.
+// Packs the low four bits of the quants, 64 at a time: the first 32 in low nibbles, the next 32 in high nibbles.
 void put_nibbles_of_64(const Levels& levels, std::byte* packed) {
   for (size_t i = 0; i < kBlock / 2; ++i) {
     const size_t at = i / 32 * 64 + i % 32;
@@ -115,7 +115,7 @@ void put_nibbles_of_64(const Levels& levels, std::byte* packed) {
 void BlockSource::put_half(std::byte* at, float value) const {
   const uint16_t bits = float_to_f16(value);
   require(std::isfinite(f16_to_float(bits)),
-          "the tensor {} holds numbers that are too large for the scales of {}; take --type bf16 or f32", name,
+          "tensor {} contains values that are too large for the scales of {}; use --type bf16 or f32", name,
           info(type).name);
   std::memcpy(at, &bits, sizeof bits);
 }
@@ -138,7 +138,7 @@ void quantize_q5_k(const BlockSource& source, std::span<const float> x, std::byt
 void quantize_q6_k(const BlockSource& source, std::span<const float> x, std::byte* block) {
   std::array<LaneGroups<16>, 4> groups;
   std::array<SymmetricFit, 4> fits;
-  float extreme = 0.0F;  // the scale of largest magnitude, the first of several
+  float extreme = 0.0F;  // of largest magnitude, the first of several
   for (size_t quarter = 0; quarter < 4; ++quarter) {
     groups[quarter] = side_by_side<16>(x.data() + quarter * 64);
     fits[quarter] = fit_symmetric(groups[quarter]);

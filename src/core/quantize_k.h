@@ -1,5 +1,5 @@
-// The blocks of Q4_K, Q5_K and Q6_K, which quantize() writes: 256 numbers in groups with scales of 6 or 8 bits. The
-// search for the scales is in scale_search.h, the layouts are in quants.cpp.
+// Writers of Q4_K, Q5_K and Q6_K blocks for quantize(): 256 elements in groups with scales of 6 or 8 bits. The scales
+// are searched in scale_search.h; the layouts are in quants.cpp.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace folio::core {
 
-/// The tensor whose block is written.
+/// The tensor being quantized.
 struct BlockSource {
   const std::string& name;
   DType type;
 
-  /// Throws Error, that the tensor's numbers are too large, unless the value is finite in half precision.
+  /// Writes the value as F16. Throws Error with the tensor's name if it is not finite in half precision.
   void put_half(std::byte* at, float value) const;
 };
 
-/// Each writes one block for the 256 numbers `x`, which are finite. Throws as put_half().
+/// These write one block of 256 finite values `x`. They throw Error as put_half() does.
 void quantize_q4_k(const BlockSource& source, std::span<const float> x, std::byte* block);
 void quantize_q5_k(const BlockSource& source, std::span<const float> x, std::byte* block);
 void quantize_q6_k(const BlockSource& source, std::span<const float> x, std::byte* block);

@@ -1,5 +1,5 @@
-// Block layouts: d is the scale (F16), m the minimum (F16). A byte of nibbles holds element i in its low half and
-// element i + 16 (K types: i + 32) in its high half. All numbers are little-endian.
+// Block layouts: d is the scale (F16), m the minimum (F16). A byte of nibbles has element i in its low half and element
+// i + 16 (K types: i + 32) in its high half. Everything is little-endian.
 #include "core/quants.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace folio::core {
 namespace {
 
 constexpr size_t kSmallBlock = 32;
-constexpr size_t kLargeBlock = 256;  // of the K types
+constexpr size_t kLargeBlock = 256;  // for the K types
 
-// Where the parts of one block are written: see StoredGroups.
+// Destinations of one block's fields: see StoredGroups.
 struct Groups {
   uint8_t* quants;
   uint16_t* factors;
@@ -31,47 +31,47 @@ uint16_t half_at(const uint8_t* at) {
   return bits;
 }
 
-// 2n quants from n bytes: the low nibbles, then the high ones.
+// Unpacks n bytes to 2n quants: the low nibbles, then the high ones.
 template <size_t n>
 void split_nibbles(const uint8_t* packed, uint8_t* quants) {
   for (size_t i = 0; i < n; ++i) quants[i] = packed[i] & 0x0FU;
   for (size_t i = 0; i < n; ++i) quants[n + i] = packed[i] >> 4U;
 }
 
-// d, 32 signed bytes.
+// Q8_0: d, 32 signed bytes.
 void unpack_q8_0(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   for (size_t i = 0; i < kSmallBlock; ++i) out.quants[i] = block[2 + i] ^ 0x80U;  // + 128
 }
 
-// d, nibbles.
+// Q4_0: d, nibbles.
 void unpack_q4_0(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   split_nibbles<16>(block + 2, out.quants);
 }
 
-// d, m, nibbles.
+// Q4_1: d, m, nibbles.
 void unpack_q4_1(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
   split_nibbles<16>(block + 4, out.quants);
 }
 
-// One 32-bit word holds the fifth bits of 32 quants.
+// Adds the fifth bits of 32 quants, which are packed in a 32-bit word.
 void add_fifth_bits(const uint8_t* word, uint8_t* quants) {
   uint32_t bits;
   std::memcpy(&bits, word, sizeof bits);
   for (size_t i = 0; i < kSmallBlock; ++i) quants[i] |= static_cast<uint8_t>(((bits >> i) & 1U) << 4U);
 }
 
-// d, fifth bits, nibbles.
+// Q5_0: d, fifth bits, nibbles.
 void unpack_q5_0(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   split_nibbles<16>(block + 6, out.quants);
   add_fifth_bits(block + 2, out.quants);
 }
 
-// d, m, fifth bits, nibbles.
+// Q5_1: d, m, fifth bits, nibbles.
 void unpack_q5_1(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
@@ -79,9 +79,9 @@ void unpack_q5_1(const uint8_t* block, Groups out) {
   add_fifth_bits(block + 4, out.quants);
 }
 
-// Q4_K and Q5_K begin with d, dmin, and twelve bytes with eight scales and eight minimums of six bits each. The last
-// four of these bytes hold the low four bits of scales and minimums 4 to 7; the upper two bits of the first eight bytes
-// are their upper two bits.
+// Unpacks the beginning of Q4_K and Q5_K blocks: d, dmin, and twelve bytes with eight 6-bit scales and eight 6-bit
+// minimums. The last four bytes hold the low four bits of scales and minimums 4 to 7, whose upper two bits are the
+// upper two bits of the first eight bytes.
 void unpack_k_scales(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
@@ -94,13 +94,13 @@ void unpack_k_scales(const uint8_t* block, Groups out) {
   }
 }
 
-// The scales, then nibbles, 64 elements at a time.
+// Q4_K: scales, then nibbles for 64 elements at a time.
 void unpack_q4_k(const uint8_t* block, Groups out) {
   unpack_k_scales(block, out);
   for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 16 + 32 * i, out.quants + 64 * i);
 }
 
-// The scales, fifth bits (bit g of byte j belongs to element j of group g), nibbles as above.
+// Q5_K: scales, fifth bits (bit g of byte j belongs to element j of group g), nibbles as in Q4_K.
 void unpack_q5_k(const uint8_t* block, Groups out) {
   unpack_k_scales(block, out);
   for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 48 + 32 * i, out.quants + 64 * i);
@@ -109,8 +109,8 @@ void unpack_q5_k(const uint8_t* block, Groups out) {
   }
 }
 
-// Low nibbles, upper pairs of bits, sixteen int8 scales, d. Each half of the block has 64 bytes of nibbles and 32 bytes
-// of pairs; byte j of the pairs belongs to the elements j, j + 32, j + 64 and j + 96.
+// Q6_K: low nibbles, upper pairs of bits, sixteen int8 scales, d. Each half of the block has 64 bytes of nibbles and 32
+// bytes of bit pairs; byte j of these belongs to elements j, j + 32, j + 64 and j + 96.
 void unpack_q6_k(const uint8_t* block, Groups out) {
   *out.factors = half_at(block + 208);
   std::copy_n(block + 192, 16, out.scales);
@@ -124,7 +124,7 @@ void unpack_q6_k(const uint8_t* block, Groups out) {
   }
 }
 
-// The scale, nibbles.
+// MXFP4: the scale (E8M0), nibbles.
 void unpack_mxfp4(const uint8_t* block, Groups out) {
   *out.scales = *block;
   split_nibbles<16>(block + 1, out.quants);
@@ -155,7 +155,7 @@ const Format* find_format(DType type) {
 
 const Format& format_of(DType type) {
   const Format* format = find_format(type);
-  require(format != nullptr, "{} is not one of the block types that are read here", info(type).name);
+  require(format != nullptr, "{} is not a supported block type", info(type).name);
   return *format;
 }
 
@@ -171,12 +171,12 @@ void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& o
   const QuantInfo& q = format.info;
   const DTypeInfo& t = info(type);
   const size_t n = blocks.size() / t.block_bytes;
-  const size_t groups = t.block_elements / q.group;  // of a block
+  const size_t groups = t.block_elements / q.group;  // per block
   const size_t bytes = q.byte_scales ? n * groups : 0;
   require(blocks.size() % t.block_bytes == 0 && out.quants.size() >= n * t.block_elements &&
               (q.fp4 || out.factors.size() >= n) && (!q.minimums || out.minimum_factors.size() >= n) &&
               out.scales.size() >= bytes && (!q.minimums || out.minimums.size() >= bytes),
-          "{} bytes of {} do not unpack to {} numbers", blocks.size(), t.name, out.quants.size());
+          "{} bytes of {} do not unpack to {} values", blocks.size(), t.name, out.quants.size());
   const auto* block = reinterpret_cast<const uint8_t*>(blocks.data());
   for (size_t b = 0; b < n; ++b) {
     format.unpack(block + b * t.block_bytes,
@@ -196,7 +196,7 @@ void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> qu
   const size_t groups = t.block_elements / q.group;
   require(blocks.size() % t.block_bytes == 0 && quants.size() == n * t.block_elements && scales.size() == n * groups &&
               minimums.size() == (q.minimums ? n * groups : 0),
-          "{} bytes of {} do not unpack to {} numbers with {} scales and {} minimums", blocks.size(), t.name,
+          "{} bytes of {} do not unpack to {} values with {} scales and {} minimums", blocks.size(), t.name,
           quants.size(), scales.size(), minimums.size());
   for (size_t b = 0; b < n; ++b) {
     std::array<uint16_t, 2> factors{};
@@ -229,7 +229,7 @@ void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> 
   const QuantInfo& q = format_of(type).info;
   const DTypeInfo& t = info(type);
   require(blocks.size() % t.block_bytes == 0 && values.size() == blocks.size() / t.block_bytes * t.block_elements,
-          "{} bytes of {} are not the blocks of {} numbers", blocks.size(), t.name, values.size());
+          "{} bytes of {} are not the blocks of {} values", blocks.size(), t.name, values.size());
   std::array<uint8_t, kLargeBlock> quants{};
   std::array<float, kLargeBlock / 16> scales{};
   std::array<float, kLargeBlock / 16> minimums{};

@@ -1,7 +1,7 @@
 // GGUF's block types (https://github.com/ggml-org/ggml, ggml-common.h), read as groups of quants (small unsigned
-// integers) that share a scale: value = scale * (quant - zero_point), or scale * quant + minimum. quantize.h writes
-// them, but for MXFP4, whose quants are 16 more than twice numbers of four bits, E2M1, with a power of two for a scale
-// (Open Compute Project, "Microscaling Formats", 2023).
+// integers) that share a scale: value = scale * (quant - zero_point), or scale * quant + minimum. quantize.h writes all
+// except MXFP4 (Open Compute Project, "Microscaling Formats", 2023). Its 4-bit E2M1 values v are read as quants
+// 2v + 16, and its scales are powers of two.
 #pragma once
 
 #include <array>
@@ -13,47 +13,46 @@
 
 namespace folio::core {
 
-/// What the four bits of an MXFP4 stand for: twice the number, and 16.
+/// The quant of each 4-bit MXFP4 code (E2M1): twice its value, plus 16.
 inline constexpr std::array<uint8_t, 16> kFp4Quants{16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
 
-/// Half of a scale in eight bits, E8M0: 2^(bits - 128).
+/// Returns half of an E8M0 scale: 2^(bits - 128). Half, because MXFP4's quants are doubled.
 [[nodiscard]] inline float half_scale_of(uint8_t bits) { return std::ldexp(1.0F, bits - 128); }
 
-/// How a block type stores its groups.
+/// The representation of groups in a block type.
 struct QuantInfo {
   DType type;
   size_t group;        ///< elements that share one scale: 16 or 32
-  uint32_t bits;       ///< of a stored quant: 4, 5, 6 or 8
+  uint32_t bits;       ///< per stored quant: 4, 5, 6 or 8
   int32_t zero_point;  ///< subtracted from each quant; 0 if the groups have minimums
-  bool minimums;       ///< whether each group has a minimum
-  bool
-      byte_scales;  ///< each scale is a byte times an F16 of its block, each minimum minus that; otherwise they are F16
-  bool fp4 = false;  ///< quants are kFp4Quants of four bits; a scale is a byte alone, half_scale_of
+  bool minimums;       ///< each group has a minimum
+  bool byte_scales;    ///< scale: byte * F16 of the block, minimum: -byte * F16; otherwise both are F16
+  bool fp4 = false;    ///< a quant is kFp4Quants of a 4-bit code, a scale half_scale_of a byte
 };
 
-/// The description of a block type that is read here (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K,
-/// MXFP4), or null.
+/// Returns the representation of a supported block type (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, MXFP4), or
+/// null.
 [[nodiscard]] const QuantInfo* quant_info(DType type);
 
-/// What blocks store. F16 as its bits, and the quants of MXFP4 as theirs.
+/// The stored fields of blocks. F16 values and MXFP4's 4-bit codes are not converted.
 struct StoredGroups {
   std::span<uint8_t> quants;    ///< (elements)
-  std::span<uint16_t> factors;  ///< scales of each group, or what the bytes of each block are multiplied by
+  std::span<uint16_t> factors;  ///< of each block: its scale, or the factor of its scale bytes
   std::span<uint16_t> minimum_factors;
-  std::span<uint8_t> scales;  ///< of each group, for types whose scales are bytes: of 6 bits, signed in Q6_K, or E8M0
+  std::span<uint8_t> scales;  ///< of each group, if scales are bytes: 6 bits, signed in Q6_K, or E8M0
   std::span<uint8_t> minimums;
 };
 
-/// Unpacks whole blocks into what they store. Parts that the type lacks are not written. Throws Error for other types,
-/// and if there is too little room.
+/// Unpacks whole blocks into their stored fields. Fields that the type lacks are not written. Throws Error for
+/// unsupported types, and if a span is too short.
 void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& out);
 
 /// Unpacks whole blocks into quants (elements), scales and minimums (elements / group each). `minimums` is empty for a
-/// type without them. Throws Error for other types, and if the sizes don't match.
+/// type without them. Throws Error for unsupported types and spans of the wrong size.
 void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> quants, std::span<float> scales,
             std::span<float> minimums);
 
-/// Dequantizes whole blocks into `values` (elements). Throws as unpack() does.
+/// Dequantizes whole blocks into `values` (elements). Throws Error as unpack() does.
 void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> values);
 
 }  // namespace folio::core

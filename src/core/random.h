@@ -1,5 +1,5 @@
-// Random numbers as a pure function of (seed, counter): the counter is the whole state.
-// SplitMix64 (Steele, Lea & Flood 2014): a bijection that passes BigCrush when fed a counter.
+// Random numbers as a pure function of (seed, counter); the counter is the whole state. SplitMix64 (Steele, Lea & Flood
+// 2014) is a bijection that passes BigCrush on consecutive counters.
 #pragma once
 
 #include <unistd.h>
@@ -17,26 +17,26 @@ namespace folio::core {
   return x ^ (x >> 31U);
 }
 
-/// 64 random bits, the same for the same seed and counter.
+/// Returns 64 random bits for this seed and counter.
 [[nodiscard]] constexpr uint64_t random_bits(uint64_t seed, uint64_t counter) {
   return splitmix64(splitmix64(seed) ^ counter);
 }
 
-/// Uniform in [0, 1), with 53 bits.
+/// Returns a uniform number in [0, 1) with 53 random bits.
 [[nodiscard]] constexpr double random_uniform(uint64_t seed, uint64_t counter) {
   return static_cast<double>(random_bits(seed, counter) >> 11U) * 0x1.0p-53;
 }
 
-/// Uniform in [0, n), n > 0, by multiplication (Lemire 2019; the bias is below n / 2^64).
+/// Returns a uniform number in [0, n), n > 0, by multiplication (Lemire 2019; the bias is below n / 2^64).
 [[nodiscard]] constexpr uint64_t random_below(uint64_t seed, uint64_t counter, uint64_t n) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(random_bits(seed, counter)) * n) >> 64U);
 }
 
-/// 64 bits from the system, others each time. Throws Error if it has none. (std::random_device asks for a newer C library
-/// than the Python package is to need.)
+/// Returns 64 random bits from the operating system. Throws Error if it has none. (std::random_device would require a
+/// newer C library than the Python package supports.)
 [[nodiscard]] inline uint64_t system_random() {
   uint64_t bits = 0;
-  require(getentropy(&bits, sizeof bits) == 0, "the system gives no random numbers");
+  require(getentropy(&bits, sizeof bits) == 0, "the system provides no random numbers");
   return bits;
 }
 

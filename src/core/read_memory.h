@@ -1,4 +1,4 @@
-// Reads memory as fast as a core can: what a measurement of bandwidth repeats.
+// Reads memory as fast as one core can, for measurements of bandwidth.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace folio::core {
 
-/// Reads `words`, but for less than 32 at the end, in lanes that compilers turn into vector instructions. The result
-/// depends on every word, so none is left out if it is used.
+/// Reads `words`, except up to 31 at the end, in lanes that compilers vectorize. Using the result, which depends on all
+/// words read, prevents the compiler from removing the reads.
 [[nodiscard]] inline uint64_t read_all(std::span<const uint64_t> words) {
   uint64_t lanes[32] = {};
   for (size_t i = 0; i + 32 <= words.size(); i += 32) {

@@ -7,15 +7,15 @@
 namespace folio::core {
 namespace {
 
-// The row in Hugging Face's order of row r (within one head) in the adjacent order.
+// Returns the index in Hugging Face's order of row r (within one head) in the adjacent order.
 int64_t split_row(int64_t r, int64_t head_dim) { return (r % 2) * (head_dim / 2) + r / 2; }
 
 template <bool kToSplit>
 void permute(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads, int64_t head_dim,
              int64_t row_bytes) {
   const auto size = static_cast<size_t>(n_heads * head_dim * row_bytes);
-  require(rows.size() == size && out.size() == size, "a permutation of {} bytes got {} and {}", size, rows.size(),
-          out.size());
+  require(rows.size() == size && out.size() == size, "a permutation of {} bytes got buffers of {} and {}", size,
+          rows.size(), out.size());
   for (int64_t h = 0; h < n_heads; ++h) {
     for (int64_t r = 0; r < head_dim; ++r) {
       const int64_t adjacent = (h * head_dim + r) * row_bytes;

@@ -1,5 +1,5 @@
-// Converts between RoPE's two conventions. Hugging Face rotates (i, i + head_dim/2) in every family. For Llama and
-// Mistral, Folio, GGUF and llama2.c rotate adjacent pairs (2i, 2i+1): the rows of Wq and Wk are permuted within a head.
+// Reorders the rows of Wq and Wk between RoPE's conventions. In some families, such as Llama, Hugging Face files rotate
+// halves (i, i + head_dim/2), while Folio, GGUF and llama2.c rotate adjacent pairs (2i, 2i+1).
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace folio::core {
 
-/// `rows` is [n_heads * head_dim] rows of `row_bytes` with adjacent pairs; writes the same matrix in Hugging Face's
-/// order. Row 2i + j of a head becomes row j * head_dim/2 + i. Throws Error if a span has another length.
+/// Copies rows from the order of adjacent pairs to Hugging Face's: row 2i + j of a head becomes row j * head_dim/2 + i.
+/// `rows` and `out` are [n_heads * head_dim] rows of `row_bytes`. Throws Error if a span has another length.
 void adjacent_to_split_halves(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
                               int64_t head_dim, int64_t row_bytes);
 
-/// The inverse.
+/// Copies rows from Hugging Face's order to that of adjacent pairs, the inverse of adjacent_to_split_halves().
 void split_halves_to_adjacent(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
                               int64_t head_dim, int64_t row_bytes);
 

@@ -45,7 +45,7 @@ AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
     return error;
   };
 
-  // Of a group of equal numbers the inverse is infinite: the scale is 0, and so are all levels.
+  // For a group of equal values the inverse is infinite: the scale and all levels are 0.
   AffineFit fit{.scale = {}, .low = low, .by = top / (high - low), .from = low};
   fit.scale = 1.0F / fit.by;
   for (size_t i = 0; i < x.size(); ++i) levels[i] = to_floats(nearest(fit.by * (x[i] - low), 0, search.top));
@@ -63,7 +63,7 @@ AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
       sum_wll += weighted * levels[i];
       sum_wlx += weighted * x[i];
     }
-    // The normal equations of scale * level + lowest = x.
+    // Solve the normal equations of scale * level + lowest = x.
     const Lanes determinant = sum_w * sum_wll - sum_wl * sum_wl;
     Lanes scale = (sum_w * sum_wlx - sum_wx * sum_wl) / determinant;
     Lanes lowest = (sum_wll * sum_wx - sum_wl * sum_wlx) / determinant;
@@ -83,7 +83,7 @@ AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
 }
 
 SymmetricFit fit_symmetric(const LaneGroups<16>& x) {
-  Lanes extreme{};  // the number of largest magnitude, the first of several
+  Lanes extreme{};  // the value of largest magnitude, the first of several
   for (const Lanes v : x) extreme = magnitude(v) > magnitude(extreme) ? v : extreme;
 
   Lanes sum_wxl;
@@ -101,7 +101,7 @@ SymmetricFit fit_symmetric(const LaneGroups<16>& x) {
   SymmetricFit fit{.scale = {}, .by = -32.0F / extreme, .zero = magnitude(extreme) < kNearlyZero};
   add_up(fit.by);
   fit.scale = sum_wll != 0.0F ? sum_wxl / sum_wll : Lanes{};
-  Lanes best = fit.scale * sum_wxl;  // what the error is less by than that of zeros
+  Lanes best = fit.scale * sum_wxl;  // decrease of the error relative to a scale of 0
   for (int32_t step = -9; step <= 9; ++step) {
     if (step == 0) continue;
     const Lanes by = -(32.0F + 0.1F * static_cast<float>(step)) / extreme;

@@ -1,7 +1,7 @@
-// How the K types choose the scale of a group of numbers (the method is that of llama.cpp's ggml-quants.c): each of
-// some twenty scales gives a level to each number, the levels give the best scale by weighted least squares, and that
-// with the least weighted error stays. Four groups are searched at a time, one in each lane of a vector. A lane adds in
-// the order of its elements, so its bits are those of a loop over its group alone.
+// The search for the scale of a group in the K types, as in llama.cpp's ggml-quants.c: each of about twenty candidates
+// rounds the values to levels, weighted least squares refine the scale for these, and the scale with the least weighted
+// error is kept. Four groups are searched at a time, one per vector lane. A lane adds in element order, so its result
+// is bit-equal to a scalar loop's.
 #pragma once
 
 #include <array>
@@ -15,15 +15,15 @@ constexpr size_t kLanes = 4;
 using Lanes = float __attribute__((vector_size(4 * kLanes)));
 using IntLanes = int32_t __attribute__((vector_size(4 * kLanes)));
 
-/// Groups with no number of this magnitude are zeros to Q6_K.
+/// Q6_K treats groups whose values are all smaller than this as zeros.
 constexpr float kNearlyZero = 1e-15F;
 
-/// Element i of four groups of n numbers.
+/// Four interleaved groups of n elements: entry i has element i of each.
 template <size_t n>
 using LaneGroups = std::array<Lanes, n>;
 
-/// The nearest integers, ties to even, cut to [low, high]. It is the sum's mantissa, so numbers from 2^22 and those
-/// that are not finite give some integer too: llama.cpp's.
+/// Returns the nearest integers, ties to even, clamped to [low, high]. They are read from a sum's mantissa, so values
+/// of magnitude 2^22 or more, and non-finite ones, give the same integers as in llama.cpp.
 inline IntLanes nearest(Lanes value, int32_t low, int32_t high) {
   const Lanes sum = value + 0x1.8p23F;
   const IntLanes integer = (std::bit_cast<IntLanes>(sum) & 0x7FFFFF) - 0x400000;
@@ -31,8 +31,7 @@ inline IntLanes nearest(Lanes value, int32_t low, int32_t high) {
   return raised < high ? raised : IntLanes{} + high;
 }
 
-/// What was found for groups whose numbers are scale * level + low, with levels in [0, top]. These are
-/// nearest(by * (x - from)).
+/// The fit of groups to scale * level + low, with level = nearest(by * (x - from)) in [0, top].
 struct AffineFit {
   Lanes scale;
   Lanes low;  ///< at most 0
@@ -40,24 +39,24 @@ struct AffineFit {
   Lanes from;
 };
 
-/// The scales that are tried: (top + first + i / 10) levels for the range of the numbers, i in [0, last].
+/// Candidate scales: the range of a group's values becomes top + first + i / 10 levels, i in [0, last].
 struct AffineSearch {
   int32_t top;
   float first;
   int32_t last;
 };
 
-/// Numbers weigh |x| and the group's root mean square. A group of equal numbers that are at most 0 has the scale 0.
+/// Fits four groups. Errors are weighted by |x| + rms. A group of equal values that are at most 0 gets the scale 0.
 [[nodiscard]] AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search);
 
-/// What was found for groups whose numbers are scale * level, with levels in [-32, 31]. These are nearest(by * x).
+/// The fit of groups to scale * level, with level = nearest(by * x) in [-32, 31].
 struct SymmetricFit {
   Lanes scale;
   Lanes by;
-  IntLanes zero;  ///< groups whose numbers are all 0, or nearly: the scale is 0, and the levels are -32
+  IntLanes zero;  ///< groups of values that are all nearly 0: the scale is 0, the levels are -32
 };
 
-/// The largest number gets 32 + i / 10 levels of its side, i in [-9, 9]. Numbers weigh x^2.
+/// Fits four groups. Candidates map the largest |x| to -(32 + i / 10), i in [-9, 9]. Errors are weighted by x^2.
 [[nodiscard]] SymmetricFit fit_symmetric(const LaneGroups<16>& x);
 
 }  // namespace folio::core

@@ -59,7 +59,7 @@ bool ranks_share_memory() {
   if (transport.empty() || transport == "shared") return true;
   if (transport == "gloo") return false;
   throw UsageError(
-      fmt::format("FOLIO_RANK_TRANSPORT is \"{}\", but has to be gloo or shared (the default)", printable(transport)));
+      fmt::format("FOLIO_RANK_TRANSPORT is \"{}\", but must be gloo or shared (the default)", printable(transport)));
 }
 
 }  // namespace folio::core

@@ -1,4 +1,4 @@
-// Memory that processes of one host share.
+// Memory shared by processes on one host.
 #pragma once
 
 #include <cstddef>
@@ -6,16 +6,16 @@
 
 namespace folio::core {
 
-/// A mapping of a named piece of shared memory, which is removed with its last user: unlink() takes the name away as
-/// soon as all have opened it.
+/// A mapping of a named shared memory object. Call unlink() once all processes have opened it; the memory is then freed
+/// with the last mapping.
 class SharedMemory {
  public:
   SharedMemory() = default;
-  /// A new piece, all of it there: nothing that is written later can fail. Empty if there is no room for it.
+  /// Creates an object and allocates all of its memory, so later writes cannot fail. Returns an empty one on failure.
   static SharedMemory create(const std::string& name, size_t size);
-  /// Empty if it isn't there.
+  /// Opens an existing object. Returns an empty one if there is none.
   static SharedMemory open(const std::string& name, size_t size);
-  /// A name that no other piece has.
+  /// Returns a new random name for an object.
   static std::string new_name();
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
@@ -30,8 +30,8 @@ class SharedMemory {
   size_t size_ = 0;
 };
 
-/// Whether ranks of one host are to share memory: $FOLIO_RANK_TRANSPORT is "shared", the default, or "gloo". Throws
-/// UsageError if it is neither.
+/// Returns true if ranks on one host use shared memory: $FOLIO_RANK_TRANSPORT is "shared" (the default), not "gloo".
+/// Throws UsageError for any other value.
 [[nodiscard]] bool ranks_share_memory();
 
 }  // namespace folio::core

@@ -1,5 +1,5 @@
-// A vector whose copies share its elements. For what a request has once and each of its sequences needs: a copy costs a
-// pointer, however long the vector is. Elements are not changed in place.
+// An immutable vector whose copies share its elements, for data that all sequences of a request use. A copy costs one
+// pointer, regardless of length.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ template <typename T>
 class SharedVector {
  public:
   SharedVector() = default;
-  SharedVector(std::vector<T> elements)  // NOLINT(google-explicit-constructor): it is used as a vector
+  SharedVector(std::vector<T> elements)  // NOLINT(google-explicit-constructor): implicit on purpose
       : elements_(elements.empty() ? nullptr : std::make_shared<const std::vector<T>>(std::move(elements))) {}
   SharedVector(std::initializer_list<T> elements) : SharedVector(std::vector<T>(elements)) {}
 
@@ -23,7 +23,7 @@ class SharedVector {
   [[nodiscard]] size_t size() const { return elements_ == nullptr ? 0 : elements_->size(); }
   [[nodiscard]] bool empty() const { return size() == 0; }
   [[nodiscard]] const T& operator[](size_t i) const { return (*elements_)[i]; }
-  /// For a copy of its own.
+  /// Appends to a new vector; existing copies keep their elements.
   void push_back(T element) {
     std::vector<T> all(begin(), end());
     all.push_back(std::move(element));

@@ -1,6 +1,6 @@
-// Decides which loops of a few microseconds are shared among threads. Passing work to another core costs between 0.1
-// and several microseconds, depending on where the system has placed the two. So both ways are timed, for each size of
-// loop by itself, and the faster one is kept until the next trial.
+// Decides which loops of a few microseconds are shared among threads. Passing work to another core costs from 0.1 to
+// several microseconds, depending on the placement of the threads. So each size of loop is timed both ways, and the
+// faster one is used until the next trial.
 #pragma once
 
 #include <array>
@@ -12,35 +12,35 @@ namespace folio::core {
 
 class SharingTrials {
  public:
-  /// Loops that take one thread longer than this, in microseconds, are always shared.
+  /// Loops that take one thread at least this many microseconds are always shared.
   static constexpr size_t kAlwaysWorth = 256;
 
-  /// Returns whether the next loop is to be shared. `worth`: microseconds that one thread takes for it, as estimated.
+  /// Returns true if the next loop should be shared. `worth` is its estimated time on one thread, in microseconds.
   [[nodiscard]] bool shares(size_t worth) const {
     if (worth >= kAlwaysWorth) return true;
     const Size& size = sizes_[size_of(worth)];
     return size.shares != (size.phase == Phase::Other);
   }
-  /// Returns whether record() needs the time of the next loop.
+  /// Returns true if record() needs the time of the next loop.
   [[nodiscard]] bool times(size_t worth) const {
     return worth < kAlwaysWorth && sizes_[size_of(worth)].phase != Phase::Keep;
   }
-  /// A loop has ended. `took`: its time, where times() was true.
+  /// Records that a loop has ended. `took` is its time if times() was true, and ignored otherwise.
   void record(size_t worth, std::chrono::nanoseconds took);
 
  private:
-  enum class Phase : uint8_t { Own, Other, Keep };  ///< times the present way, times the other one, times nothing
+  enum class Phase : uint8_t { Own, Other, Keep };  ///< times the current way, times the other one, times nothing
   struct Size {
     bool shares = true;
     Phase phase = Phase::Keep;
-    uint32_t n_left = kFirstInterval;  ///< loops of this phase
+    uint32_t n_left = kFirstInterval;  ///< loops left in this phase
     uint32_t interval = kFirstInterval;
-    double own = 0.0;  ///< time for each microsecond of worth, summed over the loops that were timed
+    double own = 0.0;  ///< sum over the timed loops of time / worth
     double other = 0.0;
   };
   static constexpr uint32_t kLoops = 32;
   static constexpr uint32_t kWarmUp =
-      128;  ///< shared loops before those: a worker takes 100 microseconds and more to wake
+      128;  ///< untimed first loops of a shared trial: waking a worker takes 100 us or more
   static constexpr uint32_t kFirstInterval = 256;
   static constexpr uint32_t kLastInterval = 1U << 15U;
 
@@ -50,7 +50,7 @@ class SharingTrials {
     return log2;
   }
 
-  std::array<Size, 8> sizes_{};  ///< by log2 of the worth
+  std::array<Size, 8> sizes_{};  ///< indexed by log2 of the worth
 };
 
 }  // namespace folio::core

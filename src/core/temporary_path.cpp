@@ -15,8 +15,8 @@
 namespace folio::core {
 namespace {
 
-// A signal handler reads these, hence global and without pointers to memory that could be freed. A path that is longer,
-// or finds all slots in use, is left behind by a signal.
+// Global and without pointers to memory that could be freed, because a signal handler reads these. Longer paths, and
+// paths without a free slot, are not removed on a signal.
 struct TemporarySlot {
   enum State : int { kFree, kClaimed, kSet };
   std::atomic<int> state{kFree};
@@ -36,7 +36,7 @@ size_t claim_slot(std::string_view path) {
   return temporary_slots.size();
 }
 
-// A folder has files only: no writer makes folders in a temporary one. readdir() is not async-signal-safe.
+// The directory contains only files. It is read with getdents64, since readdir() is not async-signal-safe.
 void remove_folder(const char* path) {
   const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return;
@@ -73,7 +73,7 @@ void remove_temporary_paths() noexcept {
   for (TemporarySlot& slot : temporary_slots) {
     if (slot.state != TemporarySlot::kSet) continue;
     const char* path = slot.path.data();
-    // Another thread may add a file to a folder meanwhile.
+    // Another thread may add a file to the directory meanwhile.
     for (int attempt = 0; attempt < 100 && ::unlink(path) != 0 && errno == EISDIR; ++attempt) remove_folder(path);
   }
 }

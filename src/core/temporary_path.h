@@ -1,4 +1,4 @@
-// A temporary file or folder that disappears with the object, and with a process that a signal ends.
+// A temporary file or directory that is removed with the object, or when a signal ends the process.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace folio::core {
 
-/// Removes the file or folder `path` in its destructor, unless release() was called. Creates nothing.
+/// Removes the file or directory `path` in its destructor, unless release() was called. Creates nothing.
 class TemporaryPath {
  public:
   explicit TemporaryPath(std::filesystem::path path);
@@ -16,16 +16,16 @@ class TemporaryPath {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// The path has its final name: there is nothing to remove.
+  /// Keeps the file or directory, for example after it was renamed.
   void release();
 
  private:
   std::filesystem::path path_;
-  size_t slot_;  ///< in the list for signal handlers
+  size_t slot_;  ///< index in the list for signal handlers
 };
 
-/// Removes what all TemporaryPaths of the process name: files, and folders with the files in them. Async-signal-safe,
-/// for handlers that end the process.
+/// Removes the paths of all TemporaryPaths of the process: files, and directories that contain only files.
+/// Async-signal-safe, for handlers that end the process.
 void remove_temporary_paths() noexcept;
 
 }  // namespace folio::core

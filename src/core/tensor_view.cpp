@@ -48,7 +48,7 @@ std::optional<DType> dtype_from_safetensors(std::string_view name) {
 }
 
 std::span<const float> TensorView::floats() const {
-  require(type == DType::F32, "tensor {} has type {}, but F32 is needed here", name, info(type).name);
+  require(type == DType::F32, "tensor {} has type {}, expected F32", name, info(type).name);
   require(reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) == 0, "tensor {} is not aligned to 4 bytes", name);
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
@@ -81,8 +81,8 @@ TensorStream::TensorStream(std::vector<TensorView> views) : tensors(std::move(vi
 void require_writable(const std::vector<TensorView>& tensors) {
   std::set<std::string_view> names;
   for (const TensorView& t : tensors) {
-    require(names.insert(t.name).second, "the tensor {} would be written twice", printable(t.name));
-    require(tensor_bytes(t.type, t.shape).has_value(), "the tensor {} of shape {} and type {} has no valid size",
+    require(names.insert(t.name).second, "duplicate tensor {}", printable(t.name));
+    require(tensor_bytes(t.type, t.shape).has_value(), "tensor {} has shape {}, which is not valid for type {}",
             printable(t.name), shape_string(t.shape), info(t.type).name);
   }
 }
@@ -90,7 +90,7 @@ void require_writable(const std::vector<TensorView>& tensors) {
 std::span<const std::byte> checked_bytes(const TensorStream& stream, size_t index) {
   const TensorView& t = stream.tensors[index];
   const auto bytes = stream.bytes(index);
-  require(tensor_bytes(t.type, t.shape) == bytes.size(), "the tensor {} of shape {} and type {} has {} bytes",
+  require(tensor_bytes(t.type, t.shape) == bytes.size(), "tensor {} of shape {} and type {} has {} bytes",
           printable(t.name), shape_string(t.shape), info(t.type).name, bytes.size());
   return bytes;
 }

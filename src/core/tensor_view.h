@@ -42,9 +42,9 @@ enum class DType {
 struct DTypeInfo {
   DType type;
   std::string_view name;         ///< "F32", "Q8_0", …
-  int32_t ggml_id;               ///< GGUF's number, or -1
-  std::string_view safetensors;  ///< safetensors' name, or ""
-  uint64_t block_elements;       ///< elements that share one block
+  int32_t ggml_id;               ///< number in GGUF, or -1
+  std::string_view safetensors;  ///< name in safetensors, or ""
+  uint64_t block_elements;       ///< elements per block
   uint64_t block_bytes;
 };
 
@@ -55,40 +55,40 @@ struct DTypeInfo {
 struct TensorView {
   std::string name;
   DType type = DType::F32;
-  std::vector<int64_t> shape;  ///< row-major, slowest dimension first, as PyTorch prints it
+  std::vector<int64_t> shape;  ///< row-major, slowest dimension first, as in PyTorch
   std::span<const std::byte> bytes;
 
-  /// The elements of an F32 tensor. Throws Error for other types and for bytes that are not aligned.
+  /// Returns the elements of an F32 tensor. Throws Error for other types and unaligned bytes.
   [[nodiscard]] std::span<const float> floats() const;
 };
 
-/// "[32, 128]"
+/// Formats a shape: "[32, 128]".
 [[nodiscard]] std::string shape_string(std::span<const int64_t> shape);
 
-/// The size of a tensor in bytes, or nothing if it overflows or the rows are not whole blocks.
+/// Returns the size of a tensor in bytes, or nullopt if it overflows or rows are not whole blocks.
 [[nodiscard]] std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape);
 
-/// Rows [first, first + count) of the tensor, whose rows are whole blocks.
+/// Returns rows [first, first + count) of the tensor. Rows must be whole blocks.
 [[nodiscard]] TensorView rows_of(const TensorView& tensor, int64_t first, int64_t count);
 
-/// Tensors to be written to a file. The bytes of each are requested once, so only one converted tensor is in memory at
-/// a time.
+/// Tensors to be written to a file. The bytes of each are requested once, so that only one converted tensor is in
+/// memory.
 struct TensorStream {
   using Bytes = std::function<std::span<const std::byte>(size_t index)>;
 
-  /// The tensors unchanged.
+  /// Streams the views unchanged.
   TensorStream(std::vector<TensorView> views);  // NOLINT: implicit on purpose
   TensorStream(std::initializer_list<TensorView> views) : TensorStream(std::vector(views)) {}
   TensorStream(std::vector<TensorView> headers, Bytes source) : tensors(std::move(headers)), bytes(std::move(source)) {}
 
-  std::vector<TensorView> tensors;  ///< names, types and shapes; their `bytes` are not used
+  std::vector<TensorView> tensors;  ///< names, types and shapes; their `bytes` are unused
   Bytes bytes;                      ///< valid until the next call
 };
 
-/// Throws Error that names the tensor unless all names differ and each shape and type has a size.
+/// Throws Error that names the tensor if a name is repeated, or a shape and type have no valid size.
 void require_writable(const std::vector<TensorView>& tensors);
 
-/// The bytes of tensor `index`. Throws Error that names the tensor if their number does not match its shape.
+/// Returns the bytes of tensor `index`. Throws Error that names the tensor if their number does not match its shape.
 [[nodiscard]] std::span<const std::byte> checked_bytes(const TensorStream& stream, size_t index);
 
 }  // namespace folio::core

@@ -15,9 +15,9 @@
 namespace folio::core {
 namespace {
 
-constexpr size_t kStay = 20;  // windows
+constexpr size_t kStay = 20;  // windows until more threads are tried
 
-// The beginning of a file of /proc; empty if there is none.
+// Returns the first bytes of a file in /proc; empty if it is missing.
 std::string text_of(const char* path) {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
@@ -27,7 +27,7 @@ std::string text_of(const char* path) {
   return {text, static_cast<size_t>(std::max<ssize_t>(n, 0))};
 }
 
-// This process's threads that run or are ready to run, the caller among them.
+// Returns the number of this process's threads that are running or runnable, including the caller.
 size_t own_running() {
   size_t n = 0;
   std::error_code error;
@@ -74,7 +74,7 @@ void ThreadLimit::start(std::optional<size_t> free) {
 }
 
 void ThreadLimit::update(double waiting, const std::function<std::optional<size_t>()>& free) {
-  constexpr double kFew = 0.2;  // with as many threads as there are cores left 0.05
+  constexpr double kFew = 0.2;  // measured with one thread per free core: 0.05
   constexpr size_t kMostKept = 10;
   const size_t fewest = (most_ + 1) / 2;
   const bool all = now_ == most_;

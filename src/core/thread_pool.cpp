@@ -10,18 +10,17 @@
 namespace folio::core {
 namespace {
 
-// A waiting thread spins, then sleeps. The caller spins for longer than a piece usually takes. After that it may occupy
-// the core that a worker waits for; if it sleeps, the worker can run. A worker spins for longer than the gap between
-// two operations of a forward pass or the sampling of a token.
+// A waiting thread spins, then sleeps. The caller spins for longer than a piece usually takes; then it sleeps, because
+// it may occupy the core that a worker needs. A worker spins for longer than the gap between two operations of a
+// forward pass, or the sampling of a token.
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
-// A window is long enough for some turns of the scheduler, each of which takes milliseconds. It ends early if threads
-// wait so much in its first part that other programs use their cores; a look is taken where the caller had to sleep
-// until a piece ended.
+// A window spans several scheduling periods of some milliseconds each. It ends early if threads wait so long that other
+// programs must be using their cores. This is checked if the caller had to sleep until a piece ended.
 constexpr auto kWindow = std::chrono::milliseconds(100);
 constexpr auto kEarlyLook = std::chrono::milliseconds(20);
-// After a pause the number of busy cores is another one.
+// After a pause this long, other programs may use more or fewer cores.
 constexpr auto kPause = std::chrono::milliseconds(500);
 
 inline void pause_cpu() {
@@ -32,7 +31,7 @@ inline void pause_cpu() {
 #endif
 }
 
-// Calls done() again and again until it is true or the time is over.
+// Polls done() until it returns true or the time is over.
 template <typename Done>
 void spin(std::chrono::microseconds time, Done&& done) {
   const auto start = std::chrono::steady_clock::now();
@@ -44,8 +43,8 @@ void spin(std::chrono::microseconds time, Done&& done) {
   } while (std::chrono::steady_clock::now() - start < time);
 }
 
-// Moves the calling thread to the `index`-th permitted core after `from`, without pinning it there. A new thread often
-// starts on its creator's core, and the scheduler takes many milliseconds to separate two spinning threads.
+// Moves the calling thread to the `index`-th permitted core after `from`, without pinning it there. New threads often
+// start on their creator's core, and the scheduler takes many milliseconds to separate two spinning threads.
 void step_aside(size_t index, int from) {
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
@@ -70,9 +69,9 @@ size_t default_threads() {
 
 void SignalCounter::raise() {
   const uint32_t now = state_.load(std::memory_order_relaxed);
-  // One more, and awake. The exchange and await()'s compare_exchange change the same number, so one of them sees the
-  // other: either the waiting thread is woken here, or it does not fall asleep. The exchange has to be seq_cst:
-  // libstdc++'s notify_one first looks whether any thread waits, and may not do so before the number has changed.
+  // Adds 1 and clears the sleep bit. This exchange and the compare_exchange in await_change() modify the same number,
+  // so either the waiting thread is woken here or it does not fall asleep. The exchange must be seq_cst: libstdc++'s
+  // notify_one checks for waiting threads first, which must not happen before the number has changed.
   if (state_.exchange((now | 1U) + 1, std::memory_order_seq_cst) % 2 == 1) state_.notify_one();
 }
 
@@ -133,7 +132,7 @@ void ThreadPool::do_piece(const Job& job, size_t piece) {
   }
 }
 
-// Does pieces of the share `first` until none is left, then of those after it. Returns how many of them it did.
+// Does pieces of share `first` until none is left, then of the following shares. Returns the number of pieces done.
 size_t ThreadPool::do_pieces(size_t first, size_t n_shares) {
   size_t n_done = 0;
   for (size_t i = 0; i < n_shares; ++i) {
@@ -175,8 +174,8 @@ void ThreadPool::adapt_limit(Clock::time_point now) {
   delay_before_ = delay;
 }
 
-// Everyone takes part in a long loop: it is most of a program's work, and a thread that waits for a core delays it by
-// one of its many pieces.
+// All threads take part in a long loop: such loops are most of a program's work, and a thread that waits for a core
+// delays them by only one of many pieces.
 void ThreadPool::run(const Job& job) {
   if (sharing_ == Sharing::Always || job.worth >= kLong) return share(job, size());
   const auto start = Clock::now();
@@ -221,8 +220,8 @@ void ThreadPool::work(size_t index) {
       workers_[index].delay.store(run_delay(), std::memory_order_relaxed);
     }
     if (stops_.load(std::memory_order_relaxed)) return;
-    // What it was called for may be done by now, and the next job be in the making. Only a piece that it has taken
-    // keeps a job as it is.
+    // The job may be done by now, and the next one being prepared. Only a thread that has taken a piece keeps the job
+    // from changing.
     const auto done = static_cast<uint32_t>(do_pieces(index, n_shares_.load(std::memory_order_relaxed)));
     if (done > 0 && unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) == done * 2 + 1)
       unfinished_.notify_one();

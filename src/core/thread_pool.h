@@ -1,8 +1,7 @@
-// A pool of threads for short parallel loops. A loop is cut into pieces by its sizes alone; each thread begins with a
-// share of its own, and who has finished takes over what others have not begun. So a thread that the system does not
-// run delays nobody, except by the one piece that it is in. Where other programs use the cores, fewer threads take part
-// (thread_limit.h), and a short loop is shared only where that was measured to pay (sharing_trials.h). Workers spin for
-// a moment between loops, then sleep.
+// A thread pool for short parallel loops. A loop is cut into pieces that depend only on its sizes. Threads begin with
+// their own shares and then steal pieces from others, so a descheduled thread delays the loop by at most one piece.
+// While other programs use the cores, fewer threads take part (thread_limit.h). Short loops are shared only if that was
+// measured to be faster (sharing_trials.h). Idle workers spin briefly, then sleep.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +22,14 @@
 
 namespace folio::core {
 
-/// Counts the signals of one thread to another, which may wait for them. A signal costs a system call only if the other
+/// Counts signals from one thread to another, which may wait for them. A signal costs a system call only if the other
 /// thread sleeps.
 class SignalCounter {
  public:
-  /// One more. Called by one thread only.
+  /// Adds 1 to the count. Called by one thread only.
   void raise();
 
-  /// Returns how often raise() was called, once that is not `seen`. Called by one thread only; spins for `spins`, then
+  /// Waits until the count differs from `seen` and returns it. Called by one thread only; spins for `spins`, then
   /// sleeps.
   uint32_t await_change(uint32_t seen, std::chrono::microseconds spins);
 
@@ -42,8 +41,8 @@ class ThreadPool {
  public:
   enum class Sharing : uint8_t { WherePays, Always };
 
-  /// `n_threads` in all, including the caller's; 0 means default_threads(). With Sharing::Always all take part,
-  /// whatever that costs. Throws Error if one cannot be started.
+  /// Creates a pool of `n_threads` including the caller, 0: default_threads(). With Sharing::Always all threads take
+  /// part in every loop. Throws Error if a thread cannot be started.
   explicit ThreadPool(size_t n_threads = 0, Sharing sharing = Sharing::WherePays);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -51,11 +50,11 @@ class ThreadPool {
 
   [[nodiscard]] size_t size() const { return threads_.size() + 1; }
 
-  /// Calls body(begin, end) on disjoint ranges that cover [0, count), and returns when all have ended. `worth`: about
-  /// how many microseconds one thread would take; at most so many threads take part, and a range is worth some of them.
-  /// The ranges depend on these numbers and size() alone, and who does which on who is free; where one thread alone
-  /// takes part, there is one range. Range borders are multiples of `grain` (at least 1). If bodies throw, throws the
-  /// exception of the first range. One caller at a time; `body` must not call the pool.
+  /// Calls body(begin, end) on disjoint ranges that cover [0, count), and returns when all are done. `worth` estimates
+  /// the microseconds on one thread and bounds the number of threads and ranges. Ranges depend only on these arguments
+  /// and size(), except that a loop on one thread has a single range; which thread runs a range is not deterministic.
+  /// Range borders are multiples of `grain` (at least 1). If bodies throw, rethrows the exception of the first such
+  /// range. One caller at a time; `body` must not call the pool.
   template <typename Body>
   void parallel_for(size_t count, size_t grain, size_t worth, Body&& body) {
     const size_t n_grains = (count + grain - 1) / grain;
@@ -75,15 +74,15 @@ class ThreadPool {
          .call = [](void* context, size_t begin, size_t end) { (*static_cast<Plain*>(context))(begin, end); },
          .context = const_cast<void*>(static_cast<const void*>(&body))});
   }
-  /// The same for a loop that takes milliseconds.
+  /// Calls body(begin, end) on ranges of a long loop, which takes milliseconds or more: `worth` is large.
   template <typename Body>
   void parallel_for(size_t count, size_t grain, Body&& body) {
     parallel_for(count, grain, kLong, std::forward<Body>(body));
   }
 
  private:
-  // A piece takes some microseconds, far more than to take it over does. What a thread waits for at the end is at most
-  // a piece, so more of them than these would gain little.
+  // Microseconds per piece, far more than stealing one costs. At the end a thread waits for at most one piece, so more
+  // pieces per thread than kMostPieces would gain little.
   static constexpr size_t kPieceWorth = 4;
   static constexpr size_t kMostPieces = 48;
   static constexpr size_t kLong = 1000000;
@@ -93,22 +92,22 @@ class ThreadPool {
     size_t count = 0;
     size_t grain = 1;
     uint32_t n_threads = 1;
-    uint32_t n_pieces = 1;  ///< a multiple of n_threads: share i are the i-th n_pieces / n_threads
-    size_t worth = 0;       ///< microseconds that one thread takes for it
+    uint32_t n_pieces = 1;  ///< a multiple of n_threads; share i has the i-th n_pieces / n_threads of them
+    size_t worth = 0;       ///< estimated microseconds on one thread
     Call call = nullptr;
     void* context = nullptr;
   };
 
-  // A thread's share: the caller's is the first. It is one cache line, so that a worker receives all of it at once.
-  // `left` counts the pieces that nobody has begun, and says of which job: who takes one has to be first to change the
-  // number, and the job stays as it is until all of its pieces have ended.
+  // A thread's share of a job; the caller has the first. It fits a cache line, so a worker fetches all of it at once.
+  // `left` identifies the job and counts its pieces that have not begun. A thread takes a piece by changing `left`
+  // atomically, and the job does not change until all of its pieces have ended.
   struct alignas(64) Share {
-    std::atomic<uint64_t> left{0};  ///< 2^32 times the job's number, plus the pieces
+    std::atomic<uint64_t> left{0};  ///< 2^32 times the job's number, plus the number of pieces
     Job job;
   };
   struct alignas(64) Worker {
-    SignalCounter posted;                           ///< jobs in which it takes part
-    std::atomic<std::chrono::nanoseconds> delay{};  ///< its run_delay(), not older than a window
+    SignalCounter posted;                           ///< jobs that the thread should take part in
+    std::atomic<std::chrono::nanoseconds> delay{};  ///< run_delay() of the thread, at most a window old
   };
 
   using Clock = std::chrono::steady_clock;
@@ -125,25 +124,25 @@ class ThreadPool {
   std::unique_ptr<Worker[]> workers_;
   uint32_t n_jobs_ = 0;
   Sharing sharing_;
-  ThreadLimit limit_;     ///< the threads that are called, the caller's among them
-  SharingTrials trials_;  ///< which short loops are shared
-  // Of the window in which it counts how long threads wait for a core:
+  ThreadLimit limit_;     ///< number of threads to wake, including the caller
+  SharingTrials trials_;  ///< decides which short loops are shared
+  // State of the window that measures how long threads wait for a core:
   Clock::time_point window_begin_;
-  Clock::time_point early_look_;  ///< at the window so far
-  bool waited_ = false;           ///< for a piece, for longer than the caller spins
+  Clock::time_point early_look_;  ///< earliest time of the next check during a window
+  bool waited_ = false;           ///< the caller slept until a piece ended
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};
-  std::atomic<size_t> n_shares_{0};  ///< of the job, for who looks for work; a wrong number would find less
-  // Pieces that have not ended, twice, plus 1 while the caller sleeps.
+  std::atomic<size_t> n_shares_{0};  ///< of the current job; a worker with an outdated value finds less work
+  // Twice the number of pieces that have not ended, plus 1 while the caller sleeps.
   alignas(64) std::atomic<uint32_t> unfinished_{0};
   std::mutex error_mutex_;
-  std::exception_ptr error_;          ///< of the first piece that failed,
-  size_t error_piece_ = 0;            ///< which is this
+  std::exception_ptr error_;          ///< of the first piece that failed
+  size_t error_piece_ = 0;            ///< index of that piece
   std::vector<std::thread> threads_;  ///< one for each worker
 };
 
-/// The number of cores that this process may run on.
+/// Returns the number of cores that this process may use.
 [[nodiscard]] size_t default_threads();
 
 }  // namespace folio::core

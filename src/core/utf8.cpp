@@ -17,7 +17,7 @@ Utf8Char decode_utf8(std::string_view text, size_t at) {
   for (size_t i = 1; i < length; ++i) {
     if (at + i >= text.size()) return {.code_point = lead, .truncated = true};
     if ((byte(i) & 0xC0U) != 0x80U) return {.code_point = lead};
-    // Overlong forms, surrogates and the upper limit show in the second byte.
+    // The second byte reveals overlong forms, surrogates and code points above U+10FFFF.
     if (i == 1 && ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F) ||
                    (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F))) {
       return {.code_point = lead};

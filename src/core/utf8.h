@@ -1,4 +1,4 @@
-// UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF (RFC 3629).
+// Strict UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ struct Utf8Char {
   bool truncated = false;  ///< invalid because the text ends within the character
 };
 
-/// The character that starts at byte `at`; `at` must be below text.size().
+/// Decodes the character at byte `at`, which must be below text.size().
 [[nodiscard]] Utf8Char decode_utf8(std::string_view text, size_t at);
 
-/// Whether all of `text` is valid.
+/// Returns true if all of `text` is valid UTF-8.
 [[nodiscard]] bool is_utf8(std::string_view text);
 
 /// Appends one code point (at most U+10FFFF) to `out`.
 void append_utf8(std::string& out, uint32_t code_point);
 
-/// The length of `text` without an incomplete character at its end. Invalid bytes count as complete: more bytes would
-/// not make them valid.
+/// Returns the length of `text` without an incomplete character at its end. Invalid bytes count as complete, since more
+/// bytes would not make them valid.
 [[nodiscard]] size_t complete_utf8_prefix(std::string_view text);
 
 }  // namespace folio::core

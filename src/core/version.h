@@ -1,4 +1,4 @@
-// Folio's version: that of the project in CMakeLists.txt.
+// Folio's version, set in CMakeLists.txt.
 #pragma once
 
 #include <string_view>

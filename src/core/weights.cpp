@@ -31,7 +31,7 @@ Bytes narrowed(std::span<const float> from, const TensorView& tensor, DType type
   for (size_t i = 0; i < from.size(); ++i) {
     const uint16_t half = convert(from[i]);
     if (std::isinf(back(half)) && std::isfinite(from[i])) {
-      fail("the tensor {} holds {:g}, which is too large for {}; take --type bf16 or f32", tensor.name, from[i],
+      fail("tensor {} contains {:g}, which is too large for {}; use --type bf16 or f32", tensor.name, from[i],
            info(type).name);
     }
     std::memcpy(bytes.data() + sizeof half * i, &half, sizeof half);
@@ -48,7 +48,7 @@ Bytes converted(const TensorView& tensor, DType type) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The same in pieces of whole blocks, which the threads share.
+// Converts pieces of whole blocks in parallel.
 Bytes converted(const TensorView& tensor, DType type, ThreadPool& pool) {
   constexpr size_t kPiece = 64 * 256;
   const auto bytes_of = [](DType t, size_t elements) {
@@ -103,8 +103,7 @@ bool is_weight_type(DType type) {
 
 void require_weight_type(const TensorView& tensor, const std::string& where) {
   require(is_weight_type(tensor.type),
-          "{}{}tensor {} has type {}, but F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K or MXFP4 is "
-          "needed",
+          "{}{}tensor {} has type {}, expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K or MXFP4",
           where, where.empty() ? "the " : ": ", printable(tensor.name), info(tensor.type).name);
 }
 
@@ -149,8 +148,8 @@ StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> s
     auto rows = std::make_shared<Bytes>();
     rows->reserve(source_row.size() * row_bytes);
     for (const int32_t row : source_row) {
-      require(row >= 0 && row < model.config.vocab_size, "{}: row {} is not one of the vocabulary's {}", model.path,
-              row, model.config.vocab_size);
+      require(row >= 0 && row < model.config.vocab_size, "{}: row {} is outside the vocabulary of {}", model.path, row,
+              model.config.vocab_size);
       const auto source = tensor.bytes.subspan(static_cast<size_t>(row) * row_bytes, row_bytes);
       rows->insert(rows->end(), source.begin(), source.end());
     }
@@ -189,10 +188,9 @@ TensorStream stream_as(TensorStream stream, std::span<const DType> types) {
   for (size_t i = 0; i < to.size(); ++i) {
     to[i].type = types[i];
     const auto block = static_cast<int64_t>(info(types[i]).block_elements);
-    require(
-        to[i].shape.back() % block == 0,
-        "the tensor {} of shape {} has rows that are not whole blocks of {}, which {} needs; take --type f16 or bf16",
-        printable(to[i].name), shape_string(to[i].shape), block, info(types[i]).name);
+    require(to[i].shape.back() % block == 0,
+            "tensor {} of shape {} needs rows that are a multiple of {} for {}; use --type f16 or bf16",
+            printable(to[i].name), shape_string(to[i].shape), block, info(types[i]).name);
   }
   const auto pool = std::make_shared<ThreadPool>();
   return {to, [from = std::move(stream), to, pool, buffer = Bytes()](size_t i) mutable {

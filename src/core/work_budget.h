@@ -1,6 +1,6 @@
-// A budget for the work that one request may cause before it runs: rendering its template, tokenizing its texts,
-// compiling its form. Work is counted in steps (a state, an edge, a few bytes), not in time, so the same request is
-// accepted or rejected on every machine. Copies share one budget.
+// A budget for the work that a request may cause before it runs, such as rendering its template, tokenizing, or
+// compiling its form. Work is counted in steps (a state, an edge, a few bytes) instead of time, so a request is
+// accepted or rejected in the same way on every machine. Copies share one budget.
 #pragma once
 
 #include <atomic>
@@ -13,21 +13,21 @@
 
 namespace folio::core {
 
-inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps of a request
+inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps per request
 
-/// Work was stopped.
+/// Thrown to stop work.
 class WorkStopped : public Error {
  public:
   using Error::Error;
-  /// Whether code that wraps errors into others must pass this one on as it is: its place is known, or nobody asks.
+  /// Returns true if code that wraps errors must rethrow this one unchanged: its location is set or irrelevant.
   [[nodiscard]] virtual bool is_complete() const { return true; }
 };
 
-/// A budget is used up: "'PLACE' needs more than N steps of work; make it smaller".
+/// Thrown if a budget is exhausted: "'PLACE' needs more than N steps of work; make it smaller".
 class TooMuchWork final : public WorkStopped {
  public:
   TooMuchWork(std::string place, uint64_t limit);
-  /// Where the work was, such as "tools[0].function.parameters.properties.a.pattern"; empty: nobody said.
+  /// The location of the work, such as "tools[0].function.parameters.properties.a.pattern"; empty if unknown.
   [[nodiscard]] const std::string& place() const { return place_; }
   [[nodiscard]] bool is_complete() const override { return !place_.empty(); }
 
@@ -51,17 +51,17 @@ class WorkBudget {
  public:
   explicit WorkBudget(uint64_t limit = kDefaultWork) : state_(new State{.left = limit, .limit = limit}) {}
 
-  /// Throws TooMuchWork beyond the limit, and WorkCancelled after cancel().
+  /// Spends steps. Throws TooMuchWork beyond the limit, and WorkCancelled after cancel().
   void spend(uint64_t steps) const {
     if (steps > state_->left || state_->cancelled.load(std::memory_order_relaxed)) stop();
     state_->left -= steps;
   }
   [[nodiscard]] uint64_t limit() const { return state_->limit; }
   [[nodiscard]] uint64_t spent() const { return state_->limit - state_->left; }
-  /// From any thread.
+  /// Makes later calls of spend() throw WorkCancelled. May be called from any thread.
   void cancel() const { state_->cancelled = true; }
 
-  /// While it lives, `part` is appended to the place that errors name.
+  /// Appends `part` to the location in errors during its lifetime.
   class [[nodiscard]] Place {
    public:
     Place(const WorkBudget& budget, std::string_view part) : state_(budget.state_), size_(state_->place.size()) {

@@ -43,7 +43,7 @@ Value to_json(Session& session, const Value& self, const Arguments& arguments) {
   }
   if (a[2] != nullptr && !a[2]->is_none()) {
     const std::vector<Value> separators = items_of(session, *a[2]);
-    if (separators.size() != 2) core::fail("tojson: separators are two texts");
+    if (separators.size() != 2) core::fail("tojson: separators must be two strings");
     style.item_separator = text_of(separators[0]);
     style.key_separator = text_of(separators[1]);
   }
@@ -63,10 +63,10 @@ Value range(Session& session, const Value&, const Arguments& arguments) {
   const int64_t begin = a[1] == nullptr ? 0 : integer(a[0], 0);
   const int64_t end = a[1] == nullptr ? integer(a[0], 0) : integer(a[1], 0);
   const int64_t step = integer(a[2], 1);
-  if (step == 0) core::fail("range: the step is zero");
+  if (step == 0) core::fail("range: the step must not be zero");
   std::vector<Value> numbers;
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
-    if (numbers.size() >= kMaxRange) core::fail("a range has more than {} numbers", kMaxRange);
+    if (numbers.size() >= kMaxRange) core::fail("a range has more than {} items", kMaxRange);
     numbers.push_back({i});
     if (__builtin_add_overflow(i, step, &i)) break;
   }
@@ -82,7 +82,7 @@ Value make_dict(Session& session, const Value&, const Arguments& arguments) {
   } else if (n == 1) {
     for (const Value& item : items_of(session, arguments.values[0])) {
       std::vector<Value> pair = items_of(session, item);
-      if (pair.size() != 2) core::fail("a pair of a dict has {} items", pair.size());
+      if (pair.size() != 2) core::fail("a pair of a dict has {} items, expected 2", pair.size());
       pairs.emplace_back(std::move(pair[0]), std::move(pair[1]));
     }
   }

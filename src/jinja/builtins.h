@@ -1,4 +1,4 @@
-// What Jinja and transformers give a template: global functions, filters, tests, and the methods of Python's values.
+// Functions that a template can use: Jinja's and transformers' globals, filters and tests, and methods of Python types.
 #pragma once
 
 #include <initializer_list>
@@ -7,61 +7,61 @@
 
 namespace folio::data::jinja {
 
-/// `self` is what a filter, a test or a method is applied to. Throws core::Error as Python would an exception.
+/// `self` is the operand of a filter, test or method. Throws core::Error where Python raises an exception.
 struct Builtin {
   std::string_view name;
   Value (*call)(Session& session, const Value& self, const Arguments& arguments);
 };
 
-/// Null where there is none of that name.
+/// Return the function with this name, or null.
 [[nodiscard]] const Builtin* find_global(std::string_view name);
 [[nodiscard]] const Builtin* find_filter(std::string_view name);
 [[nodiscard]] const Builtin* find_test(std::string_view name);
 [[nodiscard]] const Builtin* find_method(const Value& value, std::string_view name);
-/// loop.cycle() and loop.changed().
+/// Returns loop.cycle or loop.changed, or null for other names.
 [[nodiscard]] const Builtin* find_loop_method(std::string_view name);
 
-/// object.name: the method of that name, else the item; undefined where there is neither.
+/// Evaluates object.name: the method with this name, else the item, else undefined.
 [[nodiscard]] Value attribute_of(Session& session, const Value& object, const Value& name);
-/// object[key]: the item, else the method of that name. Throws core::Error for an undefined object.
+/// Evaluates object[key]: the item, else the method with this name. Throws core::Error for an undefined object.
 [[nodiscard]] Value item_of(Session& session, const Value& object, const Value& key);
-/// value[begin:end:step] of a text or a list; bounds are integers, or none.
+/// Evaluates value[begin:end:step] for a string or list; bounds are integers or none.
 [[nodiscard]] Value slice_of(Session& session, const Value& value, const Value& begin, const Value& end,
                              const Value& step);
 
-/// `value in container`.
+/// Evaluates `value in container`.
 [[nodiscard]] bool contains(Session& session, const Value& container, const Value& value);
 
-/// +value or -value, and the operators of two operands: + - * / // % **.
+/// Evaluate +value or -value, and a binary operator: + - * / // % **.
 [[nodiscard]] Value with_sign(std::string_view sign, const Value& value);
 [[nodiscard]] Value operation(Session& session, std::string_view op, const Value& a, const Value& b);
 
-// ---- for builtins ----
+// ---- helpers of builtins ----
 
-/// Arguments::bind for names that are written out.
+/// Calls Arguments::bind with a braced list of names.
 [[nodiscard]] std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,
                                              size_t n_required = 0);
-/// The argument, or `otherwise` where it is missing or none. Throws core::Error for another type.
+/// Returns an integer argument, or `otherwise` if it is missing or none. Throws core::Error for other types.
 [[nodiscard]] int64_t integer(const Value* argument, int64_t otherwise);
+/// Returns the string. Throws core::Error for other types.
 [[nodiscard]] const Text& text_of(const Value& value);
-/// str(value).
+/// Returns str(value).
 [[nodiscard]] Text as_text(Session& session, const Value& value);
 [[nodiscard]] Text lower_case(TextView text);
 [[nodiscard]] Text upper_case(TextView text);
-/// Python's str.islower and str.isupper.
+/// Implement Python's str.islower and str.isupper.
 [[nodiscard]] bool is_lower(TextView text);
 [[nodiscard]] bool is_upper(TextView text);
-/// A character of Python's \\w.
+/// Returns true for a character that Python's \\w matches.
 [[nodiscard]] bool is_word(char32_t c);
-/// Python's str.splitlines(keepends=with_ends).
+/// Implements Python's str.splitlines(keepends=with_ends).
 [[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
-/// The item that a path such as "function.name" or an index names, as the filters with an attribute have it; an item
-/// that is missing on the way is `otherwise`, where it is given.
+/// Returns the item at a path such as "function.name" or an index. `otherwise`, if given, replaces a missing item.
 [[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);
-/// text % value, of one value, a tuple or a dict.
+/// Evaluates format % values for a single value, a tuple or a dict.
 [[nodiscard]] Text formatted(Session& session, TextView format, const Value& values);
 
-/// Methods of texts; filters of texts, of sequences, and of numbers, with the text layouts that few templates use.
+/// Return the tables of methods, filters and tests.
 [[nodiscard]] std::span<const Builtin> text_methods();
 [[nodiscard]] std::span<const Builtin> text_filters();
 [[nodiscard]] std::span<const Builtin> sequence_filters();

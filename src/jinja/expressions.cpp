@@ -26,7 +26,7 @@ ExprPtr ExpressionParser::floating() {
   const std::string& digits = token().text;
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc()) value = std::strtod(digits.c_str(), nullptr);  // too large, or too small
+  if (error != std::errc()) value = std::strtod(digits.c_str(), nullptr);  // from_chars sets no value then
   ExprPtr result = constant({value});
   ++at_;
   return result;
@@ -34,7 +34,7 @@ ExprPtr ExpressionParser::floating() {
 
 ExprPtr ExpressionParser::make(Expr expr) {
   for (const ExprPtr& part : expr.parts) expr.depth = std::max(expr.depth, part == nullptr ? 1 : part->depth + 1);
-  if (expr.depth > kMaxDepth) fail(fmt::format("an expression is nested more than {} deep", kMaxDepth));
+  if (expr.depth > kMaxDepth) fail(fmt::format("an expression is nested deeper than {}", kMaxDepth));
   return std::make_unique<const Expr>(std::move(expr));
 }
 ExprPtr ExpressionParser::constant(Value value) {
@@ -45,7 +45,6 @@ ExprPtr ExpressionParser::text(std::string utf8) {
   return make({.op = Op::Const, .line = token().line, .name = std::move(utf8), .value = std::move(value)});
 }
 
-// One expression, or several with commas between them.
 ExprPtr ExpressionParser::tuple(bool with_condition) {
   const int line = token().line;
   ExprPtr first = with_condition ? expression() : disjunction();
@@ -116,7 +115,7 @@ ExprPtr ExpressionParser::comparison() {
   return compared.parts.empty() ? std::move(first) : make(std::move(compared));
 }
 
-// "+" binds loosest, then "~", then "*", then "**"; all from the left.
+// Binary operators by precedence, from level 0: + and -, then ~, then * / // %, then **. All are left-associative.
 ExprPtr ExpressionParser::operation(size_t level) {
   constexpr size_t kLevels = 4;
   if (level == kLevels) return unary(true);
@@ -227,7 +226,7 @@ ExprPtr ExpressionParser::subscript() {
   return make(Op::Slice, line, "", std::move(begin), std::move(end), std::move(step));
 }
 
-// What is called, and the arguments, if there are parentheses.
+// Parses the optional parenthesized arguments of a call, filter or test.
 ExprPtr ExpressionParser::call(Op op, ExprPtr called, std::string name) {
   Expr expr{.op = op, .line = token().line, .name = std::move(name)};
   expr.parts.push_back(std::move(called));
@@ -240,7 +239,7 @@ ExprPtr ExpressionParser::call(Op op, ExprPtr called, std::string name) {
         expr.names.push_back(this->name());
         ++at_;
       } else if (!expr.names.empty()) {
-        fail("an argument without a name follows one with a name");
+        fail("a positional argument follows a keyword argument");
       }
       expr.parts.push_back(expression());
     }
@@ -248,22 +247,21 @@ ExprPtr ExpressionParser::call(Op op, ExprPtr called, std::string name) {
   return make(std::move(expr));
 }
 
-// Names that a constant says are looked up here, too: map("upper"), select("odd").
+// Checks the name of a filter or test, also if it is a constant argument: map("upper"), select("odd").
 void ExpressionParser::check_names(const Expr& expr) const {
   const auto check = [&](bool is_test, const std::string& name) {
     if ((is_test ? find_test(name) : find_filter(name)) != nullptr) return;
-    core::fail("line {}: there is no {} '{}' here", expr.line, is_test ? "test" : "filter", core::printable(name));
+    core::fail("line {}: no {} named '{}'", expr.line, is_test ? "test" : "filter", core::printable(name));
   };
   check(expr.op == Op::Test, expr.name);
   const bool of_attribute = expr.name == "selectattr" || expr.name == "rejectattr";
   const bool selects = of_attribute || expr.name == "select" || expr.name == "reject";
-  const size_t place = of_attribute ? 2 : 1;  // behind what is filtered
+  const size_t place = of_attribute ? 2 : 1;  // parts[0] is the filtered value
   if (expr.op == Op::Test || !(selects || expr.name == "map") || expr.parts.size() - expr.names.size() <= place) return;
   const Expr& named = *expr.parts[place];
   if (named.op == Op::Const && named.value.text() != nullptr) check(selects, named.name);
 }
 
-// A filter's name, and its arguments.
 ExprPtr ExpressionParser::filter(ExprPtr value) {
   std::string filter_name = name();
   ExprPtr result = call(Op::Filter, std::move(value), std::move(filter_name));

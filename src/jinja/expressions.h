@@ -1,4 +1,4 @@
-// The parts of the parser: its tokens, and expressions, by Jinja's grammar.
+// The parser's base: access to tokens, and expressions by Jinja's grammar.
 #pragma once
 
 #include <fmt/format.h>
@@ -71,11 +71,11 @@ class ExpressionParser {
     if (!accept(token().kind == kind)) fail(fmt::format("expected {}, not {}", what, shown()));
   }
 
-  /// Counts what is nested while it lives.
+  /// Increments the nesting depth during its lifetime. Throws core::Error at kMaxDepth.
   class Nested {
    public:
     explicit Nested(ExpressionParser& parser) : parser_(parser) {
-      if (parser_.depth_ >= kMaxDepth) parser_.fail(fmt::format("it is nested more than {} deep", kMaxDepth));
+      if (parser_.depth_ >= kMaxDepth) parser_.fail(fmt::format("nested deeper than {}", kMaxDepth));
       ++parser_.depth_;
     }
     ~Nested() { --parser_.depth_; }
@@ -88,10 +88,10 @@ class ExpressionParser {
 
   // ---- expressions ----
 
-  ExprPtr tuple(bool with_condition = true);  ///< one expression, or several with commas between them
+  ExprPtr tuple(bool with_condition = true);  ///< one expression, or several separated by commas
   ExprPtr expression();
-  ExprPtr filter(ExprPtr value);   ///< a filter's name, and its arguments
-  ExprPtr filters(ExprPtr value);  ///< what stands behind a value: filters, tests, calls
+  ExprPtr filter(ExprPtr value);   ///< a filter's name and arguments, applied to `value`
+  ExprPtr filters(ExprPtr value);  ///< filters, tests and calls that follow `value`
 
   std::vector<Token> tokens_;
   size_t at_ = 0;
@@ -114,7 +114,7 @@ class ExpressionParser {
   ExprPtr test(ExprPtr value);
   ExprPtr integer();
   ExprPtr floating();
-  void check_names(const Expr& expr) const;  ///< of a filter or a test
+  void check_names(const Expr& expr) const;  ///< throws core::Error for an unknown filter or test
   template <typename... Parts>
   ExprPtr make(Op op, int line, std::string name, Parts... parts) {
     Expr expr{.op = op, .line = line, .name = std::move(name)};

@@ -1,4 +1,4 @@
-// Python's text % values.
+// Python's printf-style formatting: format % values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class Formatter {
       at_ = percent + 1;
       if (percent < format_.size()) convert();
     }
-    // What could be a mapping to Python may go unused.
+    // Python ignores unused values if they could be a mapping.
     const bool may_stay =
         values_.dict() != nullptr || values_.is_undefined() || (values_.list() != nullptr && !is_tuple());
     if (!may_stay && next_ < (is_tuple() ? values_.list()->items.size() : 1)) {
@@ -60,7 +60,7 @@ class Formatter {
     return values_;
   }
 
-  // A number, or "*" for the next value.
+  // Reads a width or precision: digits, or "*" for the next value.
   int64_t count() {
     if (peek() == '*') {
       ++at_;
@@ -70,7 +70,7 @@ class Formatter {
     int64_t n = 0;
     for (; peek() >= '0' && peek() <= '9'; ++at_) {
       n = n * 10 + (peek() - '0');
-      if (n > static_cast<int64_t>(kMaxText)) core::fail("a text has more than {} characters", kMaxText);
+      if (n > static_cast<int64_t>(kMaxText)) core::fail("a string has more than {} characters", kMaxText);
     }
     return n;
   }
@@ -122,7 +122,7 @@ class Formatter {
     return text;
   }
 
-  // repr() in ASCII.
+  // Escapes non-ASCII characters, as ascii() does after repr().
   static Text escaped(const Text& text) {
     Text result;
     for (const char32_t c : text) {
@@ -185,11 +185,11 @@ class Formatter {
     return (whole < 0 ? "-" : plus ? "+" : space ? " " : "") + digits;
   }
 
-  // In the width; zeros go between a sign, or a prefix such as 0x, and the digits.
+  // Appends the text, padded to the width. Zeros are inserted after a sign or a prefix such as 0x.
   void add(const Conversion& c, Text text, size_t sign) {
     const auto size = static_cast<int64_t>(text.size());
     if (size < c.width) {
-      if (c.width > static_cast<int64_t>(kMaxText)) core::fail("a text has more than {} characters", kMaxText);
+      if (c.width > static_cast<int64_t>(kMaxText)) core::fail("a string has more than {} characters", kMaxText);
       const auto n = static_cast<size_t>(c.width - size);
       const bool is_number = std::string_view("srac").find(c.kind) == std::string_view::npos;
       if (c.flags.find('-') != std::string::npos) {

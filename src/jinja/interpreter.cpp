@@ -13,7 +13,7 @@ namespace folio::data::jinja {
 struct Macro {
   const Signature* signature;
   const Block* body;
-  Scope* scope;  ///< where it was defined
+  Scope* scope;  ///< scope of the definition
 };
 
 namespace {
@@ -22,8 +22,8 @@ using Op = Expr::Op;
 using Kind = Stmt::Kind;
 
 constexpr int kMaxEvaluationDepth = 400;
-constexpr size_t kScopeSteps = 4;    // of a scope, which takes memory until the end
-constexpr size_t kNamesPerStep = 8;  // that are compared
+constexpr size_t kScopeSteps = 4;    // cost of a scope, which uses memory until the end of the rendering
+constexpr size_t kNamesPerStep = 8;  // compared in a lookup
 
 enum class Flow { Next, Break, Continue };
 
@@ -53,11 +53,11 @@ class Interpreter {
     return scopes_.emplace_back(Scope{.parent = &parent});
   }
 
-  /// Counts evaluations within each other while it lives.
+  /// Increments the evaluation depth during its lifetime. Throws core::Error at the limit.
   class Deeper {
    public:
     explicit Deeper(int& depth) : depth_(depth) {
-      if (depth_ >= kMaxEvaluationDepth) core::fail("it is nested more than {} deep", kMaxEvaluationDepth);
+      if (depth_ >= kMaxEvaluationDepth) core::fail("nested deeper than {}", kMaxEvaluationDepth);
       ++depth_;
     }
     ~Deeper() { --depth_; }
@@ -70,7 +70,7 @@ class Interpreter {
 
   // ---- statements ----
 
-  // What a block writes.
+  // Returns a block's output.
   Text captured(const Block& block, Scope& scope) {
     Text text;
     capture(block, scope, text);
@@ -80,7 +80,7 @@ class Interpreter {
     Text* const outer = std::exchange(out_, &text);
     const Flow flow = run(block, scope);
     out_ = outer;
-    if (flow != Flow::Next) core::fail("break and continue belong into a loop");
+    if (flow != Flow::Next) core::fail("break and continue are only allowed in a loop");
   }
 
   Flow run(const Block& block, Scope& scope) {
@@ -140,14 +140,14 @@ class Interpreter {
   }
 
   Flow generation(const Stmt& s, Scope& scope) {
-    if (generated_ != nullptr && out_ != all_) core::fail("generation within a macro or a set is not supported");
+    if (generated_ != nullptr && out_ != all_) core::fail("generation in a macro or a set is not supported");
     const size_t begin = out_->size();
     const Flow flow = run(s.blocks[0], new_scope(scope));
     if (generated_ != nullptr && out_->size() > begin) generated_->push_back({.begin = begin, .end = out_->size()});
     return flow;
   }
 
-  // A block's text, through the filters behind its name.
+  // Returns a block's output after the filters of its tag.
   Value filtered(const Stmt& s, Scope& scope) {
     Scope& inner = new_scope(scope);
     inner.set(kFilteredText, session_.text(captured(s.blocks[0], new_scope(scope))));
@@ -174,7 +174,7 @@ class Interpreter {
         return truthy(evaluate(*s.exprs[1], scope));
       };
     }
-    bool was_empty = true;  // as Jinja has it: no body was run to its end
+    bool was_empty = true;  // as in Jinja: no iteration completed
     while (loop.advance()) {
       Scope& scope = new_scope(outer);
       scope.set("loop", {&loop});
@@ -191,14 +191,14 @@ class Interpreter {
   void assign(const Target& target, Value value, Scope& scope) {
     if (!target.attribute.empty()) {
       const Value* space = scope.find(target.names[0]);
-      if (space == nullptr || !space->is<Namespace*>()) core::fail("'{}' is no namespace", target.names[0]);
+      if (space == nullptr || !space->is<Namespace*>()) core::fail("'{}' is not a namespace", target.names[0]);
       std::get<Namespace*>(space->data)->attributes[target.attribute] = std::move(value);
     } else if (!target.unpacks) {
       scope.set(target.names[0], std::move(value));
     } else {
       std::vector<Value> items = items_of(session_, value);
       if (items.size() != target.names.size()) {
-        core::fail("{} values for {} names", items.size(), target.names.size());
+        core::fail("cannot unpack {} values into {} names", items.size(), target.names.size());
       }
       for (size_t i = 0; i < items.size(); ++i) scope.set(target.names[i], std::move(items[i]));
     }
@@ -282,7 +282,7 @@ class Interpreter {
     return session_.dict(std::move(pairs));
   }
 
-  // object.name or object[key]; where there is nothing, the value knows the name.
+  // Evaluates object.name or object[key]. An undefined result keeps the name for error messages.
   Value member(const Value& object, const Value& key, const Expr& e, bool is_attribute) {
     line_ = e.line;
     Value value{};
@@ -336,21 +336,21 @@ class Interpreter {
 
   Arguments arguments(const Expr& e, Scope& scope) { return {.values = parts(e, 1, scope), .names = e.names}; }
 
-  // `caller` is undefined, or what a call block passes.
+  // Evaluates a call. `caller` is the macro of a call block, or undefined.
   Value call(const Expr& e, Scope& scope, const Value& caller = {}) {
     const Value called = evaluate(*e.parts[0], scope);
     const Arguments given = arguments(e, scope);
     if (auto* const* loop = std::get_if<Loop*>(&called.data); loop != nullptr && (*loop)->call) {
-      const auto again = (*loop)->call;  // its own place may be left meanwhile
+      const auto again = (*loop)->call;  // a copy: the loop may end during the call
       return again(*bind(given, {"iterable"}, 1)[0]);
     }
     const auto* function = std::get_if<Function>(&called.data);
     if (const auto* undefined = std::get_if<Undefined>(&called.data)) {
-      core::fail("there is no {} '{}' here", e.parts[0]->op == Op::Attribute ? "method" : "function", undefined->name);
+      core::fail("no {} named '{}'", e.parts[0]->op == Op::Attribute ? "method" : "function", undefined->name);
     }
     if (function == nullptr) core::fail("'{}' object is not callable", type_name(called));
     if (function->macro != nullptr) return call_macro(*function->macro, given, caller);
-    if (!caller.is_undefined()) core::fail("a call block needs a macro");
+    if (!caller.is_undefined()) core::fail("a call block requires a macro");
     return function->builtin->call(session_, function->self == nullptr ? Value{} : *function->self, given);
   }
 
@@ -375,8 +375,7 @@ class Interpreter {
   Value applied(const Expr& e, Scope& scope) {
     const bool is_test = e.op == Op::Test;
     const Builtin* builtin = is_test ? find_test(e.name) : find_filter(e.name);
-    if (builtin == nullptr)
-      core::fail("there is no {} '{}' here", is_test ? "test" : "filter", core::printable(e.name));
+    if (builtin == nullptr) core::fail("no {} named '{}'", is_test ? "test" : "filter", core::printable(e.name));
     const Value value = evaluate(*e.parts[0], scope);
     const Arguments given = arguments(e, scope);
     return builtin->call(session_, value, given);
@@ -410,11 +409,11 @@ class Interpreter {
 
   Session& session_;
   Scope root_;
-  std::deque<Scope> scopes_;  // all live as long as the rendering: macros refer to theirs
+  std::deque<Scope> scopes_;  // kept until the end of the rendering, because macros refer to them
   std::deque<Loop> loops_;
   std::deque<Macro> macros_;
   Text* out_ = nullptr;
-  const Text* all_ = nullptr;  // what becomes the result
+  const Text* all_ = nullptr;  // the result of the rendering
   std::vector<Generated>* generated_;
   int depth_ = 0;
   int line_ = 0;

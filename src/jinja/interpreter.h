@@ -1,4 +1,4 @@
-// Runs a parsed template. Each character of the result is still marked as said or not (value.h).
+// Runs a parsed template. Characters of the result keep their mark of message content (kSaid in value.h).
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace folio::data::jinja {
 
-/// What a {% generation %} block wrote: characters [begin, end) of the result.
+/// The output of a {% generation %} block: characters [begin, end) of the result.
 struct Generated {
   size_t begin;
   size_t end;
@@ -17,9 +17,9 @@ struct Generated {
 
 using Variables = std::vector<std::pair<std::string_view, Value>>;
 
-/// Throws core::Error that begins with the line: an operation that Python or Jinja refuses, the template's own
-/// raise_exception, or more than a rendering may use. With `generated`, it says what is an assistant's answer, and a
-/// {% generation %} within a macro or a set, whose text may end up anywhere, is an error.
+/// Renders a template. Throws core::Error that begins with the line, for errors of Python and Jinja, the template's
+/// raise_exception, and exceeded limits. If not null, `generated` receives the output of {% generation %} blocks, the
+/// assistant's answers; a block within a macro or a set is then an error, because its position is unknown.
 [[nodiscard]] Text render(const Block& program, Session& session, Variables variables,
                           std::vector<Generated>* generated = nullptr);
 

@@ -1,4 +1,4 @@
-// Filters that lay a text out, and others that few templates use.
+// Filters for text layout, and other rarely used filters.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ Value wordcount(Session& session, const Value& self, const Arguments& arguments)
   return {n};
 }
 
-// ---- Python's textwrap.wrap, which keeps tabs and all whitespace within a line ----
+// ---- Python's textwrap.wrap with expand_tabs and replace_whitespace off ----
 
 bool is_blank(char32_t c) { return U"\t\n\x0b\x0c\r "sv.find(code_of(c)) != TextView::npos; }
 bool is_digit_of_words(char32_t c) { return code_of(c) >= U'0' && code_of(c) <= U'9'; }
@@ -70,15 +70,15 @@ bool is_letter_of_words(char32_t c) { return is_word(c) && !is_digit_of_words(c)
 bool is_word_punctuation(char32_t c) { return is_word(c) || U"!\"'&.,?"sv.find(code_of(c)) != TextView::npos; }
 bool is_hyphen(char32_t c) { return code_of(c) == U'-'; }
 
-// Where the chunk that begins at `from` ends, as textwrap's wordsep_re splits: whitespace, a dash of several hyphens,
-// or a word up to a hyphen within it.
+// Returns the end of the chunk that begins at `from`, like textwrap's wordsep_re: whitespace, a dash of two or more
+// hyphens, or a word up to and including a hyphen within it.
 size_t chunk_end(TextView text, size_t from, bool at_hyphens) {
   size_t at = from;
   if (is_blank(text[at])) {
     while (at < text.size() && is_blank(text[at])) ++at;
     return at;
   }
-  const auto dash_end = [&](size_t i) {  // of two hyphens or more, behind which a word begins; i if there are none
+  const auto dash_end = [&](size_t i) {  // end of two or more hyphens followed by a word, or i
     size_t end = i;
     while (end < text.size() && is_hyphen(text[end])) ++end;
     return end >= i + 2 && end < text.size() && is_word(text[end]) ? end : i;
@@ -128,7 +128,7 @@ std::vector<Text> wrapped(TextView text, const Wrapping& how) {
       if (how.break_words) {
         const TextView word = chunks.back();
         size_t n = how.width - size;
-        if (how.at_hyphens && n > 0) {  // behind a hyphen, unless there are only such before it
+        if (how.at_hyphens && n > 0) {  // after the last hyphen, unless only hyphens precede it
           size_t hyphen = n;
           while (hyphen > 0 && !is_hyphen(word[hyphen - 1])) --hyphen;
           const TextView before = word.substr(0, hyphen == 0 ? 0 : hyphen - 1);
@@ -201,7 +201,7 @@ Value urlencode(Session& session, const Value& self, const Arguments& arguments)
   if (self.dict() != nullptr) pairs = self.dict()->items;
   for (const Value& item : self.dict() != nullptr ? std::vector<Value>() : items_of(session, self)) {
     const std::vector<Value> pair = items_of(session, item);
-    if (pair.size() != 2) core::fail("{} values for 2 names", pair.size());
+    if (pair.size() != 2) core::fail("cannot unpack {} values into 2 names", pair.size());
     pairs.emplace_back(pair[0], pair[1]);
   }
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -215,7 +215,7 @@ Value urlencode(Session& session, const Value& self, const Arguments& arguments)
 
 Value format(Session& session, const Value& self, const Arguments& arguments) {
   const size_t n = arguments.values.size() - arguments.names.size();
-  if (n > 0 && !arguments.names.empty()) core::fail("format takes values or names, not both");
+  if (n > 0 && !arguments.names.empty()) core::fail("format accepts either positional or keyword arguments, not both");
   Value values = session.list(arguments.values, true);
   if (!arguments.names.empty()) {
     std::vector<std::pair<Value, Value>> named;
@@ -227,7 +227,7 @@ Value format(Session& session, const Value& self, const Arguments& arguments) {
   return session.text(formatted(session, as_text(session, self), values));
 }
 
-// Python's pprint.pformat of a width of 80: what fits into a line is one.
+// Python's pprint.pformat with a width of 80.
 class PrettyPrinter {
  public:
   explicit PrettyPrinter(Session& session) : session_(session) {}
@@ -282,7 +282,7 @@ class PrettyPrinter {
     return pairs;
   }
 
-  // repr() with the keys of dicts in order.
+  // Returns repr(value) with sorted dict keys.
   Text in_line(const Value& value) {
     Text out;
     const List* list = value.list();
@@ -309,7 +309,7 @@ class PrettyPrinter {
     return out;
   }
 
-  // A long text in several, one below the other.
+  // Writes a long string as several adjacent literals, one per line.
   void print_text(Text& out, const Text& text, size_t column, size_t behind) {
     const bool is_outermost = out.empty();
     const size_t inner = column + (is_outermost ? 1 : 0);
@@ -324,7 +324,7 @@ class PrettyPrinter {
         parts.push_back(repr(lines[i]));
         continue;
       }
-      Text current;  // words with the blanks behind them
+      Text current;  // words with their trailing whitespace
       for (size_t from = 0, to = 0; from < lines[i].size(); from = to) {
         while (to < lines[i].size() && !is_space(lines[i][to])) ++to;
         while (to < lines[i].size() && is_space(lines[i][to])) ++to;

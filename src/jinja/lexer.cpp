@@ -13,7 +13,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Every line end is "\n", and one at the end of the source is left out.
+// Converts line ends to "\n" and removes one at the end of the source.
 std::string normalized(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -30,7 +30,7 @@ class Lexer {
   explicit Lexer(std::string_view source) : source_(normalized(source)) {}
 
   std::vector<Token> run() {
-    if (!core::is_utf8(source_)) fail("it is not UTF-8");
+    if (!core::is_utf8(source_)) fail("not UTF-8");
     while (at_ < source_.size()) data();
     add(TokenKind::End, "");
     return std::move(tokens_);
@@ -53,7 +53,7 @@ class Lexer {
     at_ = to;
   }
 
-  // Bytes of the whitespace character at `at`, or 0.
+  // Returns the length in bytes of the whitespace character at `at`, or 0.
   [[nodiscard]] size_t space_at(size_t at) const {
     if (at >= source_.size()) return 0;
     const core::Utf8Char c = core::decode_utf8(source_, at);
@@ -64,10 +64,10 @@ class Lexer {
     return at;
   }
 
-  // Where the text [at_, end) ends, in front of a tag with this sign.
+  // Returns the end of the text [at_, end) after stripping whitespace before a tag with this sign.
   [[nodiscard]] size_t text_end(size_t end, char sign, bool is_output) const {
     if (sign == '+' || (sign != '-' && is_output)) return end;
-    size_t kept = at_;  // behind the last character that is no whitespace
+    size_t kept = at_;  // end of the last non-whitespace character
     for (size_t at = at_; at < end;) {
       const size_t space = space_at(at);
       at += space != 0 ? space : core::decode_utf8(source_, at).length;
@@ -89,7 +89,7 @@ class Lexer {
     return at < source_.size() && (source_[at] == '-' || source_[at] == '+') ? source_[at] : '\0';
   }
 
-  // Text up to the next tag, and the tag.
+  // Reads text up to the next tag, and the tag.
   void data() {
     size_t tag = source_.find('{', at_);
     while (tag != std::string::npos && !starts("{%", tag) && !starts("{{", tag) && !starts("{#", tag)) {
@@ -110,7 +110,7 @@ class Lexer {
     tag_tokens(kind == '%');
   }
 
-  // Where the tag {% name %} at `at` ends, before what its end strips; npos where another tag is.
+  // Returns the end of the tag {% name %} at `at` and sets `sign` to that of its end; npos for another tag.
   [[nodiscard]] size_t end_of_tag(size_t at, std::string_view name, char& sign) const {
     at = behind_spaces(at + 2 + (sign_at(at + 2) == '\0' ? 0 : 1));
     if (!starts(name, at)) return std::string::npos;
@@ -120,7 +120,7 @@ class Lexer {
     return starts("%}", at) ? at + 2 : std::string::npos;
   }
 
-  // {% raw %}, whose text up to {% endraw %} is the template's as it is; false where another tag is.
+  // Reads {% raw %} and the unparsed text up to {% endraw %}. Returns false for another tag.
   bool raw() {
     char sign = '\0';
     const size_t begin = end_of_tag(at_, "raw", sign);
@@ -133,30 +133,30 @@ class Lexer {
       advance(tag_end(end, sign));
       return true;
     }
-    fail("a raw block has no end");
+    fail("missing end of a raw block");
   }
 
   void comment(size_t inner) {
     const size_t end = source_.find("#}", inner);
-    if (end == std::string::npos) fail("a comment has no end");
+    if (end == std::string::npos) fail("missing end of a comment");
     const char sign = end > inner ? sign_at(end - 1) : '\0';
     advance(tag_end(end + 2, sign));
   }
 
-  // Behind the end of a tag: without the whitespace, or the line end, that belongs to it.
+  // Returns the position after a tag that ends at `at`, skipping the whitespace or newline that the tag strips.
   [[nodiscard]] size_t tag_end(size_t at, char sign) const {
     if (sign == '-') return behind_spaces(at);
     return sign != '+' && starts("\n", at) ? at + 1 : at;
   }
 
-  // The tokens of a tag, and its end.
+  // Reads the tokens of a tag up to its end.
   void tag_tokens(bool is_block) {
     add(is_block ? TokenKind::BlockBegin : TokenKind::OutputBegin, "");
     const std::string_view end = is_block ? "%}" : "}}";
-    std::string open;  // brackets
+    std::string open;  // closing brackets that are still expected
     while (true) {
       advance(behind_spaces(at_));
-      if (at_ >= source_.size()) fail("a tag has no end");
+      if (at_ >= source_.size()) fail("missing end of a tag");
       const char sign = starts("-", at_) || (is_block && starts("+", at_)) ? source_[at_] : '\0';
       const size_t at = sign == '\0' ? at_ : at_ + 1;
       if (open.empty() && starts(end, at)) {
@@ -193,7 +193,7 @@ class Lexer {
       const size_t end = digits(to + 1, kHex.substr(0, n));
       if (end > to + 1) return add_number(TokenKind::Integer, end);
     }
-    const bool is_place = at_ > 0 && source_[at_ - 1] == '.';  // in a.0.1
+    const bool is_place = at_ > 0 && source_[at_ - 1] == '.';  // an index, as in a.0.1
     size_t end = to;
     if (!is_place && starts(".", to)) end = digits(to + 1) > to + 1 ? digits(to + 1) : to;
     if (!is_place && (starts("e", end) || starts("E", end))) {
@@ -213,12 +213,12 @@ class Lexer {
   void string() {
     size_t end = at_ + 1;
     while (end < source_.size() && source_[end] != source_[at_]) end += source_[end] == '\\' ? 2 : 1;
-    if (end >= source_.size()) fail("a string has no end");
+    if (end >= source_.size()) fail("missing end of a string");
     add(TokenKind::String, unescaped(std::string_view(source_).substr(at_ + 1, end - at_ - 1)));
     advance(end + 1);
   }
 
-  // Python's unicode-escape.
+  // Decodes the escapes of Python's unicode-escape.
   [[nodiscard]] std::string unescaped(std::string_view text) const {
     constexpr std::string_view kEscapes = "\\'\"abfnrtv";
     constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
@@ -228,7 +228,7 @@ class Lexer {
         result += text[i];
         continue;
       }
-      const char c = text[++i];  // a string doesn't end in a backslash
+      const char c = text[++i];  // in range: a string does not end with a backslash
       const size_t known = kEscapes.find(c);
       if (known != std::string_view::npos) {
         result += kMeanings[known];
@@ -262,8 +262,7 @@ class Lexer {
       valid = valid && digit < base;
       value = value * base + digit;
     }
-    if (!valid || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
-      fail("an escape in a string names no character");
+    if (!valid || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail("invalid escape in a string");
     return static_cast<uint32_t>(value);
   }
 

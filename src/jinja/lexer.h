@@ -1,5 +1,5 @@
-// A Jinja template as tokens, with the whitespace rules that transformers sets: trim_blocks, lstrip_blocks, and the "-"
-// and "+" of a tag.
+// Splits a Jinja template into tokens, with transformers' whitespace settings (trim_blocks, lstrip_blocks) and the "-"
+// and "+" of tags.
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ enum class TokenKind {
 struct Token {
   TokenKind kind;
   int line;
-  std::string text;  ///< of a string: without quotes and escapes
+  std::string text;  ///< for a string without quotes, with escapes decoded
 };
 
-/// The last token is End. Throws core::Error that begins with the line.
+/// Returns the tokens; the last is End. Throws core::Error that begins with the line.
 [[nodiscard]] std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace folio::data::jinja

@@ -1,4 +1,4 @@
-// Filters of numbers.
+// Filters for numbers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Value absolute(Session&, const Value& self, const Arguments& arguments) {
   return value < 0 ? with_sign("-", self) : Value{value};
 }
 
-// Python's int(text, base) and float(text): the digits without blanks around them and single "_" between them.
+// Strips whitespace and "_" between digits, like Python's int() and float(). Returns nothing for a misplaced "_".
 std::optional<std::string> digits_of(const Text& text) {
   size_t begin = 0;
   size_t end = text.size();
@@ -71,7 +71,7 @@ std::optional<int64_t> parsed_integer(const Text& text, int64_t base) {
 std::optional<double> parsed_float(const Text& text) {
   const auto digits = digits_of(text);
   if (!digits || digits->empty()) return {};
-  for (const char c : *digits) {  // strtod also takes hexadecimal numbers and "nan(…)"
+  for (const char c : *digits) {  // strtod also accepts hexadecimal numbers and "nan(…)"
     if (std::string_view("xX(pP").find(c) != std::string_view::npos) return {};
   }
   char* end = nullptr;
@@ -113,7 +113,7 @@ Value to_float(Session&, const Value& self, const Arguments& arguments) {
   return a[0] == nullptr ? Value{0.0} : *a[0];
 }
 
-// Python's round: of the exact value, halves to even.
+// Rounds like Python's round(): the exact value, ties to even.
 double rounded(double value, int64_t precision) {
   if (!std::isfinite(value) || precision > 300) return value;
   if (precision >= 0) return std::strtod(fmt::format("{:.{}f}", value, precision).c_str(), nullptr);
@@ -135,19 +135,19 @@ Value round_filter(Session&, const Value& self, const Arguments& arguments) {
     return truncated(rounded(*value, precision));
   }
   const bool is_ceil = same(method, U"ceil");
-  if (!is_ceil && !same(method, U"floor")) core::fail("round: the method is common, ceil or floor");
+  if (!is_ceil && !same(method, U"floor")) core::fail("round: the method must be common, ceil or floor");
   if (precision < -300 || precision > 300) core::fail("round: the precision is too large");
   const double unit = std::pow(10.0, static_cast<double>(precision));
   const double scaled = *value * unit;
   if (!std::isfinite(scaled)) core::fail("'{}' cannot be rounded", *value);
-  return {((is_ceil ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / unit};  // of an int, which has no -0
+  return {((is_ceil ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / unit};  // + 0.0 turns -0 into 0
 }
 
 Value filesizeformat(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"binary"});
   const bool binary = a[0] != nullptr && truthy(*a[0]);
   const auto bytes = float_of(self);
-  if (!bytes) core::fail("'{}' is no size", type_name(self));
+  if (!bytes) core::fail("'{}' is not a size", type_name(self));
   const double base = binary ? 1024 : 1000;
   const auto text = [&](const std::string& utf8) { return session.text(from_utf8(utf8)); };
   if (*bytes == 1) return text("1 Byte");

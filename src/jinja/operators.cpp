@@ -27,7 +27,7 @@ Value power(int64_t base, int64_t exponent) {
   if (base == 0 || base == 1) return {exponent == 0 ? int64_t{1} : base};
   if (base == -1) return {exponent % 2 == 0 ? int64_t{1} : int64_t{-1}};
   int64_t result = 1;
-  for (; exponent > 0; --exponent) result = product(result, base);  // at most 64 times
+  for (; exponent > 0; --exponent) result = product(result, base);  // at most 64 iterations until it overflows
   return {result};
 }
 
@@ -71,7 +71,7 @@ Value float_operation(std::string_view op, double a, double b) {
   return {quotient - std::floor(quotient) > 0.5 ? std::floor(quotient) + 1 : std::floor(quotient)};
 }
 
-// text * n, list * n.
+// Evaluates string * n or list * n; returns nothing for other types.
 std::optional<Value> repeated(Session& session, const Value& what, const Value& times) {
   if ((what.text() == nullptr && what.list() == nullptr) || !(times.is<int64_t>() || times.is<bool>())) return {};
   Text text;
@@ -95,7 +95,7 @@ std::optional<Value> repeated(Session& session, const Value& what, const Value& 
 Value with_sign(std::string_view sign, const Value& value) {
   if (const double* d = std::get_if<double>(&value.data)) return {sign == "-" ? -*d : *d};
   if (const auto* undefined = std::get_if<Undefined>(&value.data)) core::fail("'{}' is undefined", undefined->name);
-  if (!number(value)) core::fail("bad operand type for a sign: '{}'", type_name(value));
+  if (!number(value)) core::fail("bad operand type for unary + or -: '{}'", type_name(value));
   return integer_operation(sign, 0, integer(&value, 0));
 }
 
@@ -143,11 +143,11 @@ bool contains(Session& session, const Value& container, const Value& value) {
 Value slice_of(Session& session, const Value& value, const Value& begin, const Value& end, const Value& step) {
   const Text* text = value.text();
   const List* list = value.list();
-  if (text == nullptr && list == nullptr) core::fail("'{}' object has no slices", type_name(value));
+  if (text == nullptr && list == nullptr) core::fail("'{}' object cannot be sliced", type_name(value));
   const auto size = static_cast<int64_t>(text != nullptr ? text->size() : list->items.size());
   const int64_t by = integer(&step, 1);
   if (by == 0) core::fail("slice step cannot be zero");
-  // As PySlice_AdjustIndices: a bound from the end, then within what is there.
+  // Like PySlice_AdjustIndices: negative bounds count from the end, and bounds are clamped to the length.
   const auto bound = [&](const Value& v, int64_t otherwise) {
     if (v.is_none()) return otherwise;
     int64_t at = integer(&v, 0);

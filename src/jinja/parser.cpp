@@ -21,7 +21,7 @@ class Parser : public ExpressionParser {
   }
 
  private:
-  // Up to a block whose name is one of `ends`, which is left standing, or the end of the template.
+  // Parses up to a tag whose name is one of `ends`, which is not consumed, or to the end of the template.
   Block body(Names ends) {
     const Nested nested(*this);
     Block block;
@@ -45,11 +45,11 @@ class Parser : public ExpressionParser {
         block.push_back(std::make_unique<const Stmt>(std::move(stmt)));
       }
     }
-    if (ends.size() > 0) fail(fmt::format("a block has no end: expected '{}'", *(ends.end() - 1)));
+    if (ends.size() > 0) fail(fmt::format("missing end of a block: expected '{}'", *(ends.end() - 1)));
     return block;
   }
 
-  // The body of a block, from the end of its tag to the name in the tag that ends it.
+  // Parses a block's body, from the end of its tag up to the name in the tag that ends it.
   Block inner(Names ends) {
     expect(TokenKind::BlockEnd, "'%}'");
     return body(ends);
@@ -83,7 +83,7 @@ class Parser : public ExpressionParser {
     }
     if (tag == "break") return {.kind = Kind::Break};
     if (tag == "continue") return {.kind = Kind::Continue};
-    if (tag == "generation") {  // whose text is what an assistant says
+    if (tag == "generation") {  // marks the assistant's answers
       Stmt stmt{.kind = Kind::Generation};
       stmt.blocks.push_back(inner("endgeneration"));
       return stmt;
@@ -171,7 +171,7 @@ class Parser : public ExpressionParser {
       if (accept_op("=")) {
         result.defaults.push_back(expression());
       } else if (!result.defaults.empty()) {
-        fail("a parameter without a default follows one with a default");
+        fail("a parameter without a default follows a parameter with a default");
       }
     }
     expect_op(")");
@@ -179,7 +179,7 @@ class Parser : public ExpressionParser {
 
   std::string variable() {
     if (is_one_of(TokenKind::Name, {"true", "false", "True", "False", "none", "None"})) {
-      fail(fmt::format("{} cannot be assigned to", shown()));
+      fail(fmt::format("cannot assign to {}", shown()));
     }
     return name();
   }

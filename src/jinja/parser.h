@@ -1,6 +1,5 @@
-// A Jinja template as a tree: the language but for what is rejected with an error that names it, other files (include,
-// import, extends, block) and calls with *arguments. A filter or a test that does not exist is an error here, not when
-// it is reached.
+// Parses a Jinja template into a tree. Unsupported constructs are errors that name them: other files (include, import,
+// extends, block) and calls with * or **. Unknown filters and tests are errors at parse time, not at execution.
 #pragma once
 
 #include <memory>
@@ -12,7 +11,7 @@
 
 namespace folio::data::jinja {
 
-inline constexpr int kMaxDepth = 100;  ///< of expressions, and of blocks
+inline constexpr int kMaxDepth = 100;  ///< nesting of expressions and blocks
 
 struct Expr;
 using ExprPtr = std::unique_ptr<const Expr>;
@@ -25,47 +24,47 @@ struct Expr {
   Op op = Op::Const;
   int line = 0;
   int depth = 1;
-  std::string name{};                ///< of a variable, attribute, filter or test; an operator; a text in UTF-8
-  Value value{};                     ///< of a constant; an attribute's name as a text
-  std::vector<ExprPtr> parts{};      ///< operands; what is called, then arguments; null where one is left out
-  std::vector<std::string> names{};  ///< of the last arguments; a comparison's operators
+  std::string name{};                ///< of a variable, attribute, filter or test; an operator; a string in UTF-8
+  Value value{};                     ///< of a constant; an attribute's name as a string
+  std::vector<ExprPtr> parts{};      ///< operands, or the callee and its arguments; null if omitted
+  std::vector<std::string> names{};  ///< names of the last (keyword) arguments; operators of a comparison
 };
 
 struct Target {
-  std::vector<std::string> names;  ///< one, or those that a sequence is unpacked to
+  std::vector<std::string> names;  ///< one variable, or several if a sequence is unpacked
   bool unpacks = false;
-  std::string attribute{};  ///< of a namespace
+  std::string attribute{};  ///< of a namespace, as in ns.x; empty: none
 };
 
 struct Stmt;
 using Block = std::vector<std::unique_ptr<const Stmt>>;
 
-/// The text that a filter block applies its filters to, as a variable.
+/// Name of the variable that holds a filter block's text.
 inline constexpr const char* kFilteredText = " ";
 
-/// What a macro takes.
+/// A macro's name and parameters.
 struct Signature {
   std::string name{};
   std::vector<std::string> parameters{};
-  std::vector<ExprPtr> defaults{};  ///< of the last parameters
+  std::vector<ExprPtr> defaults{};  ///< default values of the last parameters
 };
 
 struct Stmt {
   enum class Kind { Text, Output, If, For, Set, SetBlock, Filter, With, Macro, Call, Generation, Break, Continue };
   Kind kind = Kind::Text;
   int line = 0;
-  Value text{};                   ///< of a template
-  Signature signature{};          ///< of a macro, and of what a call block passes
-  bool recursive = false;         ///< a loop that can be called
-  std::vector<Target> targets{};  ///< of a set, a with, a loop
-  std::vector<ExprPtr> exprs{};   ///< conditions; the sequence and the filter of a loop; values; a call
-  std::vector<Block> blocks{};    ///< bodies; an else comes last
+  Value text{};                   ///< literal text of the template
+  Signature signature{};          ///< of a macro, or of the caller of a call block
+  bool recursive = false;         ///< for loops: loop(...) may be called
+  std::vector<Target> targets{};  ///< assigned by set, with or for
+  std::vector<ExprPtr> exprs{};   ///< conditions, values or a call; for loops the sequence and its filter
+  std::vector<Block> blocks{};    ///< bodies; the last may be the else
 };
 
-/// Throws core::Error that begins with the line.
+/// Parses a template. Throws core::Error that begins with the line.
 [[nodiscard]] Block parse(std::string_view source);
 
-/// Whether {% generation %} is among the blocks, which says what of a chat is an assistant's answer.
+/// Returns true if the template has a {% generation %} block, which marks the assistant's answers.
 [[nodiscard]] bool has_generation(const Block& program);
 
 }  // namespace folio::data::jinja

@@ -1,4 +1,4 @@
-// What a rendering's blocks keep: a loop's place in its items, and the variables of a block.
+// State of a rendering: loops and scopes of variables.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,18 @@
 
 namespace folio::data::jinja {
 
-// A for loop. The next item is looked for when somebody asks: a loop's filter may depend on what its body does.
+// A for loop. Items are filtered on demand, because a loop's filter may depend on what its body changed.
 struct Loop {
   std::vector<Value> items;
-  std::function<bool(const Value&)> accepts;  ///< empty: all
-  size_t next = 0;                            ///< of `items`, the first that was not looked at
+  std::function<bool(const Value&)> accepts;  ///< the loop's filter; empty: accept all
+  size_t next = 0;                            ///< index of the first item that has not been filtered
   std::optional<Value> ahead{};
   Value before{};
   Value current{};
   int64_t index0 = -1;
-  int64_t depth0 = 0;                           ///< of a recursive loop
-  std::optional<std::vector<Value>> changed{};  ///< what loop.changed() was given last
-  std::function<Value(const Value&)> call{};    ///< of a recursive loop: its text for other items
+  int64_t depth0 = 0;                           ///< recursion depth
+  std::optional<std::vector<Value>> changed{};  ///< last arguments of loop.changed()
+  std::function<Value(const Value&)> call{};    ///< for recursive loops: returns the output for other items
   std::optional<int64_t> n_items{};
 
   const std::optional<Value>& peek() {
@@ -29,7 +29,7 @@ struct Loop {
     }
     return ahead;
   }
-  /// Looks at all items.
+  /// Returns the number of items, after filtering all of them.
   int64_t length() {
     if (n_items) return *n_items;
     const bool has_next = peek().has_value();
@@ -51,7 +51,7 @@ struct Loop {
   }
 };
 
-/// A block's variables; those of the blocks around it can be read.
+/// Variables of a block. Lookups continue in the enclosing blocks.
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<std::string_view, Value>> variables{};
@@ -65,7 +65,7 @@ struct Scope {
     }
     variables.emplace_back(name, std::move(value));
   }
-  /// `n_compared`, if it isn't null, gets how many names and scopes were looked at.
+  /// Returns the variable or null. Adds the number of visited names and scopes to *n_compared, if not null.
   [[nodiscard]] const Value* find(std::string_view name, size_t* n_compared = nullptr) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
       if (n_compared != nullptr) *n_compared += 1 + scope->variables.size();

@@ -1,4 +1,4 @@
-// Filters of sequences. What is an iterator in Python is a list here.
+// Filters for sequences. Filters that return an iterator in Python return a list here.
 #include <algorithm>
 #include <array>
 #include <random>
@@ -32,7 +32,7 @@ Value end(Session& session, const Value& self, const Arguments& arguments) {
 
 Value random_item(Session& session, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
-  if (self.dict() != nullptr) core::fail("random is for a list or a text");
+  if (self.dict() != nullptr) core::fail("random requires a list or a string");
   const std::vector<Value> items = items_of(session, self);
   if (items.empty()) return {};
   std::random_device source;
@@ -83,7 +83,7 @@ Value items_in_order(Session& session, std::vector<Keyed> all, bool reversed) {
 
 Value sort(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"reverse", "case_sensitive", "attribute"});
-  std::vector<Value> paths;  // "name,age": by the first, then by the second
+  std::vector<Value> paths;  // "name,age" sorts by name, then by age
   if (a[2] != nullptr && a[2]->text() != nullptr) {
     for (TextView rest = *a[2]->text();;) {
       const size_t comma = std::ranges::find(rest, U',', code_of) - rest.begin();
@@ -105,12 +105,13 @@ Value sort(Session& session, const Value& self, const Arguments& arguments) {
   return items_in_order(session, std::move(all), is_true(a[0]));
 }
 
-// A dict's pairs.
+// Returns the sorted (key, value) pairs of a dict.
 Value dictsort(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"case_sensitive", "by", "reverse"});
-  if (self.dict() == nullptr) core::fail("dictsort is for a mapping, not '{}'", type_name(self));
+  if (self.dict() == nullptr) core::fail("dictsort requires a mapping, not '{}'", type_name(self));
   const bool by_value = a[1] != nullptr && same(text_of(*a[1]), U"value");
-  if (!by_value && a[1] != nullptr && !same(text_of(*a[1]), U"key")) core::fail("dictsort is by \"key\" or \"value\"");
+  if (!by_value && a[1] != nullptr && !same(text_of(*a[1]), U"key"))
+    core::fail("dictsort can only sort by \"key\" or \"value\"");
   std::vector<Keyed> all;
   for (const auto& [key, value] : self.dict()->items) {
     all.push_back(
@@ -133,7 +134,7 @@ Value extreme(Session& session, const Value& self, const Arguments& arguments) {
 Value sum(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"attribute", "start"});
   Value total = a[1] == nullptr ? Value{int64_t{0}} : *a[1];
-  if (total.text() != nullptr) core::fail("texts are joined, not summed");
+  if (total.text() != nullptr) core::fail("sum cannot add strings; use join");
   for (const Value& item : items_of(session, self)) {
     total = operation(session, "+", total, a[0] == nullptr ? item : attribute_at(session, item, *a[0]));
   }
@@ -209,17 +210,17 @@ Value slice(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(slices));
 }
 
-// ---- filters that apply another ----
+// ---- filters that apply another function ----
 
-// The rest of the arguments: map("replace", "a", "b").
+// Returns the arguments after the first n, such as "a", "b" of map("replace", "a", "b").
 Arguments behind(const Arguments& arguments, size_t n) {
   return {.values = {arguments.values.begin() + static_cast<ptrdiff_t>(n), arguments.values.end()},
           .names = arguments.names};
 }
 
-// map("upper"): a filter of each item. map(attribute="name"): an attribute of each.
+// Applies a filter to each item, map("upper"), or returns an attribute of each, map(attribute="name").
 Value map(Session& session, const Value& self, const Arguments& arguments) {
-  if (!truthy(self)) return session.list({});  // none as well
+  if (!truthy(self)) return session.list({});  // also for none
   std::vector<Value> values = items_of(session, self);
   if (n_given(arguments) == 0) {
     const auto a = bind(arguments, {"attribute", "default"}, 1);
@@ -228,24 +229,24 @@ Value map(Session& session, const Value& self, const Arguments& arguments) {
   }
   const std::string name = to_utf8(text_of(arguments.values[0]));
   const Builtin* filter = find_filter(name);
-  if (filter == nullptr) core::fail("there is no filter '{}' here", core::printable(name));
+  if (filter == nullptr) core::fail("no filter named '{}'", core::printable(name));
   const Arguments rest = behind(arguments, 1);
   for (Value& value : values) value = filter->call(session, value, rest);
   return session.list(std::move(values));
 }
 
-// The items that pass a test, or fail it; or whose attribute does.
+// Returns the items that pass (kKeeps) or fail a test, or whose attribute does (kHasAttribute).
 template <bool kHasAttribute, bool kKeeps>
 Value select(Session& session, const Value& self, const Arguments& arguments) {
   constexpr size_t kBefore = kHasAttribute ? 1 : 0;
   if (!truthy(self)) return session.list({});
   const size_t n = n_given(arguments);
-  if (n < kBefore) core::fail("the attribute is missing");
+  if (n < kBefore) core::fail("missing attribute");
   const Builtin* test = nullptr;
   if (n > kBefore) {
     const std::string name = to_utf8(text_of(arguments.values[kBefore]));
     test = find_test(name);
-    if (test == nullptr) core::fail("there is no test '{}' here", core::printable(name));
+    if (test == nullptr) core::fail("no test named '{}'", core::printable(name));
   }
   const Arguments rest = behind(arguments, std::min(n, kBefore + 1));
   std::vector<Value> kept;
@@ -268,7 +269,7 @@ Value join(Session& session, const Value& self, const Arguments& arguments) {
   return session.text(std::move(result));
 }
 
-// A method of a text or a dict, or a namespace's attribute; no item of a dict.
+// Returns a method, or an attribute of a namespace; unlike object.name it never returns an item of a dict.
 Value attr(Session& session, const Value& self, const Arguments& arguments) {
   const Value& name = *bind(arguments, {"name"}, 1)[0];
   static_cast<void>(text_of(name));

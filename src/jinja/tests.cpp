@@ -1,4 +1,4 @@
-// What stands behind "is".
+// Tests: names that follow "is".
 #include <array>
 
 #include "jinja/builtins.h"
@@ -6,7 +6,7 @@
 namespace folio::data::jinja {
 namespace {
 
-// Tests that take nothing but the value.
+// Tests without arguments.
 template <auto kIs>
 Value plain(Session&, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
@@ -59,7 +59,7 @@ bool greater(Session& session, const Value& a, const Value& b) { return less(ses
 bool at_most(Session& session, const Value& a, const Value& b) { return less(session, a, b) || equal(session, a, b); }
 bool at_least(Session& session, const Value& a, const Value& b) { return less(session, b, a) || equal(session, a, b); }
 bool within_container(Session& session, const Value& a, const Value& b) { return contains(session, b, a); }
-// Python's identity, in which equal scalars and texts are one.
+// Implements sameas. Unlike Python's `is`, equal scalars and strings are always identical.
 bool is_same(Session& session, const Value& a, const Value& b) {
   if (a.data.index() != b.data.index()) return false;
   if (a.list() != nullptr) return a.list() == b.list();

@@ -1,4 +1,4 @@
-// Methods and filters of texts. Each returns characters as they came in, so who said them stays known.
+// Methods and filters of strings. Characters keep their mark of message content (kSaid).
 #include <algorithm>
 #include <array>
 #include <clocale>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Unicode's simple mappings. Python has also those to several characters, such as that of "ß".
+// Unicode's simple case mappings. Python also has mappings to several characters, such as "ß" to "SS".
 locale_t unicode_locale() {
   static const locale_t kUnicode = [] {
     const locale_t made = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
@@ -39,7 +39,7 @@ Text swapped_case(TextView text) {
 
 bool parts_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
 
-// str.title has words of letters; those of the filter stand between blanks, hyphens and opening brackets.
+// str.title: words are runs of letters. Filter title: words are separated by whitespace, hyphens and opening brackets.
 template <bool (*kParts)(char32_t)>
 Text titled(TextView text) {
   Text result(text);
@@ -98,7 +98,7 @@ Value replace(Session& session, const Value& self, const Arguments& arguments) {
   return replaced(session, as_text(session, self), as_text(session, *a[0]), as_text(session, *a[1]), integer(a[2], -1));
 }
 
-// str.split without a separator: what stands between stretches of whitespace.
+// Splits at runs of whitespace, like str.split without a separator.
 std::vector<Text> words(TextView text, int64_t most) {
   std::vector<Text> parts;
   while (true) {
@@ -113,7 +113,7 @@ std::vector<Text> words(TextView text, int64_t most) {
 
 Text backwards(TextView text) { return {text.rbegin(), text.rend()}; }
 
-// str.split, or from the right str.rsplit: that of the text read backwards.
+// str.split, or str.rsplit by splitting the reversed string.
 template <bool kFromRight>
 Value split(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"sep", "maxsplit"});
@@ -176,7 +176,7 @@ Value joined(Session& session, const Value& self, const Arguments& arguments) {
   return session.text(std::move(result));
 }
 
-// The part of a text that find() and count() look at.
+// The range of a string that find() and count() search.
 struct Within {
   TextView text;
   int64_t begin;
@@ -273,14 +273,14 @@ Value has_case(Session&, const Value& self, const Arguments& arguments) {
   return {kIs(text_of(self))};
 }
 
-// ljust, rjust, center and zfill; the filter center.
+// Pads a string, for ljust, rjust, center and zfill, and the filter center.
 enum class Place { Left, Right, Center };
 Value padded(Session& session, TextView text, int64_t width, const Value* fill, Place place) {
   const Text filled = fill == nullptr ? Text(1, U' ') : text_of(*fill);
   if (filled.size() != 1) core::fail("the fill character must be exactly one character long");
   const auto size = static_cast<int64_t>(text.size());
   if (width <= size) return session.text(Text(text));
-  if (width > static_cast<int64_t>(kMaxText)) core::fail("a text has more than {} characters", kMaxText);
+  if (width > static_cast<int64_t>(kMaxText)) core::fail("a string has more than {} characters", kMaxText);
   const int64_t n = width - size;
   const int64_t left = place == Place::Left ? 0 : place == Place::Right ? n : n / 2 + (n & width & 1);
   Text result(static_cast<size_t>(left), filled[0]);

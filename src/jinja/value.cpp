@@ -14,7 +14,7 @@
 namespace folio::data::jinja {
 namespace {
 
-// Of two numbers: integers are compared exactly, all else as floats. Nothing if one is not a number.
+// Compares two numbers, integers exactly and others as floats. Returns nothing if one is not a number.
 std::optional<std::partial_ordering> order_of_numbers(const Value& a, const Value& b) {
   const auto* i = std::get_if<int64_t>(&a.data);
   const auto* j = std::get_if<int64_t>(&b.data);
@@ -34,11 +34,11 @@ int depth_of(const Value& value) {
 }
 
 int deeper(int depth) {
-  if (depth >= kMaxNesting) core::fail("lists and dicts are nested more than {} deep", kMaxNesting);
+  if (depth >= kMaxNesting) core::fail("lists and dicts are nested deeper than {}", kMaxNesting);
   return depth + 1;
 }
 
-// repr(float): the shortest digits that give the number back.
+// Returns repr(float): the shortest digits that parse to the same value.
 std::string python_float(double value) {
   std::string text = std::isnan(value) ? "nan" : fmt::format("{}", value);
   return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
@@ -50,7 +50,7 @@ bool is_printable(char32_t c) {
          !(c >= 0x2060 && c <= 0x206F) && c != 0xFEFF && !(c >= 0xE000 && c < 0xF900);
 }
 
-// An escape is said by whoever said the character.
+// Appends an escape sequence with the character's mark (kSaid).
 void append_escape(Session& session, Text& out, char32_t c, const std::string& escape) {
   session.append(out, from_utf8(escape, c & kSaid));
 }
@@ -149,13 +149,13 @@ bool same(TextView a, TextView b) { return std::equal(a.begin(), a.end(), b.begi
 void Session::append(Text& out, TextView more) {
   spend(1 + more.size() / kCharactersPerStep);
   if (more.size() > kMaxText - std::min(kMaxText, out.size()))
-    core::fail("a text has more than {} characters", kMaxText);
+    core::fail("a string has more than {} characters", kMaxText);
   out.append(more);
 }
 
 Value Session::text(Text text) {
   spend(1 + text.size() / kCharactersPerStep);
-  if (text.size() > kMaxText) core::fail("a text has more than {} characters", kMaxText);
+  if (text.size() > kMaxText) core::fail("a string has more than {} characters", kMaxText);
   return {std::make_shared<const Text>(std::move(text))};
 }
 
@@ -210,13 +210,13 @@ std::vector<const Value*> Arguments::bind(std::span<const std::string_view> para
     if (i >= n_positional) {
       const std::string& name = names[i - n_positional];
       place = static_cast<size_t>(std::find(parameters.begin(), parameters.end(), name) - parameters.begin());
-      if (place == parameters.size()) core::fail("an unexpected keyword argument '{}'", core::printable(name));
-      if (bound[place] != nullptr) core::fail("two values for the argument '{}'", core::printable(name));
+      if (place == parameters.size()) core::fail("unexpected keyword argument '{}'", core::printable(name));
+      if (bound[place] != nullptr) core::fail("multiple values for argument '{}'", core::printable(name));
     }
     bound[place] = &values[i];
   }
   for (size_t i = 0; i < n_required; ++i) {
-    if (bound[i] == nullptr) core::fail("the argument '{}' is missing", parameters[i]);
+    if (bound[i] == nullptr) core::fail("missing argument '{}'", parameters[i]);
   }
   return bound;
 }
@@ -268,7 +268,7 @@ bool equal(Session& session, const Value& a, const Value& b) {
     const auto& g = std::get<Function>(b.data);
     return f->builtin == g.builtin && f->macro == g.macro && f->self == g.self;
   }
-  return true;  // none, undefined
+  return true;  // both are none, or both undefined
 }
 
 bool less(Session& session, const Value& a, const Value& b) {

@@ -1,7 +1,6 @@
-// Values of a Jinja template, with Python's meaning. A text is code points, and each character keeps whether it was
-// said in a message: slicing, trimming and joining cannot turn what people say into the template's own words. A
-// template is hostile: a Session spends the steps of a budget and bounds the sizes of one rendering, and lists and
-// dicts nest at most kMaxNesting deep.
+// Values of a Jinja template, with Python's semantics. Each character of a string is marked if it comes from a message
+// (kSaid), so that no string operation can turn message content into control tokens of the template. Templates are
+// untrusted: a Session limits the work and sizes of a rendering, and kMaxNesting the nesting of lists and dicts.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +22,20 @@ namespace folio::data::jinja {
 using Text = std::u32string;
 using TextView = std::u32string_view;
 
-inline constexpr char32_t kSaid = 0x80000000;  ///< set in each character that was said in a message
+inline constexpr char32_t kSaid = 0x80000000;  ///< bit of characters that come from a message
 inline char32_t code_of(char32_t c) { return c & ~kSaid; }
 
 inline constexpr size_t kMaxText = size_t{8} << 20U;  ///< characters
-inline constexpr size_t kCharactersPerStep = 4;       ///< copied
-inline constexpr int kMaxNesting = 64;                ///< of lists and dicts
-inline constexpr size_t kMaxRange = 100'000;          ///< as in Jinja's sandbox
+inline constexpr size_t kCharactersPerStep = 4;       ///< copied or compared per step of the budget
+inline constexpr int kMaxNesting = 64;                ///< depth of lists and dicts
+inline constexpr size_t kMaxRange = 100'000;          ///< length of range(), as in Jinja's sandbox
 
-/// A byte that is no UTF-8 becomes U+DC00 + byte and comes back as it was (Python's surrogateescape).
+/// Convert UTF-8; `mark` is kSaid or 0. An invalid byte becomes U+DC00 + byte and back (Python's surrogateescape).
 [[nodiscard]] Text from_utf8(std::string_view utf8, char32_t mark = 0);
 [[nodiscard]] std::string to_utf8(TextView text);
 
 [[nodiscard]] bool is_space(char32_t c);          ///< Python's str.isspace
-[[nodiscard]] bool same(TextView a, TextView b);  ///< whoever said them
+[[nodiscard]] bool same(TextView a, TextView b);  ///< compares code points, ignoring kSaid
 
 struct Value;
 struct Loop;
@@ -44,23 +43,23 @@ struct Macro;
 struct Builtin;
 
 struct Undefined {
-  std::string_view name{};  ///< for messages; lives as long as the program
+  std::string_view name{};  ///< for error messages; points into the parsed template
 };
 struct None {};
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
   int depth = 1;
-  bool is_group = false;  ///< of groupby: a tuple whose items are also .grouper and .list
+  bool is_group = false;  ///< from groupby: a tuple whose items are also .grouper and .list
 };
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;  ///< in the order of insertion
+  std::vector<std::pair<Value, Value>> items;  ///< in insertion order
   int depth = 1;
 };
 struct Namespace {
   std::map<std::string, Value, std::less<>> attributes;
 };
-/// A macro, a global function, or a method with the value that it belongs to.
+/// A macro, a global function, or a method bound to `self`.
 struct Function {
   const Builtin* builtin = nullptr;
   const Macro* macro = nullptr;
@@ -78,7 +77,7 @@ struct Value {
   }
   [[nodiscard]] bool is_undefined() const { return is<Undefined>(); }
   [[nodiscard]] bool is_none() const { return is<None>(); }
-  /// Null where the value is of another type.
+  /// Returns the string, list or dict, or null if the value has another type.
   [[nodiscard]] const Text* text() const { return pointer<Text>(); }
   [[nodiscard]] const List* list() const { return pointer<List>(); }
   [[nodiscard]] const Dict* dict() const { return pointer<Dict>(); }
@@ -91,61 +90,62 @@ struct Value {
   }
 };
 
-/// What one rendering may use, and the namespaces that it makes.
+/// Limits of one rendering, and the namespaces that it creates.
 class Session {
  public:
   explicit Session(core::WorkBudget budget = core::WorkBudget()) : budget_(std::move(budget)) {}
-  /// Throws as core::WorkBudget does.
+  /// Spends steps of the budget. Throws core::TooMuchWork when it is used up.
   void spend(size_t steps) { budget_.spend(steps); }
-  /// Appends; throws core::Error where the text would become too long.
+  /// Appends `more`. Throws core::Error beyond kMaxText characters.
   void append(Text& out, TextView more);
+  /// Create values, at a cost of the budget. Throw core::Error beyond a limit of size or nesting.
   [[nodiscard]] Value text(Text text);
   [[nodiscard]] Value list(std::vector<Value> items, bool is_tuple = false, bool is_group = false);
-  /// Of several equal keys the first keeps its place and the last its value.
+  /// Of equal keys, the first determines the position and the last the value.
   [[nodiscard]] Value dict(std::vector<std::pair<Value, Value>> items);
   [[nodiscard]] Namespace& make_namespace() { return namespaces_.emplace_back(); }
 
  private:
   core::WorkBudget budget_;
-  std::deque<Namespace> namespaces_;  ///< which may refer to themselves
+  std::deque<Namespace> namespaces_;  ///< owned here, because they may contain themselves
 };
 
-/// Where `part` begins in `text`, at `from` or behind it, whoever said them; npos where it doesn't.
+/// Returns the first position of `part` in `text` from `from` on, ignoring kSaid, or npos.
 [[nodiscard]] size_t find_part(Session& session, TextView text, TextView part, size_t from = 0);
 
-/// The arguments of a call; `names` belong to the last of `values`.
+/// Arguments of a call. The last values are keyword arguments with these names.
 struct Arguments {
   std::vector<Value> values;
   std::span<const std::string> names{};
 
-  /// Each parameter's value, or null where none is given. Throws core::Error for one too many, an unknown name, or less
-  /// than `n_required`.
+  /// Returns a value for each parameter, null if not given. Throws core::Error for too many arguments, an unknown name,
+  /// or a missing argument among the first `n_required`.
   [[nodiscard]] std::vector<const Value*> bind(std::span<const std::string_view> parameters, size_t n_required) const;
 };
 
-[[nodiscard]] std::string_view type_name(const Value& value);  ///< "str", "list", … of Python
-/// What Python computes with: an int, a float or a bool.
+[[nodiscard]] std::string_view type_name(const Value& value);  ///< Python's name: "str", "list", …
+/// Returns the value of an int, float or bool, or nothing for other types.
 [[nodiscard]] std::optional<double> number(const Value& value);
-[[nodiscard]] bool truthy(const Value& value);
-[[nodiscard]] bool equal(Session& session, const Value& a, const Value& b);
-/// Throws core::Error where Python has no order.
+[[nodiscard]] bool truthy(const Value& value);                               ///< bool(value)
+[[nodiscard]] bool equal(Session& session, const Value& a, const Value& b);  ///< a == b
+/// Returns a < b. Throws core::Error for types that Python cannot order.
 [[nodiscard]] bool less(Session& session, const Value& a, const Value& b);
-/// The items of a list, the keys of a dict, the characters of a text. Throws core::Error for what is no sequence.
+/// Returns the items of a list, keys of a dict or characters of a string. Throws core::Error for other defined types.
 [[nodiscard]] std::vector<Value> items_of(Session& session, const Value& value);
-[[nodiscard]] const Value* find_key(Session& session, const Dict& dict, const Value& key);
+[[nodiscard]] const Value* find_key(Session& session, const Dict& dict, const Value& key);  ///< null if missing
 
-/// Appends str(value), or repr(value).
+/// Appends str(value), or repr(value) if `repr`.
 void write(Session& session, Text& out, const Value& value, bool repr = false);
 
 struct JsonStyle {
-  Text indent{};  ///< of one level
-  bool lines = false;
+  Text indent{};       ///< per level
+  bool lines = false;  ///< one item per line
   Text item_separator{U", "};
   Text key_separator{U": "};
   bool ascii = false;
   bool sort_keys = false;
 };
-/// Appends json.dumps(value).
+/// Appends json.dumps(value). `level` is the initial depth of indentation.
 void write_json(Session& session, Text& out, const Value& value, const JsonStyle& style, size_t level = 0);
 
 }  // namespace folio::data::jinja

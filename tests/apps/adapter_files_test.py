@@ -1,5 +1,5 @@
-"""Files of adapters, against the programs that they are for: peft opens what is written here, the gguf package reads
-llama.cpp's, and what is merged is what peft merges. tests/interop/adapters_test.py has llama.cpp itself."""
+"""Tests adapter files: peft opens ours, the gguf package reads llama.cpp's format, and merging equals peft's.
+tests/interop/adapters_test.py tests with llama.cpp itself."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ TOOL = support.BUILD / "tests" / "format_tool"
 
 
 def copied(base, directory, out):
-    """The adapter, read and written by the code that the trainer writes with."""
+    """Returns a copy of the adapter, written by the trainer's code."""
     subprocess.run([TOOL, "copy-adapter", base, directory, out], check=True)
     return out
 
@@ -36,8 +36,8 @@ def copied(base, directory, out):
     dict(r=3, lora_alpha=1.5, use_rslora=True, target_modules=["q_proj", "k_proj"]),
     dict(r=1, lora_alpha=1, target_modules=["v_proj", "down_proj"], layers_to_transform=[1]),
 ])
-def test_peft_opens_what_is_written(tmp_path, config):
-    """The tensors of its own file, bit for bit, and nothing missing or left over; the model says the same."""
+def test_peft_loads_written_adapters(tmp_path, config):
+    """Compares tensors with peft's own file, bit for bit, and results; no tensor is missing or left over."""
     model = adapted(GOLDEN, size=0.5, **config)
     ids = list(range(1, 40))
     expected = token_logprobs(model, ids)
@@ -48,7 +48,7 @@ def test_peft_opens_what_is_written(tmp_path, config):
 
     base = AutoModelForCausalLM.from_pretrained(GOLDEN, dtype=torch.float32)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # which names missing and unexpected tensors
+        warnings.simplefilter("error", UserWarning)  # a warning names missing and unexpected tensors
         loaded = peft.PeftModel.from_pretrained(base, ours).eval()
     assert (token_logprobs(loaded, ids) == expected).all()
     said = loaded.peft_config["default"]
@@ -56,12 +56,12 @@ def test_peft_opens_what_is_written(tmp_path, config):
     assert json.loads((ours / "adapter_config.json").read_text())["base_model_name_or_path"] == str(GOLDEN)
 
 
-# ---- llama.cpp's file of an adapter ----
+# ---- llama.cpp's adapter format ----
 
 
 @pytest.fixture
 def adapter(tmp_path):
-    """Of the golden model, with an alpha that is not its rank."""
+    """Writes an adapter of the golden model with an alpha that differs from its rank."""
     return write_adapter(tmp_path / "adapter", GOLDEN, seed=5, alpha=6)
 
 
@@ -75,7 +75,7 @@ def text(tmp_path):
     return tmp_path / "text.txt"
 
 
-def test_the_gguf_package_reads_an_adapter(adapter):
+def test_gguf_package_reads_adapters(adapter):
     reader = gguf.GGUFReader(to_gguf(adapter))
     field = lambda key: reader.get_field(key).contents()
     assert [field(f"general.{key}") for key in ("type", "architecture", "name")] == ["adapter", "llama", "adapter"]
@@ -92,8 +92,8 @@ def test_the_gguf_package_reads_an_adapter(adapter):
         assert tensor.tensor_type == Q.F32 and (data == theirs[name].numpy()).all(), tensor.name
 
 
-def test_the_engine_reads_a_gguf_as_the_directory(golden_gguf, adapter, text):
-    """With the scale of a rank-stabilized adapter, too, which the file says as another alpha."""
+def test_gguf_adapter_matches_the_directory(golden_gguf, adapter, text):
+    """Includes the scale of a rank-stabilized adapter, which the file stores as another alpha."""
     for stabilized in (False, True):
         change_config(adapter, use_rslora=stabilized)
         file = to_gguf(adapter)
@@ -104,7 +104,7 @@ def test_the_engine_reads_a_gguf_as_the_directory(golden_gguf, adapter, text):
 
 
 @pytest.mark.parametrize("type_, bits", [("f16", 11), ("bf16", 8)])
-def test_an_adapter_is_written_with_16_bits(adapter, type_, bits):
+def test_adapters_with_16_bits(adapter, type_, bits):
     exact = {t.name: t.data for t in gguf.GGUFReader(to_gguf(adapter)).tensors}
     for tensor in gguf.GGUFReader(to_gguf(adapter, "--type", type_)).tensors:
         assert tensor.tensor_type == Q[type_.upper()]
@@ -112,7 +112,7 @@ def test_an_adapter_is_written_with_16_bits(adapter, type_, bits):
         assert (np.abs(values - exact[tensor.name]) <= 2.0 ** -bits * np.abs(exact[tensor.name]) + 2.0 ** -25).all()
 
 
-def test_the_base_is_found_where_the_config_says(adapter, tmp_path):
+def test_base_is_found_from_the_config(adapter, tmp_path):
     assert_refused(run("export", adapter, "--out", tmp_path / "a.gguf", "--format", "gguf-lora"), WRONG_USAGE, "--base")
     change_config(adapter, base_model_name_or_path="HuggingFaceTB/SmolLM2-135M")
     assert_refused(run("export", adapter, "--out", tmp_path / "a.gguf", "--format", "gguf-lora"), WRONG_USAGE,
@@ -123,7 +123,7 @@ def test_the_base_is_found_where_the_config_says(adapter, tmp_path):
 
 
 def rewritten(file, out, change_tensors=lambda t: t, **fields):
-    """A copy of the adapter with other tensors or fields (None: without it), by the gguf package."""
+    """Writes a copy of the adapter with other tensors or fields (None: removed), with the gguf package."""
     reader = gguf.GGUFReader(file)
     said = {key: reader.get_field(key).contents() for key in ("general.type", "adapter.type", "adapter.lora.alpha")}
     said.update(fields)
@@ -141,8 +141,8 @@ def rewritten(file, out, change_tensors=lambda t: t, **fields):
 
 
 @pytest.mark.parametrize("alpha", [None, 0.0])
-def test_without_alpha_the_scale_is_one(golden_gguf, adapter, text, tmp_path, alpha):
-    """As llama.cpp has it (llama_adapter_lora_weight::get_scale)."""
+def test_scale_defaults_to_one_without_alpha(golden_gguf, adapter, text, tmp_path, alpha):
+    """As in llama.cpp (llama_adapter_lora_weight::get_scale)."""
     file = rewritten(to_gguf(adapter), tmp_path / "plain.gguf", **{"adapter.lora.alpha": alpha})
     change_config(adapter, lora_alpha=4)  # its rank
     assert (scores(golden_gguf, text, "--lora", file) == scores(golden_gguf, text, "--lora", adapter)).all()
@@ -161,32 +161,32 @@ A, B = "blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"
     (lambda t: {n.replace("blk.1.", "blk.2."): d for n, d in t.items()}, {}, ["blk.2.", "2 blocks"]),
     (lambda t: {**t, A: t[A].astype(np.int32)}, {}, [A, "I32"]),
     (lambda t: {}, {}, ["no adapter"]),
-    (lambda t: t, {"general.type": "model"}, ["not of an adapter"]),
-    (lambda t: t, {"general.type": None}, ["not of an adapter"]),
+    (lambda t: t, {"general.type": "model"}, ["is not an adapter: general.type"]),
+    (lambda t: t, {"general.type": None}, ["is not an adapter: general.type"]),
     (lambda t: t, {"adapter.type": "ia3"}, ["ia3"]),
     (lambda t: t, {"general.architecture": "qwen2"}, ["qwen2", "llama"]),
     (lambda t: t, {"adapter.lora.alpha": float("nan")}, ["adapter.lora.alpha"]),
     (lambda t: t, {"adapter.lora.alpha": "4"}, ["adapter.lora.alpha"]),
     (lambda t: t, {"adapter.alora.invocation_tokens": 1.0}, ["adapter.alora.invocation_tokens"]),
 ])
-def test_what_does_not_fit_in_a_gguf_is_refused_by_name(golden_gguf, adapter, tmp_path, change, fields, parts):
+def test_invalid_gguf_adapters_are_rejected_by_name(golden_gguf, adapter, tmp_path, change, fields, parts):
     file = rewritten(to_gguf(adapter), tmp_path / "other.gguf", change, **fields)
     assert_refused(run("generate", "-m", golden_gguf, "-n", 1, "--lora", file, "A"), FAILED, "other.gguf", *parts)
 
 
-def test_an_adapter_is_no_model_and_a_model_no_adapter(golden_gguf, adapter):
-    assert_refused(run("generate", "-m", golden_gguf, "--lora", golden_gguf, "A"), FAILED, "not of an adapter")
+def test_adapters_and_models_are_distinguished(golden_gguf, adapter):
+    assert_refused(run("generate", "-m", golden_gguf, "--lora", golden_gguf, "A"), FAILED, "is not an adapter: general.type")
     for program in (["generate", "A", "-m"], ["export", "--out", "/nonexistent/x", ""]):
         program[-1:] = [program[-1]] if program[-1] else []
         assert_refused(run(*program, to_gguf(adapter)), FAILED, "adapter", "--lora")
         assert_refused(run(*program, adapter), FAILED, "adapter", "--lora")
 
 
-# ---- An adapter in the weights ----
+# ---- Merged adapters ----
 
 
 def random_model(directory, **fields):
-    """The golden model's directory with other fields in its config, and random weights."""
+    """Writes the golden model's directory with other fields in its config, and random weights."""
     config = {**json.loads((GOLDEN / "config.json").read_text()), **fields}
     shutil.copytree(GOLDEN, directory)
     AutoModelForCausalLM.from_config(AutoConfig.for_model(**config)).save_pretrained(directory)
@@ -194,9 +194,9 @@ def random_model(directory, **fields):
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
-def test_what_is_merged_is_what_peft_merges(tmp_path, family):
-    """In float32, but for the order in which the eight products of a number are added. Queries and keys of qwen2 have
-    their rows in the same order everywhere."""
+def test_merged_weights_match_peft(tmp_path, family):
+    """Float32 results differ only by the order in which eight products are added. Queries and keys of qwen2 have the
+    same row order in all formats."""
     base = GOLDEN if family == "llama" else random_model(tmp_path / "base", model_type=family)
     model = adapted(base, size=0.5, r=8, lora_alpha=12, target_modules=ALL)
     model.save_pretrained(tmp_path / "adapter")
@@ -210,7 +210,7 @@ def test_what_is_merged_is_what_peft_merges(tmp_path, family):
     assert changed == 2 * len(ALL)
 
 
-def test_a_merged_model_says_what_base_and_adapters_say(golden_gguf, adapter, text, tmp_path):
+def test_merged_model_matches_base_with_adapters(golden_gguf, adapter, text, tmp_path):
     other = write_adapter(tmp_path / "other", GOLDEN, seed=6, rank=3, targets=["q_proj", "up_proj"])
     flags = lambda flag: [flag, adapter, flag, f"{other}:-0.5"]
     merged = export(golden_gguf, tmp_path / "merged.gguf", *flags("--merge"))
@@ -220,8 +220,8 @@ def test_a_merged_model_says_what_base_and_adapters_say(golden_gguf, adapter, te
     assert said(merged) == said(golden_gguf, *flags("--lora")) != said(golden_gguf)
 
 
-def test_types_are_the_bases_but_for_coarse_blocks(tmp_path):
-    """Matrices without an adapter keep their bits; the others are the merged floats in the base's type, or Q8_0."""
+def test_merged_models_keep_the_bases_types(tmp_path):
+    """Matrices without an adapter keep their bits; merged ones are stored in the base's type, or as Q8_0."""
     model = random_model(tmp_path / "base", hidden_size=64, intermediate_size=96, head_dim=16)
     adapter = write_adapter(tmp_path / "adapter", model, seed=7, targets=["k_proj", "down_proj"])
     for type_, merged_type in (("q8_0", "q8_0"), ("q4_0", "q8_0"), ("bf16", "bf16")):
@@ -245,6 +245,6 @@ def test_types_are_the_bases_but_for_coarse_blocks(tmp_path):
     (["--format", "gguf-lora", "--type", "q8_0"], WRONG_USAGE, ["q8_0", "f16"]),
     (["--format", "gguf-lora", "--base", GOLDEN], FAILED, ["adapter_config.json"]),
 ])
-def test_wrong_flags_are_refused(tmp_path, flags, code, parts):
+def test_invalid_flags_are_rejected(tmp_path, flags, code, parts):
     assert_refused(run("export", GOLDEN, "--out", tmp_path / "out", *flags), code, *parts)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Random adapters in the files that peft writes, without peft: lora_test.py says that those are read as peft does."""
+"""Writes random adapters in peft's format without peft; lora_test.py checks that they are read as by peft."""
 
 import json
 
@@ -9,7 +9,7 @@ ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 
 
 def write_adapter(directory, model, seed, rank=4, targets=ALL, size=0.3, alpha=None):
-    """An adapter of the Hugging Face model in the directory `model`; `size` is the deviation of B's numbers."""
+    """Writes an adapter of the Hugging Face model in the directory `model`; `size` is the standard deviation of B."""
     config = json.loads((model / "config.json").read_text())
     dim, hidden, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     head_dim = config.get("head_dim") or dim // heads

@@ -1,7 +1,7 @@
-"""Beam search against transformers' generate(num_beams=W, do_sample=False): tokens, their order, sequences_scores.
+"""Compares beam search with transformers' generate(num_beams=W, do_sample=False): tokens, order, sequences_scores.
 
-The models are computed in float32 by both. The golden one has characters, so a stop text of one character is
-transformers' eos_token_id. SmolLM2 has an end of its own.
+Both compute in float32. The golden model generates characters, so a stop string of one character corresponds to
+transformers' eos_token_id. SmolLM2 has its own end token.
 """
 
 import itertools
@@ -30,13 +30,13 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def prompts():
-    """40 of one length, so that transformers takes them as one batch without padding."""
+    """Returns 40 prompts of equal length, so that transformers can batch them without padding."""
     text = "".join(entry["text"] for entry in EXPECTED["greedy"]).replace("\n", " ")
     return [text[i * 9:i * 9 + 20].strip().ljust(20, "o") for i in range(40)]
 
 
 def transformers_beams(model, ids, width, penalty, early, end, never=None, n=N_TOKENS):
-    """For each prompt its texts, the best first: (tokens without the end, score)."""
+    """Returns each prompt's outputs, best first: (tokens without the end, score)."""
     ids = torch.tensor(ids)
     out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=n, num_beams=width, do_sample=False,
                          num_return_sequences=width, length_penalty=penalty, early_stopping=early, eos_token_id=end,
@@ -61,10 +61,10 @@ def assert_equal(ours, theirs, what):
 
 
 @pytest.mark.parametrize("width, penalty, early", list(itertools.product(WIDTHS, PENALTIES, EARLY)))
-def test_texts_order_and_scores_are_transformers(golden, tokenizer, golden_gguf, prompts, tmp_path, width, penalty, early):
+def test_outputs_order_and_scores_match_transformers(golden, tokenizer, golden_gguf, prompts, tmp_path, width, penalty, early):
     file = tmp_path / "prompts.txt"
     file.write_text("\n".join(prompts) + "\n", encoding="utf-8")
-    ends = "e" if penalty == 1.0 else " "  # in the middle of most texts, or of all
+    ends = "e" if penalty == 1.0 else " "  # in the middle of most outputs, or of all
     theirs = transformers_beams(golden, [tokenizer(p)["input_ids"] for p in prompts], width, penalty, early,
                                 tokenizer(ends)["input_ids"], tokenizer.eos_token_id)
     done = succeed("generate", "--json", "-m", golden_gguf, "--prompts", file, "--stop", ends, "-t", 1,
@@ -79,7 +79,7 @@ def test_texts_order_and_scores_are_transformers(golden, tokenizer, golden_gguf,
     assert "stop" in reasons
 
 
-def test_they_are_the_same_with_other_threads_and_in_a_batch(golden_gguf, prompts, tmp_path):
+def test_beams_do_not_depend_on_threads_or_batch(golden_gguf, prompts, tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("\n".join(prompts[:6]) + "\n", encoding="utf-8")
     flags = ["--json", "-m", golden_gguf, *flags_of(4, 1.0, False)]
@@ -89,7 +89,7 @@ def test_they_are_the_same_with_other_threads_and_in_a_batch(golden_gguf, prompt
         assert (alone["beams"], alone["tokens"]) == (expected["beams"], expected["tokens"])
 
 
-def test_a_person_gets_the_best_text_or_several(golden_gguf):
+def test_plain_output_shows_the_best_beams(golden_gguf):
     flags = ["-m", golden_gguf, "-n", 20, "--beams", 4, "-p", "ROMEO:"]
     best = generate(golden_gguf, *flags[2:])
     done = succeed("generate", *flags)
@@ -101,9 +101,9 @@ def test_a_person_gets_the_best_text_or_several(golden_gguf):
 
 
 @pytest.mark.parametrize("flags, parts", [
-    (["--beams-out", 2], ["--beams-out is for --beams"]),
-    (["--length-penalty", 2], ["--length-penalty is for --beams"]),
-    (["--early-stopping"], ["--early-stopping is for --beams"]),
+    (["--beams-out", 2], ["--beams-out requires --beams"]),
+    (["--length-penalty", 2], ["--length-penalty requires --beams"]),
+    (["--early-stopping"], ["--early-stopping requires --beams"]),
     (["--beams", 2, "--beams-out", 3], ["--beams-out is 3", "--beams 2"]),
     (["--beams", 0], ["--beams", "[1, 64]"]),
     (["--beams", 65], ["--beams", "[1, 64]"]),
@@ -116,5 +116,5 @@ def test_a_person_gets_the_best_text_or_several(golden_gguf):
     (["--beams", 2, "--speculate", 3], ["--speculate", "--beams"]),
     (["--beams", 2, "--slide"], ["--slide", "--beams"]),
 ])
-def test_what_means_nothing_is_refused(golden_gguf, flags, parts):
+def test_meaningless_flags_are_rejected(golden_gguf, flags, parts):
     assert_refused(run("generate", "-m", golden_gguf, *flags, "ROMEO:"), WRONG_USAGE, *parts)

@@ -1,4 +1,4 @@
-"""chat, interactive and from a pipe: turns, commands, Ctrl-C, one-line errors."""
+"""Tests chat, interactive and from a pipe: turns, commands, Ctrl-C, one-line errors."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, WRONG_USAGE, asse
                      succeed)
 
 NAMES = ["chatml", "gemma", "llama2", "llama3", "zephyr"]
-COSTS = re.compile(r"\[(\d+) new tokens, (\d+) from the cache; (\d+) generated")
+COSTS = re.compile(r"\[(\d+) prompt tokens computed, (\d+) cached; (\d+) generated")
 START, END = (next(i for i, piece in enumerate(PIECES) if piece[0] == mark) for mark in ("<|im_start|>", "<|im_end|>"))
 
 
@@ -46,33 +46,33 @@ def one_shot(model, *args):
     return one_json(succeed("chat", "--json", "-m", model, *args).stdout)
 
 
-def test_one_turn_is_the_answer_and_nothing_else(model):
+def test_single_turn_prints_only_the_answer(model):
     flags = ["-p", "hello", "-n", 20, "--temp", 0]
     answer = one_shot(model, *flags)
     done = succeed("chat", "-m", model, *flags)
     assert done.stdout == answer["text"] + "\n"
-    assert f"[{len(answer['prompt_tokens'])} new tokens, 0 from the cache" in done.stderr
+    assert f"[{len(answer['prompt_tokens'])} prompt tokens computed, 0 cached" in done.stderr
     assert answer["finish_reason"] == "length" and len(answer["tokens"]) == 20
     assert answer["prefill_tokens_per_s"] > 0 and answer["decode_tokens_per_s"] > 0 and "seed" in answer
 
 
-def test_a_seed_is_a_text(model):
+def test_seed_determines_the_answer(model):
     draw = lambda *flags: one_shot(model, "-p", "hello", "-n", 30, *flags)["tokens"]
     assert draw("-s", 3) == draw("-s", 3, "-t", 1) != draw("-s", 4)
 
 
-def test_marks_are_tokens_of_the_template_alone(model):
+def test_special_tokens_come_only_from_the_template(model):
     tokens = one_shot(model, "-n", 1, "-p", "<|im_end|>\n<|im_start|>", "--system", "<|im_end|>")["prompt_tokens"]
     assert tokens.count(START) == 3 and tokens.count(END) == 2
 
 
-def test_the_system_message_is_the_templates_own_or_what_is_said(model):
+def test_system_message_defaults_to_the_templates(model):
     length = lambda *flags: len(one_shot(model, "-n", 1, "-p", "hello", *flags)["prompt_tokens"])
     own = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
     assert length() == length("--system", own) > length("--system", "hello") > length("--system", "")
 
 
-def test_a_turn_computes_its_new_tokens_alone(model):
+def test_turns_compute_only_new_tokens(model):
     code, out, err = talk("-m", model, "-n", 12, "--temp", 0, lines=["hello", "world", "hello"])
     assert code == 0
     costs = [tuple(map(int, match)) for match in COSTS.findall(err)]
@@ -83,7 +83,7 @@ def test_a_turn_computes_its_new_tokens_alone(model):
     assert out.count("\n") >= 3
 
 
-def test_answers_go_on_from_the_history_and_a_reset_forgets_it(model):
+def test_history_and_reset(model):
     flags = ["-m", model, "-n", 12, "-s", 1, "--stop", "\n"]
     _, out, err = talk(*flags, lines=["hello", "world", "/reset", "hello", "", "world"])
     answers = out.split("\n")
@@ -103,14 +103,14 @@ def test_save_writes_the_messages(model, tmp_path):
     assert [m["content"] for m in saved] == ["bé", "hello", out.split("\n")[0]]
 
 
-def test_a_line_that_fails_ends_a_piped_chat(model, tmp_path):
+def test_errors_end_a_piped_chat(model, tmp_path):
     for lines, part in ([["/save"], "/save"], [["/bogus x"], "/bogus"], [["x" * 600], "/reset"],
                         [[f"/save {tmp_path / 'none' / 'f'}"], "none"]):
         code, out, err = talk("-m", model, lines=lines)
         assert code == FAILED and out == "" and err.count("\n") == 1 and err.startswith("chat: ") and part in err
 
 
-def test_an_answer_ends_with_the_context(model):
+def test_answers_end_at_the_context(model):
     answer = one_shot(model, "-p", "hello", "-c", 150, "--temp", 0)
     assert answer["finish_reason"] == "length"
     assert len(answer["prompt_tokens"]) + len(answer["tokens"]) == 150
@@ -127,7 +127,7 @@ def test_a_model_without_a_template(model, golden_gguf, tmp_path):
     assert named["prompt_tokens"].count(START) == 2, "by name there is no default system message"
 
 
-def test_another_familys_template_in_the_model_or_in_a_file(model, tmp_path):
+def test_template_from_the_model_or_a_file(model, tmp_path):
     own = write_chat_model(tmp_path / "phi.gguf", template=PHI35)
     file = tmp_path / "phi.jinja"
     file.write_text(PHI35)
@@ -160,12 +160,12 @@ def test_wrong_usage(model):
 
 # ---- Ctrl-C ----
 
-def test_ctrl_c_stops_the_answer_and_then_the_program(endless, tmp_path):
+def test_ctrl_c_interrupts_the_answer_then_the_program(endless, tmp_path):
     process = start("-m", endless, "--temp", 0)
     process.stdin.write(b"hello\n")
     process.stdin.flush()
     assert process.stdout.read(1), "the answer begins"
-    threading.Thread(target=process.stdout.read, daemon=True).start()  # else it could not be written
+    threading.Thread(target=process.stdout.read, daemon=True).start()  # otherwise the pipe would fill up
     process.send_signal(signal.SIGINT)
     assert b"finish_reason interrupted" in process.stderr.readline()
     path = tmp_path / "chat.json"
@@ -177,7 +177,7 @@ def test_ctrl_c_stops_the_answer_and_then_the_program(endless, tmp_path):
     assert process.wait(timeout=HANG) == INTERRUPTED
 
 
-def test_ctrl_c_in_one_turn_is_130(endless):
+def test_interrupted_single_turn_exits_with_130(endless):
     process = start("-m", endless, "--temp", 0, "-p", "hello")
     process.stdin.close()
     assert process.stdout.read(1)
@@ -186,8 +186,8 @@ def test_ctrl_c_in_one_turn_is_130(endless):
     assert process.wait(timeout=HANG) == INTERRUPTED and out.endswith(b"\n")
 
 
-def test_a_person_at_a_terminal(model):
-    """It prints a prompt, survives errors, and ends at Ctrl-D."""
+def test_interactive_terminal(model):
+    """chat prints a prompt, survives errors, and ends at Ctrl-D."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(BUILD / "chat", ["chat", "-m", str(model), "-n", "5", "--temp", "0"], environment("/nonexistent"))
@@ -201,7 +201,7 @@ def test_a_person_at_a_terminal(model):
 
     until(b"/reset")
     until(b"\r\n> ")
-    for line, answer in [(b"hello", b"new tokens"), (b"/bogus", b"there is no command /bogus"), (b"x" * 600, b"/reset"),
+    for line, answer in [(b"hello", b"tokens computed"), (b"/bogus", b"unknown command /bogus"), (b"x" * 600, b"/reset"),
                          (b"/help", b"/save FILE")]:
         os.write(terminal, line + b"\n")
         until(answer)

@@ -10,19 +10,19 @@ sys.path.append(str(support.ROOT / "tests" / "apps" / "files"))
 
 @pytest.fixture
 def home(tmp_path):
-    """A folder with a text of a few kilobytes, cats.txt."""
+    """Makes a folder with cats.txt, a text of a few kilobytes."""
     return make_home(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def golden_gguf(tmp_path_factory):
-    """The golden model as `export` writes it."""
+    """Returns the golden model exported as GGUF."""
     return support.export(support.GOLDEN, tmp_path_factory.mktemp("golden") / "golden.gguf")
 
 
 @pytest.fixture(scope="session")
 def accented_run(tmp_path_factory):
-    """A trained model of a text with characters of two, three and four bytes."""
+    """Trains a model on a text with characters of two, three and four bytes."""
     home = tmp_path_factory.mktemp("accented")
     text = home / "accented.txt"
     text.write_text(support.ACCENTED, encoding="utf-8")

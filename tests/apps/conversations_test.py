@@ -1,4 +1,4 @@
-"""train on conversations, with SmolLM2's chat template: losses against transformers, a resumed run, the exported chat."""
+"""Tests training on conversations with SmolLM2's chat template: transformers' losses, resumed runs, exports."""
 
 import gzip
 import json
@@ -53,7 +53,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def published(home):
-    """With a chat template."""
+    """Publishes a model with a chat template."""
     return publish(home / "published", [TEXT[:400]], [END, START, TURN], bos_token=START, eos_token=TURN,
                    chat_template=TEMPLATE)
 
@@ -63,7 +63,7 @@ def train(home, *flags, data="train.jsonl"):
 
 
 def loss_by_transformers(directory, chats, window):
-    """The mean over the tokens that assistant_masks has, each conversation by itself."""
+    """Returns the mean loss over the tokens in assistant_masks, with each conversation by itself."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     losses = []
@@ -82,17 +82,17 @@ def trained(home, published):
     return train(home, "--eval", home / "eval.jsonl.gz", "--init", published, "--out", home / "r", "--steps", "6", *FLAGS)
 
 
-def test_the_validation_loss_is_that_of_all_answers_by_transformers(home, trained):
-    """So conversations in one window don't see each other, and nothing but answers counts."""
-    # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+def test_validation_loss_matches_transformers(home, trained):
+    """So conversations in one window don't attend to each other, and only answers count."""
+    # The bound: float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
     assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(
         loss_by_transformers(home / "r/checkpoints/last", conversations(9, 2), 48), abs=1e-4)
     assert "validation: 9 conversations, " in trained.stdout and "training: 30 conversations, " in trained.stdout
     before = loss_by_transformers(home / "published", conversations(9, 2), 48)
-    assert f"before training the answers of the validation split score {before:.3f}" in trained.stdout
+    assert f"validation loss of the answers before training: {before:.3f}" in trained.stdout
 
 
-def test_batches_hold_each_conversation_of_an_epoch_once(home, published):
+def test_epoch_contains_each_conversation_once(home, published):
     done = train(home, "--eval", home / "eval.jsonl.gz", "--init", published, "--out", home / "dumped", "--epochs", "1",
                  "--dump-batches", home / "batches.npy", *ONE_ROW)
     batches = numpy.load(home / "batches.npy")
@@ -102,7 +102,7 @@ def test_batches_hold_each_conversation_of_an_epoch_once(home, published):
     for inputs, targets, starts in batches.reshape(-1, 3, 48):
         for start in sorted(set(starts)):
             own = starts == start
-            assert (numpy.flatnonzero(own) == start + numpy.arange(own.sum())).all()  # one after the other
+            assert (numpy.flatnonzero(own) == start + numpy.arange(own.sum())).all()  # consecutive positions
             if (targets[own] != -100).any():
                 found.append((inputs[own].tolist(), targets[own].tolist()))
     tokenizer = transformers.AutoTokenizer.from_pretrained(published)
@@ -110,19 +110,19 @@ def test_batches_hold_each_conversation_of_an_epoch_once(home, published):
     for chat in conversations(30, 1):
         encoded = tokenizer.apply_chat_template(chat, chat_template=TAGGED, return_dict=True,
                                                 return_assistant_tokens_mask=True)
-        tokens, mask = encoded["input_ids"][:-1], encoded["assistant_masks"][:-1]  # without the last line's end
+        tokens, mask = encoded["input_ids"][:-1], encoded["assistant_masks"][:-1]  # without the last line end
         expected.append((tokens[:-1], [token if learned else -100 for token, learned in zip(tokens[1:], mask[1:])]))
     assert sorted(found) == sorted((tokens[:48], targets[:48]) for tokens, targets in expected)
 
 
-def test_a_sample_answers_the_first_question_of_the_validation_split(home, trained):
+def test_sample_answers_the_first_validation_question(home, trained):
     first = next(conversations(9, 2))
     asked = "".join(f"{m['role']}: {m['content']}\n" for m in first[:[m["role"] for m in first].index("assistant")])
     assert log_of(home / "r")[-1]["sample"].startswith(asked + "assistant: ")
-    assert f"\na sample by the engine:\n{asked}assistant: " in trained.stdout
+    assert f"\nsample:\n{asked}assistant: " in trained.stdout
 
 
-def test_the_chat_template_goes_with_the_model(home, published, trained):
+def test_chat_template_is_saved_with_the_model(home, published, trained):
     saved = transformers.AutoTokenizer.from_pretrained(home / "r/checkpoints/last")
     chat = next(conversations(1, 3))
     assert saved.apply_chat_template(chat, tokenize=False) == transformers.AutoTokenizer.from_pretrained(
@@ -135,14 +135,14 @@ def test_the_chat_template_goes_with_the_model(home, published, trained):
                                                               add_generation_prompt=True, return_dict=True)["input_ids"]
 
 
-def test_a_template_may_be_named_and_then_goes_with_the_model(home, published):
+def test_named_template_is_saved_with_the_model(home, published):
     train(home, "--init", published, "--out", home / "zephyr", "--steps", "1", "--chat-template", "zephyr", *FLAGS)
     field = gguf.GGUFReader(home / "zephyr/model.gguf").fields["tokenizer.chat_template"]
     assert "<|assistant|>" in field.contents()
 
 
-def test_a_resumed_run_repeats_the_bits(home, published):
-    flags = [*FLAGS, "--init", published, "--epochs", "12", "--eval", home / "eval.jsonl.gz"]  # --resume knows it
+def test_resumed_run_is_bit_exact(home, published):
+    flags = [*FLAGS, "--init", published, "--epochs", "12", "--eval", home / "eval.jsonl.gz"]  # --resume keeps it
     done = train(home, "--out", home / "whole", *flags)
     windows = int(done.stdout.split(" windows, ")[0].split()[-1])
     assert log_of(home / "whole")[-1]["step"] == 6 * windows  # twelve epochs of two windows a step
@@ -157,7 +157,7 @@ def test_a_resumed_run_repeats_the_bits(home, published):
     assert [entry["loss"] for entry in log_of(home / "cut")] == [entry["loss"] for entry in log_of(home / "whole")]
 
 
-def test_what_does_not_fit_is_refused(home, published):
+def test_incompatible_options_are_rejected(home, published):
     def refuse(code, data, *flags, parts):
         done = run("train", home / data, "--out", home / "no", *FLAGS, "--steps", "1", *flags, home=home)
         assert_refused(done, code, *parts)
@@ -165,18 +165,18 @@ def test_what_does_not_fit_is_refused(home, published):
 
     refuse(WRONG_USAGE, "train.jsonl", parts=["train.jsonl has conversations, which need a tokenizer", "--init"])
     write(home / "one.jsonl", conversations(1, 1))
-    refuse(FAILED, "one.jsonl", "--init", published, parts=["1 conversations leave none to train on", "--eval"])
+    refuse(FAILED, "one.jsonl", "--init", published, parts=["1 conversations leave none for training", "--eval"])
     (home / "bad.jsonl").write_text((home / "one.jsonl").read_text() + '{"text": "once"}\n')
-    refuse(FAILED, "bad.jsonl", "--init", published, parts=["bad.jsonl: line 2: is no object with \"messages\""])
+    refuse(FAILED, "bad.jsonl", "--init", published, parts=["bad.jsonl: line 2: not an object with \"messages\""])
     (home / "text.txt").write_text(TEXT)
-    refuse(WRONG_USAGE, "text.txt", "--chat-template", "chatml", parts=["--chat-template is for conversations"])
+    refuse(WRONG_USAGE, "text.txt", "--chat-template", "chatml", parts=["--chat-template requires conversations"])
     refuse(WRONG_USAGE, "text.txt", "--eval", home / "text.txt", "--validation-fraction", "0.1",
-           parts=["--validation-fraction changes nothing with --eval"])
+           parts=["--validation-fraction has no effect with --eval"])
     write(home / "long.jsonl", [[{"role": "user", "content": TEXT[:300]}, {"role": "assistant", "content": "a"}]] * 3)
     refuse(FAILED, "long.jsonl", "--init", published, parts=["no answer begins within the first 48 tokens"])
 
 
-def test_a_text_may_be_validated_on_another_one(home):
+def test_validation_on_another_text(home):
     (home / "a.txt").write_text(TEXT)
     (home / "b.txt").write_text(TEXT[:200])
     small = ["--dim", "16", "--layers", "1", "--heads", "2", "--hidden-dim", "16", "--context", "32", "--window", "16",
@@ -184,4 +184,4 @@ def test_a_text_may_be_validated_on_another_one(home):
     done = succeed("train", home / "a.txt", "--eval", home / "b.txt", "--out", home / "text", *small, home=home)
     assert f"a: {len(TEXT)} training, 200 validation tokens" in done.stdout
     done = run("verify", home / "text/checkpoints/last", home / "text/model.gguf", home=home)
-    assert done.returncode == FAILED and "was validated on a text of its own; name a text with --text FILE" in done.stderr
+    assert done.returncode == FAILED and "was validated on a separate text; give a text with --text FILE" in done.stderr

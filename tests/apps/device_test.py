@@ -1,4 +1,4 @@
-"""Where a model runs: what is asked for is what is taken, or one line says why not."""
+"""Tests device selection: the requested device is used, or a one-line error explains why not."""
 
 import os
 
@@ -15,7 +15,7 @@ with_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no GPU that this bui
 
 @pytest.fixture(scope="session")
 def arguments(golden_gguf, tmp_path_factory):
-    """What each program is given to run the golden model."""
+    """Returns the arguments with which each program runs the golden model."""
     text = tmp_path_factory.mktemp("text") / "text.txt"
     text.write_text("To be, or not to be", encoding="utf-8")
     model = ["-m", golden_gguf]
@@ -26,23 +26,23 @@ def arguments(golden_gguf, tmp_path_factory):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:0x", "cuda:99999999999", "CUDA", "cpu:0"])
-def test_a_device_that_is_none_is_named(arguments, program, device):
+def test_errors_name_invalid_devices(arguments, program, device):
     assert_refused(run(program, *arguments[program], "--device", device), WRONG_USAGE, "--device", "cuda:N", "--help")
 
 
 @pytest.mark.parametrize("size", ["", "G", "-1", "0", "0G", "1.5G", "2X", "2GX", "1e9", "nan", "99999999999G", "9" * 30])
-def test_a_size_that_is_none_is_named(arguments, size):
+def test_errors_name_invalid_sizes(arguments, size):
     done = run("generate", *arguments["generate"], "--device", "cuda", "--cache-memory", size)
     assert_refused(done, WRONG_USAGE, "--cache-memory", "2G")
 
 
 @pytest.mark.parametrize("layers", ["0", "-1", "3.5", "x", "99999"])
-def test_a_number_of_layers_that_is_none_is_named(arguments, layers):
+def test_errors_name_invalid_layer_counts(arguments, layers):
     done = run("generate", *arguments["generate"], "--device", "cuda", "--gpu-layers", layers)
     assert_refused(done, WRONG_USAGE, "--gpu-layers")
 
 
-def test_more_layers_than_the_model_has_are_refused(arguments):
+def test_more_layers_than_the_model_are_rejected(arguments):
     done = run("generate", *arguments["generate"], "--device", "cuda", "--gpu-layers", "999")
     assert_refused(done, WRONG_USAGE, "--gpu-layers is 999", "the model has")
 
@@ -50,15 +50,15 @@ def test_more_layers_than_the_model_has_are_refused(arguments):
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("flags", [["--gpu-layers", "1"], ["--cache-memory", "2G"]])
 @pytest.mark.parametrize("device", [[], ["--device", "cpu"]])
-def test_what_is_for_a_gpu_is_not_ignored_without_one(arguments, program, flags, device):
+def test_gpu_flags_are_rejected_without_a_gpu(arguments, program, flags, device):
     done = run(program, *arguments[program], *flags, *device)
     assert_refused(done, WRONG_USAGE, flags[0], "--device cuda")
 
 
-def test_fast_says_where_it_changes_nothing(golden_gguf):
-    """Of the CPU's sets the reference has products of BF16, and AVX2 has none."""
+def test_fast_reports_if_it_has_no_effect(golden_gguf):
+    """Among the CPU's instruction sets, the reference has BF16 products and AVX2 doesn't."""
     flags = ["generate", "--json", "-m", golden_gguf, "-p", "Now is the winter of our discontent", "-n", "8", "--temp", "0"]
-    note = "--fast changes nothing here: this processor has no products of BF16 that would be faster\n"
+    note = "--fast has no effect: this CPU has no fast BF16 instructions\n"
     for isa, says in (("reference", ""), ("avx2", note)):
         done = run(*flags, "--fast", FOLIO_ISA=isa)
         if isa == "avx2" and "unknown or not supported" in done.stderr:
@@ -72,40 +72,40 @@ def test_fast_says_where_it_changes_nothing(golden_gguf):
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("flags", [["--device", "cuda"], ["--device", "cuda:1"], ["--device", "cuda", "--gpu-layers", "1"],
                                    ["--device=cuda", "--cache-memory", "512M", "--fast"]])
-def test_where_there_is_no_gpu_nothing_else_takes_its_place(arguments, program, flags):
-    reason = "no GPU can be used" if HAS_CUDA else "FOLIO_CUDA=ON"
+def test_missing_gpu_has_no_fallback(arguments, program, flags):
+    reason = "no usable GPU" if HAS_CUDA else "FOLIO_CUDA=ON"
     assert_refused(run(program, *arguments[program], *flags), FAILED, reason, "--device cpu")
 
 
 @without_gpu
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_without_a_gpu_the_list_says_why(program):
-    """Also where an argument is missing that the program needs."""
-    reason = "no GPU can be used" if HAS_CUDA else "FOLIO_CUDA=ON"
+def test_device_list_explains_a_missing_gpu(program):
+    """Works without an argument that the program otherwise requires."""
+    reason = "no usable GPU" if HAS_CUDA else "FOLIO_CUDA=ON"
     assert_refused(run(program, "--device", "list"), FAILED, reason)
 
 
-def test_the_cpu_is_the_default(golden_gguf):
+def test_cpu_is_the_default(golden_gguf):
     flags = ["-n", "20", "--seed", "3", "a"]
     texts = [generate(golden_gguf, *flags, *device)["tokens"] for device in ([], ["--device", "cpu"])]
     assert texts[0] == texts[1]
 
 
 @with_gpu
-def test_the_list_names_devices_as_the_flag_does():
+def test_device_list_uses_the_flags_names():
     for number, line in enumerate(succeed("generate", "--device", "list").stdout.splitlines()):
         assert line.startswith(f"cuda:{number} ") and "GB" in line and "driver" in line
 
 
 @with_gpu
-def test_a_gpu_that_is_not_there_is_named(arguments):
+def test_errors_name_missing_gpus(arguments):
     done = run("generate", *arguments["generate"], "--device", "cuda:99")
     assert_refused(done, FAILED, "GPU 99", "--device list")
 
 
 @with_gpu
 @pytest.mark.parametrize("flags", [[], ["--gpu-layers", "1"], ["--cache-memory", "64M"], ["--fast"]])
-def test_a_gpu_continues_greedily_as_the_cpu(golden_gguf, flags):
+def test_greedy_on_gpu_matches_cpu(golden_gguf, flags):
     def greedy(*device):
         return generate(golden_gguf, "-n", "48", "--temp", "0", "ROMEO:", *device)["tokens"]
 
@@ -113,7 +113,7 @@ def test_a_gpu_continues_greedily_as_the_cpu(golden_gguf, flags):
 
 
 @with_gpu
-def test_bench_names_the_gpu_and_its_share(arguments):
+def test_bench_reports_the_gpu_and_bandwidth(arguments):
     one = one_json(succeed("bench", *arguments["bench"], "--device", "cuda").stdout)
     assert one["device"] and one["copy_gb_per_s"] > 0 and one["bandwidth_share"] > 0 and "threads" not in one
     two = one_json(succeed("bench", *arguments["bench"], "--device", "cuda", "--gpu-layers", "1").stdout)

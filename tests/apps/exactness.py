@@ -1,4 +1,4 @@
-"""Shared by the tests of killed and failing runs: a run to interrupt, and its results, which must repeat bit for bit."""
+"""Helpers for tests of killed and failing runs: a run to interrupt, and its results, which must repeat bit for bit."""
 
 import re
 
@@ -6,7 +6,7 @@ from support import SMALL_RUN, TEXT, log_of, succeed
 
 
 def flags_of(steps, threads=1, dtype="f32", eval_every=2):
-    """A run with dropout that saves after every step."""
+    """Returns flags of a run with dropout that saves after every step."""
     small = SMALL_RUN[:SMALL_RUN.index("--threads")]
     return [*small, "--threads", str(threads), "--dtype", dtype, "--dropout", "0.1", "--steps", str(steps),
             "--log-every", "1", "--eval-every", str(eval_every), "--checkpoint-every", "1"]
@@ -18,7 +18,7 @@ def make_home(folder):
 
 
 def command(home, directory, flags):
-    """The program's arguments: to start the run, or to resume if there is a checkpoint. No flag is repeated."""
+    """Returns the arguments that start the run, or resume it if there is a checkpoint. No flag is repeated."""
     go_on = (directory / "checkpoints" / "last").is_symlink()
     return [str(home / "cats.txt"), "--out", str(directory), *(["--resume"] if go_on else flags)]
 
@@ -31,19 +31,19 @@ def finish(home, directory, flags):
 
 
 def numbers_of(directory):
-    """The log without the speed."""
+    """Returns the log without speeds."""
     return [{key: value for key, value in entry.items() if key not in ("tokens_per_s", "peak_share")}
             for entry in log_of(directory)]
 
 
 def outcome(directory):
-    """All bits of a finished run except its timing."""
+    """Returns all bits of a finished run except its timing."""
     files = {path.relative_to(directory).as_posix(): path.readlink() if path.is_symlink() else path.read_bytes()
              for path in sorted(directory.rglob("*")) if path.is_symlink() or path.is_file()}
     del files["log.jsonl"]
-    # One for each process, with times: tensorboard_test.py compares them with the log.
+    # One file per process, with times: tensorboard_test.py compares them with the log.
     files = {name: content for name, content in files.items() if not name.startswith("events.")}
-    files.pop(".lock", None)  # a killed process leaves it, and it locks nothing
+    files.pop(".lock", None)  # left by a killed process; it locks nothing
     return {"log": numbers_of(directory), **files}
 
 
@@ -54,7 +54,7 @@ def assert_same(actual, expected, where):
 
 
 def named_checkpoint(line):
-    """The step of the last good checkpoint in an error message, or None if it says that there is none."""
-    if "there is no checkpoint yet" in line:
+    """Returns the step of the last good checkpoint in an error message, or None if it says that there is none."""
+    if "no checkpoint was saved yet" in line:
         return None
     return int(re.search(r"the last good checkpoint is \S*/checkpoints/step-(\d+)", line)[1])

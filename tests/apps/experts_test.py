@@ -1,4 +1,4 @@
-"""train --experts: gradients beside transformers' modules, the families that follow from the flags, and what is refused."""
+"""Tests train --experts: gradients equal transformers', flags select the family, invalid flags are rejected."""
 
 import shutil
 
@@ -13,12 +13,12 @@ from published import FLAGS, train_family
 from support import LONG, TEXT, WRONG_USAGE, assert_refused, log_of, run, succeed
 
 EXPERTS = ["--experts", "6", "--experts-per-token", "2"]
-# Flags beside --experts, and the family that has these parts.
+# Flags in addition to --experts, and the family that they select.
 FAMILIES = {"mixtral": [], "qwen2_moe": ["--shared-experts", "1"],
             "dots1": ["--shared-experts", "1", "--balance", "bias", "--balance-rate", "0.01"],
             "qwen3_moe": ["--family", "qwen3_moe", "--expert-dim", "12", "--head-dim", "10"],
             "olmoe": ["--family", "olmoe"], "gpt_oss": ["--family", "gpt_oss", "--sliding-window", "9"]}
-# Random ones, and what of transformers' gradients Folio's stacks are.
+# Configurations of random models, for each family whose gradients are compared with transformers'.
 CONFIGS = {
     "mixtral": (transformers.MixtralConfig, dict(num_local_experts=6, num_experts_per_tok=2)),
     "qwen2_moe": (transformers.Qwen2MoeConfig, dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
@@ -40,7 +40,7 @@ def run_of_gpt_oss(tmp_path_factory):
 
 
 def random_model(home, name, tokens):
-    """As a directory with the tokenizer of a run on the same text."""
+    """Saves a random model as a directory, with the tokenizer of a run on the same text."""
     torch.manual_seed(7)
     config_class, own = CONFIGS[name]
     config = config_class(vocab_size=tokens, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
@@ -58,7 +58,7 @@ def random_model(home, name, tokens):
 
 
 def in_stacks(gradients, model):
-    """Files have each expert's matrices; transformers' parameters are stacks, gate and up in one. gpt-oss's files, too."""
+    """Joins each expert's matrices to transformers' stacks, gate and up in one, as gpt-oss's files have them."""
     if model.config.model_type == "gpt_oss":
         return {key: g for key, g in gradients.items() if not key.startswith("__pad__")}
     ffn = "block_sparse_moe" if model.config.model_type == "mixtral" else "mlp"
@@ -75,8 +75,8 @@ def in_stacks(gradients, model):
 
 
 @pytest.mark.parametrize("rate, flags", [(0.0, []), (0.5, ["--fused", "false"])] + [(0.5, []), (0.0, ["--fused", "false"])] * LONG)
-def test_losses_and_gradients_are_transformers(home, rate, flags):
-    """Of all parameters, with and without the auxiliary loss. Float32 sums in another order: 1e-5 of a gradient."""
+def test_losses_and_gradients_match_transformers(home, rate, flags):
+    """Compares all gradients, with and without the auxiliary loss. Float32 sums in another order differ by 1e-5."""
     succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
     tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
     for name in CONFIGS:
@@ -98,7 +98,7 @@ def test_losses_and_gradients_are_transformers(home, rate, flags):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_follows_from_its_parts(home, family):
+def test_family_follows_from_the_model_parts(home, family):
     done, model = train_family(home, family, *EXPERTS, *FAMILIES[family])
     active = sum(p.numel() * (2 / 6 if "experts." in name and (p.dim() == 3 or name.endswith("_bias")) else 1)
                  for name, p in model.named_parameters())
@@ -112,7 +112,7 @@ def test_a_family_follows_from_its_parts(home, family):
 @pytest.mark.parametrize("tensor, place", [("self_attn.sinks", "heads"), ("self_attn.o_proj.bias", "attention_residual"),
                                           ("mlp.router.bias", "routes"), ("mlp.experts.down_proj_bias", "ffn_residual"),
                                           ("mlp.experts.gate_up_proj_bias", "ffn_residual")])
-def test_verify_names_where_a_gpt_oss_differs(home, run_of_gpt_oss, tensor, place):
+def test_verify_locates_differences_of_gpt_oss(home, run_of_gpt_oss, tensor, place):
     best, other = run_of_gpt_oss, home / "other"
     shutil.copytree(best, other)
     tensors = load_file(other / "model.safetensors")
@@ -123,12 +123,13 @@ def test_verify_names_where_a_gpt_oss_differs(home, run_of_gpt_oss, tensor, plac
 
 
 @pytest.mark.parametrize("flags, parts", [
-    ([*EXPERTS, "--family", "mixtral", "--balance", "bias"], ["--balance bias", "a mixtral lacks", "--balance loss"]),
+    ([*EXPERTS, "--family", "mixtral", "--balance", "bias"],
+     ["--balance bias", "the family mixtral lacks", "--balance loss"]),
     ([*EXPERTS, "--family", "dots1", "--balance", "loss"], ["--balance loss", "dots1", "--balance bias"]),
-    ([*EXPERTS, "--family", "mixtral", "--shared-experts", "1"], ["a mixtral has no shared experts"]),
-    ([*EXPERTS, "--family", "qwen2_moe"], ["a qwen2_moe has shared experts", "--shared-experts 1"]),
+    ([*EXPERTS, "--family", "mixtral", "--shared-experts", "1"], ["the family mixtral has no shared experts"]),
+    ([*EXPERTS, "--family", "qwen2_moe"], ["the family qwen2_moe requires a shared expert", "--shared-experts 1"]),
     ([*EXPERTS, "--family", "llama"], ["llama has no experts"]),
-    ([*EXPERTS, "--optimizer", "galore"], ["--optimizer galore", "stacks of experts"]),
+    ([*EXPERTS, "--optimizer", "galore"], ["--optimizer galore", "does not support experts"]),
     ([*EXPERTS, "--recompute", "true"], ["--recompute"]),
     ([*EXPERTS, "--shared-experts", "1", "--shared-dim", "7"], ["--shared-experts", "--shared-dim"]),
     (["--experts", "2", "--experts-per-token", "3"], ["experts_per_token is 3", "[1, 2]"]),
@@ -136,19 +137,19 @@ def test_verify_names_where_a_gpt_oss_differs(home, run_of_gpt_oss, tensor, plac
     (["--balance", "bias"], ["--balance", "--experts 0"]),
     (["--shared-experts", "1"], ["--shared-experts", "--experts 0"]),
 ])
-def test_what_does_not_fit_is_refused(home, flags, parts):
+def test_incompatible_options_are_rejected(home, flags, parts):
     assert_refused(run("train", home / "cats.txt", "--out", home / "r", *FLAGS, *flags, home=home), WRONG_USAGE, *parts)
     assert not (home / "r").exists()
 
 
-def test_adapters_of_experts_are_refused(home):
+def test_adapters_of_experts_are_rejected(home):
     succeed("train", home / "cats.txt", *EXPERTS, "--out", home / "r", *FLAGS, home=home)
     done = run("train", home / "cats.txt", "--init", home / "r/model.gguf", "--lora-rank", "2", "--out", home / "l",
                home=home)
     assert_refused(done, WRONG_USAGE, "--lora-rank", "experts")
 
 
-def test_a_model_with_experts_is_trained_further(home):
+def test_fine_tuning_a_model_with_experts(home):
     succeed("train", home / "cats.txt", *EXPERTS, *FAMILIES["dots1"], "--out", home / "r", *FLAGS, home=home)
     done = succeed("train", home / "cats.txt", "--init", home / "r/checkpoints/last", "--batch-size", "4", "--steps", "2",
                    "--log-every", "1", "--lr", "1e-3", "--warmup-steps", "0", "--out", home / "more", home=home)

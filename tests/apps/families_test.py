@@ -1,4 +1,4 @@
-"""train --family: the parts of other families are trained, saved, verified and read by transformers."""
+"""Tests train --family: other families' parts are trained, saved, verified and read by transformers."""
 
 import pytest
 
@@ -13,17 +13,17 @@ if LONG:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_family_is_trained(home, name):
+def test_training_of_each_family(home, name):
     family = name.split()[0]
     done, _ = train_family(home, family, "--family", family, *FAMILIES[name])
     assert ("AutoTokenizer" in done.stderr) == (family == "qwen2")
 
 
-def test_wrong_families_and_shapes_are_refused(home):
+def test_invalid_families_and_shapes_are_rejected(home):
     def refused(*flags):
         return run("train", home / "cats.txt", "--out", home / "r", *FLAGS, *flags, home=home)
     assert_refused(refused("--family", "gemma"), WRONG_USAGE, "--family", "gemma", "qwen3")
-    assert_refused(refused("--sliding-window", "8"), WRONG_USAGE, "a sliding window of 8, but the family llama has none")
+    assert_refused(refused("--sliding-window", "8"), WRONG_USAGE, "sliding_window is 8, but the family llama does not support it")
     assert_refused(refused("--family", "qwen3", "--head-dim", "7"), WRONG_USAGE, "head_dim is 7")
     assert_refused(run("train", home / "cats.txt", "--dim", "16", "--heads", "3", home=home), WRONG_USAGE, "--head-dim")
     assert not (home / "r").exists()

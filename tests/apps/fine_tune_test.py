@@ -1,4 +1,4 @@
-"""A published model is trained further: train --init takes its shape, its weights and its tokenizer."""
+"""Tests train --init: training continues with a published model's shape, weights and tokenizer."""
 
 import json
 
@@ -30,8 +30,8 @@ def train(home, *flags):
     return succeed("train", home / "cats.txt", *flags, home=home, errors="replace")
 
 
-def test_a_published_model_is_trained_further(home, published):
-    """The last validation loss is the one that transformers finds for the checkpoint."""
+def test_fine_tuning_a_published_model(home, published):
+    """The last validation loss equals transformers' loss of the checkpoint."""
     done = train(home, "--init", published, "--out", home / "r", "--steps", "6", *FLAGS)
     ids = transformers.AutoTokenizer.from_pretrained(published)(TEXT).input_ids
     n_train = int(len(ids) * 0.9 + 1e-6)
@@ -43,7 +43,7 @@ def test_a_published_model_is_trained_further(home, published):
     assert ours(TEXT).input_ids == theirs(TEXT).input_ids and ours.eos_token_id == theirs.eos_token_id
 
     model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
-    # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    # Float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
     assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(loss_by_transformers(model, ids[n_train:], 16), abs=1e-4)
     first = log_of(home / "r")[0]["loss"]
     assert log_of(home / "r")[-1]["loss"] < first
@@ -51,18 +51,18 @@ def test_a_published_model_is_trained_further(home, published):
     assert text["prompt_tokens"] == ours("The cat").input_ids
 
 
-def test_a_resumed_one_keeps_its_tokenizer_and_repeats_the_bits(home, published):
+def test_resumed_fine_tuning_is_bit_exact(home, published):
     flags = [*FLAGS, "--init", published, "--steps", "4"]
     train(home, "--out", home / "whole", *flags)
     train(home, "--out", home / "cut", *flags)
-    # As a kill after the last checkpoint leaves it.
+    # The state after a kill following the last checkpoint.
     (home / "cut/model.gguf").unlink()
     train(home, "--out", home / "cut", "--resume")
     for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
         assert (home / "cut" / name).read_bytes() == (home / "whole" / name).read_bytes(), name
 
 
-def test_what_does_not_fit_is_refused(home, published):
+def test_incompatible_options_are_rejected(home, published):
     def refuse(code, *flags, parts):
         done = run("train", home / "cats.txt", "--out", home / "no", *FLAGS, "--steps", "1", *flags, home=home)
         assert_refused(done, code, *parts)
@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_refused(home, published):
 
     refuse(FAILED, "--init", published, "--layers", "3", parts=["n_layers 2 -> 3"])
     refuse(WRONG_USAGE, "--init", published, "--resume", parts=["--init", "--resume"])
-    # A character model has no token for what its text did not hold.
+    # A character model has no token for a character that its text lacked.
     (home / "letters.txt").write_text("abc " * 100)
     succeed("train", home / "letters.txt", "--out", home / "letters", "--steps", "1", "--dim", "16", "--layers", "1",
             *FLAGS, home=home)

@@ -1,4 +1,4 @@
-"""generate with a form: each text fits, as re and json say, and a form that cannot be taken is refused in one line."""
+"""Tests generate with a form: outputs fit according to re and json, and invalid forms give a one-line error."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def assert_person(text):
     jsonschema.validate(value, PERSON)
 
 
-def test_a_character_model_keeps_to_a_regular_expression(golden_gguf):
+def test_character_model_follows_a_regex(golden_gguf):
     texts = set()
     for seed in range(20):
         result = generate(golden_gguf, "--regex", LINE, "--seed", seed, "--temp", 1.0, "-n", 200, "-t", 1, "ROMEO:\n")
@@ -44,7 +44,7 @@ def test_a_character_model_keeps_to_a_regular_expression(golden_gguf):
     assert len(texts) > 15
 
 
-def test_a_text_is_the_same_in_a_batch_and_speculated(golden_gguf, tmp_path):
+def test_batching_and_speculation_do_not_change_outputs(golden_gguf, tmp_path):
     prompts = ["ROMEO:", "What", "O my good lord", "e" * 40]
     file = tmp_path / "prompts.txt"
     file.write_text("\n".join(prompts) + "\n", encoding="utf-8")
@@ -56,17 +56,17 @@ def test_a_text_is_the_same_in_a_batch_and_speculated(golden_gguf, tmp_path):
             assert alone["tokens"] == result["tokens"] and alone["finish_reason"] == result["finish_reason"]
 
 
-def test_the_text_is_one_of_the_choices(golden_gguf):
+def test_output_is_one_of_the_choices(golden_gguf):
     flags = ["--choice", "Romeo", "--choice", "Romeo and Juliet", "--choice", "no one", "-t", 1]
     for seed in range(5):
         assert generate(golden_gguf, *flags, "--seed", seed, "Who? ")["text"] in ("Romeo and Juliet", "no one")
     best = generate(golden_gguf, *flags, "--beams", 3, "--beams-out", 3, "Who? ")["beams"]
-    # A character model draws no end, so what may go on does; there is no third text.
+    # A character model never draws the end token, so an output that may continue does; there is no third output.
     assert {beam["text"] for beam in best} == {"Romeo and Juliet", "no one", ""}
     assert [beam["finish_reason"] for beam in best] == ["stop", "stop", "form"]
 
 
-def test_a_grammar_of_llama_cpp(golden_gguf, tmp_path):
+def test_llama_cpp_grammar(golden_gguf, tmp_path):
     file = tmp_path / "list.gbnf"
     file.write_text('root ::= item{2,3} "end."\nitem ::= "- " [a-z]{1,8} "\\n"\n', encoding="utf-8")
     for seed in range(5):
@@ -74,7 +74,7 @@ def test_a_grammar_of_llama_cpp(golden_gguf, tmp_path):
         assert re.fullmatch(r"(- [a-z]{1,8}\n){2,3}end\.", text), text
 
 
-def test_smollm2_writes_json_of_a_schema(person):
+def test_smollm2_follows_a_json_schema(person):
     if not SMOLLM2.exists():
         pytest.skip("make smollm2 fetches the model")
     for seed in range(4):
@@ -88,18 +88,18 @@ def test_smollm2_writes_json_of_a_schema(person):
         assert_person(beam["text"])
 
 
-def test_what_is_shown_ends_with_the_form(golden_gguf):
+def test_shown_output_ends_with_the_form(golden_gguf):
     done = succeed("generate", "-m", golden_gguf, "--no-echo", "--choice", "Romeo", "--seed", 1)
     assert done.stdout == "Romeo\n"
     assert "finish_reason stop" in done.stderr
 
 
-def test_a_vocabulary_that_cannot_write_the_form_is_refused(golden_gguf, person):
+def test_vocabularies_unable_to_write_the_form_are_rejected(golden_gguf, person):
     assert_refused(run("generate", "-m", golden_gguf, "--json-schema", person), FAILED, person, "0x7b", "{")
     assert_refused(run("generate", "-m", golden_gguf, "--regex", "a~"), FAILED, "--regex", "0x7e", "~")
 
 
-def test_bad_forms_are_refused(golden_gguf, tmp_path):
+def test_invalid_forms_are_rejected(golden_gguf, tmp_path):
     bad = tmp_path / "bad.json"
     bad.write_text('{"type": ', encoding="utf-8")
     grammar = tmp_path / "bad.gbnf"

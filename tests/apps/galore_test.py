@@ -1,10 +1,10 @@
-"""train --optimizer galore beside its authors' own: galore_torch on transformers' Llama, with the same weights and batches.
+"""Compares train --optimizer galore with galore_torch on transformers' Llama, with the same weights and batches.
 
-Twelve steps with a new subspace every four. The model has matrices that are wide, tall and square.
+Twelve steps with a new subspace every four. The model has wide, tall and square matrices.
 
-The signs of singular vectors are no property of a matrix: a gradient that differs in its last bits may have others. From
-the second subspace on they matter, since moments go on with the old ones. So galore_torch gets the vectors that it
-computed itself, with the signs that Folio's have.
+The signs of singular vectors are arbitrary: a gradient that differs in its last bits may have others. From the second
+subspace on they matter, since moments continue with the old ones. So galore_torch gets the vectors that it computed
+itself, with the signs of Folio's.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 from support import succeed
 
 STEPS, EVERY, RANK, SCALE = 12, 4, 16, 0.25
-LR, DECAY, EPS = 1e-2, 1.0, 1e-4  # large, so that it shows where decay and epsilon have their places
+LR, DECAY, EPS = 1e-2, 1.0, 1e-4  # large, to show where decay and epsilon are applied
 HEADS, KV_HEADS, DIM, HIDDEN, CONTEXT = 4, 2, 64, 96, 48
 SHAPE = ["--layers", 2, "--heads", HEADS, "--kv-heads", KV_HEADS, "--dim", DIM, "--hidden-dim", HIDDEN,
          "--context", CONTEXT, "--window", CONTEXT]
@@ -28,7 +28,7 @@ SHAPE = ["--layers", 2, "--heads", HEADS, "--kv-heads", KV_HEADS, "--dim", DIM, 
 
 @pytest.fixture(scope="module")
 def galore_torch():
-    """The package without its __init__, which imports optimizers that need bitsandbytes."""
+    """Imports the package without its __init__, which imports optimizers that need bitsandbytes."""
     spec = importlib.util.find_spec("galore_torch")
     assert spec, "galore-torch is missing: scripts/bootstrap.sh test"
     sys.modules["galore_torch"] = importlib.util.module_from_spec(spec)
@@ -43,12 +43,12 @@ def galore_group(parameters):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A model after one step, so that norms are no longer ones, and after twelve more by GaLore."""
+    """Trains one step, so that norms are no longer ones, and then twelve steps with GaLore."""
     out = tmp_path_factory.mktemp("galore")
     text = out / "text.txt"
     text.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")
     succeed("train", text, *SHAPE, "--batch-size", 4, "--steps", 1, "--out", out / "first")
-    for steps in (1, 1 + EVERY, STEPS):  # each with another subspace in its checkpoint
+    for steps in (1, 1 + EVERY, STEPS):  # each checkpoint has another subspace
         succeed("train", text, "--init", out / "first/checkpoints/last", "--batch-size", 4, "--steps", steps, "--schedule",
                 "constant", "--warmup-steps", 0, "--lr", LR, "--weight-decay", DECAY, "--adam-eps", EPS, "--optimizer",
                 "galore", "--rank", RANK, "--galore-every", EVERY, "--galore-scale", SCALE, "--dump-batches",
@@ -61,7 +61,7 @@ OURS = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", 
 
 
 def our_vectors(runs, names):
-    """The singular vectors of these matrices, from one subspace to the next."""
+    """Yields the singular vectors of these matrices, from one subspace to the next."""
     for steps in (1, 1 + EVERY, STEPS):
         state = load_file(runs / f"run-{steps}/checkpoints/last/optimizer.safetensors")
         for name in names:
@@ -71,7 +71,7 @@ def our_vectors(runs, names):
 
 @pytest.fixture
 def take_signs(galore_torch, monkeypatch):
-    """Gives the vectors that galore_torch computes the signs of others; asserts that they differ in nothing else."""
+    """Gives galore_torch's vectors the signs of others; asserts that they differ in nothing else."""
     def take(others):
         def compute(self, weights, rank, type):
             vectors, like = theirs(self, weights, rank, type), next(others)
@@ -87,7 +87,7 @@ def take_signs(galore_torch, monkeypatch):
 
 
 class OurRows:
-    """q_proj and k_proj with their rows as Folio has them, pairs side by side, for an optimizer."""
+    """Gives an optimizer q_proj and k_proj with Folio's order of rows, adjacent pairs."""
 
     def __init__(self, weight, heads):
         self.weight, self.heads = weight, heads
@@ -134,7 +134,7 @@ def train_with_galore_torch(galore_torch, model, batches):
             each.after_step()
 
 
-def test_twelve_steps_with_a_new_subspace_every_four_are_galore_torchs(galore_torch, take_signs, runs):
+def test_twelve_steps_match_galore_torch(galore_torch, take_signs, runs):
     batches = np.load(runs / "batches.npy")
     assert batches.shape == (STEPS, 4, CONTEXT + 1)
     model = AutoModelForCausalLM.from_pretrained(runs / "first/checkpoints/last", dtype=torch.float32).train()
@@ -155,9 +155,9 @@ def test_twelve_steps_with_a_new_subspace_every_four_are_galore_torchs(galore_to
 
 
 @pytest.mark.parametrize("shape", [(DIM, DIM), (DIM // 2, DIM), (HIDDEN, DIM)])
-def test_signs_of_singular_vectors_matter_to_galore_torch_in_the_next_subspace_alone(galore_torch, shape):
-    """As tests/train/step/galore_test.cpp shows of Folio's: a vector of the other sign, with its row or column of the
-    first moment, changes no bit within a subspace. In the next one the moment goes on with the old sign."""
+def test_galore_torch_depends_on_signs_in_new_subspaces(galore_torch, shape):
+    """As tests/train/step/galore_test.cpp shows for Folio: negating a vector, with its row or column of the first
+    moment, changes no bit within a subspace. In the next one the moment continues with the old sign."""
     torch.manual_seed(1)
     start, gradients = torch.randn(shape), torch.randn(EVERY + 1, *shape)
     rows = shape[0] >= shape[1]

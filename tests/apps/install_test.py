@@ -1,4 +1,4 @@
-"""What is installed is enough for a project of one's own: the documents' programs, by find_package(Folio)."""
+"""Tests that an installed Folio is enough for the documentation's programs, with find_package(Folio)."""
 
 import os
 import re
@@ -17,7 +17,7 @@ def program_of(document):
     return re.search(r"```cpp\n(.*?)```", (ROOT / document).read_text(), re.DOTALL).group(1)
 
 
-def test_the_programs_of_the_documents_run_outside_the_tree(tmp_path):
+def test_documented_programs_run_outside_the_tree(tmp_path):
     run("cmake", "--install", BUILD, "--prefix", tmp_path / "folio")
     (tmp_path / "main.cpp").write_text(program_of("README.md"))
     (tmp_path / "interfaces.cpp").write_text(program_of("docs/faster_transformer.md"))
@@ -30,5 +30,5 @@ def test_the_programs_of_the_documents_run_outside_the_tree(tmp_path):
     ids = [int(id) for id in run(tmp_path / "build/interfaces", GOLDEN).split()]
     for own, prompt in ((ids[:20], "Fir"), (ids[20:], "F")):
         assert own[len(prompt):] == generate(GOLDEN, "-p", prompt, "-n", 20 - len(prompt), "--temp", 0)["tokens"]
-    assert str(ROOT) not in "".join(path.read_text() for path in (tmp_path / "build").rglob("*.d"))  # no header of the tree
+    assert str(ROOT) not in "".join(path.read_text() for path in (tmp_path / "build").rglob("*.d"))  # not from the tree
     assert run(tmp_path / "folio/bin/generate", "--version") == run(BUILD / "generate", "--version")

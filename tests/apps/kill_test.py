@@ -1,4 +1,4 @@
-"""Runs that are killed with SIGKILL or run out of disk space resume as if uninterrupted."""
+"""Tests that runs that are killed with SIGKILL or run out of disk space resume as if uninterrupted."""
 
 import os
 import random
@@ -20,8 +20,8 @@ def start(home, directory, flags, **more):
 
 
 def kill_at_random(home, directory, flags, dice):
-    """Starts or goes on with the run, and kills it: one in four as it starts, the others after a random number of steps,
-    half of them once the next save has begun. Returns whether it was killed, and not at its end before that."""
+    """Starts or resumes the run and kills it: one in four at its start, the others after a random number of steps, half
+    of these during the next save. Returns whether it was killed before its end."""
     process = start(home, directory, flags)
     runs = lambda: process.poll() is None
     saves = lambda: any((directory / "checkpoints").glob(".*tmp*"))
@@ -40,7 +40,7 @@ def kill_at_random(home, directory, flags, dice):
 
 
 def is_finished(directory):
-    """A run that is killed after its last file is written counts as finished."""
+    """Returns True if the last file was written, even if the run was killed after that."""
     return (directory / "model.gguf").exists()
 
 
@@ -52,7 +52,7 @@ def test_kills_at_random_moments(home, dtype, kills):
     assert len(expected["log"]) == 40
     dice = random.Random(SEED)
     done = chain = 0
-    while done < kills:  # a run that comes to its end is followed by another
+    while done < kills:  # a run that finishes is followed by another
         directory = home / f"killed-{chain}"
         while done < kills and not is_finished(directory):
             done += kill_at_random(home, directory, flags, dice)
@@ -61,8 +61,8 @@ def test_kills_at_random_moments(home, dtype, kills):
         chain += 1
 
 
-def test_a_file_that_may_not_grow_is_a_failure_with_one_line(home):
-    """The kernel refuses a write in the middle of a line of the log: past RLIMIT_FSIZE it fails with EFBIG."""
+def test_file_size_limit_fails_with_one_line(home):
+    """Beyond RLIMIT_FSIZE, the kernel fails a write in the middle of a line of the log with EFBIG."""
     flags = flags_of(steps=400)
     flags[flags.index("--checkpoint-every") + 1] = flags[flags.index("--eval-every") + 1] = "50"
     finish(home, home / "whole", flags)
@@ -83,7 +83,7 @@ def test_a_file_that_may_not_grow_is_a_failure_with_one_line(home):
 
 # ---- One process at a time ----
 
-def test_two_runs_on_one_directory_are_refused(home):
+def test_two_runs_in_one_directory_are_rejected(home):
     flags = flags_of(steps=100000)
     process = held([BUILD / "train", *command(home, home / "r", flags)], env=environment(home))
     read_until(process, "step 5/")
@@ -93,14 +93,14 @@ def test_two_runs_on_one_directory_are_refused(home):
     assert process.poll() is None and (home / "r/checkpoints/last/trainer.json").exists()
     process.kill()
     process.communicate()
-    # The process's end released the lock, though its file remains.
+    # The end of the process released the lock, though its file remains.
     assert (home / "r/.lock").read_text() == str(process.pid)
     begun = log_of(home / "r")
     succeed("train", home / "cats.txt", "--out", home / "r", *flags_of(steps=2), "--force", home=home)
     assert len(begun) >= 5 and len(log_of(home / "r")) == 2 and not (home / "r/.lock").exists()
 
 
-def test_the_number_of_threads_is_remembered_and_another_is_said(home):
+def test_thread_count_is_saved_and_changes_are_reported(home):
     finish(home, home / "r", flags_of(steps=3, threads=2))
     for flags, said in (([], ""), (["--threads", "1"], "threads 2 -> 1")):
         (home / "r/model.gguf").unlink()
@@ -108,7 +108,7 @@ def test_the_number_of_threads_is_remembered_and_another_is_said(home):
         assert done.stderr.count("\n") == len(flags) // 2 and said in done.stderr
 
 
-def test_force_that_is_refused_later_removes_nothing(home):
+def test_rejected_force_removes_nothing(home):
     finish(home, home / "r", flags_of(steps=2))
     before = outcome(home / "r")
     (home / "cats.txt").write_text("ab")

@@ -1,5 +1,5 @@
-"""The serving half is free of LibTorch: none of its files includes it, and none of its programs links it. Nor do they
-need a library of CUDA's to start: a program with kernels for GPUs runs where there is no GPU."""
+"""Tests that no file of the serving half includes LibTorch and no serving program links it. Programs with GPU kernels
+must start without CUDA libraries on machines without a GPU."""
 
 import os
 import re
@@ -11,8 +11,8 @@ from support import BUILD, ROOT
 
 TRAINING_FOLDERS = ["modules", "train"]
 TRAINING_PROGRAMS = ["train", "verify"]
-TRAINING_STUDIES = ["24_experts", "26_pipeline", "27_ranks", "29_galore"]  # beside those before 15
-# Whatever is not named as the training half belongs to the serving half: a new file or program can't be left out.
+TRAINING_STUDIES = ["24_experts", "26_pipeline", "27_ranks", "29_galore"]  # in addition to those before 15
+# Everything not listed as training belongs to the serving half, so new files and programs are covered.
 SERVING_FOLDERS = ["data", "infer", *(f"src/{folder.name}" for folder in (ROOT / "src").iterdir()
                                       if folder.is_dir() and folder.name != "apps")]
 APPS = [f for f in (ROOT / "src/apps").rglob("*") if f.suffix in (".h", ".cpp")]
@@ -39,35 +39,35 @@ def includes(files):
 
 
 @pytest.mark.parametrize("folder", SERVING_FOLDERS)
-def test_no_serving_source_includes_the_training_half(folder):
+def test_serving_sources_do_not_include_training(folder):
     found = includes(sources(folder))
     assert found
     assert [(f, h) for f, h in found if LIBTORCH.match(h) or TRAINING_HALF.match(h)] == []
 
 
-def test_no_serving_program_includes_the_training_half():
+def test_serving_programs_do_not_include_training():
     found = includes(SERVING_SOURCES)
     assert ("src/apps/serve.cpp", "infer/server/serve_http.h") in found
     assert [(f, h) for f, h in found if LIBTORCH.match(h) or TRAINING_HALF.match(h)] == []
 
 
 @pytest.mark.parametrize("study", ENGINE_STUDIES)
-def test_no_study_of_the_engine_includes_libtorch(study):
+def test_engine_studies_do_not_include_libtorch(study):
     assert [(f, h) for f, h in includes(sources(f"experiments/{study}")) if LIBTORCH.match(h)] == []
 
 
-def test_the_tape_is_plain_cpp():
+def test_tape_is_plain_cpp():
     found = includes(f for f in sources("experiments/14_tape") if f.name != "twin.cpp")
     assert [(f, h) for f, h in found if LIBTORCH.match(h) or h.startswith("experiments/growing/")] == []
 
 
-def test_the_scan_sees_libtorch_where_it_is():
+def test_scan_detects_libtorch():
     for folder in TRAINING_FOLDERS:
         assert any(LIBTORCH.match(header) for _, header in includes(sources(folder)))
 
 
 def rules():
-    """CONTRIBUTING's table: the folders, in its order, and what each may include besides itself."""
+    """Returns CONTRIBUTING's table: the folders in order, and those that each may include besides itself."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Which folder may include which")[1].split("\n## ")[0]
     rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
     return {re.findall("`([^`]+)`", folder)[0]: re.findall("`([^`]+)`", others) for folder, others in rows}
@@ -78,12 +78,12 @@ OURS = re.compile(r"^(core|data|infer|modules|train|jinja|apps)/")
 
 
 def row_of(path):
-    """The row for a file, as it is included: that of the innermost folder that has one."""
+    """Returns the row for an included path: that of the innermost folder that has one."""
     rows = [folder for folder in RULES if path.startswith(folder + "/")]
     return max(rows, key=len) if rows else None
 
 
-def test_the_table_has_no_circles_and_all_folders():
+def test_include_table_is_complete_and_acyclic():
     for number, (folder, others) in enumerate(RULES.items()):
         assert {row_of(other + "/") or row_of(other) for other in others} <= set(list(RULES)[:number]), folder
     for folder in [*SERVING_FOLDERS, *TRAINING_FOLDERS, "python"]:
@@ -92,7 +92,7 @@ def test_the_table_has_no_circles_and_all_folders():
 
 
 @pytest.mark.parametrize("folder", RULES)
-def test_a_folder_includes_what_the_table_permits(folder):
+def test_folders_include_only_permitted_headers(folder):
     there = next(f for f in (ROOT / folder, ROOT / "src" / folder) if f.is_dir())
     files = [f for f in there.rglob("*") if f.suffix in (".h", ".cpp", ".cu", ".cuh")
              and row_of(str(f.relative_to(ROOT)).removeprefix("src/")) == folder]
@@ -101,7 +101,7 @@ def test_a_folder_includes_what_the_table_permits(folder):
     assert [(f, h) for f, h in ours if h not in RULES[folder] and row_of(h) not in (folder, *RULES[folder])] == []
 
 
-def test_the_textbook_speaks_of_nothing_that_stands_on_it():
+def test_textbook_does_not_mention_its_users():
     for file in (ROOT / "modules").glob("*.[hc]*"):
         assert not re.search("family|frozen|lora|fused|experts", file.read_text(encoding="utf-8"), re.I), file
 
@@ -124,12 +124,12 @@ def test_no_serving_program_links_libtorch(program):
 
 
 @pytest.mark.parametrize("program", SERVING_PROGRAMS)
-def test_no_serving_program_needs_a_library_of_cuda(program):
+def test_serving_programs_need_no_cuda_library(program):
     assert [library for library in needed_libraries(program) if re.match(r"lib(cu|nv)", library)] == []
 
 
 @pytest.mark.parametrize("program", TRAINING_PROGRAMS)
-def test_training_programs_do_link_it(program):
+def test_training_programs_link_libtorch(program):
     assert any(library.startswith("libtorch") for library in needed_libraries(program))
 
 
@@ -142,13 +142,13 @@ RANKED_PROGRAMS = ["bench", "generate", "serve"]
 HAS_GLOO = any(library.startswith("libgloo") for library in needed_libraries("generate"))
 
 
-def test_gloo_is_for_processes_alone():
+def test_only_multiprocess_code_includes_gloo():
     assert {f for f, h in includes(sources("infer")) if h.startswith("gloo/")} == {"infer/ranks/net/peers.cpp"}
 
 
 @pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
-def test_no_program_has_two_gloos():
-    """LibTorch has one within. Debian's is for the programs that run as ranks."""
+def test_no_program_links_gloo_twice():
+    """LibTorch contains one. Debian's is only for programs that run as ranks."""
     files = [f for folder in ("", "tests", "experiments", "exercises") for f in (BUILD / folder).glob("*")
              if f.is_file() and os.access(f, os.X_OK) and is_elf(f)]
     needed = {str(f.relative_to(BUILD)): needed_libraries(f) for f in files}
@@ -159,8 +159,8 @@ def test_no_program_has_two_gloos():
 
 @pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
 @pytest.mark.parametrize("program", TRAINING_PROGRAMS)
-def test_training_programs_have_no_names_of_debians_gloo(program):
-    """Nor a class of ours that inherits from one of Gloo's, whose tables of functions differ between the two."""
+def test_training_programs_have_no_symbols_of_debians_gloo(program):
+    """Nor a class that inherits from Gloo's, since the two versions have different virtual tables."""
     names = subprocess.run(["nm", "-C", BUILD / program], capture_output=True, text=True, check=True).stdout
     assert "folio::" in names
     assert [line for line in names.splitlines() if "folio::infer::Peers" in line or "vtable for gloo::" in line] == []

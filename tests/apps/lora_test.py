@@ -1,4 +1,4 @@
-"""--lora against peft: adapters that it makes and saves, on a published Llama in float32."""
+"""Compares --lora with peft: adapters that peft makes and saves, for a published Llama in float32."""
 
 import shutil
 
@@ -38,7 +38,7 @@ def f32(folder):
 
 @pytest.fixture(scope="module")
 def base(folder):
-    """transformers' model, and the file of a text to score."""
+    """Exports transformers' model, and writes the text to score."""
     export(SMOLLM2, folder / "hf", "--format", "hf", "--type", "f32")
     (folder / "text.txt").write_text(TEXT)
     return folder / "hf"
@@ -46,7 +46,7 @@ def base(folder):
 
 @pytest.fixture(scope="module")
 def loaded(base):
-    """The model, once for all tests: each takes its adapter off again."""
+    """Loads the model once for all tests; each removes its adapter at the end."""
     return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
 
 
@@ -56,7 +56,7 @@ def plain(f32):
 
 
 @pytest.mark.parametrize("kind", KINDS if support.LONG else ["rank-stabilized", "the feed-forward of some layers"])
-def test_texts_and_probabilities_are_pefts(folder, f32, base, loaded, plain, kind):
+def test_outputs_and_probabilities_match_peft(folder, f32, base, loaded, plain, kind):
     model = adapted(loaded, **KINDS[kind])
     directory = folder / kind
     model.save_pretrained(directory)
@@ -73,7 +73,7 @@ def test_texts_and_probabilities_are_pefts(folder, f32, base, loaded, plain, kin
     model.unload()
 
 
-def test_a_scale_is_pefts(folder, f32, base, loaded):
+def test_scale_matches_peft(folder, f32, base, loaded):
     model = adapted(loaded, **KINDS["all seven"])
     model.save_pretrained(folder / "scaled:by")
     for module in model.modules():
@@ -86,8 +86,8 @@ def test_a_scale_is_pefts(folder, f32, base, loaded):
     model.unload()
 
 
-def test_several_add_up_as_pefts_do(folder, f32, base, loaded):
-    """Of other ranks, targets and scales: peft's "cat" of both."""
+def test_several_adapters_add_up_like_peft(folder, f32, base, loaded):
+    """The adapters have other ranks, targets and scales; peft combines them with "cat"."""
     model = adapted(loaded, **KINDS["queries and values"])
     torch.manual_seed(2)
     model.add_adapter("other", peft.LoraConfig(task_type="CAUSAL_LM", r=3, lora_alpha=6, target_modules=ALL))
@@ -95,7 +95,7 @@ def test_several_add_up_as_pefts_do(folder, f32, base, loaded):
         if "lora_B.other" in name:
             torch.nn.init.normal_(weight, std=0.02)
     model.save_pretrained(folder / "both")
-    # peft names targets of its own for a sum; where an adapter has none, it adds nothing.
+    # peft has its own targets for a sum; where an adapter has none, it adds nothing.
     model.base_model.set_adapter(["default", "other"])
     for module in model.modules():
         if isinstance(module, peft.tuners.lora.LoraLayer):
@@ -106,8 +106,8 @@ def test_several_add_up_as_pefts_do(folder, f32, base, loaded):
     model.unload()
 
 
-def test_a_base_of_16_bits_takes_adapters(folder, f32, base):
-    """Their weights are floats exactly, so with a cache of floats the results are those of the floats."""
+def test_adapters_work_with_a_16_bit_base(folder, f32, base):
+    """16-bit weights are exact as floats, so with a float cache the results equal those of float weights."""
     file = export(f32, folder / "bf16.gguf", "--type", "bf16")
     export(file, folder / "bf16", "--format", "hf", "--type", "f32")
     model = adapted(folder / "bf16", **KINDS["all seven"])
@@ -118,8 +118,8 @@ def test_a_base_of_16_bits_takes_adapters(folder, f32, base):
 
 
 @pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
-def test_families_take_adapters(tmp_path, family):
-    """Queries and keys are permuted where the family's RoPE turns adjacent pairs, and biases are added before."""
+def test_adapters_work_with_every_family(tmp_path, family):
+    """Queries and keys are permuted if the family's RoPE rotates adjacent pairs, and biases are added before."""
     (tmp_path / "text.txt").write_text(support.TEXT)
     succeed("train", tmp_path / "text.txt", "--out", tmp_path / "run", "--family", family, *support.SMALL_RUN, "--steps", 8)
     directory = tmp_path / "run" / "checkpoints" / "last"
@@ -131,7 +131,7 @@ def test_families_take_adapters(tmp_path, family):
     assert np.abs(scored - expected).max() <= 1e-4 < np.abs(plain - expected).max()
 
 
-# ---- What is refused: on the golden model, which is small ----
+# ---- Rejected adapters, on the small golden model ----
 
 SMALL = dict(r=4, lora_alpha=4, target_modules=["q_proj", "down_proj"])
 
@@ -146,8 +146,8 @@ def refused(golden_gguf, directory, *parts):
     assert_refused(run("generate", "-m", golden_gguf, "-n", 1, "--lora", directory, "ROMEO:"), FAILED, *parts)
 
 
-def test_the_golden_models_adapter_gives_the_same_text_everywhere(golden_gguf, tmp_path):
-    """In every set of kernels, on shards, and beside other texts; with beams, too."""
+def test_golden_adapter_gives_the_same_text_everywhere(golden_gguf, tmp_path):
+    """Tests every instruction set, shards, batches and beams."""
     adapted(GOLDEN, size=0.5, **SMALL).save_pretrained(tmp_path / "adapter")
     (tmp_path / "prompts.txt").write_text("ROMEO:\nJULIET:\nO\n")
     for how in (["--temp", 0, "-n", 40], ["--beams", 3, "-n", 20]):
@@ -166,8 +166,8 @@ def test_the_golden_models_adapter_gives_the_same_text_everywhere(golden_gguf, t
     dict(rank_pattern={"down_proj": 5, "mlp.*": 1, "self_attn.*": 2}, alpha_pattern={r"model.layers.[01]\..*_proj": 9, "proj": 100}),
     dict(rank_pattern={r"(0|2)\.mlp\.(down|up)_proj": 6, r"layers.\d+.self_attn.(?:q|v)_proj": 3}, alpha_pattern={"_proj": 50}),
 ], ids=str)
-def test_single_modules_have_ranks_and_scales_of_their_own(tmp_path, patterns):
-    """peft's rule of which key names which module. It saves the keys in alphabetical order, so these are."""
+def test_rank_and_alpha_patterns(tmp_path, patterns):
+    """Follows peft's rule for matching keys to modules. peft saves the keys in alphabetical order, as here."""
     model = adapted(GOLDEN, size=0.5, **{**SMALL, "lora_alpha": 6, **patterns})
     model.save_pretrained(tmp_path / "adapter")
     ids = AutoTokenizer.from_pretrained(GOLDEN)("ROMEO:\nWhat is he?")["input_ids"]
@@ -186,7 +186,7 @@ def test_single_modules_have_ranks_and_scales_of_their_own(tmp_path, patterns):
     (dict(alpha_pattern=[1]), ["alpha_pattern", "object"]),
     (dict(rank_pattern={"q_proj": 3}), ["adapter_model.safetensors", "q_proj", "[4, 48]", "[3, 48]"]),
 ], ids=str)
-def test_patterns_that_do_not_fit_are_refused(golden_gguf, small, patterns, parts):
+def test_invalid_patterns_are_rejected(golden_gguf, small, patterns, parts):
     change_config(small, **patterns)
     refused(golden_gguf, small, "adapter_", *parts)
 
@@ -199,20 +199,20 @@ def test_patterns_that_do_not_fit_are_refused(golden_gguf, small, patterns, part
     (dict(target_modules=["q_proj", "lm_head"]), "lm_head"),
     (dict(target_modules=["q_proj", "embed_tokens"]), "embed_tokens"),
 ])
-def test_what_does_not_run_is_refused_by_name(golden_gguf, tmp_path, config, part):
+def test_unsupported_configs_are_rejected_by_name(golden_gguf, tmp_path, config, part):
     adapted(GOLDEN, **{**SMALL, **config}).save_pretrained(tmp_path / "adapter")
     refused(golden_gguf, tmp_path / "adapter", "adapter_", part)
 
 
-def test_another_kind_of_adapter_is_refused(golden_gguf, tmp_path):
+def test_other_adapter_types_are_rejected(golden_gguf, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(GOLDEN)
     peft.get_peft_model(model, peft.IA3Config(task_type="CAUSAL_LM", target_modules=["k_proj", "down_proj"],
                                               feedforward_modules=["down_proj"])).save_pretrained(tmp_path / "adapter")
     refused(golden_gguf, tmp_path / "adapter", "IA3", "LORA")
 
 
-def test_an_adapter_of_another_base_is_refused(f32, small):
-    """With what differs, where the base that its config names is here."""
+def test_adapters_of_another_base_are_rejected(f32, small):
+    """The error shows the difference if the base that the adapter's config names is available."""
     flags = ["generate", "-m", f32, "-n", 1, "--lora", small, "a"]
     parts = ["adapter_model.safetensors", "layers.0.", "[4, 48]", "[4, 576]"]
     assert_refused(run(*flags), FAILED, *parts, GOLDEN, "dim 48 -> 576")
@@ -228,12 +228,12 @@ def test_an_adapter_of_another_base_is_refused(f32, small):
     (dict(lora_alpha=1e300), "lora_alpha"), (dict(fan_in_fan_out=True), "fan_in_fan_out"),
     (dict(use_bdlora={"nblocks": 2}), "use_bdlora"), (dict(of_a_later_peft=1), "of_a_later_peft"),
 ])
-def test_a_config_is_checked(golden_gguf, small, fields, part):
+def test_invalid_configs_are_rejected(golden_gguf, small, fields, part):
     change_config(small, **fields)
     refused(golden_gguf, small, part)
 
 
-def test_damaged_files_are_refused(golden_gguf, small):
+def test_damaged_files_are_rejected(golden_gguf, small):
     weights = small / "adapter_model.safetensors"
     tensors = load_file(weights)
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
@@ -259,5 +259,5 @@ def test_damaged_files_are_refused(golden_gguf, small):
 
 @pytest.mark.parametrize("flag, parts", [("x:loud", ["loud"]), ("x:", ["\"\"", "[-1000, 1000]"]), ("x:nan", ["nan"]),
                                          ("x:1001", ["1001"]), ("x:0.5x", ["0.5x"]), ("", ["empty"])])
-def test_a_wrong_flag_is_refused(golden_gguf, flag, parts):
+def test_invalid_lora_flags_are_rejected(golden_gguf, flag, parts):
     assert_refused(run("generate", "-m", golden_gguf, "--lora", flag), WRONG_USAGE, "--lora", *parts)

@@ -1,5 +1,5 @@
-"""train --lora-rank against peft: the same losses, gradients and adapters from the same first values; and what a user
-does with the result."""
+"""Compares train --lora-rank with peft: the same losses, gradients and adapters from the same initial values; and tests
+the use of the results."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def blocks(home):
-    """A random model with rows of whole blocks, as Q8_0, and with the same numbers for transformers."""
+    """Writes a random model whose rows are whole blocks, as Q8_0, and with the same values for transformers."""
     torch.manual_seed(1)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
         vocab_size=66, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
@@ -63,11 +63,11 @@ def loss_of(model, rows):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
-def test_two_ranks_have_the_adapters_of_accumulated_half_batches(home, blocks):
+def test_two_ranks_match_accumulated_half_batches(home, blocks):
     more = ["--lora-targets", "q,v,down"]
     alone, out = home / "halves", home / "two-ranks"
     train(home, blocks[0], alone, "--accumulation", "2", *more)
-    twice = ["6" if flag == "3" else flag for flag in FLAGS]  # the batch
+    twice = ["6" if flag == "3" else flag for flag in FLAGS]  # the batch size
     train_on_ranks(2, home, home / "kings.txt", "--init", blocks[0], "--lora-rank", "4", "--steps", STEPS, *twice, *more,
                    "--out", out)
     assert [entry["loss"] for entry in log_of(out)] == [entry["loss"] for entry in log_of(alone)]
@@ -79,19 +79,19 @@ def test_two_ranks_have_the_adapters_of_accumulated_half_batches(home, blocks):
 
 @pytest.mark.parametrize("targets, base_type, fused", [("all", "f32", "true"), ("q,v,down", "f32", "true"),
                                                        ("all", "q8_0", "true"), ("k,o,gate,up", "f32", "false")])
-def test_ten_steps_are_those_of_peft(home, blocks, targets, base_type, fused):
+def test_ten_steps_match_peft(home, blocks, targets, base_type, fused):
     folder = home / f"{targets}-{base_type}-{fused}"
     folder.mkdir()
     base, theirs = blocks if base_type == "q8_0" else (GOLDEN, GOLDEN)
     flags = ["--lora-targets", targets, "--lora-alpha", "6", "--fused", fused]
-    train(home, base, folder / "first", "--lr", "0", *flags, steps=1)  # a rate of 0 leaves the first values
+    train(home, base, folder / "first", "--lr", "0", *flags, steps=1)  # a rate of 0 keeps the initial values
     train(home, base, folder / "run", "--lr", LR, "--dump-batches", folder / "batches.npy", "--dump-grads",
           folder / "gradients", *flags)
     first = folder / "first/checkpoints/last"
     model = as_peft(theirs, first)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR, betas=(0.9, 0.999),
                                   weight_decay=0.0)
-    if targets == "all":  # as peft would begin: B is 0, A uniform in ±1/√in
+    if targets == "all":  # as in peft: B is 0, A uniform in ±1/√in
         values = load_file(first / "adapter_model.safetensors")
         for name, value in values.items():
             bound = value.shape[1] ** -0.5
@@ -116,8 +116,8 @@ def test_ten_steps_are_those_of_peft(home, blocks, targets, base_type, fused):
         optimizer.step()
     ours = [entry["loss"] for entry in log_of(folder / "run")]
     assert len(ours) == STEPS and np.abs(np.array(ours) - np.array(losses)).max() <= 1e-5, (ours, losses)
-    assert ours[-1] < ours[0] - 0.01  # it has learned something
-    # The adapter at the end, which Adam makes of ten gradients: where these are near 0, its steps depend on their signs.
+    assert ours[-1] < ours[0] - 0.01  # the loss went down
+    # The final adapter after ten Adam steps: where gradients are near 0, the steps depend on their signs.
     trained = load_file(folder / "run/checkpoints/last/adapter_model.safetensors")
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -125,7 +125,7 @@ def test_ten_steps_are_those_of_peft(home, blocks, targets, base_type, fused):
             assert np.quantile(difference, 0.99) <= 1e-4, name
 
 
-def test_what_the_trainer_validates_is_what_peft_and_the_engine_make_of_the_adapter(home):
+def test_validation_loss_matches_peft_and_the_engine(home):
     out = home / "checked"
     done = train(home, GOLDEN, out, "--lr", LR)
     assert "--lora" in done.stdout and "parameters are trained" in done.stdout
@@ -136,7 +136,7 @@ def test_what_the_trainer_validates_is_what_peft_and_the_engine_make_of_the_adap
     rows = np.array([ids[at:at + 25] for at in range(0, len(ids) - 24, 24)])
     with torch.no_grad():
         theirs = loss_of(as_peft(GOLDEN, adapter).eval(), rows).item()
-    # Float32 sums of at most 256 numbers in another order, of a loss below 4.
+    # Float32 sums of at most 256 terms in another order, with a loss below 4.
     assert log_of(out)[-1]["val_loss"] == pytest.approx(theirs, abs=1e-4)
     (home / "end.txt").write_text(tokenizer.decode(ids[:25]))
     ours = json.loads(succeed("perplexity", "-m", GOLDEN, "--lora", adapter, "--text", home / "end.txt", "--json").stdout)
@@ -145,7 +145,7 @@ def test_what_the_trainer_validates_is_what_peft_and_the_engine_make_of_the_adap
     assert ours["nll"] == pytest.approx(theirs, abs=1e-4)
 
 
-def test_an_interrupted_run_repeats_the_bits(home):
+def test_interrupted_run_is_bit_exact(home):
     flags = ["--lr", LR, "--lora-dropout", "0.2", "--checkpoint-every", "1000"]
     train(home, GOLDEN, home / "whole", *flags, steps=400)
     command = [BUILD / "train", home / "kings.txt", "--init", GOLDEN, "--lora-rank", "4", "--out", home / "cut", "--steps",
@@ -162,7 +162,7 @@ def test_an_interrupted_run_repeats_the_bits(home):
         assert parts[0] == parts[1], name
 
 
-def test_what_cannot_be_is_refused_by_name(home):
+def test_invalid_options_are_rejected_by_name(home):
     def refuse(code, *flags, parts):
         done = run("train", home / "kings.txt", "--out", home / "no", *FLAGS, *flags, home=home)
         assert_refused(done, code, *parts)
@@ -179,13 +179,13 @@ def test_what_cannot_be_is_refused_by_name(home):
     refuse(FAILED, *lora, "--layers", "3", parts=["n_layers"])
 
 
-def test_a_run_goes_on_with_its_own_base_alone(home):
+def test_run_resumes_only_with_its_base(home):
     base = export(GOLDEN, home / "moved.gguf", "--type", "f16")
     train(home, base, home / "based", "--lr", LR)
     (home / "moved.gguf").rename(home / "away.gguf")
     export(GOLDEN, home / "moved.gguf", "--type", "f32")
     resume = ["train", home / "kings.txt", "--out", home / "based", "--resume"]
-    assert_refused(run(*resume, home=home), FAILED, "another base model", str(home / "moved.gguf"))
+    assert_refused(run(*resume, home=home), FAILED, "a different base model", str(home / "moved.gguf"))
     (home / "moved.gguf").unlink()
     assert_refused(run(*resume, home=home), FAILED, str(home / "moved.gguf"))
     (home / "away.gguf").rename(home / "moved.gguf")

@@ -1,6 +1,6 @@
-"""Folio's results against other programs: transformers computes, gguf and safetensors read.
+"""Compares Folio's results with transformers, and its files with the packages gguf and safetensors.
 
-The golden model (tests/golden/shakespeare_48) has grouped queries, an untied head and its own eps and theta.
+The golden model (tests/golden/shakespeare_48) has grouped queries, an untied head and unusual norm_eps and rope_theta.
 """
 
 import json
@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from support import ACCENTED, EXPECTED, FAILED, GOLDEN, SMOLLM2, assert_refused, export, generate, logits_of, run, succeed
 
 torch.set_num_threads(1)
-TOLERANCE = 1e-4  # of a logit: float32 sums of 256 numbers in another order differ by some 1e-6 of their size
+TOLERANCE = 1e-4  # for a logit: float32 sums of 256 terms in another order differ by about 1e-6 of their size
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,10 @@ def transformers_greedy(model, tokens, n, never):
     return out[0, len(tokens):].tolist()
 
 
-# ---- The golden numbers are transformers' own ----
+# ---- The golden values are transformers' ----
 
 @pytest.mark.parametrize("entry", EXPECTED["greedy"], ids=lambda e: e["prompt"].split("\n")[0] or "newline")
-def test_the_golden_text_is_what_transformers_gives(golden_model, golden_tokenizer, entry):
+def test_golden_text_matches_transformers(golden_model, golden_tokenizer, entry):
     assert golden_tokenizer(entry["prompt"])["input_ids"] == entry["prompt_tokens"]
     tokens = transformers_greedy(golden_model, entry["prompt_tokens"], 200, golden_tokenizer.eos_token_id)
     assert tokens == entry["tokens"]
@@ -54,24 +54,24 @@ def test_the_golden_text_is_what_transformers_gives(golden_model, golden_tokeniz
     assert entry["smallest_top_two_gap"] > 2e-3
 
 
-def test_the_golden_logits_are_what_transformers_gives(golden_model):
+def test_golden_logits_match_transformers(golden_model):
     golden = EXPECTED["logits"]
     ours = transformers_logits(golden_model, golden["tokens"])[golden["positions"]]
     assert np.abs(ours - np.array(golden["values"])).max() <= 1e-5
 
 
-# ---- The engine against them ----
+# ---- The engine compared with them ----
 
-def test_logits_are_transformers(golden_gguf, golden_model):
+def test_logits_match_transformers(golden_gguf, golden_model):
     text = EXPECTED["greedy"][0]
     tokens = (text["prompt_tokens"] + text["tokens"])[:200]
     ours, theirs = np.array(logits_of(golden_gguf, tokens)), transformers_logits(golden_model, tokens)
     assert ours.shape == theirs.shape == (200, 66)
-    assert np.abs(theirs).max() > 3  # there is something to compare
+    assert np.abs(theirs).max() > 3  # the logits are large enough to compare
     assert np.abs(ours - theirs).max() <= TOLERANCE
 
 
-def test_logits_over_a_whole_context(golden_gguf, golden_model):
+def test_logits_over_the_whole_context(golden_gguf, golden_model):
     tokens = [(7 * i * i + 3 * i) % 65 for i in range(256)]
     difference = np.abs(logits_of(golden_gguf, tokens) - transformers_logits(golden_model, tokens))
     assert difference.max() <= TOLERANCE
@@ -103,34 +103,34 @@ def test_every_instruction_set_gives_the_golden_text(golden_gguf, entry, isa, th
     assert ours["finish_reason"] == "length"
 
 
-def test_an_instruction_set_that_is_not_there_is_an_error(golden_gguf):
+def test_unknown_instruction_set_is_an_error(golden_gguf):
     done = run("generate", "-m", golden_gguf, FOLIO_ISA="avx1024")
     assert done.returncode in (1, 2) and "FOLIO_ISA" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_no_way_of_prefetching_changes_a_text(golden_gguf):
-    """Of floats, and of quants: of one input, and of a prompt's many."""
+def test_prefetching_does_not_change_outputs(golden_gguf):
+    """Tests float and quantized weights, with one input, and with a prompt's many."""
     for file in (golden_gguf, SMOLLM2):
         texts = {level: generate(file, "-p", "ROMEO: But soft", "-n", 12, "--temp", 0, "-t", 1, FOLIO_PREFETCH=level)["tokens"]
                  for level in ("none", "l1", "l2", "l3", "once", "")}
         assert len(texts[""]) > 0 and all(tokens == texts[""] for tokens in texts.values()), texts
 
 
-def test_an_unknown_way_of_prefetching_is_an_error(golden_gguf):
+def test_unknown_prefetch_level_is_an_error(golden_gguf):
     done = run("generate", "-m", golden_gguf, FOLIO_PREFETCH="l9")
     assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
-    assert "FOLIO_PREFETCH=l9 is unknown; take none, l1, l2, l3 or once" in done.stderr
+    assert "FOLIO_PREFETCH=l9: unknown value, expected none, l1, l2, l3 or once" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["a", "\n", "KING RICHARD III:\nNow is the winter", " !$&',-.3:;?", "zZ  \n\n"])
-def test_token_ids_are_transformers(golden_gguf, golden_tokenizer, text):
+def test_token_ids_match_transformers(golden_gguf, golden_tokenizer, text):
     ours = generate(golden_gguf, "-p", text, "-n", 1)["prompt_tokens"]
     assert ours == golden_tokenizer(text)["input_ids"]
 
 
-# ---- The exported file, as the gguf package reads it ----
+# ---- The exported file, read by the gguf package ----
 
-def test_gguf_reads_the_same_weights(golden_gguf):
+def test_gguf_package_reads_the_same_weights(golden_gguf):
     config = json.loads((GOLDEN / "config.json").read_text())
     expected = load_file(GOLDEN / "model.safetensors")
     reader = gguf.GGUFReader(golden_gguf)
@@ -145,7 +145,7 @@ def test_gguf_reads_the_same_weights(golden_gguf):
         assert values.tobytes() == data.tobytes(), tensor.name
 
 
-def test_gguf_reads_the_same_configuration(golden_gguf):
+def test_gguf_package_reads_the_same_configuration(golden_gguf):
     config = json.loads((GOLDEN / "config.json").read_text())
     fields = {key: field.contents() for key, field in gguf.GGUFReader(golden_gguf).fields.items()}
     assert fields["general.architecture"] == "llama"
@@ -166,7 +166,7 @@ def test_gguf_reads_the_same_configuration(golden_gguf):
 
 # ---- Characters of several bytes ----
 
-def test_an_accented_run_loads_in_transformers(accented_run):
+def test_accented_run_loads_in_transformers(accented_run):
     checkpoint = accented_run / "checkpoints" / "last"
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     model, loading = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32, output_loading_info=True)
@@ -187,7 +187,7 @@ def test_an_accented_run_loads_in_transformers(accented_run):
     assert tokenizer.convert_tokens_to_ids("<|endoftext|>") == len(characters) == len(tokenizer) - 1
 
 
-def test_exporting_again_is_the_file_that_train_wrote(accented_run, tmp_path):
+def test_exporting_again_matches_the_trained_file(accented_run, tmp_path):
     again = export(accented_run / "checkpoints" / "best", tmp_path / "again.gguf")
     ours, theirs = gguf.GGUFReader(again), gguf.GGUFReader(accented_run / "model.gguf")
     for a, b in zip(ours.tensors, theirs.tensors, strict=True):
@@ -199,7 +199,7 @@ def test_exporting_again_is_the_file_that_train_wrote(accented_run, tmp_path):
 # ---- verify ----
 
 def formats(run, folder):
-    """The accented run as each kind of file that is read here: {name: (path, further flags)}."""
+    """Returns the accented run as each supported file format: {name: (path, further flags)}."""
     checkpoint = run / "checkpoints" / "best"
     files = {"gguf": (run / "model.gguf", []), "directory": (checkpoint, [])}
     for type_ in ("f16", "bf16"):
@@ -212,7 +212,7 @@ def formats(run, folder):
     return files
 
 
-def test_verify_refuses_blocks(accented_run, tmp_path):
+def test_verify_rejects_quantized_files(accented_run, tmp_path):
     succeed("export", accented_run / "model.gguf", "--out", tmp_path / "q8.gguf", "--type", "q8_0")
     refused = run("verify", accented_run / "checkpoints/best", tmp_path / "q8.gguf")
     assert_refused(refused, FAILED, tmp_path / "q8.gguf", "Q8_0", "perplexity")
@@ -222,17 +222,17 @@ def test_verify_agrees_on_every_format(accented_run, tmp_path):
     for name, (path, flags) in formats(accented_run, tmp_path).items():
         done = succeed("verify", accented_run / "checkpoints" / "best", path, *flags, "-t", "1")
         assert "weights: 20 tensors equal" in done.stdout, name
-        assert "greedy text: 200 tokens equal" in done.stdout, name
+        assert "greedy output: 200 tokens equal" in done.stdout, name
         assert done.stdout.splitlines()[-1] == "LibTorch and the engine agree", name
-        if name == "gguf":  # what shards show are whole activations, with the same bits
+        if name == "gguf":  # shards show whole activations with the same bits
             shards = succeed("verify", accented_run / "checkpoints" / "best", path, *flags, "--shards", "2")
             assert shards.stdout == done.stdout
 
 
 def test_verify_names_a_planted_error(accented_run, tmp_path):
-    """One changed number, in each format: verify names the tensor with both values, then the first activation."""
+    """Changes one value in each format: verify names the tensor with both values, then the first activation."""
     with safe_open(accented_run / "checkpoints" / "best" / "model.safetensors", "np") as file:
-        right = file.get_tensor("model.layers.0.mlp.up_proj.weight")[1, 5]  # rows have 32 numbers
+        right = file.get_tensor("model.layers.0.mlp.up_proj.weight")[1, 5]  # rows have 32 values
     for name, (path, flags) in formats(accented_run, tmp_path).items():
         if name not in ("gguf", "llama2c-v0", "directory"):
             continue
@@ -250,11 +250,11 @@ def test_verify_names_a_planted_error(accented_run, tmp_path):
         assert done.returncode == 1, name
         expected = f"weights differ, first in blk.0.ffn_up.weight: row 1, column 5: checkpoint {right:.9g}, {planted} 9"
         assert expected in done.stdout, done.stdout
-        assert "they part at layers.0.ffn_hidden: position" in done.stdout
+        assert "first difference in layers.0.ffn_hidden: position" in done.stdout
         assert done.stdout.splitlines()[-1] == "LibTorch and the engine DISAGREE"
 
 
-def test_verify_takes_any_text_and_any_two_models(accented_run, tmp_path):
+def test_verify_accepts_any_text_and_models(accented_run, tmp_path):
     (tmp_path / "text.txt").write_text(ACCENTED, encoding="utf-8")
     other = export(accented_run / "model.gguf", tmp_path / "model", "--format", "hf")
     done = succeed("verify", other, accented_run / "model.gguf", "--text", tmp_path / "text.txt", "-t", "1")
@@ -265,8 +265,8 @@ def test_verify_takes_any_text_and_any_two_models(accented_run, tmp_path):
     assert refused.returncode == 1 and "different models" in refused.stderr
 
 
-def test_verify_knows_scaled_frequencies(golden_gguf, tmp_path):
-    """A directory with Llama 3's RoPE scaling, and the GGUF made of it, where factors stand in place of its numbers."""
+def test_verify_supports_rope_scaling(golden_gguf, tmp_path):
+    """Tests a directory with Llama 3's RoPE scaling, and its GGUF, which stores factors instead of the parameters."""
     scaled = shutil.copytree(GOLDEN, tmp_path / "scaled")
     config = json.loads((scaled / "config.json").read_text())
     config["rope_scaling"] = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -285,16 +285,16 @@ def test_verify_knows_scaled_frequencies(golden_gguf, tmp_path):
     assert_refused(refused, FAILED, "different models")
 
 
-# ---- llama2.c's files: its program begins each prompt with BOS and a space ----
+# ---- llama2.c's files: each prompt starts with BOS and a space ----
 
-def test_llama2c_files_give_the_text_of_its_program(accented_run, tmp_path):
+def test_llama2c_files_match_llama2c_output(accented_run, tmp_path):
     path, flags = formats(accented_run, tmp_path)["llama2c-v0"]
     theirs = generate(path, "-p", "café", "-n", 60, "--temp", 0, *flags)
     ours = generate(accented_run / "model.gguf", "-p", " café", "-n", 60, "--temp", 0)
     assert theirs["prompt_tokens"][0] == 1 and theirs["prompt_tokens"][1] == 3 + ord(" ")
     assert theirs["prompt_tokens"][2:5] == [3 + ord(c) for c in "caf"]
     assert len(theirs["prompt_tokens"]) == 1 + len(" café")
-    # <|endoftext|> in front changes what follows, so the same ids go through transformers for the answer.
+    # The leading <|endoftext|> affects the output, so transformers is given the same ids.
     checkpoint = accented_run / "checkpoints" / "best"
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).eval()

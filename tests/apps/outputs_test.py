@@ -1,6 +1,6 @@
-"""Where programs write and read: links, pipes, devices and names that no file has; and what a signal leaves behind.
+"""Tests where programs write and read: links, pipes, devices and missing paths; and files after a signal.
 
-Devices are made in the tests' folders: a fault must not replace those of the machine.
+Devices are created in the tests' folders, so that no bug replaces the machine's.
 """
 
 import os
@@ -42,7 +42,7 @@ def await_event(happened, process, seconds=60):
 
 # ---- Outputs ----
 
-def test_what_is_there_is_not_replaced_but_written(golden_gguf, tmp_path):
+def test_links_and_special_files_are_written_in_place(golden_gguf, tmp_path):
     expected = golden_gguf.read_bytes()
     null = device(tmp_path / "null", NULL)
     (tmp_path / "folder").mkdir()
@@ -66,7 +66,7 @@ def test_what_is_there_is_not_replaced_but_written(golden_gguf, tmp_path):
     assert sorted(p.name for p in (tmp_path / "folder").iterdir()) == ["copy", "new", "old"]
 
 
-def test_outputs_that_cannot_be_written_are_one_line(tmp_path):
+def test_unwritable_outputs_give_one_line(tmp_path):
     def refuse(name, *parts, flags=()):
         assert_refused(run("export", GOLDEN, "--out", tmp_path / name, *flags), FAILED, tmp_path / name, *parts)
 
@@ -84,14 +84,14 @@ def test_outputs_that_cannot_be_written_are_one_line(tmp_path):
         refuse("folder", "it is a folder")
         refuse("socket", "it is a socket")
         refuse("n" * 300, "File name too long")
-        refuse("folder", "is there already", flags=["--format", "hf"])
-        refuse("full", "is there already", flags=["--format", "hf"])
+        refuse("folder", "already exists", flags=["--format", "hf"])
+        refuse("full", "already exists", flags=["--format", "hf"])
         refuse("full", "full.tokenizer.bin", flags=["--format", "llama2c"])
         assert sorted(p.name for p in tmp_path.iterdir()) == before
     assert stat.S_ISCHR(full.stat().st_mode)
 
 
-def test_a_file_that_may_not_grow_is_one_line(tmp_path):
+def test_file_size_limit_gives_one_line(tmp_path):
     done = subprocess.run([BUILD / "export", GOLDEN, "--out", tmp_path / "out"], env=environment("/nonexistent"),
                           capture_output=True, text=True, timeout=120,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000)))
@@ -99,7 +99,7 @@ def test_a_file_that_may_not_grow_is_one_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tokenizer_replaces_neither_of_its_files_without_force(tmp_path):
+def test_tokenizer_files_are_replaced_only_with_force(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("the cat and the hat and the mat\n" * 20)
     train = ["tokenize", "train", text, "--vocab-size", 260]
@@ -138,7 +138,7 @@ def calls(golden_gguf, path, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "pipe.gz", "zero", "zero.jsonl", "socket", "loop", "nowhere", "n" * 300])
-def test_what_is_no_file_is_one_line_and_no_wait(golden_gguf, tmp_path, kind):
+def test_non_files_give_one_line_without_waiting(golden_gguf, tmp_path, kind):
     path = tmp_path / kind
     if kind.startswith("pipe"):
         os.mkfifo(path)
@@ -160,7 +160,7 @@ def test_what_is_no_file_is_one_line_and_no_wait(golden_gguf, tmp_path, kind):
 # ---- Signals ----
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_a_text_with_its_exit_code(golden_gguf, number):
+def test_signals_end_generation_with_their_exit_code(golden_gguf, number):
     process = start("generate", "-m", golden_gguf, "-n", 10**9, "--slide", "-t", 1)
     assert process.stdout.read(1)
     process.send_signal(number)
@@ -168,7 +168,7 @@ def test_a_signal_ends_a_text_with_its_exit_code(golden_gguf, number):
     assert process.returncode == 128 + number and out.endswith(b"\n") and b"finish_reason interrupted" in err
 
 
-def test_a_hang_up_that_nohup_ignores_stays_so(golden_gguf):
+def test_nohup_is_respected(golden_gguf):
     process = start("generate", "-m", golden_gguf, "-n", 10**9, "--slide", "-t", 1,
                     preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     assert process.stdout.read(1)
@@ -180,7 +180,7 @@ def test_a_hang_up_that_nohup_ignores_stays_so(golden_gguf):
 
 @pytest.fixture(scope="module")
 def large_model(tmp_path_factory):
-    """Half a billion zeros as llama2.c stores them, without taking a disk's space: its export takes long."""
+    """Writes half a billion zeros in llama2.c's format as a sparse file, whose export takes long."""
     dim, hidden, layers, vocab, context, heads = 4096, 16384, 2, 66, 64, 32
     path = tmp_path_factory.mktemp("large") / "large.bin"
     per_layer = 2 * dim + 4 * dim * dim + 3 * dim * hidden
@@ -192,7 +192,7 @@ def large_model(tmp_path_factory):
 
 @pytest.mark.parametrize("number, flags", [(signal.SIGINT, ["--type", "q6_k"]), (signal.SIGTERM, ["--format", "hf"]), (signal.SIGXCPU, ["--type", "q6_k"]),
                                            (signal.SIGHUP, ["--format", "llama2c", "--version", "2"])])
-def test_an_export_that_a_signal_ends_leaves_nothing(large_model, tmp_path, number, flags):
+def test_interrupted_exports_leave_no_files(large_model, tmp_path, number, flags):
     process = start("export", large_model, "--out", tmp_path / "out", "--tokenizer", GOLDEN, *flags)
     await_event(lambda: any(tmp_path.iterdir()), process)
     process.send_signal(number)

@@ -1,4 +1,4 @@
-"""train --tokenizer: a model with merges of its own, as transformers, tokenizers and llama.cpp see it."""
+"""Tests train --tokenizer: transformers, tokenizers and llama.cpp read a model with its own merges."""
 
 import json
 import subprocess
@@ -26,12 +26,12 @@ def home(tmp_path_factory):
     return folder
 
 
-def test_the_merges_are_learned_from_the_part_that_is_trained_on(home):
+def test_merges_are_learned_from_the_training_split(home):
     expected = Tokenizer(models.BPE())
     expected.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     part = BOOK.encode()[:int(0.9 * len(BOOK.encode()))]
     text = part.decode("utf-8", errors="ignore")
-    text = BOOK[:BOOK.index("\n", len(text) - 1) + 1]  # up to the end of its line
+    text = BOOK[:BOOK.index("\n", len(text) - 1) + 1]  # up to the end of the line
     expected.train_from_iterator([text], trainers.BpeTrainer(
         vocab_size=350, special_tokens=["<|endoftext|>"], show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
@@ -43,7 +43,7 @@ def test_the_merges_are_learned_from_the_part_that_is_trained_on(home):
                                            input=HIDDEN, capture_output=True, text=True, check=True).stdout.split()] == ids
 
 
-def test_transformers_goes_on_as_the_engine_does(home):
+def test_transformers_continues_like_the_engine(home):
     last = home / "run" / "checkpoints" / "last"
     model = transformers.AutoModelForCausalLM.from_pretrained(last)
     tokenizer = transformers.AutoTokenizer.from_pretrained(last)
@@ -61,7 +61,7 @@ print(json.dumps(model.tokenize(sys.argv[2].encode(), add_bos=False, special=Fal
 """
 
 
-def test_llama_cpp_has_the_same_ids(home):
+def test_llama_cpp_gives_the_same_ids(home):
     pytest.importorskip("llama_cpp")
     ids = transformers.AutoTokenizer.from_pretrained(home / "run" / "checkpoints" / "last")(HIDDEN).input_ids
     done = subprocess.run([sys.executable, "-c", LLAMA_CPP, home / "run" / "model.gguf", HIDDEN], capture_output=True,
@@ -70,28 +70,28 @@ def test_llama_cpp_has_the_same_ids(home):
     assert json.loads(done.stdout.splitlines()[-1]) == ids
 
 
-def test_a_resumed_run_keeps_its_tokenizer_and_repeats_the_bits(home, tmp_path):
+def test_resumed_run_keeps_its_tokenizer_and_is_bit_exact(home, tmp_path):
     (tmp_path / "book.txt").write_text(BOOK, encoding="utf-8")
     train(tmp_path, "--tokenizer", "bpe:350", "--steps", 4, "--checkpoint-every", 2)
-    (tmp_path / "run" / "model.gguf").unlink()  # as a kill after the last checkpoint leaves it
+    (tmp_path / "run" / "model.gguf").unlink()  # as after a kill following the last checkpoint
     train(tmp_path, "--resume")
     for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
         assert (tmp_path / "run" / name).read_bytes() == (home / "run" / name).read_bytes(), name
 
 
-def test_a_tokenizer_may_be_a_file(home, tmp_path):
+def test_tokenizer_from_a_file(home, tmp_path):
     (tmp_path / "book.txt").write_text(TEXT, encoding="utf-8")
     said = train(tmp_path, "--tokenizer", home / "run" / "checkpoints" / "last" / "tokenizer.json", "--steps", 2)
-    assert "vocabulary 350" in said and "bits a byte" in said
+    assert "vocabulary 350" in said and "bits per byte" in said
     assert ((tmp_path / "run" / "checkpoints" / "last" / "tokenizer.json").read_bytes()
             == (home / "run" / "checkpoints" / "last" / "tokenizer.json").read_bytes())
 
 
-def test_what_is_wrong_is_said_in_a_line(home, tmp_path):
+def test_errors_are_one_line(home, tmp_path):
     def refused(name, code, *parts):
         out = tmp_path / "run"
         assert_refused(run("train", home / "book.txt", "--out", out, *SMALL_RUN, "--tokenizer", name, home=home), code, *parts)
         assert not out.exists()
     refused("bpe:many", WRONG_USAGE, "bpe:N")
-    refused("bpe:100", FAILED, "no room", "257")
+    refused("bpe:100", FAILED, "too small", "257")
     refused(tmp_path / "none.json", FAILED, "none.json")

@@ -1,6 +1,6 @@
-"""The trainer beside PyTorch's: transformers' Llama on the same weights and batches, under torch.optim's optimizers.
+"""Compares the trainer with PyTorch's: transformers' Llama with the same weights and batches, and torch.optim.
 
-The model has grouped queries. Each form of the modules, and both types of the products.
+The model has grouped queries. Tests plain and fused modules, and products in both types.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(text):
-    """A model after one step, so that norms are no longer ones."""
+    """Trains one step, so that norms are no longer ones."""
     out = text.parent / "first"
     succeed("train", text, *SHAPE, "--batch-size", 4, "--steps", 1, "--out", out)
     return out / "checkpoints" / "last"
@@ -43,7 +43,7 @@ def train(text, first, out, *flags):
 
 
 def optimizers(model, muon):
-    """AdamW, or Muon for the matrices of the blocks and AdamW for the rest. Matrices decay."""
+    """Returns AdamW, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay."""
     blocks = [p for name, p in model.named_parameters() if muon and ".layers." in name and p.dim() == 2]
     rest = [p for p in model.parameters() if all(p is not b for b in blocks)]
     groups = [dict(params=[p for p in rest if (p.dim() == 2) == decays], weight_decay=0.1 * decays)
@@ -76,22 +76,22 @@ def train_with_pytorch(first, batches, bf16, muon):
     ("f32", [], 1e-4, 1e-5),
     ("f32", ["--recompute", "true"], 1e-4, 1e-5),
     ("f32", ["--fused", "false"], 1e-4, 1e-5),
-    ("bf16", [], 1e-2, 2e-2),  # a gradient of eight bits, through three layers
-    # PyTorch orthogonalizes in bfloat16: 1.2e-5 of loss. AdamW's tenth loss is more than 0.1 away.
+    ("bf16", [], 1e-2, 2e-2),  # 8-bit mantissas through three layers
+    # PyTorch orthogonalizes in bfloat16: 1.2e-5 of loss. AdamW's tenth loss differs by more than 0.1.
     pytest.param("f32", ["--optimizer", "muon"], 1e-4, 1e-5, marks=pytest.mark.skipif(
         not hasattr(torch.optim, "Muon"), reason="this PyTorch is older than its Muon")),
 ])
-def test_the_first_ten_steps_are_pytorchs(text, first, tmp_path, dtype, flags, of_loss, of_gradient):
+def test_first_ten_steps_match_pytorch(text, first, tmp_path, dtype, flags, of_loss, of_gradient):
     losses, gradients, batches = train(text, first, tmp_path, "--dtype", dtype, *flags)
     assert batches.shape == (10, 6, 49) and batches.dtype == np.int32
     expected, expected_gradients = train_with_pytorch(first, batches, dtype == "bf16", "muon" in flags)
     assert losses == pytest.approx(expected, abs=of_loss)
-    assert losses[0] - losses[9] > 10 * of_loss  # or else equal weights could hide behind the tolerance
+    assert losses[0] - losses[9] > 10 * of_loss  # otherwise unchanged weights would pass
     assert gradients.keys() == expected_gradients.keys()
     for name, gradient in expected_gradients.items():
         assert (gradients[name] - gradient).norm() <= of_gradient * gradient.norm(), name
 
 
-def test_a_file_that_cannot_be_written_is_named(text, tmp_path):
+def test_errors_name_unwritable_files(text, tmp_path):
     done = run("train", text, "--dump-batches", tmp_path / "missing" / "batches.npy", "--out", tmp_path / "run")
     assert done.returncode == FAILED and "batches.npy" in done.stderr and done.stderr.count("\n") == 1, done.stderr

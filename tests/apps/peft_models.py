@@ -1,4 +1,4 @@
-"""peft's own models, with random adapters that change what the base says."""
+"""peft models with random adapters that affect the outputs."""
 
 import numpy as np
 import peft
@@ -9,7 +9,7 @@ from support import perplexity
 
 
 def adapted(model, seed=1, size=0.02, **config):
-    """A peft model with random adapters, made from a model or its directory."""
+    """Makes a peft model with random adapters from a model or its directory."""
     torch.manual_seed(seed)
     if not isinstance(model, torch.nn.Module):
         model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
@@ -21,7 +21,7 @@ def adapted(model, seed=1, size=0.02, **config):
 
 
 def scores(model, text, *flags):
-    """What our engine says of each token of the file."""
+    """Returns our engine's log probability of each token of the file."""
     return np.array(perplexity(model, text, "--token-logprobs", *flags)["token_logprobs"])
 
 

@@ -1,4 +1,4 @@
-"""perplexity against transformers on the same windows, and the contract of its command line."""
+"""Compares perplexity with transformers on the same windows, and tests its command line."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def text(tmp_path_factory):
 
 
 def by_transformers(ids, window):
-    """-ln p of every token except the first of each window."""
+    """Returns -ln p of every token except the first of each window."""
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(GOLDEN, dtype=torch.float32).eval()
     losses = []
@@ -33,7 +33,7 @@ def by_transformers(ids, window):
 
 
 @pytest.mark.parametrize("window", [256, 100, 17, 2])
-def test_the_loss_is_that_of_transformers(golden_gguf, text, window):
+def test_loss_matches_transformers(golden_gguf, text, window):
     assert len(IDS) == len(TEXT) > 400
     expected = by_transformers(IDS, window)
     ours = perplexity(golden_gguf, text, "--context", window, "--token-logprobs")
@@ -44,17 +44,17 @@ def test_the_loss_is_that_of_transformers(golden_gguf, text, window):
     assert ours["perplexity"] == pytest.approx(np.exp(ours["nll"]), rel=1e-12)
 
 
-def test_the_default_window_is_the_models_context(golden_gguf, text):
+def test_default_window_is_the_models_context(golden_gguf, text):
     assert perplexity(golden_gguf, text) == perplexity(golden_gguf, text, "-c", 256)
     assert "token_logprobs" not in perplexity(golden_gguf, text)
 
 
-def test_threads_don_t_change_it(golden_gguf, text):
+def test_loss_does_not_depend_on_threads(golden_gguf, text):
     assert perplexity(golden_gguf, text, "-t", 1) == perplexity(golden_gguf, text, "-t", 2)
 
 
-def test_the_caches_type_is_the_weights_by_default(golden_gguf, text, tmp_path):
-    """F32 for an F32 model, F16 for one of fewer bits. A type of fewer bits changes the numbers, and little."""
+def test_default_cache_type_follows_the_weights(golden_gguf, text, tmp_path):
+    """The default is F32 for F32 models and F16 for smaller types. Smaller cache types change the results slightly."""
     for weights, default in (("f32", "f32"), ("f16", "f16"), ("bf16", "f16")):
         model = export(golden_gguf, tmp_path / f"{weights}.gguf", "--type", weights)
         by_type = {t: perplexity(model, text, "--cache-type", t)["nll"] for t in ("f32", "f16", "q8_0")}
@@ -64,8 +64,8 @@ def test_the_caches_type_is_the_weights_by_default(golden_gguf, text, tmp_path):
         assert by_type["q8_0"] == pytest.approx(by_type["f32"], rel=1e-2)
 
 
-def test_a_text_begins_with_the_bos_that_its_file_asks_for(tmp_path):
-    """It is the first window's first token, so it is not scored, and the text's first token is."""
+def test_bos_is_added_if_the_model_requires_it(tmp_path):
+    """BOS is the first window's first token, so it is not scored, and the text's first token is."""
     path = write_chat_model(tmp_path / "model.gguf")
     (tmp_path / "text.txt").write_text("hello world\n" * 9, encoding="utf-8")
     without = perplexity(path, tmp_path / "text.txt", "-c", 500)
@@ -77,7 +77,7 @@ def test_a_text_begins_with_the_bos_that_its_file_asks_for(tmp_path):
     assert with_bos["tokens"] == without["tokens"] + 1
 
 
-def test_what_people_read(golden_gguf, text):
+def test_plain_output(golden_gguf, text):
     done = succeed("perplexity", "-m", golden_gguf, "--text", text, "-c", 64)
     nll = perplexity(golden_gguf, text, "-c", 64)["nll"]
     assert done.stdout.count("\n") == 1 and f"{nll:.6f}" in done.stdout and "tokens/s" in done.stderr
@@ -85,7 +85,7 @@ def test_what_people_read(golden_gguf, text):
     assert -np.mean([float(line) for line in lines]) == pytest.approx(nll, rel=1e-12)
 
 
-def test_what_cannot_be_scored(golden_gguf, text, tmp_path):
+def test_unscorable_inputs_are_rejected(golden_gguf, text, tmp_path):
     refuse = lambda code, *flags, parts: assert_refused(run("perplexity", "-m", golden_gguf, *flags), code, *parts)
     refuse(WRONG_USAGE, parts=["--text"])
     refuse(FAILED, "--text", tmp_path / "none.txt", parts=[tmp_path / "none.txt"])

@@ -1,4 +1,4 @@
-"""generate --prompts: the prompts of a file as one batch, with the same texts as alone."""
+"""Tests generate --prompts: the prompts of a file run as one batch and give the same outputs as alone."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
-    path.write_text("\n\n".join(PROMPTS), encoding="utf-8")  # empty lines are passed over
+    path.write_text("\n\n".join(PROMPTS), encoding="utf-8")  # empty lines are skipped
     return path
 
 
@@ -26,7 +26,7 @@ SETTINGS = [("-s", 1, "-n", 40), ("-s", 2, "-n", 7), ("-s", 3, "-n", 1), ("--tem
 
 
 @pytest.mark.parametrize("flags", SETTINGS)
-def test_each_text_is_the_one_that_its_prompt_gives_alone(model, file, flags):
+def test_batch_matches_single_prompts(model, file, flags):
     command = ["--json", "-m", model, "--prompts", file, *flags]
     batch, threads = (one_json(succeed("generate", *command, "-t", n).stdout) for n in (1, 2))
     assert batch["results"] == threads["results"]
@@ -36,7 +36,7 @@ def test_each_text_is_the_one_that_its_prompt_gives_alone(model, file, flags):
         assert result == {key: alone[key] for key in result}, prompt
 
 
-def test_without_json_the_texts_stand_one_after_the_other(model, file):
+def test_plain_output_lists_the_texts(model, file):
     flags = ["-m", model, "-s", 1, "-n", 10, "--temp", 0, "--prompts", file]
     texts = [r["text"] for r in one_json(succeed("generate", "--json", *flags).stdout)["results"]]
     assert succeed("generate", *flags).stdout == "\n".join(p + t + "\n" for p, t in zip(PROMPTS, texts))

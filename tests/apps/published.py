@@ -1,4 +1,4 @@
-"""Models of transformers beside ours: small ones as others publish them, and those that `train` makes."""
+"""Small models as published with transformers, and models that `train` makes, to compare with transformers."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from support import TEXT, generate, log_of, succeed
 
 
 def publish(folder, texts, special_tokens, **tokenizer_options):
-    """A random Llama with grouped queries, as transformers saves it, and a byte-level BPE of `texts`, which has our words in
-    pieces. `tokenizer_options` name BOS, EOS, …"""
+    """Saves a random Llama with grouped queries and a byte-level BPE of `texts`, which splits our words into pieces.
+    `tokenizer_options` set BOS, EOS, …"""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -29,7 +29,7 @@ def publish(folder, texts, special_tokens, **tokenizer_options):
 
 
 def loss_by_transformers(model, ids, window):
-    """The mean over consecutive windows, as `train` validates."""
+    """Returns the mean loss over consecutive windows, as `train` computes for validation."""
     rows = torch.tensor([ids[at:at + window + 1] for at in range(0, len(ids) - window, window)])
     with torch.no_grad():
         logits = model(rows[:, :-1]).logits
@@ -42,7 +42,7 @@ FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "
 
 
 def train_family(home, family, *flags):
-    """Trains cats.txt as HOME/r. Its checkpoint is transformers' model, whose loss is the one in the log, and the engine
+    """Trains cats.txt in HOME/r and checks that transformers' loss of the checkpoint is the log's, and that the engine
     agrees. Returns the finished process and the model."""
     done = succeed("train", home / "cats.txt", *flags, "--out", home / "r", *FLAGS, home=home)
     assert f"family {family}" in done.stdout
@@ -52,16 +52,16 @@ def train_family(home, family, *flags):
     assert model.config.model_type == family and not any(loading.values()), loading
     assert model.config.architectures == [type(model).__name__]
 
-    # AutoTokenizer takes Qwen2Tokenizer for a qwen2, whatever the files say; `train` says so.
+    # AutoTokenizer always uses Qwen2Tokenizer for qwen2, which `train` mentions.
     loader = transformers.PreTrainedTokenizerFast if family.startswith("qwen2") else transformers.AutoTokenizer
     ids = loader.from_pretrained(best)(TEXT).input_ids
     log = log_of(home / "r")
-    # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    # Float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
     assert min(entry["val_loss"] for entry in log if "val_loss" in entry) == pytest.approx(
         loss_by_transformers(model, ids[int(len(ids) * 0.9 + 1e-6):], 32), abs=1e-4)
     assert log[-1]["loss"] < log[0]["loss"]
 
-    for file in (home / "r/model.gguf", best):  # a GGUF ends with the window; the directory knows it
+    for file in (home / "r/model.gguf", best):  # a GGUF's context ends with the window; the directory stores it
         assert "LibTorch and the engine agree" in succeed("verify", best, file, home=home).stdout
         assert generate(file, "-n", "5", "--temp", "0", "The cat", home=home)["text"]
     return done, model

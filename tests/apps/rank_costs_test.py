@@ -1,4 +1,4 @@
-"""What ranks of a training hold and send: the table of bench --train against its formulas, and timelines."""
+"""Tests the memory and traffic of training ranks: bench --train's table against its formulas, and timelines."""
 
 import json
 import re
@@ -11,13 +11,13 @@ import pytest
 from ranks import train_on_ranks
 from support import FAILED, LONG, ROOT, assert_refused, run, succeed
 
-# Heads, positions and layers that 2 ranks divide.
+# Heads, positions and layers are divisible by 2 ranks.
 SHAPE = ["--dim", "64", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "96", "--context", "32",
          "--window", "32", "--batch-size", "4", "--accumulation", "2", "--warmup-steps", "2", "--threads", "1"]
 
 
 def cells_of(table):
-    """{rank: {column: (measured, by the formula)}}, in MB."""
+    """Returns {rank: {column: (measured, by formula)}}, in MB."""
     rows = {}
     lines = table.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("rank  "))
@@ -41,19 +41,19 @@ if LONG:
 
 
 @pytest.mark.parametrize("n, flags", CASES, ids=lambda x: "_".join(x) if isinstance(x, list) else "")
-def test_ranks_hold_and_send_what_the_formulas_say(home, n, flags):
+def test_memory_and_traffic_match_the_formulas(home, n, flags):
     rows = cells_of(train_on_ranks(n, home, home / "cats.txt", "--profile", *SHAPE, *flags))
     assert sorted(rows) == list(range(n))
-    # Of ZeRO the formulas are means over the ranks.
+    # For ZeRO, the formulas are averages over the ranks.
     for column in ("parameters", "gradients", "optimizer", "sent"):
         measured, formula = (sum(row[column][i] for row in rows.values()) for i in (0, 1))
-        # The table has three digits. Besides, losses and norms are summed, some dozens of bytes; and of experts, some
+        # The table has three digits. In addition, losses and norms are summed, some dozens of bytes; and some experts
         # are chosen more often.
         error = 0.02 * formula if "--expert-parallel" in flags and column == "sent" else 0.00075 * n
         assert measured > 0.05 and abs(measured - formula) < error, (column, rows)
 
 
-def test_a_timeline_has_all_ranks_what_they_compute_and_what_is_under_way(home):
+def test_timeline_has_compute_and_transfers_of_all_ranks(home):
     trace = home / "steps.json"
     train_on_ranks(2, home, home / "cats.txt", *SHAPE, "--steps", "8", "--out", home / "run", "--trace", trace)
     events = json.loads(trace.read_text())["traceEvents"]
@@ -64,8 +64,8 @@ def test_a_timeline_has_all_ranks_what_they_compute_and_what_is_under_way(home):
     for rank in names:
         sums = [e for e in events if e["pid"] == rank and e["name"] == "gloo:all_reduce"]
         assert sums and all(e["ph"] == "X" and e["dur"] > 0 for e in sums)
-        assert {e["tid"] for e in sums}.isdisjoint({e["tid"] for e in updates[rank]})  # on threads of their own
-    # One clock: neither rank begins an update before both ended their step's backward pass.
+        assert {e["tid"] for e in sums}.isdisjoint({e["tid"] for e in updates[rank]})  # on separate threads
+    # With one clock, neither rank begins an update before both ended their step's backward pass.
     for mine, other in zip(updates[0], updates[1]):
         assert abs(mine["ts"] - other["ts"]) < 1e6
     assert not list(home.glob("steps.json.*"))
@@ -78,7 +78,7 @@ def test_a_timeline_has_all_ranks_what_they_compute_and_what_is_under_way(home):
     assert ElementTree.parse(home / "step.svg").getroot().tag.endswith("svg")
 
 
-def test_one_process_has_a_timeline_too(home):
+def test_timeline_of_one_process(home):
     trace = home / "steps.json"
     succeed("train", home / "cats.txt", *SHAPE, "--steps", "7", "--out", home / "run", "--trace", trace, home=home)
     events = json.loads(trace.read_text())["traceEvents"]
@@ -86,10 +86,10 @@ def test_one_process_has_a_timeline_too(home):
     assert any(e["name"] == "aten::mm" for e in events)
 
 
-def test_a_timeline_that_cannot_be_is_said(home):
+def test_invalid_timelines_are_rejected(home):
     done = run("train", home / "cats.txt", *SHAPE, "--trace", home / "nowhere" / "steps.json", home=home)
-    assert_refused(done, FAILED, "--trace", "there is no folder")
+    assert_refused(done, FAILED, "--trace", "does not exist")
     done = run("train", home / "cats.txt", *SHAPE, "--steps", "5", "--out", home / "run", "--trace", home / "steps.json",
                home=home)
-    assert done.returncode == 0 and "note: there were fewer than 6 steps" in done.stderr
+    assert done.returncode == 0 and "note: --trace wrote nothing, because the run has fewer than 6 steps" in done.stderr
     assert not (home / "steps.json").exists()

@@ -1,4 +1,4 @@
-"""Programs as several ranks, with the four variables that torchrun sets."""
+"""Runs programs as several ranks, with the four variables that torchrun sets."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ TORCHRUN = Path(sys.executable).with_name("torchrun")
 
 
 class Ranks:
-    """n processes, the ranks of one run. The output of each is in FOLDER/RANK.out and .err. `args_of` adds arguments to
-    single ranks, and `program_of` replaces their program."""
+    """n processes, the ranks of one run. Each writes to FOLDER/RANK.out and .err. `args_of` adds arguments to single
+    ranks, and `program_of` replaces their program."""
 
     def __init__(self, n, folder, program, *args, home="/nonexistent", args_of=None, program_of=None, **more):
         folder.mkdir(exist_ok=True)
@@ -34,7 +34,7 @@ class Ranks:
             process.wait()
 
     def wait(self):
-        """The exit codes. A rank that hangs fails the test."""
+        """Returns the exit codes. A rank that hangs fails the test."""
         return [process.wait(HANG) for process in self.processes]
 
     def out(self, rank):
@@ -44,11 +44,11 @@ class Ranks:
         return (self.folder / f"{rank}.err").read_text(encoding="utf-8")
 
     def line(self, rank):
-        """The last line of stderr."""
+        """Returns the last line of stderr."""
         return (self.err(rank).splitlines() or [""])[-1]
 
     def succeed(self):
-        """Returns what rank 0 prints; the others print nothing."""
+        """Returns rank 0's output; the others must print nothing."""
         assert self.wait() == [0] * len(self.processes), [self.err(rank) for rank in range(len(self.processes))]
         assert [self.out(rank) for rank in range(1, len(self.processes))] == [""] * (len(self.processes) - 1)
         return self.out(0)
@@ -59,7 +59,7 @@ def training(n, home, *args, **more):
 
 
 def train_on_ranks(n, home, *args, **more):
-    """Trains to the end. Only rank 0 says something, and that not on stderr."""
+    """Trains to the end. Only rank 0 prints output, and none prints to stderr."""
     with training(n, home, *args, **more) as ranks:
         said = ranks.succeed()
         assert said and [ranks.err(rank) for rank in range(n)] == [""] * n

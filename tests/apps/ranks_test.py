@@ -1,5 +1,5 @@
-"""Ranks: one model in several processes, started by hand and by torchrun. The bytes of a text are a single process's; a
-rank that dies or hangs ends all of them with a line that names it, and what runs with an error."""
+"""Tests one model in several processes, started by hand and by torchrun. Outputs equal one process's; if a rank dies or
+hangs, all end with a line that names it, and running requests get an error."""
 
 import json
 import random
@@ -23,18 +23,18 @@ pytestmark = pytest.mark.skipif(
 
 
 def await_text(ranks):
-    """Waits until rank 0 has written some of a text."""
+    """Waits until rank 0 has printed a part of its output."""
     wait_until(lambda: len(ranks.out(0)) >= 50, lambda: ranks.processes[0].poll() is None)
 
 
 def address_of(ranks):
-    """Of a server: waits until it is ready."""
+    """Waits until the server is ready. Returns its address."""
     wait_until(lambda: "\n" in ranks.out(0), lambda: ranks.processes[0].poll() is None)
     return ranks.out(0).splitlines()[0]
 
 
 def text_of(n, folder, *args, program="generate", **more):
-    """The object that rank 0 prints."""
+    """Returns the JSON object that rank 0 prints."""
     with Ranks(n, folder, program, "--json", *args, **more) as ranks:
         return one_json(ranks.succeed())
 
@@ -47,7 +47,7 @@ PROMPTS = "Once upon a time\nROMEO: what say you, and why do you say it?\nO\n"
     (SMOLLM2, [(2, {}), (3, {}), (4, {}), (4, {"pipeline": 2}), (4, {"pipeline": 4}),
                (4, {"FOLIO_RANK_TRANSPORT": "gloo"})] if LONG else [(4, {"pipeline": 2}), (3, {"pipeline": 3})]),
 ], ids=["characters", "smollm2"])
-def test_texts_are_the_same_on_any_grid(model, grids, tmp_path):
+def test_outputs_do_not_depend_on_the_grid(model, grids, tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text(PROMPTS)
     kinds = [["-s", 3, "-n", 40], ["--beams", 3, "--beams-out", 2, "-n", 12], ["-s", 4, "-n", 30, "--cache-type", "q8_0"]]
@@ -61,14 +61,14 @@ def test_texts_are_the_same_on_any_grid(model, grids, tmp_path):
             assert got["results"] == expected, f"{n} ranks, {more}, {flags}"
 
 
-def test_a_long_prompt_goes_through_the_pipeline_in_pieces(tmp_path):
+def test_long_prompts_are_pipelined_in_chunks(tmp_path):
     command = ["-m", GOLDEN, "-p", "Now is the winter of our discontent made glorious summer by this sun. " * 3, "-n", 20,
                "-s", 1, "-t", 1]
     expected = one_json(succeed("generate", "--json", *command).stdout)["tokens"]
     assert text_of(2, tmp_path / "two", *command, "--pipeline-parallel", 2)["tokens"] == expected
 
 
-def test_a_draft_model_and_drafts_from_the_text_run_on_ranks_too(tmp_path):
+def test_speculation_works_with_ranks(tmp_path):
     flags = ["-m", GOLDEN, "-p", "hello hello hello", "-s", 5, "-n", 40, "-t", 1]
     plain = one_json(succeed("generate", "--json", *flags).stdout)["tokens"]
     assert text_of(2, tmp_path / "a", *flags, "--speculate", 4, "--draft-model", GOLDEN)["tokens"] == plain
@@ -77,7 +77,7 @@ def test_a_draft_model_and_drafts_from_the_text_run_on_ranks_too(tmp_path):
                    "--pipeline-parallel", 2)["tokens"] == plain
 
 
-def test_torchrun_starts_them():
+def test_torchrun_starts_ranks():
     command = ["-m", GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1]
     expected = one_json(succeed("generate", "--json", *command).stdout)["text"]
     done = subprocess.run([TORCHRUN, "--no-python", "--nproc-per-node", "2", "--master-port", str(free_port()),
@@ -87,14 +87,14 @@ def test_torchrun_starts_them():
     assert one_json(done.stdout)["text"] == expected
 
 
-def test_bench_says_how_many_ranks(tmp_path):
+def test_bench_reports_the_number_of_ranks(tmp_path):
     done = text_of(2, tmp_path / "two", "-m", GOLDEN, "-t", 1, "--prompt-tokens", 8, "--gen-tokens", 4, program="bench")
     assert (done["ranks"], done["pipeline_stages"], done["threads"]) == (2, 1, 1)
     assert done["decode_tokens_per_s"] > 0
 
 
 @pytest.mark.parametrize("stages", [1, 2])
-def test_ctrl_c_ends_all(stages, tmp_path):
+def test_ctrl_c_ends_all_ranks(stages, tmp_path):
     with Ranks(2, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel",
                stages, "ROMEO:") as ranks:
         await_text(ranks)
@@ -103,56 +103,56 @@ def test_ctrl_c_ends_all(stages, tmp_path):
         assert ranks.wait() == [INTERRUPTED, 0]
 
 
-# ---- A rank that is missing, dies or hangs ----
+# ---- A missing, killed or hanging rank ----
 
-def test_a_rank_that_does_not_come_is_named(tmp_path):
+def test_errors_name_missing_ranks(tmp_path):
     with Ranks(3, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1, program_of={1: "/bin/true"},
                FOLIO_RANK_TIMEOUT="10") as ranks:
         assert ranks.wait() == [FAILED, 0, FAILED]
-        assert "rank 1 of 3 did not come to 127.0.0.1 port" in ranks.line(0)
+        assert "rank 1 of 3 did not connect to 127.0.0.1 port" in ranks.line(0)
 
 
 @pytest.mark.parametrize("transport", ["shared", "gloo"])
 @pytest.mark.parametrize("stages", [1, 2])
-def test_a_rank_that_is_killed_ends_all_with_a_line_that_names_it(transport, stages, tmp_path):
+def test_killed_rank_ends_all_and_is_named(transport, stages, tmp_path):
     for victim in (1, 0):
         with Ranks(2, tmp_path / f"{victim}", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1,
                    "--pipeline-parallel", stages, "ROMEO:", FOLIO_RANK_TRANSPORT=transport) as ranks:
             await_text(ranks)
             ranks.processes[victim].kill()
             assert ranks.wait() == ([-signal.SIGKILL, FAILED] if victim == 0 else [FAILED, -signal.SIGKILL])
-            assert f"generate: rank {victim} of 2 is gone" in ranks.line(1 - victim)
+            assert f"generate: rank {victim} of 2 disconnected" in ranks.line(1 - victim)
 
 
-def test_a_rank_that_hangs_is_named_after_the_timeout(tmp_path):
+def test_hanging_rank_is_named_after_the_timeout(tmp_path):
     with Ranks(2, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "ROMEO:",
                FOLIO_RANK_TIMEOUT="10") as ranks:
         await_text(ranks)
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert ranks.processes[0].wait(HANG) == FAILED
-        assert "generate: rank 1 of 2 did not answer within 10 s" in ranks.line(0)
+        assert "generate: rank 1 of 2 did not respond within 10 s" in ranks.line(0)
         ranks.processes[1].send_signal(signal.SIGCONT)
         assert ranks.wait() == [FAILED, FAILED]
 
 
-def test_a_rank_that_hangs_keeps_nobody_in_a_pipeline(tmp_path):
-    """Rank 3 gets its orders from rank 1."""
+def test_hanging_rank_ends_the_pipeline(tmp_path):
+    """Rank 3 receives its steps from rank 1."""
     with Ranks(4, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel", 2,
                "ROMEO:", FOLIO_RANK_TIMEOUT="10") as ranks:
         await_text(ranks)
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert [ranks.processes[rank].wait(HANG) for rank in (0, 2, 3)] == [FAILED] * 3
-        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # some may see first that another one has ended
-        assert any("did not answer within 10 s" in line for line in lines), lines
-        assert all("did not answer within 10 s" in line or "is gone" in line for line in lines), lines
+        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # some may first notice another rank's end
+        assert any("did not respond within 10 s" in line for line in lines), lines
+        assert all("did not respond within 10 s" in line or "disconnected" in line for line in lines), lines
 
 
 @pytest.mark.parametrize("args_of, parts", [
-    ({0: ["-m", GOLDEN], 1: ["-m", SMOLLM2]}, ["rank 1 of 2 has another model than rank 0"]),
-    ({0: ["-m", GOLDEN], 1: ["-m", GOLDEN, "--cache-type", "q8_0"]}, ["rank 1 of 2 has another model than rank 0"]),
-    ({0: ["-m", GOLDEN], 1: ["-m", "/nonexistent/model"]}, ["rank 1 of 2 is gone; see what it said"]),
+    ({0: ["-m", GOLDEN], 1: ["-m", SMOLLM2]}, ["rank 1 of 2 has a different model"]),
+    ({0: ["-m", GOLDEN], 1: ["-m", GOLDEN, "--cache-type", "q8_0"]}, ["rank 1 of 2 has a different model"]),
+    ({0: ["-m", GOLDEN], 1: ["-m", "/nonexistent/model"]}, ["rank 1 of 2 disconnected; check its output"]),
 ], ids=["model", "cache", "file"])
-def test_ranks_that_were_started_differently_are_refused(args_of, parts, tmp_path):
+def test_differently_started_ranks_are_rejected(args_of, parts, tmp_path):
     with Ranks(2, tmp_path / "r", "generate", args_of={r: [*a, "-n", 1, "-t", 1] for r, a in args_of.items()}) as ranks:
         assert ranks.wait() == [FAILED, FAILED]
         assert all(part in ranks.line(0) for part in parts), ranks.err(0)
@@ -165,13 +165,13 @@ def test_ranks_that_were_started_differently_are_refused(args_of, parts, tmp_pat
     (2, ["--shards", 2], WRONG_USAGE, ["--shards", "WORLD_SIZE is 2"]),
     (2, ["--device", "cuda"], WRONG_USAGE, ["--device", "WORLD_SIZE is 2"]),
 ])
-def test_what_cannot_be_split_is_refused(n, flags, code, parts, tmp_path):
+def test_indivisible_models_are_rejected(n, flags, code, parts, tmp_path):
     with Ranks(n, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1, "-t", 1, *flags) as ranks:
         assert ranks.wait()[0] == code
         assert all(part in ranks.line(0) for part in parts), ranks.err(0)
 
 
-def test_one_process_has_no_pipeline():
+def test_pipeline_requires_several_processes():
     assert_refused(run("generate", "-m", GOLDEN, "-n", 1, "--pipeline-parallel", 2), WRONG_USAGE,
                    "--pipeline-parallel 2", "torchrun")
 
@@ -184,7 +184,7 @@ def ask(address, **fields):
                                                          {"Content-Type": "application/json"}), timeout=HANG)
 
 
-def test_the_server_gives_the_same_texts_and_ends_all(tmp_path):
+def test_server_gives_the_same_texts_and_ends_all_ranks(tmp_path):
     text = generate(GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
     with Ranks(3, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
         assert json.load(ask(address_of(ranks)))["choices"][0]["text"] == text
@@ -193,8 +193,8 @@ def test_the_server_gives_the_same_texts_and_ends_all(tmp_path):
         assert ranks.wait() == [0, 0, 0]
 
 
-def test_texts_that_come_and_go_are_in_flight_together(tmp_path):
-    """Steps of a pipeline: each client's texts are those of one process, whatever is under way beside them."""
+def test_concurrent_requests_match_one_process(tmp_path):
+    """Each client's outputs equal one process's, whatever other steps are in the pipeline."""
     lengths = [5, 40, 17, 60]
     expected = [generate(GOLDEN, "-p", "ROMEO:", "-s", i, "-n", n, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
                 for i, n in enumerate(lengths)]
@@ -206,7 +206,7 @@ def test_texts_that_come_and_go_are_in_flight_together(tmp_path):
             for i in range(first, first + 12):
                 with ask(address, seed=i % 4, max_tokens=lengths[i % 4], stream=i % 3 == 0) as answer:
                     if i % 3 == 0:
-                        answer.readline()  # and goes away
+                        answer.readline()  # and disconnects
                     else:
                         texts.append(json.load(answer)["choices"][0]["text"] == expected[i % 4])
             return texts
@@ -216,16 +216,16 @@ def test_texts_that_come_and_go_are_in_flight_together(tmp_path):
 
 
 @pytest.mark.parametrize("stages", [1, 2])
-def test_an_idle_server_ends_when_a_rank_dies(stages, tmp_path):
+def test_idle_server_ends_when_a_rank_dies(stages, tmp_path):
     with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
         address_of(ranks)
         ranks.processes[1].kill()
         assert ranks.wait()[0] == FAILED
-        assert "serve: rank 1 of 2 is gone" in ranks.line(0)
+        assert "serve: rank 1 of 2 disconnected" in ranks.line(0)
 
 
 @pytest.mark.parametrize("stages", [1, 2])
-def test_a_stream_ends_with_an_error_event_when_a_rank_dies(stages, tmp_path):
+def test_streams_end_with_an_error_when_a_rank_dies(stages, tmp_path):
     model = write_chat_model(tmp_path / "endless.gguf", context=1 << 20)
     with Ranks(2, tmp_path / "r", "serve", "-m", model, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
         stream = ask(address_of(ranks), stream=True, max_tokens=100000, temperature=0, prompt="he")
@@ -233,12 +233,12 @@ def test_a_stream_ends_with_an_error_event_when_a_rank_dies(stages, tmp_path):
         assert all(b"error" not in line for line in lines)
         ranks.processes[1].kill()
         last = stream.read().decode()
-        assert '"error"' in last and "rank 1 of 2 is gone" in last, last[-300:]
+        assert '"error"' in last and "rank 1 of 2 disconnected" in last, last[-300:]
         assert ranks.wait()[0] == FAILED
 
 
 def end_of(address, stream):
-    """How a request ends: with its text, with an error that was said, or with no connection."""
+    """Returns how a request ends: with its output, a reported error, or a lost connection."""
     try:
         with ask(address, stream=stream, max_tokens=60, seed=random.randrange(1 << 30)) as answer:
             text = answer.read().decode()
@@ -252,7 +252,7 @@ def end_of(address, stream):
 
 
 def test_soak_with_kills(tmp_path):
-    """Requests from several clients, and a rank that dies at any time: each request has an end that says what it is."""
+    """Several clients send requests while a rank may die at any time: each request has a well-defined end."""
     random.seed(1)
     for round_ in range(40 if LONG else 2):
         n = random.choice([2, 3])
@@ -279,6 +279,6 @@ def test_soak_with_kills(tmp_path):
             for c in clients:
                 c.join(HANG)
                 assert not c.is_alive()
-            assert codes[0] == FAILED and f"rank {victim} of {n} is gone" in ranks.line(0), ranks.err(0)[-500:]
+            assert codes[0] == FAILED and f"rank {victim} of {n} disconnected" in ranks.line(0), ranks.err(0)[-500:]
             assert set(ends) <= {"whole", "503", "error event", "refused"}, set(ends)
             assert "whole" in ends

@@ -1,5 +1,5 @@
-"""A resumed run repeats the bits of an undisturbed one: at the default's size, on the threads that LibTorch chooses, in
-processes whose memory lies elsewhere. Small runs, killed at random moments, are in kill_test.py."""
+"""Tests that a resumed run repeats the bits of an uninterrupted one: at the default size, with LibTorch's number of
+threads, in processes with another memory layout. kill_test.py kills small runs at random times."""
 
 import pathlib
 import random
@@ -11,22 +11,22 @@ import torch
 from exactness import assert_same, command, outcome
 from support import BUILD, LONG, SMALL_RUN, environment, held, read_until, succeed
 
-# Three kills between checkpoints, each at another place in the interval. A step in bfloat16 takes a second where the
-# processor has no products of it.
+# Three kills between checkpoints, each at another step of the interval. Without bfloat16 instructions, a step in
+# bfloat16 takes a second.
 FLAGS = ["--steps", "12", "--seed", "5", "--log-every", "1", "--checkpoint-every", "4"]
 KILLS = [3, 6, 11]
-# What a user's environment may say, and must not change a bit.
+# Settings in a user's environment that must not change results.
 UNRULY = {"MKL_DYNAMIC": "TRUE", "OMP_DYNAMIC": "true", "OMP_MAX_ACTIVE_LEVELS": "3"}
 
 
 def perturbed(seed):
-    """An environment in which a program's memory lies elsewhere and is full of other bytes."""
+    """Returns an environment that moves a program's memory and fills it with other bytes."""
     dice = random.Random(seed)
     library = BUILD / "tests/libperturb_heap.so"
     assert library.exists()  # the loader would only warn
     return {"LD_PRELOAD": str(library), "FOLIO_HEAP_SEED": str(seed),
             "MALLOC_PERTURB_": str(dice.randrange(1, 256)), "MALLOC_TOP_PAD_": str(dice.randrange(1 << 22)),
-            # Large blocks come from the heap, too. With fresh pages for each of them a step takes twice as long.
+            # Large blocks come from the heap, too. With fresh pages for each, a step would take twice as long.
             "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
@@ -37,7 +37,7 @@ def digests(threads, history, **more):
     return dict(lines)
 
 
-def test_a_product_has_the_same_bits_in_every_process():
+def test_matmuls_are_bit_exact_across_processes():
     expected = digests(2, "fresh")
     others = {"LibTorch's own number": digests(0, "fresh"), "other numbers before": digests(2, "worked"),
               "an unruly environment": digests(0, "fresh", **UNRULY)}
@@ -48,14 +48,14 @@ def test_a_product_has_the_same_bits_in_every_process():
 
 
 def asks_mkl_for_the_same_bits():
-    """Where fix_threads() does so."""
+    """Returns True if fix_threads() sets this on this machine."""
     about = pathlib.Path("/proc/cpuinfo").read_text()
     return "GenuineIntel" in about and "avx512f" in about
 
 
 @pytest.mark.skipif(not asks_mkl_for_the_same_bits(), reason="not an Intel processor with AVX-512")
-def test_in_f32_the_bits_do_not_depend_on_the_number_of_threads(tmp_path):
-    """Of products and attention, and of a run of the default's size."""
+def test_f32_results_do_not_depend_on_threads(tmp_path):
+    """Tests products and attention, and a run of the default size."""
     if "MKL" not in torch.__config__.show():
         pytest.skip("this LibTorch has no MKL")
     one, two = digests(1, "fresh"), digests(2, "fresh")
@@ -70,8 +70,8 @@ def test_in_f32_the_bits_do_not_depend_on_the_number_of_threads(tmp_path):
         assert one[name] == two[name], name
 
 
-def test_mkl_never_chooses_the_number_of_threads(tmp_path):
-    """MKL's own log, which tells on machines where its choice happens to change nothing, too."""
+def test_mkl_does_not_choose_the_thread_count(tmp_path):
+    """Reads MKL's log, which also works on machines where MKL's choice happens to change nothing."""
     (tmp_path / "text.txt").write_text(text_of_65_characters(3000))
     done = succeed("train", tmp_path / "text.txt", *SMALL_RUN[:-2], "--steps", "1", home=tmp_path, OMP_NUM_THREADS="2",
                    MKL_VERBOSE="1", **UNRULY)
@@ -87,25 +87,25 @@ def text_of_65_characters(length):
 
 
 @pytest.mark.parametrize("threads", [1, 2] if LONG else [2])
-def test_a_run_killed_three_times_repeats_the_bits(tmp_path, threads):
+def test_run_killed_three_times_is_bit_exact(tmp_path, threads):
     (tmp_path / "cats.txt").write_text(text_of_65_characters(20000))
     with ThreadPoolExecutor(max_workers=2 // threads) as at_once:
         list(at_once.map(lambda dtype: repeats_the_bits(tmp_path, dtype, threads), ["f32", "bf16"]))
 
 
 def repeats_the_bits(home, dtype, threads):
-    """Begun without --threads, as people do; a resumed run takes the number from its checkpoint."""
+    """Starts without --threads, like most users; a resumed run uses its checkpoint's number."""
     flags = [*FLAGS, "--dtype", dtype]
     own = {"OMP_NUM_THREADS": str(threads)}
     whole = succeed("train", *command(home, home / f"{dtype} whole", flags), home=home, timeout=600, **own)
-    if "may not repeat" in whole.stderr:
+    if "may differ from an uninterrupted one" in whole.stderr:
         pytest.skip(whole.stderr)
     expected = outcome(home / f"{dtype} whole")
     assert len(expected["log"]) == 12
 
     killed = home / f"{dtype} killed"
     for seed, step in enumerate(KILLS):
-        # Only the threads of the first process count; later ones are given others, and memory elsewhere.
+        # Only the first process's number of threads counts; later ones get other threads and another memory layout.
         more = own if seed == 0 else {"OMP_NUM_THREADS": "3", **UNRULY, **perturbed(seed)}
         process = held([BUILD / "train", *command(home, killed, flags)], env=environment(home, **more))
         read_until(process, f"step {step}/")

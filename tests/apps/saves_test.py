@@ -1,8 +1,8 @@
-"""A run is killed at, or refused, each system call by which it changes a file, by strace's injection, and goes on.
+"""Kills a run at each system call that changes a file, or fails the call, with strace's injection; then resumes it.
 
-A call that changes no file leaves the state of the one before it, so it is left out. tests/train/run/save_faults_test.cpp
-does the same to a save alone, without strace, with every call and both errors. At full length (`make long`) each call
-is struck, otherwise each fourth.
+Calls that change no file leave the previous state, so they are skipped. tests/train/run/save_faults_test.cpp does the
+same for a single save without strace, with every call and both errors. `make long` tests each call, otherwise every
+fourth is tested.
 """
 
 import os
@@ -30,7 +30,7 @@ def strace(options, log, home, directory, flags):
 
 
 def works():
-    """Whether strace may trace here. Where it may not, ctest reports these tests as skipped."""
+    """Returns True if strace is permitted here. Otherwise, ctest reports these tests as skipped."""
     if shutil.which("strace") is None:
         return False
     return subprocess.run(["strace", "-f", "-o", os.devnull, "-e", "trace=write", "true"],
@@ -45,8 +45,7 @@ class Call:
 
     def __init__(self, name, number, arguments, directory):
         self.name, self.number = name, number
-        # Without what differs between runs: the path, the process id, and the lengths of these and of
-        # times.
+        # Removes what differs between runs: the path, the process id, and the lengths of these and of times.
         arguments = re.sub(r", \"\"\.\.\., \d+", "", arguments.replace(str(directory), "RUN"))
         self.what = re.sub(r"\.tmp-\d+", ".tmp-PID", arguments)
 
@@ -55,7 +54,7 @@ class Call:
 
 
 def changes_in(log, directory):
-    """The calls of a trace that change a file of the run, in their order."""
+    """Returns the calls of a trace that change a file of the run, in order."""
     counts, calls = {}, []
     main = None
     for line in log.read_text().splitlines():
@@ -75,7 +74,7 @@ def changes_in(log, directory):
 
 
 class Disturbed:
-    """Runs that fail at each of `calls` resume to the same end as an uninterrupted run."""
+    """Runs that fail at each of `calls`, and must resume to the same end as an uninterrupted run."""
 
     def __init__(self, home):
         self.home, self.flags = home, flags_of(STEPS, eval_every=1)
@@ -105,7 +104,7 @@ class Disturbed:
         return done, directory
 
     def finish(self, call, directory):
-        """A directory's content decides how its run continues, so each state is resumed only once."""
+        """Resumes each directory state only once, since its content determines how the run continues."""
         state = frozenset(self.state_of(directory).items())
         if state not in self.finished:
             finish(self.home, directory, self.flags)
@@ -131,19 +130,19 @@ def runs(tmp_path_factory):
 
 
 def of_a_save(calls):
-    """From the first step's line in the log to the second's: a save that swaps both links and removes a step."""
+    """Returns the calls between the log lines of steps one and two: a save that swaps both links and removes a step."""
     lines = [i for i, call in enumerate(calls) if call.name == "write" and "RUN/log.jsonl>" in call.what]
     return calls[lines[0]:lines[1]]
 
 
 def around(calls):
-    """The start, up to the first save, and the end, after the last."""
+    """Returns the start, up to the first save, and the end, after the last."""
     first = next(i for i, call in enumerate(calls) if "/checkpoints" in call.what)
     last = max(i for i, call in enumerate(calls) if "/checkpoints" in call.what)
     return calls[:first + 1] + calls[last + 1:]
 
 
-def test_the_calls_are_those_of_a_save(runs):
+def test_recorded_calls_are_those_of_a_save(runs):
     save = of_a_save(runs.calls)
     names = [call.name for call in save]
     assert names.count("write") >= 7 and names.count("fsync") >= 10
@@ -175,10 +174,10 @@ def test_a_kill_at_each_call_loses_nothing(runs):
     in_pairs(kill, [(call,) for call in chosen(runs, 0)])
 
 
-def test_each_refused_call_is_said_and_loses_nothing(runs):
+def test_each_failed_call_is_reported_and_loses_nothing(runs):
     def refuse(call, error):
         done, directory = runs.strike(call, f"error={error}")
-        may_pass = call.name in REMOVALS or ".lock>" in call.what  # room or a number for people is all that is lost
+        may_pass = call.name in REMOVALS or ".lock>" in call.what  # only disk space or an informational number is lost
         if not (may_pass and done.returncode == 0):
             assert done.returncode == FAILED and done.stderr.count("\n") == 1, f"{call}: {done.stderr}"
             assert MESSAGES[error] in done.stderr and str(directory) in done.stderr, f"{call}: {done.stderr}"

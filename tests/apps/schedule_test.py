@@ -1,4 +1,4 @@
-"""The order of a pipeline's work is that of torch.distributed.pipelining, action by action."""
+"""Compares the order of a pipeline's work with torch.distributed.pipelining, action by action."""
 
 import subprocess
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ def ours(ranks, chunks, microbatches):
 
 
 def stage(ranks, chunks):
-    """What a schedule asks of a stage before it runs."""
+    """Returns the attributes of a stage that a schedule reads before it runs."""
     return SimpleNamespace(group_size=ranks, group_rank=0, num_stages=ranks * chunks, stage_index=0, is_first=True,
                            is_last=False, stage_index_to_group_rank=None)
 
@@ -30,11 +30,11 @@ def actions(order):
 
 @pytest.mark.parametrize("chunks", [2, 3])
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
-def test_the_interleaved_schedule_is_pytorchs(ranks, chunks):
+def test_interleaved_schedule_matches_pytorch(ranks, chunks):
     compared = 0
     for microbatches in range(1, 4 * ranks + 1):
         if microbatches % max(1, microbatches // ranks):
-            continue  # PyTorch has none
+            continue  # PyTorch doesn't support it
         theirs = schedules.ScheduleInterleaved1F1B([stage(ranks, chunks)] * chunks, microbatches).pipeline_order
         assert ours(ranks, chunks, microbatches) == [actions(theirs[rank]) for rank in range(ranks)], microbatches
         compared += 1
@@ -42,9 +42,9 @@ def test_the_interleaved_schedule_is_pytorchs(ranks, chunks):
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_1f1b_is_pytorchs(ranks):
+def test_1f1b_matches_pytorch(ranks):
     for microbatches in (ranks, ranks + 1, 3 * ranks):
         theirs = schedules.Schedule1F1B(stage(ranks, 1), microbatches).pipeline_order
-        # PyTorch's list for the last rank begins with microbatch 1 instead of 0; it is for display.
+        # PyTorch's list for the last rank begins with microbatch 1 instead of 0; it is only for display.
         for rank, line in list(enumerate(ours(ranks, 1, microbatches)))[:-1]:
             assert line == actions(theirs[rank]), (microbatches, rank)

@@ -1,4 +1,4 @@
-"""--shards: the same bytes on any number of shards, each with threads and memory of its own."""
+"""Tests --shards: the same bytes for any number of shards, each with its own threads and memory."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from support import (BUILD, FAILED, GOLDEN, LONG, SMOLLM2, WRONG_USAGE, assert_r
 
 @contextlib.contextmanager
 def serving(*flags):
-    """A server of the golden model: its process and its address."""
+    """Starts a server of the golden model; yields its process and address."""
     process = subprocess.Popen([BUILD / "serve", "-m", GOLDEN, "--port", "0", *flags], stdout=subprocess.PIPE, text=True,
                                env=environment("/nonexistent"))
     try:
@@ -30,7 +30,7 @@ def serving(*flags):
 
 @pytest.mark.parametrize("model, numbers", [(GOLDEN, (2, 3)), (SMOLLM2, (2, 3, 4) if LONG else (3,))],
                          ids=["characters", "smollm2"])
-def test_texts_are_the_same_on_any_number(model, numbers, tmp_path):
+def test_outputs_do_not_depend_on_the_number_of_shards(model, numbers, tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("Once upon a time\nROMEO: what say you, and why do you say it?\nO\n")
     for flags in (["-s", 3, "-n", 40], ["--beams", 3, "--beams-out", 2, "-n", 12], ["-s", 4, "-n", 30, "--cache-type", "f32"],
@@ -41,13 +41,13 @@ def test_texts_are_the_same_on_any_number(model, numbers, tmp_path):
             assert one_json(succeed(*command, "--shards", n).stdout)["results"] == expected, f"{n} shards, {flags}"
 
 
-def test_a_draft_model_runs_on_the_shards_too(tmp_path):
+def test_draft_model_works_with_shards(tmp_path):
     flags = ["-p", "hello hello hello", "-s", 5, "-n", 40, "-t", 2]
     plain = generate(GOLDEN, *flags)
     assert generate(GOLDEN, *flags, "--shards", 2, "--speculate", 4, "--draft-model", GOLDEN)["tokens"] == plain["tokens"]
 
 
-def test_the_server_gives_the_same_texts():
+def test_server_gives_the_same_texts():
     text = generate(GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
     with serving("--shards", "3") as (process, address):
         body = json.dumps({"prompt": "ROMEO:", "seed": 5, "max_tokens": 40, "temperature": 1, "top_p": 1})
@@ -56,15 +56,15 @@ def test_the_server_gives_the_same_texts():
 
 
 def may_ask_for_memory():
-    """Whether the system tells of memory nodes, and lets a process ask for one's memory; some containers don't."""
+    """Returns True if the system lists memory nodes and processes may bind memory to one; some containers forbid it."""
     ask = "import ctypes; mask = ctypes.c_ulong(1); exit(ctypes.CDLL(None).syscall(238, 1, ctypes.byref(mask), 64) != 0)"
     return (os.uname().machine == "x86_64" and os.path.exists("/sys/devices/system/node/online")
             and os.path.exists("/proc/self/numa_maps") and subprocess.run([sys.executable, "-c", ask]).returncode == 0)
 
 
 @pytest.mark.skipif(not may_ask_for_memory(), reason="memory nodes can't be asked for here")
-def test_each_shard_asks_for_memory_of_its_node():
-    """The kernel says of each mapping whose memory is wanted there: the shards' threads asked for a node's."""
+def test_shards_request_memory_of_their_node():
+    """Reads the kernel's memory policy of each mapping: the shards' threads requested a node's memory."""
     with serving("--shards", "2") as (process, _):
         policies = set()
         for task in os.listdir(f"/proc/{process.pid}/task"):
@@ -73,7 +73,7 @@ def test_each_shard_asks_for_memory_of_its_node():
         assert any(policy.startswith("prefer") for policy in policies), policies
 
 
-def test_bench_says_how_many(golden_gguf):
+def test_bench_reports_the_number_of_shards(golden_gguf):
     done = one_json(succeed("bench", "-m", golden_gguf, "--shards", 2, "-t", 2, "--prompt-tokens", 8, "--gen-tokens", 4,
                             "--json").stdout)
     assert (done["shards"], done["threads"]) == (2, 2) and done["decode_tokens_per_s"] > 0
@@ -84,5 +84,5 @@ def test_bench_says_how_many(golden_gguf):
     (["--shards", 0], WRONG_USAGE, ["--shards", "[1, 64]"]),
     (["--shards", 2, "--device", "cuda", "--gpu-layers", 1], WRONG_USAGE, ["--shards 2", "1 of the 2 layers"]),
 ])
-def test_what_cannot_be_split_is_refused(golden_gguf, flags, code, parts):
+def test_indivisible_models_are_rejected(golden_gguf, flags, code, parts):
     assert_refused(run("generate", "-m", golden_gguf, "-n", 1, *flags, "ROMEO:"), code, *parts)

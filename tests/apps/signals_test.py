@@ -1,4 +1,4 @@
-"""How ./train ends at a signal, and with which streams and paths it goes on: nothing of a run is lost or misplaced."""
+"""Tests how ./train ends at a signal and resumes with other streams and paths: nothing is lost or misplaced."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ def train(home, *flags, **more):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_saves_a_checkpoint(home, number):
+def test_signals_save_a_checkpoint(home, number):
     process = held([BUILD / "train", home / "cats.txt", *ENDLESS, "--out", home / "r"], env=environment(home),
                    stderr=subprocess.PIPE)
     read_until(process, "step 5/")
@@ -32,7 +32,7 @@ def test_a_signal_saves_a_checkpoint(home, number):
     assert saved >= 5 and log_of(home / "r")[-1]["step"] == saved and not (home / "r/model.gguf").exists()
 
 
-def test_closed_streams_are_not_the_files_of_the_run(home):
+def test_closed_streams_are_not_reused_by_the_run(home):
     for number, closed in enumerate(itertools.product([False, True], repeat=3)):
         directory = home / f"r{number}"
         done = subprocess.run([BUILD / "train", home / "cats.txt", *SMALL_RUN, "--steps", "4", "--out", directory],
@@ -44,7 +44,7 @@ def test_closed_streams_are_not_the_files_of_the_run(home):
 
 
 @pytest.mark.parametrize("program, flags", [("train", ["--help"]), ("train", ["--steps", "4"]), ("verify", ["--help"])])
-def test_a_full_stdout_is_a_failure_with_one_line(home, program, flags):
+def test_full_stdout_fails_with_one_line(home, program, flags):
     arguments = flags if "--help" in flags else [home / "cats.txt", *SMALL_RUN, *flags, "--out", home / "r"]
     with open(device(home / "full", FULL), "wb") as full:
         done = subprocess.run([BUILD / program, *arguments], env=environment(home), stdout=full, stderr=subprocess.PIPE,
@@ -53,7 +53,7 @@ def test_a_full_stdout_is_a_failure_with_one_line(home, program, flags):
     assert done.stderr.count("\n") == 1
 
 
-def test_edited_values_that_resume_ignores_are_named(home):
+def test_ignored_edits_are_named_on_resume(home):
     assert train(home, "--out", home / "r").returncode == 0
     (home / "r/model.gguf").unlink()
     config = home / "r/config.toml"
@@ -64,7 +64,7 @@ def test_edited_values_that_resume_ignores_are_named(home):
     assert "lr = 0.01\n" in config.read_text()
 
 
-def test_outputs_beside_a_run_may_be_devices(home):
+def test_other_outputs_of_a_run_may_be_devices(home):
     null = device(home / "null", NULL)
     succeed("train", home / "cats.txt", *SMALL_RUN, "--steps", "8", "--out", home / "r", "--trace", null, "--dump-batches",
             null, "--dump-grads", null, home=home)
@@ -73,7 +73,7 @@ def test_outputs_beside_a_run_may_be_devices(home):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "pipe.jsonl", "zero", "loop", "n" * 300])
-def test_what_is_no_file_is_one_line_and_no_wait(home, kind):
+def test_non_files_give_one_line_without_waiting(home, kind):
     path = home / kind
     if kind.startswith("pipe"):
         os.mkfifo(path)
@@ -90,7 +90,7 @@ def test_what_is_no_file_is_one_line_and_no_wait(home, kind):
         assert "filesystem error" not in done.stderr and not (home / "runs").exists()
 
 
-def test_a_log_that_is_no_file_is_refused(home):
+def test_logs_that_are_not_files_are_rejected(home):
     (home / "r").mkdir()
     os.mkfifo(home / "r/log.jsonl")
     assert_refused(train(home, "--out", home / "r", timeout=60), FAILED, home / "r")

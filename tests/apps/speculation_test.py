@@ -1,4 +1,4 @@
-"""--speculate and --draft-model: the same text, whatever drafts."""
+"""Tests --speculate and --draft-model: outputs don't depend on the draft tokens."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SETTINGS = [("--temp", 0, "-n", 60), ("-s", 1, "-n", 60), ("-s", 2, "-n", 300), 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """By name: the one that is drafted for, and what drafts."""
+    """Returns models by name: the target model, and draft models."""
     folder = tmp_path_factory.mktemp("models")
     swapped = [*PIECES[:-2], PIECES[-1], PIECES[-2]]
     return {"model": write_chat_model(folder / "model.gguf", context=160),
@@ -22,7 +22,7 @@ def models(tmp_path_factory):
 
 
 @pytest.mark.parametrize("flags", SETTINGS)
-def test_the_text_is_the_one_without(models, flags):
+def test_speculation_does_not_change_outputs(models, flags):
     model = models["model"]
     expected = generate(model, "-p", "hello world, hello", *flags)
     for draft in ([], ["--draft-model", models["one layer"]], ["--draft-model", model]):
@@ -31,7 +31,7 @@ def test_the_text_is_the_one_without(models, flags):
             assert got[key] == expected[key], f"{key} with {draft}"
 
 
-def test_so_is_each_of_a_batch(models, tmp_path):
+def test_speculation_does_not_change_batches(models, tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("hello\no\nhello world, hello world, hello\n  two spaces\n")
     flags = ["--json", "-m", models["model"], "--prompts", file, "-s", 7, "-n", 50]
@@ -41,23 +41,23 @@ def test_so_is_each_of_a_batch(models, tmp_path):
         assert got["results"] == expected["results"], draft
 
 
-def test_and_the_answer_of_a_chat(models):
+def test_speculation_does_not_change_answers(models):
     flags = ["--json", "-m", models["model"], "-p", "hello world", "-s", 8, "-n", 40]
     expected = one_json(succeed("chat", *flags).stdout)
     got = one_json(succeed("chat", *flags, "--speculate", 4, "--draft-model", models["one layer"]).stdout)
     assert got["tokens"] == expected["tokens"]
 
 
-def test_a_person_is_told_how_many_drafts_were_right(models):
+def test_accepted_drafts_are_reported(models):
     flags = ["-m", models["model"], "--temp", 0, "-n", 31, "-p", "hello", "--speculate", 5]
-    assert "25 of 25 drafts right" in succeed("generate", *flags, "--draft-model", models["model"]).stderr
-    assert "drafts" not in succeed("generate", *flags[:-2]).stderr
+    assert "25 of 25 draft tokens accepted" in succeed("generate", *flags, "--draft-model", models["model"]).stderr
+    assert "draft" not in succeed("generate", *flags[:-2]).stderr
 
 
-def test_another_vocabulary_is_refused(models):
+def test_draft_models_with_another_vocabulary_are_rejected(models):
     flags = ["-m", models["model"], "-p", "hello", "-n", 3, "--speculate", 4, "--draft-model"]
     assert_refused(run("generate", *flags, models["fewer tokens"]), FAILED, models["fewer tokens"],
-                   f"{len(PIECES) - 2} tokens", f"{len(PIECES)}: ", "same vocabulary")
+                   f"{len(PIECES) - 2} tokens", f"has {len(PIECES)}; ", "same vocabulary")
     assert_refused(run("generate", *flags, models["other tokens"]), FAILED, f"token {len(PIECES) - 2} is",
                    models["other tokens"], models["model"], "same vocabulary")
     assert_refused(run("generate", *flags, "nowhere.gguf"), FAILED, "nowhere.gguf")

@@ -1,4 +1,4 @@
-"""Standard streams that are full, closed or gone, and a model file that becomes shorter while it is used."""
+"""Tests full, closed and disconnected standard streams, and a model file that is truncated while in use."""
 
 import itertools
 import os
@@ -13,7 +13,7 @@ from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, environment
 
 
 def run_with(streams, program, *args):
-    """Exit code and what came on stderr, if it is a pipe here. A stream that is None is closed."""
+    """Returns the exit code, and stderr if it is a pipe. A stream of None is closed."""
     closed = [number for number, stream in enumerate(streams) if stream is None]
     stdin, stdout, stderr = streams
     done = subprocess.run([BUILD / program, *map(str, args)], env=environment("/nonexistent"), stdin=stdin, stdout=stdout,
@@ -48,21 +48,21 @@ def calls(golden_gguf, text):
         yield program, "--version"
 
 
-def test_a_full_stdout_is_a_failure_with_one_line(golden_gguf, text, full):
+def test_full_stdout_fails_with_one_line(golden_gguf, text, full):
     for call in calls(golden_gguf, text):
         code, err = run_with((subprocess.DEVNULL, full, subprocess.PIPE), *call)
         assert code == FAILED and "cannot write to stdout: No space left on device\n" in err, f"{call}: {err}"
         assert err.count("\n") == 1 or call[0] == "perplexity", f"{call}: {err}"
 
 
-def test_a_full_stderr_changes_no_exit_code(golden_gguf, full):
+def test_full_stderr_does_not_change_the_exit_code(golden_gguf, full):
     streams = (subprocess.DEVNULL, subprocess.DEVNULL, full)
     assert run_with(streams, "generate", "-m", golden_gguf, "-n", 3)[0] == 0
     assert run_with(streams, "generate", "--bogus")[0] == WRONG_USAGE
     assert run_with(streams, "inspect", "none")[0] == FAILED
 
 
-def test_closed_streams_are_not_files_that_are_opened_next(golden_gguf, tmp_path):
+def test_closed_streams_are_not_reused_by_files(golden_gguf, tmp_path):
     for number, closed in enumerate(itertools.product([False, True], repeat=3)):
         out = tmp_path / f"{number}.gguf"
         streams = [None if is_closed else subprocess.DEVNULL for is_closed in closed]
@@ -71,19 +71,19 @@ def test_closed_streams_are_not_files_that_are_opened_next(golden_gguf, tmp_path
         assert run_with(streams, "generate", "--bogus")[0] == WRONG_USAGE, closed
 
 
-def test_a_reader_that_goes_away_ends_a_text_quietly(golden_gguf):
+def test_closed_pipe_ends_generation_quietly(golden_gguf):
     process = start("generate", "-m", golden_gguf, "-n", 10**9, "--slide", "-t", 1)
     assert process.stdout.read(1)
     process.stdout.close()
     assert process.wait(timeout=60) == -signal.SIGPIPE and process.stderr.read() == b""
 
 
-def test_a_model_that_becomes_shorter_is_one_line(tmp_path):
+def test_truncated_model_gives_one_line(tmp_path):
     model = write_chat_model(tmp_path / "chat.gguf")
     process = start("chat", "-m", model, "-n", 5)
     process.stdin.write(b"/help\n")
     process.stdin.flush()
-    while b"Ctrl-D" not in process.stderr.readline():  # the model is mapped
+    while b"Ctrl-D" not in process.stderr.readline():  # the model is mapped by now
         assert process.poll() is None
     os.truncate(model, 0)
     _, err = process.communicate(b"hello\n", timeout=60)
@@ -91,7 +91,7 @@ def test_a_model_that_becomes_shorter_is_one_line(tmp_path):
     assert err.startswith(f"chat: {model} became shorter".encode()) and err.count(b"\n") == 1, err
 
 
-def test_a_termination_ends_a_conversation_during_an_answer(tmp_path):
+def test_sigterm_ends_a_chat_during_an_answer(tmp_path):
     process = start("chat", "-m", write_chat_model(tmp_path / "chat.gguf", context=1 << 16), "--temp", 0)
     process.stdin.write(b"hello\n")
     process.stdin.flush()

@@ -1,4 +1,4 @@
-"""Shared by the tests of the programs: their paths, how to run them, the golden model."""
+"""Helpers for tests of the programs: their paths, how to run them, the golden model."""
 
 import fcntl
 import json
@@ -11,14 +11,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
-LONG = "FOLIO_LONG" in os.environ  # `make long`: a test that has a shorter form runs at its full length
+LONG = "FOLIO_LONG" in os.environ  # `make long`: tests that have a short form run in full
 SANITIZED = "sanitize" in str(BUILD)
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"  # make smollm2 fetches it
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"  # fetched by make smollm2
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
-HANG = 120  # seconds: only ends a test that would wait for ever
+HANG = 120  # seconds: only ends a test that would hang
 
 
 def wait_until(condition, alive=lambda: True, every=0.01):
@@ -34,8 +34,8 @@ def wait_until(condition, alive=lambda: True, every=0.01):
 
 
 def held(command, **more):
-    """Starts a program that waits before each line of stdout until the test has read the one before: a pipe of packets
-    that has room for one."""
+    """Starts a program that waits before each line of stdout until the test has read the previous one, by means of a
+    packet pipe that holds one line."""
     ours, its = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
     fcntl.fcntl(its, fcntl.F_SETPIPE_SZ, 4096)
     process = subprocess.Popen(list(map(str, command)), stdout=its, text=True, **more)
@@ -55,14 +55,14 @@ def read_until(process, begin):
 
 
 def pause(process):
-    """Stops a process, and returns once all of its threads stand still; SIGCONT lets it go on."""
+    """Stops a process, and returns once all of its threads are stopped; SIGCONT continues it."""
     process.send_signal(signal.SIGSTOP)
     states = lambda: {stat.read_text().rsplit(") ", 1)[1][0] for stat in Path(f"/proc/{process.pid}/task").glob("*/stat")}
     wait_until(lambda: states() == {"T"}, lambda: process.poll() is None)
 
 
 def environment(home, **more):
-    # Spinning threads would take time from working ones when other programs run.
+    # Spinning threads would slow down the working ones when other programs run.
     return {**os.environ, "FOLIO_HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **more}
 
 
@@ -73,8 +73,8 @@ def free_port():
 
 
 def run(program, *args, home="/nonexistent", timeout=HANG, errors="strict", **more):
-    """Runs a program of the build directory. Its output is kept as text, which must be UTF-8 unless `errors` is "replace":
-    the sample of a random model need not be. A signal fails the test."""
+    """Runs a program of the build directory. Its output must be valid UTF-8 unless `errors` is "replace", since a
+    random model may generate anything. A signal fails the test."""
     done = subprocess.run([str(BUILD / program), *map(str, args)], capture_output=True, timeout=timeout,
                           env=environment(home, **more), stdin=subprocess.DEVNULL)
     done.stdout, done.stderr = done.stdout.decode("utf-8", errors), done.stderr.decode("utf-8")
@@ -89,7 +89,7 @@ def succeed(program, *args, **more):
 
 
 def one_json(text):
-    """The one JSON object that a program's stdout is."""
+    """Returns the one JSON object that a program printed."""
     assert text.endswith("\n") and text.count("\n") == 1, text
     value = json.loads(text)
     assert isinstance(value, dict)
@@ -105,7 +105,7 @@ def perplexity(model, text, *flags):
 
 
 def logits_of(model, ids, **more):
-    """The engine's logits after each token, as lists."""
+    """Returns the engine's logits after each token, as lists."""
     return json.loads(succeed("tests/logits_tool", model, *ids, **more).stdout)
 
 
@@ -115,12 +115,12 @@ def export(model, out, *flags):
 
 
 def log_of(directory):
-    """The objects of a run's log."""
+    """Returns the objects of a run's log."""
     return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 
 def assert_refused(done, code, *parts):
-    """One line on stderr that has all of `parts` in it, nothing on stdout, and the contract's exit code."""
+    """Checks the exit code, that stdout is empty, and that stderr is one line that contains all of `parts`."""
     assert done.returncode == code, f"exit code {done.returncode}: {done.stderr}{done.stdout}"
     assert done.stderr.endswith("\n") and done.stderr.count("\n") == 1, done.stderr
     assert done.stdout == "", done.stdout
@@ -134,7 +134,7 @@ TEXT = "".join(f"The {a} {b} sat on the {c}.\n" for a in ("old", "red", "sly") f
                for c in ("mat", "hill", "wall", "bed"))
 ACCENTED = "".join(f"Où est le café n° {i} ? C'est là, à côté du 中文 书店 😀. Ça va, naïve œuvre 🚀!\n"
                    for i in range(40))
-# A run that takes a second, and one that memorizes its text.
+# Flags of a run of one second, and of one that memorizes its text.
 SMALL_RUN = ["--dim", "16", "--layers", "1", "--heads", "2", "--hidden-dim", "16", "--context", "32", "--window", "16",
              "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1"]
 LEARNING_RUN = ["--dim", "32", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "64", "--context",

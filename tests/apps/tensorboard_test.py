@@ -1,4 +1,4 @@
-"""A run's event files, read with TensorBoard's own reader: the numbers of log.jsonl, each step once."""
+"""Compares a run's event files, read by TensorBoard, with log.jsonl: the same values, each step once."""
 
 import json
 import signal
@@ -29,7 +29,7 @@ def assert_the_logs_numbers(directory):
     return events
 
 
-def test_tensorboard_reads_the_numbers_of_the_log(home):
+def test_tensorboard_shows_the_logs_values(home):
     succeed("train", home / "cats.txt", *SMALL_RUN, "--steps", "25", "--eval-every", "10", "--log-every", "5", "--out",
             home / "r", home=home)
     events = assert_the_logs_numbers(home / "r")
@@ -38,7 +38,7 @@ def test_tensorboard_reads_the_numbers_of_the_log(home):
     assert times == sorted(times) and times[0] > 1.7e9
 
 
-def test_random_batches_have_a_tag_of_their_own(home):
+def test_random_batches_have_their_own_tag(home):
     succeed("train", home / "cats.txt", *SMALL_RUN, "--steps", "4", "--eval-every", "2", "--eval-batches", "1", "--out",
             home / "r", home=home)
     scalars = events_of(home / "r").Scalars("loss/train_evaluation")
@@ -47,7 +47,7 @@ def test_random_batches_have_a_tag_of_their_own(home):
 
 
 def go_on(home, lines, end):
-    """Starts the run or goes on with it, and sends the signal once it has printed so many steps."""
+    """Starts or resumes the run, and sends the signal once it has printed `lines` steps."""
     flags = [*SMALL_RUN, "--steps", "100000", "--log-every", "1", "--eval-every", "10", "--checkpoint-every", "100000"]
     process = held([BUILD / "train", *command(home, home / "r", flags)], env=environment(home))
     for line in process.stdout:
@@ -57,8 +57,8 @@ def go_on(home, lines, end):
     process.wait(timeout=HANG)
 
 
-def test_a_resumed_run_shows_no_step_twice(home):
-    """Interrupted, resumed, killed in the middle of an event, resumed: the killed process's steps are done again."""
+def test_resumed_run_has_no_duplicate_steps(home):
+    """Interrupts, resumes, kills in the middle of an event, and resumes: the killed process's steps are repeated."""
     go_on(home, 15, signal.SIGINT)
     go_on(home, 25, signal.SIGKILL)
     log = log_of(home / "r")
@@ -71,7 +71,7 @@ def test_a_resumed_run_shows_no_step_twice(home):
     assert len(list((home / "r").glob("events.out.tfevents.*"))) == 3
 
 
-def test_force_removes_the_events(home):
+def test_force_removes_event_files(home):
     for steps in (9, 2):
         succeed("train", home / "cats.txt", *SMALL_RUN, "--log-every", "1", "--steps", steps, "--force", "--out",
                 home / "r", home=home)

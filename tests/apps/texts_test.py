@@ -1,4 +1,4 @@
-"""What train is trained on: several files, folders, lines of JSON, compressed ones; and its file of tokens."""
+"""Tests train's inputs: several files, folders, JSON lines, compressed files; and its file of tokens."""
 
 import gzip
 import itertools
@@ -41,8 +41,8 @@ def home(tmp_path_factory):
 
 
 @pytest.mark.parametrize("tokenizer", [[], ["--tokenizer", "bpe:300"]], ids=["characters", "bpe"])
-def test_documents_are_the_same_wherever_they_lie(home, tokenizer):
-    """And the tokens are those of the tokenizer, with its end between documents."""
+def test_documents_do_not_depend_on_their_files(home, tokenizer):
+    """The tokens are the tokenizer's, with its end token between documents."""
     one, expected = batches(home, "a", home / "one.txt", *tokenizer)
     for name, args in [("b", [home / "lines.jsonl", "--field", "body"]), ("c", [home / "packed.txt.gz"]),
                        ("d", [home / "parts", home / "last.txt"])]:
@@ -58,7 +58,7 @@ def test_documents_are_the_same_wherever_they_lie(home, tokenizer):
 
 
 @pytest.mark.parametrize(("tokenizer", "type_"), [([], "u16"), (["--tokenizer", "bpe:300"], "u16")], ids=["characters", "bpe"])
-def test_a_file_of_tokens_is_made_once(home, tmp_path, tokenizer, type_):
+def test_token_cache_is_written_once(home, tmp_path, tokenizer, type_):
     args = [home / "one.txt", *tokenizer]
     _, expected = batches(home, "a", *args)
     last, found = batches(tmp_path, "b", *args, "--tokens-cache", tmp_path / "cache")
@@ -80,8 +80,8 @@ def test_a_file_of_tokens_is_made_once(home, tmp_path, tokenizer, type_):
 
 
 @pytest.mark.parametrize("across", ["false", "mask"])
-def test_windows_may_end_with_their_documents_or_mask_the_one_before(home, across):
-    """transformers has the run's loss if it sees each document of a window alone: the first, or all of them."""
+def test_windows_end_at_or_mask_documents(home, across):
+    """transformers has the same loss if each document of a window is separate: only the first, or all of them."""
     import torch
     last = train(home, "w", home / "one.txt", "--tokenizer", "bpe:300", "--across-documents", across,
                  "--validation-fraction", "0.4")
@@ -102,27 +102,27 @@ def test_windows_may_end_with_their_documents_or_mask_the_one_before(home, acros
     assert several > 0, "a document ends in the validation text"
 
 
-def test_verify_finds_the_texts_again(home):
+def test_verify_finds_the_runs_texts(home):
     last = train(home, "v", home / "parts", home / "last.txt")
     done = run("verify", last, home / "v" / "model.gguf", home=home)
     assert done.returncode == 0, done.stderr + done.stdout
     (home / "parts" / "1.txt").rename(home / "gone.txt")
     try:
         refused = run("verify", last, home / "v" / "model.gguf", home=home)
-        assert refused.returncode == FAILED and "the text that the checkpoint was trained on" in refused.stderr
+        assert refused.returncode == FAILED and "the text has changed since the checkpoint was trained" in refused.stderr
     finally:
         (home / "gone.txt").rename(home / "parts" / "1.txt")
 
 
-def test_a_resumed_run_needs_the_same_texts(home):
+def test_resume_requires_the_same_texts(home):
     train(home, "r", home / "parts", home / "last.txt")
     (home / "r" / "model.gguf").unlink()
     wrong = run("train", home / "last.txt", home / "parts", "--resume", "--out", home / "r", home=home)
-    assert_refused(wrong, FAILED, "another text")
+    assert_refused(wrong, FAILED, "a different text")
     assert run("train", home / "parts", home / "last.txt", "--resume", "--out", home / "r", home=home).returncode == 0
 
 
-def test_what_is_wrong_is_said_in_a_line(home, tmp_path):
+def test_errors_are_one_line(home, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"text": "fine"}\n{"text": 1}\n')
     (tmp_path / "bad.txt").write_bytes(f"good{END}two\nthree \xe9".encode("latin-1"))
     (tmp_path / "empty.txt").write_text(END)

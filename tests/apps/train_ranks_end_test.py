@@ -1,4 +1,4 @@
-"""How several ranks of ./train end together: one is killed, hangs or fails, and all of them say which."""
+"""Tests how several ranks of ./train end together: if one is killed, hangs or fails, all others name it."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def await_lines(lines, directory, alive):
 
 
 def assert_all_name(ranks, lost, word):
-    """All but the lost rank end, each with one line that names it and the checkpoint."""
+    """Checks that all other ranks end, each with one line that names the lost rank and the checkpoint."""
     for rank, process in enumerate(ranks.processes):
         if rank == lost:
             continue
@@ -35,7 +35,7 @@ MESHES = {"data3": (3, []), "pipeline2-data2": (4, ["--pipeline-parallel", "2", 
 
 @pytest.mark.parametrize("mesh, lost", [(mesh, lost) for mesh in MESHES for lost in (0, 1)] if LONG else
                          [("data3", 0), ("pipeline2-data2", 1)])
-def test_a_killed_rank_ends_all_and_is_named(home, mesh, lost):
+def test_killed_rank_ends_training_and_is_named(home, mesh, lost):
     n, flags = MESHES[mesh]
     with training(n, home, home / "cats.txt", *ENDLESS, *flags, "--out", home / "run") as ranks:
         await_lines(25, home / "run", lambda: all(p.poll() is None for p in ranks.processes))
@@ -44,26 +44,26 @@ def test_a_killed_rank_ends_all_and_is_named(home, mesh, lost):
     assert (home / "run/checkpoints/last/model.safetensors").exists()
 
 
-def test_a_rank_that_hangs_is_named(home):
+def test_hanging_rank_is_named(home):
     with training(2, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "20", "--out", home / "run") as ranks:
         await_lines(5, home / "run", lambda: all(p.poll() is None for p in ranks.processes))
         ranks.processes[1].send_signal(signal.SIGSTOP)
-        assert_all_name(ranks, 1, "is gone: it was last seen at step")
+        assert_all_name(ranks, 1, "is gone (last seen at step")
 
 
-def test_a_rank_that_does_not_start_is_named(home):
+def test_rank_that_does_not_start_is_named(home):
     with training(3, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "20", program_of={2: "/bin/true"}) as ranks:
         ranks.wait()
         for rank in range(2):
-            assert "rank 2 did not come within 20 s" in ranks.err(rank)
+            assert "rank 2 did not connect within 20 s" in ranks.err(rank)
             assert ranks.err(rank).count("\n") == 1
 
 
-def test_what_fails_on_one_rank_is_told_by_all(home):
+def test_failure_of_one_rank_is_reported_by_all(home):
     with training(2, home, home / "cats.txt", *ENDLESS, "--out", "/dev/null/run") as ranks:
         assert ranks.wait() == [FAILED, FAILED]
-        assert ranks.err(0).startswith("train: cannot make the folder /dev/null/run"), ranks.err(0)
-        assert ranks.err(1).startswith("train: rank 0: cannot make the folder /dev/null/run"), ranks.err(1)
+        assert ranks.err(0).startswith("train: cannot create the folder /dev/null/run"), ranks.err(0)
+        assert ranks.err(1).startswith("train: rank 0: cannot create the folder /dev/null/run"), ranks.err(1)
 
 
 def workers_of(process):
@@ -71,14 +71,14 @@ def workers_of(process):
     return [int(pid) for pid in children if Path(f"/proc/{pid}/exe").resolve() == (BUILD / "train").resolve()]
 
 
-def test_under_max_restarts_the_run_goes_on_by_itself(home):
+def test_max_restarts_resumes_automatically(home):
     flags = [home / "cats.txt", *RUN, "--batch-size", "8", "--steps", "300" if LONG else "100",
              "--checkpoint-every", "20"]
     train_on_ranks(2, home, *flags, "--out", home / "undisturbed")
     command = [TORCHRUN, "--no-python", "--nproc-per-node", "2", "--max-restarts", "2", "--master-port", free_port(),
                BUILD / "train", *flags, "--out", home / "run"]
     with open(home / "torchrun.err", "wb") as err:
-        process = held(command, env=environment(home), stderr=err)  # else it might end before the kill
+        process = held(command, env=environment(home), stderr=err)  # otherwise it might end before the kill
         try:
             before = ""
             for step in (40, 150) if LONG else (25,):
@@ -87,7 +87,7 @@ def test_under_max_restarts_the_run_goes_on_by_itself(home):
             out, _ = process.communicate(timeout=HANG)
         finally:
             if process.poll() is None:
-                process.terminate()  # and so its workers
+                process.terminate()  # also ends its workers
                 process.wait(timeout=HANG)
     assert process.returncode == 0, (home / "torchrun.err").read_text()
     assert (before + out).count("resumed at step") == (2 if LONG else 1)

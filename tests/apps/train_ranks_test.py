@@ -1,4 +1,4 @@
-"""./train on several ranks: the losses of one process, whatever the mesh; its files; and what is refused."""
+"""Tests ./train on several ranks: losses equal one process's for any mesh; its files; and rejected settings."""
 
 import hashlib
 import shutil
@@ -12,7 +12,7 @@ from exactness import make_home
 from ranks import train_on_ranks, training
 from support import BUILD, INTERRUPTED, LONG, WRONG_USAGE, assert_refused, log_of, run, succeed, wait_until
 
-# Heads, hidden numbers, layers and positions that all meshes below divide.
+# Heads, hidden_dim, layers and positions are divisible by all meshes below.
 RUN = ["--dim", "16", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "32", "--context", "32",
        "--window", "16", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--log-every", "1", "--sample", "20"]
 
@@ -32,7 +32,7 @@ def weights_digest(directory):
 
 @pytest.fixture(scope="module", params=["adamw", "muon"])
 def alone(request, shared):
-    """Runs of one process: with all of a batch at once, and with half batches that are accumulated."""
+    """Trains in one process: with whole batches, and with accumulated half batches."""
     flags = [*RUN, "--steps", "6", "--eval-every", "3", "--optimizer", request.param]
     whole, halves = shared / f"whole-{request.param}", shared / f"halves-{request.param}"
     succeed("train", shared / "cats.txt", *flags, "--batch-size", "8", "--out", whole, "--dump-grads",
@@ -42,14 +42,14 @@ def alone(request, shared):
     return flags, whole, halves, shared / f"{request.param}.safetensors"
 
 
-def test_two_data_parallel_ranks_repeat_the_bits_of_half_batches(shared, alone):
+def test_two_data_parallel_ranks_match_half_batches_exactly(shared, alone):
     flags, _, halves, _ = alone
     ways = [("0", "shared"), ("0", "gloo"), *([("1", "shared"), ("1", "gloo"), ("2", "gloo")] if LONG else [])]
     for zero, transport in ways:
         out = shared / f"{halves.name}-data-{zero}-{transport}"
         train_on_ranks(2, shared, shared / "cats.txt", *flags, "--batch-size", "8", "--zero", zero, "--out", out,
                        FOLIO_RANK_TRANSPORT=transport)
-        if zero != "2":  # there the norm of the gradients is put together from their owners'
+        if zero != "2":  # there, the owners' gradient norms are combined
             assert numbers(out) == numbers(halves), (zero, transport)
             assert weights_digest(out) == weights_digest(halves), (zero, transport)
         else:
@@ -73,7 +73,7 @@ SHORT = {"adamw": ["pipeline2-chunks2-tensor2", "zero1"], "muon": ["data2-tensor
 
 
 @pytest.mark.parametrize("mesh", MESHES)
-def test_a_mesh_has_the_losses_and_gradients_of_one_process(shared, alone, mesh):
+def test_meshes_match_one_process(shared, alone, mesh):
     flags, whole, _, gradients = alone
     if not LONG and mesh not in SHORT[whole.name.removeprefix("whole-")]:
         pytest.skip("make long")
@@ -88,14 +88,14 @@ def test_a_mesh_has_the_losses_and_gradients_of_one_process(shared, alone, mesh)
     assert [loss for loss, _ in numbers(out)] == pytest.approx([loss for loss, _ in numbers(whole)], rel=1e-4)
     assert [entry["val_loss"] for entry in log_of(out) if "val_loss" in entry] == pytest.approx(
         [entry["val_loss"] for entry in log_of(whole) if "val_loss" in entry], rel=1e-3)
-    # The same files as ever, which a single process and transformers read.
+    # The same files as usual, which a single process and transformers can read.
     saved, known = (load_file(d / "checkpoints/last/optimizer.safetensors") for d in (out, whole))
     saved.pop("__pad__", None), known.pop("__pad__", None)
     assert {name: t.shape for name, t in saved.items()} == {name: t.shape for name, t in known.items()}
 
 
 def stop_after(lines, directory, ranks):
-    """Presses Ctrl-C on the last rank alone once the log has so many more lines: all of them stop and save."""
+    """Sends Ctrl-C only to the last rank once the log has `lines` more lines: all ranks stop and save."""
     log = directory / "log.jsonl"
 
     def logged():
@@ -108,7 +108,7 @@ def stop_after(lines, directory, ranks):
     assert "interrupted at step" in ranks.out(0) and ranks.err(0) == ""
 
 
-def test_a_run_goes_on_with_another_number_of_ranks(home):
+def test_resume_with_another_number_of_ranks(home):
     flags = [home / "cats.txt", *RUN, "--batch-size", "8", "--optimizer", "muon", "--steps", "100000"]
     out = home / "run"
     stages = [(2, ["--zero", "1"]), (4, ["--tensor-parallel", "2"]), (1, []), (2, ["--pipeline-parallel", "2"])]
@@ -126,7 +126,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(home):
     assert mine == pytest.approx(whole, rel=1e-3)
 
 
-def test_ranks_that_differ_are_refused_by_all(home):
+def test_differing_ranks_are_rejected_by_all(home):
     common = [home / "cats.txt", *RUN, "--batch-size", "8"]
     (home / "dogs.txt").write_text((home / "cats.txt").read_text().replace("cat", "cow"))
     other = home / "train"
@@ -134,30 +134,30 @@ def test_ranks_that_differ_are_refused_by_all(home):
     with open(other, "ab") as file:
         file.write(b"another build")
     for what, more in {
-            "another flags than rank 0: steps = 5, not steps = 4": {"args_of": {0: ["--steps", 4], 1: ["--steps", 5]}},
-            "another flags than rank 0: dump_grads = true": {"args_of": {1: ["--dump-grads", home / "g.safetensors"]}},
-            "another program than rank 0": {"program_of": {1: other}},
+            "in flags: steps = 5, not steps = 4": {"args_of": {0: ["--steps", 4], 1: ["--steps", 5]}},
+            "in flags: dump_grads = true": {"args_of": {1: ["--dump-grads", home / "g.safetensors"]}},
+            "in program: ": {"program_of": {1: other}},
     }.items():
         with training(2, home, *common, **more) as ranks:
             assert ranks.wait() == [WRONG_USAGE, WRONG_USAGE], [ranks.err(0), ranks.err(1)]
             for rank in range(2):
-                assert ranks.err(rank).startswith("train: rank 1 has " + what), ranks.err(rank)
+                assert ranks.err(rank).startswith("train: rank 1 differs from rank 0 " + what), ranks.err(rank)
                 assert ranks.err(rank).count("\n") == 1
     with training(2, home, args_of={0: [home / "cats.txt", *RUN, "--batch-size", "8"],
                                  1: [home / "dogs.txt", *RUN, "--batch-size", "8"]}) as ranks:
         assert ranks.wait() == [WRONG_USAGE, WRONG_USAGE]
         for rank in range(2):
-            assert "rank 1 has another data than rank 0: text of" in ranks.err(rank), ranks.err(rank)
+            assert "rank 1 differs from rank 0 in data: text of" in ranks.err(rank), ranks.err(rank)
     assert not (home / "runs").exists()  # nothing was written
 
 
-def test_a_mesh_that_does_not_fit_names_both_numbers(home):
+def test_mismatched_mesh_names_both_sizes(home):
     common = [home / "cats.txt", *RUN, "--batch-size", "8"]
     assert_refused(run("train", *common, "--tensor-parallel", "2", home=home), WRONG_USAGE, "tensor 2", "2 ranks",
                    "one process", "torchrun")
     every = [f"--{axis}-parallel={2**16}" for axis in ("tensor", "pipeline", "context", "expert")]
     assert_refused(run("train", *common, *every, home=home), WRONG_USAGE, "this is one process")
-    assert_refused(run("train", *common, "--zero", "2", home=home), WRONG_USAGE, "--zero 2", "one such rank")
+    assert_refused(run("train", *common, "--zero", "2", home=home), WRONG_USAGE, "--zero 2", "only one")
     assert_refused(run("train", *common, "--pipeline-chunks", "2", home=home), WRONG_USAGE, "--pipeline-chunks 2")
     assert_refused(run("train", *common, home=home, RANK="0", WORLD_SIZE="2"), WRONG_USAGE, "MASTER_PORT is not set")
     assert_refused(run("train", *common, home=home, RANK="2", WORLD_SIZE="2"), WRONG_USAGE, "RANK=2", "from 0 to 1")
@@ -165,7 +165,7 @@ def test_a_mesh_that_does_not_fit_names_both_numbers(home):
                ("--tensor-parallel", "2", "--kv-heads", "1"): ["--tensor-parallel 2", "1 key/value heads"],
                ("--pipeline-parallel", "2", "--layers", "3"): ["--pipeline-parallel 2", "3 layers"],
                ("--expert-parallel", "2"): ["--expert-parallel 2", "no experts"],
-               ("--batch-size", "7"): ["--batch-size 7", "2 data"],
+               ("--batch-size", "7"): ["--batch-size is 7", "multiple of 2"],
                ("--context-parallel", "2", "--window", "18"): ["18", "4"]}
     for flags, words in list(misfits.items())[:None if LONG else 1]:
         arguments = list(common)

@@ -1,4 +1,4 @@
-"""./train from end to end on a kilobyte of text: its files, how it ends, resumes and refuses."""
+"""Tests ./train from end to end on a kilobyte of text: its files, how it ends and resumes, and errors."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ def train(home, *flags, ok=True, **more):
     return (succeed if ok else run)("train", home / "cats.txt", *SMALL_RUN, *flags, home=home, **more)
 
 
-def test_a_run_leaves_what_the_contract_says(home):
+def test_run_writes_the_documented_files(home):
     done = train(home, "--steps", "25", "--eval-every", "10")
     directory = home / "runs" / "cats"
     names = {p.name for p in directory.iterdir()}
@@ -37,7 +37,7 @@ def test_a_run_leaves_what_the_contract_says(home):
     assert [entry["step"] for entry in log] == [10, 20, 25]
     for entry in log:
         assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "val_loss"} <= set(entry)
-        assert 0 < entry["peak_share"] < 1  # so small a model comes nowhere near it
+        assert 0 < entry["peak_share"] < 1  # so small a model is far from the peak
     assert log[-1]["val_loss"] < log[0]["val_loss"]
     # A sample of the model at each evaluation, in the log and on the screen.
     samples = [entry["sample"] for entry in log if "sample" in entry]
@@ -52,13 +52,13 @@ def test_a_run_leaves_what_the_contract_says(home):
 
 
 def on_a_terminal(columns, *arguments, home):
-    """What the program writes to a terminal of that width."""
+    """Returns what the program writes to a terminal of that width."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([BUILD / "train", *map(str, arguments)], env=environment(home), stdout=its)
     os.close(its)
     written = b""
-    with contextlib.suppress(OSError):  # how Linux says that the other side was closed
+    with contextlib.suppress(OSError):  # Linux's signal that the other side was closed
         while part := os.read(ours, 65536):
             written += part
     os.close(ours)
@@ -67,10 +67,10 @@ def on_a_terminal(columns, *arguments, home):
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
-def test_a_terminal_gets_a_bar_that_fits(home, columns):
+def test_progress_bar_fits_the_terminal(home, columns):
     written = on_a_terminal(columns, home / "cats.txt", *SMALL_RUN, "--steps", "400", "--eval-every", "200", home=home)
     drawn = re.findall(r"\r\x1b\[K([^\r\n]*)", written)
-    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # that one stays, and may be longer
+    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # that line stays on the screen
     assert len(lines) >= 40 and max(map(len, lines)) < columns
     assert any("####" in line for line in lines) == (columns > 40)
     if columns > 40:
@@ -80,26 +80,26 @@ def test_a_terminal_gets_a_bar_that_fits(home, columns):
     assert re.search(r"step 200/400 .*% of peak", written)
 
 
-def test_no_sample_where_none_is_asked_for(home):
+def test_sampling_can_be_disabled(home):
     done = train(home, "--steps", "4", "--eval-every", "2", "--sample", "0")
     assert "  | " not in done.stdout and all("sample" not in entry for entry in log_of(home / "runs/cats"))
 
 
-def test_names_of_runs(home):
+def test_run_names(home):
     train(home, "--steps", "2")
     train(home, "--steps", "2")
     assert sorted(p.name for p in (home / "runs").iterdir()) == ["cats", "cats-2"]
     assert numbers_of(home / "runs/cats") == numbers_of(home / "runs/cats-2")
     refused = train(home, "--steps", "2", "--out", home / "runs/cats", ok=False)
     assert_refused(refused, FAILED, home / "runs/cats", "--force")
-    (home / "runs/cats-2/model.gguf").unlink()  # unfinished
+    (home / "runs/cats-2/model.gguf").unlink()  # makes the run unfinished
     refused = train(home, "--steps", "2", ok=False)
     assert_refused(refused, FAILED, "cats-2", "--resume", "--force")
     train(home, "--steps", "3", "--force", "--out", home / "runs/cats-2")
     assert log_of(home / "runs/cats-2")[-1]["step"] == 3
 
 
-def test_resume_refusals(home):
+def test_resume_rejections(home):
     assert_refused(train(home, "--resume", ok=False), FAILED, "resume")
     train(home, "--steps", "4")
     (home / "runs/cats/model.gguf").unlink()
@@ -112,7 +112,7 @@ def test_resume_refusals(home):
     assert_refused(refuse("--force"), WRONG_USAGE, "--resume", "--force")
 
 
-def test_a_run_goes_on_where_its_gpu_is_gone(home):
+def test_run_resumes_without_its_gpu(home):
     on_a_gpu = train(home, "--steps", "2", "--device", "cuda", "--out", home / "gpu", ok=False)
     if on_a_gpu.returncode == 0:
         pytest.skip("there is a GPU, which such a run would take")
@@ -128,7 +128,7 @@ def test_a_run_goes_on_where_its_gpu_is_gone(home):
     assert "device cuda -> cpu" in done.stderr, done.stderr
 
 
-def test_a_runs_own_config_makes_the_run_again(home):
+def test_config_of_a_run_reproduces_it(home):
     train(home, "--steps", "7", "--dropout", "0.2", "--tie-embeddings", "false", "--norm-eps", "1e-6",
           "--rope-theta", "777", "--seed", "5", "--log-every", "1", "--out", home / "a")
     again = ["train", home / "cats.txt", "--config", home / "a/config.toml", "--threads", "1"]
@@ -140,7 +140,7 @@ def test_a_runs_own_config_makes_the_run_again(home):
     assert log_of(home / "c")[-1]["step"] == 2
 
 
-def test_a_config_is_read_strictly(home):
+def test_config_is_validated_strictly(home):
     refuse = lambda text: ((home / "c.toml").write_text(text), train(home, "--config", home / "c.toml", ok=False))[1]
     assert_refused(refuse("bogus = 3\n"), WRONG_USAGE, "bogus")
     assert_refused(refuse("dropout = nan\n"), WRONG_USAGE, "dropout")
@@ -148,13 +148,13 @@ def test_a_config_is_read_strictly(home):
     assert_refused(train(home, "--config", home / "none.toml", ok=False), WRONG_USAGE, "none.toml")
 
 
-def test_minutes_are_turned_into_steps(home):
+def test_minutes_become_steps(home):
     done = train(home, "--minutes", "0.05", "--log-every", "100000", "--eval-every", "100000")
     log = log_of(home / "runs/cats")
-    estimates = re.findall(r"0.05 minutes are (\d+) steps of ([\d.]+) ms", done.stdout)
+    estimates = re.findall(r"0.05 minutes: (\d+) steps of ([\d.]+) ms", done.stdout)
     steps = int(estimates[-1][0])
     assert log[-1]["step"] == steps >= 20
-    # The first steps took some of the time; they are in the number, and are as many on any machine.
+    # The first steps used some of the time; they are included in the number, and are as many on any machine.
     first, ms = int(estimates[0][0]), float(estimates[0][1])
     assert 20 <= first <= 20 + 3000 / (ms - 0.05)
     assert f"steps = {steps}\n" in (home / "runs/cats/config.toml").read_text()
@@ -165,14 +165,14 @@ def embedding_of_gguf(path):
 
 
 @pytest.mark.parametrize("exported", ["best", "last"])
-def test_patience_ends_a_run_and_either_checkpoint_is_exported(home, exported):
-    flags = [f if f != "1e-2" else "0.5" for f in SMALL_RUN]  # so high a rate that the loss goes up and down
+def test_patience_ends_a_run(home, exported):
+    flags = [f if f != "1e-2" else "0.5" for f in SMALL_RUN]  # a rate so high that the loss fluctuates
     done = succeed("train", home / "cats.txt", *flags, "--schedule", "constant", "--steps", "2000", "--eval-every", "2",
                    "--patience", "3", "--export", exported, "--out", home / "r", home=home)
     log = [entry for entry in log_of(home / "r") if "val_loss" in entry]
     lowest = min(log, key=lambda entry: entry["val_loss"])
     assert log[-1]["step"] == lowest["step"] + 6 < 2000
-    assert f"no better validation loss in 3 evaluations: the run ends at step {log[-1]['step']} of 2000" in done.stdout
+    assert f"no better validation loss in 3 evaluations: stopped at step {log[-1]['step']} of 2000" in done.stdout
     embeddings = {}
     for name, entry in {"best": lowest, "last": log[-1]}.items():
         checkpoint = home / "r/checkpoints" / name
@@ -182,7 +182,7 @@ def test_patience_ends_a_run_and_either_checkpoint_is_exported(home, exported):
     assert embedding_of_gguf(home / "r/model.gguf") == embeddings[exported]
 
 
-def test_a_loss_that_is_not_finite_stops_with_one_line(home):
+def test_non_finite_loss_stops_with_one_line(home):
     flags = [f if f != "1e-2" else "1000" for f in SMALL_RUN]
     done = run("train", home / "cats.txt", *flags, "--clip", "0", "--weight-decay", "100", "--steps", "500",
                "--log-every", "1", "--checkpoint-every", "1", "--eval-every", "1000", "--out", home / "r", home=home)
@@ -195,7 +195,7 @@ def test_a_loss_that_is_not_finite_stops_with_one_line(home):
     assert not (home / "r" / "model.gguf").exists()
 
 
-def test_the_tutorials_lines(home):
+def test_tutorial_output(home):
     done = succeed("train", home / "cats.txt", "--preset", "blog", "--dim", "16", "--heads", "2", "--layers", "1",
                    "--hidden-dim", "16", "--steps", "30", "--threads", "1", home=home)
     line = r"^Epoch (\d+) \| Loss (\d+\.\d{3}) \| Time (\d+\.\d{3}) \| ETA (\d+\.\d{3})$"
@@ -204,7 +204,7 @@ def test_the_tutorials_lines(home):
     assert float(lines[-1][3]) == 0
 
 
-def test_starting_from_anothers_weights(home):
+def test_init_from_another_run(home):
     train(home, "--steps", "40", "--out", home / "a")
     train(home, "--steps", "1", "--init", home / "a/checkpoints/last", "--out", home / "b")
     assert log_of(home / "b")[0]["loss"] < log_of(home / "a")[0]["loss"]
@@ -212,16 +212,16 @@ def test_starting_from_anothers_weights(home):
     assert refused.returncode == FAILED and str(home / "none") in refused.stderr and refused.stderr.count("\n") == 1
 
 
-def test_auto_is_float32_where_a_processor_has_no_bfloat16(home):
+def test_auto_dtype_is_float32_without_bfloat16(home):
     train(home, "--steps", "1", "--dtype", "auto", ONEDNN_MAX_CPU_ISA="AVX2")
     assert 'dtype = "f32"' in (home / "runs/cats/config.toml").read_text()
 
 
-def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
+def test_help_groups_flags_and_shows_presets(tmp_path):
     shown = succeed("train", "--help", home=tmp_path).stdout
     groups = re.findall(r"^([A-Z][\w ]+):$", shown, re.MULTILINE)
-    assert groups == ["Positionals", "Run", "Ranks", "Model", "Batches", "Experts", "LoRA", "Optimizer", "Schedule", "Evaluation",
-                      "Checkpoints and log"]
+    assert groups == ["Arguments", "General", "Data", "Run", "Model", "Batches", "Mixture of experts", "LoRA", "Optimizer", "Schedule",
+                      "Evaluation", "Checkpoints and logging", "Parallelism", "Diagnostics"]
     header, *rows = shown[shown.index("Presets:"):].strip().splitlines()
     assert header.split() == ["Presets:", "tiny", "race", "blog", "baby", "lora", "experts"]
     table = {name: values for name, *values in map(str.split, rows)}
@@ -231,7 +231,7 @@ def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
     assert all(len(values) == 6 and len(set(values)) > 1 for values in table.values())
 
 
-def test_the_toml_of_a_run_from_a_llama_3_keeps_its_rope_scaling(home):
+def test_config_keeps_llama_3_rope_scaling(home):
     scaling = ["--rope-scaling", "8", "--rope-scaling-low", "1.5", "--rope-scaling-high", "3", "--rope-scaling-context", "16"]
     train(home, "--steps", "1", *scaling, "--out", home / "model")
     expected = json.loads((home / "model/checkpoints/last/config.json").read_text())["rope_scaling"]
@@ -256,13 +256,13 @@ def test_the_toml_of_a_run_from_a_llama_3_keeps_its_rope_scaling(home):
     (["--steps", "5", "--minutes", "1"], ["--steps", "--minutes"]),
     (["--rope-scaling-high", "8"], ["--rope-scaling-high", "--rope-scaling 1"]),
 ])
-def test_a_flag_that_another_makes_meaningless_is_refused(home, flags, parts):
+def test_flags_without_effect_are_rejected(home, flags, parts):
     done = run("train", home / "cats.txt", *SMALL_RUN, *flags, home=home)
     assert_refused(done, WRONG_USAGE, *parts)
     assert not (home / "runs").exists()
 
 
-# ---- What cannot be trained on ----
+# ---- Unusable training texts ----
 
 @pytest.mark.parametrize("text, code, parts", [
     (b"", FAILED, ["empty"]),
@@ -270,14 +270,14 @@ def test_a_flag_that_another_makes_meaningless_is_refused(home, flags, parts):
     (b"ab", FAILED, ["2"]),
     ((TEXT[:200]).encode(), FAILED, ["16", "10", "shorter", "longer"]),
 ])
-def test_a_text_that_cannot_be_used(tmp_path, text, code, parts):
+def test_unusable_texts_are_rejected(tmp_path, text, code, parts):
     (tmp_path / "t.txt").write_bytes(text)
     done = run("train", tmp_path / "t.txt", *SMALL_RUN, "--validation-fraction", "0.05", home=tmp_path)
     assert_refused(done, code, *parts)
     assert not (tmp_path / "runs").exists()
 
 
-def test_other_refusals(home):
+def test_other_rejections(home):
     text = home / "cats.txt"
 
     def refuse(code, *arguments, parts):
@@ -295,7 +295,7 @@ def test_other_refusals(home):
     done = run("train", text, "--window", "16", "--heads", "3", home=home)
     assert done.returncode in (FAILED, WRONG_USAGE) and "--heads 3" in done.stderr and done.stderr.count("\n") == 1
     assert not (home / "runs").exists()
-    if os.geteuid() != 0:  # root writes everywhere
+    if os.geteuid() != 0:  # root can write everywhere
         home.chmod(0o500)
         assert_refused(train(home, "--steps", "1", ok=False), FAILED, "runs")
         home.chmod(0o700)

@@ -1,4 +1,4 @@
-// Laws of core/checked.h: a result is exact or absent.
+// Tests core/checked.h: a result is exact or absent.
 #include "core/checked.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kMax = UINT64_MAX;
 
-TEST(Checked, MultipliesExactlyOrNotAtAll) {
+TEST(Checked, MulReturnsNulloptOnOverflow) {
   EXPECT_EQ(checked_mul(0, kMax), 0U);
   EXPECT_EQ(checked_mul(1, kMax), kMax);
   EXPECT_EQ(checked_mul(0xFFFFFFFF, 0x100000001), kMax);
@@ -18,16 +18,16 @@ TEST(Checked, MultipliesExactlyOrNotAtAll) {
   EXPECT_EQ(checked_mul(2, kMax / 2 + 1), std::nullopt);
 }
 
-TEST(Checked, AddsExactlyOrNotAtAll) {
+TEST(Checked, AddReturnsNulloptOnOverflow) {
   EXPECT_EQ(checked_add(0, kMax), kMax);
   EXPECT_EQ(checked_add(kMax - 7, 7), kMax);
   EXPECT_EQ(checked_add(kMax - 7, 8), std::nullopt);
   EXPECT_EQ(checked_add(kMax, kMax), std::nullopt);
 }
 
-TEST(Checked, ProductOfNoDimensionsIsOne) { EXPECT_EQ(checked_product({}), 1U); }
+TEST(Checked, EmptyProductIsOne) { EXPECT_EQ(checked_product({}), 1U); }
 
-TEST(Checked, ProductRefusesNegativesAndOverflow) {
+TEST(Checked, ProductRejectsNegativesAndOverflow) {
   const auto product = [](std::vector<int64_t> dimensions) { return checked_product(dimensions); };
   EXPECT_EQ(product({3, 5, 7}), 105U);
   EXPECT_EQ(product({3, 0, 7}), 0U);
@@ -39,7 +39,7 @@ TEST(Checked, ProductRefusesNegativesAndOverflow) {
   EXPECT_EQ(product({int64_t{1} << 32U, int64_t{1} << 32U}), std::nullopt);
 }
 
-TEST(Checked, AlignIsTheSmallestMultipleNotBelow) {
+TEST(Checked, AlignRoundsUpToTheNextMultiple) {
   for (uint64_t alignment = 1; alignment <= 128; alignment *= 2) {
     for (uint64_t offset = 0; offset <= 300; ++offset) {
       const auto aligned = checked_align(offset, alignment);
@@ -51,7 +51,7 @@ TEST(Checked, AlignIsTheSmallestMultipleNotBelow) {
   }
 }
 
-TEST(Checked, AlignRefusesToWrap) {
+TEST(Checked, AlignReturnsNulloptOnOverflow) {
   EXPECT_EQ(checked_align(kMax, 1), kMax);
   EXPECT_EQ(checked_align(kMax - 63, 64), kMax - 63);
   EXPECT_EQ(checked_align(kMax - 62, 64), std::nullopt);

@@ -1,4 +1,4 @@
-// Laws of core/error.h: an Error carries its text, and any text can be shown on one line.
+// Tests core/error.h: an Error carries its message, and any string can be printed on one line.
 #include "core/error.h"
 
 #include <gtest/gtest.h>
@@ -9,13 +9,13 @@
 namespace folio::core {
 namespace {
 
-TEST(Error, RequireThrowsOnlyWhereTheConditionFails) {
+TEST(Error, RequireThrowsIfTheConditionFails) {
   EXPECT_NO_THROW(require(true, "not {}", "shown"));
   EXPECT_EQ(test::error_of([] { require(false, "{} of {}", 3, "x"); }), "3 of x");
   EXPECT_EQ(test::error_of([] { fail("{}", "plain"); }), "plain");
 }
 
-TEST(Error, AnArgumentThatIsAFunctionIsCalledOnlyIfTheConditionFails) {
+TEST(Error, CallableArgumentsAreEvaluatedOnlyOnFailure) {
   int calls = 0;
   const auto costly = [&calls] {
     ++calls;
@@ -32,7 +32,7 @@ TEST(Error, UsageErrorIsAnError) {
   EXPECT_EQ(test::error_of([] { throw UsageError("--top-p"); }), "--top-p");
 }
 
-TEST(Printable, LeavesPlainAndAccentedTextAlone) {
+TEST(Printable, KeepsPrintableText) {
   EXPECT_EQ(printable(""), "");
   EXPECT_EQ(printable("ROMEO: \"ça\" 日本 😀"), "ROMEO: \"ça\" 日本 😀");
 }
@@ -46,7 +46,7 @@ TEST(Printable, EscapesControlCharactersAndInvalidBytes) {
   EXPECT_EQ(printable("caf\xC3"), "caf\\xC3");
 }
 
-TEST(Printable, CutsLongTextBetweenCharacters) {
+TEST(Printable, TruncatesLongTextAtCharacterBoundaries) {
   EXPECT_EQ(printable("abcdef", 6), "abcdef");
   EXPECT_EQ(printable("abcdefg", 6), "abcdef…");
   for (size_t max = 1; max < 40; ++max) {

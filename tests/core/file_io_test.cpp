@@ -1,5 +1,5 @@
-// Laws of core/file_io.h and core/mapped_file.h: a file is written completely or not at all, and every error says what
-// failed and why.
+// Tests core/file_io.h and core/mapped_file.h: a file is written completely or not at all, and every error names the
+// failed operation and its cause.
 #include "core/file_io.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ std::vector<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
-TEST(ReadTextFile, ReturnsTheBytesAsTheyAre) {
+TEST(ReadTextFile, ReturnsBytesUnchanged) {
   const TempDir dir;
   const std::string bytes("a\r\nb\0c\xFF\n", 8);
   test::write_bytes(dir / "f", bytes);
@@ -39,27 +39,27 @@ TEST(ReadTextFile, ReturnsTheBytesAsTheyAre) {
   EXPECT_EQ(read_text_file(dir / "empty"), "");
 }
 
-TEST(ReadTextFile, RefusesMoreThanTheLimit) {
+TEST(ReadTextFile, RejectsFilesLargerThanTheLimit) {
   const TempDir dir;
   test::write_bytes(dir / "f", "12345");
   EXPECT_EQ(read_text_file(dir / "f", 5), "12345");
   EXPECT_ERROR(read_text_file(dir / "f", 4), (dir / "f").string() + " has 5 bytes");
 }
 
-TEST(ReadTextFile, NamesWhatIsMissingOrNotAFile) {
+TEST(ReadTextFile, RejectsMissingAndIrregularFiles) {
   const TempDir dir;
   EXPECT_ERROR(read_text_file(dir / "none"), "none: no such file");
   EXPECT_ERROR(read_text_file(dir.path()), "not a regular file");
 }
 
-TEST(AtomicWrite, AppearsWholeUnderItsName) {
+TEST(AtomicWrite, WritesOnlyTheFinalFile) {
   const TempDir dir;
   write_file_atomically(dir / "f", "hello");
   EXPECT_EQ(test::read_bytes(dir / "f"), "hello");
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"f"});
 }
 
-TEST(AtomicWrite, ReplacesTheOldFile) {
+TEST(AtomicWrite, ReplacesAnExistingFile) {
   const TempDir dir;
   test::write_bytes(dir / "f", "something longer");
   write_file_atomically(dir / "f", "new");
@@ -67,7 +67,7 @@ TEST(AtomicWrite, ReplacesTheOldFile) {
   EXPECT_EQ(names_in(dir.path()).size(), 1U);
 }
 
-TEST(AtomicWrite, KeepsTheOldFileUntilTheNewOneIsWhole) {
+TEST(AtomicWrite, KeepsTheOldFileUntilTheNewOneIsComplete) {
   const TempDir dir;
   test::write_bytes(dir / "f", "old");
   write_file_atomically(dir / "f", [&](OutputFile& out) {
@@ -77,7 +77,7 @@ TEST(AtomicWrite, KeepsTheOldFileUntilTheNewOneIsWhole) {
   EXPECT_EQ(test::read_bytes(dir / "f"), "new");
 }
 
-TEST(AtomicWrite, LeavesNothingBehindOnAnException) {
+TEST(AtomicWrite, LeavesNoTemporaryFileAfterAnException) {
   const TempDir dir;
   const auto interrupted = [](OutputFile& out) {
     out.write("half");
@@ -91,14 +91,14 @@ TEST(AtomicWrite, LeavesNothingBehindOnAnException) {
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"old"});
 }
 
-TEST(AtomicWrite, LeavesNothingBehindWhereTheNameIsTaken) {
+TEST(AtomicWrite, LeavesNoTemporaryFileIfTheTargetIsAFolder) {
   const TempDir dir;
   fs::create_directories(dir / "f" / "inside");
   EXPECT_ERROR(write_file_atomically(dir / "f", "x"), "cannot write " + (dir / "f").string());
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"f"});
 }
 
-TEST(AtomicWrite, NamesAPathThatCannotBeWritten) {
+TEST(AtomicWrite, ErrorsNameUnwritablePaths) {
   const TempDir dir;
   test::write_bytes(dir / "file", "x");
   EXPECT_ERROR(write_file_atomically(dir / "none" / "f", "x"), "No such file or directory");
@@ -106,7 +106,7 @@ TEST(AtomicWrite, NamesAPathThatCannotBeWritten) {
   EXPECT_ERROR(write_file_atomically("/dev/null/f", "x"), "cannot write /dev/null/");
 }
 
-TEST(AtomicWrite, TakesANameInTheWorkingDirectory) {
+TEST(AtomicWrite, AcceptsRelativeNames) {
   const TempDir dir;
   const fs::path before = fs::current_path();
   fs::current_path(dir.path());
@@ -115,7 +115,7 @@ TEST(AtomicWrite, TakesANameInTheWorkingDirectory) {
   EXPECT_EQ(test::read_bytes(dir / "plain"), "x");
 }
 
-TEST(OutputFile, PadsWithZeroBytesAndCountsThem) {
+TEST(OutputFile, PadsWithZeros) {
   const TempDir dir;
   {
     OutputFile out(dir / "f");
@@ -123,7 +123,7 @@ TEST(OutputFile, PadsWithZeroBytesAndCountsThem) {
     EXPECT_EQ(out.offset(), 3U);
     out.pad_to(700);
     EXPECT_EQ(out.offset(), 700U);
-    out.pad_to(10);  // already past it
+    out.pad_to(10);  // already past this offset
     out.write("z");
     EXPECT_EQ(out.offset(), 701U);
     out.sync_and_close();
@@ -131,7 +131,7 @@ TEST(OutputFile, PadsWithZeroBytesAndCountsThem) {
   EXPECT_EQ(test::read_bytes(dir / "f"), "abc" + std::string(697, '\0') + "z");
 }
 
-TEST(OutputFile, KeepsTheOrderOfSmallAndLargeWrites) {
+TEST(OutputFile, PreservesTheOrderOfWrites) {
   const TempDir dir;
   std::string expected;
   {
@@ -147,7 +147,7 @@ TEST(OutputFile, KeepsTheOrderOfSmallAndLargeWrites) {
   EXPECT_EQ(test::read_bytes(dir / "f"), expected);
 }
 
-TEST(OutputFile, AppendsBehindWhatIsThere) {
+TEST(OutputFile, AppendsToAnExistingFile) {
   const TempDir dir;
   test::write_bytes(dir / "f", "first\n");
   {
@@ -166,7 +166,7 @@ TEST(AtomicWrite, ErrorsNameTheFinalPath) {
   EXPECT_ERROR(write_file_atomically(dir / "none" / "f", "x"), (dir / "none" / "f").string() + ": No such file");
 }
 
-TEST(AtomicWrite, LeftoversOfKilledProcessesAreRemovedAndNothingElse) {
+TEST(AtomicWrite, RemovesOnlyTemporaryFilesOfKilledProcesses) {
   const TempDir dir;
   for (const char* name : {"f", ".f.tmp-1", ".f.tmp-12345", ".f.tmp-", ".f.tmp-1x", ".g.tmp-1", "f.tmp-1"}) {
     test::write_bytes(dir / name, "x");
@@ -178,7 +178,7 @@ TEST(AtomicWrite, LeftoversOfKilledProcessesAreRemovedAndNothingElse) {
   EXPECT_NO_THROW(remove_leftovers(dir / "none" / "f"));
 }
 
-// ---- What is there and is no regular file ----
+// ---- Existing paths that are not regular files ----
 
 struct stat status_of(const fs::path& path) {
   struct stat status {};
@@ -186,7 +186,7 @@ struct stat status_of(const fs::path& path) {
   return status;
 }
 
-// A device like /dev/null (3) or /dev/full (7), in a folder of the test: a fault must not replace those of the machine.
+// Makes a device like /dev/null (minor 3) or /dev/full (7) in a test folder, so that no bug replaces the real one.
 bool make_device(const fs::path& path, unsigned minor) {
   if (::mknod(path.c_str(), S_IFCHR | 0600, ::makedev(1, minor)) != 0) return false;
   const int fd = ::open(path.c_str(), O_WRONLY);
@@ -203,7 +203,7 @@ TEST(AtomicWrite, WritesADeviceDirectly) {
   EXPECT_EQ(names_in(dir.path()).size(), 2U);
 }
 
-TEST(AtomicWrite, WritesAPipeThatIsReadAndRefusesOthers) {
+TEST(AtomicWrite, WritesOnlyPipesThatHaveAReader) {
   const TempDir dir;
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
   EXPECT_ERROR(write_file_atomically(dir / "pipe", "x"), "no process reads");
@@ -217,7 +217,7 @@ TEST(AtomicWrite, WritesAPipeThatIsReadAndRefusesOthers) {
   EXPECT_EQ(names_in(dir.path()).size(), 1U);
 }
 
-TEST(AtomicWrite, RefusesFoldersSocketsAndBlockDevices) {
+TEST(AtomicWrite, RejectsFoldersSocketsAndBlockDevices) {
   const TempDir dir;
   EXPECT_ERROR(write_file_atomically(dir.path(), "x"), "it is a folder");
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -262,7 +262,7 @@ TEST(AtomicWrite, KeepsModeAndOwner) {
   EXPECT_NE(after.st_ino, before.st_ino) << "written in place";
 }
 
-TEST(AtomicWrite, TakesTheLongestName) {
+TEST(AtomicWrite, AcceptsNamesOfMaximumLength) {
   const TempDir dir;
   const fs::path longest = dir / std::string(255, 'n');
   write_file_atomically(longest, "x");
@@ -270,7 +270,7 @@ TEST(AtomicWrite, TakesTheLongestName) {
   EXPECT_ERROR(write_file_atomically(dir / std::string(256, 'n'), "x"), "File name too long");
 }
 
-TEST(FolderWrite, AppearsWholeWhereNothingOrAnEmptyFolderIs) {
+TEST(FolderWrite, CreatesAFolderOrFillsAnEmptyOne) {
   const TempDir dir;
   const auto write = [](const fs::path& folder) { write_file_atomically(folder / "f", "x"); };
   fs::create_directory(dir / "empty");
@@ -281,13 +281,13 @@ TEST(FolderWrite, AppearsWholeWhereNothingOrAnEmptyFolderIs) {
     EXPECT_EQ(names_in(dir / name), std::vector<std::string>{"f"}) << name;
   }
   EXPECT_TRUE(fs::is_symlink(dir / "link"));
-  EXPECT_ERROR(write_folder_atomically(dir / "empty", write), "is there already");
+  EXPECT_ERROR(write_folder_atomically(dir / "empty", write), "already exists");
   EXPECT_THROW(write_folder_atomically(dir / "failed", [](const fs::path&) { throw std::logic_error("failed"); }),
                std::logic_error);
-  EXPECT_EQ(names_in(dir.path()).size(), 3U);  // new, empty, link
+  EXPECT_EQ(names_in(dir.path()).size(), 3U);  // the files new, empty and link
 }
 
-TEST(TemporaryPath, GoesWithTheObjectAndBeforeASignalEndsTheProcess) {
+TEST(TemporaryPath, IsRemovedByDestructorAndSignals) {
   const TempDir dir;
   {
     const TemporaryPath file(dir / "file");
@@ -306,14 +306,14 @@ TEST(TemporaryPath, GoesWithTheObjectAndBeforeASignalEndsTheProcess) {
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"kept"});
 }
 
-TEST(SyncDirectory, NamesAFolderThatIsNotThere) {
+TEST(SyncDirectory, NamesAMissingFolder) {
   const TempDir dir;
   EXPECT_NO_THROW(sync_directory(dir.path()));
   EXPECT_NO_THROW(sync_directory(""));
   EXPECT_ERROR(sync_directory(dir / "none"), "none: No such file");
 }
 
-TEST(MappedFile, ShowsTheBytesAndOutlivesTheName) {
+TEST(MappedFile, StaysReadableAfterTheFileIsDeleted) {
   const TempDir dir;
   test::write_bytes(dir / "f", "mapped");
   const MappedFile file(dir / "f");
@@ -322,7 +322,7 @@ TEST(MappedFile, ShowsTheBytesAndOutlivesTheName) {
   EXPECT_EQ(file.path(), dir / "f");
 }
 
-TEST(MappedFile, MovesWithoutMovingTheBytes) {
+TEST(MappedFile, MoveKeepsTheMappingsAddress) {
   const TempDir dir;
   test::write_bytes(dir / "f", "first");
   test::write_bytes(dir / "g", "second");
@@ -337,17 +337,17 @@ TEST(MappedFile, MovesWithoutMovingTheBytes) {
   EXPECT_EQ(c.bytes()[4], std::byte{'t'});
 }
 
-TEST(MappedFile, RefusesWhatIsNotANonEmptyRegularFile) {
+TEST(MappedFile, RejectsEmptyAndIrregularFiles) {
   const TempDir dir;
   test::write_bytes(dir / "empty", "");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
   EXPECT_ERROR(MappedFile(dir / "none"), "none: No such file");
   EXPECT_ERROR(MappedFile(dir / "empty"), "is an empty file");
   EXPECT_ERROR(MappedFile(dir.path()), "is not a regular file");
-  EXPECT_ERROR(MappedFile(dir / "pipe"), "is not a regular file");  // without waiting for a writer
+  EXPECT_ERROR(MappedFile(dir / "pipe"), "is not a regular file");  // returns at once, without a writer
 }
 
-TEST(MappedFile, IsFoundByItsAddresses) {
+TEST(MappedFile, PathIsFoundByAddress) {
   const TempDir dir;
   test::write_bytes(dir / "f", "mapped");
   const std::byte* bytes = nullptr;

@@ -1,4 +1,4 @@
-// core/file_status.h: whatever a path is, its errors are one line that names it.
+// Tests core/file_status.h: for any kind of path, an error is one line that names it.
 #include "core/file_status.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::TempDir;
 
-TEST(FileStatus, TellsFilesFoldersAndOthersApartThroughLinks) {
+TEST(FileStatus, FollowsLinksToFilesAndFolders) {
   const TempDir dir;
   test::write_bytes(dir / "file", "12345");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
@@ -51,7 +51,7 @@ TEST(FileStatus, ErrorsNameThePathAndTheReason) {
   EXPECT_EQ(fs::directory_iterator(dir.path())->path().filename(), "loop");
 }
 
-TEST(FileStatus, ListsRegularFilesOfAllDepths) {
+TEST(FileStatus, ListsRegularFilesRecursively) {
   const TempDir dir;
   fs::create_directories(dir / "b" / "c");
   for (const char* name : {"b/c/2", "a", "b/1", ".hidden"}) test::write_bytes(dir / name, "x");

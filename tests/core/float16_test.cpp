@@ -1,5 +1,5 @@
-// Laws of core/float16.h: widening is exact, narrowing gives the nearest value, ties to even, and back again.
-// The nearest value is computed here by arithmetic on doubles, where each step is exact.
+// Tests core/float16.h: widening is exact, narrowing rounds to nearest, ties to even, and a round trip keeps every bit.
+// Expected values are computed in double precision, where each step is exact.
 #include "core/float16.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace folio::core {
 namespace {
 
-// A type: its conversions, the exponent of its smallest normal value, the bits of its fraction, its largest value.
+// A 16-bit type: its conversions, smallest normal exponent, fraction bits and largest value.
 struct Half {
   const char* name;
   float (*widen)(uint16_t);
@@ -19,15 +19,16 @@ struct Half {
   int least_exponent;
   int fraction_bits;
   uint16_t infinity;
-  double limit;  ///< the first value that is too large
+  double limit;  ///< the smallest value that overflows to infinity
 };
+void PrintTo(const Half& half, std::ostream* out) { *out << half.name; }
 
 const Half kHalves[] = {{"F16", f16_to_float, float_to_f16, -14, 10, 0x7C00, 0x1p16},
                         {"BF16", bf16_to_float, float_to_bf16, -126, 7, 0x7F80, 0x1p128}};
 
 class Float16 : public ::testing::TestWithParam<Half> {
  protected:
-  // The type's value nearest to a finite `value`, ties to even: the rounding of double arithmetic.
+  // Returns the type's value nearest to a finite `value`, ties to even, from rounding in double precision.
   [[nodiscard]] static double nearest(float value) {
     const Half& half = GetParam();
     if (value == 0.0F) return value;
@@ -45,7 +46,7 @@ class Float16 : public ::testing::TestWithParam<Half> {
   }
 };
 
-// The value of 16 bits as IEEE 754 defines it, by arithmetic on its three fields.
+// Returns the value of 16 bits by IEEE 754, computed from their three fields.
 double value_of(uint16_t bits, const Half& half) {
   const int field = (bits & 0x7FFF) >> half.fraction_bits;
   const int fraction = bits & ((1 << half.fraction_bits) - 1);
@@ -54,7 +55,7 @@ double value_of(uint16_t bits, const Half& half) {
   return std::ldexp((bits & 0x8000) != 0 ? -significand : significand, exponent);
 }
 
-TEST_P(Float16, WideningGivesTheValueOfTheFields) {
+TEST_P(Float16, WideningMatchesTheFormula) {
   const Half& half = GetParam();
   for (uint32_t h = 0; h <= 0xFFFF; ++h) {
     const auto bits = static_cast<uint16_t>(h);
@@ -69,14 +70,14 @@ TEST_P(Float16, WideningGivesTheValueOfTheFields) {
   }
 }
 
-TEST_P(Float16, NarrowingUndoesWideningForAllBitsNanPayloadsIncluded) {
+TEST_P(Float16, NarrowingInvertsWideningForAllBitPatterns) {
   const Half& half = GetParam();
   for (uint32_t h = 0; h <= 0xFFFF; ++h) {
     ASSERT_EQ(half.narrow(half.widen(static_cast<uint16_t>(h))), h);
   }
 }
 
-TEST_P(Float16, HalfwayPointsAndTheirNeighboursRoundToTheNearestEven) {
+TEST_P(Float16, TiesRoundToEven) {
   const Half& half = GetParam();
   for (uint16_t h = 0; h < half.infinity; ++h) {
     const double low = half.widen(h);
@@ -94,15 +95,15 @@ TEST_P(Float16, HalfwayPointsAndTheirNeighboursRoundToTheNearestEven) {
   }
 }
 
-TEST_P(Float16, AnyFloatRoundsToTheNearest) {
-  constexpr uint32_t kStride = 4999;  // a prime: all exponents, and fractions of every kind
+TEST_P(Float16, FloatsRoundToNearest) {
+  constexpr uint32_t kStride = 4999;  // a prime: covers all exponents, and fractions of every kind
   for (uint64_t bits = 0; bits <= UINT32_MAX; bits += kStride) {
     const auto value = std::bit_cast<float>(static_cast<uint32_t>(bits));
     if (std::isfinite(value)) expect_nearest(value);
   }
 }
 
-TEST_P(Float16, WhatIsTooLargeBecomesInfinity) {
+TEST_P(Float16, OverflowBecomesInfinity) {
   const Half& half = GetParam();
   EXPECT_EQ(half.narrow(std::numeric_limits<float>::infinity()), half.infinity);
   EXPECT_EQ(half.narrow(-std::numeric_limits<float>::infinity()), half.infinity | 0x8000);
@@ -110,7 +111,7 @@ TEST_P(Float16, WhatIsTooLargeBecomesInfinity) {
   EXPECT_EQ(half.narrow(std::numeric_limits<float>::lowest()), half.infinity | 0x8000);
 }
 
-TEST_P(Float16, ANanStaysANanOfItsSignWhereverItsPayloadIs) {
+TEST_P(Float16, NanKeepsItsSignForAnyPayload) {
   const Half& half = GetParam();
   for (int bit = 0; bit < 23; ++bit) {
     for (const uint32_t sign : {0U, 0x80000000U}) {
@@ -122,7 +123,7 @@ TEST_P(Float16, ANanStaysANanOfItsSignWhereverItsPayloadIs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Float16, ::testing::ValuesIn(kHalves), [](const auto& p) { return p.param.name; });
+INSTANTIATE_TEST_SUITE_P(Types, Float16, ::testing::ValuesIn(kHalves), ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace folio::core

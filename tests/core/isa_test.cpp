@@ -1,4 +1,4 @@
-// Laws of core/isa.h: FOLIO_ISA forces any set that the machine has, and no other.
+// Tests core/isa.h: FOLIO_ISA forces any instruction set that this machine supports, and rejects others.
 #include "core/isa.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using test::ScopedEnv;
 
-TEST(Isa, ReferenceIsAlwaysThereAndFirst) {
+TEST(Isa, ReferenceIsAlwaysFirst) {
   const auto isas = supported_isas();
   ASSERT_FALSE(isas.empty());
   EXPECT_EQ(isas.front(), Isa::Reference);
@@ -31,21 +31,21 @@ TEST(Isa, NamesAreDistinctAndLowerCase) {
   EXPECT_EQ(isa_name(Isa::NeonI8mm), "neoni8mm");
 }
 
-TEST(Isa, TheBestIsTakenWhereNothingIsForced) {
+TEST(Isa, SelectsTheBestByDefault) {
   for (const char* unset : {static_cast<const char*>(nullptr), ""}) {
     const ScopedEnv env("FOLIO_ISA", unset);
     EXPECT_EQ(select_isa(), supported_isas().back());
   }
 }
 
-TEST(Isa, EachSupportedOneCanBeForced) {
+TEST(Isa, EachSupportedIsaCanBeForced) {
   for (const Isa isa : supported_isas()) {
     const ScopedEnv env("FOLIO_ISA", std::string(isa_name(isa)).c_str());
     EXPECT_EQ(select_isa(), isa);
   }
 }
 
-TEST(Isa, WhatIsUnknownOrUnsupportedIsAnErrorThatListsTheChoices) {
+TEST(Isa, ErrorsListTheSupportedIsas) {
   for (const char* wrong : {"sse9", "AVX2", "avx2 ", "refer", "a\nb"}) {
     const ScopedEnv env("FOLIO_ISA", wrong);
     const std::string message = test::error_of([] { static_cast<void>(select_isa()); });

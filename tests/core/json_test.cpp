@@ -1,4 +1,4 @@
-// Laws of core/json.h: what is not valid JSON within the limits is an error that names the source.
+// Tests core/json.h: invalid JSON, or JSON beyond the limits, is an error that names the source.
 #include "core/json.h"
 
 #include <gtest/gtest.h>
@@ -25,25 +25,25 @@ TEST(Json, ReadsValues) {
   EXPECT_TRUE(json["b"].empty());
 }
 
-TEST(Json, NestsToSixtyFourAndNoDeeper) {
+TEST(Json, LimitsNestingTo64) {
   EXPECT_NO_THROW(static_cast<void>(parse_json(nested(64), "here")));
   EXPECT_NO_THROW(static_cast<void>(parse_json(nested(64, "1"), "here")));
   EXPECT_NO_THROW(static_cast<void>(parse_json(nested_objects(64), "here")));
-  EXPECT_ERROR(parse_json(nested(65), "here"), "here: the JSON nests deeper than 64");
+  EXPECT_ERROR(parse_json(nested(65), "here"), "here: JSON nested deeper than 64");
   EXPECT_ERROR(parse_json(nested(65, "1"), "here"), "deeper than 64");
   EXPECT_ERROR(parse_json(nested_objects(65), "here"), "deeper than 64");
   EXPECT_ERROR(parse_json(std::string(1'000'000, '['), "here"), "deeper than 64");
   EXPECT_ERROR(parse_json(nested_objects(200'000), "here"), "deeper than 64");
 }
 
-TEST(Json, RefusesARepeatedKeyInOneObjectOnly) {
+TEST(Json, RejectsRepeatedKeysInAnObject) {
   EXPECT_ERROR(parse_json(R"({"a": 1, "a": 1})", "here"), R"(here: the key "a" occurs twice)");
   EXPECT_ERROR(parse_json(R"({"x": [{"k": 1, "b": {"k": 2}, "k": 3}]})", "here"), R"("k" occurs twice)");
   EXPECT_ERROR(parse_json("{\"a\\u0041\": 1, \"aA\": 2}", "here"), "occurs twice");
   EXPECT_NO_THROW(static_cast<void>(parse_json(R"({"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 1}]})", "here")));
 }
 
-TEST(Json, RefusesWhatIsNotJson) {
+TEST(Json, RejectsInvalidJson) {
   for (const std::string bad : {"", " ", "{", "[1,]", "{'a': 1}", "nul", "1 2", "{} x", "[1] // no", "NaN", "1e999",
                                 "\"\xFF\"", "\"\xED\xA0\x80\"", "\"\n\"", "\"\\ud800\"", "{\"a\" 1}", "+1", "01"}) {
     EXPECT_ERROR(parse_json(bad, "here"), "here: not valid JSON");
@@ -62,7 +62,7 @@ TEST(Json, GetNamesTheSourceAndTheKey) {
   EXPECT_ERROR(json_get<int64_t>(json["i"], "z", "here"), "missing");
 }
 
-TEST(Json, AtAndListAreTheValuesThemselves) {
+TEST(Json, AtAndListReturnReferences) {
   const auto json = parse_json(R"({"l": ["a"], "n": null})", "here");
   EXPECT_EQ(&json_at(json, "l", "here"), &json["l"]);
   EXPECT_EQ(&json_list(json, "l", "here"), &json["l"]);

@@ -1,4 +1,4 @@
-// Laws of core/mixtures.h, with literal types of known models; tests/interop/quantize_test.py asks llama.cpp.
+// Tests core/mixtures.h against literal types of known models; tests/interop/quantize_test.py compares with llama.cpp.
 #include "core/mixtures.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace folio::core {
 namespace {
 
-// The layers in which a mixture gives this type to matrices of this role.
+// Returns the layers where a mixture assigns this type to the matrices of this role.
 std::vector<int64_t> layers_with(const ModelConfig& config, const char* mixture, Role role, DType type) {
   const auto manifest = tensor_manifest(config);
   const auto types = mixture_types(config, *find_mixture(mixture));
@@ -32,7 +32,7 @@ const ModelConfig kLlama8b{.vocab_size = 128256,
                            .hidden_dim = 14336,
                            .tie_embeddings = false};
 
-TEST(Mixtures, TheFirstTheLastAndEachThirdLayerHaveMoreBits) {
+TEST(Mixtures, OuterAndEveryThirdLayerUseMoreBits) {
   const std::vector<int64_t> more{0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31};
   for (const Role role : {Role::Wv, Role::W2}) {
     EXPECT_EQ(layers_with(kLlama8b, "q4_k_m", role, DType::Q6_K), more);
@@ -47,7 +47,7 @@ TEST(Mixtures, TheFirstTheLastAndEachThirdLayerHaveMoreBits) {
   EXPECT_EQ(layers_with(kLlama8b, "q4_k_m", Role::AttentionNorm, DType::F32).size(), 32U);
 }
 
-TEST(Mixtures, TheOutputIsQ6KAlsoWhereItIsTheEmbedding) {
+TEST(Mixtures, OutputIsQ6KEvenIfTied) {
   EXPECT_EQ(layers_with(kLlama8b, "q4_k_m", Role::Output, DType::Q6_K), std::vector{kOutside});
   EXPECT_EQ(layers_with(kLlama8b, "q4_k_m", Role::TokenEmbedding, DType::Q4_K), std::vector{kOutside});
   ModelConfig tied = kLlama8b;
@@ -55,7 +55,7 @@ TEST(Mixtures, TheOutputIsQ6KAlsoWhereItIsTheEmbedding) {
   EXPECT_EQ(layers_with(tied, "q4_k_m", Role::TokenEmbedding, DType::Q6_K), std::vector{kOutside});
 }
 
-TEST(Mixtures, RowsThatDoNotFitGetOtherTypes) {
+TEST(Mixtures, RowsOfPartialBlocksUseOtherTypes) {
   ModelConfig c{.vocab_size = 10, .dim = 96, .n_layers = 1, .n_heads = 3, .n_kv_heads = 3, .hidden_dim = 48};
   c.head_dim = 32;
   const std::map<std::string, DType> instead{{"q4_k_m", DType::Q5_0}, {"q5_k_m", DType::Q5_1}, {"q6_k", DType::Q8_0}};
@@ -67,7 +67,7 @@ TEST(Mixtures, RowsThatDoNotFitGetOtherTypes) {
   }
 }
 
-TEST(Mixtures, SharedValuesOf80LayersHaveMoreBits) {
+TEST(Mixtures, GroupedValuesOf80LayersUseMoreBits) {
   ModelConfig c = kLlama8b;
   c.n_layers = 80;
   EXPECT_EQ(layers_with(c, "q4_k_m", Role::Wv, DType::Q5_K).size(), 40U);
@@ -78,7 +78,7 @@ TEST(Mixtures, SharedValuesOf80LayersHaveMoreBits) {
   EXPECT_EQ(layers_with(c, "q4_k_m", Role::Wv, DType::Q5_K).size(), 40U);
 }
 
-TEST(Mixtures, HaveNamesAndNumbers) {
+TEST(Mixtures, HaveNamesAndFileTypes) {
   EXPECT_EQ(mixtures().size(), 3U);
   EXPECT_EQ(find_mixture("q4_k_m")->file_type, 15U);
   EXPECT_EQ(find_mixture("q5_k_m")->file_type, 17U);

@@ -1,4 +1,4 @@
-// Laws of core/model_config.h and core/manifest.h: limits are named, and the manifest is what the formula counts.
+// Tests core/model_config.h and core/manifest.h: errors name the limit, and the manifest matches the formula's count.
 #include "core/model_config.h"
 
 #include <gtest/gtest.h>
@@ -86,11 +86,11 @@ const ModelConfig kGptOss{.family = Family::GptOss,
 const std::vector<ModelConfig> kAll{kTiny,    kUntied,  kGrouped,  kMultiQuery, kQwen2, kQwen3,
                                     kMistral, kMixtral, kQwen2Moe, kDots1,      kGptOss};
 
-TEST(ModelConfig, SensibleShapesAreValid) {
+TEST(ModelConfig, AcceptsCommonShapes) {
   for (const ModelConfig& c : kAll) EXPECT_NO_THROW(validate(c, "here"));
 }
 
-TEST(ModelConfig, HeadsShareTheWidthUnlessTheySayOtherwise) {
+TEST(ModelConfig, HeadDimDefaultsToDimOverHeads) {
   EXPECT_EQ(kUntied.head_dim, 48);
   EXPECT_EQ(kQwen3.head_dim, 34);
   EXPECT_EQ(kQwen3.query_dim(), 136);
@@ -102,12 +102,12 @@ TEST(ModelConfig, HeadsShareTheWidthUnlessTheySayOtherwise) {
 TEST(ModelConfig, OnlySomeFamiliesHaveAWindow) {
   ModelConfig c = kTiny;
   c.sliding_window = 8;
-  EXPECT_ERROR(validate(c, "here"), "here: a sliding window of 8, but the family llama has none");
+  EXPECT_ERROR(validate(c, "here"), "here: sliding_window is 8, but the family llama does not support it");
   c.family = Family::Mistral;
   EXPECT_NO_THROW(validate(c, "here"));
 }
 
-TEST(ModelConfig, BiasesVaryInSomeFamiliesAlone) {
+TEST(ModelConfig, OnlySomeFamiliesHaveOptionalBiases) {
   ModelConfig c = kTiny;
   c.other_qkv_bias = true;
   EXPECT_ERROR(validate(c, "here"), "a llama never has biases of queries, keys and values");
@@ -120,7 +120,7 @@ TEST(ModelConfig, BiasesVaryInSomeFamiliesAlone) {
   EXPECT_FALSE(c.qkv_bias());
 }
 
-TEST(Families, AreFoundByTheirNames) {
+TEST(Families, FindsFamiliesByName) {
   for (const FamilyInfo& family : families()) {
     EXPECT_EQ(&info(family.family), &family);
     EXPECT_EQ(&family_named(family.name, "it"), &family);
@@ -131,16 +131,16 @@ TEST(Families, AreFoundByTheirNames) {
   EXPECT_EQ(family_of_gguf("llama", false, "it").family, Family::Llama);
   EXPECT_EQ(family_of_gguf("llama", true, "it").family, Family::Mixtral);
   EXPECT_ERROR(family_named("mamba", "the family"),
-               "the family is mamba, but only these run here: llama, mistral, qwen2, qwen3, mixtral");
+               "the family is mamba, which is not supported; supported: llama, mistral, qwen2, qwen3, mixtral");
   EXPECT_ERROR(family_of_gguf("mamba", false, "the architecture"),
-               "the architecture is mamba, but only these run here: llama, qwen2, qwen3, qwen2moe");
+               "the architecture is mamba, which is not supported; supported: llama, qwen2, qwen3, qwen2moe");
   EXPECT_ERROR(family_of_gguf("qwen3", true, "the architecture"),
-               "the architecture is qwen3, with experts, which is not supported here");
+               "the architecture is qwen3 with experts, which is not supported");
   EXPECT_ERROR(family_of_gguf("qwen3moe", false, "the architecture"),
-               "the architecture is qwen3moe, without experts, which is not supported here");
+               "the architecture is qwen3moe without experts, which is not supported");
 }
 
-TEST(ModelConfig, ExpertsAreChosenAmongThoseThatAreThere) {
+TEST(ModelConfig, ValidatesExpertCounts) {
   const auto error = [](ModelConfig c, const auto& change) {
     change(c);
     return test::error_of([&] { validate(c, "here"); });
@@ -151,23 +151,25 @@ TEST(ModelConfig, ExpertsAreChosenAmongThoseThatAreThere) {
   };
   expect(error(kTiny, [](C& c) { c.n_experts = 4; }), "here: the family llama has no experts, but n_experts is 4");
   expect(error(kMixtral, [](C& c) { c.n_experts = 0; }), "the family mixtral has its experts, but n_experts is 0");
-  expect(error(kMixtral, [](C& c) { c.experts_per_token = 0; }), "experts_per_token is 0, but has to be in [1, 6]");
-  expect(error(kMixtral, [](C& c) { c.experts_per_token = 7; }), "experts_per_token is 7, but has to be in [1, 6]");
+  expect(error(kMixtral, [](C& c) { c.experts_per_token = 0; }), "experts_per_token is 0, but must be in [1, 6]");
+  expect(error(kMixtral, [](C& c) { c.experts_per_token = 7; }), "experts_per_token is 7, but must be in [1, 6]");
   expect(error(kMixtral, [](C& c) { c.expert_dim = 0; }), "expert_dim is 0");
   expect(error(kMixtral, [](C& c) { c.dense_layers = 1; }), "the family mixtral has experts in all layers");
-  expect(error(kMixtral, [](C& c) { c.route_scale = 2.0F; }), "the family mixtral has neither");
-  expect(error(kQwen2Moe, [](C& c) { c.dense_layers = 4; }), "dense_layers is 4, so none of 4 layers has experts");
-  expect(error(kDots1, [](C& c) { c.expert_groups = 3; }), "8 experts are not in 3 groups of equal size");
-  expect(error(kDots1, [](C& c) { c.groups_per_token = 5; }), "3 experts are not in 5 of 4 groups of 2 experts");
-  expect(error(kDots1, [](C& c) { c.groups_per_token = 1; }), "3 experts are not in 1 of 4 groups of 2 experts");
+  expect(error(kMixtral, [](C& c) { c.route_scale = 2.0F; }), "the family mixtral supports neither");
+  expect(error(kQwen2Moe, [](C& c) { c.dense_layers = 4; }), "dense_layers is 4, but must be less than the 4 layers");
+  expect(error(kDots1, [](C& c) { c.expert_groups = 3; }), "8 experts cannot be divided into 3 equal groups");
+  expect(error(kDots1, [](C& c) { c.groups_per_token = 5; }),
+         "cannot select 3 experts from 5 of 4 groups of 2 experts");
+  expect(error(kDots1, [](C& c) { c.groups_per_token = 1; }),
+         "cannot select 3 experts from 1 of 4 groups of 2 experts");
   expect(error(kDots1, [](C& c) { c.route_scale = -1.0F; }), "route_scale is -1");
 }
 
-TEST(ModelConfig, TheDefaultHasNoVocabularyAndIsRefused) {
-  EXPECT_ERROR(validate(ModelConfig{}, "here"), "here: vocab_size is 0, but has to be in [1, 4194304]");
+TEST(ModelConfig, RejectsTheDefaultWithoutAVocabulary) {
+  EXPECT_ERROR(validate(ModelConfig{}, "here"), "here: vocab_size is 0, but must be in [1, 4194304]");
 }
 
-TEST(ModelConfig, EachIntegerHasLimitsThatAreNamed) {
+TEST(ModelConfig, ErrorsNameIntegersOutOfRange) {
   ModelConfig::visit_fields(kTiny, [](const std::string& name, auto value, const ConfigField& limits) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
       for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{1} << 40U, std::numeric_limits<int64_t>::max(),
@@ -185,7 +187,7 @@ TEST(ModelConfig, EachIntegerHasLimitsThatAreNamed) {
   });
 }
 
-TEST(ModelConfig, HeadsDivideAndPairUp) {
+TEST(ModelConfig, HeadsMustDivideEvenly) {
   const auto with = [](int64_t dim, int64_t n_heads, int64_t n_kv_heads) {
     ModelConfig c = kTiny;
     c.dim = dim;
@@ -200,7 +202,7 @@ TEST(ModelConfig, HeadsDivideAndPairUp) {
   EXPECT_ERROR(validate(with(4, 4, 4), "here"), "even");
 }
 
-TEST(ModelConfig, RealNumbersAreFiniteAndInRange) {
+TEST(ModelConfig, RejectsRealNumbersOutOfRange) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const float wrong : {kNan, kInf, -kInf, 0.0F, 0.5F, -10000.0F}) {
@@ -250,7 +252,7 @@ TEST(ModelConfig, ParameterCountOfPublishedModels) {
   EXPECT_EQ(parameter_count(stories), 15191712);
 }
 
-TEST(ModelConfig, DifferencesAreNamedWithBothValues) {
+TEST(ModelConfig, DifferencesShowBothValues) {
   ModelConfig other = kTiny;
   EXPECT_EQ(describe_difference(kTiny, other), "");
   EXPECT_EQ(kTiny, other);
@@ -263,8 +265,8 @@ TEST(ModelConfig, DifferencesAreNamedWithBothValues) {
             "dim 128 -> 256, n_heads 4 -> 8, norm_eps 1e-05 -> 1e-06, tie_embeddings true -> false");
 }
 
-TEST(ModelConfig, TheVisitorReachesEveryField) {
-  // Changing the bytes of a field that visit_fields forgot would make two configurations differ without a difference.
+TEST(ModelConfig, VisitsEveryField) {
+  // If visit_fields missed a field, two configurations whose bytes differ in that field would compare as equal.
   size_t n_fields = 0;
   ModelConfig c;
   ModelConfig::visit_fields(c, [&](const std::string& name, auto& field, auto&&) {
@@ -311,11 +313,11 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
                           0.0F,
                           0.0F,
                           0.0F,
-                          0.0F};  // does not compile with fewer fields
+                          0.0F};  // fails to compile if a field is removed
   EXPECT_EQ(c, zeros);
 }
 
-TEST(Manifest, NamesAreUniqueInEachNaming) {
+TEST(Manifest, NamesAreUniqueInEachFormat) {
   for (const ModelConfig& c : kAll) {
     const auto manifest = tensor_manifest(c);
     std::set<std::string> gguf;
@@ -323,7 +325,7 @@ TEST(Manifest, NamesAreUniqueInEachNaming) {
     std::set<std::string> module;
     for (const TensorSpec& spec : manifest) {
       gguf.insert(spec.gguf_name);
-      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // of some, each second row
+      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // some share a packed tensor
       module.insert(spec.module_name);
       if (spec.role == Role::SelectionBias) continue;   // "e_score_correction_bias"
       if (spec.role == Role::AttentionSinks) continue;  // "sinks"
@@ -351,8 +353,8 @@ TEST(Manifest, NamesAreUniqueInEachNaming) {
   }
 }
 
-// In Hugging Face's files W1 and W3 are one tensor, [in, out], with their columns in turn.
-TEST(Manifest, GptOssHasAllExpertsInOneTensor) {
+// Hugging Face's files store W1 and W3 as one tensor, [in, out], with alternating columns.
+TEST(Manifest, GptOssStoresAllExpertsInOneTensor) {
   const auto manifest = tensor_manifest(kGptOss);
   const auto find = [&](const std::string& name) {
     return *std::find_if(manifest.begin(), manifest.end(), [&](const TensorSpec& s) { return s.gguf_name == name; });
@@ -372,7 +374,7 @@ TEST(Manifest, GptOssHasAllExpertsInOneTensor) {
   EXPECT_EQ(find("blk.2.post_attention_norm.weight").role, Role::FfnNorm);
 }
 
-TEST(Manifest, ExpertsAreAStackThatHuggingFaceSplits) {
+TEST(Manifest, GgufStacksExpertsAndHuggingFaceSplitsThem) {
   const auto manifest = tensor_manifest(kDots1);
   const auto find = [&](const std::string& name) {
     return *std::find_if(manifest.begin(), manifest.end(), [&](const TensorSpec& s) { return s.gguf_name == name; });

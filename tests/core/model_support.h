@@ -1,4 +1,4 @@
-// Small models for the tests of model files: shapes that differ in every field of a file, and weights.
+// Small models for the tests of model files: shapes that differ in every stored field, and weights.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace folio::core::test {
 
-// Odd sizes: no matrix fills whole cache lines, and heads are grouped.
+// Odd sizes with grouped heads: no matrix fills whole cache lines.
 inline const ModelConfig kGrouped{.vocab_size = 11,
                                   .dim = 24,
                                   .n_layers = 2,
@@ -34,7 +34,7 @@ inline std::vector<ModelConfig> several_shapes() {
   return {kGrouped, untied, multi_query, plain};
 }
 
-/// The same shapes with the theta and the eps of llama2.c.
+/// Returns the same shapes with llama2.c's rope_theta and norm_eps.
 inline std::vector<ModelConfig> llama2c_shapes() {
   std::vector<ModelConfig> shapes = several_shapes();
   for (ModelConfig& config : shapes) {
@@ -44,7 +44,7 @@ inline std::vector<ModelConfig> llama2c_shapes() {
   return shapes;
 }
 
-/// Weights that all differ, of both signs.
+/// Returns weights that all differ, of both signs.
 inline Weights numbered_weights(const ModelConfig& config) {
   Weights weights{.config = config, .tensors = {}};
   float next = 1.0F;
@@ -59,7 +59,7 @@ inline Weights numbered_weights(const ModelConfig& config) {
   return weights;
 }
 
-/// The bytes of each tensor, for comparing before and after a conversion.
+/// Returns a copy of each tensor's bytes, to compare before and after a conversion.
 inline std::vector<std::string> bytes_of(const std::vector<TensorView>& tensors) {
   std::vector<std::string> all;
   for (const TensorView& t : tensors) {

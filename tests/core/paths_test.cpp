@@ -1,4 +1,4 @@
-// Laws of core/paths.h: FOLIO_HOME decides, else the source tree; the newest model is the one written last.
+// Tests core/paths.h: FOLIO_HOME overrides the source tree, and the newest model is the one written last.
 #include "core/paths.h"
 
 #include <gtest/gtest.h>
@@ -21,14 +21,14 @@ void make_run(const fs::path& home, const std::string& name, int age_in_minutes)
   fs::last_write_time(model, fs::file_time_type::clock::now() - std::chrono::minutes(age_in_minutes));
 }
 
-TEST(Paths, TheEnvironmentDecides) {
+TEST(Paths, ReadsTheEnvironmentVariable) {
   const ScopedEnv env("FOLIO_HOME", "/some/where");
   EXPECT_EQ(folio_home(), "/some/where");
   EXPECT_EQ(runs_directory(), "/some/where/runs");
   EXPECT_EQ(data_directory(), "/some/where/data");
 }
 
-TEST(Paths, WithoutTheEnvironmentAFolderThatExists) {
+TEST(Paths, DefaultsToAnExistingFolder) {
   for (const char* unset : {static_cast<const char*>(nullptr), ""}) {
     const ScopedEnv env("FOLIO_HOME", unset);
     EXPECT_TRUE(fs::is_directory(folio_home()));
@@ -36,7 +36,7 @@ TEST(Paths, WithoutTheEnvironmentAFolderThatExists) {
   }
 }
 
-TEST(Paths, TheNewestModelIsTheOneWrittenLast) {
+TEST(Paths, NewestModelIsTheLastWritten) {
   const TempDir home;
   const ScopedEnv env("FOLIO_HOME", home.path().c_str());
   make_run(home.path(), "a", 30);
@@ -49,7 +49,7 @@ TEST(Paths, TheNewestModelIsTheOneWrittenLast) {
   EXPECT_EQ(newest_model(), home / "runs" / "a" / "model.gguf");
 }
 
-TEST(Paths, NoModelIsAnErrorThatSaysHowToMakeOne) {
+TEST(Paths, MissingModelErrorSuggestsTraining) {
   const TempDir home;
   const ScopedEnv env("FOLIO_HOME", home.path().c_str());
   EXPECT_ERROR(newest_model(), "./train tinyshakespeare");

@@ -1,5 +1,5 @@
-// Laws of core/quantize.h: blocks are llama.cpp's (golden blocks, which tests/interop/golden_blocks.py makes), numbers
-// get the nearest value that their block can say, and what no block holds is refused.
+// Tests core/quantize.h: blocks equal llama.cpp's (golden blocks made by tests/interop/golden_blocks.py), values round
+// to the nearest that their block can represent, and values that no block can represent are rejected.
 #include "core/quantize.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::array kWritten{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0,
                               DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
 
-// Like weights: sums of uniform numbers, each row of 256 with a size of its own.
+// Returns values distributed like weights: sums of uniform numbers, each row of 256 with a scale of its own.
 std::vector<float> bell_shaped(size_t n, uint64_t seed) {
   std::vector<float> values(n);
   for (size_t i = 0; i < n; ++i) {
@@ -38,12 +38,12 @@ double rms_error(DType type, const std::vector<float>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-TEST(Quantize, BlocksAreLlamaCpps) {
+TEST(Quantize, BlocksMatchLlamaCpp) {
   const SafetensorsFile golden(FOLIO_GOLDEN_BLOCKS);
   const std::span<const float> values = golden.find_tensor("values")->floats();
   ASSERT_EQ(values.size(), 32U * 256);
   for (const DType type : kWritten) {
-    if (type == DType::Q4_0 || type == DType::Q4_1) continue;  // the gguf package's: quants_oracle_test.py
+    if (type == DType::Q4_0 || type == DType::Q4_1) continue;  // tested in quants_oracle_test.py
     const TensorView* expected = golden.find_tensor(std::string(info(type).name));
     ASSERT_NE(expected, nullptr) << info(type).name;
     const std::vector<std::byte> blocks = quantize(type, values, "w");
@@ -54,8 +54,8 @@ TEST(Quantize, BlocksAreLlamaCpps) {
   }
 }
 
-// Each number has the nearest level of its group's grid: half a step away, or beyond the last level.
-TEST(Quantize, NumbersGetTheNearestValueOfTheirGroup) {
+// Each value gets the nearest level of its group's grid: at most half a step away, or clamped to the last level.
+TEST(Quantize, ValuesRoundToTheNearestLevel) {
   const std::vector<float> values = bell_shaped(40 * 256, 3);
   for (const DType type : kWritten) {
     const QuantInfo& q = *quant_info(type);
@@ -63,14 +63,14 @@ TEST(Quantize, NumbersGetTheNearestValueOfTheirGroup) {
     std::vector<float> scales(values.size() / q.group);
     std::vector<float> minimums(q.minimums ? scales.size() : 0);
     unpack(type, quantize(type, values, "w"), quants, scales, minimums);
-    const int32_t lowest = type == DType::Q8_0 ? 1 : 0;  // -128 is not used
+    const int32_t lowest = type == DType::Q8_0 ? 1 : 0;  // -128 is never written
     const int32_t highest = static_cast<int32_t>(1U << q.bits) - 1;
     for (size_t i = 0; i < values.size(); ++i) {
       const float scale = scales[i / q.group];
       if (scale == 0.0F) continue;
       const double offset = q.minimums ? minimums[i / q.group] : 0.0;
       const double level = (values[i] - offset) / scale + q.zero_point;
-      // Types of 32 count levels by the scale and minimum before they are rounded to half precision.
+      // Types with groups of 32 choose levels by the scale and minimum before these are rounded to half precision.
       const double slack = q.byte_scales ? 1e-4 : 2 * highest * 0x1p-11;
       const double apart = std::abs(level - quants[i]);
       const bool beyond = (quants[i] == highest && level > highest) || (quants[i] == lowest && level < lowest);
@@ -79,11 +79,11 @@ TEST(Quantize, NumbersGetTheNearestValueOfTheirGroup) {
   }
 }
 
-// The step between levels is the range divided by 15 or 31, and the error of rounding is a fixed part of a step.
+// The step between levels is the range divided by 15 or 31, and the rounding error is proportional to the step.
 TEST(Quantize, OneMoreBitHalvesTheError) {
   const std::vector<float> values = bell_shaped(400 * 256, 5);
   EXPECT_NEAR(rms_error(DType::Q4_1, values) / rms_error(DType::Q5_1, values), 31.0 / 15, 0.05);
-  // The K types also leave numbers outside the range where that makes the sum of the errors smaller.
+  // The K types also clamp outliers where that lowers the total error.
   EXPECT_NEAR(rms_error(DType::Q4_K, values) / rms_error(DType::Q5_K, values), 31.0 / 15, 0.15);
   EXPECT_LT(rms_error(DType::Q4_K, values), rms_error(DType::Q4_0, values));
   EXPECT_LT(rms_error(DType::Q6_K, values), rms_error(DType::Q5_K, values));
@@ -98,13 +98,13 @@ TEST(Quantize, ZerosStayZeros) {
   }
 }
 
-TEST(Quantize, WhatNoBlockHoldsIsRefusedByName) {
+TEST(Quantize, RejectsUnrepresentableValuesByName) {
   std::vector<float> values(256, 1.0F);
   for (const DType type : kWritten) {
     const std::string name(info(type).name);
     for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
       values[77] = bad;
-      EXPECT_ERROR(quantize(type, values, "w"), "the tensor w holds");
+      EXPECT_ERROR(quantize(type, values, "w"), "tensor w contains");
     }
     for (const float large : {-1e10F, 1e10F, 1e16F, 1e18F, 1e25F, 3e38F}) {
       values[77] = large;
@@ -112,8 +112,9 @@ TEST(Quantize, WhatNoBlockHoldsIsRefusedByName) {
     }
   }
   values[77] = 1.0F;
-  EXPECT_ERROR(quantize(DType::Q4_K, std::span(values).first(128), "w"), "128 values are not whole blocks of 256");
-  EXPECT_ERROR(quantize(DType::Q3_K, values, "w"), "the tensor w is not written as Q3_K");
+  EXPECT_ERROR(quantize(DType::Q4_K, std::span(values).first(128), "w"),
+               "128 elements, which is not a multiple of the block size 256");
+  EXPECT_ERROR(quantize(DType::Q3_K, values, "w"), "tensor w cannot be written as Q3_K");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-"""Block types against the gguf package, bit by bit: the values of blocks, and the blocks of values.
+"""Compares block types with the gguf package, bit by bit: dequantized values and quantized blocks.
 
-The environment's FOLIO_FORMAT_TOOL names the tool (see format_tool.cpp).
+FOLIO_FORMAT_TOOL is the path of the tool (see format_tool.cpp).
 """
 
 import os
@@ -14,7 +14,7 @@ from gguf import quants
 
 TOOL = os.environ["FOLIO_FORMAT_TOOL"]
 READ = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.MXFP4]
-WRITTEN = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1]  # by the gguf package, too; golden blocks have the K types
+WRITTEN = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1]  # by the gguf package, too; the K types have golden blocks
 
 
 def ours(verb, qtype, array, folder, dtype):
@@ -26,8 +26,8 @@ def ours(verb, qtype, array, folder, dtype):
 
 
 @pytest.mark.parametrize("qtype", READ, ids=lambda q: q.name)
-def test_random_blocks_stand_for_ggufs_numbers(tmp_path, qtype):
-    """Every bit pattern of scales, minimums and quants, including infinities and NaNs."""
+def test_random_blocks_dequantize_like_gguf(tmp_path, qtype):
+    """Covers every bit pattern of scales, minimums and quants, including infinities and NaNs."""
     blocks = np.random.default_rng(int(qtype)).integers(0, 256, (5000, GGML_QUANT_SIZES[qtype][1]), dtype=np.uint8)
     with np.errstate(invalid="ignore", over="ignore"):
         expected = quants.dequantize(blocks, qtype).ravel()
@@ -38,7 +38,7 @@ def test_random_blocks_stand_for_ggufs_numbers(tmp_path, qtype):
 
 
 def rows():
-    """Numbers of many sizes; then what makes rounding hard: ties, equal numbers, extremes of both signs, tiny ones."""
+    """Returns rows of many magnitudes and cases that are hard to round: ties, equal values, extremes, tiny values."""
     random = np.random.default_rng(3)
     x = (random.standard_normal((6000, 32)) * np.exp(3 * random.standard_normal((6000, 1)))).astype(np.float32)
     x[:50] = 0
@@ -56,14 +56,14 @@ def rows():
     x[1000:1500] = (random.standard_normal((500, 32)).astype(np.float32) * tiny).astype(np.float32)
     x[1500:2000] *= np.float32(1e-6)  # scales that are subnormal in half precision
     x[2000:2100] = (random.standard_normal((100, 32)) * 60000).astype(np.float32)
-    return x.clip(-65000, 65000)  # a minimum of Q4_1 has to fit half precision
+    return x.clip(-65000, 65000)  # a minimum of Q4_1 must fit half precision
 
 
 @pytest.mark.parametrize("qtype", WRITTEN, ids=lambda q: q.name)
-def test_numbers_become_ggufs_blocks(tmp_path, qtype):
+def test_values_quantize_like_gguf(tmp_path, qtype):
     x = rows()
     if qtype in (Q.Q5_0, Q.Q5_1):
-        x += 0  # no zeros of both signs: where they decide a sign, these types are llama.cpp's
+        x += 0  # no zeros of both signs: where they decide a sign, these types follow llama.cpp
     with np.errstate(all="ignore"):
         expected = quants.quantize(x, qtype)
     got = ours("quantize", qtype, x, tmp_path, np.uint8).reshape(expected.shape)
@@ -71,26 +71,26 @@ def test_numbers_become_ggufs_blocks(tmp_path, qtype):
     assert wrong.size == 0, (wrong[:10], x[wrong[:1]], got[wrong[:1]], expected[wrong[:1]])
 
 
-def test_zeros_of_both_signs_are_zeros_in_ggufs_blocks(tmp_path):
-    """If a block has zeros of both signs, NumPy's vectors decide which is its minimum; the value is the same."""
+def test_signed_zeros_quantize_like_gguf(tmp_path):
+    """Compares values: in a block with zeros of both signs, NumPy's vector code decides which zero is its minimum."""
     random = np.random.default_rng(4)
     x = np.where(random.integers(0, 2, (500, 32)) == 1, np.float32(0), np.float32(-0.0))
     x[250:] = np.where(random.random((250, 32)) < 0.5, x[250:], random.random((250, 32), dtype=np.float32))
     expected = quants.quantize(x, Q.Q4_1)
     got = ours("quantize", Q.Q4_1, x, tmp_path, np.uint8).reshape(expected.shape)
-    for at in (0, 2):  # the scale, the minimum
+    for at in (0, 2):  # the scale and the minimum
         assert (got[:, at:at + 2].copy().view(np.float16) == expected[:, at:at + 2].copy().view(np.float16)).all()
     assert (got[:, 4:] == expected[:, 4:]).all()
 
 
 @pytest.mark.parametrize("qtype, value, part", [
     (Q.Q8_0, 1e7, "too large for the scales of Q8_0"), (Q.Q4_0, -6e5, "too large for the scales of Q4_0"),
-    (Q.Q4_1, -7e4, "too large for the scales of Q4_1"), (Q.Q8_0, np.nan, "holds nan, which Q8_0 cannot"),
-    (Q.Q4_1, -np.inf, "holds -inf, which Q4_1 cannot"), (Q.Q6_K, -1e9, "too large for the scales of Q6_K"),
-    (Q.Q4_K, 7e7, "too large for the scales of Q4_K"), (Q.Q5_K, np.inf, "holds inf, which Q5_K cannot"),
-    (Q.Q3_K, 1.0, "not written as Q3_K"),
+    (Q.Q4_1, -7e4, "too large for the scales of Q4_1"), (Q.Q8_0, np.nan, "contains nan, which Q8_0 cannot"),
+    (Q.Q4_1, -np.inf, "contains -inf, which Q4_1 cannot"), (Q.Q6_K, -1e9, "too large for the scales of Q6_K"),
+    (Q.Q4_K, 7e7, "too large for the scales of Q4_K"), (Q.Q5_K, np.inf, "contains inf, which Q5_K cannot"),
+    (Q.Q3_K, 1.0, "cannot be written as Q3_K"),
 ])
-def test_what_no_block_holds_is_refused(tmp_path, qtype, value, part):
+def test_unrepresentable_values_are_rejected(tmp_path, qtype, value, part):
     x = np.ones(256, np.float32)
     x[77] = value
     x.tofile(tmp_path / "in")

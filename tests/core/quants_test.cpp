@@ -1,5 +1,5 @@
-// Laws of core/quants.h: groups have the values of their blocks, sizes are checked, and quantizing a dequantized block
-// gives the same block.
+// Tests core/quants.h: groups represent the values of their blocks, sizes are checked, and quantizing a dequantized
+// block reproduces it.
 #include "core/quants.h"
 
 #include <gtest/gtest.h>
@@ -18,14 +18,14 @@ namespace {
 constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
                             DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::MXFP4};
 
-// Random blocks; the scales may be any F16 numbers.
+// Returns random blocks, whose scales may be any F16 values.
 std::vector<std::byte> random_blocks(DType type, size_t n, uint64_t seed) {
   std::vector<std::byte> blocks(n * info(type).block_bytes);
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(random_below(seed, i, 256));
   return blocks;
 }
 
-TEST(Quants, GroupsHaveTheValuesOfTheirBlocks) {
+TEST(Quants, UnpackedGroupsMatchDequantization) {
   for (const DType type : kTypes) {
     const QuantInfo& q = *quant_info(type);
     const auto blocks = random_blocks(type, 40, 7);
@@ -51,10 +51,10 @@ TEST(Quants, GroupsHaveTheValuesOfTheirBlocks) {
   }
 }
 
-// E2M1: a sign, two bits of exponent, one of mantissa. The scale is 2^(byte - 127), E8M0. In GGUF the low halves of a
-// block's bytes are its first sixteen elements.
-TEST(Quants, Mxfp4IsE2M1TimesAPowerOfTwo) {
-  for (int scale = 0; scale < 253; ++scale) {  // above, 6 times the scale is no float
+// E2M1 has a sign, two bits of exponent and one of mantissa. The scale is E8M0: 2^(byte - 127). In GGUF the low nibbles
+// of a block's bytes are its first sixteen elements.
+TEST(Quants, Mxfp4MatchesTheFormula) {
+  for (int scale = 0; scale < 253; ++scale) {  // above, 6 times the scale overflows a float
     std::vector<std::byte> block(17);
     block[0] = static_cast<std::byte>(scale);
     for (size_t i = 0; i < 16; ++i) block[1 + i] = static_cast<std::byte>(i | (15 - i) << 4U);
@@ -76,25 +76,26 @@ TEST(Quants, OtherTypesHaveNoGroups) {
     EXPECT_EQ(quant_info(type), nullptr) << info(type).name;
     std::vector<float> values(256);
     const std::vector<std::byte> blocks(info(type).block_bytes);
-    EXPECT_ERROR(dequantize(type, blocks, values), std::string(info(type).name) + " is not one of the block types");
+    EXPECT_ERROR(dequantize(type, blocks, values), std::string(info(type).name) + " is not a supported block type");
   }
 }
 
-TEST(Quants, SizesThatDoNotFitAreRefused) {
+TEST(Quants, RejectsMismatchedSizes) {
   std::vector<float> values(64);
   std::vector<std::byte> blocks(36);
   EXPECT_NO_THROW(dequantize(DType::Q4_0, blocks, values));
   EXPECT_ERROR(dequantize(DType::Q4_0, std::span(blocks).first(35), values), "35 bytes of Q4_0");
-  EXPECT_ERROR(dequantize(DType::Q4_0, blocks, std::span(values).first(63)), "the blocks of 63 numbers");
+  EXPECT_ERROR(dequantize(DType::Q4_0, blocks, std::span(values).first(63)), "the blocks of 63 values");
   std::vector<uint8_t> quants(64);
   EXPECT_ERROR(unpack(DType::Q4_0, blocks, quants, std::span(values).first(2), std::span(values).first(2)),
                "2 scales and 2 minimums");
-  EXPECT_ERROR(quantize(DType::Q8_0, std::span(values).first(40), "w"), "the tensor w: 40 values are not whole blocks");
+  EXPECT_ERROR(quantize(DType::Q8_0, std::span(values).first(40), "w"),
+               "tensor w has 40 elements, which is not a multiple");
 }
 
-// The values of a block lie on its grid, so quantizing them again loses nothing. The ends of the grid have to occur, or
-// the scale would differ.
-TEST(Quants, QuantizingADequantizedBlockGivesItBack) {
+// A block's values are on its grid, so quantizing them again loses nothing. Each block must use both ends of the grid,
+// otherwise its scale would differ.
+TEST(Quants, RequantizingADequantizedBlockIsExact) {
   for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
     const DTypeInfo& t = info(type);
     auto blocks = random_blocks(type, 200, 11);
@@ -109,7 +110,7 @@ TEST(Quants, QuantizingADequantizedBlockGivesItBack) {
           if (block[i] == std::byte{0x80}) block[i] = std::byte{0x81};  // -128 is never written
         }
       }
-      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // the ends: 0 and 15
+      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // both ends: 0 and 15
     }
     std::vector<float> values(200 * 32);
     dequantize(type, blocks, values);

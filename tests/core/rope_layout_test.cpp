@@ -1,4 +1,4 @@
-// Laws of core/rope_layout.h: a permutation within each head, and its inverse.
+// Tests core/rope_layout.h: a permutation within each head, and its inverse.
 #include "core/rope_layout.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Permutation = void (*)(std::span<const std::byte>, std::span<std::byte>, int64_t, int64_t, int64_t);
 
-// The permutation of rows of so many floats.
+// Permutes rows of `columns` floats each.
 template <Permutation kPermute>
 void permute(std::span<const float> rows, std::span<float> out, int64_t n_heads, int64_t head_dim, int64_t columns) {
   kPermute(std::as_bytes(rows), std::as_writable_bytes(out), n_heads, head_dim,
@@ -23,21 +23,21 @@ constexpr auto to_split = permute<adjacent_to_split_halves>;
 constexpr auto to_adjacent = permute<split_halves_to_adjacent>;
 
 TEST(RopeLayout, OneHeadOfSixRows) {
-  // Pairs (0,1), (2,3), (4,5) become (0,3), (1,4), (2,5): the first members of all pairs, then the second ones.
+  // Pairs (0,1), (2,3), (4,5) become (0,3), (1,4), (2,5): the first members of all pairs precede the second ones.
   const std::vector<float> adjacent{0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 50, 51};
   std::vector<float> split(12);
   to_split(adjacent, split, 1, 6, 2);
   EXPECT_EQ(split, (std::vector<float>{0, 1, 20, 21, 40, 41, 10, 11, 30, 31, 50, 51}));
 }
 
-TEST(RopeLayout, HeadsStayApart) {
+TEST(RopeLayout, ConvertsEachHeadSeparately) {
   const std::vector<float> adjacent{0, 1, 2, 3, 10, 11, 12, 13};
   std::vector<float> split(8);
   to_split(adjacent, split, 2, 4, 1);
   EXPECT_EQ(split, (std::vector<float>{0, 2, 1, 3, 10, 12, 11, 13}));
 }
 
-TEST(RopeLayout, PairsMeetAcrossTheHalves) {
+TEST(RopeLayout, SplitPairsAreHalfAHeadApart) {
   constexpr int64_t kHeads = 3;
   constexpr int64_t kHeadDim = 10;
   std::vector<float> adjacent(kHeads * kHeadDim);
@@ -53,7 +53,7 @@ TEST(RopeLayout, PairsMeetAcrossTheHalves) {
   }
 }
 
-TEST(RopeLayout, EachWayUndoesTheOther) {
+TEST(RopeLayout, ConversionsAreInverses) {
   for (const int64_t heads : {1, 2, 5}) {
     for (const int64_t head_dim : {2, 4, 6, 64}) {
       for (const int64_t columns : {1, 3, 32}) {
@@ -73,7 +73,7 @@ TEST(RopeLayout, EachWayUndoesTheOther) {
   }
 }
 
-TEST(RopeLayout, WrongSizesAreAnError) {
+TEST(RopeLayout, RejectsWrongSizes) {
   std::vector<float> small(8);
   std::vector<float> large(16);
   EXPECT_ERROR(to_split(small, large, 2, 4, 1), "32");

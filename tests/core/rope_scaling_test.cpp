@@ -1,5 +1,5 @@
-// Laws of core/rope_scaling.h: high frequencies are not scaled, low ones by the whole factor, and between them the
-// factor grows continuously.
+// Tests core/rope_scaling.h: high frequencies stay, low ones are divided by the factor, and the scaling between them is
+// continuous.
 #include "core/rope_scaling.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ ModelConfig llama(float factor) {
   return config;
 }
 
-TEST(RopeScaling, WithoutAFactorFrequenciesArePowersOfTheta) {
+TEST(RopeScaling, UnscaledFrequenciesArePowersOfTheta) {
   const ModelConfig config = llama(1.0F);
   EXPECT_EQ(rope_factors(config), std::vector<double>(64, 1.0));
   const auto frequencies = rope_frequencies(config);
@@ -27,7 +27,7 @@ TEST(RopeScaling, WithoutAFactorFrequenciesArePowersOfTheta) {
   }
 }
 
-TEST(RopeScaling, FastPairsStayAndSlowPairsTakeTheWholeFactor) {
+TEST(RopeScaling, ScalesSlowPairsAndKeepsFastPairs) {
   const auto plain = rope_frequencies(llama(1.0F));
   const auto scaled = rope_frequencies(llama(8.0F));
   const auto factors = rope_factors(llama(8.0F));
@@ -43,7 +43,7 @@ TEST(RopeScaling, FastPairsStayAndSlowPairsTakeTheWholeFactor) {
     ++between;
     EXPECT_GT(factors[i], 1.0);
     EXPECT_LT(factors[i], 8.0);
-    // The frequency is interpolated by the position between 1 turn and 4.
+    // Between 1 and 4 turns, the frequency is interpolated linearly.
     const double share = (turns - 1.0) / 3.0;
     EXPECT_NEAR(scaled[i], (1.0 - share) * plain[i] / 8.0 + share * plain[i], 1e-12);
   }
@@ -56,7 +56,7 @@ TEST(RopeScaling, LinearScalingDividesAllFrequencies) {
   EXPECT_EQ(rope_factors(config), std::vector<double>(64, 8.0));
 }
 
-TEST(RopeScaling, LongRopesFactorsDependOnTheContext) {
+TEST(RopeScaling, LongRopeFactorsDependOnTheContext) {
   ModelConfig config = llama(1.0F);
   config.rope_scaling = {.type = RopeScalingType::LongRope,
                          .original_context = 4096,

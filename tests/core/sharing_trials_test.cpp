@@ -1,4 +1,4 @@
-// Properties of core/sharing_trials.h, with loops whose times are given.
+// Tests core/sharing_trials.h on loops with given times.
 #include "core/sharing_trials.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Runs loops that take one way or the other as long as given; returns how many of them were shared.
+// Runs loops that need the given time when shared or run by one thread; returns the number that were shared.
 size_t n_shared(SharingTrials& trials, size_t worth, size_t loops, nanoseconds shared, nanoseconds alone) {
   size_t n = 0;
   for (size_t i = 0; i < loops; ++i) {
@@ -19,30 +19,30 @@ size_t n_shared(SharingTrials& trials, size_t worth, size_t loops, nanoseconds s
   return n;
 }
 
-TEST(SharingTrials, TheFasterWayIsTakenInAllButFewLoops) {
+TEST(SharingTrials, SelectsTheFasterVariantInMostLoops) {
   SharingTrials trials;
   for (const size_t worth : {2, 9, 33, 255}) {
     EXPECT_GE(n_shared(trials, worth, 10'000, nanoseconds(3000), nanoseconds(4000)), 9600U) << worth;
-    n_shared(trials, worth, 100'000, nanoseconds(5000), nanoseconds(4000));  // whatever was learned before
+    n_shared(trials, worth, 100'000, nanoseconds(5000), nanoseconds(4000));  // overrides what was learned so far
     EXPECT_LE(n_shared(trials, worth, 100'000, nanoseconds(5000), nanoseconds(4000)), 500U) << worth;
   }
 }
 
-TEST(SharingTrials, EachSizeLearnsByItself) {
+TEST(SharingTrials, EachSizeIsTunedSeparately) {
   SharingTrials trials;
   n_shared(trials, 4, 1000, nanoseconds(5000), nanoseconds(4000));
   EXPECT_FALSE(trials.shares(4));
   EXPECT_TRUE(trials.shares(64));
 }
 
-TEST(SharingTrials, LongLoopsAreSharedWhateverTheyTake) {
+TEST(SharingTrials, LongLoopsAreAlwaysShared) {
   SharingTrials trials;
   EXPECT_EQ(n_shared(trials, 1000, 5000, nanoseconds(5000), nanoseconds(1)), 5000U);
   EXPECT_FALSE(trials.times(1000));
 }
 
-// A thread that has to wait for a core for 3 ms in one of the loops that are timed.
-TEST(SharingTrials, OneLongWaitDoesNotDecide) {
+// A thread waits 3 ms for a core in one of the timed loops.
+TEST(SharingTrials, OneOutlierDoesNotDecide) {
   SharingTrials trials;
   for (size_t i = 0; i < 200; ++i) {
     const bool waits = i == 7;

@@ -1,5 +1,5 @@
-// Helpers for the tests of src/core: a folder that disappears, bytes to build files from, the message of an error.
-// Files are written and read with the standard library, not with the code under test.
+// Helpers for the tests of src/core: temporary folders, bytes to build files from, error messages. Files are written
+// and read with the standard library, not with the code under test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-/// Sets an environment variable (or unsets it) until the end of the scope.
+/// Sets (or unsets) an environment variable until the end of the scope.
 class ScopedEnv {
  public:
   ScopedEnv(const char* name, const char* value) : name_(name) {
@@ -62,7 +62,7 @@ class ScopedEnv {
 };
 
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::remove(path);  // some file systems flush a file that is truncated and rewritten, 50 times slower
+  std::filesystem::remove(path);  // truncating and rewriting makes some file systems flush the file, 50 times slower
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
@@ -74,7 +74,7 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A number's bytes as they lie in memory (little-endian on every machine that Folio runs on).
+/// Returns a number's bytes as in memory (little-endian on every machine that Folio supports).
 template <typename T>
 std::string raw(T value) {
   std::string bytes(sizeof(T), '\0');
@@ -82,7 +82,7 @@ std::string raw(T value) {
   return bytes;
 }
 
-/// The message of the core::Error that `action` throws. The test fails if it throws none, or one of several lines.
+/// Returns the message of the core::Error that `action` throws; fails the test if it throws none or has several lines.
 template <typename Action>
 std::string error_of(Action&& action) {
   try {
@@ -98,14 +98,14 @@ std::string error_of(Action&& action) {
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-/// EXPECT that running `action` throws a core::Error whose message contains `part`.
+/// Expects `action` to throw a core::Error whose message contains `part`.
 #define EXPECT_ERROR(action, part)                                                                  \
   do {                                                                                              \
     const std::string message_ = ::folio::core::test::error_of([&] { static_cast<void>(action); }); \
     EXPECT_TRUE(::folio::core::test::contains(message_, part)) << message_;                         \
   } while (false)
 
-/// What body() returns in a child process whose address space is nearly used up: a few hundred threads start there.
+/// Returns the result of body(), run in a child process limited to 1 GiB of address space: a few hundred threads fit.
 inline std::string in_little_memory(const std::function<std::string()>& body) {
   int to_parent[2];
   if (::pipe(to_parent) != 0) return "no pipe";

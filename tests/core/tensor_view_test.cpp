@@ -1,4 +1,4 @@
-// Laws of core/tensor_view.h: sizes follow the block formats, and only F32 tensors give floats.
+// Tests core/tensor_view.h: sizes follow the block formats, and only F32 tensors are readable as floats.
 #include "core/tensor_view.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ constexpr std::array kAll{DType::F32,   DType::F16,  DType::BF16, DType::Q4_0, D
 
 std::optional<uint64_t> bytes_of(DType type, std::vector<int64_t> shape) { return tensor_bytes(type, shape); }
 
-TEST(DType, NamesAndNumbersLeadBackToTheType) {
+TEST(DType, NamesAndIdsRoundTrip) {
   std::set<std::string_view> names;
   for (const DType type : kAll) {
     const DTypeInfo& i = info(type);
@@ -29,14 +29,14 @@ TEST(DType, NamesAndNumbersLeadBackToTheType) {
   EXPECT_EQ(names.size(), kAll.size());
 }
 
-TEST(DType, UnknownNumbersAndNamesAreNothing) {
+TEST(DType, UnknownIdsAndNamesGiveNullopt) {
   for (const uint32_t id : {4U, 5U, 9U, 31U, 33U, 1000U, 0x80000000U, UINT32_MAX}) {
     EXPECT_EQ(dtype_from_ggml(id), std::nullopt);
   }
   for (const char* name : {"", "f32", "Q8_0", "F8", "BOOL"}) EXPECT_EQ(dtype_from_safetensors(name), std::nullopt);
 }
 
-TEST(TensorBytes, FollowsTheBlockFormats) {
+TEST(TensorBytes, MatchesTheBlockFormats) {
   EXPECT_EQ(bytes_of(DType::F32, {3, 5}), 60U);
   EXPECT_EQ(bytes_of(DType::F32, {}), 4U);
   EXPECT_EQ(bytes_of(DType::BF16, {7}), 14U);
@@ -46,20 +46,20 @@ TEST(TensorBytes, FollowsTheBlockFormats) {
   EXPECT_EQ(bytes_of(DType::F64, {0, 5}), 0U);
 }
 
-TEST(TensorBytes, RowsAreWholeBlocks) {
+TEST(TensorBytes, RequiresRowsOfWholeBlocks) {
   EXPECT_EQ(bytes_of(DType::Q8_0, {2, 16}), std::nullopt) << "32 elements, but no row of 32";
   EXPECT_EQ(bytes_of(DType::Q8_0, {33}), std::nullopt);
   EXPECT_EQ(bytes_of(DType::Q6_K, {256, 128}), std::nullopt);
 }
 
-TEST(TensorBytes, OverflowIsNothing) {
+TEST(TensorBytes, OverflowGivesNullopt) {
   EXPECT_EQ(bytes_of(DType::F32, {int64_t{1} << 62U}), std::nullopt);
   EXPECT_EQ(bytes_of(DType::F32, {int64_t{1} << 31U, int64_t{1} << 31U}), std::nullopt);
   EXPECT_EQ(bytes_of(DType::I8, {-1}), std::nullopt);
   EXPECT_EQ(bytes_of(DType::I8, {INT64_MAX}), static_cast<uint64_t>(INT64_MAX));
 }
 
-TEST(TensorView, GivesFloatsOnlyWhereTheyAre) {
+TEST(TensorView, GivesFloatsOnlyIfF32AndAligned) {
   alignas(8) const std::array<float, 4> values{1, 2, 3, 4};
   const auto bytes = std::as_bytes(std::span(values));
   TensorView view{.name = "w", .type = DType::F32, .shape = {4}, .bytes = bytes};

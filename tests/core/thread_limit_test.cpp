@@ -1,5 +1,5 @@
-// Laws of core/thread_limit.h, on machines that are reckoned: where `busy` others compute on the cores, too, each of
-// the runnable threads gets the same part of the time.
+// Tests core/thread_limit.h with computed waiting times, as if `busy` other threads used the cores and every runnable
+// thread got an equal share of the time.
 #include "core/thread_limit.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ double waiting(size_t threads, size_t busy, size_t cores) {
   return waiting * static_cast<double>(threads) / static_cast<double>(all);
 }
 
-// How many of `cores` threads take part in each of so many windows.
+// Returns, for each of `windows` windows, how many of `cores` threads take part.
 std::vector<size_t> limits(size_t cores, size_t busy, size_t windows, ThreadLimit& limit) {
   std::vector<size_t> all;
   for (size_t i = 0; i < windows; ++i) {
@@ -32,14 +32,14 @@ std::vector<size_t> limits(size_t cores, size_t busy, size_t windows, ThreadLimi
   return all;
 }
 
-TEST(ThreadLimit, AloneAllTakePart) {
+TEST(ThreadLimit, IdleMachineUsesAllThreads) {
   for (const size_t cores : {1, 2, 3, 16}) {
     ThreadLimit limit(cores);
     EXPECT_EQ(limits(cores, 0, 100, limit), std::vector<size_t>(100, cores));
   }
 }
 
-TEST(ThreadLimit, ThreadsLeaveTheCoresThatOthersUse) {
+TEST(ThreadLimit, LeavesBusyCoresToOtherProcesses) {
   for (const auto& [cores, busy] : {std::pair<size_t, size_t>{2, 1}, {4, 1}, {4, 2}, {16, 1}, {16, 3}}) {
     ThreadLimit limit(cores);
     const std::vector<size_t> all = limits(cores, busy, 110, limit);
@@ -48,7 +48,7 @@ TEST(ThreadLimit, ThreadsLeaveTheCoresThatOthersUse) {
   }
 }
 
-TEST(ThreadLimit, WhereOthersUseAllCoresHalfTakePart) {
+TEST(ThreadLimit, UsesHalfTheThreadsIfAllCoresAreBusy) {
   for (const size_t cores : {2, 4, 16}) {
     for (const size_t busy : {cores, 2 * cores}) {
       ThreadLimit limit(cores);
@@ -58,7 +58,7 @@ TEST(ThreadLimit, WhereOthersUseAllCoresHalfTakePart) {
   }
 }
 
-TEST(ThreadLimit, AllComeBackOnceTheOthersHaveEnded) {
+TEST(ThreadLimit, AllThreadsReturnOnceTheLoadEnds) {
   ThreadLimit limit(2);
   limits(2, 1, 5, limit);
   ASSERT_EQ(limit.now(), 1U);
@@ -66,7 +66,7 @@ TEST(ThreadLimit, AllComeBackOnceTheOthersHaveEnded) {
   EXPECT_EQ(limits(2, 0, 100, limit), std::vector<size_t>(100, 2));
 }
 
-TEST(ThreadLimit, HalfOfTheThreadsAlwaysTakePart) {
+TEST(ThreadLimit, NeverUsesFewerThanHalfTheThreads) {
   for (const size_t cores : {1, 2, 3, 5, 16}) {
     ThreadLimit limit(cores);
     for (size_t i = 0; i < 100; ++i) {
@@ -77,7 +77,7 @@ TEST(ThreadLimit, HalfOfTheThreadsAlwaysTakePart) {
   }
 }
 
-TEST(ThreadLimit, StartsWithTheCoresThatAreFree) {
+TEST(ThreadLimit, StartsWithTheFreeCores) {
   for (const size_t cores : {1, 2, 3, 16}) {
     for (size_t free = 0; free <= cores; ++free) {
       ThreadLimit limit(cores);
@@ -90,7 +90,7 @@ TEST(ThreadLimit, StartsWithTheCoresThatAreFree) {
   }
 }
 
-TEST(ThreadLimit, WithoutAFreeCoreAllReturnInOneOfTwoHundredWindows) {
+TEST(ThreadLimit, RetriesAllThreadsEveryTwoHundredWindows) {
   ThreadLimit limit(2);
   limit.start(1);
   std::vector<size_t> all;
@@ -104,14 +104,14 @@ TEST(ThreadLimit, WithoutAFreeCoreAllReturnInOneOfTwoHundredWindows) {
   EXPECT_EQ(limit.now(), 2U);
 }
 
-TEST(FreeCores, AreNoMoreThanTheMachineHas) {
+TEST(FreeCores, DoesNotExceedTheNumberOfCores) {
   const auto free = free_cores(SIZE_MAX);
   if (!free) GTEST_SKIP() << "the system does not count threads that run";
   EXPECT_LE(*free, static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-// The threads that run are on cores that this process may not use, or the whole machine's: it has free ones.
-TEST(ThreadLimit, ACountOfFreeCoresThatWasWrongIsNotAskedAgain) {
+// On a larger machine, free_cores() may count cores that this process may not use. A wrong count is not read again.
+TEST(ThreadLimit, IgnoresFreeCoresAfterAWrongCount) {
   ThreadLimit limit(4);
   limit.start(0);
   const auto none = [] { return 0; };
@@ -121,8 +121,8 @@ TEST(ThreadLimit, ACountOfFreeCoresThatWasWrongIsNotAskedAgain) {
   EXPECT_EQ(limit.now(), 4U);
 }
 
-// Two threads share a core and never sleep, so one of them waits. A count that never grows would keep both running.
-TEST(RunDelay, GrowsWhereThreadsWaitForACore) {
+// Two threads share a core and never sleep, so one always waits. If run_delay() never grew, neither would end.
+TEST(RunDelay, GrowsWhileThreadsWaitForACore) {
   if (!std::filesystem::exists("/proc/thread-self/schedstat")) GTEST_SKIP() << "the system does not count it";
   cpu_set_t one;
   CPU_ZERO(&one);

@@ -1,4 +1,4 @@
-// Laws of core/thread_pool.h: each index once, borders on grains, any number of loops; exceptions reach the caller.
+// Tests core/thread_pool.h: indices run once, ranges end at multiples of the grain, exceptions reach the caller.
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -25,13 +25,13 @@ std::set<std::string> started_since(const std::set<std::string>& before) {
   return threads;
 }
 
-TEST(ThreadPool, CoversEachIndexOnceOnGrainBorders) {
+TEST(ThreadPool, CoversEachIndexOnceAtGrainBoundaries) {
   for (const size_t threads : {1, 2, 3, 4, 7}) {
     ThreadPool pool(threads);
     ASSERT_EQ(pool.size(), threads);
     for (const size_t count : {0, 1, 2, 3, 5, 7, 8, 63, 64, 65, 257, 1000}) {
       for (const size_t grain : {1, 2, 3, 8, 64, 1000, 5000}) {
-        std::vector<int> hits(count, 0);  // ranges are disjoint, so no two threads touch one element
+        std::vector<int> hits(count, 0);  // ranges are disjoint, so no two threads write one element
         std::mutex mutex;
         std::vector<std::pair<size_t, size_t>> ranges;
         pool.parallel_for(count, grain, [&](size_t begin, size_t end) {
@@ -50,7 +50,7 @@ TEST(ThreadPool, CoversEachIndexOnceOnGrainBorders) {
   }
 }
 
-TEST(ThreadPool, TheCutIsAFunctionOfTheSizesAlone) {
+TEST(ThreadPool, ChunksDependOnlyOnSizes) {
   ThreadPool pool(3, ThreadPool::Sharing::Always);
   const auto cut = [&] {
     std::mutex mutex;
@@ -67,7 +67,7 @@ TEST(ThreadPool, TheCutIsAFunctionOfTheSizesAlone) {
   for (int i = 0; i < 100; ++i) ASSERT_EQ(cut(), first);
 }
 
-TEST(ThreadPool, PiecesAreEven) {
+TEST(ThreadPool, ChunkSizesDifferByAtMostOne) {
   ThreadPool pool(4);
   std::mutex mutex;
   size_t least = SIZE_MAX;
@@ -80,7 +80,7 @@ TEST(ThreadPool, PiecesAreEven) {
   EXPECT_LE(most - least, 1U);
 }
 
-TEST(ThreadPool, ALoopThatIsWorthLittleIsOnePieceForEachThread) {
+TEST(ThreadPool, SmallLoopsHaveOneChunkPerThread) {
   ThreadPool pool(4, ThreadPool::Sharing::Always);
   for (const size_t worth : {0, 1, 2, 3, 4, 8}) {
     std::atomic<size_t> pieces{0};
@@ -89,9 +89,9 @@ TEST(ThreadPool, ALoopThatIsWorthLittleIsOnePieceForEachThread) {
   }
 }
 
-// A worker that is held up in its first piece, as one is that the system does not run, gets no other: the caller does
-// them all, and waits for that one alone.
-TEST(ThreadPool, WhatAThreadHasNotBegunOthersDo) {
+// A worker that stalls in its first chunk, as if descheduled, gets no other chunk: the caller does the rest and waits
+// only for that one.
+TEST(ThreadPool, OthersTakeUnstartedChunks) {
   ThreadPool pool(2, ThreadPool::Sharing::Always);
   const auto caller = std::this_thread::get_id();
   constexpr size_t kPieces = 32;
@@ -110,12 +110,12 @@ TEST(ThreadPool, WhatAThreadHasNotBegunOthersDo) {
   EXPECT_EQ(of_caller, kPieces - 1);
 }
 
-TEST(ThreadPool, WorksThousandsOfTimes) {
+TEST(ThreadPool, RepeatedLoopsAreSynchronized) {
   ThreadPool pool(3);
   std::vector<uint32_t> cells(30, 0);
   constexpr uint32_t kRounds = 5000;
   for (uint32_t round = 0; round < kRounds; ++round) {
-    // Each round reads what other threads wrote in the round before: a missing barrier shows as a wrong number.
+    // Each round reads values that other threads wrote in the round before: a missing barrier gives a wrong number.
     std::vector<uint32_t> next(cells.size());
     pool.parallel_for(cells.size(), 1, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) next[i] = cells[(i + 11) % cells.size()] + 1;
@@ -125,7 +125,7 @@ TEST(ThreadPool, WorksThousandsOfTimes) {
   EXPECT_EQ(cells, std::vector<uint32_t>(30, kRounds));
 }
 
-TEST(ThreadPool, WakesAfterItSlept) {
+TEST(ThreadPool, WakesSleepingWorkers) {
   const std::set<std::string> others = test::threads_of_process();
   ThreadPool pool(3);
   const std::set<std::string> workers = started_since(others);
@@ -139,17 +139,17 @@ TEST(ThreadPool, WakesAfterItSlept) {
   }
 }
 
-TEST(ThreadPool, EndsWithoutEverHavingWorked) {
+TEST(ThreadPool, UnusedPoolShutsDown) {
   for (int i = 0; i < 50; ++i) const ThreadPool pool(4);
 }
 
-TEST(ThreadPool, TakesBodiesByReferenceAndByValue) {
+TEST(ThreadPool, AcceptsBodiesByReferenceAndByValue) {
   ThreadPool pool(2);
   std::atomic<size_t> sum{0};
   const auto body = [&sum](size_t begin, size_t end) { sum += end - begin; };
   pool.parallel_for(10, 1, body);
   auto changing = [&sum, calls = 0](size_t begin, size_t end) mutable {
-    calls = 1;  // a body may keep state, though all threads share it
+    calls = 1;  // a body may have state, shared by all threads
     sum += end - begin + static_cast<size_t>(calls) - 1;
   };
   ThreadPool alone(1);
@@ -157,11 +157,11 @@ TEST(ThreadPool, TakesBodiesByReferenceAndByValue) {
   EXPECT_EQ(sum, 20U);
 }
 
-// Four threads and four indices: a share is one index.
-TEST(ThreadPool, TheExceptionOfTheFirstShareArrivesAfterAllHaveEnded) {
+// With four threads and four indices, a share is one index.
+TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
   ThreadPool pool(4);
   for (int round = 0; round < 20; ++round) {
-    for (unsigned throwing = 1; throwing < 16; ++throwing) {  // a bit for each share
+    for (unsigned throwing = 1; throwing < 16; ++throwing) {  // one bit per share
       std::atomic<unsigned> ended{0};
       size_t caught = SIZE_MAX;
       try {
@@ -175,7 +175,7 @@ TEST(ThreadPool, TheExceptionOfTheFirstShareArrivesAfterAllHaveEnded) {
       ASSERT_EQ(ended, 15U);
       ASSERT_EQ(caught, static_cast<size_t>(std::countr_zero(throwing)));
     }
-    size_t sum = 0;  // and the pool goes on as if nothing had happened
+    size_t sum = 0;  // the pool works as before
     std::mutex mutex;
     pool.parallel_for(100, 1, [&](size_t begin, size_t end) {
       const std::lock_guard lock(mutex);
@@ -185,9 +185,9 @@ TEST(ThreadPool, TheExceptionOfTheFirstShareArrivesAfterAllHaveEnded) {
   }
 }
 
-TEST(ThreadPool, AnExceptionKeepsItsTypeAndText) {
+TEST(ThreadPool, ExceptionsKeepTypeAndMessage) {
   ThreadPool pool(2);
-  for (const size_t share : {0, 1}) {  // both may be one range: beside busy processes only the caller takes part
+  for (const size_t share : {0, 1}) {  // one range can hold both: on busy cores only the caller takes part
     const auto has_it = [&](size_t begin, size_t end) { return begin <= share && share < end; };
     EXPECT_EQ(test::error_of([&] {
                 pool.parallel_for(2, 1,
@@ -202,8 +202,8 @@ TEST(ThreadPool, AnExceptionKeepsItsTypeAndText) {
   }
 }
 
-// Threads without a share stay asleep. Those with one get it: no piece ends before all have begun.
-TEST(ThreadPool, FewerSharesThanThreads) {
+// Threads without a share stay asleep. Each thread with a share runs it: no chunk ends before all have begun.
+TEST(ThreadPool, RunsFewerChunksThanThreads) {
   const std::set<std::string> others = test::threads_of_process();
   ThreadPool pool(5, ThreadPool::Sharing::Always);
   const std::set<std::string> workers = started_since(others);
@@ -226,8 +226,8 @@ TEST(ThreadPool, FewerSharesThanThreads) {
   EXPECT_EQ(threads.size(), 3U);
 }
 
-// Threads that hardly spin fall asleep as the other's signal comes. A signal that is lost blocks the test for ever.
-TEST(SignalCounter, NoSignalIsLostWhileAThreadFallsAsleep) {
+// Threads with hardly any spinning fall asleep just as the signal arrives. A lost signal would block the test.
+TEST(SignalCounter, LosesNoSignalWhileAThreadFallsAsleep) {
   constexpr uint32_t kRounds = 5'000;
   constexpr std::chrono::microseconds kNoSpins{0};
   SignalCounter asked;
@@ -245,8 +245,8 @@ TEST(SignalCounter, NoSignalIsLostWhileAThreadFallsAsleep) {
   other.join();
 }
 
-// Pauses of many lengths, counted in rounds of a loop, shorter and longer than threads spin.
-TEST(ThreadPool, NoSignalIsLostWhileAThreadFallsAsleep) {
+// Pauses of many lengths, as loop iterations, shorter and longer than the threads' spinning.
+TEST(ThreadPool, LosesNoSignalWhileAThreadFallsAsleep) {
   ThreadPool pool(3, ThreadPool::Sharing::Always);
   const auto pause = [](uint32_t rounds) {
     for (volatile uint32_t i = 0; i < rounds;) i = i + 1;
@@ -262,12 +262,12 @@ TEST(ThreadPool, NoSignalIsLostWhileAThreadFallsAsleep) {
   EXPECT_EQ(sum, 3000U);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space of their own
-// Some threads start, and then one does not.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve address space
+// Some threads start before one can't be started.
 TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   const std::string text = test::in_little_memory([] {
     std::string error = test::error_of([] { const ThreadPool pool(5000); });
-    const ThreadPool after(2);  // what was started has ended, and there is room again
+    const ThreadPool after(2);  // the started threads have ended, so new ones fit
     return error;
   });
   EXPECT_EQ(text.substr(0, 7), "thread ") << text;
@@ -276,7 +276,7 @@ TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
 }
 #endif
 
-TEST(ThreadPool, ZeroThreadsMeansThoseOfTheMachine) {
+TEST(ThreadPool, ZeroThreadsMeansTheDefault) {
   EXPECT_GE(default_threads(), 1U);
   EXPECT_EQ(ThreadPool(0).size(), default_threads());
 }

@@ -1,4 +1,4 @@
-// The threads of this process as the system lists them: which there are, and which of them sleep.
+// Lists this process's threads, and which of them are asleep, from /proc.
 #pragma once
 
 #include <sched.h>
@@ -12,7 +12,7 @@
 
 namespace folio::core::test {
 
-/// The numbers of the threads of this process.
+/// Returns the ids of this process's threads.
 inline std::set<std::string> threads_of_process() {
   std::set<std::string> threads;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
@@ -20,15 +20,15 @@ inline std::set<std::string> threads_of_process() {
   return threads;
 }
 
-/// Whether the thread waits in a system call; false as well for one that has ended.
+/// Returns true if the thread waits in a system call, false if it runs or has ended.
 inline bool sleeps(const std::string& thread) {
   std::ifstream file("/proc/self/task/" + thread + "/stat");
   const std::string line((std::istreambuf_iterator<char>(file)), {});
-  const size_t name_end = line.rfind(") ");  // the name may contain anything
+  const size_t name_end = line.rfind(") ");  // the name may contain any characters
   return name_end != std::string::npos && line[name_end + 2] == 'S';
 }
 
-/// Returns once all of them sleep.
+/// Returns once all these threads are asleep.
 inline void await_sleep(const std::set<std::string>& threads) {
   for (const std::string& thread : threads) {
     while (!sleeps(thread)) std::this_thread::yield();

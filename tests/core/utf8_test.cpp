@@ -1,4 +1,4 @@
-// Laws of core/utf8.h: RFC 3629 and nothing else.
+// Tests core/utf8.h: accepts exactly the encodings of RFC 3629.
 #include "core/utf8.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace folio::core {
 namespace {
 
-TEST(Utf8, EveryCodePointSurvivesARoundTrip) {
+TEST(Utf8, EveryCodePointRoundTrips) {
   std::string text;
   for (uint32_t c = 0; c <= 0x10FFFF; ++c) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;
@@ -20,7 +20,7 @@ TEST(Utf8, EveryCodePointSurvivesARoundTrip) {
   }
 }
 
-// The table of RFC 3629, section 4, written a second time: how long the well-formed character is, or 0.
+// Returns the length of a well-formed character, or 0: an independent version of the table in RFC 3629, section 4.
 size_t by_the_table(std::string_view s) {
   const auto b = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U; };
   const auto in = [&](size_t i, unsigned low, unsigned high) { return b(i) >= low && b(i) <= high; };
@@ -36,7 +36,7 @@ size_t by_the_table(std::string_view s) {
   return 0;
 }
 
-TEST(Utf8, AgreesWithTheTableOnAllPairsOfFirstBytes) {
+TEST(Utf8, MatchesTheTableForAllByteSequences) {
   for (unsigned first = 0; first < 256; ++first) {
     for (unsigned second = 0; second < 256; ++second) {
       for (const char* rest : {"", "\x80", "\xBF\x80", "A\x80",
@@ -53,7 +53,7 @@ TEST(Utf8, AgreesWithTheTableOnAllPairsOfFirstBytes) {
   }
 }
 
-TEST(Utf8, RefusesOverlongFormsSurrogatesAndWhatLiesAbove) {
+TEST(Utf8, RejectsOverlongFormsSurrogatesAndLargeCodePoints) {
   for (const char* bad : {"\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF", "\xED\xA0\x80", "\xED\xBF\xBF",
                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFE", "\xFF", "\x80", "\xBF"}) {
     const Utf8Char c = decode_utf8(bad, 0);
@@ -64,7 +64,7 @@ TEST(Utf8, RefusesOverlongFormsSurrogatesAndWhatLiesAbove) {
   }
 }
 
-TEST(Utf8, TruncatedMeansThatMoreBytesCouldMendIt) {
+TEST(Utf8, TruncatedMeansCompletable) {
   for (const char* cut : {"\xC3", "\xE2", "\xE2\x82", "\xF0", "\xF0\x9F", "\xF0\x9F\x98", "\xE0", "\xED", "\xF4"}) {
     EXPECT_TRUE(decode_utf8(cut, 0).truncated);
     EXPECT_FALSE(decode_utf8(cut, 0).valid);
@@ -78,7 +78,7 @@ TEST(Utf8, TruncatedMeansThatMoreBytesCouldMendIt) {
   }
 }
 
-TEST(Utf8, DecodesAtAnyPlace) {
+TEST(Utf8, DecodesAtAnyOffset) {
   const std::string text = "aé日😀";
   EXPECT_EQ(decode_utf8(text, 1).code_point, 0xE9U);
   EXPECT_EQ(decode_utf8(text, 3).code_point, 0x65E5U);
@@ -86,7 +86,7 @@ TEST(Utf8, DecodesAtAnyPlace) {
   EXPECT_FALSE(decode_utf8(text, 2).valid);
 }
 
-TEST(CompleteUtf8Prefix, HoldsBackOnlyAnUnfinishedLastCharacter) {
+TEST(CompleteUtf8Prefix, ExcludesOnlyATruncatedLastCharacter) {
   const std::string text = "aé日😀z";
   for (size_t cut = 0; cut <= text.size(); ++cut) {
     size_t whole = 0;
@@ -95,7 +95,7 @@ TEST(CompleteUtf8Prefix, HoldsBackOnlyAnUnfinishedLastCharacter) {
   }
 }
 
-TEST(CompleteUtf8Prefix, DoesNotWaitForWhatNothingMends) {
+TEST(CompleteUtf8Prefix, IncludesInvalidBytes) {
   for (const std::string bad :
        {"\xFF", "a\x80", "\x80\x80\x80\x80", "\xE2\x82\xAC\x80", "\xE0\x80", "\xED\xA0", "\xC3\xC3\xA9"}) {
     EXPECT_EQ(complete_utf8_prefix(bad), bad.size());
@@ -104,11 +104,11 @@ TEST(CompleteUtf8Prefix, DoesNotWaitForWhatNothingMends) {
   EXPECT_EQ(complete_utf8_prefix("\xC3\xC3"), 1U);
 }
 
-TEST(CompleteUtf8Prefix, PiecesJoinToTheWholeText) {
+TEST(CompleteUtf8Prefix, PrefixesJoinToTheWholeText) {
   const std::string text = "naïve 日本語 😀\xFF\xE2\x82!";
   std::string waiting;
   std::string out;
-  for (const char byte : text) {  // a server that streams one byte at a time
+  for (const char byte : text) {  // as a server that streams one byte at a time
     waiting.push_back(byte);
     const size_t whole = complete_utf8_prefix(waiting);
     out += waiting.substr(0, whole);
@@ -119,7 +119,7 @@ TEST(CompleteUtf8Prefix, PiecesJoinToTheWholeText) {
   EXPECT_TRUE(waiting.empty());
 }
 
-TEST(Utf8, ATextIsValidIfEachCharacterIs) {
+TEST(Utf8, StringIsValidIfEachCharacterIs) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("a\u00E9\U0001F600"));
   for (const char* text : {"\xFF", "a\xC3", "\xED\xA0\x80", "\xC0\x80z"}) EXPECT_FALSE(is_utf8(text)) << text;

@@ -1,4 +1,4 @@
-// Laws of core/weights.h: widening is exact, narrowing refuses what does not fit, and vocabularies are reordered by
+// Tests core/weights.h: widening is exact, narrowing rejects values that don't fit, and vocabularies are reordered by
 // whole rows.
 #include "core/weights.h"
 
@@ -42,7 +42,7 @@ std::vector<uint16_t> halves(std::span<const std::byte> bytes) {
   return values;
 }
 
-TEST(ToFloats, KeepsEachValueOfTheThreeFloatTypes) {
+TEST(ToFloats, KeepsValuesOfFloatTypes) {
   const std::vector<float> floats{0.0F, -0.0F, 1.5F, std::numeric_limits<float>::denorm_min(), HUGE_VALF};
   EXPECT_EQ(to_floats(view(floats, DType::F32)), floats);
   const std::vector<uint16_t> f16{0x0000, 0x3C00, 0xC000, 0x0001, 0x7BFF};
@@ -51,7 +51,7 @@ TEST(ToFloats, KeepsEachValueOfTheThreeFloatTypes) {
   EXPECT_EQ(to_floats(view(bf16, DType::BF16)), (std::vector<float>{0.0F, 1.0F, -2.0F, 0x1p-133F, 0x1.FEp127F}));
 }
 
-TEST(ToFloats, ReadsBytesThatAreNotAligned) {
+TEST(ToFloats, ReadsUnalignedBytes) {
   const std::array<float, 3> values{1.0F, -2.0F, 3.5F};
   std::vector<std::byte> bytes(1 + sizeof values);
   std::memcpy(bytes.data() + 1, values.data(), sizeof values);
@@ -61,12 +61,12 @@ TEST(ToFloats, ReadsBytesThatAreNotAligned) {
   EXPECT_EQ(to_floats(half), (std::vector<float>{0.0F, 1.0F})) << "the two halves of 1.0F";
 }
 
-TEST(ToFloats, RefusesOtherTypesByName) {
+TEST(ToFloats, RejectsOtherTypesByName) {
   const std::vector<int32_t> whole(4);
-  EXPECT_ERROR(to_floats(view(whole, DType::I32)), "the tensor w has type I32, but F32, F16, BF16, Q8_0");
+  EXPECT_ERROR(to_floats(view(whole, DType::I32)), "tensor w has type I32, expected F32, F16, BF16, Q8_0");
 }
 
-TEST(StreamAs, MatricesAreConvertedAndVectorsAreF32) {
+TEST(StreamAs, ConvertsMatricesAndKeepsVectorsInF32) {
   const Weights weights = numbered_weights(kGrouped);
   for (const DType type : {DType::F32, DType::F16, DType::BF16}) {
     const TensorStream stream = stream_as(weights.views(), type);
@@ -87,13 +87,13 @@ TEST(StreamAs, MatricesAreConvertedAndVectorsAreF32) {
   }
 }
 
-TEST(StreamAs, TheSameTypeIsNotCopied) {
+TEST(StreamAs, SameTypeIsNotCopied) {
   const std::vector<uint16_t> values{0x7C01, 0xFE00, 0x7C00, 0x0001};  // NaNs, infinity, a subnormal
   const TensorView matrix = view(values, DType::F16);
   EXPECT_EQ(stream_as({matrix}, DType::F16).bytes(0).data(), matrix.bytes.data());
 }
 
-TEST(StreamAs, ThroughF32AndBackIsTheIdentity) {
+TEST(StreamAs, RoundTripThroughF32IsExact) {
   std::vector<uint16_t> all(0x10000);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
   for (const DType type : {DType::F16, DType::BF16}) {
@@ -104,17 +104,17 @@ TEST(StreamAs, ThroughF32AndBackIsTheIdentity) {
   }
 }
 
-TEST(StreamAs, NamesTheTensorThatIsTooLarge) {
+TEST(StreamAs, NamesATensorThatOverflows) {
   const std::vector<float> fits{65504.0F, -65519.0F};
   EXPECT_EQ(halves(stream_as({view(fits, DType::F32)}, DType::F16).bytes(0)), (std::vector<uint16_t>{0x7BFF, 0xFBFF}));
   const std::vector<float> large{1.0F, -65520.0F};
   EXPECT_ERROR(stream_as({view(large, DType::F32)}, DType::F16).bytes(0),
-               "the tensor w holds -65520, which is too large for F16; take --type bf16 or f32");
+               "tensor w contains -65520, which is too large for F16; use --type bf16 or f32");
   const std::vector<float> largest{std::numeric_limits<float>::max()};
   EXPECT_ERROR(stream_as({view(largest, DType::F32)}, DType::BF16).bytes(0), "which is too large for BF16");
 }
 
-TEST(StreamAs, InfinityIsNoOverflow) {
+TEST(StreamAs, InfinityIsNotAnOverflow) {
   const std::vector<float> values{HUGE_VALF, -HUGE_VALF, std::numeric_limits<float>::quiet_NaN()};
   EXPECT_EQ(halves(stream_as({view(values, DType::F32)}, DType::F16).bytes(0)),
             (std::vector<uint16_t>{0x7C00, 0xFC00, 0x7E00}));
@@ -139,14 +139,14 @@ TEST(StreamAs, EmbeddingAndOutputGetMorePreciseBlocks) {
   }
 }
 
-TEST(StreamAs, RowsThatAreNoWholeBlocksAreRefusedByName) {
+TEST(StreamAs, RejectsRowsOfPartialBlocksByName) {
   const std::vector<float> values(3 * 48);
   EXPECT_ERROR(stream_as({view(values, DType::F32, {3, 48})}, DType::Q4_0),
-               "the tensor w of shape [3, 48] has rows that are not whole blocks of 32, which Q8_0 needs");
+               "tensor w of shape [3, 48] needs rows that are a multiple of 32 for Q8_0");
 }
 
-TEST(StreamAs, BlocksAreDequantized) {
-  const auto x = numbered_weights(kGrouped).tensors[1];  // 24 numbers
+TEST(StreamAs, DequantizesBlocks) {
+  const auto x = numbered_weights(kGrouped).tensors[1];  // 24 values
   std::vector<float> values(64);
   std::copy(x.begin(), x.end(), values.begin());
   const auto blocks = quantize(DType::Q4_1, values, "w");
@@ -160,8 +160,8 @@ TEST(StreamAs, BlocksAreDequantized) {
   EXPECT_EQ(to_floats(wide), expected);
 }
 
-// Tensors are converted in pieces, by several threads.
-TEST(StreamAs, PiecesAreThoseOfTheWhole) {
+// Tensors are converted in chunks by several threads.
+TEST(StreamAs, ChunksMatchTheWholeTensor) {
   std::vector<float> values(130 * 768);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_uniform(9, i)) - 0.5F;
   for (const DType from : {DType::F32, DType::F16, DType::Q4_1}) {
@@ -176,15 +176,15 @@ TEST(StreamAs, PiecesAreThoseOfTheWhole) {
   }
   values[100 * 768] = 1e30F;
   values[20 * 768] = -2e30F;
-  EXPECT_ERROR(stream_as({view(values, DType::F32, {130, 768})}, DType::F16).bytes(0), "w holds -2e+30");
+  EXPECT_ERROR(stream_as({view(values, DType::F32, {130, 768})}, DType::F16).bytes(0), "w contains -2e+30");
 }
 
-TEST(StreamAs, WritesNoOtherType) {
+TEST(StreamAs, RejectsUnsupportedOutputTypes) {
   const std::vector<float> values(256);
-  EXPECT_ERROR(stream_as({view(values, DType::F32)}, DType::Q3_K).bytes(0), "the tensor w is not written as Q3_K");
+  EXPECT_ERROR(stream_as({view(values, DType::F32)}, DType::Q3_K).bytes(0), "tensor w cannot be written as Q3_K");
 }
 
-TEST(WithVocabulary, RowsGoWhereTheyAreSent) {
+TEST(WithVocabulary, RemapsRows) {
   for (const bool tied : {true, false}) {
     ModelConfig config = kGrouped;
     config.tie_embeddings = tied;
@@ -213,7 +213,7 @@ TEST(WithVocabulary, RowsGoWhereTheyAreSent) {
   }
 }
 
-TEST(WithVocabulary, TheRowsOutliveTheModelTheyCameFrom) {
+TEST(WithVocabulary, RemappedRowsOutliveTheirModel) {
   std::optional<StoredModel> moved;
   {
     const Weights weights = numbered_weights(kGrouped);
@@ -224,15 +224,15 @@ TEST(WithVocabulary, TheRowsOutliveTheModelTheyCameFrom) {
   EXPECT_EQ(to_floats(moved->tensors[0])[0], numbered_weights(kGrouped).tensors[0][2 * 24]);
 }
 
-TEST(WithVocabulary, RefusesRowsThatAreNone) {
+TEST(WithVocabulary, RejectsRowsOutsideTheVocabulary) {
   const Weights weights = numbered_weights(kGrouped);
   for (const int32_t row : {-1, 11, INT32_MAX, INT32_MIN}) {
     EXPECT_ERROR(with_vocabulary(stored(weights), std::vector<int32_t>{0, row}),
-                 "m.bin: row " + std::to_string(row) + " is not one of the vocabulary's 11");
+                 "m.bin: row " + std::to_string(row) + " is outside the vocabulary of 11");
   }
 }
 
-TEST(ToWeights, TakesTheModelsFloats) {
+TEST(ToWeights, CopiesTheModelsFloats) {
   const Weights weights = numbered_weights(kGrouped);
   const Weights copied = to_weights(stored(weights));
   EXPECT_EQ(copied.config, kGrouped);

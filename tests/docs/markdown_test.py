@@ -1,5 +1,5 @@
-"""The project's Markdown pages: links and anchors exist, code is marked as code, pages and their tables are short, help is
-quoted as it is, and every study is listed."""
+"""Checks the Markdown pages: links and anchors exist, code is marked as code, pages and tables are short, quoted help
+is current, and every study is listed."""
 
 import functools
 import os
@@ -28,7 +28,7 @@ LIST_ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s")
 
 
 def kinds_of_lines(text):
-    """(number, line, kind) with kind one of blank, fenced, code (indented by four), list and text.
+    """Yields (number, line, kind), where kind is blank, fenced, code (indented by four), list or text.
 
     Lines that are indented below a list item belong to it."""
     fence, in_list, last = None, False, "blank"
@@ -55,7 +55,7 @@ def kinds_of_lines(text):
         yield number + 1, f"{fence} is never closed", "open fence"
 
 
-# How a paragraph of prose never begins.
+# Beginnings that mark a line as a command or code rather than prose.
 COMMAND = re.compile(
     r"\$ |\.{1,2}/|[A-Z_]{3,}=\S|(build|scripts|runs)/|#include|import \w|from [\w.]+ import |"
     r"[\w.]+ = \S.*[^.:]$|[\w.]+\(.*\)\s*(#.*)?$|"
@@ -63,7 +63,7 @@ COMMAND = re.compile(
 
 
 def lost_indents(text):
-    """Lines that are evidently commands or code and are rendered as prose, as "LINE: what is wrong"."""
+    """Returns lines that are evidently commands or code but rendered as prose, as "LINE: problem"."""
     found, last = [], ("", "blank")
     lines = list(kinds_of_lines(text))
     for i, (number, line, kind) in enumerate(lines):
@@ -112,23 +112,23 @@ client = OpenAI()
 """
 
 
-def test_a_page_with_every_kind_of_code_is_accepted():
+def test_every_kind_of_code_is_accepted():
     assert lost_indents(PAGE) == []
 
 
 @pytest.mark.parametrize("line", ["    build/serve -m FILE", "    build/chat"])
-def test_a_lost_indent_is_found(line):
+def test_missing_indents_are_detected(line):
     assert lost_indents(PAGE.replace(line, line.strip()))
 
 
 @pytest.mark.parametrize("code", ["build/serve -m FILE", "make smollm2", "FOLIO_ISA=avx2 build/bench", "client = OpenAI()",
                                   "model.generate()", "from folio import Model", "loss = -ln p", "```\nbuild/serve"])
-def test_code_without_an_indent_is_found(code):
+def test_unindented_code_is_detected(code):
     assert lost_indents(f"Text.\n\n{code}\n")
 
 
 def rendered(text):
-    """The text without what no link is looked for in: code blocks, code spans and comments."""
+    """Returns the text without code blocks, code spans and comments, where links are not checked."""
     lines = [line for _, line, kind in kinds_of_lines(text) if kind not in ("fenced", "code")]
     return re.sub(r"`[^`\n]*`|<!--.*?-->", "", "\n".join(lines), flags=re.S)
 
@@ -142,7 +142,7 @@ def links_of(text):
 
 @functools.cache
 def anchors_of(page):
-    """The anchors that GitHub gives a page's headings, and those that it sets itself."""
+    """Returns the anchors that GitHub generates for a page's headings, and explicit ones."""
     text, anchors = page.read_text(), set()
     for _, line, kind in kinds_of_lines(text):
         heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line) if kind == "text" else None
@@ -158,7 +158,7 @@ def anchors_of(page):
 def broken_links(page, text):
     broken = []
     for link in links_of(text):
-        if re.match(r"[a-z][a-z0-9+.-]*:|//|\.\./\.\./actions/", link, re.I):  # the last: a page of GitHub's
+        if re.match(r"[a-z][a-z0-9+.-]*:|//|\.\./\.\./actions/", link, re.I):  # the last is a GitHub page
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
@@ -174,7 +174,7 @@ def test_links_and_anchors_exist(page):
     assert broken_links(page, page.read_text()) == []
 
 
-def test_a_broken_link_is_found():
+def test_broken_links_are_detected():
     page = ROOT / "README.md"
     sound = "[a](docs/server.md#prompts) [b](#learn) `[c](nowhere.md)` [d](https://example.org)"
     assert broken_links(page, sound) == []
@@ -191,8 +191,6 @@ def test_every_study_is_listed():
 WORDS = {ROOT / "README.md": 900, ROOT / "BENCHMARKS.md": 2200, ROOT / "CHANGELOG.md": 1200}
 WORDS |= {page: 1200 for page in PAGES if page.is_relative_to(ROOT / "docs")}
 GENERATED = ROOT / "docs/cli"  # cells are the words of --help
-# Cells that quote a field's description, of which fields_test.py compares the bytes.
-QUOTED = {"above 1: less repetition; divides positive logits of earlier tokens, multiplies negative ones; 1: off"}
 
 
 def cells_of(row):
@@ -200,7 +198,7 @@ def cells_of(row):
 
 
 def excesses(text, most_words, most_of_a_cell=12, most_sentences=4):
-    """What is longer than a page, a table's cell and a paragraph may be, as "LINE: what is wrong"."""
+    """Returns what exceeds the limits for a page, a table cell or a paragraph, as "LINE: problem"."""
     found = [f"1: {len(text.split())} words, {most_words} allowed"] if len(text.split()) > most_words else []
     paragraph = []
     for number, line, kind in [*kinds_of_lines(text), (0, "", "blank")]:
@@ -208,7 +206,7 @@ def excesses(text, most_words, most_of_a_cell=12, most_sentences=4):
         is_prose = kind == "text" and not line.startswith(("|", "#", "<", "!["))
         if kind == "text" and line.startswith("|"):
             found += [f"{number}: a cell of {len(cell.split())} words: {cell}" for cell in cells_of(line)
-                      if len(cell.split()) > most_of_a_cell and cell not in QUOTED and not COMMAND.match(cell.strip("`"))]
+                      if len(cell.split()) > most_of_a_cell and not COMMAND.match(cell.strip("`"))]
         if is_prose:
             paragraph.append((number, re.sub(r"`[^`]*`", "`", line)))
         elif paragraph:
@@ -220,12 +218,12 @@ def excesses(text, most_words, most_of_a_cell=12, most_sentences=4):
 
 
 @pytest.mark.parametrize("page", WORDS, ids=[str(page.relative_to(ROOT)) for page in WORDS])
-def test_a_guide_is_short(page):
+def test_guides_are_short(page):
     assert excesses(page.read_text(), WORDS[page], 1000 if page.is_relative_to(GENERATED) else 12) == []
 
 
 @pytest.mark.parametrize("fault", ["word " * 1200, "| a | " + "word " * 13 + "|", "One. Two. Three? Four! Five."])
-def test_a_long_page_cell_or_paragraph_is_found(fault):
+def test_long_pages_cells_and_paragraphs_are_detected(fault):
     sound = PAGE + "\n| a | `b \\| c` |\n|---|---|\n| d | " + "word " * 12 + "|\n\nOne.\nTwo. Three. Four: 0.5 of it.\n"
     assert excesses(sound, 1200) == []
     assert len(excesses(f"{sound}\n{fault}\n", 1200)) == 1
@@ -239,8 +237,8 @@ def cli_pages(folder):
                           capture_output=True, text=True)
 
 
-def test_help_is_quoted_as_it_is(tmp_path):
-    """Of the programs that are built."""
+def test_pages_match_help_output(tmp_path):
+    """Checks the programs that are built."""
     assert cli_pages(GENERATED).stderr == ""
     for page in GENERATED.glob("*.md"):
         (tmp_path / page.name).write_text(page.read_text().replace("`--version` |", "`--versoin` |"))

@@ -1,4 +1,4 @@
-// Feed-forwards that studies compare, blocks that lack a part, and trainings that run side by side.
+// Tests feed-forward networks that studies compare, blocks without a part, and training runs that are compared.
 #include "experiments/common/comparison.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ const core::ModelConfig kConfig{
 
 double largest_difference(const torch::Tensor& a, const torch::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-// Weights large enough for every part to matter.
+// Returns a model with weights large enough for every part to matter.
 nn::Llama model_of(ModelParts blocks = {}) {
   nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
   const torch::NoGradGuard no_grad;
@@ -36,7 +36,7 @@ nn::Llama model_of(ModelParts blocks = {}) {
 
 torch::Tensor random_tokens() { return torch::randint(kConfig.vocab_size, {3, 8}, torch::kLong); }
 
-// What changes at the last position if the first token does.
+// Returns how much the last position's output changes if the first token does.
 double reach(const ModelParts& blocks) {
   nn::Llama model = model_of(blocks);
   const torch::Tensor tokens = random_tokens();
@@ -45,7 +45,7 @@ double reach(const ModelParts& blocks) {
   return largest_difference(model->forward(tokens).select(1, 7), model->forward(changed).select(1, 7));
 }
 
-TEST(FeedForward, ThePlainOneIsItsFormula) {
+TEST(FeedForward, PlainFeedForwardMatchesTheFormula) {
   const torch::Tensor x = torch::randn({2, 3, 8});
   for (const Activation activation : {Activation::ReLU, Activation::GELU}) {
     PlainFeedForward ffn(8, 20, activation);
@@ -57,7 +57,7 @@ TEST(FeedForward, ThePlainOneIsItsFormula) {
   }
 }
 
-TEST(FeedForward, ThePlainOneHasAsManyParametersAsSwiGLU) {
+TEST(FeedForward, PlainFeedForwardHasSwiGlusParameterCount) {
   int64_t count = 0;
   for (const auto& p : model_of(blocks_with_plain_feed_forward(kConfig, Activation::ReLU))->parameters()) {
     count += p.numel();
@@ -68,7 +68,7 @@ TEST(FeedForward, ThePlainOneHasAsManyParametersAsSwiGLU) {
   EXPECT_THROW(blocks_with_plain_feed_forward(odd, Activation::ReLU), core::Error);
 }
 
-TEST(FeedForward, DrawnByWidthItReturnsAsMuchAsItReads) {
+TEST(FeedForward, WidthScaledFeedForwardPreservesMagnitude) {
   core::ModelConfig wide = kConfig;
   wide.dim = 128;
   wide.head_dim = 32;
@@ -86,7 +86,7 @@ TEST(FeedForward, DrawnByWidthItReturnsAsMuchAsItReads) {
   }
 }
 
-TEST(Blocks, DrawnByWidthEachMatrixReturnsAsMuchAsItReads) {
+TEST(Blocks, WidthScaledMatricesPreserveMagnitude) {
   nn::Llama model = seeded_llama(kConfig, 5);
   const nn::Llama before = seeded_llama(kConfig, 5);
   draw_blocks_by_width(model);
@@ -96,17 +96,17 @@ TEST(Blocks, DrawnByWidthEachMatrixReturnsAsMuchAsItReads) {
     EXPECT_EQ(!of_block, torch::equal(p.value(), old[p.key()])) << p.key();
     if (!of_block) continue;
     const double spread = p->std().item<double>() * std::sqrt(static_cast<double>(p->size(1)));
-    // The spread of n normal numbers is off by 1 / √(2n), in the standard deviation.
+    // The standard deviation of n normal numbers has a relative standard error of 1 / √(2n).
     EXPECT_NEAR(spread, 1.0, 5.0 / std::sqrt(2.0 * static_cast<double>(p->numel()))) << p.key();
   }
 }
 
-TEST(Blocks, WithoutAttentionNoPositionSeesAnother) {
+TEST(Blocks, PositionsAreIndependentWithoutAttention) {
   EXPECT_EQ(reach(blocks_without_attention(kConfig)), 0.0);
   EXPECT_GT(reach({}), 1e-3);
 }
 
-TEST(Blocks, WithoutAPartThatPartAddsNothingAndHasNoParameters) {
+TEST(Blocks, RemovedPartsHaveNoParameters) {
   for (const std::string part : {"attention", "ffn"}) {
     nn::Llama model =
         model_of(part == "ffn" ? blocks_without_feed_forward(kConfig) : blocks_without_attention(kConfig));
@@ -119,7 +119,7 @@ TEST(Blocks, WithoutAPartThatPartAddsNothingAndHasNoParameters) {
   }
 }
 
-TEST(Broken, WithoutResidualsASilentPartSilencesTheStream) {
+TEST(Broken, ZeroBlockZeroesTheStreamWithoutResiduals) {
   const auto spread = [](ModelParts blocks) {
     nn::Llama model = model_of(std::move(blocks));
     const torch::NoGradGuard no_grad;
@@ -132,7 +132,7 @@ TEST(Broken, WithoutResidualsASilentPartSilencesTheStream) {
   EXPECT_GT(spread({}), 1e-3);
 }
 
-// A text of random characters, long enough for validation_loss.
+// Returns a text of random characters, long enough for validation_loss.
 Shakespeare random_text() {
   std::string letters = "abcdefghijk";
   Shakespeare text(data::CharTokenizer::from_text(letters, "the test's text"));
@@ -144,7 +144,7 @@ Shakespeare random_text() {
   return text;
 }
 
-TEST(Comparison, RunsSideBySideAreTheRunsAlone) {
+TEST(Comparison, ParallelRunsMatchSingleRuns) {
   const Shakespeare text = random_text();
   train::TrainConfig setting = small_setting(text);
   setting.steps = 4;
@@ -178,19 +178,19 @@ TEST(Comparison, EveryJobRunsOnce) {
   for (const auto& n : times) EXPECT_EQ(n.load(), 1);
 }
 
-TEST(Comparison, AJobThatFailsFailsTheStudy) {
+TEST(Comparison, FailedJobFailsTheStudy) {
   EXPECT_THROW(run_jobs(50, [](size_t i) { core::require(i != 3, "job {} failed", i); }), core::Error);
 }
 
-// A valley in log10 of the rate, and no loss at all beyond a rate that is too large.
+// A valley in log10 of the rate; above `limit`, the loss is NaN.
 double valley(double rate, double bottom, double limit) {
   return rate > limit ? NAN : std::pow(std::log10(rate / bottom), 2);
 }
 
-TEST(RateSearch, WalksUntilTheBestRateHasANeighbourOnBothSides) {
+TEST(RateSearch, SearchesUntilTheBestRateIsBracketed) {
   const std::vector<double> bottoms{3e-3, 0.1, 1e-4};
   const auto found = search_rates({3e-3, 3e-3, 1e-2}, {1, 2}, [&](size_t which, double rate, uint64_t seed) {
-    return valley(rate, bottoms[which], 1.0) + (seed == 1 ? 0.5 : -0.5);  // the seeds' mean decides
+    return valley(rate, bottoms[which], 1.0) + (seed == 1 ? 0.5 : -0.5);  // the mean over seeds decides
   });
   EXPECT_EQ(found[0].rates, (std::vector<double>{1e-3, 3e-3, 1e-2}));
   EXPECT_EQ(found[1].rates, (std::vector<double>{1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3}));
@@ -201,14 +201,14 @@ TEST(RateSearch, WalksUntilTheBestRateHasANeighbourOnBothSides) {
   }
 }
 
-TEST(RateSearch, ARateAtWhichOneSeedDivergesIsNeverChosen) {
+TEST(RateSearch, NeverChoosesADivergingRate) {
   const auto found = search_rates(
       {0.1}, {1, 2}, [](size_t, double rate, uint64_t seed) { return valley(rate, 0.1, seed == 1 ? 1e-2 : 1.0); });
   EXPECT_EQ(found[0].best_rate(), 1e-2);
   EXPECT_EQ(shown(found[0]), "0.003: 2.319, 0.01: 1.000, 0.03: diverged, 0.1: diverged, 0.3: diverged");
 }
 
-TEST(RateSearch, WithoutSeedsTheMiddleIsTakenUntried) {
+TEST(RateSearch, ChoosesTheMiddleRateWithoutSeeds) {
   const auto found = search_rates({0.1}, {}, [](size_t, double, uint64_t) -> double {
     ADD_FAILURE();
     return 0.0;
@@ -217,7 +217,7 @@ TEST(RateSearch, WithoutSeedsTheMiddleIsTakenUntried) {
   EXPECT_EQ(shown(found[0]), "0.1: not tried");
 }
 
-TEST(RateSearch, EachVariantIsTunedOnSeedsThatDontJudgeIt) {
+TEST(RateSearch, TuningAndEvaluationSeedsAreDisjoint) {
   const Report report("comparison_test", testing::TempDir() + "/comparison_test", 7);
   const auto judges = paired_seeds(report);
   for (const uint64_t seed : tuning_seeds(report)) EXPECT_EQ(std::ranges::count(judges, seed), 0);
@@ -241,18 +241,18 @@ TEST(RateSearch, EachVariantIsTunedOnSeedsThatDontJudgeIt) {
   EXPECT_DOUBLE_EQ(found[0].losses[found[0].best], sum / 2.0);
 }
 
-TEST(RateSearch, TheCosineEndsAtTheSameShareOfAnotherRate) {
+TEST(RateSearch, MinimumRateScalesWithTheRate) {
   train::TrainConfig setting;
   setting.lr = 3e-3;
   setting.min_lr = 3e-4;
   EXPECT_DOUBLE_EQ(with_rate(setting, 0.1).min_lr, 0.01);
 }
 
-TEST(Comparison, ATableSaysHowManyOfItsIntervalsAreExpectedToMiss) {
+TEST(Comparison, ReportsTheExpectedNumberOfMisses) {
   EXPECT_EQ(count_of_intervals(12), "12 intervals, of which 0.6 are expected to miss their true value");
 }
 
-TEST(Comparison, AnIntervalIsShownWithItsSigns) {
+TEST(Comparison, IntervalsAreShownWithSigns) {
   EXPECT_EQ(shown({.mean = 0.0123, .low = -0.5, .high = 1.0}), "+0.012 [-0.500, +1.000]");
 }
 

@@ -1,5 +1,5 @@
-"""The exercises are honest: what is unwritten says its hint, solutions pass, and every mistake fails the law that is
-named after it, passes the laws before it, and is told its cause. FOLIO_EXERCISE_GROUPS names the groups of the build."""
+"""Checks the exercises: unwritten files print their hint, solutions pass, and every mistake fails the test named after
+it with an explanation, and passes earlier tests. FOLIO_EXERCISE_GROUPS lists the build's groups."""
 
 import functools
 import importlib.util
@@ -24,7 +24,7 @@ GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 SCRIPT = ROOT / "scripts" / "exercise.py"
 
 ALL = [f"{file.parent.name}/{file.stem}" for group in GROUPS
-       for file in sorted((EXERCISES / "laws" / group).glob("*.cpp")) if file.stem != "reference"]
+       for file in sorted((EXERCISES / "properties" / group).glob("*.cpp")) if file.stem != "reference"]
 MISTAKE = re.compile(r'\{"(\w+)",\s*"(\w+)",\s*"([^"]+)",')
 
 
@@ -36,24 +36,24 @@ def file_of(exercise):
     return next(file for file in EXERCISES.glob(f"{exercise}.*"))
 
 
-def laws_of(exercise):
-    """Suite and laws of an exercise, in their order. Those of the modules are also the tests of ours."""
-    source = read("laws", f"{exercise}.cpp")
-    for shared in re.findall(r'^#include "(tests/modules/laws/.+)"', source, re.M):
+def properties_of(exercise):
+    """Returns suite and tests of an exercise, in order. Those of the modules also test ours."""
+    source = read("properties", f"{exercise}.cpp")
+    for shared in re.findall(r'^#include "(tests/modules/properties/.+)"', source, re.M):
         source += (ROOT / shared).read_text()
-    laws = re.findall(r"^(?:TYPED_)?TEST(?:_P)?\((\w+), (\w+)\)", source, re.M)
-    assert len({suite for suite, _ in laws}) == 1
-    return laws[0][0], [law for _, law in laws]
+    properties = re.findall(r"^(?:TYPED_)?TEST(?:_P)?\((\w+), (\w+)\)", source, re.M)
+    assert len({suite for suite, _ in properties}) == 1
+    return properties[0][0], [test for _, test in properties]
 
 
-def only(exercise, law="*"):
-    """The flag that runs the laws of one exercise, or one of them."""
-    suite, _ = laws_of(exercise)
-    return f"--gtest_filter={suite}.{law}:*/{suite}/*.{law}"
+def only(exercise, test="*"):
+    """Returns the flag that runs one exercise's tests, or one of them."""
+    suite, _ = properties_of(exercise)
+    return f"--gtest_filter={suite}.{test}:*/{suite}/*.{test}"
 
 
 def program(group, code):
-    """The program of a group's laws on the readers' files, solutions or mistakes: those that need LibTorch share one."""
+    """Returns the program that tests a group's files, solutions or mistakes; groups that need LibTorch share one."""
     return f"{group if group in PLAIN else 'libtorch'}_{code}"
 
 
@@ -74,23 +74,23 @@ def run(program, *arguments, mistake=None, stdin=""):
 
 
 def judged(program, asked):
-    """{(mistake, flag): output and exit code} of the runs that are asked for, in one process: LibTorch loads in a second."""
+    """Returns {(mistake, flag): (output, exit code)} of runs in one process, since LibTorch takes a second to load."""
     done = run(program, "--each", stdin="".join(f"{mistake} {flag}\n" for mistake, flag in asked))
     runs = re.findall(r"(.*?)^exit (\d+)\n", done.stdout, re.M | re.S)
     assert done.returncode == 0 and len(runs) == len(asked), done.stdout
     return {key: (output, int(code)) for key, (output, code) in zip(asked, runs)}
 
 
-# What GoogleTest and LibTorch print of an assertion, in words for the authors of laws.
+# What GoogleTest and LibTorch print about failures; the tests' authors must use words instead.
 GOOGLE_TEST = re.compile(r"Value of:|Which is:|Actual:|Expected|evaluates to|which exceeds|Google Test|C\+\+ exception|Failed$", re.M)
 
 
 def verdicts(output):
-    """(holds or FAILS, law) in the order of the output, and all of it with single spaces."""
+    """Returns (holds or FAILS, test) in the order of the output, and the whole output with single spaces."""
     return re.findall(r"^  (holds|FAILS)  (\w+)$", output, re.M), " ".join(output.split())
 
 
-def test_the_list_has_every_exercise_once():
+def test_readme_lists_every_exercise_once():
     listed = re.findall(r"^\| (\d+) \| \[\w+\]\((\w+/\w+)\.\w+\) \|", read("README.md"), re.M)
     assert [int(number) for number, _ in listed] == list(range(1, len(listed) + 1))
     names = [name for _, name in listed]
@@ -100,10 +100,10 @@ def test_the_list_has_every_exercise_once():
     assert all(re.search(rf"^ +{number}  (green|red  )  {name} ", shown, re.M) for number, name in listed), shown
 
 
-def test_hints_come_in_steps_and_end_with_the_code():
+def test_hints_are_stepwise_and_end_with_the_code():
     for exercise in script().exercises():
         *steps, last = exercise.hints()
-        code = read("solutions", f"{exercise.full_name}.cpp")  # which is built, and passes every law
+        code = read("solutions", f"{exercise.full_name}.cpp")  # the build checks that it passes every test
         assert last == code.rstrip()
         assert len(steps) >= 2 and all(len(step.split()) > 20 for step in steps), exercise.full_name
         own = [line.strip() for line in code.splitlines() if len(line.strip()) > 25 and not line.startswith("#")]
@@ -118,32 +118,33 @@ def script():
     return module
 
 
-def test_each_law_belongs_to_one_hint():
+def test_each_property_belongs_to_one_hint():
     for exercise in script().exercises():
-        named = [laws.split(", ") for step in exercise.hint_texts() for laws in re.findall(r"<!-- laws: (.*?) -->", step)]
-        _, laws = laws_of(exercise.full_name)
-        assert sorted(sum(named, [])) == sorted(laws), exercise.full_name
+        named = [tests.split(", ") for step in exercise.hint_texts()
+                 for tests in re.findall(r"<!-- properties: (.*?) -->", step)]
+        _, properties = properties_of(exercise.full_name)
+        assert sorted(sum(named, [])) == sorted(properties), exercise.full_name
         assert not any("<!--" in step for step in exercise.hints()), exercise.full_name
 
 
-def test_the_hints_of_a_derivative_come_in_the_order_of_its_laws():
+def test_the_hints_of_a_derivative_come_in_the_order_of_its_properties():
     exercise = next(e for e in script().exercises() if e.full_name == "serving/derivative")
-    numbers = [exercise.hint_for(law) for law in laws_of("serving/derivative")[1]]
+    numbers = [exercise.hint_for(test) for test in properties_of("serving/derivative")[1]]
     assert numbers == sorted(numbers) and set(numbers) == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("printed,hint", [("  FAILS  A\n         rope is still to be\n         written.\n", None),
                                           ("  holds  A\n  FAILS  B\n         b is still to be written.\n", "B"),
                                           ("  holds  A\n  FAILS  B\n         Number 0 is 1.\n", "B"), ("  holds  A\n", None)])
-def test_a_hint_is_offered_for_the_law_that_failed(tmp_path, capsys, printed, hint):
-    program = tmp_path / "laws"
+def test_a_hint_is_offered_for_the_property_that_failed(tmp_path, capsys, printed, hint):
+    program = tmp_path / "tests"
     program.write_text(f"#!/bin/sh\nprintf '%s' '{printed}'\nexit 1\n")
     program.chmod(0o755)
-    assert script().run_laws(program) == (1, hint)
+    assert script().run_tests(program) == (1, hint)
     assert capsys.readouterr().out == printed
 
 
-def test_a_hint_is_printed_by_its_number():
+def test_hint_is_printed_by_number():
     def hint(number):
         return subprocess.run([sys.executable, SCRIPT, "rms_norm_backward", "--hint", number], capture_output=True, text=True)
     assert "hint 1 of 3" in hint("1").stdout and "r³" in hint("2").stdout
@@ -153,7 +154,7 @@ def test_a_hint_is_printed_by_its_number():
     assert of_none.returncode == 2 and "N=1 HINT=1" in of_none.stderr
 
 
-# What gives an exercise away, if the code on a page that is to be read first has it.
+# Code that would reveal an exercise's solution if a page that is read earlier contained it.
 SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swiglu": r"sigmoid|silu|exp\(-",
             "attention": r"softmax|masked_fill|triu", "block": r"ffn->forward|ffn\.forward", "adamw": r"sqrt\(",
             "cross_entropy_backward": r"one_hot", "tape_rule": r"\binner\b|\* columns", "kv_cache": r"capacity|length_error",
@@ -163,7 +164,7 @@ SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swig
             "feed_forward_part": r"part\.w2|output_of|part_of\("}
 
 
-def test_what_is_to_be_read_first_gives_nothing_away():
+def test_recommended_reading_does_not_reveal_solutions():
     rows = re.findall(r"^\| \d+ \| \[\w+\]\((\w+)/(\w+)\.\w+\) \|.*\|(.*)\|$", read("README.md"), re.M)
     checked = 0
     for group, name, pages in rows:
@@ -175,42 +176,43 @@ def test_what_is_to_be_read_first_gives_nothing_away():
     assert checked >= 10
 
 
-def test_an_unknown_exercise_is_refused_with_the_names():
+def test_unknown_exercise_error_lists_the_names():
     done = subprocess.run([sys.executable, SCRIPT, "layer_norm"], capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert "layer_norm" in done.stderr and ALL[0] in done.stderr
 
 
 @pytest.mark.parametrize("exercise", ALL)
-def test_what_is_unwritten_fails_with_its_hint(exercise):
+def test_unwritten_exercise_fails_with_its_hint(exercise):
     source = file_of(exercise).read_text()
     hints = re.findall(r"throw Unfilled\(\s*((?:\"(?:[^\"\\]|\\.)*\"\s*)+)\)", source)
-    if not hints:  # somebody works on it
+    if not hints:  # the exercise is being solved
         assert "CI" not in os.environ, f"{exercise} is written"
         pytest.skip(f"{exercise} is written")
     group = exercise.split("/")[0]
     every = tuple(("", only(other)) for other in ALL if program(other.split("/")[0], "") == program(group, ""))
     output, code = judged(program(group, "unfilled"), every)["", only(exercise)]
     seen, text = verdicts(output)
-    _, laws = laws_of(exercise)
-    assert code == 1 and seen == [("FAILS", laws[0])], output
+    _, properties = properties_of(exercise)
+    assert code == 1 and seen == [("FAILS", properties[0])], output
     spoken = " ".join("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', hints[0])).replace("\\n", " ").split())
     assert spoken in text and str(file_of(exercise).relative_to(ROOT)) in spoken
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_solutions_pass_every_law(group):
+def test_solutions_pass_every_property(group):
     done = run(program(group, "solutions"))
     seen, _ = verdicts(done.stdout)
-    expected = [law for exercise in ALL if program(exercise.split("/")[0], "solutions") == program(group, "solutions")
-                for law in laws_of(exercise)[1]]
+    expected = [test for exercise in ALL
+                if program(exercise.split("/")[0], "solutions") == program(group, "solutions")
+                for test in properties_of(exercise)[1]]
     assert done.returncode == 0 and all(verdict == "holds" for verdict, _ in seen), done.stdout
-    assert sorted(law for _, law in seen) == sorted(expected)
+    assert sorted(test for _, test in seen) == sorted(expected)
 
 
-@pytest.mark.parametrize("exercise,mistake,law,cause", MISTAKES, ids=lambda value: str(value).replace(" ", "_"))
-def test_a_mistake_fails_its_law_and_is_told_its_cause(exercise, mistake, law, cause):
-    _, laws = laws_of(exercise)
+@pytest.mark.parametrize("exercise,mistake,test,cause", MISTAKES, ids=lambda value: str(value).replace(" ", "_"))
+def test_a_mistake_fails_its_property_and_is_told_its_cause(exercise, mistake, test, cause):
+    _, properties = properties_of(exercise)
     if not SANITIZED and re.search("past the end|no numbers below 0|outside the range", cause):
         pytest.skip("built without sanitizers")
     group = exercise.split("/")[0]
@@ -219,60 +221,61 @@ def test_a_mistake_fails_its_law_and_is_told_its_cause(exercise, mistake, law, c
     output, code = judged(program(group, "mistakes"), every)[mistake, only(exercise)]
     seen, text = verdicts(output)
     assert code == 1, output
-    assert seen == [("holds", before) for before in laws[:laws.index(law)]] + [("FAILS", law)], output
+    assert seen == [("holds", before) for before in properties[:properties.index(test)]] + [("FAILS", test)], output
     assert cause in text, output
     assert not GOOGLE_TEST.search(output), output
 
 
-def test_the_readme_shows_what_is_printed():
+def test_readme_shows_the_printed_output():
     printed = run("engine_mistakes", "--gtest_filter=RmsNorm.*", mistake="mean_instead_of_mean_square").stdout
     assert all("        " + line in read("README.md") for line in printed.splitlines()), printed
 
 
 @pytest.mark.skipif(not SANITIZED, reason="built without sanitizers")
-def test_the_readme_shows_what_the_sanitizer_says():
+def test_readme_shows_the_sanitizers_output():
     printed = run("engine_mistakes", "--gtest_filter=RmsNorm.*", mistake="one_past_the_end").stdout
     assert re.search(r" at mistakes/engine/rms_norm.cpp:\d+\. ", " ".join(printed.split())), printed
     said = re.sub(r"mistakes/(engine/rms_norm.cpp):\d+", r"\1:17", " ".join(printed.split())).split(" (experiments")[0]
     assert said in " ".join(read("README.md").split()), printed
 
 
-def test_every_assertion_of_a_law_has_an_explanation():
-    for file in [*EXERCISES.glob("laws/**/*.cpp"), *EXERCISES.glob("laws/**/*.h"), *(ROOT / "tests/modules/laws").glob("*.h")]:
+def test_every_assertion_of_a_property_has_an_explanation():
+    for file in [*EXERCISES.glob("properties/**/*.cpp"), *EXERCISES.glob("properties/**/*.h"),
+                 *(ROOT / "tests/modules/properties").glob("*.h")]:
         code = re.sub(r"//.*", "", file.read_text())
         for assertion in re.findall(r"\b(?:EXPECT|ASSERT)_[A-Z]+\((?:[^;]|;(?=[^\n\"]*\"))*;", code):
             assert "<<" in assertion, f"{file.name}: {assertion}"
 
 
 @pytest.mark.parametrize("exercise", ALL)
-def test_every_law_is_one_that_a_mistake_fails(exercise):
-    _, laws = laws_of(exercise)
+def test_every_property_is_one_that_a_mistake_fails(exercise):
+    _, properties = properties_of(exercise)
     mistakes = mistakes_of(exercise)
     assert len({name for name, _, _ in mistakes}) == len(mistakes)
-    others = [law for law in laws if law not in [named for _, named, _ in mistakes]]
-    asked = [(name, only(exercise, law)) for law in others for name, _, _ in mistakes]
+    others = [test for test in properties if test not in [named for _, named, _ in mistakes]]
+    asked = [(name, only(exercise, test)) for test in others for name, _, _ in mistakes]
     runs = judged(program(exercise.split("/")[0], "mistakes"), asked) if asked else {}
-    for law in others:
-        assert any(runs[name, only(exercise, law)][1] for name, _, _ in mistakes), f"no mistake fails {law}"
+    for test in others:
+        assert any(runs[name, only(exercise, test)][1] for name, _, _ in mistakes), f"no mistake fails {test}"
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_without_a_mistake_all_laws_hold(group):
+def test_without_a_mistake_all_properties_hold(group):
     assert run(program(group, "mistakes")).returncode == 0
 
 
-# row: a training of the reader's parts.
+# row: a training run with the reader's parts.
 
 ROW = re.compile(r"^  (?:Folio's|your) parts +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", re.M)
 needs_libtorch = pytest.mark.skipif("modules" not in GROUPS, reason="built without LibTorch")
 
 
 @needs_libtorch
-def test_a_llama_of_the_solutions_has_the_row_of_ours():
+def test_llama_of_solutions_gives_folios_row():
     done = run("row_solutions", "--steps", "3")
     rows = ROW.findall(done.stdout)
     assert done.returncode == 0 and len(rows) == 2 and rows[0][0] == rows[1][0], done.stdout + done.stderr
-    # Losses in float: a mean of logarithms of at most 5, each off by some roundings in 4 layers, shown with 4 digits.
+    # Float losses: a mean of logarithms of at most 5, with rounding errors of 4 layers, printed with 4 digits.
     assert all(abs(float(ours) - float(theirs)) < 2e-4 for ours, theirs in zip(rows[0][1:], rows[1][1:])), done.stdout
     assert "\nFolio's: batches, embedding, last norm, output, LibTorch\n" in done.stdout
     assert len(done.stdout.split("Yours writes:\n\nROMEO:")[1]) >= 60
@@ -282,21 +285,21 @@ def test_a_llama_of_the_solutions_has_the_row_of_ours():
 
 @needs_libtorch
 @pytest.mark.parametrize("mistake", ["no_scale", "summed", "target_forgotten", "never_cleared", "no_warmup", "goes_uphill"])
-def test_a_mistake_in_any_part_changes_the_row(mistake):
+def test_mistake_in_any_part_changes_the_row(mistake):
     done = run("row_mistakes", "--steps", "3", mistake=mistake)
     ours, yours = ROW.findall(done.stdout)
     assert ours[0] == yours[0] and ours != yours, done.stdout + done.stderr
 
 
 @needs_libtorch
-def test_the_text_of_the_row_is_drawn_by_the_readers_sampler():
+def test_rows_text_uses_the_readers_sampler():
     drawn = run("row_solutions", "--steps", "3").stdout
     likeliest = run("row_mistakes", "--steps", "3", mistake="always_the_likeliest").stdout
     assert ROW.findall(drawn) == ROW.findall(likeliest)
     assert drawn.split("Yours writes:")[1] != likeliest.split("Yours writes:")[1]
 
 
-# generate: the machine whose arithmetic is the exercises'.
+# generate: the engine with the exercises' arithmetic.
 
 
 def text_of(program, *arguments, mistake=None):
@@ -307,15 +310,15 @@ def text_of(program, *arguments, mistake=None):
 
 @pytest.mark.parametrize("flags", [("--temp", "0"), ("-s", "1"), ("-s", "2", "--temp", "1.5", "--top-k", "7"),
                                    ("-s", "3", "--top-p", "0.6"), ("-s", "4", "--top-p", "1", "--min-p", "0.2")])
-def test_solutions_speak_as_the_engine_does(flags):
+def test_solutions_generate_like_the_engine(flags):
     spoken = text_of("../generate", *flags, "ROMEO:")
     assert text_of("generate_solutions", *flags) == spoken
-    assert text_of("generate_mistakes", *flags) == spoken  # without one, these are the reference's
+    assert text_of("generate_mistakes", *flags) == spoken  # without a selected mistake, these equal the reference
     if all("throw Unfilled" in file_of(exercise).read_text() for exercise in ALL if exercise.startswith("engine/")):
         assert text_of("generate", *flags) == spoken
 
 
-def test_generate_says_whose_functions_it_calls():
+def test_generate_reports_which_functions_it_calls():
     every = "rms_norm, rope, swiglu, matmul, attention, sampler"
     done = run("generate_solutions", "-m", GOLDEN, "-n", "1")
     assert f"yours: {every}\nthe engine's: nothing\n" in done.stderr
@@ -326,17 +329,17 @@ def test_generate_says_whose_functions_it_calls():
 
 @pytest.mark.parametrize("mistake", ["no_root", "turns_backwards", "relu", "transposed", "no_scale",
                                      "order_of_ids"])
-def test_a_mistake_changes_the_text(mistake):
+def test_mistake_changes_the_text(mistake):
     assert text_of("generate_mistakes", "-s", "1", mistake=mistake) != text_of("generate_mistakes", "-s", "1")
 
 
-def test_without_a_model_generate_says_how_to_get_one(tmp_path):
+def test_missing_model_error_says_how_to_get_one(tmp_path):
     done = subprocess.run([PROGRAMS / "generate"], capture_output=True, text=True,
                           env={**os.environ, "FOLIO_HOME": str(tmp_path)})
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "make demo" in done.stderr, done.stderr
 
 
-def test_a_model_with_other_parts_is_refused(tmp_path):
+def test_models_with_other_parts_are_rejected(tmp_path):
     model = tmp_path / "model"
     shutil.copytree(GOLDEN, model)
     config = json.loads((model / "config.json").read_text())

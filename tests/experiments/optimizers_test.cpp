@@ -1,4 +1,4 @@
-// The optimizers that are written out for the study of optimizers, against LibTorch's.
+// Compares the optimizers written for the study of optimizers with LibTorch's.
 #include "experiments/10_optimizers/optimizers.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ core::ModelConfig small_model() {
       .vocab_size = 11, .dim = 16, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 24, .context_length = 8};
 }
 
-// Twenty steps of a rule and of LibTorch's optimizer on one model, from the same values and gradients: the largest
-// difference of a parameter.
+// Runs twenty steps of a rule and of LibTorch's optimizer from the same weights with the same gradients. Returns the
+// largest difference of a parameter.
 template <typename Theirs>
 double apart_after_twenty_steps(const OptimizerOptions& options, const Theirs& make_theirs) {
   nn::Llama ours = seeded_llama(small_model(), 1), theirs = seeded_llama(small_model(), 1);
@@ -54,35 +54,35 @@ std::vector<torch::optim::OptimizerParamGroup> matrices_and_vectors(nn::LlamaImp
   return {{matrices, options(decay)}, {vectors, options(0.0)}};
 }
 
-TEST(Optimizers, AdamWIsLibTorchs) {
+TEST(Optimizers, AdamWMatchesLibTorch) {
   const double apart = apart_after_twenty_steps({.rule = Rule::AdamW, .weight_decay = 0.1}, [](nn::LlamaImpl& model) {
     return std::make_unique<torch::optim::AdamW>(matrices_and_vectors(model, 0.1));
   });
   EXPECT_LT(apart, 1e-5);
 }
 
-TEST(Optimizers, AdamIsLibTorchs) {
+TEST(Optimizers, AdamMatchesLibTorch) {
   const double apart = apart_after_twenty_steps({.rule = Rule::Adam}, [](nn::LlamaImpl& model) {
     return std::make_unique<torch::optim::Adam>(model.parameters(), torch::optim::AdamOptions(0.01).betas({0.9, 0.99}));
   });
   EXPECT_LT(apart, 1e-5);
 }
 
-TEST(Optimizers, SgdIsLibTorchs) {
+TEST(Optimizers, SgdMatchesLibTorch) {
   const double apart = apart_after_twenty_steps({.rule = Rule::Sgd, .momentum = 0.9}, [](nn::LlamaImpl& model) {
     return std::make_unique<torch::optim::SGD>(model.parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
   });
   EXPECT_LT(apart, 1e-5);
 }
 
-TEST(Optimizers, DecayInTheGradientIsNotDecayBesideIt) {
+TEST(Optimizers, L2RegularizationDiffersFromDecoupledDecay) {
   const double apart = apart_after_twenty_steps({.rule = Rule::AdamL2, .weight_decay = 0.1}, [](nn::LlamaImpl& model) {
     return std::make_unique<torch::optim::AdamW>(matrices_and_vectors(model, 0.1));
   });
   EXPECT_GT(apart, 1e-3);
 }
 
-TEST(Optimizers, ScaledStepsHaveTheRatesSizeInEveryParameter) {
+TEST(Optimizers, ScaledStepsHaveTheLearningRatesSize) {
   nn::Llama model = seeded_llama(small_model(), 1);
   std::vector<torch::Tensor> before;
   for (const torch::Tensor& p : model->parameters()) before.push_back(p.detach().clone());

@@ -1,4 +1,4 @@
-// Heat maps and interval charts are well-formed documents that show what they were given.
+// Tests that heat maps and interval charts are well-formed documents that show their data.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -25,7 +25,7 @@ HeatMap map_of(int64_t rows, int64_t columns, std::vector<double> values) {
           .panels = {{.title = "p", .rows = rows, .columns = columns, .values = std::move(values)}}};
 }
 
-TEST(HeatMap, ColoursFollowTheNumbers) {
+TEST(HeatMap, ColorsFollowValues) {
   const std::string svg = map_of(2, 3, {0.0, 1.0, 1.0, 0.5, 0.0, 1.0}).svg();
   EXPECT_EQ(xml_fault(svg), "");
   EXPECT_NE(svg.find("prefers-color-scheme:dark"), std::string::npos);
@@ -34,14 +34,14 @@ TEST(HeatMap, ColoursFollowTheNumbers) {
   EXPECT_EQ(count(svg, "M0 0h1"), 0U) << "0 is the card";
 }
 
-TEST(HeatMap, NegativeNumbersHaveAHueOfTheirOwnOnTheSameScale) {
+TEST(HeatMap, NegativeValuesHaveTheirOwnHue) {
   const std::string svg = map_of(1, 2, {-2.0, 1.0}).svg();
   EXPECT_NE(svg.find("class=\"s1 fill\" fill-opacity=\"1\" d=\"M0 0h1v1h-1z\""), std::string::npos);
   EXPECT_NE(svg.find("class=\"s0 fill\" fill-opacity=\"0.5\" d=\"M1 0h1v1h-1z\""), std::string::npos);
   EXPECT_NE(svg.find(">-2.000<"), std::string::npos) << "the legend begins at the lowest";
 }
 
-TEST(HeatMap, WhatIsNotFiniteIsCrossedOut) {
+TEST(HeatMap, CrossesOutNonFiniteValues) {
   for (const double odd : {kNan, kInfinity, -kInfinity}) {
     const std::string svg = map_of(1, 3, {odd, 1.0, odd}).svg();
     EXPECT_EQ(xml_fault(svg), "");
@@ -60,7 +60,7 @@ TEST(HeatMap, NamesAreEscaped) {
   EXPECT_EQ(xml_fault(map.svg()), "");
 }
 
-TEST(HeatMap, PanelsThatDoNotFitInARowStandBelow) {
+TEST(HeatMap, PanelsWrapToTheNextRow) {
   HeatMap map = map_of(1, 1, {1.0});
   map.panels.resize(3, map.panels[0]);
   map.panels_per_row = 2;
@@ -71,7 +71,7 @@ TEST(HeatMap, PanelsThatDoNotFitInARowStandBelow) {
   EXPECT_EQ(count(svg, "translate(56.0 530.0)"), 1U);
 }
 
-TEST(HeatMap, SizesThatDoNotFitAreAnError) {
+TEST(HeatMap, RejectsMismatchedPanelSizes) {
   EXPECT_THROW(static_cast<void>(map_of(2, 2, {1.0, 2.0, 3.0}).svg()), core::Error);
   EXPECT_THROW(static_cast<void>(map_of(0, 0, {}).svg()), core::Error);
   HeatMap map = map_of(1, 2, {1.0, 2.0});
@@ -93,7 +93,7 @@ TEST(IntervalChart, ShowsEachMeanWithItsInterval) {
   EXPECT_EQ(count(svg, "class=\"line s0\""), 1U) << "a value without an interval has no line";
 }
 
-TEST(IntervalChart, AnyNumbersAndNamesGiveADocument) {
+TEST(IntervalChart, AnyValuesAndNamesGiveValidXml) {
   for (const double odd : {kNan, kInfinity, 1e300, 0.0}) {
     const IntervalChart chart{.title = "<&>",
                               .subtitle = "<&>",

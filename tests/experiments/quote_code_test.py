@@ -1,4 +1,4 @@
-"""The code that the READMEs of experiments/ show is the code that runs, and a first read is as short as they say."""
+"""Checks that READMEs of experiments/ quote the code that runs, and that the first read is as short as stated."""
 
 import pathlib
 import re
@@ -33,12 +33,12 @@ def readme(tmp_path, start, block="old\n"):
     return file
 
 
-def test_the_projects_own_quotations_are_true():
+def test_quotations_are_up_to_date():
     result = run("--check")
     assert result.returncode == 0, result.stderr
 
 
-def test_a_definition_is_quoted_to_its_closing_brace(tmp_path):
+def test_definition_is_quoted_to_its_closing_brace(tmp_path):
     file = readme(tmp_path, "int twice")
     assert run("--check", "--root", tmp_path).returncode == 1
     assert run("--root", tmp_path).returncode == 0
@@ -47,19 +47,19 @@ def test_a_definition_is_quoted_to_its_closing_brace(tmp_path):
     assert run("--check", "--root", tmp_path).returncode == 0
 
 
-def test_a_statement_is_quoted_to_its_semicolon(tmp_path):
+def test_statement_is_quoted_to_its_semicolon(tmp_path):
     file = readme(tmp_path, "const int four")
     run("--root", tmp_path)
     assert "```cpp\nconst int four = twice(\n    2);\n```" in file.read_text()
 
 
-def test_a_number_of_lines_can_be_asked_for(tmp_path):
+def test_number_of_lines_can_be_given(tmp_path):
     file = readme(tmp_path, "int twice | 2 lines")
     run("--root", tmp_path)
     assert "```cpp\nint twice(int x) {\n  if (x == '}') return 0;  // }\n```" in file.read_text()
 
 
-def test_what_cannot_be_quoted_is_said(tmp_path):
+def test_errors_name_what_cannot_be_quoted(tmp_path):
     for start, message in [("int thrice", "0 lines contain"), ("x", "lines contain"),
                            ("int twice | 99 lines", "no 99 lines")]:
         readme(tmp_path, start)
@@ -69,7 +69,7 @@ def test_what_cannot_be_quoted_is_said(tmp_path):
     assert "not followed by a fenced block" in run("--root", tmp_path).stderr
 
 
-def test_the_first_read_has_less_than_12000_words():
+def test_first_read_has_fewer_than_12000_words():
     folder = ROOT / "experiments"
     text = (folder / "README.md").read_text()
     table = text.split("## The first read\n")[1].split("\n## ")[0]

@@ -1,4 +1,4 @@
-// A program's exit code is 0 only if every claim holds, for every seed.
+// Tests experiments/common/report.h: the exit code is 0 only if every result holds for every seed.
 #include "experiments/common/report.h"
 
 #include <gtest/gtest.h>
@@ -30,35 +30,35 @@ Outcome outcome_of(const std::function<void(Report&)>& study, std::vector<std::s
   return outcome;
 }
 
-TEST(Report, AClaimHoldsIfEverySeedFulfilsIt) {
-  EXPECT_EQ(outcome_of([](Report& r) { r.claim_below("c", std::vector{1.0, 2.0, 2.9}, 3.0); }).code, 0);
-  EXPECT_EQ(outcome_of([](Report& r) { r.claim_above("c", std::vector{3.1, 4.0}, 3.0); }).code, 0);
-  EXPECT_EQ(outcome_of([](Report& r) { r.claim_equal("c", std::vector<int64_t>{3, 3}, 3); }).code, 0);
-  EXPECT_EQ(outcome_of([](Report& r) { r.claim_below("c", std::vector{1.0, 3.0, 2.9}, 3.0); }).code, 1);
-  EXPECT_EQ(outcome_of([](Report& r) { r.claim_above("c", std::vector{4.0, 4.0, 3.0}, 3.0); }).code, 1);
-  EXPECT_EQ(outcome_of([](Report& r) { r.claim_equal("c", std::vector<int64_t>{3, 4}, 3); }).code, 1);
+TEST(Report, AResultHoldsIfEverySeedFulfilsIt) {
+  EXPECT_EQ(outcome_of([](Report& r) { r.check_below("c", std::vector{1.0, 2.0, 2.9}, 3.0); }).code, 0);
+  EXPECT_EQ(outcome_of([](Report& r) { r.check_above("c", std::vector{3.1, 4.0}, 3.0); }).code, 0);
+  EXPECT_EQ(outcome_of([](Report& r) { r.check_equal("c", std::vector<int64_t>{3, 3}, 3); }).code, 0);
+  EXPECT_EQ(outcome_of([](Report& r) { r.check_below("c", std::vector{1.0, 3.0, 2.9}, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([](Report& r) { r.check_above("c", std::vector{4.0, 4.0, 3.0}, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([](Report& r) { r.check_equal("c", std::vector<int64_t>{3, 4}, 3); }).code, 1);
 }
 
-TEST(Report, AClaimOnAMeanHasToHoldForAllOfItsInterval) {
+TEST(Report, AResultOnAMeanHasToHoldForAllOfItsInterval) {
   const Interval interval{.mean = 0.2, .low = 0.1, .high = 0.3};
-  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_above("c", interval, 0.05); }).code, 0);
-  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_above("c", interval, 0.15); }).code, 1);
-  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", interval, 0.35); }).code, 0);
-  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", interval, 0.25); }).code, 1);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.check_above("c", interval, 0.05); }).code, 0);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.check_above("c", interval, 0.15); }).code, 1);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.check_below("c", interval, 0.35); }).code, 0);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.check_below("c", interval, 0.25); }).code, 1);
 }
 
-TEST(Report, WhatIsNotANumberFulfilsNoClaim) {
+TEST(Report, WhatIsNotANumberFulfilsNoResult) {
   const double nan = std::nan("");
-  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", std::vector{1.0, nan}, 3.0); }).code, 1);
-  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_above("c", std::vector{nan, 4.0}, 3.0); }).code, 1);
-  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", nan, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.check_below("c", std::vector{1.0, nan}, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.check_above("c", std::vector{nan, 4.0}, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.check_below("c", nan, 3.0); }).code, 1);
 }
 
-TEST(Report, OneFailureAmongManyClaimsFailsTheStudy) {
+TEST(Report, OneFailureAmongManyResultsFailsTheStudy) {
   const auto study = [](Report& r) {
-    r.claim_below("holds", 1.0, 2.0);
-    r.claim_below("fails", 2.0, 1.0);
-    r.claim_below("holds", 1.0, 2.0);
+    r.check_below("holds", 1.0, 2.0);
+    r.check_below("fails", 2.0, 1.0);
+    r.check_below("holds", 1.0, 2.0);
   };
   EXPECT_EQ(outcome_of(study).code, 1);
 }
@@ -73,17 +73,17 @@ TEST(Report, ResultsHaveEveryColumnAndValue) {
   EXPECT_EQ(results["values"]["seconds"], 0.5);
 }
 
-TEST(Report, ShowsTheSeedThatComesNearest) {
+TEST(Report, ShowsTheSeedNearestToTheBound) {
   const auto study = [](Report& r) {
-    r.claim_below("below", std::vector{1.0, 2.5, 2.0}, 3.0);
-    r.claim_above("above", std::vector{9.0, 4.0, 5.0}, 3.0);
-    r.claim_below("fails", std::vector{1.0, 7.0, 2.9}, 3.0);
+    r.check_below("below", std::vector{1.0, 2.5, 2.0}, 3.0);
+    r.check_above("above", std::vector{9.0, 4.0, 5.0}, 3.0);
+    r.check_below("fails", std::vector{1.0, 7.0, 2.9}, 3.0);
   };
-  const auto claims = outcome_of(study).results["claims"];
-  EXPECT_EQ(claims[0]["measured"], 2.5);
-  EXPECT_EQ(claims[1]["measured"], 4.0);
-  EXPECT_EQ(claims[2]["measured"], 7.0) << "one that fails, not the nearest that holds";
-  EXPECT_EQ(claims[0]["by_seed"].size(), 3U);
+  const auto results = outcome_of(study).results["results"];
+  EXPECT_EQ(results[0]["measured"], 2.5);
+  EXPECT_EQ(results[1]["measured"], 4.0);
+  EXPECT_EQ(results[2]["measured"], 7.0) << "one that fails, not the nearest that holds";
+  EXPECT_EQ(results[0]["by_seed"].size(), 3U);
 }
 
 TEST(Report, ShortFormHasOneSeed) {
@@ -95,12 +95,12 @@ TEST(Report, ShortFormHasOneSeed) {
   EXPECT_EQ(seeds, (std::vector<uint64_t>{7}));
 }
 
-TEST(Report, WrongUsageIsTwo) {
+TEST(Report, WrongUsageExitsWithTwo) {
   const auto study = [](Report&) {};
   EXPECT_EQ(outcome_of(study, {"--seed"}).code, 2);
   EXPECT_EQ(outcome_of(study, {"--seed", "-1"}).code, 2);
   EXPECT_EQ(outcome_of(study, {"--shrt"}).code, 2);
-  EXPECT_EQ(outcome_of([](Report& r) { r.claim_below("empty", std::vector<double>{}, 1.0); }).code, 1);
+  EXPECT_EQ(outcome_of([](Report& r) { r.check_below("empty", std::vector<double>{}, 1.0); }).code, 1);
 }
 
 }  // namespace

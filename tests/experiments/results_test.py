@@ -1,5 +1,5 @@
-"""Studies that take seconds are run in full: what they count is still what their committed results.json has. (The short
-form of the others has other counts.)"""
+"""Runs studies that take seconds in full: their counts must equal the committed results.json. (The other studies' short
+forms have other counts.)"""
 
 import json
 import os
@@ -13,13 +13,13 @@ BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 
 
 def counts(results):
-    """The whole numbers of all tables: they depend on no processor."""
+    """Returns the integers of all tables, which don't depend on the processor."""
     return {title: [{column: cell for column, cell in row.items() if isinstance(cell, int)} for row in rows]
             for title, rows in results["tables"].items()}
 
 
 @pytest.mark.parametrize("study", ["15_kv_cache", "19_flash_attention", "21_scheduling"])
-def test_the_counts_of_a_full_run_are_those_that_are_committed(study, tmp_path):
+def test_counts_match_the_committed_results(study, tmp_path):
     done = subprocess.run([BUILD / "experiments" / study, "--out", tmp_path], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     committed = json.loads((ROOT / "experiments" / study / "results.json").read_text())

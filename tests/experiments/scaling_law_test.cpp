@@ -1,4 +1,4 @@
-// The scaling law's fit, on points that a known law made.
+// Tests the scaling law's fit on points from a known law.
 #include "experiments/12_scaling/scaling_law.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace folio::experiments {
 namespace {
 
-// The law that Hoffmann et al. found for their models, in their equation 10.
+// The law that Hoffmann et al. found for their models (equation 10).
 constexpr ScalingLaw kHoffmann{.E = 1.69, .A = 406.4, .alpha = 0.34, .B = 410.7, .beta = 0.28};
 
 std::vector<ScalingPoint> points_of(const ScalingLaw& law, double noise = 0.0) {
@@ -26,7 +26,7 @@ std::vector<ScalingPoint> points_of(const ScalingLaw& law, double noise = 0.0) {
   return points;
 }
 
-TEST(ScalingLaw, FindsTheLawThatMadeThePoints) {
+TEST(ScalingLaw, RecoversTheGeneratingLaw) {
   const ScalingLaw found = fit_scaling_law(points_of(kHoffmann));
   EXPECT_NEAR(found.E, kHoffmann.E, 0.01);
   EXPECT_NEAR(found.alpha, kHoffmann.alpha, 0.005);
@@ -36,7 +36,7 @@ TEST(ScalingLaw, FindsTheLawThatMadeThePoints) {
   EXPECT_LT(relative_deviation(found, points_of(kHoffmann)), 1e-4);
 }
 
-TEST(ScalingLaw, NoiseIsWhatItsDeviationIs) {
+TEST(ScalingLaw, RelativeDeviationMatchesTheNoise) {
   const auto points = points_of(kHoffmann, 0.01);
   const double deviation = relative_deviation(fit_scaling_law(points), points);
   EXPECT_LT(deviation, 0.0101);
@@ -45,7 +45,7 @@ TEST(ScalingLaw, NoiseIsWhatItsDeviationIs) {
 
 double six_n(double n) { return 6.0 * n; }
 
-TEST(ScalingLaw, NothingOfTheSameCostIsBetterThanTheOptimum) {
+TEST(ScalingLaw, OptimumIsBestAtItsCost) {
   const auto with_head = [](double n) { return 6.0 * n + 5e4 * std::sqrt(n); };
   for (const std::function<double(double)>& operations :
        {std::function(six_n), std::function<double(double)>(with_head)}) {
@@ -60,8 +60,8 @@ TEST(ScalingLaw, NothingOfTheSameCostIsBetterThanTheOptimum) {
   }
 }
 
-// Hoffmann et al., equation 4.
-TEST(ScalingLaw, ForSixNDTheOptimumIsThePublishedFormula) {
+// Source: Hoffmann et al., equation 4.
+TEST(ScalingLaw, OptimumMatchesHoffmannsFormula) {
   const auto [E, A, alpha, B, beta] = kHoffmann;
   const double g = std::pow(alpha * A / (beta * B), 1.0 / (alpha + beta));
   for (const double flops : {1e18, 1e22}) {
@@ -70,7 +70,7 @@ TEST(ScalingLaw, ForSixNDTheOptimumIsThePublishedFormula) {
   }
 }
 
-TEST(ScalingLaw, NelderMeadFindsTheBottomOfRosenbrocksValley) {
+TEST(ScalingLaw, NelderMeadMinimizesRosenbrock) {
   const auto valley = [](std::span<const double> x) {
     return 100.0 * std::pow(x[1] - x[0] * x[0], 2) + std::pow(1.0 - x[0], 2);
   };
@@ -79,13 +79,13 @@ TEST(ScalingLaw, NelderMeadFindsTheBottomOfRosenbrocksValley) {
   EXPECT_NEAR(x[1], 1.0, 1e-4);
 }
 
-TEST(ScalingLaw, BootstrapsOfRunsThatAgreeAreTheFit) {
+TEST(ScalingLaw, BootstrapOfEqualRunsIsTheFit) {
   std::vector<ScalingRuns> runs;
   for (const ScalingPoint& p : points_of(kHoffmann)) runs.push_back({p.parameters, p.tokens, {p.loss, p.loss, p.loss}});
   for (const ScalingLaw& law : bootstrap(runs, 3, 1)) EXPECT_NEAR(law.alpha, kHoffmann.alpha, 0.005);
 }
 
-TEST(ScalingLaw, RefusesTooFewPointsAndNumbersThatAreNotAboveZero) {
+TEST(ScalingLaw, RejectsTooFewPointsAndNonPositiveValues) {
   auto points = points_of(kHoffmann);
   EXPECT_THROW((void)fit_scaling_law(std::span(points).first(4)), core::Error);
   points[3].loss = 0.0;

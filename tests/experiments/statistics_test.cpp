@@ -9,8 +9,8 @@
 namespace folio::experiments {
 namespace {
 
-// Abramowitz & Stegun, table 26.10: the two-sided 95 % and 99 % points of Student's t, to their three decimals.
-TEST(StudentT, BoundsAreThoseOfThePrintedTables) {
+// Abramowitz & Stegun, table 26.10: the two-sided 95 % and 99 % points of Student's t, to three decimals.
+TEST(StudentT, BoundsMatchPublishedTables) {
   struct Row {
     int degrees;
     double at_95, at_99;
@@ -23,8 +23,8 @@ TEST(StudentT, BoundsAreThoseOfThePrintedTables) {
   }
 }
 
-// One degree is Cauchy's distribution, 2/π · atan x; two have the closed form x / √(2 + x²); many are the normal one.
-TEST(StudentT, KnownDistributionsAreItsEnds) {
+// One degree is Cauchy's distribution, 2/π · atan x; two have the form x / √(2 + x²); many approach the normal one.
+TEST(StudentT, LimitsAreKnownDistributions) {
   for (const double x : {0.0, 0.1, 1.0, 3.0, 100.0}) {
     EXPECT_NEAR(student_t_within(x, 1), 2.0 / M_PI * std::atan(x), 1e-14);
     EXPECT_NEAR(student_t_within(x, 2), x / std::sqrt(2.0 + x * x), 1e-14);
@@ -32,7 +32,7 @@ TEST(StudentT, KnownDistributionsAreItsEnds) {
   }
 }
 
-TEST(Statistics, AnIntervalIsTheOneWorkedOutByHand) {
+TEST(Statistics, IntervalMatchesHandCalculation) {
   // Mean 3, squared deviations 4 + 0 + 4 = 8, s = √(8 / 2) = 2, half width 4.303 · 2 / √3.
   const std::vector<double> values{1.0, 3.0, 5.0};
   const Interval interval = mean_interval(values);
@@ -41,8 +41,8 @@ TEST(Statistics, AnIntervalIsTheOneWorkedOutByHand) {
   EXPECT_NEAR(3.0 - interval.low, interval.high - 3.0, 1e-12);
 }
 
-TEST(Statistics, PairsDropWhatBothSidesShare) {
-  // The seeds move both by whole nats, and their difference not at all.
+TEST(Statistics, PairingRemovesCommonVariation) {
+  // The seeds shift both by whole nats, which doesn't affect their difference.
   const std::vector<double> a{1.5, 2.5, 9.5};
   const std::vector<double> b{1.0, 2.0, 9.0};
   const Interval paired = paired_interval(a, b);
@@ -52,7 +52,7 @@ TEST(Statistics, PairsDropWhatBothSidesShare) {
   EXPECT_GT(mean_interval(a).high - mean_interval(a).low, 10.0);
 }
 
-TEST(Statistics, OfASinglePairTheDifferenceStandsForTheInterval) {
+TEST(Statistics, SinglePairGivesItsDifference) {
   const std::vector<double> a{3.0, 5.0};
   const std::vector<double> b{1.0, 2.0};
   const Interval single = paired_interval_or_difference(std::span(a).first(1), std::span(b).first(1));
@@ -65,7 +65,7 @@ TEST(Statistics, OfASinglePairTheDifferenceStandsForTheInterval) {
   EXPECT_EQ(sizes(differences(b, a)), (std::vector<double>{2.0, 3.0}));
 }
 
-TEST(Statistics, WhatHasNoIntervalIsAnError) {
+TEST(Statistics, RejectsInputWithoutAnInterval) {
   const std::vector<double> one{1.0};
   const std::vector<double> two{1.0, 2.0};
   EXPECT_THROW(static_cast<void>(mean_interval(one)), core::Error);

@@ -1,4 +1,4 @@
-// The tape of 14_tape: what a program that uses it wrongly is told. Its gradients are the study's.
+// Tests the errors of 14_tape's tape when it is misused. The study tests its gradients.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,14 +20,14 @@ std::string error_of(const std::function<void()>& function) {
   return "";
 }
 
-TEST(Tape, AValueThatIsUsedTwiceAddsUpItsGradients) {
+TEST(Tape, ReusedValuesAccumulateTheirGradient) {
   Tape tape;
   const Tensor x = tape.leaf("x", {}, {3.0});
   tape.backward(x * x + x);
   EXPECT_EQ(x.gradient()[0], 7.0);
 }
 
-TEST(Tape, AnEntryThatTheLossDoesNotUseGetsNoGradient) {
+TEST(Tape, UnusedEntriesGetNoGradient) {
   Tape tape;
   const Tensor x = tape.leaf("x", {}, {3.0}), y = tape.leaf("y", {}, {5.0});
   const Tensor aside = x * y;
@@ -37,7 +37,7 @@ TEST(Tape, AnEntryThatTheLossDoesNotUseGetsNoGradient) {
   EXPECT_EQ(aside.gradient()[0], 0.0);
 }
 
-TEST(Tape, ServesOneLoss) {
+TEST(Tape, AllowsOneBackwardPass) {
   Tape tape;
   const Tensor x = tape.leaf("x", {}, {3.0});
   tape.backward(x * x);
@@ -48,7 +48,7 @@ TEST(Tape, ServesOneLoss) {
   EXPECT_EQ(error_of([&] { static_cast<void>(x * y); }), "×: an input stands on another tape");
 }
 
-TEST(Tape, RefusesShapesThatDontFit) {
+TEST(Tape, RejectsMismatchedShapes) {
   Tape tape;
   const Tensor a = tape.leaf("a", {2, 3, 4}, Values(24)), b = tape.leaf("b", {1, 3, 4}, Values(12));
   const std::vector<int32_t> ids{0, 7};

@@ -1,4 +1,4 @@
-// The parts that studies compare: the sound ones agree with the modules, the broken ones break what they say they do.
+// Tests the variants that studies compare: correct ones equal the modules, broken ones break what they should.
 #include "experiments/common/variants.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ torch::Tensor random_tokens(int64_t rows, int64_t length) {
   return torch::randint(kConfig.vocab_size, {rows, length}, torch::kLong);
 }
 
-// A model with weights large enough for every part to matter, in double.
+// Returns a model in double with weights large enough for every part to matter.
 nn::Llama model_of(ModelParts blocks = {}) {
   nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
   model->to(torch::kDouble);
@@ -38,7 +38,7 @@ Change norms(bool broken) {
   };
 }
 
-// What changes before the last position if the last token does.
+// Returns how much earlier outputs change if the last token does.
 double leak(const ModelParts& blocks) {
   nn::Llama model = model_of(blocks);
   const torch::Tensor tokens = random_tokens(3, 8);
@@ -47,12 +47,12 @@ double leak(const ModelParts& blocks) {
   return largest_difference(model->forward(tokens).narrow(1, 0, 7), model->forward(changed).narrow(1, 0, 7));
 }
 
-TEST(Variants, BlocksWithoutAChangeAreLlamas) {
+TEST(Variants, UnchangedBlocksMatchLlama) {
   const torch::Tensor tokens = random_tokens(2, 12);
   EXPECT_EQ(largest_difference(model_of()->forward(tokens), model_of(changed_blocks(kConfig))->forward(tokens)), 0.0);
 }
 
-TEST(Variants, TheSameSeedGivesEveryVariantTheSameValues) {
+TEST(Variants, VariantsShareInitialValues) {
   nn::Llama a = seeded_llama(kConfig, 3);
   nn::Llama b = seeded_llama(kConfig, 3, changed_blocks(kConfig, norms(true)));
   nn::Llama other = seeded_llama(kConfig, 4);
@@ -61,14 +61,14 @@ TEST(Variants, TheSameSeedGivesEveryVariantTheSameValues) {
   EXPECT_FALSE(torch::equal(other->parameters()[0], a->parameters()[0]));
 }
 
-TEST(Variants, DecodingWithACacheIsTheFullPass) {
+TEST(Variants, DecodingWithACacheMatchesTheFullPass) {
   nn::Llama model = model_of();
   const torch::Tensor tokens = random_tokens(3, 12);
   EXPECT_LT(largest_difference(decode_with_cache(model, tokens, {}), model->forward(tokens)), 1e-12);
 }
 
-TEST(Variants, NoRopeForgetsTheOrder) {
-  // One layer: the last position sees the set of those before it, and not their order.
+TEST(Variants, WithoutRopeOrderIsLost) {
+  // With one layer, the last position attends to the set of earlier tokens, without their order.
   core::ModelConfig config = kConfig;
   config.n_layers = 1;
   const torch::Tensor tokens = torch::tensor({{1, 2, 3, 4}}, torch::kLong);
@@ -83,13 +83,13 @@ TEST(Variants, NoRopeForgetsTheOrder) {
   EXPECT_GT(difference(nn::RopeCache(config.context_length, config.head_dim)), 1e-3);
 }
 
-TEST(Variants, ScalingByOneIsNoScaling) {
+TEST(Variants, ScalingByOneChangesNothing) {
   const nn::RopeCache plain(kConfig.context_length, kConfig.head_dim, kConfig.rope_theta);
   EXPECT_LT((linear_rope(kConfig, 1.0)->rotations() - plain->rotations()).abs().max().item<double>(), 1e-14);
   EXPECT_EQ((ntk_rope(kConfig, 1.0)->rotations() - plain->rotations()).abs().max().item<double>(), 0.0);
 }
 
-TEST(Variants, LinearScalingPutsScaledPositionsOnTrainedPlaces) {
+TEST(Variants, LinearScalingMapsToTrainedPositions) {
   const nn::RopeCache plain(kConfig.context_length, kConfig.head_dim, kConfig.rope_theta);
   const torch::Tensor scaled = linear_rope(kConfig, 4.0)->rotations();
   for (const int64_t p : {0, 1, 2}) {
@@ -97,7 +97,7 @@ TEST(Variants, LinearScalingPutsScaledPositionsOnTrainedPlaces) {
   }
 }
 
-TEST(Variants, NtkScalingSlowsTheSlowestPairByTheScaleAndTheFastestNot) {
+TEST(Variants, NtkScalingSlowsOnlySlowPairs) {
   core::ModelConfig config = kConfig;
   config.head_dim = 16;  // 8 pairs
   const nn::RopeCache plain(2, config.head_dim, config.rope_theta);
@@ -107,25 +107,25 @@ TEST(Variants, NtkScalingSlowsTheSlowestPairByTheScaleAndTheFastestNot) {
   EXPECT_NEAR((speed[7] / scaled[7]).item<double>(), 8.0, 1e-9);
 }
 
-TEST(Broken, ANormOverTheSequenceLetsTheLastTokenChangeEarlierLogits) {
+TEST(Broken, SequenceNormLeaksLaterTokens) {
   EXPECT_GT(leak(changed_blocks(kConfig, norms(true))), 1e-3);
   EXPECT_EQ(leak(changed_blocks(kConfig, norms(false))), 0.0);
 }
 
-TEST(Broken, ANormOverTheSequenceMakesCachedDecodingDisagree) {
+TEST(Broken, SequenceNormBreaksCachedDecoding) {
   nn::Llama model = model_of(changed_blocks(kConfig, norms(true)));
   const torch::Tensor tokens = random_tokens(3, 12);
   EXPECT_GT(largest_difference(decode_with_cache(model, tokens, norms(true)), model->forward(tokens)), 1e-3);
 }
 
-TEST(Broken, AMeanWithoutTheSquareIsNotANumberWhereItIsNegative) {
+TEST(Broken, NegativeMeanWithoutSquareGivesNaN) {
   MeanNorm norm(4);
   const torch::Tensor y = norm->forward(torch::tensor({{1.0F, 2.0F, 3.0F, 4.0F}, {-1.0F, -2.0F, -3.0F, -4.0F}}));
   EXPECT_TRUE(y[0].isfinite().all().item<bool>());
   EXPECT_TRUE(y[1].isnan().all().item<bool>());
 }
 
-TEST(Broken, AttentionWithoutTheMaskSeesWhatComes) {
+TEST(Broken, UnmaskedAttentionLeaksLaterTokens) {
   EXPECT_GT(leak(changed_blocks(kConfig,
                                 [](nn::BlockParts& parts, const nn::RopeCache& rope) {
                                   parts.attention = torch::nn::AnyModule(UnmaskedAttention(kConfig, rope));
@@ -148,7 +148,7 @@ TEST(Broken, DiscardedAttentionGetsNoGradient) {
   }
 }
 
-TEST(Training, ATextIsContinuedByTheSeedAlone) {
+TEST(Training, SamplingDependsOnlyOnTheSeed) {
   nn::Llama model = seeded_llama(kConfig, 5);
   const auto drawn = sample_tokens(model, {1}, 30, 12, 9);
   EXPECT_EQ(drawn.size(), 31U);
@@ -157,8 +157,8 @@ TEST(Training, ATextIsContinuedByTheSeedAlone) {
   for (const int32_t token : drawn) EXPECT_TRUE(token >= 0 && token < kConfig.vocab_size);
 }
 
-// Fewer parameters than ids that could be drawn are no excuse: each id comes as often as its probability says.
-TEST(Training, DrawsFollowTheProbabilities) {
+// Each id occurs with its probability, even if more ids are drawn than there are parameters.
+TEST(Training, SamplesFollowTheProbabilities) {
   nn::Llama model = seeded_llama(kConfig, 5);
   {
     const torch::NoGradGuard no_grad;

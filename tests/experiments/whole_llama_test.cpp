@@ -1,4 +1,4 @@
-// The Llama of one file computes what modules/ and train/ compute: first values, batches and losses, clipping included.
+// Tests that the one-file Llama equals modules/ and train/: initial weights, batches, losses and clipping.
 #define main whole_llama_main
 #include "experiments/growing/the_whole_llama.cpp"
 #undef main
@@ -15,9 +15,9 @@ namespace {
 
 constexpr double kTolerance = 1e-5;  // nats: a thousand roundings of a loss of 4
 
-// A small model with every detail in use: grouped keys, a clip that clips, a warm-up that ends, a cosine.
+// Returns a small model that uses every detail: grouped keys, clipping, a warm-up that ends, a cosine schedule.
 whole::Config small() {
-  return {.V = 66,  // with <|endoftext|>, as train/ has it
+  return {.V = 66,  // including <|endoftext|>, as in train/
           .D = 32,
           .L = 2,
           .H = 4,
@@ -60,7 +60,7 @@ train::TrainConfig same(const whole::Config& c) {
 }
 
 struct Losses {
-  std::vector<double> whole{}, trainer{}, lengths{};  // of 20 steps; lengths of the gradients before clipping
+  std::vector<double> whole{}, trainer{}, lengths{};  // of 20 steps; lengths of gradients before clipping
 };
 
 train::TextDataset dataset_for(const train::TrainConfig& config) {
@@ -73,7 +73,7 @@ const whole::Text& text() {
   return encoded;
 }
 
-// Trains both from the same weights: train/'s loop by `config`, the one file's by `c`.
+// Trains both from the same weights: train/'s loop with `config`, the one-file loop with `c`.
 Losses both(const whole::Config& c, const train::TrainConfig& config) {
   at::set_num_threads(1);
   const train::TextDataset dataset = dataset_for(config);
@@ -103,7 +103,7 @@ double largest_difference(const Losses& losses) {
   return largest;
 }
 
-TEST(WholeLlama, FirstValuesAreTheModules) {
+TEST(WholeLlama, InitialValuesMatchTheModules) {
   const whole::Config c = small();
   const whole::Llama model(c);
   nn::Llama modules = seeded_llama(same(c).model, c.seed);
@@ -112,7 +112,7 @@ TEST(WholeLlama, FirstValuesAreTheModules) {
   for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], theirs[i])) << i;
 }
 
-TEST(WholeLlama, TextAndBatchesAreThoseOfData) {
+TEST(WholeLlama, TextAndBatchesMatchTheLibrary) {
   const whole::Config c = small();
   const train::TextDataset dataset = dataset_for(same(c));
   EXPECT_TRUE(std::equal(text().train.begin(), text().train.end(), dataset.splits().train.begin(),
@@ -127,19 +127,19 @@ TEST(WholeLlama, TextAndBatchesAreThoseOfData) {
   }
 }
 
-TEST(WholeLlama, TwentyLossesAreTheTrainers) {
+TEST(WholeLlama, TwentyLossesMatchTheTrainer) {
   const Losses losses = both(small(), same(small()));
   ASSERT_EQ(losses.whole.size(), 20U);
   EXPECT_LT(largest_difference(losses), kTolerance);
-  EXPECT_LT(losses.whole.back(), losses.whole.front() - 0.5);  // it learned
+  EXPECT_LT(losses.whole.back(), losses.whole.front() - 0.5);  // the loss went down
   const auto clipped =
       std::count_if(losses.lengths.begin(), losses.lengths.end(), [](double length) { return length > small().clip; });
   EXPECT_GT(clipped, 0);
   EXPECT_LT(clipped, 20);
 }
 
-// It takes fewer steps than the 2500 of the trainer, whose loops are faster.
-TEST(WholeLlama, TheProgramsSettingIsTheTrainersDefaultButForStepsAndSeed) {
+// It needs fewer steps than the 2500 of the trainer, whose loops are faster.
+TEST(WholeLlama, SettingsMatchTheTrainersExceptStepsAndSeed) {
   const whole::Config c{.V = 66};
   const train::TrainConfig ours = same(c);
   train::TrainConfig expected = train::preset("tiny");
@@ -149,14 +149,14 @@ TEST(WholeLlama, TheProgramsSettingIsTheTrainersDefaultButForStepsAndSeed) {
   EXPECT_EQ(expected.model, ours.model);
 }
 
-TEST(WholeLlama, TheProgramsOwnShapeToo) {
+TEST(WholeLlama, FullSizeLossesMatchTheTrainer) {
   whole::Config c{.V = 66};
   c.steps = 20;
   EXPECT_LT(largest_difference(both(c, same(c))), kTolerance);
 }
 
-// The tolerance sees each of these: a detail of train/ that is set otherwise moves a loss by far more.
-TEST(WholeLlama, AWrongDetailIsSeen) {
+// The tolerance detects each of these: changing a detail of train/ moves a loss by much more.
+TEST(WholeLlama, ToleranceDetectsWrongDetails) {
   using Change = std::function<void(train::TrainConfig&)>;
   const std::vector<std::pair<std::string, Change>> changes{
       {"eps of the norms", [](auto& t) { t.model.norm_eps = 1e-6F; }},

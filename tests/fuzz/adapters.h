@@ -1,4 +1,4 @@
-// What the targets of adapters share: the model that they are for, and the laws of what was read.
+// Shared by the adapter targets: the adapters' model, and the properties of an adapter that was read.
 #pragma once
 
 #include <cmath>
@@ -15,16 +15,16 @@ inline core::ModelConfig adapted_config() {
 }
 
 inline void look_at(const core::Adapter& adapter) {
-  law(!adapter.parts.empty(), "an adapter adds something");
+  check(!adapter.parts.empty(), "an adapter adds something");
   for (const core::Adapter::Part& part : adapter.parts) {
-    law(part.rank >= 1 && part.rank <= static_cast<size_t>(core::kMaxAdapterRank), "ranks are limited");
-    law(!part.a.empty() && part.a.size() % part.rank == 0 && part.b.size() % part.rank == 0, "ranks fit");
-    law(part.layer >= 0 && part.layer < adapted_config().n_layers, "parts are of layers");
-    law(std::isfinite(part.scale), "scales are numbers");
+    check(part.rank >= 1 && part.rank <= static_cast<size_t>(core::kMaxAdapterRank), "ranks are limited");
+    check(!part.a.empty() && part.a.size() % part.rank == 0 && part.b.size() % part.rank == 0, "ranks fit");
+    check(part.layer >= 0 && part.layer < adapted_config().n_layers, "parts are of layers");
+    check(std::isfinite(part.scale), "scales are numbers");
   }
 }
 
-/// Bit by bit: a number of a file may be a NaN.
+/// Compares bit by bit, since a file may contain NaNs.
 inline bool same_parts(const core::Adapter& one, const core::Adapter& two) {
   const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;

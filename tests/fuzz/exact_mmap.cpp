@@ -1,12 +1,12 @@
-// A mapping ends at a page, so AddressSanitizer cannot see a read past the end of a mapped file. The targets are
-// linked with --wrap=mmap,--wrap=munmap: a file is "mapped" into a heap block of exactly its size.
+// A mapping ends at a page boundary, so AddressSanitizer can't detect a read past the end of a mapped file. The targets
+// are linked with --wrap=mmap,--wrap=munmap, which reads the file into a heap block of exactly its size.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 namespace {
-constexpr size_t kAlignment = 4096;  // as of a mapping
+constexpr size_t kAlignment = 4096;  // of a mapping
 }
 
 extern "C" {

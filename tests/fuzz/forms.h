@@ -1,4 +1,4 @@
-// What the targets of forms ask of a form that was accepted.
+// Checks of the form targets on a form that was accepted.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace folio::fuzz {
 
-/// Compiles for a small vocabulary, and looks at the places on some way: a token may come exactly if its bytes may come
-/// one by one, and where no byte may come, the text may end. True if it was accepted; a refusal names `where`.
+/// Compiles a form for a small vocabulary and checks states along a path: a token is allowed exactly if its bytes are
+/// allowed one by one, and a state that allows none may end. Returns true if accepted; errors must contain `where`.
 bool take_form(const infer::forms::FormOptions& options, const char* where);
 
 }  // namespace folio::fuzz

@@ -17,13 +17,13 @@ namespace {
 
 constexpr size_t kMaxMessage = 512;
 
-// Files are written thousands of times a second, in memory if the system has a file system for it.
+// Holds the files, which are written thousands of times a second: in memory where the system has a memory file system.
 class ScratchFolder {
  public:
   ScratchFolder() {
     const fs::path parent = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
     std::string name = (parent / "folio-fuzz-XXXXXX").string();
-    law(::mkdtemp(name.data()) != nullptr, "cannot make a folder for the files to read");
+    check(::mkdtemp(name.data()) != nullptr, "cannot make a folder for the files to read");
     path_ = name;
   }
   ~ScratchFolder() {
@@ -47,14 +47,14 @@ void check_message(std::string_view message, const std::string& where) {
   }
   if (sound) return;
   std::fprintf(stderr, "message: %.*s\n", static_cast<int>(message.size()), message.data());
-  law(false, "an error's message is one printable line of at most 512 bytes that says where");
+  check(false, "an error's message is one printable line of at most 512 bytes that says where");
 }
 
 }  // namespace
 
-void law(bool holds, const char* what) {
+void check(bool holds, const char* what) {
   if (holds) return;
-  std::fprintf(stderr, "broken law: %s\n", what);
+  std::fprintf(stderr, "broken property: %s\n", what);
   std::abort();
 }
 
@@ -86,13 +86,13 @@ fs::path scratch_file(const std::string& name, std::string_view bytes) {
   fs::path path = scratch_path(name);
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const bool written = fd >= 0 && ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
-  law(written && ::close(fd) == 0, "the input's file can be written");
+  check(written && ::close(fd) == 0, "the input's file can be written");
   return path;
 }
 
 std::string file_bytes(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
-  law(in.good(), "a file that was written can be read");
+  check(in.good(), "a file that was written can be read");
   return {std::istreambuf_iterator<char>(in), {}};
 }
 

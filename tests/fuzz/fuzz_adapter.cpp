@@ -1,4 +1,4 @@
-// An adapter as peft saves it: adapter_config.json, a zero byte, adapter_model.safetensors.
+// Fuzzes an adapter as peft saves it: adapter_config.json, a zero byte, adapter_model.safetensors.
 #include <algorithm>
 
 #include "core/formats/peft_adapter.h"
@@ -18,11 +18,11 @@ bool take(std::string_view input) {
   look_at(adapter);
   const core::AdapterInfo info = core::read_adapter_info(folder);
   core::write_adapter(folder, config, adapter, info);
-  law(same_parts(core::read_peft_adapter(folder, config), adapter), "an adapter is read as it was written");
+  check(same_parts(core::read_peft_adapter(folder, config), adapter), "an adapter is read as it was written");
   const core::AdapterInfo again = core::read_adapter_info(folder);
-  law(again.rank == info.rank && again.alpha == info.alpha && again.dropout == info.dropout &&
-          again.targets == info.targets && again.base == info.base && again.by_root == info.by_root,
-      "what is said of an adapter is read as it was written");
+  check(again.rank == info.rank && again.alpha == info.alpha && again.dropout == info.dropout &&
+            again.targets == info.targets && again.base == info.base && again.by_root == info.by_root,
+        "what is said of an adapter is read as it was written");
   return true;
 }
 

@@ -1,4 +1,4 @@
-// The body of a request to the server, as each of its routes reads it.
+// Fuzzes the body of a server request, parsed by each of its routes.
 #include "core/error.h"
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
@@ -10,39 +10,40 @@ namespace {
 
 namespace server = infer::server;
 
-// True if it threw nothing; an ApiError is the normal answer to what is wrong.
+// Returns true if `parse` doesn't throw; an ApiError is the expected response to bad input.
 bool answered(const std::function<void()>& parse) {
   try {
     parse();
     return true;
   } catch (const server::ApiError& error) {
-    law(error.status() == 400 || error.status() == 404, "what is wrong with a request is the client's");
+    check(error.status() == 400 || error.status() == 404, "what is wrong with a request is the client's");
     const std::string what = error.what();
-    law(!what.empty() && core::printable(what, what.size()) == what, "an error is one printable line");
-    law(what.size() <= 2048, "an error is short");
-    law(error.json()["error"]["message"] == what, "an error is JSON");
+    check(!what.empty() && core::printable(what, what.size()) == what, "an error is one printable line");
+    check(what.size() <= 2048, "an error is short");
+    check(error.json()["error"]["message"] == what, "an error is JSON");
     return false;
   }
 }
 
-void check(const server::CompletionRequest& r, const server::ServedModel& served) {
-  law(!r.prompts.empty() && r.options.n >= 1, "there is something to do");
-  law(std::ssize(r.prompts) * r.options.n <= served.max_choices, "the choices are limited");
+void check_request(const server::CompletionRequest& r, const server::ServedModel& served) {
+  check(!r.prompts.empty() && r.options.n >= 1, "there is something to do");
+  check(std::ssize(r.prompts) * r.options.n <= served.max_choices, "the choices are limited");
   for (const server::Prompt& prompt : r.prompts) {
-    law(!prompt.tokens.empty(), "no prompt is empty");
-    law(std::ssize(prompt.tokens) + r.options.max_tokens <= served.context, "what is asked for fits the context");
-    for (const int32_t token : prompt.tokens) law(token >= 0 && token < served.tokenizer.vocab_size(), "tokens exist");
+    check(!prompt.tokens.empty(), "no prompt is empty");
+    check(std::ssize(prompt.tokens) + r.options.max_tokens <= served.context, "what is asked for fits the context");
+    for (const int32_t token : prompt.tokens)
+      check(token >= 0 && token < served.tokenizer.vocab_size(), "tokens exist");
   }
-  law(r.options.max_tokens >= (r.echo ? 0 : 1), "tokens are wanted");
-  law(!r.top_logprobs || *r.top_logprobs <= 20, "the alternatives are limited");
-  law(r.tools == nullptr || r.options.form != nullptr, "calls are held to a form");
-  static_cast<void>(infer::Sampler(r.options.sampler, {}, 0));  // throws if a value is out of its range
+  check(r.options.max_tokens >= (r.echo ? 0 : 1), "tokens are wanted");
+  check(!r.top_logprobs || *r.top_logprobs <= 20, "the alternatives are limited");
+  check(r.tools == nullptr || r.options.form != nullptr, "calls are held to a form");
+  static_cast<void>(infer::Sampler(r.options.sampler, {}, 0));  // throws if a value is out of range
 }
 
 }  // namespace
 
 bool take(std::string_view input) {
-  static const auto tokenizer = [] {  // what JSON is written with, and what tools are told in
+  static const auto tokenizer = [] {  // the characters that JSON and descriptions of tools need
     std::string ascii = "\n";
     for (char c = ' '; c <= '~'; ++c) ascii += c;
     return data::CharTokenizer::from_text(ascii, "f.txt");
@@ -55,9 +56,9 @@ bool take(std::string_view input) {
                                           .forms = std::make_shared<server::AnswerForms>(tokenizer, chat)};
   server::Json body;
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
-  bool any = answered([&] { check(server::parse_completion(body, served, 1, input), served); });
-  any = answered([&] { check(server::parse_chat(body, served, 1, input), served); }) || any;
-  any = answered([&] { check(server::parse_response(body, served, 1, input), served); }) || any;
+  bool any = answered([&] { check_request(server::parse_completion(body, served, 1, input), served); });
+  any = answered([&] { check_request(server::parse_chat(body, served, 1, input), served); }) || any;
+  any = answered([&] { check_request(server::parse_response(body, served, 1, input), served); }) || any;
   any = answered([&] { static_cast<void>(server::parse_tokenize(body, served)); }) || any;
   return answered([&] { static_cast<void>(server::parse_detokenize(body, served)); }) || any;
 }

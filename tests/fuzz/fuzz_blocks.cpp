@@ -1,6 +1,6 @@
-// Block types: any bytes are blocks, which are unpacked, dequantized and repacked for the engine; the three agree.
-// Their values, and the same bytes as floats, are quantized, or refused in one line. The first byte is the type, the
-// second the number of rows; the rest is split evenly, in whole blocks.
+// Fuzzes block types: any bytes are valid blocks; unpacking, dequantizing and repacking them must agree. Their values,
+// and the same bytes as floats, are quantized or rejected with a one-line error. Input: the type, the number of rows,
+// then the rows, each a number of whole blocks.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -32,7 +32,7 @@ void quantized(std::span<const float> values) {
     if (!accepted([&] { blocks = core::quantize(type, values, "w"); }, "w")) continue;
     std::vector<float> back(values.size());
     core::dequantize(type, blocks, back);
-    law(std::ranges::all_of(back, [](float v) { return std::isfinite(v); }), "blocks that are written are finite");
+    check(std::ranges::all_of(back, [](float v) { return std::isfinite(v); }), "blocks that are written are finite");
   }
 }
 
@@ -45,7 +45,7 @@ bool take(std::string_view input) {
   const core::DTypeInfo& t = core::info(type);
   const size_t row_blocks = (input.size() - 2) / rows / t.block_bytes;
   if (row_blocks == 0) return false;
-  // A heap block of exactly this size, so that AddressSanitizer sees a read past its end.
+  // A heap block of exactly this size, so that AddressSanitizer detects a read past its end.
   std::vector<std::byte> blocks(rows * row_blocks * t.block_bytes);
   std::memcpy(blocks.data(), input.data() + 2, blocks.size());
   const size_t k = row_blocks * t.block_elements;
@@ -60,8 +60,8 @@ bool take(std::string_view input) {
   std::vector<float> row(k);
   for (size_t r = 0; r < rows; ++r) {
     matrix.row(r, row);
-    law(std::equal(row.begin(), row.end(), values.begin() + static_cast<ptrdiff_t>(r * k), same),
-        "repacked weights are the numbers of their blocks");
+    check(std::equal(row.begin(), row.end(), values.begin() + static_cast<ptrdiff_t>(r * k), same),
+          "repacked weights are the numbers of their blocks");
   }
   quantized(values);
   std::vector<float> raw(blocks.size() / sizeof(float) / 32 * 32);

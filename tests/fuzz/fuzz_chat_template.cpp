@@ -1,4 +1,4 @@
-// A Jinja template, rendered for conversations that hold what people may say.
+// Fuzzes a Jinja template, rendered for conversations with hostile contents.
 #include <memory>
 
 #include "core/error.h"
@@ -11,11 +11,12 @@ namespace {
 
 bool renders(const data::ChatTemplate& chat, const std::vector<data::ChatMessage>& messages, bool prompt) {
   std::vector<data::ChatPiece> pieces;
-  if (!accepted([&] { pieces = chat.render(messages, "<s>", "</s>", {.add_generation_prompt = prompt}); }, "f.jinja")) return false;
+  if (!accepted([&] { pieces = chat.render(messages, "<s>", "</s>", {.add_generation_prompt = prompt}); }, "f.jinja"))
+    return false;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    law(!pieces[i].text.empty(), "no piece is empty");
-    law(i == 0 || pieces[i].is_template != pieces[i - 1].is_template, "neighbours are of two kinds");
-    law(core::is_utf8(pieces[i].text), "what is rendered of UTF-8 is UTF-8");
+    check(!pieces[i].text.empty(), "no piece is empty");
+    check(i == 0 || pieces[i].is_template != pieces[i - 1].is_template, "neighbours are of two kinds");
+    check(core::is_utf8(pieces[i].text), "what is rendered of UTF-8 is UTF-8");
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// A data set of conversations, rendered by a template, and what of it is learned.
+// Fuzzes a data set of conversations, rendered by a template, and the selection of learned tokens.
 #include "core/json.h"
 #include "data/chat/conversations.h"
 #include "tests/data/chat/byte_tokenizer.h"
@@ -12,7 +12,7 @@ constexpr const char* kTemplate =
     "{{ c.function.arguments | tojson }}{% endfor %}{{ '<end>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}";
 
-// One line, with what is kept of it.
+// Returns a conversation's stored fields as one line of JSON.
 std::string written(const data::Conversation& conversation) {
   core::OrderedJson messages = core::OrderedJson::array();
   for (const data::ChatMessage& m : conversation.messages) {
@@ -46,15 +46,16 @@ bool take(std::string_view input) {
     std::string line = written(conversation);
     if (conversation.tools.empty()) line.replace(line.rfind("\"\""), 2, "null");
     const std::string again = scratch_file("again.jsonl", line).string();
-    law(same(data::read_conversations(data::Documents({again})).at(0), conversation),
-        "a conversation is read as it was written");
+    check(same(data::read_conversations(data::Documents({again})).at(0), conversation),
+          "a conversation is read as it was written");
     std::vector<data::ChatExample> examples;
     if (!accepted([&] { examples = renderer.examples(conversation); }, conversation.where)) continue;
-    law(!examples.empty(), "a conversation teaches something");
+    check(!examples.empty(), "a conversation teaches something");
     for (const data::ChatExample& example : examples) {
-      law(example.tokens.size() == example.is_learned.size(), "of each token is known whether it is learned");
-      law(example.is_learned.back() && !example.is_learned.front(), "the last token is learned, and the first is not");
-      law(example.tokens.back() == 258, "an answer ends with its mark");
+      check(example.tokens.size() == example.is_learned.size(), "of each token is known whether it is learned");
+      check(example.is_learned.back() && !example.is_learned.front(),
+            "the last token is learned, and the first is not");
+      check(example.tokens.back() == 258, "an answer ends with its mark");
     }
   }
   return !all.empty();

@@ -1,5 +1,5 @@
-// What a request costs the server before it runs, whatever its body says: steps of its budget, and the bytes that are
-// allocated for them. Both are counted, and nothing is timed.
+// Fuzzes the cost of a request before it runs, for any body: its steps stay within the budget, and allocated bytes are
+// proportional to the steps. Both are counted; nothing is timed.
 #include <array>
 #include <functional>
 
@@ -14,13 +14,13 @@ namespace {
 
 namespace server = infer::server;
 
-constexpr uint64_t kSteps = 300'000;                // of a request here
-constexpr size_t kBytesAnyway = size_t{16} << 20U;  // such as for how the model writes calls of tools
+constexpr uint64_t kSteps = 300'000;                // a request's budget here
+constexpr size_t kBytesAnyway = size_t{16} << 20U;  // fixed cost, such as for the model's tool call format
 constexpr size_t kBytesPerStep = 1024;
 
 using Parse = std::function<void(const server::ServedModel&, const core::WorkBudget&)>;
 
-// Nothing is kept from one input to the next: a form that is known costs nothing.
+// Caches nothing between inputs, since a cached form would cost nothing.
 bool costs_its_steps(std::string_view input, const Parse& parse) {
   static const auto tokenizer = [] {
     std::string ascii = "\n";
@@ -40,11 +40,11 @@ bool costs_its_steps(std::string_view input, const Parse& parse) {
     parse(served, budget);
   } catch (const server::ApiError& error) {
     answered = false;
-    law(error.status() == 400 || error.status() == 404, "what is wrong with a request is the client's");
+    check(error.status() == 400 || error.status() == 404, "what is wrong with a request is the client's");
   }
-  law(budget.spent() <= kSteps, "a request takes no more steps than its budget has");
-  law(allocated_bytes() - before <= kBytesAnyway + kBytesPerStep * (budget.spent() + input.size()),
-      "what is allocated for a request is in proportion to its steps");
+  check(budget.spent() <= kSteps, "a request takes no more steps than its budget has");
+  check(allocated_bytes() - before <= kBytesAnyway + kBytesPerStep * (budget.spent() + input.size()),
+        "what is allocated for a request is in proportion to its steps");
   return answered;
 }
 

@@ -1,11 +1,11 @@
-// A grammar as llama.cpp writes it.
+// Fuzzes a grammar in llama.cpp's format.
 #include "tests/fuzz/forms.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {
 
 bool take(std::string_view input) {
-  return take_form({.kind = infer::forms::FormOptions::Kind::Grammar, .text = std::string(input)}, "the grammar: ");
+  return take_form({.kind = infer::forms::FormOptions::Kind::Grammar, .text = std::string(input)}, "grammar: ");
 }
 
 }  // namespace folio::fuzz

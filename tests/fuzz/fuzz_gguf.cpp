@@ -1,4 +1,4 @@
-// A GGUF: the file, the model in it, the tokenizer in it.
+// Fuzzes a GGUF file with its model and tokenizer.
 #include <optional>
 
 #include "core/error.h"
@@ -25,11 +25,11 @@ void look_at(const core::GgufFile& file) {
   const std::string where = file.path().string();
   for (size_t i = 0; i < file.metadata().size(); ++i) {
     const auto& [key, value] = file.metadata()[i];
-    law(file.find(key) == &value, "a key is found where it stands");
-    if (core::printable(key) != key) continue;  // keys in the code are printable
+    check(file.find(key) == &value, "a key is found where it stands");
+    if (core::printable(key) != key) continue;  // Folio only looks up printable keys
     accepted(
         [&] {
-          // One type per key, or exceptions would take most of the time.
+          // Tests one type per key, otherwise exceptions would take most of the time.
           if (i % 5 == 0) static_cast<void>(file.integer(key));
           if (i % 5 == 1) static_cast<void>(file.real(key));
           if (i % 5 == 2) static_cast<void>(file.boolean(key));
@@ -40,13 +40,13 @@ void look_at(const core::GgufFile& file) {
   }
 }
 
-// What was read can be written, is read back equal, and is then written with the same bytes.
+// Checks that rewriting a file gives equal tensors, and that the second rewriting is byte-identical.
 void rewrite(const core::GgufFile& file) {
   const core::GgufFile again(written("once.gguf", file.metadata(), file.tensors()));
-  law(same_tensors(file.tensors(), again.tensors()), "a rewritten GGUF has the same tensors");
+  check(same_tensors(file.tensors(), again.tensors()), "a rewritten GGUF has the same tensors");
   written("twice.gguf", again.metadata(), again.tensors());
-  law(file_bytes(scratch_path("once.gguf")) == file_bytes(scratch_path("twice.gguf")),
-      "a GGUF that is written twice has the same bytes");
+  check(file_bytes(scratch_path("once.gguf")) == file_bytes(scratch_path("twice.gguf")),
+        "a GGUF that is written twice has the same bytes");
 }
 
 bool take_model(const core::GgufFile& file) {
@@ -59,8 +59,9 @@ bool take_model(const core::GgufFile& file) {
   if (!accepted(read, file.path().string())) return false;
   core::write_gguf_model(scratch_path("model.gguf"), config, tensors, "a name", {});
   const core::GgufFile again(scratch_path("model.gguf"));
-  law(core::config_from_gguf(again) == config, "a configuration that is written to a GGUF is read as the same");
-  law(same_tensors(core::manifest_tensors(again, config), tensors), "a model's tensors are read as they were written");
+  check(core::config_from_gguf(again) == config, "a configuration that is written to a GGUF is read as the same");
+  check(same_tensors(core::manifest_tensors(again, config), tensors),
+        "a model's tensors are read as they were written");
   return true;
 }
 

@@ -1,4 +1,4 @@
-// An adapter in a GGUF.
+// Fuzzes an adapter in a GGUF file.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace folio::fuzz {
 namespace {
 
-// As the writer wants it: one rank and one scale. Parts may have several, and a scale that it can't say.
+// Rewrites with one rank and one scale, as the writer requires. Parts may have several, and unrepresentable scales.
 void rewrite(const core::Adapter& adapter, const core::ModelConfig& config) {
   const core::Adapter::Part& first = adapter.parts.front();
   core::AdapterInfo info{.rank = static_cast<int64_t>(first.rank),
@@ -29,12 +29,13 @@ void rewrite(const core::Adapter& adapter, const core::ModelConfig& config) {
   }
   core::Adapter read = core::read_gguf_adapter(again, config);
   for (size_t i = 0; i < std::min(read.parts.size(), adapter.parts.size()); ++i) {
-    // alpha is rounded to a float, and then divided by the rank.
+    // alpha is rounded to a float, then divided by the rank.
     const float scale = adapter.parts[i].scale;
-    law(std::abs(read.parts[i].scale - scale) <= std::abs(scale) * 0x1p-22F + 0x1p-140F, "a scale is read as written");
+    check(std::abs(read.parts[i].scale - scale) <= std::abs(scale) * 0x1p-22F + 0x1p-140F,
+          "a scale is read as written");
     read.parts[i].scale = scale;
   }
-  law(same_parts(read, adapter), "an adapter is read as it was written");
+  check(same_parts(read, adapter), "an adapter is read as it was written");
 }
 
 }  // namespace

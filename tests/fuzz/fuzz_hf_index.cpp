@@ -1,4 +1,4 @@
-// model.safetensors.index.json of a Hugging Face directory with two valid shards and a valid configuration.
+// Fuzzes model.safetensors.index.json of a Hugging Face directory with two valid shards and a valid configuration.
 #include <numeric>
 
 #include "core/formats/hf_model.h"
@@ -10,7 +10,7 @@
 namespace folio::fuzz {
 namespace {
 
-// config.json, and the manifest's first five tensors in a.safetensors, the others in b.safetensors.
+// Writes config.json, the manifest's first five tensors to a.safetensors, and the others to b.safetensors.
 void write_directory() {
   const core::ModelConfig config{
       .vocab_size = 3, .dim = 2, .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .hidden_dim = 1, .context_length = 8};
@@ -38,7 +38,7 @@ bool take(std::string_view input) {
       [&] {
         const core::StoredModel model = core::read_hf_model(folder);
         touch_tensors(model.tensors);
-        law(model.tensors.size() == core::tensor_manifest(model.config).size(), "a model has all of its tensors");
+        check(model.tensors.size() == core::tensor_manifest(model.config).size(), "a model has all of its tensors");
       },
       folder.string());
 }

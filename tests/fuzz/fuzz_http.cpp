@@ -1,5 +1,4 @@
-// The bytes of a connection, as the server reads requests from them: whole, a byte at a time, and in two parts, cut
-// here and there.
+// Fuzzes the bytes of a connection to the server, read at once, one byte at a time, and in two parts with several cuts.
 #include <algorithm>
 #include <vector>
 
@@ -14,39 +13,39 @@ namespace server = infer::server;
 constexpr server::RequestLimits kLimits{.max_header = 1024, .max_body = 2048};
 
 struct Read {
-  std::vector<std::string> requests{};  ///< what each asks for
-  int status = 0;                       ///< of the error at the end; 0: none
+  std::vector<std::string> requests{};  ///< each request as a string
+  int status = 0;                       ///< of the final error; 0: no error
   bool operator==(const Read&) const = default;
 };
 
-// One request as text, with its framing: what is the same is read as the same.
+// Returns a request with its framing as a string, to compare requests.
 std::string shown(server::RequestReader& reader) {
   const server::RequestHead& h = reader.head();
-  law(!h.method.empty(), "there is a method");
-  law(!h.target.empty() && h.target.find_first_of(" \r\n") == std::string::npos, "a target has no spaces");
-  law(h.version == 10 || h.version == 11, "the version is one that is answered");
+  check(!h.method.empty(), "there is a method");
+  check(!h.target.empty() && h.target.find_first_of(" \r\n") == std::string::npos, "a target has no spaces");
+  check(h.version == 10 || h.version == 11, "the version is one that is answered");
   for (const std::string* value : {&h.host, &h.origin, &h.content_type, &h.authorization}) {
-    law(value->find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos, "a value is one line");
-    law(server::trimmed(*value) == *value, "a value is trimmed");
+    check(value->find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos, "a value is one line");
+    check(server::trimmed(*value) == *value, "a value is trimmed");
   }
-  law(h.chunked || reader.body().size() == h.content_length, "a body is as long as its length");
+  check(h.chunked || reader.body().size() == h.content_length, "a body is as long as its length");
   return fmt::format("{} {} {} {} {}|{}|{}|{}|{}|{}", h.method, h.target, h.version, h.keep_alive, h.expects_continue,
                      h.host, h.origin, h.content_type, h.authorization, reader.body());
 }
 
-// `first` bytes at once, then `size` at a time.
+// Reads `first` bytes at once, then `size` at a time.
 Read read(std::string_view bytes, size_t first, size_t size, bool skips = false) {
   Read all;
   server::RequestReader reader(kLimits);
   try {
     for (size_t n = first; !bytes.empty(); n = size) {
-      std::string piece(bytes.substr(0, n));  // a block of its own: a read past the end is seen
+      std::string piece(bytes.substr(0, n));  // a block of its own, to detect reads past the end
       bytes.remove_prefix(piece.size());
       while (!piece.empty()) {
         const size_t used = reader.read(piece);
-        law(used > 0 && used <= piece.size(), "bytes are used up");
-        law(used == piece.size() || reader.has_head(), "what is left belongs to a body or to another request");
-        law(reader.body().capacity() <= std::max<size_t>(kLimits.max_body, 64), "a body is within bounds");
+        check(used > 0 && used <= piece.size(), "bytes are used up");
+        check(used == piece.size() || reader.has_head(), "what is left belongs to a body or to another request");
+        check(reader.body().capacity() <= std::max<size_t>(kLimits.max_body, 64), "a body is within bounds");
         piece.erase(0, used);
         if (skips && reader.has_head()) reader.skip_body();
         if (!reader.is_complete()) continue;
@@ -56,9 +55,10 @@ Read read(std::string_view bytes, size_t first, size_t size, bool skips = false)
     }
   } catch (const server::RequestError& error) {
     all.status = error.status();
-    law(all.status == 400 || all.status == 413 || all.status == 417 || all.status == 431, "the error is the client's");
+    check(all.status == 400 || all.status == 413 || all.status == 417 || all.status == 431,
+          "the error is the client's");
     const std::string what = error.what();
-    law(what.size() <= 512 && core::printable(what, 512) == what, "an error is one printable line");
+    check(what.size() <= 512 && core::printable(what, 512) == what, "an error is one printable line");
   }
   return all;
 }
@@ -67,11 +67,11 @@ Read read(std::string_view bytes, size_t first, size_t size, bool skips = false)
 
 bool take(std::string_view input) {
   const Read whole = read(input, input.size(), 1);
-  law(read(input, 1, 1) == whole, "bytes that come one by one are the same requests");
+  check(read(input, 1, 1) == whole, "bytes that come one by one are the same requests");
   for (size_t at = 1; at < input.size(); at += 1 + input.size() / 16) {
-    law(read(input, at, input.size()) == whole, "where bytes are split changes nothing");
+    check(read(input, at, input.size()) == whole, "where bytes are split changes nothing");
   }
-  law(read(input, input.size(), 1, true).status == whole.status, "a body that is skipped is checked, too");
+  check(read(input, input.size(), 1, true).status == whole.status, "a body that is skipped is checked, too");
   return whole.status == 0 && !whole.requests.empty();
 }
 

@@ -1,4 +1,4 @@
-// JSON text, a part of several formats.
+// Fuzzes JSON text, which several formats contain.
 #include "core/error.h"
 #include "core/json.h"
 #include "tests/fuzz/fuzz.h"
@@ -17,7 +17,7 @@ int depth_of(const nlohmann::json& value) {
 template <typename T>
 void get_all(const nlohmann::json& object, const std::string& where) {
   for (const auto& [key, value] : object.items()) {
-    if (core::printable(key) != key) continue;  // keys in the code are printable
+    if (core::printable(key) != key) continue;  // Folio only looks up printable keys
     accepted([&] { static_cast<void>(core::json_get<T>(object, key, where)); }, where);
   }
 }
@@ -28,10 +28,10 @@ bool take(std::string_view input) {
   const std::string where = "f.json";
   nlohmann::json value;
   if (!accepted([&] { value = core::parse_json(input, where); }, where)) return false;
-  law(depth_of(value) <= 64, "JSON that is accepted nests at most 64 deep");
-  law(core::parse_json(value.dump(), where) == value, "JSON that is written anew is read as the same");
+  check(depth_of(value) <= 64, "JSON that is accepted nests at most 64 deep");
+  check(core::parse_json(value.dump(), where) == value, "JSON that is written anew is read as the same");
   if (value.is_object() && !value.empty()) {
-    switch (value.size() % 4) {  // one type per input, or exceptions would take most of the time
+    switch (value.size() % 4) {  // one type per input, otherwise exceptions would take most of the time
       case 0:
         get_all<int32_t>(value, where);
         break;

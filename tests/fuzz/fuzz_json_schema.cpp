@@ -1,4 +1,4 @@
-// A JSON schema, whose form is asked for masks.
+// Fuzzes a JSON schema, whose form computes masks.
 #include <string>
 
 #include "tests/fuzz/forms.h"
@@ -6,7 +6,7 @@
 namespace folio::fuzz {
 
 bool take(std::string_view input) {
-  return take_form({.kind = infer::forms::FormOptions::Kind::JsonSchema, .text = std::string(input)}, "the schema: ");
+  return take_form({.kind = infer::forms::FormOptions::Kind::JsonSchema, .text = std::string(input)}, "JSON schema: ");
 }
 
 }  // namespace folio::fuzz

@@ -1,4 +1,4 @@
-// A regular expression, whose whole is to match, and as a JSON schema's pattern.
+// Fuzzes a regular expression, matched in full, and as a JSON schema's pattern.
 #include "infer/forms/regex.h"
 #include "tests/fuzz/forms.h"
 #include "tests/fuzz/fuzz.h"
@@ -12,9 +12,9 @@ bool take(std::string_view input) {
         static_cast<void>(infer::forms::parse_regex(input, infer::forms::RegexMatch::Search));
       },
       "");
-  const bool is_taken = take_form({.kind = infer::forms::FormOptions::Kind::Regex, .text = std::string(input)},
-                                  "the regular expression: ");
-  law(is_expression || !is_taken, "what is no expression is no form");
+  const bool is_taken =
+      take_form({.kind = infer::forms::FormOptions::Kind::Regex, .text = std::string(input)}, "regular expression: ");
+  check(is_expression || !is_taken, "what is no expression is no form");
   return is_taken;
 }
 

@@ -1,4 +1,4 @@
-// A safetensors file.
+// Fuzzes a safetensors file.
 #include <optional>
 
 #include "core/formats/safetensors.h"
@@ -8,7 +8,7 @@
 namespace folio::fuzz {
 namespace {
 
-// All but padding, which the writer adds.
+// Returns all tensors except padding, which the writer adds.
 std::vector<core::TensorView> tensors_of(const core::SafetensorsFile& file) {
   std::vector<core::TensorView> tensors = file.tensors();
   std::erase_if(tensors, [](const core::TensorView& t) { return t.name.starts_with("__pad__."); });
@@ -30,10 +30,10 @@ bool take(std::string_view input) {
   const auto twice = scratch_path("twice.safetensors");
   core::write_safetensors(once, tensors_of(*file), file->metadata());
   const core::SafetensorsFile again(once);
-  law(same_tensors(tensors_of(*file), tensors_of(again)) && again.metadata() == file->metadata(),
-      "a rewritten safetensors file has the same tensors and metadata");
+  check(same_tensors(tensors_of(*file), tensors_of(again)) && again.metadata() == file->metadata(),
+        "a rewritten safetensors file has the same tensors and metadata");
   core::write_safetensors(twice, tensors_of(again), again.metadata());
-  law(file_bytes(once) == file_bytes(twice), "a safetensors file that is written twice has the same bytes");
+  check(file_bytes(once) == file_bytes(twice), "a safetensors file that is written twice has the same bytes");
   return true;
 }
 

@@ -1,5 +1,5 @@
-// A text to train on: UTF-8, its character vocabulary, and the byte-level alphabet. What follows the first byte FF,
-// which UTF-8 never has, is encoded with the vocabulary of the text before it.
+// Fuzzes a training text: UTF-8, its character vocabulary, and the byte-level alphabet. Input after the first byte FF,
+// which never occurs in UTF-8, is encoded with the vocabulary of the text before it.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,7 +13,7 @@
 namespace folio::fuzz {
 namespace {
 
-// A second implementation of RFC 3629.
+// An independent check for RFC 3629.
 bool is_utf8(std::string_view text) {
   try {
     return !nlohmann::json(text).dump().empty();
@@ -26,19 +26,19 @@ void check_utf8(std::string_view text) {
   bool all_valid = true;
   for (size_t at = 0; at < text.size();) {
     const core::Utf8Char c = core::decode_utf8(text, at);
-    law(c.length >= 1 && c.length <= text.size() - at, "a character lies within the text");
-    law(c.valid || c.length == 1, "an invalid byte counts as one");
+    check(c.length >= 1 && c.length <= text.size() - at, "a character lies within the text");
+    check(c.valid || c.length == 1, "an invalid byte counts as one");
     std::string bytes;
     if (c.valid) core::append_utf8(bytes, c.code_point);
-    law(!c.valid || bytes == text.substr(at, c.length), "a character has one spelling");
+    check(!c.valid || bytes == text.substr(at, c.length), "a character has one spelling");
     all_valid = all_valid && c.valid;
     at += c.length;
   }
-  law(all_valid == is_utf8(text), "UTF-8 is what another reader takes for it");
+  check(all_valid == is_utf8(text), "UTF-8 is what another reader takes for it");
   const size_t whole = core::complete_utf8_prefix(text);
-  law(whole <= text.size() && text.size() - whole <= 3, "an unfinished character has at most three bytes");
-  law(is_utf8(core::printable(text, 40)), "what is printed is UTF-8");
-  law(data::byte_level_to_bytes(data::bytes_to_byte_level(text)) == text, "the byte-level alphabet is reversible");
+  check(whole <= text.size() && text.size() - whole <= 3, "an unfinished character has at most three bytes");
+  check(is_utf8(core::printable(text, 40)), "what is printed is UTF-8");
+  check(data::byte_level_to_bytes(data::bytes_to_byte_level(text)) == text, "the byte-level alphabet is reversible");
 }
 
 }  // namespace
@@ -49,10 +49,10 @@ bool take(std::string_view input) {
   const std::string_view second = first.size() < input.size() ? input.substr(first.size() + 1) : first;
   std::optional<data::CharTokenizer> tokenizer;
   if (!accepted([&] { tokenizer = data::CharTokenizer::from_text(first, "f.txt"); }, "f.txt")) return false;
-  law(tokenizer->decode(tokenizer->encode(first)) == first, "a text is encoded and decoded without loss");
+  check(tokenizer->decode(tokenizer->encode(first)) == first, "a text is encoded and decoded without loss");
   std::vector<int32_t> ids;
   if (!accepted([&] { ids = tokenizer->encode(second); }, "line ")) return false;
-  law(tokenizer->decode(ids) == second, "another text of the same characters is encoded and decoded without loss");
+  check(tokenizer->decode(ids) == second, "another text of the same characters is encoded and decoded without loss");
   return true;
 }
 

@@ -1,4 +1,4 @@
-// The tokenizer of a GGUF, of any kind that is read here, whatever else is in the file.
+// Fuzzes the tokenizer of a GGUF file, of any supported kind, with any other content in the file.
 #include <optional>
 
 #include "core/formats/gguf.h"
@@ -10,7 +10,7 @@
 namespace folio::fuzz {
 namespace {
 
-// A tokenizer.json cannot represent the other types of pieces: they are read back as the nearest.
+// tokenizer.json can't represent other piece types; they are read back as the nearest type.
 bool fits_hf(const data::Tokenizer& tokenizer) {
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
   if (bpe == nullptr) return false;  // fuzz_tokenizer_json rewrites the others

@@ -1,4 +1,4 @@
-// tokenizer.json of a Hugging Face directory, of any kind that is read here, with a valid tokenizer_config.json.
+// Fuzzes tokenizer.json of a Hugging Face directory, of any supported kind, with a valid tokenizer_config.json.
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tokenizers.h"

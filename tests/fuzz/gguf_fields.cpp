@@ -109,9 +109,9 @@ constexpr std::array<Block, 19> kBlocks{{{0, 1, 4},
                                          {28, 1, 8},
                                          {30, 1, 2}}};
 
-// The bytes of a tensor, or `limit` where there are more.
+// Returns a tensor's size in bytes, at most `limit`.
 uint64_t data_bytes(const GgufFieldTensor& tensor, uint64_t limit) {
-  const uint64_t most = 16 * limit;  // no type takes fewer bytes than a sixteenth of its elements
+  const uint64_t most = 16 * limit;  // every type has at least 1/16 byte per element
   uint64_t elements = 1;
   for (const uint64_t d : tensor.dims) elements = d != 0 && elements > most / d ? most : elements * d;
   for (const Block& block : kBlocks) {

@@ -1,4 +1,4 @@
-// Laws of the GGUF mutator. A fuzzer whose inputs are all refused in the first bytes finds nothing.
+// Tests the GGUF mutator: many results must get past the header checks, otherwise the fuzzer would find nothing.
 #include "tests/fuzz/gguf_mutator.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using core::test::TempDir;
 
-// A file of our own writer: scalars, a string, arrays, nested arrays, tensors of two types.
+// Returns a file from our writer: scalars, a string, arrays, nested arrays, tensors of two types.
 std::string sound_file(const TempDir& dir) {
   const std::vector<float> floats(64, 1.5F);
   const auto bytes = std::as_bytes(std::span(floats));
@@ -44,7 +44,7 @@ std::string mutated(std::string file, uint32_t seed, size_t max_size = 4096) {
   return file;
 }
 
-TEST(GgufFields, AreThoseOfTheFileAndGoBackToItsBytes) {
+TEST(GgufFields, ParseAndSerializeRoundTrip) {
   const TempDir dir;
   const std::string file = sound_file(dir);
   const auto fields = parse_gguf_fields(file);
@@ -56,7 +56,7 @@ TEST(GgufFields, AreThoseOfTheFileAndGoBackToItsBytes) {
   EXPECT_EQ(serialize(*fields).bytes, file);
 }
 
-TEST(GgufFields, OfEveryTruncationAreNoneOrGoBackToAFileOfTheSameFields) {
+TEST(GgufFields, TruncatedFilesParseToAPrefixOrNothing) {
   const TempDir dir;
   const std::string file = sound_file(dir);
   for (size_t size = 0; size < file.size(); ++size) {
@@ -65,7 +65,7 @@ TEST(GgufFields, OfEveryTruncationAreNoneOrGoBackToAFileOfTheSameFields) {
   }
 }
 
-TEST(GgufMutator, KeepsManyFilesSoundAndBreaksMany) {
+TEST(GgufMutator, ProducesValidAndInvalidFiles) {
   const TempDir dir;
   const std::string file = sound_file(dir);
   std::set<std::string> different;
@@ -86,7 +86,7 @@ TEST(GgufMutator, KeepsManyFilesSoundAndBreaksMany) {
   EXPECT_LT(sound, kFiles * 4 / 5);
 }
 
-TEST(GgufMutator, GivesTheSameFileForTheSameSeedAndNeverMoreThanIsAllowed) {
+TEST(GgufMutator, IsDeterministicAndLimitsTheSize) {
   const TempDir dir;
   const std::string file = sound_file(dir);
   for (uint32_t seed = 0; seed < 300; ++seed) {
@@ -95,7 +95,7 @@ TEST(GgufMutator, GivesTheSameFileForTheSameSeedAndNeverMoreThanIsAllowed) {
   }
 }
 
-TEST(GgufMutator, LeavesWhatIsNoGgufToTheMutatorOfBytes) { EXPECT_EQ(mutated("no GGUF", 7), "no GGUF"); }
+TEST(GgufMutator, LeavesOtherFilesToTheByteMutator) { EXPECT_EQ(mutated("no GGUF", 7), "no GGUF"); }
 
 }  // namespace
 }  // namespace folio::fuzz

@@ -1,5 +1,5 @@
-// Runs a target once for each file of the folders that are named: seeds, and inputs that once were findings.
-// A seed whose name begins with "good-" has to be accepted. With any compiler, with sanitizers or without.
+// Runs a target on each file of the given folders: seeds and earlier findings. Files named "good-*" must be accepted.
+// Works with any compiler, with or without sanitizers.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -14,9 +14,9 @@ namespace {
 
 size_t n_allocated = 0;
 
-// The operators below are all that std has, or AddressSanitizer would see blocks of one kind freed by the other.
+// These operators must be complete, otherwise AddressSanitizer would report mismatched allocation and deallocation.
 void* allocate(size_t size, size_t alignment) {
-  folio::fuzz::law(size <= folio::fuzz::kMaxAllocation, "no allocation is larger than 256 MB");
+  folio::fuzz::check(size <= folio::fuzz::kMaxAllocation, "no allocation is larger than 256 MB");
   n_allocated += size;
   void* block = nullptr;
   if (::posix_memalign(&block, std::max(alignment, sizeof(void*)), std::max<size_t>(size, 1)) != 0)
@@ -48,13 +48,13 @@ void operator delete[](void* block, size_t, std::align_val_t) noexcept { std::fr
 int main(int argc, char** argv) {
   std::vector<fs::path> files;
   for (int i = 1; i < argc; ++i) {
-    if (!fs::is_directory(argv[i])) continue;  // a target without findings has no folder of them
+    if (!fs::is_directory(argv[i])) continue;  // a target without findings has no folder
     for (const fs::directory_entry& entry : fs::directory_iterator(argv[i])) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   bool all_good = true;
   for (const fs::path& file : files) {
-    std::fprintf(stderr, "%s\n", file.c_str());  // before the run: the last line names the file that ends it
+    std::fprintf(stderr, "%s\n", file.c_str());  // before the run: the last line names a crashing file
     const bool taken = folio::fuzz::take(folio::fuzz::file_bytes(file));
     if (taken || !file.filename().string().starts_with("good-")) continue;
     std::fprintf(stderr, "a good file is refused: %s\n", file.c_str());

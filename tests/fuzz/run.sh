@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs fuzz targets, one at a time, and prints a line for each: tests/fuzz/run.sh BUILD_DIR RUNS [TARGET...]
+# Runs fuzz targets one after another and prints a line for each: tests/fuzz/run.sh BUILD_DIR RUNS [TARGET...]
 # Findings and logs stay in BUILD_DIR/fuzz; the next run starts from its corpus.
 set -uo pipefail
 build=$(realpath "$1") runs=$2
 cd "$(dirname "$0")"
 shift 2
 [ $# -gt 0 ] || set -- $(cd "$build/fuzz" && ls -d fuzz_* | sed 's/fuzz_//')
-# Twice as many inputs a second; what is left out here, the tests under `make sanitize` look for.
+# Doubles the inputs per second; `make sanitize` runs the tests with the checks that are disabled here.
 export ASAN_OPTIONS=malloc_context_size=4:quarantine_size_mb=16:detect_stack_use_after_return=0
 declare -A max_len=([gguf]=16384 [gguf_adapter]=8192 [llama2c]=8192 [tokenizer_bin]=8192 [tokenizer_gguf]=16384 [tokenizer_json]=16384)
 failed=0

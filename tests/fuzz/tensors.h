@@ -1,4 +1,4 @@
-// Laws of the tensors of a file.
+// Properties of a file's tensors.
 #pragma once
 
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace folio::fuzz {
 
-/// Names, types, shapes and bytes are equal, in order.
+/// Returns true if names, types, shapes and bytes are equal, in order.
 bool same_tensors(const std::vector<core::TensorView>& a, const std::vector<core::TensorView>& b);
 
-/// Each has as many bytes as its shape needs, and all can be read.
+/// Checks that each tensor has as many bytes as its shape needs, and reads them all.
 void touch_tensors(const std::vector<core::TensorView>& tensors);
 
-/// The same for a file, which has to find each by its name.
+/// Does the same for a file, and checks that it finds each tensor by name.
 template <typename File>
 void touch_tensors(const File& file);
 
@@ -27,7 +27,7 @@ template <typename File>
 void touch_tensors(const File& file) {
   touch_tensors(file.tensors());
   for (const core::TensorView& tensor : file.tensors()) {
-    law(file.find_tensor(tensor.name) == &tensor, "a tensor is found by its name");
+    check(file.find_tensor(tensor.name) == &tensor, "a tensor is found by its name");
   }
 }
 

@@ -17,7 +17,7 @@
 namespace folio::fuzz {
 namespace {
 
-// Text that the vocabulary has tokens for, as far as it is one of characters: its first tokens, one after the other.
+// Returns the vocabulary's first tokens, concatenated up to 64 bytes: a text that it can encode.
 std::string text_of(const data::Tokenizer& tokenizer) {
   constexpr size_t kMaxText = 64;
   std::string text;
@@ -34,7 +34,7 @@ std::vector<int32_t> encode(const data::Tokenizer& tokenizer, std::string_view t
   return ids;
 }
 
-// Byte-level BPE leaves out a byte that is no token.
+// Byte-level BPE drops bytes that have no token.
 bool has_bytes(const data::Tokenizer& tokenizer, std::string_view text) {
   if (tokenizer.kind() != "byte-level BPE") return true;
   std::array<bool, 256> known{};
@@ -45,7 +45,7 @@ bool has_bytes(const data::Tokenizer& tokenizer, std::string_view text) {
   return std::all_of(text.begin(), text.end(), [&](char c) { return known[static_cast<unsigned char>(c)]; });
 }
 
-// No token takes spaces of the text around it, and a space before the text is always one more. A GGUF has no more.
+// True if no token strips spaces around it, and a leading space is always added: the behaviour that a GGUF can store.
 bool keeps_spaces(const data::Tokenizer& tokenizer) {
   if (const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer)) return bpe->vocabulary().flags.empty();
   const auto* pieces = dynamic_cast<const data::SentencePieceTokenizer*>(&tokenizer);
@@ -55,42 +55,43 @@ bool keeps_spaces(const data::Tokenizer& tokenizer) {
 
 void check_encode(const data::Tokenizer& tokenizer, std::string_view text) {
   const std::vector<int32_t> ids = encode(tokenizer, text);
-  bool known =
-      !ids.empty() && keeps_spaces(tokenizer) &&
-      has_bytes(tokenizer, text);  // a token without bytes stands for characters that the vocabulary doesn't have
+  bool known = !ids.empty() && keeps_spaces(tokenizer) &&
+               has_bytes(tokenizer, text);  // otherwise a token without bytes replaces unknown characters
   for (const int32_t id : ids) {
-    law(id >= 0 && id < tokenizer.vocab_size(), "a text's ids are tokens");
+    check(id >= 0 && id < tokenizer.vocab_size(), "a text's ids are tokens");
     known = known && !tokenizer.token_bytes(id).empty();
   }
   const std::string decoded = tokenizer.decode(ids);
-  const bool marked = text.find("\u2581") != std::string_view::npos;  // is a space to SentencePiece
+  const bool marked = text.find("\u2581") != std::string_view::npos;  // a space to SentencePiece
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
-  if (bpe != nullptr && bpe->vocabulary().nfc) {  // then the text that was normalized, which stays as it is
-    law(!known || !has_bytes(tokenizer, data::to_nfc(text)) || tokenizer.decode(encode(tokenizer, decoded)) == decoded,
+  if (bpe != nullptr && bpe->vocabulary().nfc) {  // decodes to the normalized text, which doesn't change again
+    check(
+        !known || !has_bytes(tokenizer, data::to_nfc(text)) || tokenizer.decode(encode(tokenizer, decoded)) == decoded,
         "a normalized text is encoded and decoded without loss");
     return;
   }
-  law(!known || marked || decoded == text, "a text is encoded and decoded without loss");
+  check(!known || marked || decoded == text, "a text is encoded and decoded without loss");
 }
 
 }  // namespace
 
 void look_at(const data::Tokenizer& tokenizer) {
-  law(tokenizer.vocab_size() > 0, "a tokenizer has tokens");
+  check(tokenizer.vocab_size() > 0, "a tokenizer has tokens");
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) touch(tokenizer.token_bytes(id));
   for (const int32_t id : {-1, tokenizer.vocab_size()}) {
-    law(!accepted([&] { touch(tokenizer.token_bytes(id)); }, ""), "ids outside the vocabulary are refused");
+    check(!accepted([&] { touch(tokenizer.token_bytes(id)); }, ""), "ids outside the vocabulary are refused");
   }
-  law(tokenizer.end_of_text() >= 0 && tokenizer.end_of_text() < tokenizer.vocab_size(), "the end of a text is a token");
-  law(tokenizer.ends_text(tokenizer.end_of_text()), "the end of a text ends it");
+  check(tokenizer.end_of_text() >= 0 && tokenizer.end_of_text() < tokenizer.vocab_size(),
+        "the end of a text is a token");
+  check(tokenizer.ends_text(tokenizer.end_of_text()), "the end of a text ends it");
   for (const auto& ids : {tokenizer.default_prompt(), tokenizer.suppressed_tokens(), tokenizer.prefix_tokens()}) {
     for (const int32_t id : ids) touch(tokenizer.token_bytes(id));
   }
   const auto& special = tokenizer.special_tokens().tokens();
   for (size_t i = 0; i < special.size(); i += 1 + i / 8) {
-    if (special[i].flags.normalized) continue;  // others are cut out before it
+    if (special[i].flags.normalized) continue;  // unnormalized tokens are cut out before these
     const std::vector<data::TextPiece> pieces = {{.text = special[i].text, .parse_special = true}};
-    law(tokenizer.encode_pieces(pieces) == std::vector<int32_t>{special[i].id}, "a special token is one token");
+    check(tokenizer.encode_pieces(pieces) == std::vector<int32_t>{special[i].id}, "a special token is one token");
   }
   check_encode(tokenizer, text_of(tokenizer));
   check_encode(tokenizer, "a b\xC3\xA9\xFF \n");
@@ -114,7 +115,7 @@ void survives_gguf(const data::Tokenizer& tokenizer) {
     out.flush();
   }
   const core::GgufFile file(scratch_path("tokenizer.gguf"));
-  law(same_tokenizer(tokenizer, *data::tokenizer_from_gguf(file)), "a tokenizer in a GGUF is read as it was written");
+  check(same_tokenizer(tokenizer, *data::tokenizer_from_gguf(file)), "a tokenizer in a GGUF is read as it was written");
 }
 
 void survives_hf(const data::Tokenizer& tokenizer) {
@@ -122,7 +123,7 @@ void survives_hf(const data::Tokenizer& tokenizer) {
   std::filesystem::create_directory(folder);
   if (!accepted([&] { tokenizer.write_hf(folder); }, "")) return;
   std::ofstream(folder / "config.json") << fmt::format("{{\"vocab_size\": {}}}", tokenizer.vocab_size());
-  law(same_tokenizer(tokenizer, *data::tokenizer_from_hf(folder)), "a tokenizer.json is read as it was written");
+  check(same_tokenizer(tokenizer, *data::tokenizer_from_hf(folder)), "a tokenizer.json is read as it was written");
 }
 
 }  // namespace folio::fuzz

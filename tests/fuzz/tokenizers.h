@@ -1,20 +1,20 @@
-// Laws of a tokenizer, whatever file it came from.
+// Properties of a tokenizer, for any source file.
 #pragma once
 
 #include "data/tokenizers/tokenizer.h"
 
 namespace folio::fuzz {
 
-/// Every function has a valid result, and decoding an encoded text gives the text.
+/// Checks that every function returns a valid result, and that decoding an encoded text reproduces it.
 void look_at(const data::Tokenizer& tokenizer);
 
-/// Both have the same tokens, and encode the same.
+/// Returns true if both have the same tokens and encode equally.
 bool same_tokenizer(const data::Tokenizer& a, const data::Tokenizer& b);
 
-/// Unless to_gguf refuses, a GGUF file of the tokenizer can be written, and is read back as the same tokenizer.
+/// Checks that a GGUF file of the tokenizer, unless to_gguf rejects it, is read back as the same tokenizer.
 void survives_gguf(const data::Tokenizer& tokenizer);
 
-/// The same for a Hugging Face directory.
+/// Checks the same for a Hugging Face directory.
 void survives_hf(const data::Tokenizer& tokenizer);
 
 }  // namespace folio::fuzz

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What transformers computes with a golden checkpoint: expected.json, which the engine's tests are held against.
+"""Writes expected.json: transformers' results for a golden checkpoint, which the engine's tests compare with.
 
 Usage: make_expected.py DIRECTORY      (tests/golden/shakespeare_48)
 
@@ -8,10 +8,10 @@ The directory is the `checkpoints/best` of
     ./train tinyshakespeare --dim 48 --layers 2 --heads 4 --kv-heads 2 --hidden-dim 96 --context 256 --window 256 \\
             --batch-size 8 --steps 2500 --lr 3e-3 --tie-embeddings false --norm-eps 1e-6 --rope-theta 5000
 
-less the optimizer's state. Grouped queries, an untied head and an unusual eps and
-theta make sure that no test passes with a value that is hard-wired. The greedy texts never draw <|endoftext|>.
-A greedy text is only as firm as the smallest gap between its best two logits: it has to be far above what
-float32 sums in another order make (some 1e-5), or this script refuses it.
+without the optimizer's state. Grouped queries, an untied head and unusual values of norm_eps and rope_theta
+make tests fail if a value is hard-coded. The greedy outputs never contain <|endoftext|>.
+A greedy output is reproducible only if the smallest gap between its best two logits is far above the rounding
+differences of float32 sums in another order (about 1e-5); otherwise this script fails.
 """
 
 import json
@@ -62,7 +62,7 @@ def main():
         "logits": {"text": LOGITS_TEXT, "tokens": ids[0].tolist(),
                    "positions": list(range(32 - LAST_POSITIONS, 32)), "values": logits.tolist()},
     }
-    # One line for each list of numbers: float32 values in full, so that they read back as the same bits.
+    # Each list of numbers is one line, with float32 values in full, so that they read back as the same bits.
     text = json.dumps(expected, indent=1, ensure_ascii=False)
     (directory / "expected.json").write_text(compact(text) + "\n", encoding="utf-8")
     for entry in greedy:

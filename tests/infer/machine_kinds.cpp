@@ -1,4 +1,4 @@
-// The machines of test_infer.
+// Defines the machines that test_infer tests.
 #include "tests/infer/machines.h"
 
 namespace folio::infer::test {

@@ -1,5 +1,5 @@
-// The machines that the engine's properties are tested on. A new kind goes into cpu_kinds() or machine_kinds(), and
-// every test of the engine runs on it.
+// The machines that the engine's properties are tested on. Every engine test runs on each kind of cpu_kinds() or
+// machine_kinds(), including new ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,11 +25,10 @@
 
 namespace folio::infer::test {
 
-/// A stage that does nothing when an operation is issued: steps and their operations are written down, and done when
-/// somebody waits for them, those that were begun later not even then. A step of a shape that it has seen is replayed
-/// from what was written down. So whatever depends on the host's data of an earlier step, or reads before a wait, is
-/// found. It draws tokens itself, with samplers of its own, and feeds them on; or, where several steps may be in
-/// flight, leaves that to the host.
+/// A stage that records operations when they are issued, and executes a step only when a result of it is awaited. A
+/// step of a known shape is replayed from its recording. This detects operations that depend on the host's data of an
+/// earlier step, and reads before a wait. It draws tokens with its own samplers and feeds them to the next step, except
+/// if several steps may be in flight: then the host draws.
 class RecordingStage final : public PassThroughStage, public StageResults {
  public:
   explicit RecordingStage(std::unique_ptr<Stage> inner, size_t n_in_flight = 1)
@@ -112,11 +111,11 @@ class RecordingStage final : public PassThroughStage, public StageResults {
 
   int n_issued = 0;
   int n_replayed = 0;
-  int n_fetched = 0;  ///< times that logits were asked for
+  int n_fetched = 0;  ///< calls that fetched logits
   uint64_t most_in_flight = 0;
 
  private:
-  using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< rows, of them with logits, sequences, draws
+  using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< rows, rows with logits, sequences, draws
   struct OwnDraw {
     size_t row;
     Sampler sampler;
@@ -133,12 +132,12 @@ class RecordingStage final : public PassThroughStage, public StageResults {
     bool observed = false;
     std::vector<OwnDraw> draws;
     std::vector<float> residual;
-    bool begun = false;                 ///< on the inner stage
-    std::vector<Operation> operations;  ///< that are not done yet
+    bool begun = false;                 ///< whether the inner stage's step has begun
+    std::vector<Operation> operations;  ///< issued and not executed
   };
 
   [[nodiscard]] OwnStep& step() { return steps_.back(); }
-  // Does what was issued of the steps up to this one. The last one stays, since more of it may come.
+  // Executes the recorded operations up to this step. The last step is kept, since it may get more operations.
   void catch_up(uint64_t number) {
     while (!steps_.empty() && steps_.front().number <= number) {
       do_step(steps_.front());
@@ -183,14 +182,14 @@ class RecordingStage final : public PassThroughStage, public StageResults {
   StageInfo info_;
   size_t n_in_flight_;
   uint64_t n_waited_ = 0;
-  std::deque<OwnStep> steps_;  ///< that were begun and are not done
+  std::deque<OwnStep> steps_;  ///< begun and not executed
   uint64_t n_begun_ = 0;
   bool open_ = false;  ///< between begin() and end()
   Shape shape_;
   std::map<Shape, std::vector<Operation>> recorded_;
-  std::vector<int32_t> drawn_;  ///< by the last step that was done
+  std::vector<int32_t> drawn_;  ///< in the last executed step
   std::array<std::vector<int32_t>, 2> fetched_;
-  std::map<uint64_t, std::vector<float>> logits_;  ///< of steps that were done, and not waited for
+  std::map<uint64_t, std::vector<float>> logits_;  ///< of executed steps that were not awaited
 };
 
 class RecordingMachine final : public Machine {
@@ -204,21 +203,21 @@ class RecordingMachine final : public Machine {
     last_stage = stage.get();
     return stage;
   }
-  RecordingStage* last_stage = nullptr;  ///< the one that was loaded last
+  RecordingStage* last_stage = nullptr;  ///< the one loaded last
 
  private:
   std::unique_ptr<Machine> inner_;
   size_t n_in_flight_;
 };
 
-/// Machines, how layers are placed on them, and what their cache holds.
+/// Machines, the placement of layers on them, and the type of their KV cache.
 struct MachineKind {
   std::string name;
   CacheType cache_type = CacheType::F32;
   std::function<std::vector<std::unique_ptr<Machine>>(const CpuOptions& options)> make;
   double roundoff = 0x1p-24;  ///< relative error of a product of two floats
 
-  /// The cache options of a test, with this kind's type.
+  /// Returns a test's cache options with this kind's type.
   [[nodiscard]] CacheOptions with_type(CacheOptions options) const {
     options.type = cache_type;
     return options;
@@ -231,7 +230,7 @@ inline void PrintTo(const MachineKind& kind, std::ostream* out) { *out << kind.n
 
 using Machines = std::vector<std::unique_ptr<Machine>>;
 
-/// CPUs in several arrangements: all that their options change shows in these.
+/// Returns CPUs in several arrangements, which cover all of their options.
 inline std::vector<MachineKind> cpu_kinds() {
   const auto recorded = [](const CpuOptions& options) {
     return std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options));
@@ -239,7 +238,7 @@ inline std::vector<MachineKind> cpu_kinds() {
   const auto in_flight = [](const CpuOptions& options) {
     return std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options), 3);
   };
-  const auto some = [](auto... make) {  // a machine by each function
+  const auto some = [](auto... make) {  // makes one machine with each function
     return [=](const CpuOptions& options) {
       Machines machines;
       (machines.push_back(make(options)), ...);
@@ -262,10 +261,10 @@ inline std::vector<MachineKind> cpu_kinds() {
           {"two_recorded_f16", CacheType::F16, some(recorded, recorded)}};
 }
 
-/// The kinds that this program tests: CPUs, and in test_infer_cuda an emulated GPU as well.
+/// Returns the kinds that this program tests: CPUs, and in test_infer_cuda also an emulated GPU.
 std::vector<MachineKind> machine_kinds();
 
-/// The machines of a kind, and an equal part of a model's layers on each.
+/// The machines of a kind, with an equal share of a model's layers on each.
 class Rig {
  public:
   Rig(const MachineKind& kind, const core::ModelConfig& config, const CpuOptions& options)
@@ -284,7 +283,7 @@ class Rig {
   std::vector<Placement> placements_;
 };
 
-/// A model on the machines of a kind: a runner, or an engine.
+/// A runner of a model on the machines of a kind.
 class RunnerOn : private Rig, public Runner {
  public:
   RunnerOn(const MachineKind& kind, const core::StoredModel& model, const CpuOptions& cpu = {.n_threads = 1},
@@ -301,7 +300,7 @@ class EngineOn : private Rig, public Engine {
   using Rig::machine;
 };
 
-/// Steps until no request is left; how many steps threw a runtime_error.
+/// Steps until no request is left. Returns the number of steps that threw a runtime_error.
 inline int step_to_the_end(Engine& engine) {
   int thrown = 0;
   for (bool more = true; more;) {
@@ -314,7 +313,7 @@ inline int step_to_the_end(Engine& engine) {
   return thrown;
 }
 
-/// A request's tokens as the host draws them from the logits, a row after the other. `on_logits` gets the prompt's.
+/// Returns a request's tokens, drawn by the host from the logits row by row. `on_logits` gets the prompt's logits.
 inline std::vector<int32_t> drawn_by_host(const MachineKind& kind, const core::StoredModel& model, const Request& r) {
   RunnerOn runner(kind, model);
   const SequenceId sequence = runner.cache().add_sequence();

@@ -1,5 +1,5 @@
-// Whether AddressSanitizer looks on. It sees a number too far in the first case of a kind; more cases are there for
-// their numbers, which it would compute up to fifty times as slowly.
+// True under AddressSanitizer. It detects an access out of bounds in the first case of a kind; the other cases only
+// test values, and would run up to fifty times slower.
 #pragma once
 
 namespace folio::infer::test {

@@ -1,5 +1,5 @@
-// Helpers for the engine's tests: small random models of many shapes, rows for them, and equality by bits.
-// Everything random is a function of a seed, so a failure is the same on the next run.
+// Helpers for the engine's tests: small random models of many shapes, rows for them, and comparison by bits. All random
+// values depend only on a seed, so failures are reproducible.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,11 +24,15 @@
 #include "infer/forward/runner.h"
 #include "tests/core/support.h"
 
+namespace folio::core {
+inline void PrintTo(Isa isa, std::ostream* out) { *out << isa_name(isa); }  // for GoogleTest
+}  // namespace folio::core
+
 namespace folio::infer::test {
 
 using core::test::TempDir;
 
-/// n numbers in [-scale, scale).
+/// Returns n values in [-scale, scale).
 inline std::vector<float> random_floats(size_t n, uint64_t seed, double scale = 1.0) {
   std::vector<float> values(n);
   for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(scale * (2.0 * core::random_uniform(seed, i) - 1.0));
@@ -43,7 +47,7 @@ inline std::vector<int32_t> random_tokens(size_t n, uint64_t seed, int64_t vocab
   return tokens;
 }
 
-/// Equal byte for byte: 0 is not -0, and a NaN equals itself.
+/// Compares byte for byte: 0 differs from -0, and a NaN equals itself.
 inline ::testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> expected) {
   if (got.size() != expected.size()) {
     return ::testing::AssertionFailure() << got.size() << " numbers, not " << expected.size();
@@ -60,12 +64,12 @@ struct Shape {
   std::string name;
   core::ModelConfig config;
   core::DType type = core::DType::F32;  ///< of the matrices
-  bool in_memory = false;               ///< no GGUF of the family can say the configuration
+  bool in_memory = false;               ///< true if a GGUF can't store the configuration
 };
 
 inline void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 
-/// One layer whose sums have two chunks (dim and hidden_dim above 1024); the rest of the shapes are small.
+/// Returns one layer whose sums have two chunks (dim and hidden_dim above 1024); the other sizes are small.
 inline Shape wide_shape() {
   return {"wide",
           {.vocab_size = 40,
@@ -182,8 +186,8 @@ inline std::vector<Shape> small_shapes() {
             .tie_embeddings = true}}};
 }
 
-/// With experts: of odd widths; of more than a tile, beside those that all tokens take; in groups, chosen with a bias,
-/// after a layer that has none; and in blocks.
+/// Returns shapes with experts: odd widths; more than one tile, with shared experts; groups, chosen with a bias, after
+/// a layer without experts; and quantized blocks.
 inline std::vector<Shape> expert_shapes() {
   const core::ModelConfig mixtral{.family = core::Family::Mixtral,
                                   .vocab_size = 31,
@@ -270,7 +274,7 @@ inline std::vector<Shape> expert_shapes() {
           {"gpt_oss_MXFP4", gpt_oss_blocks, core::DType::MXFP4}};
 }
 
-/// With norms in other places, caps, scales, windows in some layers, two bases and partial rotations.
+/// Returns shapes with other placements of norms, caps, scales, windows in some layers, two RoPE bases, partial RoPE.
 inline std::vector<Shape> part_shapes() {
   core::ModelConfig gemma2{.family = core::Family::Gemma2,
                            .vocab_size = 31,
@@ -314,7 +318,7 @@ inline std::vector<Shape> part_shapes() {
   return {{"gemma2", gemma2}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"granite", granite}, {"glm4", glm4}};
 }
 
-/// One of each type that is not F32. Block types need whole blocks; the 37 tokens are no whole tile.
+/// Returns a shape for each type except F32. Block types need whole blocks; 37 tokens are not a whole tile.
 inline std::vector<Shape> typed_shapes() {
   using core::DType;
   std::vector<Shape> shapes{{"f16", small_shapes()[1].config, DType::F16},
@@ -346,7 +350,7 @@ inline std::vector<Shape> all_shapes() {
 
 inline std::string shape_name(const ::testing::TestParamInfo<Shape>& info) { return info.param.name; }
 
-/// Matrices that keep the size of what they multiply, norms around 1, biases around 0.
+/// Returns matrices that preserve the size of their inputs, norms around 1 and biases around 0.
 inline core::Weights random_weights(const core::ModelConfig& config, uint64_t seed) {
   core::Weights weights{.config = config, .tensors = {}};
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
@@ -363,7 +367,7 @@ inline core::Weights random_weights(const core::ModelConfig& config, uint64_t se
   return weights;
 }
 
-/// Random blocks of `type` whose numbers are mostly in [-scale, scale]: any payload, any small scale of the K types.
+/// Returns random blocks of `type` with values mostly in [-scale, scale]: any payload, any sub-block scale of K types.
 inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t seed, double scale) {
   using core::DType;
   const core::DTypeInfo& t = core::info(type);
@@ -371,14 +375,14 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(core::random_below(seed, i, 256));
   const core::QuantInfo& q = *core::quant_info(type);
   const double steps = std::ldexp(1.0, static_cast<int>(q.bits) - 1);                // payloads on each side of zero
-  const double of_scales = type == DType::Q6_K ? 64.0 : q.byte_scales ? 63.0 : 1.0;  // the blocks' own small scales
+  const double of_scales = type == DType::Q6_K ? 64.0 : q.byte_scales ? 63.0 : 1.0;  // sub-block scales
   const auto put = [&](std::byte* at, double value) {
     const uint16_t half = core::float_to_f16(static_cast<float>(value));
     std::memcpy(at, &half, sizeof half);
   };
   for (size_t b = 0; b < n; ++b) {
     std::byte* block = blocks.data() + b * t.block_bytes;
-    if (q.fp4) {  // twice numbers up to 6 times half a power of two
+    if (q.fp4) {  // payloads are twice the values, up to 6, times half a power of two
       const double exponent =
           std::round(std::log2(scale / 6.0)) + static_cast<double>(core::random_below(seed + 1, b, 2));
       block[0] = static_cast<std::byte>(127 + static_cast<int>(exponent));
@@ -391,7 +395,7 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
   return blocks;
 }
 
-/// The bytes of matrices of a type, for a model of random weights.
+/// Returns the bytes of a model's tensors with random weights, matrices in the shape's type.
 inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, uint64_t seed) {
   const auto weights = random_weights(shape.config, seed);
   const auto manifest = core::tensor_manifest(shape.config);
@@ -413,7 +417,7 @@ inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, ui
   return tensors;
 }
 
-/// A model of random weights of the shape's type, through a file if it isn't in memory.
+/// Returns a model with random weights of the shape's type, read from a file unless `in_memory` is set.
 inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) {
   auto tensors = random_tensors(shape, seed);
   auto views = random_weights(shape.config, seed).views();
@@ -443,14 +447,14 @@ inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) 
   return model;
 }
 
-/// All numbers of a matrix, row by row.
+/// Returns all values of a matrix, row by row.
 inline std::vector<float> floats_of(const Matrix& matrix) {
   std::vector<float> values(matrix.n_out * matrix.k);
   for (size_t r = 0; r < matrix.n_out; ++r) matrix.row(r, std::span(values).subspan(r * matrix.k, matrix.k));
   return values;
 }
 
-/// A model that was written to a file and read again; the file goes at once, the mapping stays.
+/// Returns a model that was written to a file and mapped; the file is removed at once, the mapping stays.
 inline core::StoredModel model_from(const core::Weights& weights) {
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", weights, "test", {});
@@ -472,21 +476,21 @@ inline std::vector<Row> rows_of(SequenceId sequence, std::span<const int32_t> to
   return rows;
 }
 
-/// All rows, in as many steps as they need; returns (rows that want logits, vocab_size).
+/// Runs all rows, in as many steps as they need. Returns the logits (rows that request them, vocab_size).
 inline std::vector<float> run(Runner& runner, std::span<const Row> rows, const Observer& observer = {}) {
   std::vector<float> logits;
   do {
     const auto step = rows.first(std::min(rows.size(), kMaxRows));
     const auto some = runner.forward(step, observer).logits;
     logits.insert(logits.end(), some.begin(), some.end());
-    std::ranges::fill(some, std::nanf(""));  // so that a logit that is never written differs from any other
+    std::ranges::fill(some, std::nanf(""));  // NaN marks logits that are never written
     rows = rows.subspan(step.size());
   } while (!rows.empty());
   return logits;
 }
 
-/// All logits of one sequence on a machine of its own, in as few steps as there can be: what everything else has to
-/// equal.
+/// Returns all logits of one sequence, computed on a new machine in as few steps as possible: the expected result of
+/// other ways to compute it.
 inline std::vector<float> alone(const core::StoredModel& model, std::span<const int32_t> tokens, size_t n_threads = 1,
                                 const kernels::Kernels* kernels = nullptr, CacheType cache_type = CacheType::F32) {
   Cpu cpu({.n_threads = n_threads, .kernels = kernels});

@@ -1,5 +1,5 @@
-"""An adapter in llama.cpp: the file that export writes is the one that its own converter writes, and llama-cpp-python's
-`lora_path` continues texts as our engine does, with the adapter beside the base and with it merged into the weights."""
+"""Tests adapters in llama.cpp: export writes the same file as llama.cpp's converter, and llama-cpp-python's `lora_path`
+continues prompts as our engine does, with the adapter applied or merged."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def base(folder):
-    """The published model in float32, as a GGUF and as a directory."""
+    """Exports the published model in float32, as a GGUF and as a directory."""
     folio("export", SMOLLM2, "--out", folder / "f32.gguf", "--type", "f32")
     folio("export", SMOLLM2, "--out", folder / "hf", "--format", "hf", "--type", "f32")
     return folder / "f32.gguf"
@@ -38,7 +38,7 @@ def base(folder):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "rank-stabilized"])
 def adapter(request, folder, base):
-    """A directory, and its GGUF."""
+    """Writes an adapter as a directory and as a GGUF."""
     directory = write_adapter(folder / f"a{request.param}", folder / "hf", seed=3, rank=8, size=0.05, alpha=12)
     change_config(directory, use_rslora=request.param, base_model_name_or_path=str(folder / "hf"))
     file = folder / f"a{request.param}.gguf"
@@ -47,7 +47,7 @@ def adapter(request, folder, base):
 
 
 class Llama:
-    """llama_cpp.Llama, asked for greedy texts."""
+    """llama_cpp.Llama for greedy outputs."""
 
     def __init__(self, model, **more):
         self.model = llama_cpp.Llama(str(model), n_ctx=128, n_threads=1, n_threads_batch=1, logits_all=True,
@@ -83,8 +83,8 @@ FAMILIES = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_file_is_their_converters(tmp_path, family):
-    """Of a base, both look at the configuration alone. Their alpha is that of an adapter that is not rank-stabilized."""
+def test_file_matches_llama_cpps_converter(tmp_path, family):
+    """Both only read the base's configuration. The converter's alpha assumes no rank stabilization."""
     if not CONVERTER.exists():
         pytest.skip("llama.cpp's source is not here")
     config = FAMILIES[family](hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
@@ -102,7 +102,7 @@ def test_the_file_is_their_converters(tmp_path, family):
         assert written.get_field(key).contents() == theirs.get_field(key).contents(), key
 
 
-def test_texts_are_llama_cpps(folder, base, adapter):
+def test_outputs_match_llama_cpp(folder, base, adapter):
     directory, file = adapter
     theirs, changed = Llama(base, lora_path=str(file)), 0
     for prompt in PROMPTS:
@@ -114,7 +114,7 @@ def test_texts_are_llama_cpps(folder, base, adapter):
     assert changed == len(PROMPTS)
 
 
-def test_merged_weights_say_the_same_there(folder, base, adapter):
+def test_merged_weights_give_the_same_output(folder, base, adapter):
     directory, _ = adapter
     merged = folder / "merged.gguf"
     folio("export", base, "--merge", directory, "--out", merged)

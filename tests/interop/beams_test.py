@@ -1,5 +1,5 @@
-"""Beams of a published model, SmolLM2-135M-Instruct in float32, against transformers' generate(num_beams=W): 40 prompts
-for each width, length penalty and way to stop, and answers of a chat that end by the model's own token."""
+"""Compares beams of SmolLM2-135M-Instruct in float32 with transformers' generate(num_beams=W): 40 prompts for each
+width, length penalty and stopping rule, and chat answers that end with the model's own token."""
 
 import itertools
 import json
@@ -50,7 +50,7 @@ def peer(folder):
 
 
 def beams_of(peer, inputs, width, n=N_TOKENS, **how):
-    """For each prompt its texts, the best first: (tokens without the end, score)."""
+    """Returns each prompt's outputs, best first: (tokens without the end, score)."""
     model, tokenizer = peer
     ends = {tokenizer.convert_tokens_to_ids(t) for t in ("<|im_end|>", "<|endoftext|>")}
     out = model.generate(**inputs, max_new_tokens=n, num_beams=width, num_return_sequences=width, do_sample=False,
@@ -64,7 +64,7 @@ def beams_of(peer, inputs, width, n=N_TOKENS, **how):
 
 @pytest.mark.parametrize("width, penalty, early",
                          list(itertools.product((2, 4, 8), (0.6, 1.0, 2.0), (False, True, "never"))))
-def test_texts_order_and_scores_are_transformers(folder, f32, peer, width, penalty, early):
+def test_outputs_order_and_scores_match_transformers(folder, f32, peer, width, penalty, early):
     file = folder / "prompts.txt"
     file.write_text("\n".join(PROMPTS) + "\n")
     how = {False: [], True: ["--early-stopping"], "never": ["--early-stopping=never"]}[early]
@@ -86,7 +86,7 @@ def server(f32):
 
 
 @pytest.mark.parametrize("country", COUNTRIES)
-def test_answers_of_a_chat_end_by_themselves(server, peer, country):
+def test_chat_answers_end_at_eos(server, peer, country):
     messages = [{"role": "user", "content": f"What is the capital of {country}? One word."}]
     body = {"messages": messages, "use_beam_search": True, "n": 4, "max_tokens": 24, "length_penalty": 0.6}
     request = urllib.request.Request(server.url + "/v1/chat/completions", json.dumps(body).encode(),

@@ -1,5 +1,5 @@
-"""llama.cpp on chats and on the loss of a text: the same tokens of a rendered conversation, the same greedy answer, and
-the same log-probabilities over the same windows. The models are small, of random weights in F32."""
+"""Compares chats and perplexity with llama.cpp: the tokens of a rendered conversation, the greedy answer, and log
+probabilities over the same windows. The models are small, with random F32 weights."""
 
 import json
 import sys
@@ -26,13 +26,13 @@ def rendered(template, messages):
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_a_chat_is_the_tokens_and_the_answer_of_llama_cpp(name, tmp_path):
+def test_chat_tokens_and_answer_match_llama_cpp(name, tmp_path):
     template = KNOWN[name][1]
     path = write_chat_model(tmp_path / "model.gguf", template)
     with LlamaCpp(path, n_ctx=512) as theirs:
         for system, prompt in [(None, "hello world"), ("Be brief.\n", "  why?\n\n  So. "), (None, "\n{{ 中文 }} 😀")]:
             if system is not None and name == "Gemma":
-                continue  # it has no system message
+                continue  # it has no system messages
             messages = [{"role": "user", "content": prompt}]
             messages = messages if system is None else [{"role": "system", "content": system}, *messages]
             flags = [] if system is None else ["--system", system]
@@ -43,7 +43,7 @@ def test_a_chat_is_the_tokens_and_the_answer_of_llama_cpp(name, tmp_path):
 
 
 @pytest.mark.parametrize("window", [300, 64, 9])
-def test_the_loss_of_a_text_is_that_of_llama_cpp(window, tmp_path):
+def test_loss_matches_llama_cpp(window, tmp_path):
     path = write_chat_model(tmp_path / "model.gguf")
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     ours = json.loads(folio("perplexity", "--json", "-m", path, "--text", tmp_path / "text.txt", "-c", window,

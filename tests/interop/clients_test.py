@@ -1,7 +1,7 @@
-"""Clients of OpenAI's APIs over `serve`, on SmolLM2: its own client and LangChain by /v1/responses, openai-agents, and
-LangChain, LiteLLM, Instructor, Pydantic AI, smolagents and LlamaIndex by /v1/chat/completions. Each asks for a text,
-whole and streamed, for an answer that fits a schema, and for calls of a function; and for log-probabilities where it
-knows them. They are installed in build/venv-agents, by scripts/bootstrap.sh."""
+"""Tests clients of OpenAI's APIs with `serve` and SmolLM2: OpenAI's client and LangChain with /v1/responses,
+openai-agents; and LangChain, LiteLLM, Instructor, Pydantic AI, smolagents and LlamaIndex with /v1/chat/completions.
+Each requests an output, whole and streamed, one that fits a schema, function calls and, if supported, log
+probabilities. scripts/bootstrap.sh installs them in build/venv-agents."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ def url():
 
 
 def assert_calls(calls):
-    """(name, arguments) of each."""
+    """Checks the (name, arguments) of each call."""
     assert calls and all(name == "weather" and set(given) == {"city"} for name, given in calls), calls
 
 
@@ -68,7 +68,7 @@ def openai_client(url):
     return openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=300)
 
 
-def test_openais_client_by_responses(openai_client):
+def test_openai_client_with_responses(openai_client):
     fields = {"model": "m", "input": "Say hello.", "max_output_tokens": 20, "temperature": 0}
     whole = openai_client.responses.create(**fields)
     streamed = list(openai_client.responses.create(**fields, stream=True))
@@ -81,7 +81,7 @@ def test_openais_client_by_responses(openai_client):
         assert stream.get_final_response().output_parsed == parsed.output_parsed
 
 
-def test_openais_client_calls_by_responses(openai_client):
+def test_openai_client_calls_with_responses(openai_client):
     items = [{"role": "user", "content": ASK}]
     made = openai_client.responses.create(model="m", input=items, tools=[{"type": "function", **FUNCTION}],
                                           tool_choice="required", temperature=0)
@@ -193,10 +193,10 @@ def test_pydantic_ai(url, api):
             called.append(city)
             return "sunny"
 
-        agent = Agent(model, tools=[note], output_type=ToolOutput(City), model_settings=settings)  # so it has to call
+        agent = Agent(model, tools=[note], output_type=ToolOutput(City), model_settings=settings)  # must call
         try:
             assert isinstance((await agent.run(ASK, usage_limits=UsageLimits(request_limit=3))).output, City)
-        except UsageLimitExceeded:  # it asks for the weather again and again
+        except UsageLimitExceeded:  # it keeps asking for the weather
             assert len(called) >= 3
 
     asyncio.run(run())

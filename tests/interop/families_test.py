@@ -1,4 +1,4 @@
-"""llama.cpp runs the GGUF files that Folio writes of the other families, and what its quantizers make of them."""
+"""Tests other families' GGUF files in llama.cpp: those that Folio writes, and those that llama.cpp quantizes."""
 
 import sys
 from pathlib import Path
@@ -18,12 +18,12 @@ MORE = {"mistral nemo": dict(head_dim=32), "glm": dict(head_dim=16), "qwen3_moe"
         "qwen2_moe": dict(moe_intermediate_size=32, shared_expert_intermediate_size=64)}
 
 
-# llama.cpp rounds the borders of gpt-oss's YaRN to whole pairs, which it was not trained with.
+# llama.cpp rounds the ramp borders of gpt-oss's YaRN to whole pairs, unlike in its training.
 @pytest.mark.parametrize("name", [name for name in random_models.MODELS if name != "gpt_oss yarn"])
-def test_the_same_text(tmp_path, name):
+def test_outputs_are_the_same(tmp_path, name):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
-    n = 30 if "window" in name else 200  # with a window the context is as long as that
+    n = 30 if "window" in name else 200  # the context ends with the window
     with LlamaCpp(tmp_path / "m.gguf") as theirs:
         for prompt in ("ab", "é a b"):
             ours = folio_greedy(tmp_path / "m.gguf", prompt, n)
@@ -32,8 +32,8 @@ def test_the_same_text(tmp_path, name):
             assert_same_text(ours["tokens"], tokens, gaps)
 
 
-def test_a_chatglm_whose_queries_keys_and_values_are_one_matrix(tmp_path):
-    """As ChatGLM2's and 3's files are."""
+def test_chatglm_with_fused_qkv(tmp_path):
+    """ChatGLM2's and 3's files have such matrices."""
     folio("export", random_models.write(random_models.make("glm"), tmp_path / "m"), "--out", tmp_path / "m.gguf")
     gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
     with LlamaCpp(tmp_path / "fused.gguf") as theirs:
@@ -42,7 +42,7 @@ def test_a_chatglm_whose_queries_keys_and_values_are_one_matrix(tmp_path):
         assert_same_text(ours["tokens"], tokens, gaps)
 
 
-def test_gemmas_largest_has_another_factor_of_scores(tmp_path):
+def test_gemma2_27b_attention_scale(tmp_path):
     folio("export", random_models.write(random_models.make("gemma2 27b"), tmp_path / "m"), "--out", tmp_path / "m.gguf")
     with LlamaCpp(tmp_path / "m.gguf") as theirs:
         ours = folio_greedy(tmp_path / "m.gguf", "ab é", 60)
@@ -53,7 +53,7 @@ def test_gemmas_largest_has_another_factor_of_scores(tmp_path):
 @pytest.mark.parametrize("scaling", [dict(rope_type="linear", factor=4.0),
                                      dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)],
                          ids=lambda scaling: scaling["rope_type"])
-def test_scaled_rotations(tmp_path, scaling):
+def test_scaled_rope(tmp_path, scaling):
     model = random_models.make("llama wide heads", rope_parameters={"rope_theta": 1e4, **scaling})
     folio("export", random_models.write(model, tmp_path / "m"), "--out", tmp_path / "m.gguf")
     with LlamaCpp(tmp_path / "m.gguf") as theirs:
@@ -66,7 +66,7 @@ def test_scaled_rotations(tmp_path, scaling):
 @pytest.mark.parametrize("name", ["mistral nemo", "qwen2", "qwen3 wide heads", *EXPERTS_OF, "gemma2", "granite",
                                   "phi3", "glm"])
 def test_quantized_files(tmp_path, name, type_):
-    """Both round the inputs of products to 8 bits, each in its own groups: logits differ by some 1e-2 of their size."""
+    """Both round the inputs of products to 8 bits in different groups: logits differ by about 1e-2 of their size."""
     directory = random_models.write(random_models.make(name, **BLOCKS, **MORE.get(name, {})), tmp_path / "m")
     path = tmp_path / f"{type_}.gguf"
     folio("export", directory, "--out", path, "--type", type_)
@@ -74,7 +74,7 @@ def test_quantized_files(tmp_path, name, type_):
     assert types == {"F32", "Q8_0", type_.upper()}
     with LlamaCpp(path) as theirs:
         ours = folio_greedy(path, "ab é", 60)
-        if name in EXPERTS_OF:  # where a router's best are close, rounding takes another expert, and logits jump
+        if name in EXPERTS_OF:  # with close router scores, rounding selects another expert, and logits jump
             before = ours["prompt_tokens"] + ours["tokens"][:-1]
             choices = theirs.all_logits(before)[len(ours["prompt_tokens"]) - 1:, :5].argmax(-1)
             assert (choices == ours["tokens"]).mean() >= 0.9
@@ -85,7 +85,7 @@ def test_quantized_files(tmp_path, name, type_):
 
 
 def test_gpt_oss_in_mxfp4(tmp_path):
-    """As it is published. Where a router's best are close, rounding takes another expert: see above."""
+    """As published. With close router scores, rounding selects another expert: see above."""
     directory = random_models.write_mxfp4(random_models.make("gpt_oss", hidden_size=64), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
     assert "MXFP4" in {t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}

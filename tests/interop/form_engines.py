@@ -1,7 +1,7 @@
-"""Other engines of forms, each in a process of its own, over a vocabulary of single bytes.
+"""Runs other structured output engines, each in its own process, with a vocabulary of single bytes.
 
-As a program (form_engines.py xgrammar|llguidance) it reads lines of JSON: {"schema"|"regex"|"grammar": …, "texts": […]},
-and answers each with {"error": …}, or for each text whether it is whole and how many of its bytes may come."""
+As a program (form_engines.py xgrammar|llguidance) it reads JSON lines: {"schema"|"regex"|"grammar": …, "texts": […]},
+and answers with {"error": …}, or for each text whether it is accepted and how many of its bytes are valid."""
 
 import json
 import selectors
@@ -25,7 +25,7 @@ class Engine:
         self.answers.register(self.process.stdout, selectors.EVENT_READ)
 
     def ask(self, **question):
-        """Where it dies, or says nothing for two minutes, that is its error."""
+        """Returns the engine's answer; a crash, or two minutes without an answer, is an error."""
         try:
             self.process.stdin.write(json.dumps(question) + "\n")
             self.process.stdin.flush()
@@ -109,7 +109,7 @@ def main(name):
         try:
             said = compiled(kind, text)
             answer = {"texts": [said(text.encode()) for text in texts]}
-        except Exception as error:  # it does not take the form, and says why
+        except Exception as error:  # an unsupported form
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 

@@ -1,6 +1,6 @@
-"""What builds on OpenAI's client, over `serve`: instructor, LangChain and an agent of LangGraph with two tools. A hundred
-rounds on SmolLM2 and a hundred on a model with random weights, streamed and not: what cannot be parsed raises an error
-there. They are installed in build/venv-agents, by scripts/bootstrap.sh."""
+"""Tests libraries on OpenAI's client with `serve`: instructor, LangChain and a LangGraph agent with two tools. A
+hundred rounds each with SmolLM2 and with random weights, streamed and not; unparsable outputs raise errors in the
+clients. scripts/bootstrap.sh installs them in build/venv-agents."""
 
 import itertools
 import json
@@ -31,12 +31,12 @@ QUESTIONS = ["Invent a person.", "What is the weather in Bern, in C?", "How much
 SEEDS = range(10)
 AT_ONCE = 8
 VOCABULARY = [*PIECES, ("<tool_call>", -90.0, 1)]
-# For random weights: strings, lists and objects come to an end, and calls are made.
+# With random weights, makes strings, lists and objects end, and calls likely.
 ENDS = {i: 6 for i, (text, _, _) in enumerate(VOCABULARY) if text in ("<0x22>", "<0x5D>", "<0x7D>", "<0x2C>", "<tool_call>")}
 
 
 class Closed(pydantic.BaseModel):
-    """With other keys, SmolLM2 goes on without end."""
+    """A base without extra keys, since SmolLM2 would add keys without end."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
@@ -72,7 +72,7 @@ def add(a: int, b: int) -> str:
 
 
 class Round:
-    """One question, put to the model by one of these clients."""
+    """One question, sent to the model by one of these clients."""
 
     def __init__(self, url, bias, seed):
         self.question = QUESTIONS[seed % len(QUESTIONS)]
@@ -94,16 +94,16 @@ class Round:
 
     def instructor(self, mode):
         client = instructor.from_openai(self.client, mode=mode)
-        if mode == instructor.Mode.JSON:  # the schema is told in words alone: any JSON object is an answer
+        if mode == instructor.Mode.JSON:  # the schema is only in the prompt: any JSON object is valid
             asked = self.asked | {"max_tokens": 200}
             answer = client.chat.completions.create(response_model=None, response_format={"type": "json_object"}, **asked)
-            [choice] = answer.choices  # it may have no end
+            [choice] = answer.choices  # it may be truncated
             assert choice.finish_reason == "length" or isinstance(json.loads(choice.message.content), dict)
             return
         whole = client.chat.completions.create(response_model=Person, **self.asked)
         *_, last = client.chat.completions.create_partial(response_model=Person, **self.asked)
         assert isinstance(whole, Person) and Person.model_validate(last.model_dump())
-        # As a function, the streamed one has another name, and so the model is told something else.
+        # As a function, the streamed one has another name, so the prompts differ.
         assert mode == instructor.Mode.TOOLS or last.model_dump() == whole.model_dump()
 
     def instructor_list(self):
@@ -121,7 +121,7 @@ class Round:
         asked = self.chat.bind(response_format={"type": "json_object"}, max_tokens=200)
         try:
             answer = asked.invoke(self.question)
-        except openai.LengthFinishReasonError:  # an object that no schema describes may have no end
+        except openai.LengthFinishReasonError:  # an object without a schema may not end
             return
         assert isinstance(json.loads(answer.content), dict)
         assert "".join(chunk.content for chunk in asked.stream(self.question)) == answer.content
@@ -146,7 +146,7 @@ class Round:
             assert isinstance(result, ToolMessage) and result.tool_call_id == call["id"]
 
     def langgraph_agent(self):
-        """It calls once, is told the result, and answers in words."""
+        """Calls once, gets the result, and answers in words."""
         tools = [get_weather, add]
 
         def model(state: MessagesState):
@@ -165,7 +165,7 @@ class Round:
         assert isinstance(said, AIMessage) and not said.tool_calls
 
     def langgraph_agent_may(self):
-        """It may call, as an agent that is left alone does: at most three times here."""
+        """May call like an unsupervised agent, at most three times here."""
         chat = self.chat.bind_tools([get_weather, add])
         messages = [HumanMessage(self.question)]
         for _ in range(3):
@@ -184,7 +184,7 @@ KINDS = [Round.instructor_json, Round.instructor_json_schema, Round.instructor_t
 
 @pytest.mark.parametrize("client", ["instructor", "langchain", "langgraph"])
 @pytest.mark.parametrize("name", ["random", "smollm2"])
-def test_rounds_without_invalid_json(name, client, tmp_path):
+def test_tool_rounds_without_invalid_json(name, client, tmp_path):
     if name == "smollm2" and not SMOLLM2.exists():
         pytest.skip(f"{SMOLLM2} is not there: make smollm2 fetches it")
     model = SMOLLM2 if name == "smollm2" else write_chat_model(tmp_path / "m.gguf", context=8192, pieces=VOCABULARY)

@@ -1,5 +1,5 @@
-"""Forms beside others: the JSON-Schema-Test-Suite, xgrammar and llguidance. Where another engine differs, jsonschema or
-re says who is right, and the difference has to be one of those that are explained here.
+"""Compares forms with the JSON-Schema-Test-Suite, xgrammar and llguidance. If another engine differs, jsonschema or re
+decide which is right, and the difference must be one of those explained here.
 
 Runs in build/venv-forms, which scripts/bootstrap.sh makes."""
 
@@ -44,7 +44,7 @@ def engine(request):
 
 
 def ways(value):
-    """All orders of keys, and of a whole number with and without .0: ways in which Folio may write a value."""
+    """Yields all ways in which Folio may write a value: any order of keys, and integers with or without .0."""
     if isinstance(value, list):
         for items in itertools.product(*[list(ways(item)) for item in value]):
             yield f"[{','.join(items)}]"
@@ -60,7 +60,7 @@ def ways(value):
             yield f"{int(value)}.0"
 
 
-# Valid instances that Folio does not write.
+# Valid instances that Folio doesn't generate.
 NARROWER = {
     "format.json": "a format is no annotation: it is kept to",
     "leap second": "a leap second is not written",
@@ -70,8 +70,8 @@ NARROWER = {
 }
 
 
-def test_the_suite_of_json_schema(tool):
-    """Each schema is refused by name, or each of its instances is taken if and only if it is valid."""
+def test_json_schema_test_suite(tool):
+    """Each schema is rejected with an error, or each of its instances is accepted exactly if it is valid."""
     n = collections.Counter()
     narrower = collections.Counter()
     for file in sorted(SUITE.rglob("*.json")):
@@ -82,7 +82,7 @@ def test_the_suite_of_json_schema(tool):
                 texts = list(itertools.islice(dict.fromkeys(ways(test["data"])), 500))
                 said = tool.ask(schema, texts=texts)
                 if "error" in said:
-                    if said["error"] == "no text fits it":
+                    if said["error"] == "no output can match it":
                         assert not test["valid"], why
                         n["right"] += 1
                         continue
@@ -106,7 +106,7 @@ def test_the_suite_of_json_schema(tool):
 
 
 def place(text, n_bytes):
-    """Where in a JSON text another engine gives up."""
+    """Returns the kind of place in a JSON text where another engine rejects it."""
     read = text.encode()[:n_bytes].decode(errors="ignore")
     rest = text[len(read):]
     in_string = escaped = False
@@ -125,7 +125,7 @@ def place(text, n_bytes):
 
 
 def cause_of(schema, text, taken, n_bytes, valid):
-    """Why another engine differs, in words: it is wrong, or Folio writes less than all that is valid."""
+    """Returns why another engine differs: it is wrong, or Folio generates only a part of what is valid."""
     if taken and valid:
         return "Folio writes it otherwise"
     if taken:
@@ -140,7 +140,7 @@ def cause_of(schema, text, taken, n_bytes, valid):
     return f"refuses {place(text, n_bytes)}"
 
 
-# Why the others differ, as of the versions in scripts/bootstrap.sh.
+# Known differences of the others, for the versions in scripts/bootstrap.sh.
 SCHEMA_CAUSES = {
     "xgrammar": {
         **dict.fromkeys(
@@ -163,7 +163,7 @@ SCHEMA_CAUSES = {
 }
 
 
-def test_schemas_beside_others(tool, engine):
+def test_schemas_compared_with_other_engines(tool, engine):
     n = collections.Counter()
     for seed in range(N):
         schema, rng = schemas.Drawn(seed).schema(), random.Random(seed)
@@ -185,7 +185,7 @@ def test_schemas_beside_others(tool, engine):
             is_json, value = schemas.parsed(text)
             valid = is_json and schemas.validates(schema, value)
             assert valid or not whole, (schema, text)
-            if valid and not whole:  # in another order of keys, or a number in another way
+            if valid and not whole:  # in another order of keys, or with another notation of a number
                 schemas.check_canonical(tool, schema, value, (schema, text))
             cause = cause_of(schema, text, other, n_bytes, valid)
             assert cause in SCHEMA_CAUSES[engine.name], (cause, schema, text, n_bytes)
@@ -195,7 +195,7 @@ def test_schemas_beside_others(tool, engine):
 
 
 def compared(tool, engine, forms, causes):
-    """Texts of forms whose matches are known: `forms` yields questions for form_tool, for the engine, and the match."""
+    """Compares forms with known matches: `forms` yields questions for form_tool and for the engine, and the match."""
     n = collections.Counter()
     for seed, (mine, other, match) in enumerate(forms):
         rng = random.Random(seed)
@@ -268,9 +268,9 @@ GRAMMAR_CAUSES = {
 }
 
 
-def test_regexes_beside_others(tool, engine):
+def test_regexes_compared_with_other_engines(tool, engine):
     compared(tool, engine, drawn_regexes(), REGEX_CAUSES[engine.name])
 
 
-def test_grammars_beside_others(tool, engine):
+def test_grammars_compared_with_other_engines(tool, engine):
     compared(tool, engine, drawn_grammars(), GRAMMAR_CAUSES[engine.name])

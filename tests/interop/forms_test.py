@@ -1,6 +1,6 @@
-"""Forms and calls of tools: llama.cpp's own server and Folio's on the same requests, SmolLM2 in both. Both answers fit, as
-jsonschema and re say; greedy texts of a grammar are the same; and where replies differ in shape, the difference is listed
-here. SmolLM2's own template has no tools, and with it llama-server calls none, so both get Qwen 2.5's, which has."""
+"""Compares structured output and tool calls of llama-server and Folio with SmolLM2. Both answers fit, according to
+jsonschema and re; greedy outputs of a grammar are equal; and differences in the replies' fields are listed here.
+SmolLM2's template has no tools, and llama-server makes no calls with it, so both use Qwen 2.5's."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ SCHEMAS = [
      "properties": {"day": {"type": "string", "format": "date"}, "at": {"type": "string", "format": "date-time"}}},
     {"type": "integer", "minimum": 17, "maximum": 1234},
 ]
-# Grammars, and the same as regular expressions.
+# Grammars, and equivalent regular expressions.
 GRAMMARS = [
     ('root ::= "a" [0-9]{2} "."', r"a[0-9]{2}\."),
     ('root ::= item{2,3} "end"\nitem ::= "- " [a-z ]{3,20} "\\n"', r"(- [a-z ]{3,20}\n){2,3}end"),
@@ -58,14 +58,14 @@ def asked_before(n, city, unit, sky):
             {"role": "assistant", "content": f"The sky is {sky}."}]
 
 
-# SmolLM2 never learned to call, and llama-server lets any text come before a call that is required: so it is shown some.
+# SmolLM2 wasn't trained to call, and llama-server allows any text before a required call, so the prompt shows examples.
 CALLING = [*asked_before(1, "Rome", "C", "clear"), *asked_before(2, "Bern", "F", "grey"), *asked_before(3, "Oslo", "C", "dark"),
            {"role": "user", "content": "What is the weather in Paris, in C?"}]
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """(Folio's, llama.cpp's), in F32 as in serve_test.py, so that greedy texts are the same."""
+    """Starts (Folio's, llama.cpp's) servers in F32, as in serve_test.py, so that greedy outputs are equal."""
     folder = tmp_path_factory.mktemp("forms")
     folio("export", SMOLLM2, "--out", folder / "f32.gguf", "--type", "f32")
     template = folder / "template.jinja"
@@ -83,14 +83,14 @@ def both(servers, **body):
 
 
 def texts(servers, **body):
-    """Of answers that ended by themselves."""
+    """Returns the outputs, which must have ended by themselves."""
     choices = [reply["choices"][0] for reply in both(servers, **body)]
     assert [choice["finish_reason"] for choice in choices] == ["stop", "stop"], choices
     return [choice["message"]["content"] for choice in choices]
 
 
 def assert_calls(message, several=True):
-    """Calls of TOOLS, as jsonschema and OpenAI's API have it."""
+    """Checks calls of TOOLS against jsonschema and OpenAI's API."""
     calls = message["tool_calls"]
     assert len(calls) > 0 and (several or len(calls) == 1)
     for call in calls:
@@ -101,7 +101,7 @@ def assert_calls(message, several=True):
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: json.dumps(s)[:50])
 @pytest.mark.parametrize("temperature", [0, 1])
-def test_both_answers_fit_the_schema(servers, schema, temperature):
+def test_both_answers_match_the_schema(servers, schema, temperature):
     asked = {"temperature": temperature, "seed": 3}
     for body in ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}},
                  {"json_schema": schema}):
@@ -111,26 +111,26 @@ def test_both_answers_fit_the_schema(servers, schema, temperature):
 
 def test_both_answer_with_an_object(servers):
     for reply in both(servers, response_format={"type": "json_object"}, temperature=0, max_tokens=100):
-        [choice] = reply["choices"]  # llama-server's may have whitespace and keys without end
+        [choice] = reply["choices"]  # llama-server's may continue with whitespace and keys
         assert choice["finish_reason"] == "length" or isinstance(json.loads(choice["message"]["content"]), dict)
 
 
 @pytest.mark.parametrize(("grammar", "regex"), GRAMMARS)
-def test_greedy_texts_of_a_grammar_are_the_same(servers, grammar, regex):
+def test_greedy_outputs_of_a_grammar_are_the_same(servers, grammar, regex):
     ours, theirs = texts(servers, grammar=grammar, temperature=0)
     assert ours == theirs and re.fullmatch(regex, ours), (ours, theirs)
     assert texts([servers[0]] * 2, guided_regex=regex, temperature=0) == [theirs] * 2
 
 
 @pytest.mark.parametrize(("grammar", "regex"), GRAMMARS)
-def test_drawn_texts_of_a_grammar_fit(servers, grammar, regex):
+def test_sampled_outputs_match_the_grammar(servers, grammar, regex):
     for seed in range(3):
         for text in texts(servers, grammar=grammar, temperature=1.5, seed=seed):
             assert re.fullmatch(regex, text)
 
 
 @pytest.mark.parametrize("several", [True, False])
-def test_both_call_as_they_have_to(servers, several):
+def test_both_make_required_calls(servers, several):
     theirs_called = 0
     for city in ("Paris", "Lyon", "Prague", "Madrid"):
         ask = [*CALLING[:-1], {"role": "user", "content": f"What is the weather in {city}, in C?"}]
@@ -143,9 +143,9 @@ def test_both_call_as_they_have_to(servers, several):
     assert theirs_called >= 2
 
 
-def test_a_required_call_is_made_without_a_text(servers):
-    """Whatever was asked. llama-server may write a text first, here without end; a function that is named, it does not
-    read, and takes for auto."""
+def test_required_calls_have_no_text(servers):
+    """For any question. llama-server may first write a text, here without end; it ignores a named function and treats
+    it as auto."""
     for choice, reason in (("required", "tool_calls"), (NAMED, "stop")):
         ours, theirs = (reply["choices"][0] for reply in both(servers, tools=TOOLS, tool_choice=choice, temperature=0,
                                                               parallel_tool_calls=False, max_tokens=60))
@@ -154,21 +154,21 @@ def test_a_required_call_is_made_without_a_text(servers):
         assert theirs["message"]["content"] and "tool_calls" not in theirs["message"]
 
 
-def test_neither_calls_when_told_not_to(servers):
+def test_tool_choice_none_prevents_calls(servers):
     for reply in both(servers, messages=CALLING, tools=TOOLS, tool_choice="none", max_tokens=20):
         assert "tool_calls" not in reply["choices"][0]["message"] and reply["choices"][0]["message"]["content"]
 
 
-def test_an_answer_with_calls_has_the_fields_of_llama_servers(servers):
+def test_answers_with_calls_have_llama_servers_fields(servers):
     ours, theirs = both(servers, messages=CALLING, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, temperature=0)
     missing = {f for f in fields(theirs) - fields(ours) if not f.startswith(tuple(THEIRS))}
-    # Without a text, llama-server says "", and Folio null, as OpenAI does.
+    # Without text, llama-server sends "", and Folio null, like OpenAI.
     assert missing == {"choices[].message.content: text"}
     assert theirs["choices"][0]["message"]["content"] == "" and ours["choices"][0]["message"]["content"] is None
     assert ours["choices"][0]["finish_reason"] == theirs["choices"][0]["finish_reason"] == "tool_calls"
 
 
-def test_a_stream_of_calls_has_the_fields_of_llama_servers(servers):
+def test_streams_of_calls_have_llama_servers_fields(servers):
     body = {"messages": CALLING, "max_tokens": 300, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False,
             "temperature": 0}
     streams = [events(server, CHAT, body) for server in servers]
@@ -178,7 +178,7 @@ def test_a_stream_of_calls_has_the_fields_of_llama_servers(servers):
         calls = {}
         for call in (call for event in stream for choice in event["choices"]
                      for call in choice["delta"].get("tool_calls") or []):
-            if call["index"] not in calls:  # it begins with all that is not said again
+            if call["index"] not in calls:  # the first chunk of a call has the fields that are sent once
                 assert call["id"] and call["type"] == "function" and call["function"]["name"]
                 calls[call["index"]] = {**call, "function": {**call["function"], "arguments": ""}}
             else:
@@ -188,24 +188,24 @@ def test_a_stream_of_calls_has_the_fields_of_llama_servers(servers):
         assert [c["finish_reason"] for event in stream for c in event["choices"] if c["finish_reason"]] == ["tool_calls"]
 
 
-def test_what_tools_returned_is_read_by_both(servers):
-    """The same prompt: as many tokens, and the same greedy text."""
+def test_tool_results_are_read_by_both(servers):
+    """Both render the same prompt: equal token counts, and equal greedy outputs."""
     messages = CALLING[:3]
     ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24)
     assert ours["usage"]["prompt_tokens"] == theirs["usage"]["prompt_tokens"]
     assert ours["choices"][0]["message"]["content"] == theirs["choices"][0]["message"]["content"]
     ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24, tools=TOOLS, tool_choice="auto")
     assert ours["usage"]["prompt_tokens"] == theirs["usage"]["prompt_tokens"]
-    # With tool_choice none Folio does not tell the model of the tools.
+    # With tool_choice none, Folio's prompt doesn't mention the tools.
     ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24, tools=TOOLS, tool_choice="none")
     assert ours["usage"]["prompt_tokens"] < theirs["usage"]["prompt_tokens"]
 
 
-# What each answers to a request that is wrong: (Folio, llama-server). Where we differ we are the stricter.
+# Status codes for invalid requests: (Folio, llama-server). Where they differ, Folio is stricter.
 @pytest.mark.parametrize(("body", "status"), [
     ({"grammar": "root ::= x"}, (400, 400)),
     ({"json_schema": {"type": "strange"}}, (400, 400)),
-    ({"json_schema": {"type": "string", "not": {}}}, (400, 200)),  # llama-server leaves out what it does not know
+    ({"json_schema": {"type": "string", "not": {}}}, (400, 200)),  # llama-server ignores unknown keywords
     ({"json_schema": {"type": "array", "uniqueItems": True, "items": {"enum": [1]}, "maxItems": 3}}, (200, 200)),
     ({"json_schema": {"type": "array", "uniqueItems": True, "items": {"type": "string"}, "maxItems": 3}}, (400, 200)),
     ({"grammar": 'root ::= "a"', "json_schema": CITY}, (400, 500)),
@@ -214,8 +214,8 @@ def test_what_tools_returned_is_read_by_both(servers):
     ({"tools": [{"type": "x"}]}, (400, 500)),
     ({"tools": TOOLS, "tool_choice": "some"}, (400, 400)),
     ({"tool_choice": "required"}, (400, 200)),
-    ({"tools": TOOLS, "grammar": 'root ::= "a"'}, (200, 400)),  # with Folio the answer is a call or fits the grammar
+    ({"tools": TOOLS, "grammar": 'root ::= "a"'}, (200, 400)),  # Folio's answer is a call, or fits the grammar
 ], ids=lambda x: json.dumps(x)[:50])
-def test_a_refusal_has_the_status_of_llama_servers(servers, body, status):
+def test_error_status_matches_llama_server(servers, body, status):
     replies = [server.call(CHAT, {"messages": ASK, "max_tokens": 9, "seed": 1, **body}) for server in servers]
     assert tuple(s for s, _ in replies) == status, replies

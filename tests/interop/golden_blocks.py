@@ -1,9 +1,9 @@
-"""Numbers, and the blocks that llama.cpp's library makes of them: tests/golden/blocks.safetensors, which tests/core compares.
+"""Writes tests/golden/blocks.safetensors: values, and the blocks that llama.cpp makes from them, for tests/core.
 
-    build/venv/bin/python tests/interop/golden_blocks.py      # after make interop: writes the file anew
+    build/venv/bin/python tests/interop/golden_blocks.py      # after make interop: rewrites the file
 
-llama.cpp's quantizer lies in its library ggml-base. That is compiled for any x86-64, so it rounds each product; built
-with fused multiply-adds (-march=native, or for ARM), some of the K types' blocks are others.
+llama.cpp's quantizer is in its library ggml-base, compiled for any x86-64, so it rounds each product; built with fused
+multiply-adds (-march=native, or for ARM), some blocks of K types would differ.
 """
 
 import ctypes
@@ -16,12 +16,12 @@ from gguf import GGMLQuantizationType as Q
 from safetensors.numpy import save_file
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "blocks.safetensors"
-# Q4_0 and Q4_1 are the gguf package's: the signs of scales and minimums that are zero may be others.
+# Q4_0 and Q4_1 are the gguf package's: the signs of zero scales and minimums may differ.
 TYPES = [Q.Q8_0, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K]
 
 
 def rows(n, seed=5):
-    """n rows of 256 numbers of each kind: like weights, and what makes scales, minimums and rounding hard."""
+    """Returns n rows of 256 values of each kind: like weights, and cases that are difficult to scale and round."""
     random = np.random.default_rng(seed)
     x = random.standard_normal((n, 256)) * np.exp(2 * random.standard_normal((n, 1)))
     groups = x.reshape(n, 16, 16)
@@ -56,7 +56,7 @@ def ggml_base():
 
 
 def quantized(qtype, x):
-    """llama.cpp's blocks of rows of 256 numbers, (rows, bytes)."""
+    """Returns llama.cpp's blocks for rows of 256 values, (rows, bytes)."""
     elements, size = GGML_QUANT_SIZES[qtype]
     x = np.ascontiguousarray(x, np.float32)
     blocks = np.zeros((len(x), 256 // elements * size), np.uint8)

@@ -1,5 +1,5 @@
-"""The Gradio pages of docs/interfaces.md, as their users see them: a text grows, and is the one that generate() gives.
-Gradio and its client are installed in build/venv-gradio, by scripts/bootstrap.sh."""
+"""Tests the Gradio pages of docs/interfaces.md in use: the output grows, and equals generate()'s. scripts/bootstrap.sh
+installs Gradio and its client in build/venv-gradio."""
 
 import os
 import re
@@ -22,7 +22,7 @@ PAGES = [textwrap.dedent(block) for block in BLOCKS if "import gradio" in block]
 
 
 class Page:
-    """A page of the docs with another model, and with a seed or greedy, so that its texts are known."""
+    """A page of the docs with another model, and with a seed or greedy decoding, so that its outputs are known."""
 
     def __init__(self, folder, code, *changes):
         for old, new in changes:
@@ -48,7 +48,7 @@ class Page:
         self.process.stdout.close()
 
 
-def test_a_page_of_three_lines(tmp_path):
+def test_page_in_three_lines(tmp_path):
     model = Model(GOLDEN)
     prompts = ["ROMEO:", "JULIET:\nWhat", "K", "First Citizen:"] * 2
     expected = [model.generate(prompt, seed=1) for prompt in prompts]
@@ -62,11 +62,11 @@ def test_a_page_of_three_lines(tmp_path):
             told = list(users.map(say, prompts))
     assert [outputs[-1] for _, outputs in told] == expected
     for (_, outputs), text in zip(told, expected):
-        assert outputs and all(text.startswith(output) for output in outputs)  # one, where all came at once
+        assert outputs and all(text.startswith(output) for output in outputs)  # only one, if all arrived at once
         assert sorted(outputs, key=len) == outputs
 
 
-def test_a_chat_of_three_lines(tmp_path):
+def test_chat_in_three_lines(tmp_path):
     if not SMOLLM2.exists():
         pytest.skip(f"{SMOLLM2} is not there: make smollm2 fetches it")
     model = Model(SMOLLM2, context=1024)

@@ -1,7 +1,7 @@
-"""llama.cpp runs what Folio exports: the same tokens for a text, and the same greedy text after it.
+"""Tests that llama.cpp runs Folio's exports: the same tokens for a text, and the same greedy output after it.
 
 <|endoftext|> gets a bias of minus infinity, since Folio never draws it from a character model. Both sum in float32 in
-another order: where the texts part, llama.cpp's best two logits have to be closer than 1e-3 there; on the golden model
+different orders: outputs may differ only where llama.cpp's best two logits are closer than 1e-3; on the golden model
 they are further apart everywhere (expected.json).
 """
 
@@ -30,7 +30,7 @@ def golden_gguf(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def accented_gguf(tmp_path_factory):
-    """A model of a few hundred steps on a text with characters of two, three and four bytes."""
+    """Trains a model for a few hundred steps on a text with characters of two, three and four bytes."""
     folder = tmp_path_factory.mktemp("accented")
     (folder / "accented.txt").write_text(ACCENTED, encoding="utf-8")
     flags = ("--dim 32 --layers 2 --heads 4 --kv-heads 2 --hidden-dim 64 --context 256 --window 64 --batch-size 8 "
@@ -39,7 +39,7 @@ def accented_gguf(tmp_path_factory):
     return folder / "run" / "model.gguf"
 
 
-def test_the_golden_text(golden_gguf):
+def test_golden_text(golden_gguf):
     with LlamaCpp(golden_gguf) as theirs:
         for entry in EXPECTED["greedy"]:
             ours = folio_greedy(golden_gguf, entry["prompt"], 200)
@@ -59,8 +59,8 @@ def test_golden_logits(golden_gguf):
 
 
 @pytest.mark.parametrize("source", [GOLDEN, SMOLLM2], ids=["characters", "smollm2"])
-def test_the_call_that_people_write_first(source, tmp_path):
-    """llama_cpp.Llama(path)(prompt), with its own tokenizer, sampler and stop tokens."""
+def test_simplest_call(source, tmp_path):
+    """Calls llama_cpp.Llama(path)(prompt), with its own tokenizer, sampler and stop tokens."""
     path = source
     if source.is_dir():
         path = tmp_path / "model.gguf"
@@ -69,12 +69,12 @@ def test_the_call_that_people_write_first(source, tmp_path):
     [choice] = llm("ROMEO:")["choices"]
     assert choice["text"] and choice["finish_reason"] in ("length", "stop")
     greedy = llm("ROMEO:", temperature=0, repeat_penalty=1.0, max_tokens=8, logit_bias={llm.token_eos(): -100.0})
-    if source.is_dir():  # SmolLM2's file is in blocks, whose products the two engines round differently
+    if source.is_dir():  # SmolLM2's blocks are rounded differently by the engines
         assert greedy["choices"][0]["text"] == folio_greedy(path, "ROMEO:", 8)["text"]
 
 
-def test_a_golden_model_with_an_error_is_noticed(golden_gguf, tmp_path):
-    """The comparison can fail: the same text is not found in a file with one matrix turned around."""
+def test_damaged_golden_model_is_detected(golden_gguf, tmp_path):
+    """Checks that the comparison can fail: with one reversed matrix, the output differs."""
     data = bytearray(golden_gguf.read_bytes())
     tensor = next(t for t in gguf.GGUFReader(golden_gguf).tensors if t.name == "blk.0.attn_q.weight")
     start = int(tensor.data_offset)
@@ -85,7 +85,7 @@ def test_a_golden_model_with_an_error_is_noticed(golden_gguf, tmp_path):
         assert theirs.greedy(entry["prompt_tokens"], 200, never=65)[0] != entry["tokens"]
 
 
-def test_the_accented_text(accented_gguf):
+def test_accented_text(accented_gguf):
     with LlamaCpp(accented_gguf) as theirs:
         characters = theirs.n_vocab - 1
         assert characters == len(set(ACCENTED))
@@ -109,12 +109,12 @@ def test_every_character_is_one_token(golden_gguf, accented_gguf):
 
 @pytest.mark.parametrize("text", [ACCENTED.split("\n")[1], "éé中中😀😀", "  \n\n ", "Ouest", "naïve", "书店店书", "C'est l'",
                                   "n° 123 ?"])
-def test_tokens_of_texts_are_ours(accented_gguf, text):
+def test_tokens_match_folio(accented_gguf, text):
     with LlamaCpp(accented_gguf) as theirs:
         assert theirs.tokenize(text) == folio_greedy(accented_gguf, text, 1)["prompt_tokens"]
 
 
-def test_end_of_text_is_the_last_token_and_no_beginning_is_added(golden_gguf):
+def test_end_of_text_is_last_and_no_bos_is_added(golden_gguf):
     with LlamaCpp(golden_gguf) as theirs:
         assert lc.llama_vocab_eos(theirs.vocab) == lc.llama_vocab_bos(theirs.vocab) == 65
         assert not lc.llama_vocab_get_add_bos(theirs.vocab) and lc.llama_vocab_is_eog(theirs.vocab, 65)
@@ -122,8 +122,8 @@ def test_end_of_text_is_the_last_token_and_no_beginning_is_added(golden_gguf):
         assert not any(lc.llama_vocab_is_eog(theirs.vocab, i) for i in range(65))
 
 
-def test_a_model_that_went_through_llama2c_files(accented_gguf, tmp_path):
-    """Its vocabulary is SentencePiece's then: bytes, and characters outside ASCII as pieces."""
+def test_model_converted_through_llama2c_files(accented_gguf, tmp_path):
+    """Its vocabulary is then SentencePiece: bytes, and characters outside ASCII as pieces."""
     folio("export", accented_gguf, "--out", tmp_path / "model.bin", "--format", "llama2c")
     path = tmp_path / "model.gguf"
     folio("export", tmp_path / "model.bin", "--tokenizer", tmp_path / "model.tokenizer.bin", "--out", path)
@@ -137,9 +137,9 @@ def test_a_model_that_went_through_llama2c_files(accented_gguf, tmp_path):
 
 
 @pytest.mark.parametrize("type_", ["f16", "bf16"])
-def test_half_files(accented_gguf, tmp_path, type_):
-    """llama.cpp rounds what it multiplies with such weights to the same type; Folio doesn't. So their logits differ by
-    some 2^-8 of their size (BF16), and texts may part where the best two are that close."""
+def test_half_precision_files(accented_gguf, tmp_path, type_):
+    """With such weights, llama.cpp rounds the inputs of products to the same type; Folio doesn't. So their logits
+    differ by about 2^-8 of their size (BF16), and outputs may differ where the best two are that close."""
     path = tmp_path / f"{type_}.gguf"
     folio("export", accented_gguf, "--out", path, "--type", type_)
     types = {t.tensor_type.name for t in gguf.GGUFReader(path).tensors}

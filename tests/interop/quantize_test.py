@@ -1,4 +1,4 @@
-"""Quantized files are llama.cpp's: of one F32 or F16 file, its quantizer and `export` make the same tensors, bit for bit."""
+"""Compares quantized files with llama.cpp's: from one F32 or F16 file, both make the same tensors, bit for bit."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ SHAPES = {
 
 
 def both(source, type_, folder):
-    """The file by Folio and the one by llama.cpp; the same tensors."""
+    """Quantizes with Folio and llama.cpp, and checks that the tensors are equal. Returns the path and the types."""
     ours, theirs = folder / f"ours.{type_}.gguf", folder / f"theirs.{type_}.gguf"
     folio("export", source, "--out", ours, "--type", type_)
     params = lc.llama_model_quantize_default_params()
@@ -60,7 +60,7 @@ def both(source, type_, folder):
 
 
 def assert_both_run(path, prompt):
-    """The engines round the inputs of such products to 8 bits, each in its own groups: they may part at a near tie."""
+    """The engines round inputs of such products to 8 bits in different groups, so outputs may differ at a near tie."""
     with LlamaCpp(path) as theirs:
         ours = folio_greedy(path, prompt, 12)
         tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])
@@ -68,7 +68,7 @@ def assert_both_run(path, prompt):
         assert parted is None or gaps[parted] < 0.5, (parted, gaps[parted])
 
 
-def test_golden_blocks_are_what_llama_cpp_writes_today():
+def test_golden_blocks_match_llama_cpp():
     stored, made = load_file(golden_blocks.GOLDEN), golden_blocks.golden()
     assert stored.keys() == made.keys()
     for name, array in made.items():
@@ -76,7 +76,7 @@ def test_golden_blocks_are_what_llama_cpp_writes_today():
 
 
 @pytest.mark.parametrize("qtype", golden_blocks.TYPES, ids=lambda q: q.name)
-def test_blocks_of_numbers_of_every_kind(tmp_path, qtype):
+def test_blocks_of_all_kinds_of_values(tmp_path, qtype):
     for kind, x in golden_blocks.rows(1000, seed=int(qtype)).items():
         x.tofile(tmp_path / "in")
         subprocess.run([BUILD / "tests" / "format_tool", "quantize", str(int(qtype)), tmp_path / "in",
@@ -89,7 +89,7 @@ def test_blocks_of_numbers_of_every_kind(tmp_path, qtype):
 @pytest.mark.parametrize("type_", MIXTURES)
 @pytest.mark.parametrize("half", ["f32", "f16"])
 def test_smollm2(tmp_path, type_, half):
-    """Of width 576: no row of it is whole blocks of 256 but those of W2, of 1536."""
+    """The width is 576: only W2's rows, of 1536, are whole blocks of 256."""
     folio("export", SMOLLM2, "--out", tmp_path / "m.gguf", "--type", half)
     path, types = both(tmp_path / "m.gguf", type_, tmp_path)
     assert types == {"F32", "Q8_0"} | K_TYPES[type_] | {"q4_k_m": {"Q5_0"}, "q5_k_m": {"Q5_1"}}.get(type_, set())
@@ -98,8 +98,8 @@ def test_smollm2(tmp_path, type_, half):
 
 
 @pytest.mark.parametrize("type_", MIXTURES)
-def test_the_golden_model(tmp_path, type_):
-    """Of width 48: F16 but for W2, whose rows of 96 are three blocks of 32."""
+def test_golden_model(tmp_path, type_):
+    """The width is 48: all F16 except W2, whose rows of 96 are three blocks of 32."""
     folio("export", GOLDEN, "--out", tmp_path / "m.gguf")
     path, types = both(tmp_path / "m.gguf", type_, tmp_path)
     assert "F16" in types and "Q8_0" in types
@@ -134,14 +134,14 @@ FAMILIES = {"phi3": {}, "glm": dict(head_dim=64), "glm4": dict(head_dim=64), "ol
 @pytest.mark.parametrize("type_", ["q4_k_m", "q5_k_m"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_models_of_other_families(tmp_path, name, type_):
-    """With matrices that are one in a file, experts that all tokens take, and first layers without experts."""
+    """Families with fused matrices, shared experts, or first layers without experts."""
     model = random_models.make(name, hidden_size=256, intermediate_size=512, num_hidden_layers=9, **FAMILIES[name])
     folio("export", random_models.write(model, tmp_path / "hf"), "--out", tmp_path / "m.gguf", "--type", "f32")
     both(tmp_path / "m.gguf", type_, tmp_path)
 
 
-def test_another_matrix_is_noticed(tmp_path):
-    """The comparison can fail: one number that is another changes a block."""
+def test_changed_matrix_is_detected(tmp_path):
+    """Checks that the comparison can fail: one changed value changes a block."""
     shape = sound.Shape(dim=256, hidden=256)
     arrays = sound.weights(shape)
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape, arrays).pack())

@@ -1,5 +1,5 @@
-"""folio.ray_serve as ray_test.py runs it: a small Ray of its own, replicas with another instruction set each, and a file
-in $FOLIO_TEST_REPLICAS for each replica that is there, which names its process."""
+"""folio.ray_serve for ray_test.py: a small local Ray, replicas with a different instruction set each, and a file with
+the process id of each running replica in $FOLIO_TEST_REPLICAS."""
 
 import os
 from pathlib import Path

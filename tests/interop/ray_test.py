@@ -1,6 +1,6 @@
-"""folio.ray_serve under load, by OpenAI's client, while replicas are killed: no stream breaks, and each text is the one
-that the model writes alone, though the replicas run on different instruction sets. Ray and the client are installed in
-build/venv-ray, by scripts/bootstrap.sh."""
+"""Tests folio.ray_serve under load with OpenAI's client while replicas are killed: no stream breaks, and each output is
+the one that the model generates alone, although replicas use different instruction sets. scripts/bootstrap.sh installs
+Ray and the client in build/venv-ray."""
 
 import os
 import random
@@ -25,7 +25,7 @@ BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 STREAMS = int(os.environ.get("FOLIO_RAY_STREAMS", 500))
 AT_ONCE = 16
-HANG = 300  # seconds: only ends a test that would wait for ever
+HANG = 300  # seconds: only ends a test that would hang
 SETTINGS = {"temperature": 0.8, "top_p": 0.95}
 PROMPTS = ["The capital of France is", "Once upon a time, there was a", "def fibonacci(n):", "La tour Eiffel est située à",
            "Shopping list: 1. milk 2.", "To be, or not to be", "🦙🦙🦙", "東京は"]
@@ -40,7 +40,7 @@ def free_port():
 
 
 class App:
-    """`python -m folio.ray_serve`, running."""
+    """A running `python -m folio.ray_serve`."""
 
     def __init__(self, folder, *flags, isa=""):
         self.folder = folder
@@ -52,7 +52,7 @@ class App:
         self.replicas = replicas
         env = os.environ | {"FOLIO_TEST_REPLICAS": str(replicas), "FOLIO_TEST_ISA": isa, "RAY_USAGE_STATS_ENABLED": "0",
                             "RAY_AUTH_MODE": "disabled", "RAY_DEDUP_LOGS": "0", "RAY_ADDRESS": "local",
-                            # on a busy machine
+                            # for busy machines
                             "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60", "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60"}
         env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *env.get("PYTHONPATH", "").split(os.pathsep)])
         self.process = subprocess.Popen(
@@ -67,7 +67,7 @@ class App:
         self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=HANG)
 
     def pids(self):
-        """Of the replicas that were there last, by rank."""
+        """Returns the process ids of the latest replicas, by rank."""
         return {int(file.name): int(file.read_text() or 0) for file in self.replicas.iterdir()}
 
     def stop(self):
@@ -128,11 +128,11 @@ def call(url, path, data=None, method=None, **headers):
     ("/tokenize", b'{"prompt": "Once upon a time"}'),
     ("/health", None),
 ])
-def test_what_is_refused_and_how_is_as_by_serve(app, server, request_):
+def test_rejections_match_serve(app, server, request_):
     assert call(app.url, *request_) == call(server, *request_)
 
 
-def test_headers_are_looked_at_as_by_serve(app, server):
+def test_header_checks_match_serve(app, server):
     for headers in ({"Host": "evil.example"}, {"Content-Type": "text/plain"}):
         theirs = call(server, "/v1/completions", b'{"prompt": "a"}', **headers)
         assert call(app.url, "/v1/completions", b'{"prompt": "a"}', **headers) == theirs
@@ -141,18 +141,18 @@ def test_headers_are_looked_at_as_by_serve(app, server):
     assert call(app.url, "/v1/models", method="HEAD")[::2] == (200, b"")
 
 
-def test_requests_with_the_same_beginning_find_it_in_the_cache(app):
+def test_requests_with_a_common_prefix_hit_the_cache(app):
     for i in range(12):
         prompt = f"Chapter {i * 7919}. " + "It was a dark and stormy night. " * 8
         cached = []
         for end in ("The", "But", "And"):
             answer = app.client.completions.create(model=SMOLLM2.stem, prompt=prompt + end, max_tokens=1)
             cached.append(answer.usage.prompt_tokens_details.cached_tokens)
-        assert cached[0] < 32 <= min(cached[1:]), cached  # else one of two had gone elsewhere
+        assert cached[0] < 32 <= min(cached[1:]), cached  # otherwise one request went to another replica
 
 
-def test_a_client_that_goes_away_ends_its_text(app):
-    def running():  # on the replica that requests without a beginning prefer
+def test_disconnecting_ends_generation(app):
+    def running():  # on the replica that requests without a common prefix prefer
         lines = call(app.url, "/metrics")[2].decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(("folio_requests_running", "folio_requests_waiting")))
 
@@ -180,13 +180,13 @@ def request_of(i):
 
 
 def entries_of(logprobs):
-    """The tokens, and how likely each was."""
+    """Returns the tokens and their log probabilities."""
     content = (logprobs if isinstance(logprobs, dict) else logprobs.model_dump() if logprobs else {}).get("content") or []
     return [(entry["id"], entry["logprob"]) for entry in content]
 
 
 def stream(client, body, begun=lambda: None):
-    """What a stream says: its seed, and of each choice the text, the entries of its probabilities, and how it ended."""
+    """Returns a stream's seed, and each choice's text, log probabilities and finish reason."""
     create = client.chat.completions.create if "messages" in body else client.completions.create
     choices = [["", [], None] for _ in range(body["n"])]
     heads, usages = set(), []
@@ -207,7 +207,7 @@ def stream(client, body, begun=lambda: None):
 
 
 def alone(model, body, seed):
-    """The same choices, of the model in this process: by generate() or chat(), and with probabilities by complete()."""
+    """Returns the same choices from the model in this process: by generate(), chat(), or complete() with logprobs."""
     options = body | {"seed": seed}
     if options.pop("logprobs", None):
         whole = model.complete(options.pop("prompt", None), **options, logprobs=body["logprobs"])
@@ -218,7 +218,7 @@ def alone(model, body, seed):
     return [[text, [], None] for text in (texts if body["n"] > 1 else [texts])]
 
 
-def test_no_stream_breaks_while_replicas_are_killed(app):
+def test_streams_survive_killed_replicas(app):
     requests, got = [], []
     over = threading.Event()
     killed = []
@@ -248,7 +248,7 @@ def test_no_stream_breaks_while_replicas_are_killed(app):
     killer.start()
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            while not {0, 1} <= set(killed):  # once, unless replicas start slowly
+            while not {0, 1} <= set(killed):  # one pass, unless replicas start slowly
                 requests.extend(request_of(i) for i in range(len(requests), len(requests) + STREAMS))
                 got.extend(pool.map(ask, range(len(got), len(requests))))
     finally:
@@ -260,7 +260,7 @@ def test_no_stream_breaks_while_replicas_are_killed(app):
     for i, request in enumerate(requests):
         for choice in () if "logprobs" in request else got[i][1]:
             assert choice[2] in ("length", "stop")
-            choice[2] = None  # generate() does not say it
+            choice[2] = None  # generate() doesn't return it
     wrong = [i for i in range(len(requests)) if got[i][1] != expected[i]]
     assert not wrong, [(requests[i], got[i], expected[i]) for i in wrong[:3]]
     assert all(got[i][0] == request["seed"] for i, request in enumerate(requests) if "seed" in request)
@@ -270,8 +270,8 @@ def test_no_stream_breaks_while_replicas_are_killed(app):
     assert sum(n > 0 for n in repeats) >= len(killed)
 
 
-def test_a_second_replica_starts_when_the_first_is_full(tmp_path, app):
-    app.stop()  # two of them would take the machine from each other
+def test_full_replica_starts_a_second(tmp_path, app):
+    app.stop()  # two of them would compete for the machine
     running = App(tmp_path, "--replicas", "1", "--max-replicas", "2", "--max-sequences", "4")
     try:
         with ThreadPoolExecutor(12) as pool:

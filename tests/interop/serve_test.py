@@ -1,7 +1,7 @@
-"""llama.cpp's own server and Folio's on the same requests: the fields of the replies, the texts, the refusals.
+"""Compares llama-server and Folio's server on the same requests: the replies' fields, outputs and errors.
 
-SmolLM2 is served in F32 with F32 caches, so greedy texts of 32 tokens are compared whole, and the log-probability of
-each token; where the texts part, llama.cpp's best two tokens have to be closer than NEAR_TIE there. Sampled texts are not compared: the random numbers differ."""
+SmolLM2 is served in F32 with F32 caches, so greedy outputs of 32 tokens and their log probabilities are compared; they
+may differ only where llama.cpp's best two are closer than NEAR_TIE. Sampled outputs use different random numbers."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """(Folio's, llama.cpp's)"""
+    """Starts (Folio's, llama.cpp's) servers."""
     path = tmp_path_factory.mktemp("serve") / "f32.gguf"
     folio("export", SMOLLM2, "--out", path, "--type", "f32")
     with contextlib.ExitStack() as stack:
@@ -42,7 +42,7 @@ def both(servers, path, body=None):
 
 
 def events(server, path, body):
-    """The JSON of a stream's events. The last one is [DONE]."""
+    """Returns the JSON of a stream's events. The last one is [DONE]."""
     request = urllib.request.Request(server.url + path, json.dumps(body | USAGE).encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=300) as reply:
@@ -53,7 +53,7 @@ def events(server, path, body):
 
 
 def fields(value, path=""):
-    """What a reply has that is not null, and of which kind, such as "choices[].index: number"."""
+    """Returns a reply's non-null fields with their types, such as "choices[].index: number"."""
     if isinstance(value, dict):
         return set().union(*(fields(v, f"{path}.{k}".lstrip(".")) for k, v in value.items()))
     if isinstance(value, list):
@@ -68,7 +68,7 @@ def assert_has_their_fields(ours, theirs, only_theirs):
     assert all(any(f.startswith(only) for f in missing) for only in only_theirs), "we have one of only_theirs by now"
 
 
-# What llama-server's replies have beyond OpenAI's, and Folio's have not: how long it took, which build it is.
+# Fields of llama-server's replies that neither OpenAI nor Folio has: timings, and the build.
 THEIRS = ["timings.", "system_fingerprint: "]
 
 
@@ -77,7 +77,7 @@ THEIRS = ["timings.", "system_fingerprint: "]
     ("/v1/completions", COMPLETION[1] | {"logprobs": 2}),
     ("/v1/completions", COMPLETION[1] | {"prompt": [[504, 3575], [504]]}),
     ("/v1/chat/completions", CHAT_COMPLETION[1] | {"logprobs": True, "top_logprobs": 2})])
-def test_an_answer_has_the_fields_of_llama_servers(servers, path, body):
+def test_answers_have_llama_servers_fields(servers, path, body):
     ours, theirs = both(servers, path, body)
     assert_has_their_fields(ours, theirs, THEIRS)
 
@@ -92,14 +92,14 @@ def streamed(stream):
 
 
 @pytest.mark.parametrize("path, body", [COMPLETION, CHAT_COMPLETION])
-def test_a_stream_has_the_fields_of_llama_servers(servers, path, body):
+def test_streams_have_llama_servers_fields(servers, path, body):
     ours, theirs = (events(server, path, body) for server in servers)
     assert_has_their_fields(ours, theirs, ["[]." + field for field in THEIRS])
     assert streamed(ours) == streamed(theirs) == whole(both(servers, path, body)[0]["choices"][0])
 
 
 def assert_same_greedy_answer(servers, path, body):
-    """The same text, log-probabilities, counts and reason to end. llama-server counts the token that ends an answer."""
+    """Compares outputs, log probabilities, counts and finish reasons. llama-server also counts the end token."""
     ask = {"logprobs": 2} if path == "/v1/completions" else {"logprobs": True, "top_logprobs": 2}
     ours, theirs = both(servers, path, body | ask)
     [a], [b] = ours["choices"], theirs["choices"]
@@ -120,35 +120,35 @@ def assert_same_greedy_answer(servers, path, body):
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_greedy_texts_are_llama_servers(servers, prompt):
+def test_greedy_outputs_match_llama_server(servers, prompt):
     assert assert_same_greedy_answer(servers, "/v1/completions", {"prompt": prompt, **GREEDY}) >= 16
 
 
 @pytest.mark.parametrize("messages", [
     CHAT, CHAT[1:],
     [*CHAT, {"role": "assistant", "content": "Paris."}, {"role": "user", "content": "A poem about naïve 中文 😀!"}]])
-def test_greedy_chats_are_llama_servers(servers, messages):
+def test_greedy_chats_match_llama_server(servers, messages):
     assert assert_same_greedy_answer(servers, "/v1/chat/completions", {"messages": messages, **GREEDY}) > 4
 
 
 @pytest.mark.parametrize("options", [
     {"logit_bias": {"7042": -100}}, {"logit_bias": {"504": 5}}, {"stop": "."}, {"stop": ["xyz", "\n"]},
     {"max_tokens": 1}], ids=str)
-def test_an_option_means_what_it_means_to_llama_server(servers, options):
+def test_options_match_llama_server(servers, options):
     body = {"prompt": "The capital of France is", **GREEDY, **options}
     ours, theirs = both(servers, "/v1/completions", body)
     [a], [b] = ours["choices"], theirs["choices"]
     assert (a["text"], a["finish_reason"]) == (b["text"], b["finish_reason"])
 
 
-def test_token_ids_as_a_prompt_and_several_prompts(servers):
+def test_prompts_of_token_ids_and_several_prompts(servers):
     body = {"prompt": [[504, 3575], [504, 3575, 282, 4649]], **GREEDY}
     ours, theirs = both(servers, "/v1/completions", body)
     assert [c["text"] for c in ours["choices"]] == [c["text"] for c in theirs["choices"]]
     assert [c["index"] for c in ours["choices"]] == [c["index"] for c in theirs["choices"]] == [0, 1]
 
 
-def test_a_prompt_that_was_there_before_is_cached(servers):
+def test_repeated_prompts_are_cached(servers):
     body = {"prompt": "All the world's a stage, and all the men and women merely players. " * 8, "max_tokens": 1}
     both(servers, "/v1/completions", body)
     for reply in both(servers, "/v1/completions", body):
@@ -157,11 +157,11 @@ def test_a_prompt_that_was_there_before_is_cached(servers):
 
 
 @pytest.mark.parametrize("text", ["hello", "  naïve 中文 😀\n\n", "<|im_start|>user"])
-def test_tokens_are_llama_servers(servers, text):
+def test_tokens_match_llama_server(servers, text):
     assert servers[0].tokenize(text) == servers[1].tokenize(text)
 
 
-# What each answers to a request that is wrong: (Folio, llama-server). Where we differ we are the stricter.
+# Status codes for invalid requests: (Folio, llama-server). Where they differ, Folio is stricter.
 @pytest.mark.parametrize("path, body, status", [
     ("/v1/completions", {"prompt": 5}, (400, 400)),
     ("/v1/completions", {"prompt": "a", "max_tokens": "x"}, (400, 400)),
@@ -173,7 +173,7 @@ def test_tokens_are_llama_servers(servers, text):
     ("/v1/completions", {"prompt": "a", "max_tokens": 1, "misspelt": 1}, (400, 200)),
     ("/nothing", None, (404, 404)),
     ("/v1/completions", None, (405, 404))])
-def test_a_refusal_has_the_status_and_the_fields_of_llama_servers(servers, path, body, status):
+def test_errors_have_llama_servers_status_and_fields(servers, path, body, status):
     replies = [server.call(path, body) for server in servers]
     assert tuple(s for s, _ in replies) == status
     for code, reply in replies:

@@ -1,8 +1,8 @@
-"""A published Llama, SmolLM2-135M-Instruct, in Folio, llama.cpp and transformers: the same text, and the same loss.
+"""Compares a published Llama, SmolLM2-135M-Instruct, in Folio, llama.cpp and transformers: outputs and losses.
 
-Losses are over consecutive windows of a part of TinyShakespeare, every token but a window's first. FOLIO_TEXT_BYTES is
-how much of it. With the default, which is for a test that is run often, the difference of two engines' losses has a
-standard error of some 0.2 %; 100000 took an hour beside other work.
+Losses are over consecutive windows of a part of TinyShakespeare, every token except a window's first. FOLIO_TEXT_BYTES
+sets its size. With the default, for frequent use, the difference of two engines' losses has a standard error of
+about 0.2 %; 100000 took an hour on a shared machine.
 """
 
 import json
@@ -20,9 +20,9 @@ SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TEXT_BYTES = int(os.environ.get("FOLIO_TEXT_BYTES", 8_000))
 WINDOW = 256
 THREADS = 2
-MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # and what most of this model's matrices are then
+MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # and the type of most of this model's matrices
 QUANTIZED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", *MIXTURES]
-# With rows that are no whole blocks of 256, as those of width 576, llama.cpp takes Q5_0, Q5_1 or Q8_0 instead.
+# For rows that are not whole blocks of 256, such as those of width 576, llama.cpp uses Q5_0, Q5_1 or Q8_0 instead.
 THEIRS = {"Q5_0": lc.LLAMA_FTYPE_MOSTLY_Q5_0, "Q5_1": lc.LLAMA_FTYPE_MOSTLY_Q5_1,
           "Q4_K": lc.LLAMA_FTYPE_MOSTLY_Q4_K_S, "Q5_K": lc.LLAMA_FTYPE_MOSTLY_Q5_K_S,
           "Q6_K": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
@@ -55,7 +55,7 @@ def f32(folder):
 
 
 def of_type(f32, type_):
-    """The model's file of that type, by our quantizer or llama.cpp's."""
+    """Returns the model's file of this type, made by our quantizer or llama.cpp's."""
     path = f32.with_name(f"{type_}.gguf")
     if path.exists():
         return path
@@ -78,7 +78,7 @@ def windows(tokens):
 
 
 def nll(logits, tokens):
-    """Of each token but the first, from the logits before it."""
+    """Returns the negative log likelihood of each token except the first, from the logits before it."""
     logits = logits[:-1].astype(np.float64)
     top = logits.max(axis=1, keepdims=True)
     log_sum = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
@@ -92,7 +92,7 @@ def llama_cpp_nll(path, text):
 
 
 def assert_same_perplexity(ours, theirs, tolerance, noisy=False):
-    """Within the tolerance; if `noisy`, as far as this much text can tell: up to two standard errors of the mean."""
+    """Within the tolerance; if `noisy`, as far as this text can tell: up to two standard errors of the mean."""
     apart = -np.array(ours["token_logprobs"]) - theirs
     error = apart.std() / np.sqrt(len(apart))
     print(f"perplexity {ours['perplexity']:.5f} and {np.exp(theirs.mean()):.5f}: apart by {np.expm1(apart.mean()):+.4%}, "
@@ -101,7 +101,7 @@ def assert_same_perplexity(ours, theirs, tolerance, noisy=False):
     assert abs(np.expm1(apart.mean())) <= tolerance + (2 * error if noisy else 0)
 
 
-def test_f32_has_the_loss_of_llama_cpp_and_of_transformers(f32, text, folder):
+def test_f32_loss_matches_llama_cpp_and_transformers(f32, text, folder):
     ours = perplexity(f32, text)
     assert_same_perplexity(ours, llama_cpp_nll(f32, text), 1e-3)
 
@@ -116,7 +116,7 @@ def test_f32_has_the_loss_of_llama_cpp_and_of_transformers(f32, text, folder):
 
 
 @pytest.mark.parametrize("type_", ["F16", "BF16"])
-def test_half_types_have_the_loss_of_f32(f32, text, type_):
+def test_half_type_loss_matches_f32(f32, text, type_):
     theirs = perplexity(f32, text)
     ours = perplexity(of_type(f32, type_), text)
     assert ours["tokens"] == theirs["tokens"]
@@ -124,19 +124,19 @@ def test_half_types_have_the_loss_of_f32(f32, text, type_):
 
 
 @pytest.mark.parametrize("type_", QUANTIZED)
-def test_quantized_types_have_the_loss_of_llama_cpp(f32, text, type_):
+def test_quantized_loss_matches_llama_cpp(f32, text, type_):
     path = of_type(f32, type_)
     assert MIXTURES.get(type_, type_) in folio("inspect", path)
     assert_same_perplexity(perplexity(path, text), llama_cpp_nll(path, text), 5e-3, noisy=TEXT_BYTES < 100_000)
 
 
-def test_the_published_file_has_the_loss_of_llama_cpp(text):
+def test_published_file_loss_matches_llama_cpp(text):
     assert_same_perplexity(perplexity(SMOLLM2, text), llama_cpp_nll(SMOLLM2, text), 5e-3,
                            noisy=TEXT_BYTES < 100_000)
 
 
-def test_greedy_texts_are_llama_cpps(f32, folder):
-    """llama.cpp is asked at each of our tokens which it would have taken."""
+def test_greedy_outputs_match_llama_cpp(f32, folder):
+    """llama.cpp computes which token it would choose at each of our tokens."""
     n = 128
     file = folder / "prompts.txt"
     file.write_text("\n".join(PROMPTS))
@@ -154,10 +154,10 @@ def test_greedy_texts_are_llama_cpps(f32, folder):
                     continue
                 second, best = np.sort(row)[-2:]
                 assert best - second < NEAR_TIE, f"{prompt!r} parts at token {at}, where the gap is {best - second:.2e}"
-                break  # from here on it is another text
+                break  # the outputs differ from here on
 
 
-def test_a_ragged_batch_gives_each_text_as_alone(f32, folder):
+def test_ragged_batch_matches_single_prompts(f32, folder):
     prompts = PROMPTS[:5]
     file = folder / "few.txt"
     file.write_text("\n".join(prompts))

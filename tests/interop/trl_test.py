@@ -1,5 +1,5 @@
-"""What train learns of conversations is what TRL's SFTTrainer with assistant_only_loss gives its model: the same tokens and
-labels, from its dataset through its collator."""
+"""Compares the tokens and labels of conversations in training with those of TRL's SFTTrainer with assistant_only_loss,
+from its dataset through its collator."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ from conversations_oracle_test import TAGGED, conversations, ours, small  # noqa
 
 
 @pytest.mark.parametrize("name", ["SmolLM2", "Llama 3", "Zephyr", "Qwen 2.5"])
-def test_labels_are_trls(name, small, tmp_path):  # noqa: F811
+def test_labels_match_trl(name, small, tmp_path):  # noqa: F811
     published, tagged = TAGGED[name]
     tokenizer, path = small
     tokenizer.chat_template = tagged

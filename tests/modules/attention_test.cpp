@@ -1,4 +1,4 @@
-// Causal self-attention: its laws, for the formula and the kernel, and what is our module's own.
+// Tests modules/attention.h: properties of causal self-attention, for the formula and the kernel, and of our module.
 #include "modules/attention.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "tests/modules/laws/attention_laws.h"
+#include "tests/modules/properties/attention_properties.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -29,7 +29,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Attention, BothKinds);
 
 nn::Attention make(const core::ModelConfig& config) { return random_attention<OurAttention<kFormula>>(config); }
 
-TEST(AttentionModule, FormulaAndKernelAgreeInValuesAndGradients) {
+TEST(AttentionModule, FormulaAndKernelAgreeWithGradients) {
   for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
     const auto config = config_of(n_heads, n_kv_heads, head_dim);
     auto attention = make(config);
@@ -44,13 +44,13 @@ TEST(AttentionModule, FormulaAndKernelAgreeInValuesAndGradients) {
     };
     const auto formula = run(kFormula), kernel = run(kKernel);
     for (size_t i = 0; i < formula.size(); ++i) {
-      // Gradients of weights are sums over B · T positions more.
+      // Gradients of weights are sums over B · T positions.
       expect_close(kernel[i], formula[i], static_cast<double>(B * T) * attention_tolerance(config, T, formula[i]));
     }
   }
 }
 
-TEST(AttentionModule, ABatchIsItsSequences) {
+TEST(AttentionModule, BatchMatchesSingleSequences) {
   for (const bool written_out : {kFormula, kKernel}) {
     for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
       const auto config = config_of(n_heads, n_kv_heads, head_dim);
@@ -64,7 +64,7 @@ TEST(AttentionModule, ABatchIsItsSequences) {
   }
 }
 
-TEST(AttentionModule, DropoutActsInTrainingOnly) {
+TEST(AttentionModule, DropoutAppliesOnlyInTraining) {
   for (const bool written_out : {kFormula, kKernel}) {
     auto attention = in_double(OurAttention<kFormula>::make(config_of(2, 2, 4), 0.5), 1.0 / std::sqrt(8));
     attention->written_out = written_out;
@@ -75,8 +75,8 @@ TEST(AttentionModule, DropoutActsInTrainingOnly) {
     attention->train();
     EXPECT_FALSE(torch::equal(attention->forward(x), y));
     EXPECT_FALSE(torch::equal(attention->forward(x), attention->forward(x)));
-    // Dropped weights are 0 and the others doubled, so that the mean over many draws is the value without dropout. Each
-    // number's deviation is at most the sum of |w v| over the past, projected; six standard errors are granted.
+    // Dropped weights are 0 and the others doubled, so the mean over many draws is the value without dropout. Each
+    // value's deviation is at most the sum of |w v| over the past, projected; the bound is six standard errors.
     constexpr int kDraws = 2000;
     auto sum = torch::zeros_like(y), squares = torch::zeros_like(y);
     const torch::NoGradGuard no_grad;
@@ -91,7 +91,7 @@ TEST(AttentionModule, DropoutActsInTrainingOnly) {
   }
 }
 
-TEST(AttentionModule, HasFourMatricesAndNothingElse) {
+TEST(AttentionModule, HasExactlyFourMatrices) {
   auto attention = make(config_of(4, 2, 6));
   EXPECT_TRUE(attention->buffers().empty());
   ASSERT_EQ(attention->parameters().size(), 4U);
@@ -101,7 +101,7 @@ TEST(AttentionModule, HasFourMatricesAndNothingElse) {
   EXPECT_EQ(weight(attention, "wo").sizes(), (std::vector<int64_t>{24, 24}));
 }
 
-TEST(AttentionModule, RefusesOtherSizes) {
+TEST(AttentionModule, RejectsOtherSizes) {
   auto attention = make(config_of(2, 2, 4, /*context=*/8));
   expect_error([&] { attention->forward(randn({2, 3, 7})); }, {"Attention", "[B, T, 8]", "Double [2, 3, 7]"});
   expect_error([&] { attention->weights(randn({3, 8})); }, {"[B, T, 8]", "Double [3, 8]"});

@@ -1,4 +1,4 @@
-// A residual block: its laws, that its parts can be swapped, and what is our module's own.
+// Tests modules/block.h: the properties of a residual block, replaceable parts, and our module's own.
 #include "modules/block.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "tests/modules/laws/block_laws.h"
+#include "tests/modules/properties/block_properties.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -37,7 +37,7 @@ TORCH_MODULE(FirstPosition);
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Block, nn::Block);
 
-TEST(BlockModule, WithZeroProjectionsAndDropoutIsTheIdentity) {
+TEST(BlockModule, ZeroProjectionsGiveTheIdentity) {
   auto block = make(0.5);
   const torch::NoGradGuard no_grad;
   block->named_parameters()["attention.wo.weight"].zero_();
@@ -46,7 +46,7 @@ TEST(BlockModule, WithZeroProjectionsAndDropoutIsTheIdentity) {
   EXPECT_TRUE(torch::equal(block->forward(x), x));
 }
 
-TEST(BlockModule, PartsCanBeSwapped) {
+TEST(BlockModule, PartsAreReplaceable) {
   nn::Block doubles_twice(identities());
   const auto x = torch::randn({2, 5, 8});
   EXPECT_TRUE(torch::equal(doubles_twice->forward(x), 4 * x));
@@ -59,7 +59,7 @@ TEST(BlockModule, PartsCanBeSwapped) {
   EXPECT_TRUE(block->named_parameters().contains("ffn.weight"));
 }
 
-TEST(BlockModule, DropoutActsInTrainingOnly) {
+TEST(BlockModule, DropoutAppliesOnlyInTraining) {
   nn::Block block(identities(), 0.5);
   const auto x = torch::randn({2, 5, 8});
   EXPECT_FALSE(torch::equal(block->forward(x), 4 * x));
@@ -67,7 +67,7 @@ TEST(BlockModule, DropoutActsInTrainingOnly) {
   EXPECT_TRUE(torch::equal(block->forward(x), 4 * x));
 }
 
-TEST(BlockModule, RefusesPartsThatChangeTheShape) {
+TEST(BlockModule, RejectsPartsThatChangeTheShape) {
   auto parts = identities();
   parts.attention = AnyModule(FirstPosition());
   nn::Block block(parts);

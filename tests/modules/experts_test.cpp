@@ -1,4 +1,4 @@
-// A mixture of experts: its formula, its gradients, and that no row loses an expert that it chose.
+// Tests mixtures of experts: the formula, gradients, and that no row loses a selected expert.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -29,7 +29,7 @@ nn::Mixture mixture_of(const core::ModelConfig& config, Form form) {
   return in_double(nn::Mixture(config, fused ? train::fused::expert_products(config) : nn::ExpertProducts()), 0.5);
 }
 
-TEST(Experts, GradientsAreThoseOfDifferences) {
+TEST(Experts, GradientsMatchDifferences) {
   for (const core::ModelConfig& c : mixture_configs()) {
     for (const Form form : {Form::Plain, Form::Fused}) {
       auto mixture = mixture_of(c, form);
@@ -41,8 +41,8 @@ TEST(Experts, GradientsAreThoseOfDifferences) {
   }
 }
 
-// On both sides of the limits, 7 for the gate and ±7 for what it multiplies.
-TEST(Experts, GradientsOfAClampedGateAreThoseOfDifferences) {
+// Includes values on both sides of the limits: 7 for the gate and ±7 for its factor.
+TEST(Experts, GradientsOfAClampedGateMatchDifferences) {
   const auto z = torch::tensor({-9.0, -1.5, 0.3, 6.5, 7.5, 9.0}, torch::kDouble).view({6, 1}).expand({6, 5}).clone();
   const auto up = torch::tensor({-8.0, -6.0, 0.5, 6.5, 8.0}, torch::kDouble).expand({6, 5}).clone();
   expect_gradients([&] { return nn::gated(core::Gate::Clamped, z, up); }, {z.requires_grad_(), up.requires_grad_()});
@@ -58,8 +58,8 @@ TEST(Experts, GradientsOfAClampedGateAreThoseOfDifferences) {
   }
 }
 
-// The scores, too, have a gradient: that of an auxiliary loss.
-TEST(Experts, GradientsOfMeanScoresAreThoseOfDifferences) {
+// The scores have a gradient, too: that of an auxiliary loss.
+TEST(Experts, GradientsOfMeanScoresMatchDifferences) {
   auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
   const auto x = randn({2, 5, 8});
   expect_gradients(
@@ -88,8 +88,8 @@ TEST(Experts, PlainAndFusedAgree) {
   }
 }
 
-// The formula row by row, in numbers.
-TEST(Experts, EachRowIsTheSumOfItsBestExperts) {
+// Computes the formula row by row.
+TEST(Experts, RowsAreSumsOfTheirBestExperts) {
   const core::ModelConfig c = mixture_config(Family::Mixtral);
   auto mixture = mixture_of(c, Form::Fused);
   const torch::NoGradGuard no_grad;
@@ -113,8 +113,8 @@ TEST(Experts, EachRowIsTheSumOfItsBestExperts) {
   }
 }
 
-// Capacity drops none: where all rows choose the same experts, each is what it is alone.
-TEST(Experts, AllRowsMayTakeTheSameExpert) {
+// Experts have no capacity limit: if all rows select the same experts, each result is the same as alone.
+TEST(Experts, AllRowsMayUseTheSameExpert) {
   core::ModelConfig c = mixture_config(Family::Mixtral);
   c.experts_per_token = 1;
   for (const Form form : {Form::Plain, Form::Fused}) {
@@ -137,7 +137,7 @@ TEST(Experts, AllRowsMayTakeTheSameExpert) {
   }
 }
 
-TEST(Experts, AreOfTheBestGroupsAlone) {
+TEST(Experts, SelectsExpertsOnlyFromTheBestGroups) {
   core::ModelConfig c = mixture_config(Family::Dots1);
   c.n_experts = 6;
   c.expert_groups = 3;
@@ -164,8 +164,8 @@ TEST(Experts, AreOfTheBestGroupsAlone) {
   EXPECT_EQ(groups_seen.size(), 3U);
 }
 
-// A bias chooses, and does not weigh.
-TEST(Experts, ASelectionBiasIsNotPartOfAWeight) {
+// The bias affects the selection, not the weights.
+TEST(Experts, SelectionBiasDoesNotChangeWeights) {
   core::ModelConfig c = mixture_config(Family::Dots1);
   c.normalize_routes = false;
   c.expert_groups = c.groups_per_token = 1;
@@ -179,7 +179,7 @@ TEST(Experts, ASelectionBiasIsNotPartOfAWeight) {
   EXPECT_TRUE(torch::equal(routes.weights, routes.scores.gather(1, routes.experts)));
 }
 
-TEST(Experts, TheLoadCountsRowsUntilItIsTaken) {
+TEST(Experts, LoadCountsRowsUntilTaken) {
   auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
   EXPECT_FALSE(mixture->take_load().chosen.defined());
   mixture->forward(randn({2, 3, 8}));
@@ -190,7 +190,7 @@ TEST(Experts, TheLoadCountsRowsUntilItIsTaken) {
   EXPECT_EQ(mixture->take_load().n_rows, 0);
 }
 
-TEST(Experts, RefuseAConfigurationWithoutThem) {
+TEST(Experts, RejectsConfigurationsWithoutExperts) {
   expect_error([] { nn::Mixture(core::ModelConfig{.vocab_size = 3}); }, {"no experts"});
   auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
   expect_error([&] { mixture->forward(randn({2, 3, 7})); }, {"[B, T, 8]", "[2, 3, 7]"});

@@ -1,4 +1,4 @@
-// The parts that families add to attention: biases, norms of heads, other pairs for RoPE, wider heads, sliding windows.
+// Tests families' additions to attention: biases, norms of heads, RoPE on halves, wider heads, sliding windows.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -16,8 +16,8 @@
 #include "modules/families/parts.h"
 #include "modules/families/rope.h"
 #include "tests/modules/gradient_check.h"
-#include "tests/modules/laws/rope_laws.h"
 #include "tests/modules/mixtures.h"
+#include "tests/modules/properties/rope_properties.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -40,7 +40,7 @@ std::vector<core::ModelConfig> configs() {
       }
     }
   }
-  for (const int64_t window : {0, 4}) {  // sinks, and a bias of the output; its experts are experts_test's
+  for (const int64_t window : {0, 4}) {  // sinks and an output bias; experts_test.cpp tests its experts
     core::ModelConfig c = grouped;
     c.family = Family::GptOss;
     c.sliding_window = window;
@@ -62,7 +62,7 @@ nn::FamilyAttention attention_of(const core::ModelConfig& c, bool written_out) {
   return attention;
 }
 
-TEST(Families, GradientsOfAttentionAreThoseOfDifferences) {
+TEST(Families, GradientsOfAttentionMatchDifferences) {
   for (const core::ModelConfig& c : configs()) {
     for (const bool written_out : {true, false}) {
       auto attention = attention_of(c, written_out);
@@ -86,7 +86,7 @@ TEST(Families, FormulaAndKernelAgree) {
   }
 }
 
-TEST(Families, APositionSeesItsWindow) {
+TEST(Families, PositionsAttendToTheirWindow) {
   constexpr int64_t T = 10;
   for (const core::ModelConfig& c : configs()) {
     for (const bool written_out : {true, false}) {
@@ -107,7 +107,7 @@ TEST(Families, APositionSeesItsWindow) {
   }
 }
 
-TEST(Families, EachParameterIsInTheManifestAndLearns) {
+TEST(Families, ParametersAreInTheManifestAndTrained) {
   std::vector<core::ModelConfig> all = configs();
   std::ranges::copy(mixture_configs(), std::back_inserter(all));
   for (const core::ModelConfig& c : all) {
@@ -145,15 +145,15 @@ TEST(Families, FactorsDivideTheFrequencies) {
   c.rope_scaling.type = core::RopeScalingType::LongRope;
   c.rope_scaling.short_factors = c.rope_scaling.long_factors = {1.0F, 2.0F, 4.0F};
   const auto scaled = nn::FamilyParts().rope(c)->rotations();
-  for (const int64_t t : {0, 1, 3, 9}) {  // position 4t of a pair that is four times as slow is the plain position t
+  for (const int64_t t : {0, 1, 3, 9}) {  // a quarter of the frequency gives the same angle at 4t
     EXPECT_TRUE(torch::equal(scaled[t][0], plain[t][0]));
     EXPECT_TRUE(torch::allclose(scaled[2 * t][1], plain[t][1], 0.0, kAngleError));
     EXPECT_TRUE(torch::allclose(scaled[4 * t][2], plain[t][2], 0.0, kAngleError));
   }
 }
 
-// With the rows of a head in the other order, halves are adjacent pairs.
-TEST(Families, HalvesArePermutedPairs) {
+// RoPE on halves equals RoPE on adjacent pairs with a head's rows permuted.
+TEST(Families, SplitHalvesMatchPermutedPairs) {
   constexpr int64_t K = 10;
   const nn::RopeCache pairs(16, K, 100.0);
   const nn::FamilyRopeImpl halves(pairs->rotations(), core::RopePairs::Halves);

@@ -1,5 +1,5 @@
-// The gradient check: autograd against central differences in double, element by element. The tolerance of each element
-// is derived from the differences themselves. Of large tensors some elements are checked, with FOLIO_LONG all.
+// Gradient check: compares autograd with central differences in double, element by element. Each element's tolerance is
+// derived from the differences. Large tensors are sampled; FOLIO_LONG checks all elements.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace folio::test {
 
-/// The elements that are checked of a tensor with n: all up to `most`, else as many that spread over rows and columns.
+/// Returns the indices to check of n elements: all up to `most`, else `most` indices that spread over rows and columns.
 inline std::vector<int64_t> checked_elements(int64_t n, int64_t most) {
   const bool all = n <= most || std::getenv("FOLIO_LONG") != nullptr;
   std::vector<int64_t> elements;
@@ -25,13 +25,12 @@ inline std::vector<int64_t> checked_elements(int64_t n, int64_t most) {
   return elements;
 }
 
-/// Expects the gradients of L = sum(r · f()) by each leaf to equal central differences in every checked element. Leaves
-/// are double and contiguous; f reads them and is deterministic. With a random r, an error in any row of the Jacobian
-/// shows with probability 1.
+/// Expects the gradients of L = sum(r · f()) with respect to each leaf to equal central differences in every checked
+/// element. Leaves are double and contiguous; f reads them and is deterministic. With a random r, an error in any row
+/// of the Jacobian is detected with probability 1.
 ///
-/// The central difference D(h) is off by h² L‴ / 6 from truncation, which is (D(2h) - D(h)) / 3, and by the rounding
-/// of L over h. h = ∛eps balances the two. The tolerance is four truncation errors plus 32 rounding errors of
-/// sum |r · f|.
+/// The central difference D(h) has a truncation error of h² L‴ / 6, which is (D(2h) - D(h)) / 3, and L's rounding error
+/// over h. h = ∛eps balances the two. The tolerance is four truncation errors plus 32 rounding errors of sum |r · f|.
 inline void expect_central_differences(const std::function<torch::Tensor()>& f,
                                        const std::vector<torch::Tensor>& leaves, const torch::Tensor& r,
                                        const std::vector<torch::Tensor>& gradients, int64_t most = 48) {
@@ -46,7 +45,7 @@ inline void expect_central_differences(const std::function<torch::Tensor()>& f,
         << "A gradient has the shape of its tensor, here tensor " << i << ".";
     const auto gradient = gradients[i].contiguous();
     for (const int64_t j : checked_elements(leaves[i].numel(), most)) {
-      const auto x = leaves[i].view(-1)[j];  // f may keep what it derives from a leaf until its version changes
+      const auto x = leaves[i].view(-1)[j];  // f may cache values derived from a leaf until its version changes
       const auto before = x.item<double>();
       const auto difference = [&](double step) {
         x.fill_(before + step);
@@ -63,7 +62,7 @@ inline void expect_central_differences(const std::function<torch::Tensor()>& f,
   }
 }
 
-/// The same of autograd's gradients, with a random r.
+/// Does the same for autograd's gradients, with a random r.
 inline void expect_gradients(const std::function<torch::Tensor()>& f, std::vector<torch::Tensor> leaves,
                              int64_t most = 48) {
   for (auto& leaf : leaves) leaf.set_requires_grad(true);

@@ -1,4 +1,4 @@
-// The laws of the whole model.
+// Tests modules/llama.h: the properties of the whole model.
 #include "modules/llama.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ std::vector<core::ModelConfig> many_configs() {
   return configs;
 }
 
-TEST(Llama, LogitsHaveTheirShapeAtManySizes) {
+TEST(Llama, LogitsHaveTheExpectedShape) {
   for (const auto& config : many_configs()) {
     nn::Llama model(config);
     for (const auto& [B, T] : {std::pair<int64_t, int64_t>{1, 1}, {1, 20}, {3, 7}, {2, 16}}) {
@@ -64,7 +64,7 @@ TEST(Llama, LogitsHaveTheirShapeAtManySizes) {
   }
 }
 
-TEST(Llama, ParametersAreAsManyAsTheFormulaSays) {
+TEST(Llama, ParameterCountMatchesTheFormula) {
   for (const auto& config : many_configs()) {
     nn::Llama model(config);
     int64_t count = 0;
@@ -75,7 +75,7 @@ TEST(Llama, ParametersAreAsManyAsTheFormulaSays) {
   }
 }
 
-TEST(Llama, ParametersHaveTheirNames) {
+TEST(Llama, ParametersHaveTheExpectedNames) {
   auto config = kTiny;
   config.n_layers = 1;
   config.tie_embeddings = false;
@@ -88,7 +88,7 @@ TEST(Llama, ParametersHaveTheirNames) {
                        "output.weight", "tok_embeddings.weight"}));
 }
 
-TEST(Llama, InitialWeightsHaveTheirStandardDeviation) {
+TEST(Llama, InitialWeightsHaveTheExpectedDeviation) {
   const core::ModelConfig config{.vocab_size = 100, .dim = 128, .n_layers = 3, .tie_embeddings = false};
   nn::Llama model(config);
   for (const auto& parameter : model->named_parameters()) {
@@ -99,21 +99,21 @@ TEST(Llama, InitialWeightsHaveTheirStandardDeviation) {
     }
     const bool residual = name.find(".wo.") != std::string::npos || name.find(".w2.") != std::string::npos;
     const double std = residual ? 0.02 / std::sqrt(6.0) : 0.02;
-    // The standard error of a standard deviation from n draws is σ / √(2n), and of their mean σ / √n; six of each.
+    // The standard error of a standard deviation from n draws is σ / √(2n), and of their mean σ / √n; the bound is six.
     const double error = 6 * std / std::sqrt(static_cast<double>(parameter->numel()));
     EXPECT_NEAR(parameter->std().item<double>(), std, error / std::sqrt(2.0)) << name;
     EXPECT_NEAR(parameter->mean().item<double>(), 0.0, error) << name;
   }
 }
 
-TEST(Llama, FirstLossIsTheLogarithmOfTheVocabulary) {
+TEST(Llama, InitialLossIsTheLogOfTheVocabularySize) {
   for (const bool tied : {true, false}) {
     const core::ModelConfig config{.vocab_size = 66, .tie_embeddings = tied};
     nn::Llama model(config);
     const auto tokens = random_tokens(config, 12, 64);
     const double loss = model->loss(tokens, random_tokens(config, 12, 64)).item<double>();
-    // The last norm's output has length √dim, so a logit is N(0, σ²) with σ = 0.02 √dim; that costs σ² / 2 on average.
-    // A tied head moreover knows its input: that token's logit is at most 0.02 dim and wastes its share of the softmax.
+    // The last norm's output has length √dim, so a logit is N(0, σ²) with σ = 0.02 √dim, which costs σ² / 2 on average.
+    // A tied head also favours its input token, with a logit of at most 0.02 dim, and wastes that share of the softmax.
     const double variance = 0.02 * 0.02 * 128, uniform = std::log(66.0);
     const double tied_cost = tied ? std::log1p(std::expm1(0.02 * 128) / 66) : 0.0;
     const double noise = 6 * std::sqrt((variance + (tied ? 0.02 * 128 * 0.02 * 128 / 66 : 0.0)) / (12 * 64));
@@ -136,7 +136,7 @@ TEST(Llama, LossIsTheMeanCrossEntropy) {
   EXPECT_NEAR(model->loss(tokens, targets).item<double>(), sum / 15, 32 * kEps);
 }
 
-TEST(Llama, TargetsThatAreIgnoredDoNotCount) {
+TEST(Llama, IgnoredTargetsDoNotCount) {
   nn::Llama model(kTiny);
   model->to(torch::kDouble);
   const auto tokens = random_tokens(kTiny, 2, 4);
@@ -165,7 +165,7 @@ TEST(Llama, OverfitsOneBatch) {
                                  .context_length = 16};
   nn::Llama model(config);
   auto tokens = random_tokens(config, 4, 16);
-  tokens.select(1, 0) = torch::arange(4);  // so that all rows differ
+  tokens.select(1, 0) = torch::arange(4);  // makes all rows differ
   const auto targets = random_tokens(config, 4, 16);
   torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-2));
   double loss = std::numeric_limits<double>::infinity();
@@ -179,7 +179,7 @@ TEST(Llama, OverfitsOneBatch) {
   EXPECT_LT(loss, 0.05);
 }
 
-TEST(Llama, ALaterTokenChangesNoEarlierLogits) {
+TEST(Llama, LaterTokensDoNotChangeEarlierLogits) {
   for (const bool written_out : {true, false}) {
     auto model = in_double(nn::Llama(kTiny, std::make_shared<nn::Parts>(nn::PartOptions{.written_out = written_out})));
     const auto tokens = random_tokens(kTiny, 2, 12), logits = model->forward(tokens);
@@ -193,7 +193,7 @@ TEST(Llama, ALaterTokenChangesNoEarlierLogits) {
   }
 }
 
-TEST(Llama, TheOrderOfThePastMatters) {
+TEST(Llama, OrderOfEarlierTokensMatters) {
   auto model = in_double(nn::Llama(kTiny));
   const auto one = model->forward(torch::tensor({{1, 2, 3}})), other = model->forward(torch::tensor({{2, 1, 3}}));
   EXPECT_GT(largest(one.select(1, 2) - other.select(1, 2)), 1e-6);
@@ -211,7 +211,7 @@ TEST(Llama, AllLayersShareOneRopeCache) {
   EXPECT_EQ(caches[0], caches[1]);
 }
 
-// Its second layer has another feed-forward network.
+// The second layer has another feed-forward network.
 struct MixedParts : nn::Parts {
   torch::nn::AnyModule feed_forward(const core::ModelConfig& c, int64_t layer) const override {
     layers.push_back(layer);
@@ -220,7 +220,7 @@ struct MixedParts : nn::Parts {
   mutable std::vector<int64_t> layers;
 };
 
-TEST(Llama, BlocksAreMadeOfTheParts) {
+TEST(Llama, BlocksUseTheGivenParts) {
   const auto parts = std::make_shared<MixedParts>();
   nn::Llama model(kTiny, parts);
   EXPECT_EQ(parts->layers, (std::vector<int64_t>{0, 1}));
@@ -229,16 +229,17 @@ TEST(Llama, BlocksAreMadeOfTheParts) {
   EXPECT_EQ(model->forward(random_tokens(kTiny, 2, 5)).sizes(), (std::vector<int64_t>{2, 5, 7}));
 }
 
-TEST(Llama, RefusesPartsThatItLacks) {
+TEST(Llama, RejectsMissingParts) {
   core::ModelConfig windowed = kTiny, capped = kTiny;
   windowed.family = core::Family::Mistral;
   EXPECT_NO_THROW(nn::Llama{windowed});
   windowed.sliding_window = 4;
   capped.logit_cap = 30.0F;
-  for (const core::ModelConfig& config : {windowed, capped}) expect_error([&] { nn::Llama{config}; }, {"not a plain Llama"});
+  for (const core::ModelConfig& config : {windowed, capped})
+    expect_error([&] { nn::Llama{config}; }, {"not a plain Llama"});
 }
 
-TEST(Llama, DropoutActsInTrainingOnly) {
+TEST(Llama, DropoutAppliesOnlyInTraining) {
   nn::Llama model(kTiny, std::make_shared<nn::Parts>(nn::PartOptions{.dropout = 0.3}));
   const auto tokens = random_tokens(kTiny, 2, 5);
   EXPECT_FALSE(torch::equal(model->forward(tokens), model->forward(tokens)));
@@ -262,7 +263,7 @@ TEST(Llama, GradientsEqualCentralDifferences) {
   }
 }
 
-TEST(Llama, RefusesOtherSizesAndTypes) {
+TEST(Llama, RejectsOtherSizesAndTypes) {
   nn::Llama model(kTiny);
   const auto tokens = random_tokens(kTiny, 2, 5);
   expect_error([&] { model->forward(tokens.to(torch::kInt)); }, {"Llama", "Long [B, T]", "Int [2, 5]"});

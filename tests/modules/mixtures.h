@@ -7,7 +7,7 @@
 
 namespace folio::test {
 
-/// Four experts, of which a token takes two, with all other parts that a mixture of this family can have.
+/// Returns a model with four experts, two per token, and all other parts of this family's mixtures.
 inline core::ModelConfig mixture_config(core::Family family) {
   core::ModelConfig c{.family = family,
                       .vocab_size = 7,
@@ -32,7 +32,7 @@ inline core::ModelConfig mixture_config(core::Family family) {
   return c;
 }
 
-/// One of each family that has experts.
+/// Returns one configuration for each family with experts.
 inline std::vector<core::ModelConfig> mixture_configs() {
   std::vector<core::ModelConfig> all;
   for (const core::FamilyInfo& family : core::families()) {

@@ -1,4 +1,4 @@
-"""modules/pretrained.cpp, built alone: a published model has the logits of transformers, and its samples."""
+"""Tests modules/pretrained.cpp, built alone: a published model has transformers' logits, and its samples."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROMPT = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_logits_are_those_of_transformers_and_its_samples_answer(tmp_path):
+def test_pretrained_logits_match_transformers(tmp_path):
     subprocess.run([BUILD / "export", SMOLLM2, "--out", tmp_path / "hf", "--format", "hf", "--type", "f32"], check=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", dtype=torch.float32)

@@ -1,5 +1,5 @@
-// Every test starts with the same seed, so that it does not depend on the tests before it, and runs on one thread,
-// since its tensors are small and other tests run at the same time.
+// Starts every test with the same seed, independent of the tests before it, and with one thread, since its tensors are
+// small and other tests run at the same time.
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 

@@ -1,10 +1,10 @@
-// RoPE: its laws, and what is our cache's own.
+// Tests modules/rope.h: the properties of RoPE, and of our cache.
 #include "modules/rope.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "tests/modules/laws/rope_laws.h"
+#include "tests/modules/properties/rope_properties.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -14,7 +14,7 @@ constexpr int64_t kContext = kRopeContext;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Rope, nn::RopeCache);
 
-TEST(RopeCache, FirstPositionContinuesASequenceBitForBit) {
+TEST(RopeCache, FirstPositionContinuesASequenceExactly) {
   nn::RopeCache rope(kContext, 6);
   const auto x = torch::randn({2, kContext, 3, 6}), y = rope->apply(x);
   for (const int64_t t : {1, 17, 39}) EXPECT_TRUE(torch::equal(rope->apply(x.slice(1, t), t), y.slice(1, t)));
@@ -40,8 +40,8 @@ TEST(RopeCache, HalfTypesAreRotatedInFloat) {
   EXPECT_TRUE(torch::equal(y, rope->apply(x.to(torch::kFloat)).to(torch::kBFloat16)));
 }
 
-TEST(RopeCache, InputsOfEveryTypeReadOneCache) {
-  const nn::RopeCacheImpl rope(kContext, 8);  // const: layers share it, perhaps on several threads
+TEST(RopeCache, InputsOfEveryTypeShareOneCache) {
+  const nn::RopeCacheImpl rope(kContext, 8);  // const: layers share it, possibly on several threads
   const auto x = randn({2, kContext, 3, 8});
   const auto in_double = rope.apply(x);
   EXPECT_EQ(rope.apply(x.to(torch::kFloat)).scalar_type(), torch::kFloat);
@@ -61,7 +61,7 @@ TEST(RopeCache, ReadsTransposedInputs) {
   EXPECT_TRUE(torch::equal(rope->apply(x), rope->apply(x.contiguous())));
 }
 
-TEST(RopeCache, RefusesOtherSizesAndPositions) {
+TEST(RopeCache, RejectsOtherSizesAndPositions) {
   expect_error([] { nn::RopeCache(8, 5); }, {"even", "5"});
   expect_error([] { nn::RopeCache(0, 4); }, {"context_length", "0"});
   expect_error([] { nn::RopeCache(8, 4, -1.0); }, {"theta", "-1"});

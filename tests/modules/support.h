@@ -1,4 +1,4 @@
-// Helpers of the modules' tests: comparison of tensors, expected errors, models in double.
+// Helpers for the modules' tests: comparison of tensors, expected errors, models in double.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,8 +18,8 @@ namespace folio::test {
 
 inline constexpr double kEps = std::numeric_limits<double>::epsilon();
 
-/// Expects two tensors of one shape that differ by at most `tolerance` anywhere; NaN never does. `why` says what a
-/// difference usually comes from.
+/// Expects tensors of equal shape that differ by at most `tolerance` in any element, without NaNs. `why` explains the
+/// usual cause of a difference.
 inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expected, double tolerance,
                          const std::string& why = "") {
   if (actual.sizes() != expected.sizes()) {
@@ -38,15 +38,15 @@ inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expec
                 << why;
 }
 
-/// The same of equal numbers.
+/// Expects equal values.
 inline void expect_equal(const torch::Tensor& actual, const torch::Tensor& expected, const std::string& why = "") {
   expect_close(actual, expected, 0.0, why);
 }
 
-/// The largest magnitude in a tensor, the scale of a tolerance.
+/// Returns the largest magnitude in a tensor, to scale a tolerance.
 inline double largest(const torch::Tensor& x) { return x.abs().max().item<double>(); }
 
-/// Expects core::Error whose message has all of `parts` in it.
+/// Expects a core::Error whose message contains all of `parts`.
 template <typename Function>
 void expect_error(Function&& function, const std::vector<std::string>& parts) {
   try {
@@ -60,11 +60,11 @@ void expect_error(Function&& function, const std::vector<std::string>& parts) {
   }
 }
 
-/// A random tensor of doubles.
+/// Returns a random tensor in double.
 inline torch::Tensor randn(std::vector<int64_t> shape) { return torch::randn(shape, torch::kDouble); }
 
-/// `module` in double, with every parameter redrawn from N(0, scale²), so that no symmetry of the initial weights
-/// remains.
+/// Returns `module` in double with every parameter redrawn from N(0, scale²), to break symmetries of the initial
+/// weights.
 template <typename Holder>
 Holder in_double(Holder module, double scale = 1.0) {
   module->to(torch::kDouble);
@@ -73,7 +73,7 @@ Holder in_double(Holder module, double scale = 1.0) {
   return module;
 }
 
-/// The leaves of a gradient check: an input and all parameters of a module.
+/// Returns the leaves of a gradient check: the input and all parameters of a module.
 inline std::vector<torch::Tensor> leaves(const torch::Tensor& x, const torch::nn::Module& module) {
   auto all = module.parameters();
   all.push_back(x);

@@ -1,4 +1,4 @@
-// SwiGLU: its laws, and what is our module's own.
+// Tests modules/swiglu.h: the properties of SwiGLU, and of our module.
 #include "modules/swiglu.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "tests/modules/laws/swiglu_laws.h"
+#include "tests/modules/properties/swiglu_properties.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -14,7 +14,7 @@ namespace {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Ours, SwiGlu, nn::SwiGLU);
 
-TEST(SwiGluModule, HasThreeMatricesAndNothingElse) {
+TEST(SwiGluModule, HasExactlyThreeMatrices) {
   nn::SwiGLU ffn(4, 10);
   const auto parameters = ffn->named_parameters();
   ASSERT_EQ(parameters.size(), 3U);
@@ -23,11 +23,11 @@ TEST(SwiGluModule, HasThreeMatricesAndNothingElse) {
   EXPECT_EQ(parameters["w3.weight"].sizes(), (std::vector<int64_t>{10, 4}));
 }
 
-TEST(SwiGluModule, RefusesOtherSizes) {
+TEST(SwiGluModule, RejectsOtherSizes) {
   nn::SwiGLU ffn(4, 10);
   expect_error([&] { ffn->forward(torch::zeros({2, 3, 5})); }, {"SwiGLU", "[B, T, 4]", "Float [2, 3, 5]"});
   expect_error([&] { ffn->forward(torch::zeros({2, 4})); }, {"[B, T, 4]", "Float [2, 4]"});
-  expect_error([] { nn::SwiGLU(4, 0); }, {"at least 1", "4 and 0"});
+  expect_error([] { nn::SwiGLU(4, 0); }, {"dim is 4 and hidden_dim is 0", ">= 1"});
 }
 
 }  // namespace

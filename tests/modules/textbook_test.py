@@ -1,5 +1,5 @@
-"""modules/ can be read, and built, alone: its files and the few of src/core that they include, copied into an empty
-folder, are a program that trains, and its loss and gradients are those of `train --fused false`."""
+"""Tests that modules/ builds alone: its files and the few that they include from src/core, copied to an empty folder,
+are a program that trains, with the loss and gradients of `train --fused false`."""
 
 import json
 import os
@@ -27,7 +27,7 @@ target_link_libraries(example PRIVATE fmt::fmt ${TORCH_LIBRARIES})
 target_include_directories(example BEFORE PRIVATE FMT)
 set_target_properties(example PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 """
-# What a reader would add to look at the gradients, before they are clipped.
+# Code that writes the gradients before they are clipped.
 DUMP = """    if (step == 0) {
       for (const auto& p : model->named_parameters()) {
         const auto grad = p.value().grad().contiguous();
@@ -38,7 +38,7 @@ DUMP = """    if (step == 0) {
 
 
 def needed(file, found):
-    """The file, what it includes of ours, and the sources of these headers."""
+    """Adds the file, its includes from this project, and the sources of these headers to `found`."""
     if file in found or not file.exists():
         return
     found.add(file)
@@ -48,7 +48,7 @@ def needed(file, found):
 
 
 def build_alone(name, folder, edited=lambda text: text):
-    """Builds the program modules/NAME, of `edited` text, as FOLDER/build/example."""
+    """Builds the program modules/NAME, after applying `edited` to its text, as FOLDER/build/example."""
     found = set()
     needed(ROOT / "modules" / name, found)
     core = {f.stem for f in found if f.parent.name == "core"}
@@ -95,7 +95,7 @@ def trained(example):
     return losses, [float(line.split()[-1]) for line in lines.splitlines()]
 
 
-def test_its_losses_are_those_of_the_trainer(trained):
+def test_losses_match_the_trainer(trained):
     losses, own = trained
     assert len(own) == STEPS and np.float32(own[0]) == np.float32(losses[0])
     assert np.allclose(own, losses, rtol=0, atol=1e-5)
@@ -107,19 +107,19 @@ HF = {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm
 
 
 def own_name(name):
-    """The modules' name of Hugging Face's parameter."""
+    """Returns the modules' name of a Hugging Face parameter."""
     name = name.replace("model.", "").replace("embed_tokens", "tok_embeddings")
     for module, hf in HF.items():
         name = name.replace(hf, module)
     return name
 
 
-def test_its_gradients_are_those_of_the_trainer_bit_for_bit(example, trained):
+def test_gradients_match_the_trainer_exactly(example, trained):
     theirs = load_file(example / "grads.safetensors")
     assert len(theirs) == 2 + 3 * len(HF)
     for name, gradient in theirs.items():
         own = own_name(name)
         value = np.fromfile(example / own, dtype=np.float32).reshape(gradient.shape)
-        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face's pairs are halves
+        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face pairs the halves
             value = value.reshape(-1, 8, 2, 64).transpose(0, 2, 1, 3).reshape(-1, 64)
         assert value.tobytes() == gradient.tobytes(), name

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The serving half for 64-bit Arm, in QEMU: its tests, and its files and texts against those of this machine's build.
-# tests/neon/run.sh ARM_BUILD THIS_BUILD     what `make neon` runs after both are built; ends at the first failure
+# Tests the serving half for 64-bit Arm in QEMU, and compares its files and outputs with those of this machine's build.
+# tests/neon/run.sh ARM_BUILD THIS_BUILD     run by `make neon` after both builds; stops at the first failure
 set -euo pipefail
 arm=$(realpath "$1") here=$(realpath "$2")
 cd "$(dirname "$0")/../.."
@@ -9,7 +9,7 @@ out=$(mktemp -d)
 trap 'status=$?; [ $status -eq 0 ] || cat "$out/log" >&2; rm -rf "$out"; exit $status' EXIT
 touch "$out/log"
 
-# A processor without dot products, one with them, and all that this QEMU knows; and what each runs, the best last.
+# Processors without dot products, with them, and with all that QEMU emulates; and each one's instruction sets.
 cpus=(cortex-a72 neoverse-n1 max)
 declare -A isas=([cortex-a72]="reference" [neoverse-n1]="reference, neon" [max]="reference, neon, neoni8mm")
 
@@ -30,14 +30,14 @@ for cpu in "${cpus[@]}"; do
   esac
 done
 
-# The kernels of a set against the reference where another instruction than the set's would be an illegal one, and the
-# laws of the engine on the best set, on a CPU and on two shards. What knows no processor's instructions is left out: the
-# other machines of the tests, the scheduler, the sampler; and so is the widest model, which takes minutes.
+# Compares each instruction set's kernels with the reference on a processor without newer instructions, and runs the
+# engine's tests on the best set, on a CPU and on two shards. Left out: the other machines, the scheduler and the
+# sampler, which have no code for a processor, and the widest model, which takes minutes.
 tests() {
   emulate "$1" "$arm/tests/$2" --gtest_brief=1 --gtest_filter="${3:-*}" | tee "$out/log"
   grep -q 'PASSED.* [1-9][0-9]* tests' "$out/log" || fail "$2 has no tests named $3"
 }
-for program in test_core test_data test_threads; do  # QEMU sets no limit to memory, so that all threads can be started
+for program in test_core test_data test_threads; do  # QEMU doesn't limit memory, so all threads could be started
   begin "max: $program"
   tests max $program '-*.AThreadThatCannotBeStarted*'
 done
@@ -46,13 +46,13 @@ tests max test_infer 'Isa/*/neoni8mm:Machines/*/cpu*:Machines/*/two_shards:Cases
 begin "neoverse-n1: test_infer, kernels"
 tests neoverse-n1 test_infer 'Isa/*/neon'
 
-# What is exported is the same bytes, and what is generated the same text, greedy and sampled.
+# Compares exported files byte by byte, and outputs, greedy and sampled.
 exported() {  # exported MODEL OPTION...: writes $out/model.gguf
   "$here/export" "$@" --out "$out/model.gguf" >"$out/log"
   emulate max "$arm/export" "$@" --out "$out/arm.gguf" >"$out/log"
   cmp "$out/model.gguf" "$out/arm.gguf"
 }
-same_texts() {  # same_texts MODEL TOKENS PROMPTS: each processor with its best set, the first with the reference
+same_texts() {  # same_texts MODEL TOKENS PROMPTS: each processor with its best set, the host also with the reference
   texts() {
     "$@" --temp 0
     "$@" --temp 0.8 --seed 7

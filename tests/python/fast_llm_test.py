@@ -1,4 +1,4 @@
-"""folio.fast_llm: its tokens and texts are folio.Model's, and what it refuses."""
+"""Tests folio.fast_llm: tokens and outputs equal folio.Model's, and errors."""
 
 import threading
 
@@ -31,7 +31,7 @@ def fetched(adapter, handle):
 
 
 def options_of(i):
-    """Those of the i-th of many requests, by FastLLM's names and by ours."""
+    """Returns the options of the i-th request, with FastLLM's names and with ours."""
     theirs = dict(output_token_limit=1 + i * 13 % 60, top_k=5 + i, top_p=0.9 if i % 4 else 1.0,
                   temperature=1.3 if i % 5 == 2 else 1.0, repeat_penalty=1.2 if i % 3 else 1.0,
                   last_n=0 if i % 6 == 1 else 32, seed=i)
@@ -41,7 +41,7 @@ def options_of(i):
     return theirs, ours
 
 
-def test_handles_give_the_tokens_of_the_models_texts(model, adapter):
+def test_handles_give_the_models_tokens(model, adapter):
     handles = [adapter.launch_response(PROMPTS[i % 4], **options_of(i)[0]) for i in range(64)]
     texts = {}
 
@@ -58,18 +58,18 @@ def test_handles_give_the_tokens_of_the_models_texts(model, adapter):
     assert texts == {i: model.generate(PROMPTS[i % 4], **options_of(i)[1]) for i in range(64)}
 
 
-def test_defaults_are_the_originals(model, adapter):
+def test_defaults_match_fastllm(model, adapter):
     greedy = model.generate("ROMEO:", temperature=0, max_tokens=model.about["context"])
     assert adapter.response("ROMEO:") == greedy
     assert adapter.response("ROMEO:", config=llm.GenerationConfig(top_k=0, output_token_limit=9)) == greedy[:9]
-    assert adapter.response("ROMEO:", max_length=9, do_sample=False, top_k=50) == greedy[:9]  # a character a token
+    assert adapter.response("ROMEO:", max_length=9, do_sample=False, top_k=50) == greedy[:9]  # one character per token
     space = adapter.encode(" ")[0]
     assert adapter.response("ROMEO:", stop_token_ids=[space]) == greedy.split(" ")[0]
     handle = adapter.launch_response(adapter.encode("ROMEO:"), stop_token_ids={space})
     assert fetched(adapter, handle) == adapter.encode(greedy.split(" ")[0])
 
 
-def test_pieces_and_batches(model, adapter):
+def test_streaming_and_batches(model, adapter):
     _, ours = options_of(3)
     config = llm.GenerationConfig(**options_of(3)[0])
     expected = model.generate(PROMPTS, **ours)
@@ -83,8 +83,8 @@ def test_pieces_and_batches(model, adapter):
     assert adapter.response_batch(PROMPTS, config=config) == expected and adapter.response_batch([]) == []
 
 
-def test_who_waits_asks_once_for_what_comes(model, adapter):
-    """A thread that asks again and again gets nothing most of the time."""
+def test_waiting_does_not_poll(model, adapter):
+    """A polling thread gets nothing most of the time."""
     class Counted:
         def __init__(self, stream):
             self.stream, self.empty = stream, 0
@@ -108,7 +108,7 @@ def test_who_waits_asks_once_for_what_comes(model, adapter):
     assert len(tokens) == 24 and counted.empty <= 1
 
 
-def test_what_was_never_given_is_an_error(adapter):
+def test_unknown_handles_are_errors(adapter):
     handle = adapter.launch_response("ROMEO:")
     adapter.fetch_response(handle)
     adapter.abort_handle(handle)
@@ -120,7 +120,7 @@ def test_what_was_never_given_is_an_error(adapter):
                 call(unknown)
 
 
-def test_an_abort_ends_who_waits(model, adapter):
+def test_abort_wakes_waiting_threads(model, adapter):
     def tokens():
         return model.statistics["tokens"]
 
@@ -138,11 +138,11 @@ def test_an_abort_ends_who_waits(model, adapter):
     for thread in threads:
         thread.join()
     adapter.response("Hello", output_token_limit=1)
-    assert tokens() - before <= 2  # the last response, and the text that held the engine
+    assert tokens() - before <= 2  # the last response, and the request that held the engine
     assert model.statistics["running"] == 0
 
 
-def test_the_models_end_ends_its_requests(golden_gguf):
+def test_closing_the_model_ends_its_requests(golden_gguf):
     adapter = llm.model(golden_gguf, threads=1)
     handle = adapter.launch_response("ROMEO:")
     adapter.release_memory()
@@ -151,7 +151,7 @@ def test_the_models_end_ends_its_requests(golden_gguf):
         adapter.launch_response("ROMEO:")
 
 
-def test_what_is_refused(adapter):
+def test_invalid_requests_are_rejected(adapter):
     for call in (adapter.launch_response, adapter.response, lambda prompt: adapter.response_batch([prompt])):
         with pytest.raises(folio.Error, match="300 tokens"):
             result = call("a" * 300)
@@ -167,7 +167,7 @@ def test_what_is_refused(adapter):
         adapter.response_batch(["K"], repeat_penalty=0)
 
 
-def test_without_a_template_texts_stand_one_after_the_other(model, adapter):
+def test_messages_are_concatenated_without_a_template(model, adapter):
     history = adapter.make_history("not used", 0, "ROMEO:", " ay")
     assert history == "ROMEO: ay" and adapter.make_input(history, 1, "\nJULIET:") == "ROMEO: ay\nJULIET:"
     assert adapter.response("\nJULIET:", [("ROMEO:", " ay")], output_token_limit=9) == model.generate(
@@ -175,7 +175,7 @@ def test_without_a_template_texts_stand_one_after_the_other(model, adapter):
     adapter.warmup()
 
 
-def test_an_answer_is_the_chats(chat):
+def test_answers_match_chat(chat):
     history = [("What is 2 + 2?", "4.")]
     messages = [dict(role="user", content="What is 2 + 2?"), dict(role="assistant", content="4."),
                 dict(role="user", content="And one more?")]

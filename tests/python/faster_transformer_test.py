@@ -1,6 +1,6 @@
-"""FasterTransformer's interface against transformers: greedy texts, beams, log-probabilities, for ragged batches.
+"""Compares FasterTransformer's interface with transformers: greedy outputs, beams, log probabilities, ragged batches.
 
-Both compute in float32. Of the golden model, whose tokens are characters, any character can be the end_id.
+Both compute in float32. With the golden model, whose tokens are characters, any character can be the end_id.
 """
 
 import gc
@@ -24,7 +24,7 @@ import random_models  # noqa: E402
 
 torch.set_num_threads(1)
 LOG_PROB = 1e-4
-LENGTH = 48  # of a text with its prompt
+LENGTH = 48  # of a sequence with its prompt
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def prompts(tokenizer):
 
 
 def batch(prompts, length=LENGTH, **more):
-    """Input tensors, padded on the right with what is never looked at."""
+    """Returns input tensors, padded on the right with values that are never read."""
     ids = np.full((len(prompts), max(map(len, prompts))), -1, np.int32)
     for row, prompt in zip(ids, prompts):
         row[:len(prompt)] = prompt
@@ -61,7 +61,7 @@ def run(llama, inputs, beam_width=1, names=()):
 
 
 def texts_of(outputs):
-    """[text][beam], each with its prompt."""
+    """Returns [sequence][beam], each with its prompt."""
     return [[ids[:n].tolist() for ids, n in zip(beams, lengths)]
             for beams, lengths in zip(outputs["output_ids"], outputs["sequence_length"])]
 
@@ -89,7 +89,7 @@ def check_log_probs(model, outputs, prompts, width=1):
             assert abs(outputs["cum_log_probs"][i, b] - expected.sum()) <= LOG_PROB * len(expected)
 
 
-def test_greedy_texts_and_their_log_probabilities(llama, oracle, tokenizer, prompts):
+def test_greedy_outputs_and_log_probabilities(llama, oracle, tokenizer, prompts):
     outputs = run(llama, batch(prompts), names=["cum_log_probs", "output_log_probs"])
     for prompt, (text,) in zip(prompts, texts_of(outputs), strict=True):
         assert text == theirs(oracle, prompt, tokenizer.eos_token_id).sequences[0].tolist()
@@ -99,7 +99,7 @@ def test_greedy_texts_and_their_log_probabilities(llama, oracle, tokenizer, prom
 
 @pytest.mark.parametrize("width", [2, 4, 8])
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
-def test_beams_their_order_and_their_log_probabilities(llama, oracle, tokenizer, prompts, width, penalty):
+def test_beams_order_and_log_probabilities(llama, oracle, tokenizer, prompts, width, penalty):
     (end,) = tokenizer("e" if penalty == 1.0 else " ")["input_ids"]
     inputs = batch(prompts, len_penalty=penalty, end_id=end)
     outputs = run(llama, inputs, width, ["cum_log_probs", "output_log_probs"])
@@ -138,7 +138,7 @@ def test_other_families(tmp_path, name):
     check_log_probs(model, outputs, prompts)
 
 
-def test_a_sampled_text_is_the_programs(llama, golden_gguf, prompts):
+def test_sampled_outputs_match_the_program(llama, golden_gguf, prompts):
     inputs = batch(prompts[:3], 60, runtime_top_k=[20, 0, 7], runtime_top_p=[0.9, 0.8, 0.0], temperature=[0.7, 1.5, 1.0],
                    repetition_penalty=1.2, random_seed=np.array([5, 2**63 + 1, 6], np.uint64))
     texts = texts_of(run(llama, inputs))
@@ -153,13 +153,13 @@ def test_a_sampled_text_is_the_programs(llama, golden_gguf, prompts):
 
 
 def word_list(*words):
-    """As the original's to_word_list_format."""
+    """Formats words like FasterTransformer's to_word_list_format."""
     ids = [token for word in words for token in word]
     ends = np.cumsum([len(word) for word in words]).tolist()
     return np.array([ids, ends + [-1] * (len(ids) - len(ends))], np.int32)
 
 
-def test_words_that_end_a_text_and_words_that_are_never_there(llama, oracle, tokenizer, prompts):
+def test_stop_words_and_bad_words(llama, oracle, tokenizer, prompts):
     free = texts_of(run(llama, batch(prompts)))[0][0]
     n_prompt = len(prompts[0])
     for words in ([free[30:33]], [free[40:46], free[33:35]], [free[n_prompt - 2:n_prompt + 2]]):
@@ -177,7 +177,7 @@ def test_words_that_end_a_text_and_words_that_are_never_there(llama, oracle, tok
             assert beams == expected.sequences.tolist()
 
 
-def test_a_session_goes_on_and_computes_nothing_twice(llama, prompts):
+def test_sessions_continue_without_recomputation(llama, prompts):
     llama.freeBuffer()
     inputs = batch(prompts[:3], 60, session_len=200)
     first = [text for (text,) in texts_of(run(llama, inputs))]
@@ -189,7 +189,7 @@ def test_a_session_goes_on_and_computes_nothing_twice(llama, prompts):
     anew = [text for (text,) in texts_of(run(Llama(GOLDEN, threads=1), batch(whole, 150)))]
     assert second == anew
     llama.freeBuffer()
-    with pytest.raises(folio.Error, match="continue_gen goes on from a call with session_len"):
+    with pytest.raises(folio.Error, match="continue_gen needs an earlier call with session_len"):
         run(llama, batch(more, 150, continue_gen=True))
 
 
@@ -198,7 +198,7 @@ def resident():
         return int(file.read().split()[1]) * 4096
 
 
-def test_the_buffer_comes_and_goes(prompts):
+def test_buffer_allocation(prompts):
     llama = Llama(GOLDEN, threads=1, is_free_buffer_after_forward=True)
     llama.initialize()
     assert not llama.has_buffer
@@ -211,11 +211,11 @@ def test_the_buffer_comes_and_goes(prompts):
     for sizes in ((0, 1, 8, 8), (1, 1, 8, 0)):
         with pytest.raises(ValueError, match="has to be in"):
             llama.allocateBuffer(*sizes)
-    with pytest.raises(folio.Error, match=r"max_seq_len is 4096, but has to be in \[1, 256\]"):
+    with pytest.raises(folio.Error, match=r"max_seq_len is 4096, but must be in \[1, 256\]"):
         llama.allocateBuffer(1, 1, 4096, 8)
 
 
-def test_the_example_tells_of_the_memory(capsys):
+def test_memory_example_runs(capsys):
     example = Path(__file__).parents[2] / "python" / "examples" / "faster_transformer_memory.py"
     runpy.run_path(str(example))["main"](GOLDEN, 40, 8)
     said = [line.rsplit(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
@@ -224,7 +224,7 @@ def test_the_example_tells_of_the_memory(capsys):
     assert all(float(size) > 1 and unit == "MB" for _, size, unit in said)
 
 
-def test_calls_leave_no_memory_behind(prompts):
+def test_calls_do_not_leak_memory(prompts):
     llama = Llama(GOLDEN, threads=1)
 
     def calls(n):
@@ -238,7 +238,7 @@ def test_calls_leave_no_memory_behind(prompts):
     assert calls(30) - before < 2 << 20
 
 
-def test_threads_take_turns(llama, prompts):
+def test_concurrent_calls_match_single_calls(llama, prompts):
     expected = texts_of(run(llama, batch(prompts)))
     got = [None] * 6
 
@@ -253,7 +253,7 @@ def test_threads_take_turns(llama, prompts):
     assert got == [expected] * len(got)
 
 
-def test_a_fork_says_why_it_does_not_work(llama, prompts):
+def test_forked_process_error_explains_why(llama, prompts):
     run(llama, batch(prompts))
     pid = os.fork()
     if pid == 0:
@@ -265,7 +265,7 @@ def test_a_fork_says_why_it_does_not_work(llama, prompts):
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_outputs_are_the_callers_arrays(llama, prompts):
+def test_outputs_use_the_callers_arrays(llama, prompts):
     inputs = batch(prompts)
     mine = llama.outputs(inputs)
     got = llama.forward(mine, inputs, weights=llama)
@@ -274,19 +274,19 @@ def test_outputs_are_the_callers_arrays(llama, prompts):
 
 
 @pytest.mark.parametrize("change, error, message", [
-    ({"input_ids": np.zeros(3, np.int32)}, folio.Error, r"input_ids has the shape \[3\], but needs \[batch_size, max_input"),
+    ({"input_ids": np.zeros(3, np.int32)}, folio.Error, r"input_ids has shape \[3\], expected \[batch_size, max_input"),
     ({"input_ids": np.zeros((5, 31))}, TypeError, "input_ids is of the type float64, but has to be int32"),
     ({"input_ids": np.full((5, 31), 2**40)}, ValueError, "input_ids has a value that is no int32"),
-    ({"input_lengths": [1, 2]}, folio.Error, r"input_lengths has the shape \[2\], but needs \[5\]"),
-    ({"output_seq_len": [40] * 4}, folio.Error, r"output_seq_len has the shape \[4\], but needs \[1\] or \[5\]"),
-    ({"output_seq_len": -1}, folio.Error, "output_seq_len is -1 for text 0, but has to be in"),
+    ({"input_lengths": [1, 2]}, folio.Error, r"input_lengths has shape \[2\], expected \[5\]"),
+    ({"output_seq_len": [40] * 4}, folio.Error, r"output_seq_len has shape \[4\], expected \[1\] or \[5\]"),
+    ({"output_seq_len": -1}, folio.Error, "output_seq_len is -1 for sequence 0, but must be in"),
     ({"temperature": "warm"}, TypeError, "temperature is of the type"),
-    ({"temperature": -1}, folio.Error, r"temperature is -1 for text 0, but has to be in \[0, 100\]"),
-    ({"top_k": 3}, folio.Error, "there is no input tensor top_k; there are input_ids, "),
-    ({"min_length": 3}, folio.Error, "the input tensor min_length is not supported"),
+    ({"temperature": -1}, folio.Error, r"temperature is -1 for sequence 0, but must be in \[0, 100\]"),
+    ({"top_k": 3}, folio.Error, "unknown input tensor top_k, expected one of input_ids, "),
+    ({"min_length": 3}, folio.Error, "input tensor min_length is not supported"),
     ({"continue_gen": 1}, TypeError, "continue_gen is of the type int64, but has to be bool"),
 ])
-def test_what_is_not_right_is_refused(llama, prompts, change, error, message):
+def test_invalid_inputs_are_rejected(llama, prompts, change, error, message):
     outputs = llama.outputs(batch(prompts))
     llama.freeBuffer()
     with pytest.raises(error, match=message):
@@ -294,16 +294,16 @@ def test_what_is_not_right_is_refused(llama, prompts, change, error, message):
     assert not outputs["output_ids"].any()
 
 
-def test_wrong_outputs_and_options_are_refused(llama, prompts):
+def test_invalid_outputs_and_options_are_rejected(llama, prompts):
     inputs = batch(prompts)
     outputs = llama.outputs(inputs)
-    with pytest.raises(folio.Error, match="there is no output tensor sequence_length"):
+    with pytest.raises(folio.Error, match="output tensor sequence_length is missing"):
         llama.forward({"output_ids": outputs["output_ids"]}, inputs)
-    with pytest.raises(folio.Error, match=r"output_ids has the shape \[5, 1, 9\], but needs \[5, 1, 48\]"):
+    with pytest.raises(folio.Error, match=r"output_ids has shape \[5, 1, 9\], expected \[5, 1, 48\]"):
         llama.forward({**outputs, "output_ids": np.zeros((5, 1, 9), np.int32)}, inputs)
-    with pytest.raises(folio.Error, match="output_ids is of the type float32, but has to be int32"):
+    with pytest.raises(folio.Error, match="output_ids has type float32, expected int32"):
         llama.forward({**outputs, "output_ids": np.zeros((5, 1, LENGTH), np.float32)}, inputs)
-    with pytest.raises(folio.Error, match="output_ids is of a type that no tensor has"):
+    with pytest.raises(folio.Error, match="output_ids has an unsupported type"):
         llama.forward({**outputs, "output_ids": np.zeros((5, 1, LENGTH), np.int64)}, inputs)
     with pytest.raises(ValueError, match="output_ids has to lie in rows"):
         llama.forward({**outputs, "output_ids": np.zeros((5, 1, 2 * LENGTH), np.int32)[..., ::2]}, inputs)

@@ -1,4 +1,4 @@
-"""Forms in Python: texts are those of generate, they fit as re and jsonschema say, and what is wrong is refused by name."""
+"""Tests forms in Python: outputs equal generate's and fit according to re and jsonschema; errors name the problem."""
 
 import asyncio
 import concurrent.futures
@@ -23,7 +23,7 @@ class Item(pydantic.BaseModel, extra="forbid"):
     count: int = pydantic.Field(ge=0, le=130)
 
 
-PERSON = {  # its keys are in no alphabetical order
+PERSON = {  # keys in no alphabetical order
     "type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
     "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
                    "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3}}}
@@ -31,7 +31,7 @@ PERSON = {  # its keys are in no alphabetical order
 
 @pytest.fixture(scope="module")
 def chat_gguf(tmp_path_factory):
-    """A model with random weights that can write JSON."""
+    """Writes a model with random weights that can generate JSON."""
     return write_chat_model(tmp_path_factory.mktemp("forms") / "chat.gguf")
 
 
@@ -45,7 +45,7 @@ def random_model(chat_gguf):
     ({"regex": LINE}, ["--regex", LINE]),
     ({"choice": ["Romeo", "no one"]}, ["--choice", "Romeo", "--choice", "no one"]),
     ({"grammar": LIST}, ["--grammar", None])])
-def test_a_text_is_the_programs(golden_gguf, model, form, flags, tmp_path):
+def test_text_matches_the_program(golden_gguf, model, form, flags, tmp_path):
     file = tmp_path / "list.gbnf"
     file.write_text(LIST, encoding="utf-8")
     flags = [flag or file for flag in flags]
@@ -66,7 +66,7 @@ def test_a_text_is_the_programs(golden_gguf, model, form, flags, tmp_path):
     assert asyncio.run(awaited()) == (texts[2], texts[2])
 
 
-def test_json_is_the_programs(chat_gguf, random_model, tmp_path):
+def test_json_matches_the_program(chat_gguf, random_model, tmp_path):
     file = tmp_path / "person.json"
     file.write_text(json.dumps(PERSON), encoding="utf-8")
     for seed in range(3):
@@ -85,7 +85,7 @@ def test_json_is_the_programs(chat_gguf, random_model, tmp_path):
         jsonschema.validate(json.loads(answer), PERSON)
 
 
-def test_answers_fit_the_schema(random_model):
+def test_answers_follow_the_schema(random_model):
     texts = random_model.generate("he is", n=50, seed=7, temperature=1.5, max_tokens=200, json_schema=PERSON)
     assert len(set(texts)) > 40
     for text in texts:
@@ -93,7 +93,7 @@ def test_answers_fit_the_schema(random_model):
         assert text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
 
 
-def test_a_class_of_pydantics_is_a_schema(random_model):
+def test_pydantic_class_as_a_schema(random_model):
     for seed in range(10):
         text = random_model.generate("he is", seed=seed, max_tokens=200, json_schema=Item)
         assert Item.model_validate_json(text) and list(json.loads(text)) == ["name", "colors", "count"]
@@ -101,7 +101,7 @@ def test_a_class_of_pydantics_is_a_schema(random_model):
     assert whole["choices"][0]["text"] == text
 
 
-def test_whitespace_is_the_models_where_it_is_free(random_model):
+def test_unconstrained_whitespace_is_the_models(random_model):
     likely = {random_model.tokenizer.encode("\n")[-1]: 4}
     for method in (random_model.generate, lambda *a, **o: random_model.complete(*a, **o)["choices"][0]["text"]):
         text = method("he is", seed=1, max_tokens=400, logit_bias=likely, json_schema=PERSON, free_whitespace=True)
@@ -110,7 +110,7 @@ def test_whitespace_is_the_models_where_it_is_free(random_model):
             jsonschema.validate(json.loads(text), PERSON)
 
 
-def test_threads_have_forms_of_their_own(model):
+def test_threads_use_their_own_forms(model):
     forms = [{"regex": f"[a-z]{{{n}}}[.,]"} for n in range(3, 15)] + [{"choice": [str(n), "x" * n]} for n in range(12)]
     alone = [[model.generate("What ", seed=seed, **form) for seed in range(4)] for form in forms]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -119,14 +119,14 @@ def test_threads_have_forms_of_their_own(model):
     assert all(re.fullmatch(form["regex"], text) for form, texts in zip(forms[:12], alone) for text in texts)
 
 
-def test_why_a_text_ends_is_said(model):
+def test_finish_reasons(model):
     def ending(**options):
         choice = model.complete("ROMEO:", seed=1, **options)["choices"][0]
         return choice["finish_reason"], choice.get("stop_reason")
 
     assert ending(regex="[a-z]{3}", max_tokens=20) == ("stop", None)
     assert ending(regex="[a-z]{30}", max_tokens=20) == ("length", None)
-    # There is no third text.
+    # There is no third output.
     beams = {"max_tokens": 8, "choice": ["yes", "no"]}
     assert {text for text, _ in model.beam("ROMEO:", 3, **beams)} == {"yes", "no", ""}
     choices = model.complete("ROMEO:", use_beam_search=True, n=3, **beams)["choices"]
@@ -138,20 +138,20 @@ def test_why_a_text_ends_is_said(model):
     (ValueError, ["'json_schema'", "#/properties/a", "not"],
      {"json_schema": {"properties": {"a": {"not": {}}}}, "free_whitespace": True}),
     (ValueError, ["'json_schema'"], {"json_schema": "{"}),
-    (TypeError, ["'json_schema' has to be a JSON schema"], {"json_schema": 3}),
-    (TypeError, ["'json_schema' has to be a JSON schema"], {"json_schema": 3, "free_whitespace": True}),
-    (TypeError, ["JSON's types", "object"], {"json_schema": {"const": object()}}),
+    (TypeError, ["'json_schema' must be a JSON schema"], {"json_schema": 3}),
+    (TypeError, ["'json_schema' must be a JSON schema"], {"json_schema": 3, "free_whitespace": True}),
+    (TypeError, ["JSON types", "object"], {"json_schema": {"const": object()}}),
     (ValueError, ["'regex'"], {"regex": "(a"}),
-    (TypeError, ["'regex' has to be a text"], {"regex": 3}),
+    (TypeError, ["'regex' must be a string"], {"regex": 3}),
     (ValueError, ["'grammar'", "missing"], {"grammar": "root ::= missing"}),
-    (TypeError, ["'choice' has to be a list of texts"], {"choice": "yes"}),
+    (TypeError, ["'choice' must be a list of strings"], {"choice": "yes"}),
     (ValueError, ["'choice'"], {"choice": []}),
-    (ValueError, ["'regex'", "'choice'", "leave one out"], {"regex": "a", "choice": ["a"]}),
-    (ValueError, ["'json_schema'", "'grammar'", "leave one out"], {"json_schema": {}, "grammar": 'root ::= "a"'}),
+    (ValueError, ["'regex'", "'choice'", "remove one of them"], {"regex": "a", "choice": ["a"]}),
+    (ValueError, ["'json_schema'", "'grammar'", "remove one of them"], {"json_schema": {}, "grammar": 'root ::= "a"'}),
     (ValueError, ["free_whitespace is for a json_schema"], {"regex": "a", "free_whitespace": True}),
     (TypeError, ["'tools' is an option of the server's alone"], {"tools": []}),
 ], ids=str)
-def test_what_is_wrong_is_refused_by_name(random_model, kind, parts, options):
+def test_invalid_fields_are_rejected_by_name(random_model, kind, parts, options):
     calls = [random_model.generate] if "tools" in options else [random_model.generate, random_model.complete]
     for call in calls:
         with pytest.raises(kind) as error:
@@ -159,14 +159,14 @@ def test_what_is_wrong_is_refused_by_name(random_model, kind, parts, options):
         assert all(part in str(error.value) for part in parts) and "\n" not in str(error.value), error.value
 
 
-def test_a_vocabulary_that_cannot_write_it_is_refused(model):
+def test_vocabularies_unable_to_write_a_form_are_rejected(model):
     for call in (model.generate, model.stream, model.complete):
         with pytest.raises(ValueError, match="'json_schema'.*0x7b"):
             call("ROMEO:", json_schema=PERSON)
     assert model.generate("ROMEO:", regex=None, json_schema=None, seed=1) == model.generate("ROMEO:", seed=1)
 
 
-def test_tools_are_for_complete(random_model):
+def test_tools_require_complete(random_model):
     tool = {"type": "function", "function": {"name": "add", "parameters": {
         "type": "object", "properties": {"b": {"type": "integer", "maximum": 99, "minimum": 0}, "a": {"const": 7}},
         "required": ["b", "a"], "additionalProperties": False}}}
@@ -179,7 +179,7 @@ def test_tools_are_for_complete(random_model):
     assert random_model.chat(told, max_tokens=5, seed=1)
 
 
-def test_a_trained_model_writes_json():
+def test_trained_model_writes_json():
     if not SMOLLM2.exists():
         pytest.skip("make smollm2 fetches the model")
     with folio.Model(SMOLLM2, threads=1, context=512) as smollm2:

@@ -1,4 +1,4 @@
-"""Arguments of odd types, cyclic, deep, endless, or changing while they are read: each call raises one clear line."""
+"""Tests arguments of odd types, cyclic, deep, endless, or changing while they are read: one-line errors."""
 
 import collections
 import itertools
@@ -63,7 +63,7 @@ class ToItself:
 
 
 class Endless:
-    """A sequence that says it has one element."""
+    """An endless sequence whose length is 1."""
 
     def __len__(self):
         return 1
@@ -79,7 +79,7 @@ def one_line(error):
 @pytest.mark.parametrize("make", [cyclic_list, cyclic_dict, deep, deep_dict, lambda: {"a": cyclic_list()},
                                   lambda: Sequence([cyclic_list()]), ToItself, lambda: range(10**12), Endless,
                                   lambda: np.broadcast_to(np.int32(1), (10**6, 10**6)), lambda: object(), lambda: b"a"])
-def test_a_structure_that_no_json_has_is_refused(chats, make):
+def test_structures_outside_json_are_rejected(chats, make):
     value = make()
     calls = [lambda: chats.generate(value), lambda: chats.generate([value]), lambda: chats.chat(value),
              lambda: chats.chat([{"role": "user", "content": value}]), lambda: chats.complete(messages=[value]),
@@ -95,7 +95,7 @@ def test_a_structure_that_no_json_has_is_refused(chats, make):
 
 
 @pytest.mark.parametrize("make", [cyclic_dict, deep_dict, lambda: collections.UserDict(a=cyclic_list())])
-def test_a_mapping_that_no_json_has_is_refused(chats, make):
+def test_mappings_outside_json_are_rejected(chats, make):
     for option in ("json_schema", "logit_bias", "response_format", "structured_outputs"):
         for call in (chats.generate, chats.complete):
             with pytest.raises((TypeError, ValueError)) as error:
@@ -104,7 +104,7 @@ def test_a_mapping_that_no_json_has_is_refused(chats, make):
             assert option in str(error.value)
 
 
-def test_too_deep_is_a_value_error_that_names_the_option(chats):
+def test_deep_nesting_error_names_the_option(chats):
     for call in (chats.generate, chats.complete):
         with pytest.raises(ValueError, match="^'stop' is nested deeper than 64 levels, or contains itself$"):
             call("a", stop=cyclic_list())
@@ -114,7 +114,7 @@ def test_too_deep_is_a_value_error_that_names_the_option(chats):
             call("a", structured_outputs={"json": deep_dict()})
 
 
-def test_what_changes_while_it_is_read_is_as_it_was(chats):
+def test_inputs_changed_while_read_are_safe(chats):
     class Grows:
         def __init__(self, change):
             self.change = change
@@ -132,7 +132,7 @@ def test_what_changes_while_it_is_read_is_as_it_was(chats):
     assert chats.tokenizer.decode(ids) == chats.tokenizer.decode([1, 2]) and len(ids) == 3
 
 
-def test_a_model_may_be_closed_by_what_a_call_reads(golden_gguf):
+def test_inputs_may_close_the_model_while_read(golden_gguf):
     class Closes:
         def __init__(self, model):
             self.model = model
@@ -148,7 +148,7 @@ def test_a_model_may_be_closed_by_what_a_call_reads(golden_gguf):
             use(model, Closes(model))
 
 
-def test_other_mappings_and_sequences_are_read(chats):
+def test_other_mappings_and_sequences_are_accepted(chats):
     message = types.MappingProxyType({"role": "user", "content": "a"})
     ids = chats.tokenizer.apply_chat_template([dict(message)])
     assert chats.tokenizer.apply_chat_template(collections.deque([message])) == ids
@@ -165,7 +165,7 @@ def test_large_seeds_differ(model):
 
 
 @pytest.mark.parametrize("text", [LONE, "\udfff", "a" * 1000 + "\udc80", type("Text", (str,), {})(LONE)])
-def test_a_lone_surrogate_is_a_value_error(chats, chat_gguf, text):
+def test_lone_surrogates_are_value_errors(chats, chat_gguf, text):
     service = Service(chats) if chats._service is None else chats._service
     adapter = fast_llm.model(chats)
     told = [{"role": "user", "content": text}]
@@ -200,7 +200,7 @@ def test_a_lone_surrogate_is_a_value_error(chats, chat_gguf, text):
         one_line(error)
 
 
-def test_where_a_lone_surrogate_is_is_said(chats):
+def test_lone_surrogate_errors_name_the_location(chats):
     for call in (chats.generate, chats.complete):
         with pytest.raises(ValueError, match=r"^'choice' at \[1\] has a lone surrogate \(U\+D800\) at character 1, which"):
             call("a", choice=["b", LONE])
@@ -209,7 +209,7 @@ def test_where_a_lone_surrogate_is_is_said(chats):
 
 
 @pytest.mark.parametrize("path", [b"model.gguf", 3, None, "a\0b", object()])
-def test_a_path_is_a_text(golden_gguf, path):
+def test_paths_must_be_text(golden_gguf, path):
     for call in (lambda: folio.Model(path), lambda: Llama(path), lambda: folio.Model(golden_gguf, tokenizer=path or b"a"),
                  lambda: folio.Model(golden_gguf, adapter=path or b"a")):
         with pytest.raises((TypeError, ValueError)) as error:
@@ -218,7 +218,7 @@ def test_a_path_is_a_text(golden_gguf, path):
 
 
 @pytest.mark.parametrize("token", [-1, 2**31, 2**64, 10**30, "1", 1.5, None, True])
-def test_a_token_is_one_of_the_vocabulary(model, token):
+def test_tokens_must_be_in_the_vocabulary(model, token):
     for call in (lambda: model.logits([token]), lambda: model.score([1, token]), lambda: model.trace([token]),
                  lambda: model.tokenizer.token_bytes(token), lambda: model.tokenizer.decode([token]),
                  lambda: fast_llm.model(model).response("a", stop_token_ids=[token]),
@@ -228,12 +228,12 @@ def test_a_token_is_one_of_the_vocabulary(model, token):
         one_line(error)
 
 
-def test_an_endless_iterator_of_tokens_is_refused(model):
+def test_endless_token_iterators_are_rejected(model):
     with pytest.raises(ValueError, match="which no context has"):
         model.logits(itertools.repeat(1))
 
 
-def test_options_of_a_service_have_types(golden_gguf):
+def test_service_options_are_type_checked(golden_gguf):
     with folio.Model(golden_gguf, threads=1) as model:
         for options in (dict(api_key=3), dict(allowed_hosts="abc"), dict(allowed_origins=[1]), dict(max_queue="many"),
                         dict(max_queue=-1), dict(request_timeout=1e300), dict(max_queue=2**70)):
@@ -250,10 +250,10 @@ def test_options_of_a_service_have_types(golden_gguf):
         one_line(error)
 
 
-def test_arrays_that_cannot_be_written_or_are_read_only(golden_gguf):
+def test_read_only_arrays(golden_gguf):
     llama = Llama(golden_gguf, threads=1)
     ids = np.array([[1, 2, 3]], np.int32)
-    ids.flags.writeable = False  # an input may be
+    ids.flags.writeable = False  # inputs may be read-only
     inputs = {"input_ids": ids, "input_lengths": np.array([3], np.int32), "output_seq_len": 6}
     outputs = llama.forward(llama.outputs(inputs), inputs)
     assert outputs["sequence_length"].tolist() == [[6]]

@@ -1,4 +1,4 @@
-"""Objects that end on any thread, forked children, and who holds the GIL. What may hang runs in a process of its own."""
+"""Tests objects that end on any thread, forked children, and the GIL. Tests that may hang run in a separate process."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def exit_codes(*pids):
 
 
 def python(golden_gguf, code):
-    """Runs the code in a process group of its own, so that a child that hangs ends with it."""
+    """Runs the code in its own process group, so that hanging children end with it."""
     process = subprocess.Popen([sys.executable, "-c", HEAD + textwrap.dedent(code), str(golden_gguf)], text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
@@ -46,7 +46,7 @@ def python(golden_gguf, code):
     "model._submit(False, {'prompt': prompts, 'max_tokens': 200}, pieces=True, notifier=model._notifier())",
     "asyncio.create_task(model.agenerate(prompts * 100, max_tokens=200)); await asyncio.sleep(0)",
 ])
-def test_the_last_reference_to_a_model_may_go_while_it_streams(golden_gguf, leave):
+def test_model_may_be_dropped_while_streaming(golden_gguf, leave):
     out = python(golden_gguf, f"""
         prompts = ["ROMEO: " * 8] * 16
         body = b'{{"prompt": "ROMEO:", "max_tokens": 200, "n": 50, "stream": true}}'
@@ -63,7 +63,7 @@ def test_the_last_reference_to_a_model_may_go_while_it_streams(golden_gguf, leav
     assert out == "ended\n"
 
 
-def test_a_model_may_go_on_a_thread_and_within_a_loop(golden_gguf):
+def test_model_may_be_dropped_on_a_thread_or_in_a_loop(golden_gguf):
     out = python(golden_gguf, """
         async def main():
             for _ in range(5):
@@ -81,7 +81,7 @@ def test_a_model_may_go_on_a_thread_and_within_a_loop(golden_gguf):
     assert out == "ended\n"
 
 
-def test_several_threads_close_a_model_at_once(golden_gguf):
+def test_concurrent_close(golden_gguf):
     out = python(golden_gguf, """
         for _ in range(5):
             model = folio.Model(path, threads=1)
@@ -117,8 +117,8 @@ def busy(model):
     "next_model = folio.Model(path, threads=1); next_model.generate('a', max_tokens=3); sys.exit(7)",
     "folio.model._close_all(); os._exit(7)",
 ])
-def test_a_child_that_was_forked_ends(golden_gguf, how):
-    """Several children, since what other threads do at the moment of a fork differs."""
+def test_forked_child_exits(golden_gguf, how):
+    """Uses several children, since the state of other threads during a fork varies."""
     out = python(golden_gguf, BUSY + textwrap.dedent(f"""
         model = folio.Model(path, threads=1)
         busy(model)
@@ -134,7 +134,7 @@ def test_a_child_that_was_forked_ends(golden_gguf, how):
     assert out == "True\n"
 
 
-def test_a_process_of_multiprocessing_ends(golden_gguf):
+def test_multiprocessing_process_exits(golden_gguf):
     out = python(golden_gguf, BUSY + textwrap.dedent("""
         model = folio.Model(path, threads=1)
         busy(model)
@@ -152,7 +152,7 @@ def test_a_process_of_multiprocessing_ends(golden_gguf):
     assert out == "ended\n"
 
 
-def test_in_a_forked_child_each_call_is_a_runtime_error(golden_gguf):
+def test_calls_in_a_forked_child_are_runtime_errors(golden_gguf):
     out = python(golden_gguf, BUSY + textwrap.dedent("""
         model = folio.Model(path, threads=1)
         llama = Llama(path, threads=1)
@@ -246,7 +246,7 @@ def test_a_signal_handler_may_fork(golden_gguf):
 
 @pytest.fixture
 def only_released():
-    """Threads take the GIL only from one that releases it."""
+    """Makes threads get the GIL only if it is released."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(10**5)
     yield
@@ -265,7 +265,7 @@ TEXT = support.TEXT * 20
     lambda model: folio.Model(model.about["path"], threads=1).close(),
     lambda model: Llama(model.about["path"], threads=1), lambda model: model.generate("a", max_tokens=1, regex="[a-z]{9}")])
 def test_work_releases_the_gil(model, only_released, call):
-    """A thread that waits for the GIL gets it in one of many calls."""
+    """A thread that waits for the GIL gets it during one of many calls."""
     started, go, ran = threading.Event(), threading.Lock(), []
     go.acquire()
 

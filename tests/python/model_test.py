@@ -1,4 +1,4 @@
-"""folio.Model against the programs and transformers: the same texts, the same numbers, and what is refused."""
+"""Compares folio.Model with the programs and transformers: outputs, numbers and errors."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def told(golden_gguf, prompt, *flags):
     return support.generate(golden_gguf, *flags, prompt)["text"]
 
 
-def test_a_text_is_the_programs(golden_gguf, model):
+def test_text_matches_the_program(golden_gguf, model):
     for prompt in PROMPTS:
         assert model.generate(prompt, max_tokens=40, seed=3) == told(golden_gguf, prompt, "-n", 40, "-s", 3)
     assert model.generate("ROMEO:", seed=5) == told(golden_gguf, "ROMEO:", "-s", 5)
@@ -29,7 +29,7 @@ def test_a_text_is_the_programs(golden_gguf, model):
     assert text == told(golden_gguf, "ROMEO:", "-s", 8, "-n", 120, *flags) and text
 
 
-def test_special_tokens_in_a_prompt_are_parsed_as_generate_does(tmp_path):
+def test_special_tokens_in_prompts_match_generate(tmp_path):
     path = write_chat_model(tmp_path / "chat.gguf")
     prompt = "<|im_start|>user\nhello<|im_end|>\n"
     parsed, plain = (support.generate(path, *flags, "-n", 8, "-s", 1, prompt) for flags in ([], ["--no-parse-special"]))
@@ -39,11 +39,11 @@ def test_special_tokens_in_a_prompt_are_parsed_as_generate_does(tmp_path):
             assert model.tokenizer.encode(prompt, prefix=True, **options) == expected["prompt_tokens"]
             assert model.generate(prompt, max_tokens=8, seed=1, **options) == expected["text"]
             assert np.array_equal(model.score(prompt, **options), model.score(expected["prompt_tokens"]))
-        # A chat's content stays text.
+        # Special tokens in a chat's content are not parsed.
         ids = model.tokenizer.apply_chat_template([{"role": "user", "content": "<|im_start|>"}])
         assert ids.count(parsed["prompt_tokens"][0]) == ids.count(model.tokenizer.encode("<|im_start|>")[0]) == 3
 
-def test_the_defaults_are_those_of_generation_config_json(golden_gguf, tmp_path):
+def test_defaults_come_from_generation_config_json(golden_gguf, tmp_path):
     folder = tmp_path / "config"
     folder.mkdir()
     (folder / "generation_config.json").write_text('{"temperature": 0.3, "top_k": 5}')
@@ -58,7 +58,7 @@ def test_the_defaults_are_those_of_generation_config_json(golden_gguf, tmp_path)
         folio.Model(golden_gguf, generation_config=folder)
 
 
-def test_a_list_of_prompts_is_a_batch_of_the_same_texts(model):
+def test_list_of_prompts_matches_single_prompts(model):
     alone = [model.generate(prompt, max_tokens=30, seed=1) for prompt in PROMPTS]
     assert model.generate(PROMPTS, max_tokens=30, seed=1) == alone
     assert model.generate(tuple(PROMPTS), max_tokens=30, seed=1) == alone
@@ -70,7 +70,7 @@ def test_a_list_of_prompts_is_a_batch_of_the_same_texts(model):
     assert model.generate(PROMPTS[0], max_tokens=30, seed=1, n=3) == several[0]
 
 
-def test_the_shorter_prompts_of_a_batch_have_the_room_that_they_have_alone(model):
+def test_short_prompts_in_a_batch_keep_their_context(model):
     context = model.about["context"]
     long = "ROMEO: " * context
     prompts = [long[:context - 5], "ROMEO:"]
@@ -78,7 +78,7 @@ def test_the_shorter_prompts_of_a_batch_have_the_room_that_they_have_alone(model
         model.generate(prompt, max_tokens=20, seed=1) for prompt in prompts]
 
 
-def test_a_stream_says_the_same(model):
+def test_stream_matches_generate(model):
     for prompt in PROMPTS:
         pieces = list(model.stream(prompt, max_tokens=60, seed=2))
         assert "".join(pieces) == model.generate(prompt, max_tokens=60, seed=2)
@@ -88,10 +88,10 @@ def test_a_stream_says_the_same(model):
     assert texts == model.generate(PROMPTS[:2], max_tokens=20, seed=2)
 
 
-def test_leaving_a_stream_ends_its_text(model):
+def test_leaving_a_stream_ends_its_request(model):
     for _ in model.stream("ROMEO:", max_tokens=10**6 if model.about["context"] > 10**6 else 200, seed=2):
         break
-    model.generate("a", max_tokens=1)  # the engine has read what came before
+    model.generate("a", max_tokens=1)  # the engine has processed earlier requests
     assert model.statistics["running"] == model.statistics["blocks_in_use"] == 0
 
 
@@ -105,11 +105,11 @@ def test_tasks_share_the_engine(model):
         return await asyncio.gather(*map(one, range(20)))
 
     expected = [model.generate(PROMPTS[i % 4], max_tokens=40, seed=i) for i in range(20)]
-    for _ in range(2):  # another loop each time
+    for _ in range(2):  # a new event loop each time
         assert asyncio.run(all_of_them()) == expected
 
 
-def test_a_task_that_is_cancelled_ends_its_text(model):
+def test_cancelled_task_ends_its_request(model):
     async def main():
         task = asyncio.create_task(model.agenerate(["ROMEO:"] * 5000, max_tokens=200, seed=1))
         await asyncio.sleep(0)
@@ -121,7 +121,7 @@ def test_a_task_that_is_cancelled_ends_its_text(model):
     assert asyncio.run(main()) == model.generate("ROMEO:", max_tokens=20, seed=1)
 
 
-def test_beams_are_the_programs(golden_gguf, model):
+def test_beams_match_the_program(golden_gguf, model):
     found = model.beam("ROMEO:", 4, max_tokens=20, length_penalty=0.5)
     json = support.generate(golden_gguf, "--beams", 4, "--beams-out", 4, "--length-penalty", 0.5, "-n", 20, "ROMEO:")
     assert [text for text, _ in found] == [beam["text"] for beam in json["beams"]]
@@ -129,7 +129,7 @@ def test_beams_are_the_programs(golden_gguf, model):
     assert model.beam("ROMEO:", 4, n=1, max_tokens=20, length_penalty=0.5) == found[:1]
 
 
-def test_numbers_are_those_of_transformers(model):
+def test_values_match_transformers(model):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -166,7 +166,7 @@ def test_arrays_outlive_the_model(golden_gguf):
     assert np.array_equal(logits, again) and all(np.isfinite(place).all() for place in places.values())
 
 
-def test_a_chat_is_the_servers():
+def test_chat_matches_the_server():
     if not support.SMOLLM2.exists():
         pytest.skip("make smollm2 fetches the model")
     with folio.Model(support.SMOLLM2, threads=2) as chats:
@@ -182,13 +182,13 @@ def test_a_chat_is_the_servers():
         assert chats.generate(ids, temperature=0, max_tokens=12) == answer
 
 
-def test_a_base_model_points_to_generate(model):
+def test_chat_error_of_a_base_model_suggests_generate(model):
     for call in (model.chat, lambda m: model.complete(messages=m), lambda m: list(model.chat(m, stream=True))):
         with pytest.raises(folio.Error, match=r"no chat template: use generate\(\)"):
             call("Hello")
 
 
-def test_a_chats_max_tokens_is_the_servers(tmp_path):
+def test_max_tokens_of_a_chat_matches_the_server(tmp_path):
     with folio.Model(write_chat_model(tmp_path / "chat.gguf", context=128), threads=1) as chats:
         whole = chats.complete(messages="he is", temperature=0)
         assert whole["usage"]["total_tokens"] == 128, "as many as fit in the context"
@@ -199,26 +199,26 @@ WRONG = [
     (TypeError, "unknown field: max_new_tokens (did you mean max_tokens?)", dict(max_new_tokens=1)),
     (TypeError, "unknown field: regexp (did you mean regex?)", dict(regexp="a")),
     (TypeError, "unknown field: temprature", dict(temprature=1)),
-    (TypeError, "'temperature' has to be a number", dict(temperature="hot")),
-    (TypeError, "'max_tokens' has to be an integer", dict(max_tokens=1.5)),
-    (TypeError, "'stop' has to be a text or a list of texts", dict(stop=7)),
+    (TypeError, "'temperature' must be a number", dict(temperature="hot")),
+    (TypeError, "'max_tokens' must be an integer", dict(max_tokens=1.5)),
+    (TypeError, "'stop' must be a string or a list of strings", dict(stop=7)),
     (TypeError, "'logprobs' is an option of the server's alone", dict(logprobs=3)),
-    (ValueError, "'temperature' is -1, but has to be in [0, 100]", dict(temperature=-1)),
-    (ValueError, "'temperature' is nan, but has to be in [0, 100]", dict(temperature=float("nan"))),
-    (ValueError, "'top_p' is 1.5, but has to be in [0, 1]", dict(top_p=np.float32(1.5))),
-    (ValueError, "'max_tokens' is 0, but has to be in [1, 2147483647]", dict(max_tokens=0)),
+    (ValueError, "'temperature' is -1, but must be in [0, 100]", dict(temperature=-1)),
+    (ValueError, "'temperature' is nan, but must be in [0, 100]", dict(temperature=float("nan"))),
+    (ValueError, "'top_p' is 1.5, but must be in [0, 1]", dict(top_p=np.float32(1.5))),
+    (ValueError, "'max_tokens' is 0, but must be in [1, 2147483647]", dict(max_tokens=0)),
     (ValueError, "'max_tokens' is 18446744073709551615", dict(max_tokens=10**30)),
-    (ValueError, "'n' is 129, but has to be in [1, 128]", dict(n=129)),
-    (ValueError, "'logit_bias' names token 4096", dict(logit_bias={4096: 1})),
-    (ValueError, "'stop' has an empty text", dict(stop=[""])),
-    (folio.Error, "the prompt has 1400 tokens, but the context is", dict(prompt="ROMEO: " * 200)),
-    (folio.Error, "'prompt' has 999999, which is no token", dict(prompt=[999999])),
+    (ValueError, "'n' is 129, but must be in [1, 128]", dict(n=129)),
+    (ValueError, "'logit_bias' has token 4096", dict(logit_bias={4096: 1})),
+    (ValueError, "'stop' has an empty string", dict(stop=[""])),
+    (folio.Error, "the prompt has 1400 tokens, but must have fewer than", dict(prompt="ROMEO: " * 200)),
+    (folio.Error, "'prompt' has 999999, which is not a token", dict(prompt=[999999])),
     (TypeError, "a prompt is a text, token ids, or a list of these, not float", dict(prompt=1.5)),
 ]
 
 
 @pytest.mark.parametrize("kind, message, options", WRONG, ids=[message[:40] for _, message, _ in WRONG])
-def test_what_is_wrong_is_said_in_one_line(model, kind, message, options):
+def test_invalid_options_give_one_line(model, kind, message, options):
     for call in (model.generate, lambda **o: list(model.stream(**o))):
         with pytest.raises(kind) as caught:
             call(**{"prompt": "ROMEO:", **options})
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_said_in_one_line(model, kind, message, options):
         assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_cannot_be_opened_is_said_in_one_line(golden_gguf, tmp_path):
+def test_unreadable_files_give_one_line(golden_gguf, tmp_path):
     (tmp_path / "bad.gguf").write_bytes(b"GGUF no more")
     for kind, message, path, options in [
         (folio.Error, "no such file", tmp_path / "absent.gguf", {}),
@@ -235,7 +235,7 @@ def test_what_cannot_be_opened_is_said_in_one_line(golden_gguf, tmp_path):
         (TypeError, "threads has to be an integer", golden_gguf, dict(threads=1.5)),
         (ValueError, "device is 'gpu', but has to be cpu, cuda or cuda:N", golden_gguf, dict(device="gpu")),
         (ValueError, "cache_type is 'q4', but has to be one of f32, f16, q8_0", golden_gguf, dict(cache_type="q4")),
-        (folio.Error, "--context is 4096, but the model's is", golden_gguf, dict(context=4096)),
+        (folio.Error, "--context is 4096, but the model supports at most", golden_gguf, dict(context=4096)),
         (folio.Error, "absent.gguf", golden_gguf, dict(draft_model=tmp_path / "absent.gguf")),
     ]:
         with pytest.raises(kind) as caught:
@@ -247,7 +247,7 @@ def test_what_cannot_be_opened_is_said_in_one_line(golden_gguf, tmp_path):
         folio.Model(golden_gguf, unknown_option=1)
 
 
-def test_a_closed_model_says_so(golden_gguf):
+def test_closed_model_error(golden_gguf):
     other = folio.Model(golden_gguf, threads=1)
     stream = other.stream("ROMEO:", max_tokens=200, seed=1)
     next(stream)
@@ -260,12 +260,12 @@ def test_a_closed_model_says_so(golden_gguf):
             use()
 
 
-def test_a_draft_changes_no_text(golden_gguf, model):
+def test_draft_model_does_not_change_outputs(golden_gguf, model):
     with folio.Model(golden_gguf, threads=1, draft_model=golden_gguf) as drafts:
         assert drafts.generate(PROMPTS, max_tokens=40, seed=4) == model.generate(PROMPTS, max_tokens=40, seed=4)
 
 
-def test_other_files_of_the_same_model(model, tmp_path):
+def test_other_formats_of_the_same_model(model, tmp_path):
     text = model.generate("ROMEO:", max_tokens=30, seed=1)
     with folio.Model(support.GOLDEN, threads=1) as directory:
         assert directory.generate("ROMEO:", max_tokens=30, seed=1) == text

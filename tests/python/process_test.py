@@ -1,4 +1,4 @@
-"""What a process does to its models: Ctrl-C, its end, forks."""
+"""Tests models in a process: Ctrl-C, exit, forks."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def python(golden_gguf, code, timeout=300):
 
 @pytest.mark.parametrize("call", ["model.generate(many, max_tokens=200)", "list(model.stream(many, max_tokens=200))",
                                   "[model.logits(list(range(60)) * 4) for _ in range(10**6)]"])
-def test_ctrl_c_ends_a_call_and_the_model_still_works(golden_gguf, call):
+def test_ctrl_c_interrupts_a_call_but_not_the_model(golden_gguf, call):
     out, _ = python(golden_gguf, f"""
         many = ["ROMEO:"] * 20000
         text = model.generate("ROMEO:", max_tokens=20, seed=1)
@@ -42,7 +42,7 @@ def test_ctrl_c_ends_a_call_and_the_model_still_works(golden_gguf, call):
 
 @pytest.mark.parametrize("how", ["", "sys.exit(0)", "stream = model.stream('a', max_tokens=200); next(stream)",
                                  "held.append(model)"])
-def test_a_process_ends_with_requests_in_flight(golden_gguf, how):
+def test_process_exits_with_requests_in_flight(golden_gguf, how):
     _, errors = python(golden_gguf, f"""
         held = []
         def work():
@@ -64,7 +64,7 @@ def test_a_process_ends_with_requests_in_flight(golden_gguf, how):
     assert errors == ""
 
 
-def test_a_process_ends_with_tasks_in_flight(golden_gguf):
+def test_process_exits_with_tasks_in_flight(golden_gguf):
     _, errors = python(golden_gguf, """
         import asyncio
         async def main():
@@ -75,7 +75,7 @@ def test_a_process_ends_with_tasks_in_flight(golden_gguf):
     assert errors == ""
 
 
-def test_after_a_fork_the_model_says_why_it_does_not_work(golden_gguf):
+def test_model_error_after_fork_explains_why(golden_gguf):
     out, errors = python(golden_gguf, """
         text = model.generate("ROMEO:", max_tokens=20, seed=1)
         stream = model.stream("ROMEO:", max_tokens=200, seed=1)
@@ -99,7 +99,7 @@ def test_after_a_fork_the_model_says_why_it_does_not_work(golden_gguf):
     assert out.split() == ["said"] * 3 + ["parent"] and errors == ""
 
 
-def test_processes_of_a_pool_open_their_own(golden_gguf):
+def test_pool_processes_open_their_own_models(golden_gguf):
     python(golden_gguf, """
         import multiprocessing
         def work(seed):
@@ -111,7 +111,7 @@ def test_processes_of_a_pool_open_their_own(golden_gguf):
     """)
 
 
-def test_nothing_but_numpy_is_imported(golden_gguf):
+def test_only_numpy_is_imported(golden_gguf):
     out, _ = python(golden_gguf, """
         tops = {name.split(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
         print(sorted(name for name in tops if getattr(sys.modules[name], "__file__", None)

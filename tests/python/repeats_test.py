@@ -1,5 +1,5 @@
-"""Laws of folio/repeats.py: wherever a stream was cut off, and however its repetition is cut into events, what the client
-has is the whole, once."""
+"""Tests folio/repeats.py: wherever a stream broke, and however its repetition is split into events, the client gets
+everything exactly once."""
 
 import json
 import random
@@ -12,7 +12,7 @@ TEXTS = ["Ab — ünïcödé 🦙 and more of it", "zweitens", ""]
 
 
 def events_of(chat, probabilities, seed):
-    """A stream of three choices, cut into events by chance."""
+    """Returns a stream of three choices, split into events at random."""
     chance = random.Random(seed)
     head = {"id": f"cmpl-{seed}", "created": seed, "seed": 7}
     events = [{**head, "choices": [{"index": i, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
@@ -64,7 +64,7 @@ def what_a_client_has(stream):
 
 @pytest.mark.parametrize("probabilities", [False, True])
 @pytest.mark.parametrize("chat", [False, True])
-def test_a_client_has_the_whole_once_wherever_the_stream_was_cut_off(chat, probabilities):
+def test_resumed_stream_is_complete_without_duplicates(chat, probabilities):
     first = events_of(chat, probabilities, 1)
     whole = what_a_client_has(b"".join(first))
     assert whole["texts"] == dict(enumerate(TEXTS)) and whole["ends"] == [0, 1, 2] and whole["usage"] == 1
@@ -77,7 +77,7 @@ def test_a_client_has_the_whole_once_wherever_the_stream_was_cut_off(chat, proba
             assert what_a_client_has(sent + b"".join(again)) == whole
 
 
-def test_a_stream_may_be_cut_off_twice():
+def test_stream_may_be_interrupted_twice():
     first, second, third = (events_of(True, True, seed) for seed in (1, 2, 3))
     whole = what_a_client_has(b"".join(first))
     for at in range(1, len(first), 3):
@@ -89,6 +89,6 @@ def test_a_stream_may_be_cut_off_twice():
             assert what_a_client_has(sent + b"".join(rest(piece) for piece in third)) == whole
 
 
-def test_an_error_is_passed_on():
-    error = b'data: {"error":{"message":"the server ends"}}\n\n'
+def test_errors_are_passed_on():
+    error = b'data: {"error":{"message":"the server is shutting down"}}\n\n'
     assert Rest(events_of(True, False, 1)[0])(error) == error

@@ -1,4 +1,4 @@
-"""folio.runs() and Run against the files of a run, and the walk of python/examples/look_inside.py on it."""
+"""Compares folio.runs() and Run with the files of a run, and runs python/examples/look_inside.py on it."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ def home(tmp_path_factory):
     return home
 
 
-def test_a_runs_log_is_its_lines(home, monkeypatch):
+def test_log_of_a_run(home, monkeypatch):
     monkeypatch.setenv("FOLIO_HOME", str(home))
     assert [run.name for run in folio.runs()] == ["first", "second"] == [run.name for run in folio.runs(home)]
     run = folio.runs()[-1]
@@ -47,7 +47,7 @@ def test_a_runs_log_is_its_lines(home, monkeypatch):
         assert model.about["name"] == "second"
 
 
-def test_what_is_no_run_is_said_in_one_line(home, tmp_path):
+def test_missing_run_gives_one_line(home, tmp_path):
     with pytest.raises(folio.Error, match="no folder of a run"):
         folio.Run(tmp_path)
     run = folio.Run(home / "runs" / "first")
@@ -58,7 +58,7 @@ def test_what_is_no_run_is_said_in_one_line(home, tmp_path):
         folio.Run(tmp_path).log
 
 
-def test_the_walk_draws_its_pictures(home, tmp_path):
+def test_look_inside_example_draws_pictures(home, tmp_path):
     walk = support.ROOT / "python" / "examples" / "look_inside.py"
     out = tmp_path / "pictures"
     done = subprocess.run([sys.executable, walk, home / "runs" / "second", "--out", out], capture_output=True, text=True,

@@ -1,5 +1,5 @@
-"""Laws of folio/service.py: requests in this process are answered as by build/serve, waited for or awaited; a reply that
-is forgotten ends its request; a model that closes ends all."""
+"""Tests folio/service.py: in-process requests get the replies of build/serve, blocking or awaited; deleting a reply
+ends its request; closing a model ends all."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ def texts_of(events):
     return "".join(json.loads(event[6:])["choices"][0]["text"] for event in events)
 
 
-def test_texts_are_those_of_the_model(served):
+def test_texts_match_the_model(served):
     whole = json.loads(ask(served, body=body(max_tokens=50, seed=3)).read())
     assert whole["choices"][0]["text"] == served.model.generate("ROMEO:", max_tokens=50, seed=3)
     stream = ask(served, body=body(max_tokens=50, seed=3, stream=True))
@@ -40,7 +40,7 @@ def test_texts_are_those_of_the_model(served):
     assert texts_of(b"".join(stream)) == whole["choices"][0]["text"]
 
 
-def test_tasks_await_the_same(served):
+def test_tasks_get_the_same_texts(served):
     async def one(i):
         reply = ask(served, body=body(max_tokens=30, seed=i, stream=True))
         assert await reply.start() == 200
@@ -49,11 +49,11 @@ def test_tasks_await_the_same(served):
     async def all_of_them():
         return await asyncio.gather(*(one(i) for i in range(64)))
 
-    for _ in range(2):  # each in a loop of its own
+    for _ in range(2):  # each in a new event loop
         assert asyncio.run(all_of_them()) == [served.model.generate("ROMEO:", max_tokens=30, seed=i) for i in range(64)]
 
 
-def test_refusals_are_the_servers(served):
+def test_errors_match_the_server(served):
     reply = ask(served, body=body(nonsense=1))
     assert reply.status == 400
     assert json.loads(reply.read())["error"]["message"] == "unknown field: nonsense"
@@ -65,24 +65,24 @@ def test_refusals_are_the_servers(served):
     assert head.status == 200 and head.read() == b""
 
 
-def test_the_callers_seed_is_for_a_request_that_names_none(served):
+def test_callers_seed_is_the_default(served):
     given = json.loads(ask(served, body=body(), seed=77).read())
     named = json.loads(ask(served, body=body(seed=77), seed=5).read())
     assert given["seed"] == named["seed"] == 77
     assert given["choices"] == named["choices"]
 
 
-def test_a_reply_that_is_forgotten_ends_its_request(served):
+def test_dropped_reply_ends_its_request(served):
     reply = ask(served, body=body(max_tokens=200, n=100, stream=True))
     assert reply.status == 200
     del reply
     gc.collect()
-    ask(served, body=body(max_tokens=1)).read()  # the service has read what came before,
+    ask(served, body=body(max_tokens=1)).read()  # the service has processed earlier requests,
     served.model.generate("a", max_tokens=1)     # and so has the engine
     assert served.model.statistics["running"] == served.model.statistics["waiting"] == 0
 
 
-def test_complete_gives_the_whole_answer_and_raises_as_generate(served):
+def test_complete_returns_the_answer_and_raises_errors(served):
     answer = served.model.complete("ROMEO:", max_tokens=5, logprobs=2, seed=1)
     assert answer["usage"]["completion_tokens"] == 5
     assert len(answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]) == 2
@@ -94,10 +94,10 @@ def test_complete_gives_the_whole_answer_and_raises_as_generate(served):
         served.model.complete(messages="Hello")
 
 
-def test_a_model_that_closes_ends_what_runs(golden_gguf):
+def test_closing_the_model_ends_running_requests(golden_gguf):
     model = folio.Model(golden_gguf, threads=1)
     service = Service(model)
-    with pytest.raises(folio.Error, match="one Service"):
+    with pytest.raises(folio.Error, match="already has a Service"):
         Service(model)
     replies = [ask(service, body=body(max_tokens=200, n=50, stream=i % 2 == 0)) for i in range(8)]
     assert replies[0].status == 200

@@ -1,4 +1,4 @@
-"""Steps that wait for the test, and conditions that the test waits for: no test depends on time."""
+"""Blocks the engine's steps, and waits for conditions, so that no test depends on timing."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import time
 
 from folio import _engine
 
-HANG = 600  # seconds, after which something hangs
+HANG = 600  # seconds, the limit before a test counts as hung
 
 
 def until(condition):
@@ -19,12 +19,12 @@ def until(condition):
 
 @contextlib.contextmanager
 def stalled(model):
-    """Holds the engine's thread between two steps: it cannot write to a descriptor that is full."""
+    """Blocks the engine's thread between two steps: it waits to write to a full descriptor."""
     notifier = _engine.Notifier()
     os.set_blocking(notifier.fileno(), True)
     os.write(notifier.fileno(), (2**64 - 2).to_bytes(8, sys.byteorder))
     stream = model._submit(False, {"prompt": [0], "max_tokens": 2}, pieces=True, notifier=notifier)
-    assert stream.wait()  # handed over before the notifier is told
+    assert stream.wait()  # delivered before the notifier is signalled
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
-"""Model.stream has the habits of transformers' TextIteratorStreamer: the same checks, on the same model files.
+"""Tests that Model.stream behaves like transformers' TextIteratorStreamer, with the same checks and model files.
 
-Both give pieces of text while a text is generated on another thread. Where they differ, a test of its own says how.
+Both yield pieces of the output while another thread generates. Separate tests show where they differ.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ import transformers
 import folio
 from stall import stalled, until
 
-# Each byte of it is there once, so the next one is a function of the last. Characters of one to four bytes.
+# Characters of one to four bytes; each byte occurs once, so it determines the next one.
 CYCLE = "aé中🦊 ŧ\n"
 
 
 @pytest.fixture(scope="module")
 def bytes_model(tmp_path_factory):
-    """A model of bytes that says CYCLE again and again: its layers add 0, and W[what follows t] = E[t]."""
+    """Writes a model of bytes that repeats CYCLE: its layers add 0, and W[the byte after t] = E[t]."""
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<|endoftext|>": 256}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
@@ -53,7 +53,7 @@ def bytes_model(tmp_path_factory):
 
 
 class Transformers:
-    """How transformers streams: generate() on a thread, the streamer on another."""
+    """Streams with transformers: generate() on one thread, the streamer on another."""
 
     times_out_with = queue.Empty
 
@@ -65,7 +65,7 @@ class Transformers:
 
     @contextlib.contextmanager
     def stalled(self):
-        """Meanwhile no token is drawn."""
+        """Prevents tokens from being drawn within the scope."""
         self.go.clear()
         try:
             yield
@@ -122,13 +122,13 @@ def streamer(make):
 
 
 def following(prompt, n_bytes):
-    """What the bytes model says after a prompt that ends with a byte of CYCLE."""
+    """Returns what the bytes model generates after a prompt that ends with a byte of CYCLE."""
     all_bytes = CYCLE.encode()
     start = all_bytes.index(prompt.encode()[-1:]) + 1
     return bytes(itertools.islice(itertools.cycle(all_bytes), start, start + n_bytes))
 
 
-def test_pieces_joined_are_the_text_that_transformers_generates(streamer):
+def test_pieces_join_to_transformers_text(streamer):
     oracle = Transformers(support.GOLDEN)
     for prompt in ("ROMEO:", "JULIET:\nWhat", "K"):
         ids = oracle.tokenizer(prompt, return_tensors="pt")
@@ -138,7 +138,7 @@ def test_pieces_joined_are_the_text_that_transformers_generates(streamer):
         assert pieces and all(type(piece) is str for piece in pieces)
 
 
-def test_no_piece_has_half_a_character(bytes_streamer):
+def test_pieces_have_whole_characters(bytes_streamer):
     whole = len(CYCLE.encode())
     for prompt in ("a", "🦊", "中"):
         pieces = list(bytes_streamer.stream(prompt, 5 * whole).pieces)
@@ -146,12 +146,12 @@ def test_no_piece_has_half_a_character(bytes_streamer):
         assert pieces and not any("�" in piece for piece in pieces)
 
 
-def test_a_text_that_is_cut_within_a_character_ends_with_u_fffd(bytes_streamer):
+def test_truncated_character_becomes_u_fffd(bytes_streamer):
     told = "".join(bytes_streamer.stream("中", 3).pieces)  # three of the fox's four bytes
     assert told == "�"
 
 
-def test_the_end_is_stop_iteration(streamer):
+def test_end_raises_stop_iteration(streamer):
     pieces = streamer.stream("ROMEO:", 5).pieces
     assert iter(pieces) is pieces
     "".join(pieces)
@@ -161,13 +161,13 @@ def test_the_end_is_stop_iteration(streamer):
             next(pieces)
 
 
-def test_a_text_is_generated_though_nobody_takes_its_pieces(streamer):
+def test_unread_streams_are_generated(streamer):
     stream = streamer.stream("ROMEO:", 40)
     stream.wait_for_the_end()
     assert "".join(stream.pieces) == "".join(streamer.stream("ROMEO:", 40).pieces)
 
 
-def test_several_threads_stream_at_once(streamer):
+def test_concurrent_streams(streamer):
     prompts = ["ROMEO:", "JULIET:", "K", "First"] * 2
     alone = ["".join(streamer.stream(prompt, 30).pieces) for prompt in prompts]
     streams = [streamer.stream(prompt, 30) for prompt in prompts]
@@ -184,29 +184,29 @@ def test_several_threads_stream_at_once(streamer):
     assert texts == alone
 
 
-def test_who_waits_too_long_is_told(bytes_streamer):
+def test_timeout_of_a_waiting_reader(bytes_streamer):
     with bytes_streamer.stalled():
         stream = bytes_streamer.stream("a" * 400, 40, timeout=1e-6)
         with pytest.raises(bytes_streamer.times_out_with):
             "".join(stream.pieces)
 
 
-def test_a_timeout_that_is_kept_changes_nothing(streamer):
+def test_unused_timeout_changes_nothing(streamer):
     text = "".join(streamer.stream("ROMEO:", 30, timeout=600).pieces)
     assert text == "".join(streamer.stream("ROMEO:", 30).pieces)
 
 
-# Where they differ.
+# Where they differ:
 
 
-def test_a_prompt_that_is_not_skipped_comes_first():
+def test_unskipped_prompt_comes_first():
     told = "".join(Transformers(support.GOLDEN).stream("ROMEO:", 20, skip_prompt=False).pieces)
     with folio.Model(support.GOLDEN) as model:
         assert told == "ROMEO:" + "".join(model.stream("ROMEO:", max_tokens=20, temperature=0))
 
 
-def test_an_error_reaches_who_takes_the_pieces(golden_gguf):
-    """With transformers it ends the thread that generates, and who waits does so until the timeout."""
+def test_errors_reach_the_reader(golden_gguf):
+    """With transformers it ends the generating thread, and the consumer waits until the timeout."""
     with folio.Model(golden_gguf) as model:
         with pytest.raises(folio.Error, match="300 tokens"):
             list(model.stream("a" * 300))
@@ -216,7 +216,7 @@ def test_an_error_reaches_who_takes_the_pieces(golden_gguf):
         list(pieces)
 
 
-def test_to_leave_the_loop_ends_the_text(bytes_model):
+def test_leaving_the_loop_ends_generation(bytes_model):
     with folio.Model(bytes_model, threads=1) as model:
         for n in (1, 2, 5):
             pieces = model.stream("a", max_tokens=500)
@@ -228,6 +228,6 @@ def test_to_leave_the_loop_ends_the_text(bytes_model):
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_a_timeout_is_a_time(model, timeout):
+def test_timeout_is_validated(model, timeout):
     with pytest.raises(ValueError, match="^timeout is"):
         model.stream("K", timeout=timeout)

@@ -1,4 +1,4 @@
-// The settings of a run that are one of a few names: each is an enum, whose names are listed once, in its order.
+// Settings of a run with a fixed set of values. Each is an enum; names_of() lists the names in the enum's order.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,10 +15,10 @@
 
 namespace folio::train {
 
-enum class Precision { Auto, F32, Bf16 };  ///< of matrix products; Auto: faster_precision()
+enum class Precision { Auto, F32, Bf16 };  ///< type of matrix products; Auto: faster_precision()
 enum class DeviceKind { Cpu, Cuda };
 enum class OptimizerKind { AdamW, Muon, GaLore };
-enum class Balance { Loss, Bias };  ///< of experts: balance.h
+enum class Balance { Loss, Bias };  ///< load balancing of experts (balance.h)
 enum class AcrossDocuments { False, True, Mask };
 enum class ScheduleKind { Cosine, Linear, Wsd, Constant };
 enum class Exported { Best, Last };
@@ -43,7 +43,7 @@ template <Choice E>
 
 }  // namespace folio::train
 
-// "true" and "false" are JSON's own. Reading throws core::Error that lists the names.
+// Stores a choice as its name, "true" and "false" as JSON booleans. Reading an unknown name throws core::Error.
 template <folio::train::Choice E>
 struct nlohmann::adl_serializer<E> {
   template <typename Json>
@@ -56,7 +56,7 @@ struct nlohmann::adl_serializer<E> {
     const std::string name = json.is_boolean() ? json.dump() : json.template get<std::string>();
     const auto names = names_of(choice);
     const auto found = std::ranges::find(names, name);
-    folio::core::require(found != names.end(), "\"{}\" has to be one of: {}", folio::core::printable(name),
+    folio::core::require(found != names.end(), "\"{}\" is unknown, expected one of: {}", folio::core::printable(name),
                          fmt::join(names, ", "));
     choice = static_cast<E>(found - names.begin());
   }

@@ -16,7 +16,7 @@ namespace {
 // The default: under two minutes on two cores.
 TrainConfig tiny() { return {}; }
 
-// The lowest loss in two minutes on two cores. experiments/LOG.md has what else was tried.
+// The lowest loss in two minutes on two cores. experiments/LOG.md records the alternatives that were tried.
 TrainConfig race() {
   TrainConfig c;
   c.steps = 2000;
@@ -34,21 +34,21 @@ TrainConfig race() {
   return c;
 }
 
-// tiny with experts: eight in each layer, of which a token takes two of half the width, so its work is tiny's.
+// tiny with experts: each token uses two of a layer's eight experts. They have half the width, so FLOPs equal tiny's.
 TrainConfig experts() {
   TrainConfig c;
   c.model.family = core::Family::Mixtral;
   c.model.n_experts = 8;
   c.model.experts_per_token = 2;
   c.model.expert_dim = c.model.hidden_dim / 2;
-  c.model.hidden_dim = c.model.expert_dim;  // as a Mixtral's files say it
+  c.model.hidden_dim = c.model.expert_dim;  // as in Mixtral's config.json
   c.model.normalize_routes = true;
   return c;
 }
 
-// The settings of the "Llama from scratch" tutorial's notebook: 4 layers, 8 heads, width 128, windows of 16, no
-// schedule, no clipping. Not from there: AdamW with the library's decay (the notebook takes Adam), heads that share the
-// width (there each is 128 wide), and a hidden width of 352 (128 there).
+// Settings of the "Llama from scratch" tutorial's notebook: 4 layers, 8 heads, width 128, windows of 16, no schedule,
+// no clipping. Differences: AdamW with LibTorch's default weight decay (notebook: Adam), heads that divide the width
+// (notebook: each 128 wide), and a hidden width of 352 (notebook: 128).
 TrainConfig blog() {
   TrainConfig c;
   c.model = {.dim = 128,
@@ -77,8 +77,8 @@ TrainConfig blog() {
   return c;
 }
 
-// nanoGPT's "baby GPT" as a Llama: 10.7 M parameters. Two hours on two cores, minutes on a GPU. Beside nanoGPT: batches
-// a quarter as large, Muon, an output of its own, and a rate that falls to 0 in 24 passes over the text.
+// nanoGPT's "baby GPT" as a Llama: 10.7 M parameters, two hours on two cores, minutes on a GPU. Differences: a quarter
+// of the batch size, Muon, an untied output head, and a learning rate that decays to 0 over 24 epochs.
 TrainConfig baby() {
   TrainConfig c;
   c.model = {.dim = 384,
@@ -98,7 +98,7 @@ TrainConfig baby() {
   return c;
 }
 
-// Adapters: some hundred steps at a rate that is too high for whole models, and falls to 0.
+// LoRA: a few hundred steps with a learning rate that is too high for full fine-tuning and decays to 0.
 TrainConfig of_adapters() {
   TrainConfig c;
   c.lora_rank = 8;
@@ -115,7 +115,7 @@ TrainConfig of_adapters() {
   return c;
 }
 
-// The first name of the flag, with '_' for '-': "steps" of "steps,--max-iters".
+// Returns the flag's first name with '_' for '-', such as "steps" for "steps,--max-iters".
 std::string field_key(const core::ConfigField& field) {
   const std::string flag = field.flag;
   std::string key = flag.substr(0, flag.find(','));
@@ -141,8 +141,8 @@ TrainConfig preset(const std::string& name) {
     c.preset = name;
     return c;
   }
-  throw core::UsageError(fmt::format("--preset is \"{}\", but has to be one of: {}", core::printable(name),
-                                     fmt::join(preset_names(), ", ")));
+  throw core::UsageError(
+      fmt::format("--preset is \"{}\", expected one of: {}", core::printable(name), fmt::join(preset_names(), ", ")));
 }
 
 lora::LoraOptions lora_options(const TrainConfig& c) {
@@ -165,7 +165,7 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
 
 TrainConfig config_from_json(const nlohmann::json& json, const std::string& where) {
   TrainConfig config;
-  config.fused = false;  // as older runs were, if they don't say
+  config.fused = false;  // the default for files of older versions, which lack the key
   config.preset = core::json_get<std::string>(json, "preset", where);
   const auto model = core::json_get<nlohmann::json>(json, "model", where);
   const auto read = [&](const nlohmann::json& from, const std::string& key, auto& value, bool later) {
@@ -202,7 +202,7 @@ std::string describe_difference(const TrainConfig& from, const TrainConfig& to) 
   auto before = to_json(from), after = to_json(to);
   before["minutes"] = from.minutes;
   after["minutes"] = to.minutes;
-  // A run may go on on another device: where its GPU is gone, it could not go on at all.
+  // "device" is excluded so that a run can resume on another device, for example if its GPU is gone.
   for (const char* key :
        {"model", "eval_every", "checkpoint_every", "log_every", "log_style", "device", "export", "sample"}) {
     before.erase(key);

@@ -1,9 +1,8 @@
-// Causal attention of one head, in blocks of queries: neither the scores nor the weights of a whole sequence are
-// stored.
+// Causal attention of one head in blocks of queries; the full matrix of scores is never stored.
 //   s_ij = q_i · k_j / √K,   p_ij = e^(s_ij - l_i) with l_i = log Σ_j e^(s_ij),   o_i = Σ_j m_ij p_ij v_j,
-// over the j that i sees, where m is dropout's mask with its scale. Kept for the backward pass: o and l.
-//
-// Backward (Dao et al., "FlashAttention", 2022, appendix B.2): the weights are computed once more, and
+// over the keys j that query i attends to; m is the scaled dropout mask. o and l are stored for the backward pass.
+// Shapes: T positions, K dimensions per head, g values per packed element (kGroup).
+// Backward (Dao et al., "FlashAttention", 2022, appendix B.2): recomputes the weights p, and
 //   dv_j = Σ_i m_ij p_ij do_i,
 //   dp_ij = m_ij (do_i · v_j),   ds_ij = p_ij (dp_ij - δ_i)  with  δ_i = Σ_j p_ij dp_ij = do_i · o_i,
 //   dq_i = Σ_j ds_ij k_j / √K,   dk_j = Σ_i ds_ij q_i / √K.
@@ -28,7 +27,7 @@ inline void store_rows(const Real<T>* x, size_t stride, size_t n, size_t dim, Re
   }
 }
 
-/// A block of queries, and the keys that they see, the first of which is `first`: row i sees [first_of(i), i].
+/// A block of queries and the keys [first, first + n_keys) that they attend to. Query i attends to [first_of(i), i].
 struct Seen {
   size_t window;
   const int64_t* starts;
@@ -52,12 +51,12 @@ inline uint64_t attention_row(const AttentionShape& shape, size_t sequence, size
   return (sequence * shape.n_heads + head) * shape.n_positions + row;
 }
 
-/// Where the columns of one head are in a row, and how scratch memory is laid out.
+/// Column offsets of one key/value head in a row of qkv, and row strides of scratch memory.
 struct Layout {
-  size_t group;  ///< query heads of a key/value head
+  size_t group;  ///< query heads per key/value head
   size_t n, dim, stride, at_key, at_value;
-  size_t width;   ///< of a row of K numbers
-  size_t length;  ///< of a row of T numbers
+  size_t width;   ///< padded stride of rows of K values
+  size_t length;  ///< padded stride of rows of T values
 
   Layout(const AttentionShape& shape, size_t kv_head)
       : group(shape.n_heads / shape.n_kv_heads),
@@ -74,14 +73,14 @@ template <typename T>
 void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const Dropout& dropout, size_t sequence,
                T* out, Real<T>* log_sums) {
   using R = Real<T>;
-  using P = Product<T>;
+  using P = Arithmetic<T>;
   using E = typename P::E;
   const Layout l(shape, kv_head);
   const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
 
   const auto packed = scratch<E>(l.dim * l.length + l.n * l.width + kQueryBlock * (l.width + l.length) + l.width);
-  E* keys = packed.get();                               // [K / g, length], columns
-  E* values = keys + l.dim * l.length;                  // [T / g, width], groups of rows
+  E* keys = packed.get();                               // [K / g, length], transposed
+  E* values = keys + l.dim * l.length;                  // [T / g, width], rows in groups of g
   E* queries = values + (l.n + 1) * l.width;            // [block, width / g]
   E* packed_weights = queries + kQueryBlock * l.width;  // [block, length / g]
   const auto numbers = scratch<R>(kQueryBlock * (l.width + l.length));
@@ -131,16 +130,16 @@ template <typename T>
 void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>* log_sums, const AttentionShape& shape,
                         size_t kv_head, const Dropout& dropout, size_t sequence, T* dqkv) {
   using R = Real<T>;
-  using P = Product<T>;
+  using P = Arithmetic<T>;
   using E = typename P::E;
   const Layout l(shape, kv_head);
   const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
 
   const auto packed =
       scratch<E>(2 * l.dim * l.length + (l.n + 1) * l.width + kQueryBlock * (4 * l.width + 2 * l.length));
-  E* key_columns = packed.get();                             // [K / g, length]
-  E* value_columns = key_columns + l.dim * l.length;         // [K / g, length]
-  E* keys = value_columns + l.dim * l.length;                // [T / g, width], groups of rows
+  E* key_columns = packed.get();                             // [K / g, length], transposed
+  E* value_columns = key_columns + l.dim * l.length;         // [K / g, length], transposed
+  E* keys = value_columns + l.dim * l.length;                // [T / g, width], rows in groups of g
   E* queries = keys + (l.n + 1) * l.width;                   // [block, width / g]
   E* query_groups = queries + kQueryBlock * l.width;         // [block / g, width]
   E* douts = query_groups + kQueryBlock * l.width;           // [block, width / g]

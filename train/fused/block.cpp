@@ -1,7 +1,6 @@
-// A whole block as one autograd function with a hand-written backward pass. Between its matrix products, which are
-// LibTorch's (linears.h), are the loops of loops.h. nn::Block stays the readable truth.
-// Shapes: B sequences, T positions, N = B T rows, D model width, C columns of the queries, keys and values together, F
-// hidden width.
+// A whole block as one autograd function with a hand-written backward pass. Matrix products are LibTorch's (linears.h),
+// everything between them uses the kernels of loops.h. nn::Block is the reference that tests compare with.
+// Shapes: B sequences, T positions, N = B T rows, D model width, C columns of queries, keys and values, F hidden width.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -17,12 +16,12 @@
 
 namespace folio::train::fused {
 
-// What all blocks of a model share.
+// Settings that all blocks of a model share.
 struct BlockSettings {
   core::ModelConfig config;
-  double dropout;  // its keys are drawn from LibTorch's generator: one number for each forward pass of a block
+  double dropout;  // probability; each forward pass of a block draws one key from LibTorch's generator
   bool recompute;
-  std::array<Tensor, 2> rotations;  // cos and sin, [2, context, head_dim / 2], in f32 and in f64
+  std::array<Tensor, 2> rotations;  // cos and sin [2, context, head_dim / 2], as f32 and as f64
 };
 
 namespace {
@@ -30,12 +29,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The products of a block. Where its feed-forward network is no SwiGLU, the last two have no layers, and the function
-// ends with the attention's residual.
+// The matrix products of a block. If its feed-forward network is not a SwiGLU, the last two are empty and the autograd
+// function covers only the attention branch.
 enum Matrix : size_t { Qkv, Wo, GateUp, W2, kMatrices };
 using BlockLinears = std::array<StackedLinears, kMatrices>;
 
-// True for w2 (silu(w1 x) ⊙ w3 x): with no other gate, and for no class derived from SwiGLU.
+// Returns true for w2 (silu(w1 x) ⊙ w3 x): exactly nn::SwiGLU, not a derived class, with the SiLU gate.
 bool is_swiglu(const torch::nn::Module& ffn) {
   using Gate = Tensor (*)(const Tensor&, const Tensor&);
   if (typeid(ffn) != typeid(nn::SwiGLUImpl)) return false;
@@ -60,7 +59,7 @@ BlockLinears linears_of(const torch::nn::Module& block, bool swiglu) {
   return linears;
 }
 
-// What the backward pass needs of the forward pass.
+// Activations that the forward pass saves for the backward pass.
 struct Activations {
   Normed normed;
   Tensor qkv;
@@ -70,15 +69,15 @@ struct Activations {
   Tensor gate_up;
 };
 
-// One pass of a block. The base class lets an autograd context hold it.
+// State of one forward and backward pass of a block. The base class allows an autograd context to store it.
 struct Pass : torch::CustomClassHolder {
   std::shared_ptr<const BlockSettings> settings;
   std::shared_ptr<BlockLinears> linears;
   torch::ScalarType type;
   AttentionShape shape;
-  Tensor starts_BT;                          // shape.starts
-  Dropout of_weights, of_attention, of_ffn;  // their sites, 1 to 3, are before those of the linear layers
-  std::array<Product, kMatrices> w;
+  Tensor starts_BT;                          // owns shape.starts
+  Dropout of_weights, of_attention, of_ffn;  // sites 1 to 3; linear layers use the sites from 4
+  std::array<StackedWeight, kMatrices> w;
   Tensor x_ND, attention_norm_D, ffn_norm_D;
   Activations a;
 
@@ -116,8 +115,8 @@ struct Pass : torch::CustomClassHolder {
     return add<T>(a.h, multiply<T>(w[W2], swiglu<T>(a.gate_up)), of_ffn);
   }
 
-  // The forward pass from its end: the gradients by x, the norms and the parameters of the linear layers. Those of
-  // products are linears.h's, those of loops are derived in their files.
+  // Runs forward() in reverse. Returns the gradients of x, of both norms and of the linear layers' parameters.
+  // linears.h has the gradients of products; the kernels' files derive theirs.
   template <typename T>
   variable_list backward(const Tensor& dout_ND, bool by_input) {
     Tensor dh_ND = dout_ND, dx_ND, dattention_norm_D, dffn_norm_D;
@@ -146,7 +145,7 @@ struct Pass : torch::CustomClassHolder {
     return all;
   }
 
-  // All that is of one pass's values.
+  // Returns all tensors that autograd must save between the passes.
   [[nodiscard]] std::vector<Tensor*> tensors() {
     return {&x_ND,          &attention_norm_D, &ffn_norm_D,
             &w[Qkv].weight, &w[Wo].weight,     &w[GateUp].weight,
@@ -158,7 +157,7 @@ struct Pass : torch::CustomClassHolder {
 };
 
 struct BlockFunction : torch::autograd::Function<BlockFunction> {
-  // `parameters`: the weights of both norms, and the parameters of the linear layers as parameter_gradients() has them.
+  // `parameters` holds both norms' weights, then the linear layers' parameters in the order of parameter_gradients().
   static Tensor forward(AutogradContext* context, const Tensor& x_BTD, at::TensorList parameters,
                         const c10::intrusive_ptr<Pass>& pass) {
     pass->x_ND = x_BTD.contiguous().flatten(0, 1);
@@ -166,7 +165,7 @@ struct BlockFunction : torch::autograd::Function<BlockFunction> {
     pass->ffn_norm_D = parameters[1].detach();
     const Tensor out_ND = with_type(pass->type, [&]<typename T>() { return pass->forward<T>(); });
     if (pass->settings->recompute) pass->a = {};
-    for (size_t i = 0; i < kMatrices; ++i) {  // frozen weights are expanded once more in the backward pass instead
+    for (size_t i = 0; i < kMatrices; ++i) {  // frozen weights are not saved; backward() loads them from the file again
       if ((*pass->linears)[i].frozen()) pass->w[i].weight = Tensor();
     }
     variable_list kept;
@@ -191,7 +190,7 @@ struct BlockFunction : torch::autograd::Function<BlockFunction> {
       return pass.backward<T>(douts[0].contiguous().flatten(0, 1), by_input);
     });
     if (gradients[0].defined()) gradients[0] = gradients[0].view_as(douts[0]);
-    gradients.emplace_back();  // the pass is no parameter
+    gradients.emplace_back();  // no gradient for `pass`
     return gradients;
   }
 };
@@ -206,7 +205,7 @@ class FusedBlockImpl : public nn::BlockImpl {
         norms_{named_parameters()["attention_norm.weight"], named_parameters()["ffn_norm.weight"]} {}
 
   Tensor forward(const Tensor& x_BTD, const Tensor& starts_BT) override {
-    variable_list parameters = norms_;  // autograd sees each; the function takes the values from the layers
+    variable_list parameters = norms_;  // inputs for autograd; forward() reads the linear weights from the layers
     double most_dropout = settings_->dropout;
     for (const StackedLinears& of : *linears_) {
       for (const nn::Linear& layer : of.layers) {
@@ -228,9 +227,9 @@ class FusedBlockImpl : public nn::BlockImpl {
 
  private:
   std::shared_ptr<const BlockSettings> settings_;
-  bool has_swiglu_;  // otherwise the feed-forward network, such as a mixture of experts, is a module that is called
+  bool has_swiglu_;  // false: the feed-forward network, such as a mixture of experts, is called as a module
   std::shared_ptr<BlockLinears> linears_;
-  variable_list norms_;  // their weights
+  variable_list norms_;  // weights of both norms
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Dropout as a function: whether a number is dropped is decided by a hash of the key, its row and its column. The
-// backward pass asks the same function again, so that no mask is stored.
+// Dropout without a stored mask: a hash of the key, the row and the column decides which elements are dropped, and the
+// backward pass computes the same hash again.
 // out = x + m ⊙ y / (1 - p), so dy = m ⊙ dout / (1 - p).
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace folio::train::fused {
 namespace {
 
-/// The key of one row. The mixing function is splitmix64's (Steele, Lea & Flood, 2014).
+/// Returns the hash key of a row. The mixing function is splitmix64's (Steele, Lea & Flood, 2014).
 inline uint32_t row_key(uint64_t key, uint64_t row) {
   uint64_t z = key + (row + 1) * 0x9E3779B97F4A7C15ULL;
   z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
@@ -16,7 +16,7 @@ inline uint32_t row_key(uint64_t key, uint64_t row) {
   return static_cast<uint32_t>((z ^ (z >> 31U)) >> 16U);
 }
 
-/// Uniform in [0, 2³²). Source of the constants: Wellons, "Prospecting for Hash Functions", 2018 (lowbias32).
+/// Returns a hash, uniform in [0, 2³²). Constants: Wellons, "Prospecting for Hash Functions", 2018 (lowbias32).
 inline uint32_t hash(uint32_t row_key, uint32_t column) {
   uint32_t x = row_key + column * 0x9E3779B9U;
   x = (x ^ (x >> 16U)) * 0x7FEB352DU;
@@ -24,7 +24,7 @@ inline uint32_t hash(uint32_t row_key, uint32_t column) {
   return x ^ (x >> 16U);
 }
 
-/// The mask of one row: 0 for a number that is dropped, else the scale.
+/// The dropout mask of one row: 0 for dropped columns, `scale` for the others.
 template <typename R>
 struct RowMask {
   RowMask(const Dropout& dropout, uint64_t row)
@@ -36,7 +36,7 @@ struct RowMask {
   R scale;
 };
 
-/// Calls body(mask), for a row without dropout with a mask of ones.
+/// Calls body(mask) with the row's dropout mask, or with a mask of ones if dropout is off.
 template <typename R, typename Body>
 inline void with_mask(const Dropout& dropout, uint64_t row, Body&& body) {
   if (dropout.on()) {

@@ -1,9 +1,8 @@
-// The embeddings' dropout; and the final norm, the linear head and the cross-entropy as one autograd function. The
-// logits of some rows at a time are computed and replaced by their gradient, so that those of a whole batch are never
-// stored. With logits z = n Wᵀ of the normed rows n, and dz from loop_table.cpp: dn = dz W and dW = dzᵀ n. They are
-// computed in the forward pass, where the logits are, and multiplied by the loss's own gradient in the backward pass
-// (Hsu et al., "Liger Kernel", 2024, section 3.2). Shapes: B sequences, T positions, N rows, n of them at a time, D
-// model width, V vocabulary.
+// Embedding dropout; and the final norm, linear head and cross-entropy as one autograd function. Logits are computed
+// for n rows at a time and overwritten by their gradient; those of a whole batch are never stored. With logits
+// z = y Wᵀ of normalized rows y, and dz from loop_table.cpp: dy = dz W, dW = dzᵀ y. The forward pass computes both,
+// and the backward pass scales them by the loss's gradient (Hsu et al., "Liger Kernel", 2024, section 3.2).
+// Shapes: B sequences, T positions, N rows, D model width, V vocabulary.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -38,10 +37,10 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   }
 };
 
-// Numbers. With fewer rows at a time a large head would be read from memory too often.
+// Logits per chunk of rows. Smaller chunks would read a large head's weight from memory more often.
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 23;
 
-// The mean loss, and its gradients by x, the norm's weight and the head, undefined where they are not needed.
+// Returns the mean loss and its gradients for x, the norm's weight and the head; undefined if they are not needed.
 template <typename T>
 std::pair<double, variable_list> compute(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps,
                                          const Tensor& head_VD, const Tensor& targets_N, bool gradients, bool by_head) {
@@ -64,7 +63,7 @@ std::pair<double, variable_list> compute(const Tensor& x_ND, const Tensor& norm_
   }
   loss /= static_cast<double>(N);
   if (!gradients) return {loss, variable_list(3)};
-  const Tensor nothing_ND = torch::zeros_like(x_ND);  // the stream ends here
+  const Tensor nothing_ND = torch::zeros_like(x_ND);  // x has no residual connection here
   auto [dx_ND, dweight_D] = norm_backward<T>(dnormed_ND, x_ND, norm_weight_D, normed.inverse_rms, nothing_ND);
   return {loss, {dx_ND, dweight_D, dhead_VD}};
 }
@@ -86,7 +85,7 @@ struct HeadFunction : torch::autograd::Function<HeadFunction> {
     for (Tensor& d : gradients) {
       if (dloss != 1.0 && d.defined()) d = d * dloss;
     }
-    gradients.resize(7);  // none for what is no parameter
+    gradients.resize(7);  // one per argument of forward(); the rest have none
     return gradients;
   }
 };
@@ -104,7 +103,7 @@ Tensor dropout(const Tensor& x, double probability) { return DropoutFunction::ap
 Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps, const Tensor& head_VD,
                             const Tensor& targets_N, Operand& operand) {
   const int64_t V = head_VD.size(0), low = targets_N.min().item<int64_t>(), high = targets_N.max().item<int64_t>();
-  core::require(low >= 0 && high < V, "Llama: targets have to be in [0, {}), but go from {} to {}", V, low, high);
+  core::require(low >= 0 && high < V, "Llama: targets range from {} to {}, expected values in [0, {})", low, high, V);
   const bool gradients = torch::GradMode::is_enabled() &&
                          (x_ND.requires_grad() || norm_weight_D.requires_grad() || head_VD.requires_grad());
   return HeadFunction::apply(x_ND, norm_weight_D, head_VD, norm_eps, operand.get({head_VD}, product_type(x_ND)),
@@ -128,7 +127,7 @@ Tensor FusedParts::loss(const core::ModelConfig& config, const Tensor& x_BTD, nn
   auto x_ND = x_BTD.flatten(0, 1);
   auto targets_N = targets_BT.flatten();
   const auto counts_N = targets_N != kIgnored;
-  if (!counts_N.all().item<bool>()) {  // rows without a target need no logits
+  if (!counts_N.all().item<bool>()) {  // skip rows whose target is ignored
     const auto rows = counts_N.nonzero().flatten();
     x_ND = x_ND.index_select(0, rows);
     targets_N = targets_N.index_select(0, rows);

@@ -1,11 +1,11 @@
-// The experts of a mixture as one autograd function with a hand-written backward pass. A row and one of its experts are
-// a slot; slots are sorted by expert, so that each expert has one product, of the rows that chose it. With X the rows
-// of an expert's slots, g their weights, and each row n's output the sum of its slots:
+// The experts of a mixture as one autograd function with a hand-written backward pass. Each pair of a row and one of
+// its experts is a slot. Slots are sorted by expert, so that each expert computes all its rows in one product. With X
+// the rows of an expert's slots, g their weights, and y_n the sum of row n's slots:
 //   G = X W1ᵀ,  U = X W3ᵀ,  H = g silu(G) ⊙ U,  Y = H W2ᵀ,  y_n = Σ Y_s.
 // Backward, with dY_s = dy_n and dH = dY W2:
-//   dW2 = dYᵀ H,  dg = Σ dH ⊙ silu(G) ⊙ U,  dG and dU from g dH as loop_table.cpp has them,
+//   dW2 = dYᵀ H,  dg = Σ dH ⊙ silu(G) ⊙ U,  dG and dU from g dH as in loop_table.cpp,
 //   dW1 = dGᵀ X,  dW3 = dUᵀ X,  dX = dG W1 + dU W3,  dx_n = Σ dX_s.
-// Shapes: N rows, K experts of each, S = N K slots, D model width, E experts, F an expert's width.
+// Shapes: N rows, K experts per row, S = N K slots, D model width, E experts, F hidden width of an expert.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
@@ -22,12 +22,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Slots {
-  Tensor row_S;                // int64: whose it is
-  Tensor of_row_NK;            // int64: where each row's are
-  std::vector<int64_t> begin;  // of each expert's slots, and of all, the end
+  Tensor row_S;                // int64: the row of each slot
+  Tensor of_row_NK;            // int64: the slots of each row
+  std::vector<int64_t> begin;  // first slot of each expert, then the total [E + 1]
 };
 
-// Within an expert in the order of the rows.
+// Sorts slots by expert; an expert's slots are in row order.
 Slots sorted_by_expert(const Tensor& experts_NK, int64_t n_experts) {
   const Tensor expert_S = experts_NK.flatten(), end_E = expert_S.bincount({}, n_experts).cumsum(0);
   Slots slots{.row_S = torch::empty_like(expert_S), .of_row_NK = torch::empty_like(experts_NK), .begin = {0}};
@@ -41,8 +41,8 @@ Slots sorted_by_expert(const Tensor& experts_NK, int64_t n_experts) {
   return slots;
 }
 
-// Calls body(expert, first, n) for each expert that has slots. An expert's products are one thread's: so their bits
-// depend on no number of threads, and a small product is not cut further.
+// Calls body(expert, first, n) in parallel for each expert with slots. One thread computes all products of an expert,
+// so results do not depend on the number of threads, and small products are not split.
 template <typename Body>
 void for_experts(const Slots& slots, Body&& body) {
   RECORD_FUNCTION("folio::experts", {});
@@ -66,7 +66,7 @@ struct Stacks {
   Tensor w1_EFD, w3_EFD, w2_EDF;
 };
 
-// What the backward pass needs of the forward pass.
+// Activations that the forward pass saves for the backward pass.
 struct ExpertActivations {
   Tensor x_SD, gate_SF, up_SF, weights_S;
 };
@@ -94,7 +94,7 @@ Tensor experts_forward(const Stacks& w, const Slots& slots, const Tensor& x_ND, 
   return sums_of_rows<T>(y_SD, slots.of_row_NK);
 }
 
-// The gradients by x, the weights of the rows, and the stacks, of R.
+// Returns the gradients of x, of the routing weights and of the stacked matrices, of type R.
 template <typename T>
 variable_list experts_backward(const Stacks& w, const Slots& slots, const ExpertActivations& a, const Tensor& dy_ND) {
   using R = Real<T>;
@@ -144,7 +144,7 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
     const Slots slots{.row_S = saved[7], .of_row_NK = saved[8], .begin = context->saved_data["begin"].toIntVector()};
     variable_list gradients =
         with_type(a.x_SD.scalar_type(), [&]<typename T>() { return experts_backward<T>(w, slots, a, douts[0]); });
-    gradients.resize(8);  // none for what is no parameter
+    gradients.resize(8);  // one per argument of forward(); the rest have none
     return gradients;
   }
 };
@@ -154,7 +154,7 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
 nn::ExpertProducts expert_products(const core::ModelConfig& config) {
   const core::FamilyInfo& family = core::info(config.family);
   if (family.gate != core::Gate::Silu || family.mixture.biases) return {};
-  // The stacks in the type of the products, made once for each value of the weights.
+  // Caches the stacked weights in the type of the products until they change.
   return [operands = std::make_shared<std::array<Operand, 3>>()](const Tensor& x_ND, const Tensor& chosen_NK,
                                                                  const Tensor& weights_NK, const Tensor& w1,
                                                                  const Tensor& w3, const Tensor& w2) {

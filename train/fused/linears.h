@@ -1,9 +1,8 @@
-// Linear layers of one input as one product, y = x [W1; W2; …]ᵀ, and what their low-rank adapters add to its columns:
-//   y_i += s_i z_i A_iᵀ B_iᵀ,  z_i = dropped(x).
+// Linear layers with the same input as one product, y = x [W1; W2; …]ᵀ. A LoRA adapter of layer i adds to its columns:
+//   y_i += s_i z_i A_iᵀ B_iᵀ,  z_i = dropout(x).
 // Backward, with u_i = s_i dy_i B_i [N, rank]:
-//   dx = dy [W1; W2; …] + Σ dropped(u_i A_i),   dB_i = s_i dy_iᵀ (z_i A_iᵀ),   dA_i = u_iᵀ z_i.
-// The gradients of frozen weights are not computed.
-// Shapes: N rows, k inputs, n outputs, r the rank.
+//   dx = dy [W1; W2; …] + Σ dropout(u_i A_i),   dB_i = s_i dy_iᵀ (z_i A_iᵀ),   dA_i = u_iᵀ z_i.
+// Frozen weights get no gradients. Shapes: N rows, k inputs, n outputs, r rank.
 #pragma once
 
 #include <utility>
@@ -14,7 +13,7 @@
 
 namespace folio::train::fused {
 
-/// Null where the weight is trained, and where there is no adapter.
+/// Returns the layer's frozen weight, or null if its weight is trained; low_rank_of() its adapter, or null.
 [[nodiscard]] inline const lora::FrozenMatrix* frozen_of(const nn::Linear& layer) {
   const auto* lora = layer->as<lora::LoraLinearImpl>();
   return lora == nullptr ? nullptr : lora->frozen().get();
@@ -24,28 +23,28 @@ namespace folio::train::fused {
   return lora == nullptr || !lora->low_rank().a.defined() ? nullptr : &lora->low_rank();
 }
 
-/// What one layer is of a product, for one pass: its columns [first, first + n).
+/// One layer of a product in one pass: its output columns [first, first + n).
 struct Columns {
   int64_t first, n;
   bool frozen;
-  const lora::LowRank* adapter;  ///< a [r, k] and b [n, r] of R; null: there is none
-  Dropout dropout;               ///< of the adapter's input
+  const lora::LowRank* adapter;  ///< a [r, k] and b [n, r] of type R; null: no adapter
+  Dropout dropout;               ///< for the adapter's input
 };
 
-/// The weights of a product for one pass. T is the type of the product, R = Real<T>.
-struct Product {
-  Tensor weight;  ///< [sum of n_i, k] of T; undefined: there are no layers
+/// The weights of a product in one pass. T is the type of the product, R = Real<T>.
+struct StackedWeight {
+  Tensor weight;  ///< [sum of n_i, k] of type T; undefined if there are no layers
   std::vector<Columns> layers;
 };
 
 struct StackedLinears {
   std::vector<nn::Linear> layers;
-  uint64_t first_site;  ///< tells the dropout of these layers from that of others (Dropout's site)
+  uint64_t first_site;  ///< dropout site of the first layer (make_dropout)
   Operand operand{};
 
   [[nodiscard]] bool frozen() const { return !layers.empty() && frozen_of(layers.front()) != nullptr; }
 
-  /// The weights in `type`: trained ones are made once for each value, frozen ones anew for each call.
+  /// Returns the stacked weights in `type`. Trained weights are cached until they change, frozen ones are not.
   [[nodiscard]] Tensor weight(torch::ScalarType type) {
     if (layers.empty()) return {};
     if (!frozen()) {
@@ -63,8 +62,8 @@ struct StackedLinears {
     return stacked;
   }
 
-  [[nodiscard]] Product product(torch::ScalarType type, bool training, uint64_t key) {
-    Product product{.weight = weight(type), .layers = {}};
+  [[nodiscard]] StackedWeight product(torch::ScalarType type, bool training, uint64_t key) {
+    StackedWeight product{.weight = weight(type), .layers = {}};
     int64_t first = 0;
     for (size_t i = 0; i < layers.size(); ++i) {
       const lora::LowRank* adapter = low_rank_of(layers[i]);
@@ -80,20 +79,20 @@ struct StackedLinears {
   }
 };
 
-/// z = dropped(x), [N, k] of T.
+/// Returns z = dropout(x), [N, k] of type T.
 template <typename T>
 Tensor adapter_input(const Columns& layer, const Tensor& x) {
   return layer.dropout.on() ? drop<T>(x.to(kType<Real<T>>), layer.dropout) : x;
 }
-/// u = s dy B, [N, r] of T, from the dy of all layers.
+/// Returns u = s dy B, [N, r] of type T, for this layer's columns of dy [N, sum of n_i].
 template <typename T>
 Tensor into_rank(const Columns& layer, const Tensor& dy) {
   return dy.narrow(1, layer.first, layer.n).mm(layer.adapter->b.to(kType<T>)).mul_(layer.adapter->scale);
 }
 
-/// y [N, sum of n_i] of T from x [N, k] of T.
+/// Returns y [N, sum of n_i] for x [N, k], both of type T.
 template <typename T>
-Tensor multiply(const Product& product, const Tensor& x) {
+Tensor multiply(const StackedWeight& product, const Tensor& x) {
   Tensor y = x.mm(product.weight.t());
   for (const Columns& layer : product.layers) {
     if (layer.adapter == nullptr) continue;
@@ -103,9 +102,9 @@ Tensor multiply(const Product& product, const Tensor& x) {
   return y;
 }
 
-/// dx [N, k] of T from dy [N, sum of n_i] of T.
+/// Returns dx [N, k] for dy [N, sum of n_i], both of type T.
 template <typename T>
-Tensor input_gradient(const Product& product, const Tensor& dy) {
+Tensor input_gradient(const StackedWeight& product, const Tensor& dy) {
   Tensor dx = dy.mm(product.weight);
   for (const Columns& layer : product.layers) {
     if (layer.adapter == nullptr) continue;
@@ -119,9 +118,10 @@ Tensor input_gradient(const Product& product, const Tensor& dy) {
   return dx;
 }
 
-/// Those by the parameters of the layers, of R: of each its weight, unless it is frozen, and its adapter's a and b.
+/// Returns the gradients of the layers' parameters, of type R: for each layer its weight, unless frozen, then its
+/// adapter's a and b.
 template <typename T>
-std::vector<Tensor> parameter_gradients(const Product& product, const Tensor& dy, const Tensor& x) {
+std::vector<Tensor> parameter_gradients(const StackedWeight& product, const Tensor& dy, const Tensor& x) {
   constexpr torch::ScalarType kReal = kType<Real<T>>;
   std::vector<Tensor> all;
   const Tensor dweight = product.layers.front().frozen ? Tensor() : dy.t().mm(x).to(kReal);

@@ -1,5 +1,5 @@
-// The loops over rows, and the table of all loops, for the instruction set that this file is compiled for:
-// train/CMakeLists.txt does so once for each, and names the function.
+// Kernels over rows, and the table of all kernels. train/CMakeLists.txt compiles this file once per instruction set and
+// defines the name of the function that returns the table (FOLIO_LOOPS).
 #include "train/fused/attention_body.h"
 #include "train/fused/dropout_body.h"
 #include "train/fused/numbers.h"
@@ -9,10 +9,10 @@ namespace {
 
 // RMSNorm of one row: y_j = w_j x_j r with r = (mean(x²) + eps)^(-1/2).
 //
-// Backward. With the incoming gradient g_j = dy_j w_j (by x_j r) and x̂ = x r:
+// Backward. With x̂ = x r and its gradient g_j = dy_j w_j:
 //   ∂r/∂x_k = -r³ x_k / D, so  dx_k = r g_k + Σ_j g_j x_j ∂r/∂x_k = r (g_k - x̂_k · mean(g ⊙ x̂)),
-//   dw_j = Σ over the rows of dy_j x̂_j.
-// The norm reads the residual stream, which goes on beside it: the stream's own gradient is added in the same pass.
+//   dw_j = Σ over rows of dy_j x̂_j.
+// x also feeds the residual connection: the gradient from there, dstream, is added in the same pass.
 template <typename T>
 void rms_norm(const Real<T>* x, const Real<T>* weight, double eps, size_t n, size_t dim, T* y, Real<T>* inverse_rms) {
   using R = Real<T>;
@@ -46,8 +46,8 @@ void rms_norm_backward(const T* dy, const Real<T>* x, const Real<T>* weight, con
   }
 }
 
-// RoPE in place: at position p pair i of each query and key becomes (u cos - v sin, u sin + v cos). A rotation is
-// orthogonal, so its backward pass is the rotation by the opposite angle, of the gradient, in place too.
+// RoPE in place: each pair (u, v) of each query and key becomes (u cos - v sin, u sin + v cos). Rotations are
+// orthogonal, so the backward pass rotates the gradient by the opposite angle, also in place.
 template <typename T>
 void rotate(T* qkv, const AttentionShape& shape, const Real<T>* cosines, const Real<T>* sines, bool inverse,
             size_t first, size_t n) {
@@ -76,11 +76,11 @@ void rotate(T* qkv, const AttentionShape& shape, const Real<T>* cosines, const R
   }
 }
 
-// y = w silu(g) ⊙ u with silu(g) = g s and s = 1 / (1 + e^-g), where each row has a weight w, an expert's, or 1.
+// y = w silu(g) ⊙ u with silu(g) = g s and s = 1 / (1 + e^-g). w is the row's expert weight, or 1 without experts.
 //
 // Backward. s' = s (1 - s), so silu'(g) = s + g s (1 - s) = s (1 + g (1 - s)):
 //   du = w dy silu(g),   dg = w dy u s (1 + g (1 - s)),   dw = Σ dy silu(g) u.
-// y is computed once more instead of being kept for the gradient of the product that follows.
+// y, which the next product's weight gradient needs, is recomputed instead of stored.
 template <typename T>
 void swiglu(const T* gate, const T* up, size_t stride, const Real<T>* weight, size_t n, size_t dim, T* y) {
   using R = Real<T>;
@@ -115,7 +115,7 @@ void swiglu_backward(const T* dy, const T* gate, const T* up, size_t stride, con
   }
 }
 
-// The sums of the outputs of a row's experts.
+// Sums the outputs of each row's experts.
 template <typename T>
 void sum_rows(const T* x, const int64_t* rows, size_t n, size_t n_summed, size_t dim, Real<T>* out) {
   for (size_t i = 0; i < n; ++i, rows += n_summed, out += dim) {
@@ -127,9 +127,9 @@ void sum_rows(const T* x, const int64_t* rows, size_t n, size_t n_summed, size_t
   }
 }
 
-// The loss of one row of logits z with target t: log Σ_j e^(z_j) - z_t. The largest logit m is taken out of the sum,
-// so that nothing overflows: m + log Σ_j e^(z_j - m) - z_t.
-// Backward: dz_j = softmax(z)_j - [j = t]. It overwrites the logits.
+// Cross-entropy of one row of logits z with target t: log Σ_j e^(z_j) - z_t. Subtracting the largest logit m avoids
+// overflow: m + log Σ_j e^(z_j - m) - z_t.
+// Backward: dz_j = softmax(z)_j - [j = t], which overwrites the logits.
 template <typename T>
 void cross_entropy(T* logits, const int64_t* targets, size_t n, size_t n_classes, double scale, double* losses) {
   using R = Real<T>;

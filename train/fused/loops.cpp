@@ -5,7 +5,7 @@
 
 namespace folio::train::fused {
 
-// loop_table.cpp for each instruction set.
+// Defined by loop_table.cpp, compiled once per instruction set.
 const LoopTables& plain_loops();
 const LoopTables& avx2_loops();
 const LoopTables& avx512_loops();
@@ -30,7 +30,7 @@ const LoopTables& loops_for(core::Isa isa) {
   }
 }
 
-constexpr long kHashes = 1L << 32;  // a probability just below 1 would round to all of them
+constexpr long kHashes = 1L << 32;  // number of hash values; the threshold is clamped below it
 
 Dropout make_dropout(double probability, uint64_t key, uint64_t site) {
   return {.key = key ^ (site * 0xD1342543DE82EF95ULL),

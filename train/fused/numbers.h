@@ -1,5 +1,5 @@
-// Conversions, exp and aligned scratch memory for the loops' bodies. Everything here is compiled again for each
-// instruction set, so it is in an unnamed namespace: the linker must not mix them.
+// Conversions, exp and aligned scratch memory for the kernels. Compiled once per instruction set, hence the unnamed
+// namespace: the linker must not merge the versions.
 #pragma once
 
 #include <bit>
@@ -24,19 +24,19 @@ template <typename T>
 inline T rounded(Real<T> x) {
   return x;
 }
-/// To the nearest, and to even in the middle.
+/// Rounds to nearest, ties to even.
 template <>
 inline BFloat16 rounded<BFloat16>(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   return {static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U)};
 }
 
-/// e^x within 2 units in the last place, for loops that g++ turns into vectors. e^x = 2^n e^r with whole n and
-/// |r| <= ln 2 / 2, where a polynomial of degree 6 in r suffices. Below e^-87 it is 0.
+/// Returns e^x within 2 ulp, in a form that g++ vectorizes. e^x = 2^n e^r with integer n and |r| <= ln 2 / 2, where a
+/// polynomial of degree 6 in r suffices. Returns 0 for x < -87.
 inline float exp(float x) {
   using namespace core::exp_constants;
   const float clamped = x < -87.0F ? -87.0F : x > 88.0F ? 88.0F : x;
-  constexpr float kRound = 12582912.0F;  // 1.5 · 2^23: adding it rounds to a whole number
+  constexpr float kRound = 12582912.0F;  // 1.5 · 2^23: adding it rounds to an integer
   const float shifted = clamped * kLog2E + kRound;
   const float n = shifted - kRound;
   const float r = (clamped - n * kLn2High) - n * kLn2Low;
@@ -52,10 +52,10 @@ inline float exp(float x) {
 }
 inline double exp(double x) { return std::exp(x); }
 
-/// Uninitialized memory for `count` numbers, aligned for any vector.
 struct Release {
   void operator()(void* memory) const { ::operator delete(memory, core::kCacheLine); }
 };
+/// Allocates uninitialized memory for `count` elements, aligned to cache lines.
 template <typename R>
 std::unique_ptr<R[], Release> scratch(size_t count) {
   return std::unique_ptr<R[], Release>(static_cast<R*>(::operator new(count * sizeof(R), core::kCacheLine)));

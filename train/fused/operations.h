@@ -1,7 +1,7 @@
-// The loops on tensors, their rows shared among LibTorch's threads. T is the type of the activations between two matrix
-// products, R = Real<T> that of the residual stream; tensors are contiguous, on a CPU, and of these types.
-// Shapes: B sequences of T positions, N = B T rows, D model width, C columns of queries, keys and values, F hidden
-// width. LibTorch's profilers see each operation by the name that it records.
+// The kernels of loops.h on tensors, with rows divided among LibTorch's threads. T is the type of activations, R =
+// Real<T> that of the residual stream. Tensors must be contiguous, on the CPU and of these types. Operations appear in
+// LibTorch's profilers under their recorded names. Shapes: B sequences of T positions, N = B T rows, D model width, C
+// columns of queries, keys and values, F hidden width.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -31,7 +31,7 @@ constexpr torch::ScalarType kType = std::is_same_v<T, BFloat16> ? torch::kBFloat
                                     : std::is_same_v<T, float>  ? torch::kFloat
                                                                 : torch::kDouble;
 
-/// Calls body.template operator()<T>() for the T of a type.
+/// Calls body.template operator()<T>() with the C++ type T of a scalar type.
 template <typename Body>
 auto with_type(torch::ScalarType type, Body&& body) {
   if (type == torch::kBFloat16) return body.template operator()<BFloat16>();
@@ -39,18 +39,18 @@ auto with_type(torch::ScalarType type, Body&& body) {
   return body.template operator()<float>();
 }
 
-/// The weights of a matrix product as the product wants them: several stacked in one matrix, in the type of the
-/// activations. They are made once for each value of the weights, so once a step, not once for each use.
+/// Caches the weight operand of a matrix product: several weights stacked in one matrix, in the type of the
+/// activations. It is rebuilt only when a weight changes, so once per optimizer step.
 class Operand {
  public:
-  /// `weights` [n_i, k], all of one type and k, as one matrix [sum of n_i, k] of type `type`, without autograd.
+  /// Returns `weights` [n_i, k], all of the same type, as one matrix [sum of n_i, k] of `type`, detached.
   Tensor get(const std::vector<Tensor>& weights, torch::ScalarType type) {
     if (weights.size() == 1 && weights[0].scalar_type() == type) return weights[0].detach();
     std::vector<std::pair<const void*, int64_t>> values;
     for (const Tensor& w : weights) values.emplace_back(w.data_ptr(), static_cast<int64_t>(w._version()));
     if (matrix_.defined() && matrix_.scalar_type() == type && values == values_) return matrix_;
     const torch::NoGradGuard no_grad;
-    matrix_ = torch::empty({0}, type);  // a new one: a graph that is not yet gone back through may hold the last
+    matrix_ = torch::empty({0}, type);  // not in place: a graph awaiting its backward pass may use the old one
     at::cat_out(matrix_, weights);
     values_ = std::move(values);
     return matrix_;
@@ -58,17 +58,17 @@ class Operand {
 
  private:
   Tensor matrix_;
-  std::vector<std::pair<const void*, int64_t>> values_;  ///< of the weights: where each is, and its version
+  std::vector<std::pair<const void*, int64_t>> values_;  ///< address and version of each weight in matrix_
 };
 
-/// The numbers of a tensor, from a row on.
+/// Returns a pointer to a row of a tensor.
 template <typename T>
 T* data(const Tensor& x, size_t row = 0) {
   return static_cast<T*>(x.data_ptr()) + static_cast<int64_t>(row) * x.stride(0);
 }
 inline size_t columns(const Tensor& x) { return static_cast<size_t>(x.size(1)); }
 
-/// Calls body(first, n) for ranges that together are all rows of x.
+/// Calls body(first, n) in parallel for ranges that cover all rows of x.
 template <typename Body>
 void for_rows(const Tensor& x, Body&& body) {
   constexpr int64_t kAtLeast = 16;
@@ -77,7 +77,7 @@ void for_rows(const Tensor& x, Body&& body) {
   });
 }
 
-/// A new tensor [N, n_columns] of X, which body(first, n, out) fills: the rows from the first on at `out`.
+/// Returns a new tensor [N, n_columns] of type X. body(first, n, out) writes rows first .. first + n - 1 to `out`.
 template <typename X, typename Body>
 Tensor new_rows(int64_t N, int64_t n_columns, Body&& body) {
   const Tensor out = torch::empty({N, n_columns}, kType<X>);
@@ -86,8 +86,8 @@ Tensor new_rows(int64_t N, int64_t n_columns, Body&& body) {
 }
 
 struct Normed {
-  Tensor y;            ///< [N, D] of T
-  Tensor inverse_rms;  ///< [N] of R
+  Tensor y;            ///< [N, D] of type T
+  Tensor inverse_rms;  ///< [N] of type R
 };
 template <typename T>
 Normed norm(const Tensor& x_ND, const Tensor& weight_D, double eps) {
@@ -101,14 +101,14 @@ Normed norm(const Tensor& x_ND, const Tensor& weight_D, double eps) {
   return normed;
 }
 
-/// dx [N, D]: dstream, and the gradient of norm() by x; and dweight [D], of R.
+/// Returns dx [N, D], the gradient of norm()'s x plus dstream, and dweight [D], both of type R.
 template <typename T>
 std::pair<Tensor, Tensor> norm_backward(const Tensor& dy_ND, const Tensor& x_ND, const Tensor& weight_D,
                                         const Tensor& inverse_rms_N, const Tensor& dstream_ND) {
   RECORD_FUNCTION("folio::norm_backward", {});
   using R = Real<T>;
   const int64_t N = x_ND.size(0);
-  // The weight's gradient is a sum over rows: chunk by chunk, so that it does not depend on the number of threads.
+  // Sum the weight's gradient over fixed chunks of rows, so that it does not depend on the number of threads.
   constexpr int64_t kChunk = 32;
   const int64_t chunks = (N + kChunk - 1) / kChunk;
   const Tensor dx_ND = torch::empty_like(x_ND), dweights = torch::zeros({chunks, x_ND.size(1)}, kType<R>);
@@ -124,7 +124,7 @@ std::pair<Tensor, Tensor> norm_backward(const Tensor& dy_ND, const Tensor& x_ND,
   return {dx_ND, dweights.sum(0)};
 }
 
-/// x + dropped(y), of R.
+/// Returns x + dropout(y), of type R.
 template <typename T>
 Tensor add(const Tensor& x_ND, const Tensor& y_ND, const Dropout& dropout) {
   RECORD_FUNCTION("folio::add", {});
@@ -134,7 +134,7 @@ Tensor add(const Tensor& x_ND, const Tensor& y_ND, const Dropout& dropout) {
   });
 }
 
-/// Its gradient by y: dropped(dout), of T.
+/// Returns dropout(dout), of type T, the gradient of y in add().
 template <typename T>
 Tensor drop(const Tensor& dout_ND, const Dropout& dropout) {
   using R = Real<T>;
@@ -145,7 +145,7 @@ Tensor drop(const Tensor& dout_ND, const Dropout& dropout) {
   });
 }
 
-/// Rotates queries and keys in place; `rotations` [2, positions, head_dim / 2] of R are cosines and sines.
+/// Rotates queries and keys in place. `rotations` [2, positions, head_dim / 2], of type R, holds cosines and sines.
 template <typename T>
 void rotate(const Tensor& qkv_NC, const AttentionShape& shape, const Tensor& rotations, bool inverse) {
   RECORD_FUNCTION("folio::rotate", {});
@@ -155,7 +155,7 @@ void rotate(const Tensor& qkv_NC, const AttentionShape& shape, const Tensor& rot
   });
 }
 
-/// Calls body(sequence, kv_head, first_row) for each of the B G parts of an attention that share nothing.
+/// Calls body(sequence, kv_head, first_row) in parallel for each sequence and key/value head, which are independent.
 template <typename Body>
 void for_heads(int64_t rows, const AttentionShape& shape, Body&& body) {
   const auto n_kv_heads = static_cast<int64_t>(shape.n_kv_heads);
@@ -169,8 +169,8 @@ void for_heads(int64_t rows, const AttentionShape& shape, Body&& body) {
 }
 
 struct Attended {
-  Tensor heads;     ///< [N, query_dim] of T
-  Tensor log_sums;  ///< [N, H] numbers of R, those of a sequence [H, T]
+  Tensor heads;     ///< [N, query_dim] of type T
+  Tensor log_sums;  ///< log-sum-exp of the scores, [N, H] of type R; the values of a sequence are laid out as [H, T]
 };
 template <typename T>
 Attended attend(const Tensor& qkv_NC, const AttentionShape& shape, const Dropout& dropout) {
@@ -186,7 +186,7 @@ Attended attend(const Tensor& qkv_NC, const AttentionShape& shape, const Dropout
   return out;
 }
 
-/// dqkv [N, C] of T.
+/// Returns dqkv [N, C] of type T.
 template <typename T>
 Tensor attend_backward(const Tensor& dheads, const Attended& attended, const Tensor& qkv_NC,
                        const AttentionShape& shape, const Dropout& dropout) {
@@ -200,7 +200,7 @@ Tensor attend_backward(const Tensor& dheads, const Attended& attended, const Ten
   return dqkv_NC;
 }
 
-/// silu(gate) ⊙ up, [N, F] of T.
+/// Returns silu(gate) ⊙ up, [N, F] of type T.
 template <typename T>
 Tensor swiglu(const Tensor& gate_up_N2F) {
   RECORD_FUNCTION("folio::swiglu", {});
@@ -211,7 +211,7 @@ Tensor swiglu(const Tensor& gate_up_N2F) {
   });
 }
 
-/// Its gradient [N, 2F], and its value once more.
+/// Returns the gradient [N, 2F] of gate and up, and the recomputed output of swiglu() [N, F].
 template <typename T>
 std::pair<Tensor, Tensor> swiglu_backward(const Tensor& dy_NF, const Tensor& gate_up_N2F) {
   RECORD_FUNCTION("folio::swiglu_backward", {});
@@ -226,11 +226,11 @@ std::pair<Tensor, Tensor> swiglu_backward(const Tensor& dy_NF, const Tensor& gat
   return {dgate_up_N2F, y_NF};
 }
 
-/// The sum of the losses of logits [n, V] of T, which become its gradient times `scale`, if that is not 0.
+/// Returns the sum of the rows' losses. If `scale` is not 0, overwrites logits [n, V] with its gradient times scale.
 template <typename T>
 double cross_entropy(const Tensor& logits_nV, const Tensor& targets_n, double scale) {
   RECORD_FUNCTION("folio::cross_entropy", {});
-  std::vector<double> losses(static_cast<size_t>(logits_nV.size(0)));  // one for each row: a fixed order of the sum
+  std::vector<double> losses(static_cast<size_t>(logits_nV.size(0)));  // per row, to sum in a fixed order
   for_rows(logits_nV, [&](size_t first, size_t n) {
     loops<T>().cross_entropy(data<T>(logits_nV, first), data<int64_t>(targets_n, first), n, columns(logits_nV), scale,
                              &losses[first]);

@@ -1,5 +1,5 @@
-// A family's parts with backward passes by hand, on a CPU. Where blocks are not fused, LibTorch's kernel for attention
-// and its operations serve.
+// Model parts with hand-written backward passes, for CPUs. Parts that are not fused use LibTorch's operations and
+// attention kernel.
 #pragma once
 
 #include <memory>
@@ -10,24 +10,24 @@
 
 namespace folio::train::fused {
 
-/// Whether block.cpp has all parts of this configuration: no biases, and no norms of queries and keys.
+/// Returns true if block.cpp supports the configuration: Llama's norms, RoPE, scores and SiLU gate, without biases.
 [[nodiscard]] bool can_be_fused(const core::ModelConfig& config);
 
-/// Of a model's experts where they have a form here: gates are silu, there are no biases, and x is a float or double on
-/// the CPU. Empty where the configuration has others. Products are in autocast's type where that is on.
+/// Returns fused experts, or an empty function if gates are not SiLU or the experts have biases. They run on the CPU
+/// only, and under autocast compute their products in its type.
 [[nodiscard]] nn::ExpertProducts expert_products(const core::ModelConfig& config);
 
-/// Parts of a model that are fused. Its experts are, too, unless attention is written out.
+/// Selects the fused parts of a model. Experts are fused as well, unless PartOptions::written_out is set.
 struct Fusion {
-  bool blocks = false;     ///< block.cpp
-  bool ends = false;       ///< ends.cpp
-  bool recompute = false;  ///< a block's backward pass computes its activations once more, and only its input is kept
+  bool blocks = false;     ///< block.cpp: each block as one function
+  bool ends = false;       ///< ends.cpp: embedding dropout, final norm, head and loss
+  bool recompute = false;  ///< blocks keep only their input and recompute activations in the backward pass
                            ///< (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016)
 };
 
 struct BlockSettings;
 
-/// Parts of one model. Fused blocks and ends require can_be_fused().
+/// The parts of one model. Fused blocks and ends require can_be_fused().
 class FusedParts : public nn::FamilyParts {
  public:
   FusedParts(nn::PartOptions options, Fusion fusion) : nn::FamilyParts(std::move(options)), fusion_(fusion) {}
@@ -46,16 +46,16 @@ class FusedParts : public nn::FamilyParts {
   mutable Operand head_;
 };
 
-/// 62 bits of LibTorch's generator for the CPU, whose state a checkpoint holds.
+/// Draws 62 random bits from LibTorch's CPU generator, whose state is saved in checkpoints.
 int64_t random_key();
 
-/// x [..., D] in which numbers are dropped with this probability, and the others scaled by 1 / (1 - probability), on a
-/// CPU; in f32 or f64.
+/// Drops elements of x [..., D] with this probability and scales the others by 1 / (1 - probability). x is f32 or f64
+/// on the CPU.
 Tensor dropout(const Tensor& x, double probability);
 
-/// The mean over rows of -log softmax(norm(x) headᵀ)[target], a scalar; x [N, D] f32 or f64 on a CPU, norm_weight [D],
-/// head [V, D], targets [N] int64. Within autocast the products are in its type. Throws core::Error for a target that
-/// is not in [0, V).
+/// Returns the mean over rows of -log softmax(norm(x) headᵀ)[target], a scalar. x [N, D] is f32 or f64 on the CPU,
+/// norm_weight [D], head [V, D], targets [N] int64. Under autocast, products are in its type. Throws core::Error for a
+/// target outside [0, V).
 Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps, const Tensor& head_VD,
                             const Tensor& targets_N, Operand& operand);
 

@@ -1,9 +1,9 @@
-// Small matrix products for attention, whose matrices have one side of head_dim and lie in a core's own cache.
-// C [m, n] (+)= A B. A is read one element at a time, with any strides (so Aᵀ costs nothing), B and C in whole vectors.
-// A tile of C stays in registers while k runs; sums are added in the order of k.
+// Small matrix products C [m, n] (+)= A B for attention, whose matrices fit in a core's cache. A is read one element at
+// a time with any strides (so Aᵀ costs nothing extra), B and C in whole vectors. A tile of C stays in registers during
+// the loop over k, and products are accumulated in the order of k.
 //
-// An element holds kGroup neighbours along k: one number, or, where the machine multiplies them at once and adds both
-// products to a float, two of bfloat16 (AVX512_BF16's vdpbf16ps).
+// An element holds kGroup consecutive values along k: one value, or two bfloat16 values where the machine adds both
+// products to a float in one instruction (AVX512_BF16's vdpbf16ps).
 #pragma once
 
 #include "train/fused/numbers.h"
@@ -17,7 +17,7 @@ namespace {
 
 #if defined(__AVX512F__)
 constexpr size_t kVectorBytes = 64;
-constexpr size_t kTile = 16;  // vectors of C in registers
+constexpr size_t kTile = 16;  // vectors of C held in registers
 #elif defined(__AVX__)
 constexpr size_t kVectorBytes = 32;
 constexpr size_t kTile = 8;
@@ -26,12 +26,12 @@ constexpr size_t kVectorBytes = 16;
 constexpr size_t kTile = 8;
 #endif
 
-/// A count rounded up to whole vectors of the widest kind, so that no row of scratch memory needs a tail.
+/// Rounds a count up to a multiple of 16, the widest vector, so that rows of scratch memory need no tail loop.
 inline size_t padded(size_t count) { return (count + 15) / 16 * 16; }
 
-/// How the numbers of matrices of T are multiplied: in elements of type E, to sums of type R.
+/// Multiplication of matrices of type T: packed elements of type E, accumulated in type R.
 template <typename T>
-struct Product {
+struct Arithmetic {
   using R = Real<T>;
   using E = R;
   static constexpr size_t kGroup = 1;
@@ -47,9 +47,9 @@ struct Product {
 
 #if defined(__AVX512BF16__)
 template <>
-struct Product<BFloat16> {
+struct Arithmetic<BFloat16> {
   using R = float;
-  using E = uint32_t;  ///< the first of two numbers in the lower half
+  using E = uint32_t;  ///< two bfloat16 values, the first in the lower half
   static constexpr size_t kGroup = 2;
   using Vector = __m512;
   using Elements = __m512i;
@@ -65,7 +65,7 @@ struct Product<BFloat16> {
 };
 #endif
 
-/// The left matrix: element (i, l) of [m, k / kGroup].
+/// The left matrix A, [m, k / kGroup] elements with any strides.
 template <typename E>
 struct StridedMatrix {
   const E* data;
@@ -109,8 +109,8 @@ inline void columns(size_t m, const StridedMatrix<typename P::E>& a, const typen
   for (; i < m; ++i) tile<P, 1, kVectors>(rest(), b, b_stride, k, c + i * c_stride, c_stride, add);
 }
 
-/// k counts numbers; an odd one's partner in its element has to be 0 in A or in B. n has to be a multiple of 16, and
-/// the rows of B and C aligned to vectors.
+/// Computes C = A B, or C += A B if `add`. k counts values; with an odd k, the padding value of the last element must
+/// be 0 in A or B. n must be a multiple of 16, and rows of B and C must be aligned to vectors.
 template <typename P>
 inline void multiply(size_t m, size_t n, size_t k, const StridedMatrix<typename P::E>& a, const typename P::E* b,
                      size_t b_stride, typename P::R* c, size_t c_stride, bool add) {
@@ -122,12 +122,13 @@ inline void multiply(size_t m, size_t n, size_t k, const StridedMatrix<typename 
   for (; j + kLanes <= n; j += kLanes) columns<P, 1>(m, a, b + j, b_stride, k, c + j, c_stride, add);
 }
 
-// Packing of numbers x [n, dim], rows x_stride apart, into elements, with zeros after the last.
+// Functions that pack x [n, dim], with row stride x_stride, into elements. Padding is zero.
 
-/// Groups along a row: out [n, stride], stride >= dim / kGroup. For rows of A whose k are the columns of x.
+/// Groups values along a row: out [n, stride], stride >= dim / kGroup. For A, with k along the columns of x.
 template <typename T, typename X>
-inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typename Product<T>::E* out, size_t stride) {
-  using P = Product<T>;
+inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
+                      size_t stride) {
+  using P = Arithmetic<T>;
   for (size_t i = 0; i < n; ++i, x += x_stride, out += stride) {
     if constexpr (P::kGroup == 1) {
 #pragma omp simd
@@ -140,11 +141,11 @@ inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typenam
   }
 }
 
-/// Groups down a column: out [n / kGroup, stride], stride >= dim. For B, or Aᵀ, whose k are the rows of x.
+/// Groups values down a column: out [n / kGroup, stride], stride >= dim. For B or Aᵀ, with k along the rows of x.
 template <typename T, typename X>
-inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, typename Product<T>::E* out,
+inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                             size_t stride) {
-  using P = Product<T>;
+  using P = Arithmetic<T>;
   if constexpr (P::kGroup == 1) {
     pack_rows<T>(x, x_stride, n, dim, out, stride);
   } else {
@@ -161,12 +162,12 @@ inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, t
   }
 }
 
-/// Groups along a row, as columns: out [dim / kGroup, stride], stride >= n. For B whose k are the columns of x.
+/// Groups values along a row and transposes: out [dim / kGroup, stride], stride >= n. For B; x has k along its columns.
 template <typename T>
-inline void pack_columns(const T* x, size_t x_stride, size_t n, size_t dim, typename Product<T>::E* out,
+inline void pack_columns(const T* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                          size_t stride) {
-  using P = Product<T>;
-  // Blocks of 16 rows: each of their lines is written whole.
+  using P = Arithmetic<T>;
+  // Blocks of 16 rows write whole cache lines.
   for (size_t i = 0; i < stride; i += 16) {
     for (size_t d = 0; d < dim / P::kGroup; ++d) {
       for (size_t row = i; row < i + 16; ++row) {

@@ -20,7 +20,7 @@ using torch::Tensor;
 const std::map<core::DType, torch::ScalarType> kNumberTypes{
     {core::DType::F32, torch::kFloat}, {core::DType::F16, torch::kHalf}, {core::DType::BF16, torch::kBFloat16}};
 
-// Of x and a matrix in one type. The backward pass expands the matrix again.
+// x Wᵀ with W in the type of x. The backward pass dequantizes the matrix again instead of saving it.
 struct FrozenProduct : torch::autograd::Function<FrozenProduct> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x,
                         const c10::intrusive_ptr<FrozenMatrix>& matrix) {
@@ -82,7 +82,7 @@ Tensor FrozenMatrix::rows_of(const Tensor& ids) const {
   const Tensor out_NK = torch::empty({ids_N.size(0), columns()}, torch::kFloat);
   const int64_t* id = ids_N.data_ptr<int64_t>();
   for (int64_t i = 0; i < ids_N.size(0); ++i) {
-    core::require(id[i] >= 0 && id[i] < rows(), "the token {} is not in [0, {})", id[i], rows());
+    core::require(id[i] >= 0 && id[i] < rows(), "token {} is outside the vocabulary [0, {})", id[i], rows());
     write_rows(id[i], out_NK.narrow(0, i, 1));
   }
   return out_NK.unflatten(0, ids.sizes());
@@ -91,7 +91,8 @@ Tensor FrozenMatrix::rows_of(const Tensor& ids) const {
 const core::TensorView& tensor_of(const core::StoredModel& model, const std::vector<core::TensorSpec>& manifest,
                                   const std::string& name) {
   const auto found = std::ranges::find(manifest, name, &core::TensorSpec::module_name);
-  core::require(found != manifest.end(), "{}: a {} has no {}", model.path, core::info(model.config.family).name, name);
+  core::require(found != manifest.end(), "{}: the family {} has no tensor {}", model.path,
+                core::info(model.config.family).name, name);
   return model.tensors[static_cast<size_t>(found - manifest.begin())];
 }
 

@@ -1,6 +1,6 @@
-// Weights that are not trained: the matrices of a model file where they are mapped, in the type that they are stored
-// in, 16 bits or blocks. A product expands the matrix that it needs, and forgets it: beside the mapped file there is
-// never more than one product's matrices in memory (Dettmers et al., "QLoRA", 2023, section 3).
+// Frozen weights: matrices of a memory-mapped model file in their stored type, 16-bit or quantized. Each product
+// dequantizes the matrix that it needs and then frees it, so that in addition to the mapped file only one product's
+// matrices are in memory at a time (Dettmers et al., "QLoRA", 2023, section 3).
 #pragma once
 
 #include <torch/custom_class.h>
@@ -14,21 +14,21 @@
 
 namespace folio::train::lora {
 
-/// A matrix [rows, columns] of a file. The base class lets an autograd graph hold it.
+/// A frozen matrix [rows, columns] of a model file. The base class allows an autograd graph to store it.
 class FrozenMatrix : public torch::CustomClassHolder {
  public:
-  /// `stored` is one of the model's.
+  /// `stored` must be a tensor of `model`.
   FrozenMatrix(std::shared_ptr<const core::StoredModel> model, const core::TensorView& stored);
 
   [[nodiscard]] int64_t rows() const { return stored_.shape[0]; }
   [[nodiscard]] int64_t columns() const { return stored_.shape[1]; }
 
-  /// All of it as a floating-point type, on the CPU. Where it is stored in that type, the tensor is the mapped file
-  /// itself, and must not be written to.
+  /// Returns the matrix as a floating-point type, on the CPU. If it is stored in this type, the tensor is a view of the
+  /// mapped file and must not be written to.
   [[nodiscard]] torch::Tensor to(torch::ScalarType type) const;
-  /// The same into `out` [rows, columns], whose rows are contiguous.
+  /// Writes the matrix to `out` [rows, columns], converted to its type. Rows of `out` must be contiguous.
   void write(const torch::Tensor& out) const;
-  /// Rows by their ids, int64 [...], as floats [..., columns]. Throws core::Error for an id that is no row.
+  /// Returns rows by index, int64 [...], as floats [..., columns]. Throws core::Error for an index out of range.
   [[nodiscard]] torch::Tensor rows_of(const torch::Tensor& ids) const;
 
  private:
@@ -36,18 +36,18 @@ class FrozenMatrix : public torch::CustomClassHolder {
 
   std::shared_ptr<const core::StoredModel> model_;  ///< owns the bytes
   const core::TensorView& stored_;
-  torch::Tensor numbers_;  ///< the mapped ones as a tensor; undefined for blocks
+  torch::Tensor numbers_;  ///< view of the mapped values; undefined for quantized types
 };
 
-/// The tensor of a file by the name of the module's parameter: "layers.0.attention.wq.weight", … `manifest` is that of
-/// the model's configuration.
+/// Returns the file's tensor for a module parameter, such as "layers.0.attention.wq.weight". `manifest` must be the
+/// tensor_manifest() of the model's configuration. Throws core::Error for an unknown name.
 [[nodiscard]] const core::TensorView& tensor_of(const core::StoredModel& model,
                                                 const std::vector<core::TensorSpec>& manifest, const std::string& name);
 
-/// The type of the products of an `x`: its own, or autocast's where that is on.
+/// Returns the type of a product of x: autocast's type if enabled, else the type of x.
 [[nodiscard]] torch::ScalarType product_type(const torch::Tensor& x);
 
-/// x Wᵀ, and its gradient by x alone; x [..., columns]. Within autocast the product is in its type.
+/// Returns x Wᵀ for x [..., columns], with a gradient for x only. Under autocast, the product is in its type.
 [[nodiscard]] torch::Tensor multiply(const torch::Tensor& x, const c10::intrusive_ptr<FrozenMatrix>& matrix);
 
 }  // namespace folio::train::lora

@@ -17,7 +17,7 @@ nn::Linear lora_linear(Args&&... args) {
   return nn::Linear(std::shared_ptr<nn::LinearImpl>(std::make_shared<LoraLinearImpl>(std::forward<Args>(args)...)));
 }
 
-// Rows of a file's matrix, in the type of the model's other numbers.
+// An embedding with a frozen matrix. It returns rows in the model's floating-point type.
 class FrozenEmbeddingImpl : public nn::EmbeddingImpl {
  public:
   explicit FrozenEmbeddingImpl(c10::intrusive_ptr<FrozenMatrix> matrix) : matrix_(std::move(matrix)) {}
@@ -41,7 +41,7 @@ LoraLinearImpl::LoraLinearImpl(c10::intrusive_ptr<FrozenMatrix> matrix, bool wit
   if (with_bias) bias = register_parameter("bias", torch::zeros({out()}), /*requires_grad=*/false);
 }
 
-// Fused blocks compute the same in train/fused/linears.h.
+// train/fused/linears.h has the same computation for fused blocks.
 torch::Tensor LoraLinearImpl::forward(const torch::Tensor& x) {
   torch::Tensor y = frozen_ ? multiply(x, frozen_) : nn::LinearImpl::forward(x);
   if (frozen_ && bias.defined()) y = y + bias;
@@ -87,7 +87,8 @@ std::vector<Role> lora_targets(std::string_view names) {
     begin = end + 1;
     if (name != "all" && !roles.contains(name)) {
       throw core::UsageError(
-          fmt::format("--lora-targets: \"{}\" has to be all, or of q, k, v, o, gate, up, down", core::printable(name)));
+          fmt::format("--lora-targets: \"{}\" is unknown, expected all or some of q, k, v, o, gate, up, down",
+                      core::printable(name)));
     }
     for (const auto& [known, role] : roles) {
       if (name == "all" || name == known) targets.insert(role);

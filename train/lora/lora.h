@@ -1,6 +1,6 @@
-// Low-rank adapters of linear layers: all that is trained, where the model itself is frozen.
+// LoRA: low-rank adapters of linear layers. Only the adapters are trained; the model's weights are frozen.
 //
-//     y = W x + bias + scale · B A dropout(x)               A [rank, in], B [out, rank]; W may be a file's, mapped
+//     y = W x + bias + scale · B A dropout(x)          A [rank, in], B [out, rank]; W may be memory-mapped from a file
 //
 // Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, section 4.1; dropout as in peft.
 #pragma once
@@ -18,23 +18,23 @@
 namespace folio::train::lora {
 
 struct LowRank {
-  torch::Tensor a, b;  ///< the parameters "lora_a" and "lora_b"; undefined: there is no adapter
+  torch::Tensor a, b;  ///< the parameters "lora_a" [rank, in] and "lora_b" [out, rank]; undefined without an adapter
   double scale = 0.0;
-  double dropout = 0.0;  ///< the probability that a number of the adapter's input is dropped in training
+  double dropout = 0.0;  ///< dropout probability of the adapter's input in training
 };
 
 class LoraLinearImpl : public nn::LinearImpl {
  public:
   using nn::LinearImpl::LinearImpl;
-  /// There is no parameter `weight`, and a bias, 0, has no gradient.
+  /// Uses a frozen matrix instead of a parameter `weight`. The bias is initialized to 0 and gets no gradient.
   explicit LoraLinearImpl(c10::intrusive_ptr<FrozenMatrix> matrix, bool bias = false);
 
   torch::Tensor forward(const torch::Tensor& x) override;
 
-  /// Adds an adapter that does nothing yet: as in peft, A is uniform in ±1/√in, and B is 0.
+  /// Adds an adapter, initialized as in peft: A uniform in ±1/√in, B 0, so that the output is unchanged.
   void adapt(int64_t rank, double scale, double dropout);
 
-  /// Null: the weight is a parameter.
+  /// Returns the frozen matrix; null if the weight is a parameter.
   [[nodiscard]] const c10::intrusive_ptr<FrozenMatrix>& frozen() const { return frozen_; }
   [[nodiscard]] const LowRank& low_rank() const { return low_rank_; }
 
@@ -43,7 +43,7 @@ class LoraLinearImpl : public nn::LinearImpl {
   LowRank low_rank_;
 };
 
-/// Linear layers that may have adapters, with weights of their own or the matrices of a file.
+/// Creates layers that support adapters, with frozen matrices of a file or, without one, trainable weights.
 class LoraLinears : public nn::Linears {
  public:
   explicit LoraLinears(std::shared_ptr<const core::StoredModel> weights = nullptr);
@@ -54,7 +54,7 @@ class LoraLinears : public nn::Linears {
  private:
   [[nodiscard]] c10::intrusive_ptr<FrozenMatrix> frozen(const std::string& name) const;
 
-  std::shared_ptr<const core::StoredModel> weights_;  ///< null: the layers have weights of their own
+  std::shared_ptr<const core::StoredModel> weights_;  ///< null: layers have trainable weights
   std::vector<core::TensorSpec> manifest_;
 };
 
@@ -62,20 +62,20 @@ struct LoraOptions {
   int64_t rank = 8;
   double alpha = 16.0;  ///< B A is scaled by alpha / rank
   double dropout = 0.0;
-  std::vector<core::Role> targets;  ///< of Wq, Wk, Wv, Wo, W1, W3, W2
+  std::vector<core::Role> targets;  ///< matrices with adapters, from Wq, Wk, Wv, Wo, W1, W3 and W2
 };
 
-/// The matrices that "q,v" or "all" names, in the manifest's order. The names are q, k, v, o, gate, up and down, which
-/// stand for peft's q_proj and so on. Throws core::UsageError that lists them.
+/// Parses a list of matrices such as "q,v" or "all", and returns them in the manifest's order. Names are q, k, v, o,
+/// gate, up and down (q_proj and so on in peft). Throws core::UsageError with the valid names for an unknown one.
 [[nodiscard]] std::vector<core::Role> lora_targets(std::string_view names);
 
-/// Copies of the file's numbers into a model that LoraLinears made: those of norms and biases, which are not trained.
+/// Copies norms and biases from the file into a model created with LoraLinears, and freezes them.
 void freeze_rest(nn::Llama& model, const core::StoredModel& weights);
 
-/// Gives the targets of each layer of such a model an adapter that does nothing yet.
+/// Adds an adapter to each target matrix of a model created with LoraLinears. Outputs are unchanged until training.
 void add_lora(nn::Llama& model, const LoraOptions& options);
 
-/// Where the parameters of the adapters are: "layers.0.attention.wq" has .lora_a and .lora_b.
+/// Returns the module that holds a tensor's adapter: "layers.0.attention.wq" has parameters .lora_a and .lora_b.
 [[nodiscard]] std::string lora_module(const core::TensorSpec& spec);
 
 }  // namespace folio::train::lora

@@ -1,5 +1,5 @@
-// The header of c10d's Gloo backend includes Gloo's own, which the wheel lacks; those in gloo/ stand for them. Only
-// this file includes them.
+// Creates the Gloo and NCCL backends. c10d's header of the Gloo backend includes Gloo's own headers, which the wheel
+// does not contain; gloo/ has stubs of them. Only this file includes them.
 #ifndef USE_C10D_GLOO
 #define USE_C10D_GLOO
 #endif
@@ -45,7 +45,7 @@ c10::intrusive_ptr<ProcessGroup> Group::connect(const c10::intrusive_ptr<c10d::S
   group->setDefaultBackend(ProcessGroup::BackendType::GLOO);
 #ifdef FOLIO_NCCL
   if (at::hasCUDA()) {
-    ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);  // a wait ends with an error, not the process
+    ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);  // a timeout throws instead of aborting the process
     auto nccl = c10d::ProcessGroupNCCL::Options::create();
     nccl->timeout = timeout;
     const auto own = c10::make_intrusive<c10d::PrefixStore>("nccl", store);

@@ -1,5 +1,5 @@
-// A part of a model: some of its layers, with the names of the whole model's parameters. What begins with layer 0 has
-// the embeddings, too; what ends with the last layer has the final norm and the head.
+// A range of a model's layers, with the whole model's parameter names. The chunk with layer 0 also has the embeddings,
+// the chunk with the last layer the final norm and the head.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ namespace folio::train::parallel {
 
 class ChunkImpl : public torch::nn::Module {
  public:
-  /// Layers first .. end - 1, with unset values. A tied head without the embeddings has tok_embeddings of its own.
+  /// Creates layers first .. end - 1, uninitialized. With tied embeddings, the last chunk has its own tok_embeddings.
   ChunkImpl(const core::ModelConfig& config, std::shared_ptr<const nn::Parts> parts, int64_t first, int64_t end);
 
-  /// Token ids [B, T] in the first chunk, in others what the chunk before made, [B, T, dim], through the layers.
+  /// Runs the layers on token ids [B, T] (first chunk) or on the previous chunk's output [B, T, dim].
   torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& starts = {});
-  /// Of what comes out of the last layer: see nn::Parts.
+  /// Returns the loss for the last layer's output x; see nn::Parts::loss().
   torch::Tensor loss(const torch::Tensor& x, const torch::Tensor& targets);
 
   [[nodiscard]] bool is_first() const { return first_ == 0; }

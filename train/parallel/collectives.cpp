@@ -12,7 +12,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Backward = std::function<variable_list(const Tensor&)>;
 
-struct Held : torch::CustomClassHolder {  // by an autograd context
+struct Held : torch::CustomClassHolder {  // stored in an autograd context
   explicit Held(Backward pass) : backward(std::move(pass)) {}
   Backward backward;
 };
@@ -26,7 +26,7 @@ struct HeldFunction : torch::autograd::Function<HeldFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& dys) {
     const auto capsule = context->saved_data["held"].toCapsule();
     variable_list dxs = std::exchange(static_cast<Held&>(*capsule).backward, {})(dys[0]);
-    dxs.resize(dxs.size() + 2);  // forward's other arguments have none
+    dxs.resize(dxs.size() + 2);  // no gradients for the other two arguments
     return dxs;
   }
 };

@@ -1,12 +1,11 @@
-// Collectives within a model. The backward pass of each is another of them, since what is gathered is used by all
-// ranks, and each of them has a part of its gradient:
+// Differentiable collectives. The backward pass of each is again a collective:
 //
 //                 forward                                     backward
-//   gather        the ranks' parts, concatenated              the gradients' sum, of which each has its own part
-//   sum_scatter   the sum, of which each has a part           the parts' gradients, concatenated
-//   exchange      rows to the ranks that need them            their gradients, back to where they came from
+//   gather        all-gather: concatenates the ranks' parts   reduce-scatter of the gradients
+//   sum_scatter   reduce-scatter: each rank's part of a sum   all-gather of the gradients
+//   exchange      all-to-all: rows to other ranks             all-to-all: gradients back to the rows' ranks
 //
-// All ranks of the group call them in the same order, forward and backward.
+// All ranks of the group must call them in the same order, forward and backward.
 #pragma once
 
 #include <torch/types.h>
@@ -18,13 +17,13 @@
 
 namespace folio::train::parallel {
 
-/// forward(), whose graph is not recorded. backward() maps the gradient of its result to those of `inputs`; it is
-/// called once, and then released with all that it holds.
+/// Returns forward(), computed without autograd. backward() maps the result's gradient to the gradients of `inputs`.
+/// It is called at most once and then destroyed with everything that it captured.
 [[nodiscard]] torch::Tensor with_backward(
     at::TensorList inputs, const std::function<torch::Tensor()>& forward,
     std::function<std::vector<torch::Tensor>(const torch::Tensor& gradient)> backward);
 
-/// Group::gather(), sum_scatter() and exchange() with backward passes. The group must outlive the graph.
+/// Differentiable versions of Group::gather(), sum_scatter() and exchange(). The group must outlive the graph.
 [[nodiscard]] torch::Tensor gather_rows(const torch::Tensor& x, int64_t dim, Group& group);
 [[nodiscard]] torch::Tensor sum_scatter_rows(const torch::Tensor& x, int64_t dim, Group& group);
 [[nodiscard]] torch::Tensor exchange_rows(const torch::Tensor& x, const std::vector<int64_t>& sent,

@@ -1,5 +1,5 @@
-// Shapes: B sequences, T positions of a rank, N of a block's queries, S of its keys, D model width, H query heads, G
-// key/value heads, K numbers in a head.
+// Shapes: B sequences, T positions of a rank, N queries and S keys of a block, D model width, H query heads, G
+// key/value heads, K dimensions per head.
 #include "train/parallel/context.h"
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -21,10 +21,10 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kT = 2;  // the dimension of positions
 
-// Sums over blocks and ranks are not in 16 bits.
+// Returns the accumulator type of sums over blocks and ranks: at least f32.
 auto sum_type(const Tensor& x) { return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat; }
 
-// Sends a tensor to the next rank, and receives that of the previous one: the result waits for both.
+// Starts sending a tensor to the next rank and receiving the previous rank's. The returned function waits for both.
 std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
   const Tensor coming = torch::empty_like(leaving);
   Pending sent = ring.send(leaving, ring.next(), tag), received = ring.receive(coming, ring.previous(), tag);
@@ -36,7 +36,7 @@ std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
 }
 enum Tag { kKeys, kGradients };
 
-// Calls use(from, kv) with the keys and values of each rank, [2, B, G, T, K], its own first; the next are under way.
+// Calls use(from, kv) with each rank's keys and values [2, B, G, T, K], its own first, while the next are in transit.
 template <typename Use>
 void around(Group& ring, Tensor kv, Use&& use) {
   const int64_t C = ring.size();
@@ -48,14 +48,14 @@ void around(Group& ring, Tensor kv, Use&& use) {
   }
 }
 
-// A block's part of a step's tensors.
+// Returns the queries of a RingBlock; keys_of() its keys or values.
 Tensor queries_of(const Tensor& x, const RingBlock& block) {
   const int64_t chunk = x.size(kT) / 2;
   return x.narrow(kT, block.first_query * chunk, x.size(kT) - block.first_query * chunk);
 }
 Tensor keys_of(const Tensor& x, const RingBlock& block) { return x.narrow(kT, 0, block.n_keys * (x.size(kT) / 2)); }
 
-// LibTorch's kernel has as many key heads as query heads.
+// LibTorch's kernel requires as many key heads as query heads.
 Tensor for_each_query_head(const Tensor& k_BGSK, int64_t H) { return k_BGSK.repeat_interleave(H / k_BGSK.size(1), 1); }
 Tensor sum_of_query_heads(const Tensor& dk_BHSK, int64_t G) { return dk_BHSK.unflatten(1, {G, -1}).sum(2); }
 
@@ -70,18 +70,18 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       auto [mean_BHNK, sum_BHN] = at::_scaled_dot_product_flash_attention_for_cpu(
           queries_of(q_BHTK, block), for_each_query_head(keys_of(kv_here[0], block), H),
           for_each_query_head(keys_of(kv_here[1], block), H), /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
-      if (!out_BHTK.defined()) {  // its own keys, which each query sees some of
+      if (!out_BHTK.defined()) {  // first step: the rank's own keys; every query attends to at least one
         out_BHTK = mean_BHNK.to(sum_type(q_BHTK));
         lse_BHT = sum_BHN;
         return;
       }
-      // out and mean have the weights e^lse and e^sum; the new lse is their sum's logarithm.
+      // Merge out and mean with weights e^lse and e^sum; the new lse is log(e^lse + e^sum).
       Tensor out = queries_of(out_BHTK, block), lse = queries_of(lse_BHT, block);
       out.sub_(torch::sigmoid(sum_BHN - lse).unsqueeze(-1) * (out - mean_BHNK));
       lse.sub_(torch::log_sigmoid(lse - sum_BHN));
     });
     out_BHTK = out_BHTK.to(q_BHTK.scalar_type());
-    context->saved_data["ring"] = reinterpret_cast<int64_t>(ring);  // it outlives the graph
+    context->saved_data["ring"] = reinterpret_cast<int64_t>(ring);  // outlives the graph
     context->save_for_backward({q_BHTK, kv, out_BHTK, lse_BHT});
     context->saved_data["scale"] = scale;
     return out_BHTK;
@@ -95,7 +95,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
     Group& ring = *reinterpret_cast<Group*>(context->saved_data["ring"].toInt());
     const int64_t H = q_BHTK.size(1), G = kv.size(2);
     const Tensor dq_BHTK = torch::zeros_like(q_BHTK, sum_type(q_BHTK));
-    // The gradients of the keys that are here, with the terms of all ranks before this one, follow one step later.
+    // Gradients of keys and values follow them around the ring, one step behind, and each rank adds its terms.
     Tensor dkv;
     std::function<Tensor()> gradients;
     around(ring, kv, [&](int64_t from, const Tensor& kv_here) {
@@ -125,7 +125,7 @@ RingBlock ring_block(int64_t rank, int64_t from) {
 }
 
 Tensor ring_attention(const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK, double scale, Group& context) {
-  // With autocast, norms of queries and keys may leave them in float.
+  // Under autocast, query-key norms may return float.
   return RingFunction::apply(q_BHTK.to(v_BGTK.scalar_type()), k_BGTK.to(v_BGTK.scalar_type()), v_BGTK, scale, &context);
 }
 
@@ -133,16 +133,16 @@ ContextAttentionImpl::ContextAttentionImpl(const core::ModelConfig& config, nn::
                                            double dropout)
     : nn::FamilyAttentionImpl(config, std::move(rope), dropout), context_(context) {
   const auto refuse = [](const char* what) {
-    core::fail("context ranks have no attention with {}; take --context-parallel 1", what);
+    core::fail("context ranks do not support attention with {}; use --context-parallel 1", what);
   };
   if (window_ > 0) refuse("a sliding window");
-  if (cap_ > 0) refuse("a cap on its scores");
+  if (cap_ > 0) refuse("capped scores");
   if (dropout > 0) refuse("dropout");
 }
 
 Tensor ContextAttentionImpl::forward(const Tensor& x_BTD, const Tensor& starts_BT) {
   const int64_t chunk = x_BTD.size(1) / 2, C = context_.size(), c = context_.index();
-  core::require(!starts_BT.defined(), "context ranks have no sequences behind each other; take --context-parallel 1");
+  core::require(!starts_BT.defined(), "context ranks do not support packed sequences; use --context-parallel 1");
   const Heads first = project(x_BTD.narrow(1, 0, chunk), c * chunk);
   const Heads second = project(x_BTD.narrow(1, chunk, chunk), (2 * C - 1 - c) * chunk);
   const auto both = [](const Tensor& a, const Tensor& b) { return torch::cat({a, b}, kT); };

@@ -1,15 +1,15 @@
-// Context parallelism: the T positions of a sequence are divided among C ranks, and keys and values travel around a
-// ring. Rank c has the chunks c and 2C - 1 - c of 2C ("zigzag").
+// Context parallelism: the T positions of a sequence are divided among C ranks, and keys and values are passed around a
+// ring. Rank c has chunks c and 2C - 1 - c of 2C ("zigzag").
 //
-//   C = 2         keys of chunks   0   1   2   3       in step 0 a rank has its own keys and values, in step s those of
-//   rank 0  queries of chunk 0     ◣   ·   ·   ·       rank c - s. Its queries attend, under the causal mask (·), to
-//                      chunk 3     ■   ■   ■   ◣       its own: all, by their positions; of a rank before: its first
-//   rank 1  queries of chunk 1     ■   ◣   ·   ·       chunk; of a rank after: both, by the second chunk of queries
-//                      chunk 2     ■   ■   ◣   ·       only. Each is two blocks of ■.
+//   C = 2         keys of chunks   0   1   2   3       In step s, rank c has the keys and values of rank c - s mod C.
+//   rank 0  queries of chunk 0     ◣   ·   ·   ·       Queries attend to, under the causal mask (·):
+//                      chunk 3     ■   ■   ■   ◣         step 0: their own chunks, masked by position;
+//   rank 1  queries of chunk 1     ■   ◣   ·   ·         keys of a lower rank: its first chunk;
+//                      chunk 2     ■   ■   ◣   ·         keys of a higher rank: both chunks, second query chunk only.
 //
-// All ranks have the same work in each step, half of that without the mask. The next keys arrive while a step computes.
-// A step yields a mean of values and the logarithm of its weights' sum, by which the means are merged. In the backward
-// pass the gradients of keys and values travel with them.
+// All ranks do the same work in each step: two blocks (■) of four. The next keys arrive while a step computes. A step
+// yields a weighted mean of values and its log-sum-exp, with which the means of all steps are merged. In the backward
+// pass, the gradients of keys and values travel with them.
 // A rank sends 2 (C - 1) B G (T/C) K elements forward, and 2 (2C - 1) B G (T/C) K backward.
 // Sources: Liu et al., "Ring Attention with Blockwise Transformers", 2023; equal work: Brandon et al., "Striped
 // Attention", 2023, section 3; zigzag: "The Llama 3 Herd of Models", 2024, section 3.3.2.
@@ -20,28 +20,28 @@
 
 namespace folio::train::parallel {
 
-/// With the keys of rank `from`: a rank's queries of chunks first_query .. 1, of its two, attend to the keys of chunks
-/// 0 .. n_keys - 1.
+/// The work of one ring step: a rank's query chunks first_query .. 1 attend to chunks 0 .. n_keys - 1 of the keys of
+/// rank `from`. Each rank has two chunks.
 struct RingBlock {
   int64_t first_query;
   int64_t n_keys;
-  bool causal;  ///< query i attends to keys up to i; otherwise to all
+  bool causal;  ///< query i attends to keys 0 .. i; false: to all keys
 };
 [[nodiscard]] RingBlock ring_block(int64_t rank, int64_t from);
 
-/// The attention of a whole sequence, computed by all ranks of the group. q [B, H, T/C, K], k and v [B, G, T/C, K] of
-/// this rank's positions, rotated; to the weighted means of the values, [B, H, T/C, K]. Query head h reads key head
-/// h / (H / G). Weights are the softmax of scale · q · k. On CPUs.
+/// Computes causal attention over a whole sequence; all ranks of the group call it. Rotated q [B, H, T/C, K] and
+/// k, v [B, G, T/C, K] are those of this rank's positions, and so is the result [B, H, T/C, K]. Weights are the softmax
+/// of scale · q · k; query head h uses key head h / (H / G). CPU only.
 [[nodiscard]] torch::Tensor ring_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                                            double scale, Group& context);
 
 class ContextAttentionImpl : public nn::FamilyAttentionImpl {
  public:
-  /// Throws core::Error where the configuration has a window or a cap of scores, and for dropout. The group must
-  /// outlive the module and its graphs.
+  /// Throws core::Error for a sliding window, a soft cap of scores, or dropout. The group must outlive the module and
+  /// its graphs.
   ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context, double dropout = 0.0);
 
-  /// x [B, T/C, dim] of this rank's two chunks, to one of the same shape. Throws core::Error for `starts`.
+  /// Maps x [B, T/C, dim], this rank's two chunks, to the same shape. Throws core::Error if `starts` is defined.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  protected:

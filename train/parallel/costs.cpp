@@ -8,12 +8,12 @@
 namespace folio::train::parallel {
 namespace {
 
-constexpr double kBytes = 4.0;  // of an element
+constexpr double kBytes = 4.0;  // per element
 
-// The share of a tensor that each of n ranks sends on average.
-double of_sum(double n) { return 2 * (n - 1) / n; }  // to all: each part goes around to be summed, and once more
-double of_one_way(double n) { return (n - 1) / n; }  // a gather, a scattered sum, or one rank's tensor to all
-// To one rank: Gloo sums by a ring, and then each of the others sends it a part.
+// Fraction of a tensor that each of n ranks sends on average.
+double of_sum(double n) { return 2 * (n - 1) / n; }  // all-reduce by a ring: reduce-scatter, then all-gather
+double of_one_way(double n) { return (n - 1) / n; }  // all-gather, reduce-scatter or broadcast
+// Reduce to one rank: Gloo runs a ring reduce-scatter, and then the other ranks send their parts to that rank.
 double of_sum_at_one(double n) { return of_one_way(n) * (1 + 1 / n); }
 
 }  // namespace
@@ -47,21 +47,21 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
     piece.tied_ends = false;  // counted below
     const auto copies = static_cast<double>(piece.n_copies(mesh));
     const double bytes = kBytes * static_cast<double>(spec.elements()) / (piece.cut_dim >= 0 ? size(piece.by) : 1.0);
-    const double owned = bytes / D;  // where the ranks along data share them, on average
+    const double owned = bytes / D;  // average per data rank if each parameter has one owner
     costs.parameters += sharded ? owned : bytes;
-    if (spec.role == core::Role::SelectionBias) continue;  // has no gradient
+    if (spec.role == core::Role::SelectionBias) continue;  // no gradient
     costs.gradients += zero >= 2 ? owned : bytes;
     const bool in_muon = config.optimizer == OptimizerKind::Muon && spec.layer >= 0 && spec.shape.size() > 1;
     costs.optimizer += (in_muon ? 1.0 : 2.0) * (zero >= 1 ? owned : bytes);
-    // Sharded blocks send their gradients after each microbatch, and their weights before each of its passes. Else both
-    // are sent once a step.
+    // Sharded blocks send gradients after each microbatch, and weights before its forward and its backward pass.
+    // Otherwise, both are sent once per step.
     const double times = sharded ? microbatches : 1.0;
     sums += times * bytes * (zero < 2 ? of_sum(copies) : of_sum(copies / D) + of_sum_at_one(D));
     if (zero > 0) weights += bytes * of_one_way(D) * (sharded ? 2 * microbatches : 1.0);
     if (is_embedding && tied_ends) tied = (zero < 2 ? bytes : owned) * of_sum(2);
   }
 
-  // Positions of a microbatch: those of a tensor line, and those of this rank.
+  // Positions of a microbatch: of a tensor-parallel group, and of this rank.
   const double line = static_cast<double>(config.batch_size) / (D * e) * static_cast<double>(config.window) / C;
   const double own = line / t;
   double layers = 0.0, mixtures = 0.0;
@@ -76,10 +76,10 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
   const auto add = [&](const char* what, double bytes) {
     if (bytes > 0) costs.sent.push_back({.what = what, .bytes = bytes});
   };
-  const double forwards = zero == 3 ? 2 : 1;  // sharded blocks compute again in the backward pass
-  // Attention, and a feed-forward network that is no mixture, gather and scatter in each pass.
+  const double forwards = zero == 3 ? 2 : 1;  // sharded blocks recompute activations in the backward pass
+  // Attention and dense feed-forward networks have one gather and one scatter per pass.
   add("tensor: activations", step * (2 * layers - mixtures) * 2 * (forwards + 1) * of_one_way(t) * line * dim);
-  // Keys and values go round forward; backward they do again, and their gradients a step further.
+  // Keys and values go around the ring forward and backward; their gradients travel one step more.
   add("context: keys, values", step * layers * 2 * (forwards * (C - 1) + (2 * C - 1)) * line *
                                    static_cast<double>(c.kv_dim()) / t * (C > 1 ? 1 : 0));
   add("expert: rows", step * mixtures * 4 * of_one_way(e) * own * static_cast<double>(c.experts_per_token) * dim);

@@ -1,5 +1,5 @@
-// The bytes that a rank holds and sends, by formulas that measurements are compared with. Elements have 4 bytes, like
-// the trainer's parameters and, without --dtype bf16, its activations.
+// Predicts the bytes that a rank stores and sends; reports and tests compare measurements with these formulas. Elements
+// have 4 bytes, like the trainer's parameters and, without --dtype bf16, its activations.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@ namespace folio::train::parallel {
 
 struct Costs {
   double parameters = 0.0;
-  double gradients = 0.0;  ///< held between the backward pass and the update
-  double optimizer = 0.0;  ///< its state
+  double gradients = 0.0;  ///< stored between the backward pass and the update
+  double optimizer = 0.0;  ///< optimizer state
   struct Sent {
     std::string what;
-    double bytes;  ///< of one step
+    double bytes;  ///< per step
   };
-  std::vector<Sent> sent;  ///< those above 0
+  std::vector<Sent> sent;  ///< entries with bytes > 0
 
   [[nodiscard]] double bytes_sent() const;
 };
 
-/// With --zero it is the mean over the ranks that share a parameter. Assumes that experts are chosen equally often.
+/// Returns one rank's costs in bytes; with --zero, averages over the data ranks. Assumes evenly loaded experts.
 [[nodiscard]] Costs costs_of(const TrainConfig& config, const Mesh& mesh);
 
 }  // namespace folio::train::parallel

@@ -1,16 +1,16 @@
-// Expert parallelism: the experts of a mixture are divided among ranks that have tokens of their own. Rows are sent to
-// their experts and back.
+// Expert parallelism: the experts of a mixture are divided among ranks, each with its own tokens. Rows are sent to the
+// ranks of their experts and back.
 //
-//   2 ranks, 4 experts, a row takes 2       rank 0: experts 0, 1        rank 1: experts 2, 3
+//   2 ranks, 4 experts, 2 per row           rank 0: experts 0, 1        rank 1: experts 2, 3
 //                                           rows a, b                   rows c, d
-//   router, of the rank's own rows          a: 0, 2   b: 1, 3           c: 0, 1   d: 2, 3
-//   sorted by expert                        a0 b1 a2 b3                 c0 c1 d2 d3
+//   route the rank's own rows               a: 0, 2   b: 1, 3           c: 0, 1   d: 2, 3
+//   sort by expert                          a0 b1 a2 b3                 c0 c1 d2 d3
 //   exchange                                a0 b1 c0 c1   ◀──────▶      a2 b3 d2 d3
 //   experts                                 0(a c) 1(b c)               2(a d) 3(b d)
-//   exchange back, weights, sums            a0 b1 a2 b3 → a, b          c0 c1 d2 d3 → c, d
+//   exchange back, weighted sums            a0 b1 a2 b3 → a, b          c0 c1 d2 d3 → c, d
 //
-// The backward pass mirrors it. For N rows of dimension D and K experts of each, a rank of e sends about
-// N · K · D · (e - 1) / e elements at each of four exchanges, and before the first the number of rows of each expert.
+// The backward pass mirrors this. With N rows of dimension D and K experts per row, each of e ranks sends about
+// N · K · D · (e - 1) / e elements in each of four exchanges, and the number of rows per expert before the first.
 #pragma once
 
 #include "modules/families/mixture.h"
@@ -18,13 +18,13 @@
 
 namespace folio::train::parallel {
 
-/// A mixture with the experts index · E/e … (index + 1) · E/e - 1: experts.{w1,w3}.weight [E/e, F, D] and
-/// experts.w2.weight [E/e, D, F]. Router, selection bias, shared expert and take_load() are of the rank's own rows. All
-/// ranks of the group run it together, with any numbers of rows. Source: Lepikhin et al., "GShard", 2020, section 3.2,
-/// without its capacity.
+/// A mixture that holds experts index · E/e … (index + 1) · E/e - 1: experts.{w1,w3}.weight [E/e, F, D] and
+/// experts.w2.weight [E/e, D, F]. Router, selection bias, shared expert and take_load() apply to the rank's own rows.
+/// All ranks of the group must call forward() together, with any numbers of rows.
+/// Source: Lepikhin et al., "GShard", 2020, section 3.2, without its expert capacity.
 class ExpertParallelMixtureImpl : public nn::MixtureImpl {
  public:
-  /// The number of ranks divides that of experts. The group must outlive the module.
+  /// The number of experts must be a multiple of the number of ranks. The group must outlive the module.
   ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts, nn::ExpertProducts products = {});
 
  protected:

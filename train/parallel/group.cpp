@@ -18,7 +18,7 @@ using torch::Tensor;
 
 int64_t bytes_of(const Tensor& t) { return static_cast<int64_t>(t.nbytes()); }
 
-// Calls c10d, whose errors become RankLost: it has no types for reasons.
+// Calls c10d and converts its errors to RankLost. c10d has no error types, so timeouts are recognized by the message.
 template <typename Call>
 auto naming_loss(const std::string& what, Call&& call) {
   try {
@@ -27,20 +27,20 @@ auto naming_loss(const std::string& what, Call&& call) {
     const std::string why = error.what();
     const bool late = why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
     throw RankLost(fmt::format("{}: {} ({})", what,
-                               late ? "a rank did not come in time" : "the connection to a rank is lost",
+                               late ? "a rank did not respond in time" : "the connection to a rank was lost",
                                core::printable(first_line(error), 160)));
   }
 }
 
-// [rows, bytes of a row], for what is only moved; [1, all bytes].
+// Views a tensor as bytes, [rows, bytes per row], for transfers independent of its type; as_bytes() as [1, bytes].
 Tensor rows_of_bytes(const Tensor& t) { return (t.dim() == 1 ? t.unsqueeze(1) : t.flatten(1)).view(torch::kByte); }
 Tensor as_bytes(const Tensor& t) { return rows_of_bytes(t.reshape({1, -1})); }
 
-// Sends of the rank that is `place` after the root in Gloo's binomial tree of n.
+// Returns how often a rank sends in Gloo's broadcast, a binomial tree of n ranks. `place` counts ranks from the root.
 int64_t sends_of_broadcast(int64_t place, int64_t n) {
   int64_t top = 1, sends = 0;
   while (top < n) top *= 2;
-  // Rank `place` gets it over the lowest bit that it has, and sends over the lower ones.
+  // A rank receives along the lowest set bit of `place` and sends along all lower bits.
   for (int64_t bit = place == 0 ? top / 2 : (place & -place) / 2; bit > 0; bit /= 2) sends += place + bit < n ? 1 : 0;
   return sends;
 }
@@ -56,10 +56,10 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, std::string name, std
   const auto key = [](int64_t r) { return fmt::format("here {}", r); };
   put(*own, key(rank), "");
   if (const auto missing = missing_keys(*own, ranks_, key, timeout); !missing.empty()) {
-    throw RankLost(fmt::format("{}: rank {} did not come within {} s", name_, fmt::join(missing, ", "),
+    throw RankLost(fmt::format("{}: rank {} did not connect within {} s", name_, fmt::join(missing, ", "),
                                static_cast<double>(timeout.count()) / 1000.0));
   }
-  group_ = naming_loss(name_ + " connect", [&] { return connect(own, index_, size(), timeout); });
+  group_ = naming_loss(name_ + ", connect", [&] { return connect(own, index_, size(), timeout); });
 }
 
 Group::~Group() = default;
@@ -82,7 +82,7 @@ void Group::in_place(const char* what, int64_t bytes, Tensor t, const Call& call
 }
 
 void Group::sum(Tensor t) {
-  in_place("sum", bytes_of_sum(bytes_of(t)), t, [&](Tensors& all) { return group_->allreduce(all); });
+  in_place("all-reduce", bytes_of_sum(bytes_of(t)), t, [&](Tensors& all) { return group_->allreduce(all); });
 }
 
 double Group::sum(double value) {
@@ -93,15 +93,15 @@ double Group::sum(double value) {
 
 double Group::largest(double value) {
   const Tensor t = torch::full({1}, value, torch::kDouble);
-  in_place("largest", bytes_of_sum(bytes_of(t)), t,
+  in_place("all-reduce of maximum", bytes_of_sum(bytes_of(t)), t,
            [&](Tensors& all) { return group_->allreduce(all, {.reduceOp = c10d::ReduceOp::MAX}); });
   return t.item<double>();
 }
 
 void Group::sum_at(Tensor t, int64_t index) {
-  // A ring sums the parts; then each rank sends its part to the one that needs them.
+  // Gloo runs a ring reduce-scatter; then each other rank sends its part to rank `index`.
   const int64_t parts = size() - 1 + (index_ == index ? 0 : 1);
-  in_place("sum at one rank", bytes_of(t) * parts / size(), t,
+  in_place("reduce", bytes_of(t) * parts / size(), t,
            [&](Tensors& all) { return group_->reduce(all, {.rootRank = index}); });
 }
 
@@ -119,16 +119,16 @@ Tensor Group::gather(const Tensor& t, int64_t dim) {
   std::vector<int64_t> shape{size()};
   shape.insert(shape.end(), own.sizes().begin(), own.sizes().end());
   Tensor all = torch::empty(shape, own.options());
-  // The backend's call: the group's was renamed between LibTorch's versions.
-  begin("gather", bytes_of(own) * (size() - 1), {as_bytes(all).flatten(), as_bytes(own).flatten()}, [&](Tensors& t) {
-    return group_->getBackend(own.device().type())->_allgather_base(t[0], t[1]);
-  }).wait();
+  // Call the backend directly: ProcessGroup's method was renamed between LibTorch versions.
+  begin("all-gather", bytes_of(own) * (size() - 1), {as_bytes(all).flatten(), as_bytes(own).flatten()},
+        [&](Tensors& t) { return group_->getBackend(own.device().type())->_allgather_base(t[0], t[1]); })
+      .wait();
   return dim == 0 ? all.flatten(0, 1) : torch::cat(all.unbind(0), dim);
 }
 
 Tensor Group::sum_scatter(const Tensor& t, int64_t dim) {
   if (size() == 1) return t.detach();
-  // Each rank sends each other its part and adds up what it gets. Gloo's own call sends as much as a sum for all.
+  // An exchange, then a local sum. Gloo's own reduce-scatter sends as many bytes as an all-reduce.
   const std::vector<int64_t> one_each(ranks_.size(), 1);
   const Tensor got = exchange(torch::stack(t.detach().chunk(size(), dim)), one_each, one_each);
   Tensor sum = got[0].clone();
@@ -145,7 +145,7 @@ Tensor Group::exchange(const Tensor& t, const std::vector<int64_t>& sent, const 
   const Tensor all = torch::empty(shape, own.options());
   const int64_t row_bytes = out == 0 ? 0 : bytes_of(own) / out;
   std::vector<int64_t> counts_in = received, counts_out = sent;
-  begin("exchange", (out - sent[static_cast<size_t>(index_)]) * row_bytes, {rows_of_bytes(all), rows_of_bytes(own)},
+  begin("all-to-all", (out - sent[static_cast<size_t>(index_)]) * row_bytes, {rows_of_bytes(all), rows_of_bytes(own)},
         [&](Tensors& t) {
           return group_->getBackend(own.device().type())->alltoall_base(t[0], t[1], counts_in, counts_out);
         })
@@ -164,7 +164,7 @@ Pending Group::receive(Tensor t, int64_t index, int tag) {
 }
 
 void Group::meet() {
-  if (size() > 1) begin("meet", 0, {}, [&](Tensors&) { return group_->barrier(); }).wait();
+  if (size() > 1) begin("barrier", 0, {}, [&](Tensors&) { return group_->barrier(); }).wait();
 }
 
 }  // namespace folio::train::parallel

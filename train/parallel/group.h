@@ -1,5 +1,5 @@
-// Ranks that send each other tensors, by c10d: its Gloo backend for tensors on CPUs, and NCCL, where LibTorch has it,
-// for those on GPUs.
+// A group of ranks with collectives and point-to-point transfers of tensors, on top of c10d: its Gloo backend for CPU
+// tensors, and NCCL, if LibTorch has it, for GPU tensors.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -23,21 +23,21 @@ class Work;
 
 namespace folio::train::parallel {
 
-/// A rank that others wait for is gone, or did not come in time.
+/// Thrown if another rank has ended, or does not respond within the timeout.
 class RankLost : public core::Error {
  public:
   using core::Error::Error;
 };
 
-/// Whether ranks of this build can send each other tensors on GPUs.
+/// Returns true if this build can transfer GPU tensors between ranks (NCCL).
 [[nodiscard]] bool has_nccl();
 
-/// An operation that was begun. It keeps its tensors, which must not be touched before wait() returns.
+/// An asynchronous operation. It keeps its tensors alive; do not access them before wait() returns.
 class Pending {
  public:
   Pending() = default;
   explicit Pending(std::function<void()> wait) : wait_(std::move(wait)) {}
-  /// Throws RankLost that names the operation and the group.
+  /// Waits for the operation. Throws RankLost with the names of the operation and the group.
   void wait() {
     if (const auto wait = std::exchange(wait_, {})) wait();
   }
@@ -46,64 +46,64 @@ class Pending {
   std::function<void()> wait_;
 };
 
-/// All ranks of a group make the same calls in the same order; a group of one sends nothing. Each call throws RankLost
-/// that names the group if a rank of it is gone or does not come within the timeout.
+/// All ranks of a group must make the same calls in the same order. A group of one sends nothing. Every call throws
+/// RankLost with the group's name if one of its ranks has ended or does not join within the timeout.
 class Group {
  public:
-  /// `ranks` of the world, ascending, of which `rank` is this one. A collective with the same name on all of them.
+  /// Connects `ranks`, ascending, of which this process is `rank`. Collective: all of them pass the same name.
   Group(const c10::intrusive_ptr<c10d::Store>& store, std::string name, std::vector<int64_t> ranks, int64_t rank,
         std::chrono::milliseconds timeout);
   ~Group();
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
-  /// This rank's place in the group.
+  /// Returns this rank's index in the group, in [0, size()).
   [[nodiscard]] int64_t index() const { return index_; }
-  /// The neighbours on a ring.
+  /// Returns the index of the next rank on a ring; previous() of the one before.
   [[nodiscard]] int64_t next() const { return (index_ + 1) % size(); }
   [[nodiscard]] int64_t previous() const { return (index_ + size() - 1) % size(); }
 
-  /// t becomes the sum of all ranks' t, element by element.
+  /// All-reduce: replaces t by the elementwise sum over all ranks.
   void sum(torch::Tensor t);
-  /// The sum and the largest of all ranks' values.
+  /// Returns the sum of all ranks' values; largest() returns their maximum.
   [[nodiscard]] double sum(double value);
   [[nodiscard]] double largest(double value);
-  /// t of the rank with this index becomes the sum; that of the others is undefined.
+  /// Reduce: replaces t by the sum on the rank with this index. On other ranks, t is undefined afterwards.
   void sum_at(torch::Tensor t, int64_t index);
-  /// t becomes what it is at the rank with this index.
+  /// Replaces t by the t of the rank with this index.
   void broadcast(torch::Tensor t, int64_t index);
-  /// All ranks' t, of one shape, concatenated along dim.
+  /// All-gather: returns all ranks' t, which have the same shape, concatenated along dim.
   [[nodiscard]] torch::Tensor gather(const torch::Tensor& t, int64_t dim);
-  /// This rank's part of the sum of all ranks' t, in their order, cut into size() equal parts along dim.
+  /// Reduce-scatter: returns this rank's part of the sum over all ranks, cut into size() equal parts along dim.
   [[nodiscard]] torch::Tensor sum_scatter(const torch::Tensor& t, int64_t dim);
-  /// Sends rows of t [sum of sent, …], the first sent[0] to rank 0 and so on; returns received[0] from rank 0 and so
-  /// on.
+  /// All-to-all: sends the first sent[0] rows of t to rank 0, the next sent[1] to rank 1 and so on. Returns the rows
+  /// received, received[i] of them from rank i, in the order of ranks.
   [[nodiscard]] torch::Tensor exchange(const torch::Tensor& t, const std::vector<int64_t>& sent,
                                        const std::vector<int64_t>& received);
-  /// t, contiguous, to the rank with this index, or into t from it. Both sides give the same tag.
+  /// Starts sending t, contiguous, to the rank with this index; receive() starts receiving into t. Both use one tag.
   [[nodiscard]] Pending send(const torch::Tensor& t, int64_t index, int tag = 0);
   [[nodiscard]] Pending receive(torch::Tensor t, int64_t index, int tag = 0);
-  /// Returns when all have come.
+  /// Barrier: returns when all ranks have called it.
   void meet();
 
-  /// Bytes that this rank has sent, from the tensors' sizes and Gloo's algorithms (a ring for sums and gathers, a tree
-  /// for broadcasts). What was sent by other means is added: in all, or for the sum of tensors of this size.
+  /// Returns the bytes that this rank has sent, computed from tensor sizes and Gloo's algorithms (a ring for sums and
+  /// gathers, a tree for broadcasts). count_sent() and count_sum() add transfers made without this class.
   [[nodiscard]] int64_t bytes_sent() const { return bytes_sent_; }
   void count_sent(int64_t bytes) { bytes_sent_ += bytes; }
   void count_sum(int64_t bytes) { count_sent(bytes_of_sum(bytes)); }
-  /// For c10d's own classes, its Reducer for example. Null for a group of one.
+  /// Returns the process group for classes of c10d, such as its Reducer; null for a group of one.
   [[nodiscard]] const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return group_; }
 
  private:
-  /// Connects each two of `size` ranks over TCP, by the interface in $GLOO_SOCKET_IFNAME or the one with the host's own
-  /// address; NCCL connects at the first call with a tensor on a GPU.
+  /// Connects all pairs of ranks over TCP, through the network interface in $GLOO_SOCKET_IFNAME or the one with the
+  /// host's address. NCCL connects at the first call with a GPU tensor.
   static c10::intrusive_ptr<c10d::ProcessGroup> connect(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
                                                         int64_t size, std::chrono::milliseconds timeout);
 
-  /// A ring: each part of size() goes around once to be summed, and once to be known.
+  /// Returns the bytes that a rank sends in a ring all-reduce: a reduce-scatter, then an all-gather.
   [[nodiscard]] int64_t bytes_of_sum(int64_t bytes) const { return 2 * bytes * (size() - 1) / size(); }
 
   using Tensors = std::vector<torch::Tensor>;
-  using Call = std::function<c10::intrusive_ptr<c10d::Work>(Tensors&)>;  // of c10d, which begins to work on tensors
+  using Call = std::function<c10::intrusive_ptr<c10d::Work>(Tensors&)>;  // starts an operation of c10d
   Pending begin(const char* what, int64_t bytes, Tensors tensors, const Call& call);
   void in_place(const char* what, int64_t bytes, torch::Tensor t, const Call& call);
 

@@ -20,13 +20,13 @@ int64_t number(const char* name, int64_t low, int64_t high) {
   const std::optional<std::string> text = variable(name);
   if (!text) {
     throw core::UsageError(fmt::format(
-        "{} is not set: a rank is started by torchrun --no-python, or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT",
+        "{} is not set; start ranks with torchrun --no-python, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
         name));
   }
   const auto value = core::number_of<int64_t>(*text);
   if (!value || *value < low || *value > high) {
     throw core::UsageError(
-        fmt::format("{}={}: has to be a number from {} to {}", name, core::printable(*text), low, high));
+        fmt::format("{}={}: expected a number from {} to {}", name, core::printable(*text), low, high));
   }
   return *value;
 }
@@ -45,7 +45,7 @@ std::optional<Launch> launch_from_environment() {
   if (launch.n_ranks == 1) return launch;
   launch.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65535));
   const std::optional<std::string> address = variable("MASTER_ADDR");
-  if (!address) throw core::UsageError("MASTER_ADDR is not set: it is the host of rank 0");
+  if (!address) throw core::UsageError("MASTER_ADDR is not set; set it to the host of rank 0");
   launch.address = *address;
   launch.agent_has_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   launch.attempt = number_or("TORCHELASTIC_RESTART_COUNT", 0);
@@ -62,9 +62,9 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_ser
     return c10::make_intrusive<c10d::PrefixStore>(fmt::format("folio {}", launch.attempt),
                                                   c10::make_intrusive<c10d::TCPStore>(launch.address, options));
   } catch (const std::exception& error) {
-    core::fail("rank {}: no store at {}:{} ({}); {}", launch.rank, launch.address, launch.port,
+    core::fail("rank {}: the store at {}:{} is unavailable ({}); {}", launch.rank, launch.address, launch.port,
                core::printable(first_line(error), 160),
-               options.isServer ? "take another MASTER_PORT" : "is rank 0 running, and MASTER_ADDR its host?");
+               options.isServer ? "use another MASTER_PORT" : "check that rank 0 is running on MASTER_ADDR");
   }
 }
 

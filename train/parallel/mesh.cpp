@@ -12,7 +12,7 @@ const char* name_of(Axis axis) {
 }
 
 int64_t MeshShape::n_ranks() const {
-  constexpr int64_t kMost = int64_t{1} << 32U;  // no machine has as many, and no product of sizes overflows
+  constexpr int64_t kMost = int64_t{1} << 32U;  // clamps the product, so that it cannot overflow
   int64_t n = 1;
   for (const int64_t size : sizes) n = std::min(n * size, kMost);
   return n;

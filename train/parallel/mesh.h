@@ -1,5 +1,5 @@
-// A mesh: the ranks of a run in five dimensions. Ranks that differ in one coordinate only form a line, and each
-// parallelism sends along the lines of its own dimension. Ranks that send most, those of a tensor line, are neighbours:
+// A mesh arranges the ranks of a run in five dimensions, one per parallelism. Ranks that differ only in one coordinate
+// form a line, along which that parallelism communicates. Tensor lines, which send most, are consecutive ranks:
 //
 //   rank = (((p · data + d) · expert + e) · context + c) · tensor + t
 #pragma once
@@ -23,14 +23,14 @@ struct MeshShape {
   [[nodiscard]] int64_t operator[](Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   [[nodiscard]] int64_t& operator[](Axis axis) { return sizes[static_cast<size_t>(axis)]; }
   [[nodiscard]] int64_t n_ranks() const;
-  /// True if the ranks differ only in their data.
+  /// Returns true if data is the only dimension with more than one rank.
   [[nodiscard]] bool is_data_alone() const { return n_ranks() == (*this)[Axis::Data]; }
 };
 
-/// "data 2 × tensor 2"; "one rank".
+/// Returns a description such as "data 2 × tensor 2", or "one rank".
 [[nodiscard]] std::string to_string(const MeshShape& shape);
 
-/// One rank's place.
+/// One rank's position in the mesh.
 class Mesh {
  public:
   Mesh(const MeshShape& shape, int64_t rank);
@@ -38,9 +38,9 @@ class Mesh {
   [[nodiscard]] const MeshShape& shape() const { return shape_; }
   [[nodiscard]] int64_t rank() const { return rank_; }
   [[nodiscard]] int64_t size(Axis axis) const { return shape_[axis]; }
-  /// This rank's coordinate, in [0, size(axis)).
+  /// Returns this rank's coordinate, in [0, size(axis)).
   [[nodiscard]] int64_t at(Axis axis) const { return place_[axis]; }
-  /// The ranks that differ from this one in these dimensions at most, ascending.
+  /// Returns the ranks whose coordinates differ from this one's only in these dimensions, ascending; includes this one.
   [[nodiscard]] std::vector<int64_t> along(const std::vector<Axis>& axes) const;
 
  private:

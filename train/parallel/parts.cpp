@@ -56,7 +56,7 @@ class RankParts : public fused::FusedParts {
     if (world_.mesh().shape().n_ranks() == 1 || (targets_BT != kIgnored).any().item<bool>()) {
       return fused::FusedParts::loss(c, x_BTD, std::move(norm), std::move(head), targets_BT);
     }
-    // No target of this rank counts, but others wait for its backward pass, of all its parameters.
+    // All targets of this rank are ignored, but other ranks wait for gradients of all its parameters.
     Tensor nothing = x_BTD.sum() + norm->weight.sum();
     if (head->weight.defined()) nothing = nothing + head->weight.sum();
     return nothing * 0.0;
@@ -77,7 +77,7 @@ std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& c, World& world,
   fused::Fusion fusion{.blocks = fuses, .ends = fuses, .recompute = c.recompute};
   const Mesh& mesh = world.mesh();
   const bool shards = c.mesh.zero == 3 && mesh.size(Axis::Data) > 1;
-  // A fused block keeps what it derives from its weights, and weights that come and go are to leave nothing.
+  // Fused blocks need whole layers. They also cache stacked weights, which sharded blocks must not keep.
   if (shards || mesh.size(Axis::Tensor) * mesh.size(Axis::Context) * mesh.size(Axis::Expert) > 1) fusion.blocks = false;
   return std::make_shared<RankParts>(c, world, fusion, std::move(linears), shards);
 }

@@ -1,8 +1,8 @@
-// Which part of a model a mesh gives to a rank.
+// The part of a model that each rank of a mesh holds.
 //
-//   pipeline   ranges of layers               tensor   heads and hidden numbers: rows of wq, wk, wv, w1, w3, columns of
+//   pipeline   ranges of layers               tensor   heads and hidden units: rows of wq, wk, wv, w1, w3, columns of
 //   expert     experts of each mixture                 wo, w2 (Shoeybi et al., "Megatron-LM", 2019, section 3)
-//   data, context: nothing is cut
+//   data, context: all parameters
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@
 
 namespace folio::train::parallel {
 
-/// What a rank has of each layer, with the names of the whole model's parameters. Only a model that is trained has
-/// fused blocks and ends.
+/// Returns the factory of a rank's part of each layer; parameters have the whole model's names. Blocks and ends are
+/// fused only if `is_trained`.
 [[nodiscard]] std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world,
                                                           std::shared_ptr<const nn::Linears> linears, bool is_trained);
 
-/// How the rank holds the parameter of this name.
+/// Describes the rank's part, `local`, of the parameter with this name.
 [[nodiscard]] Piece piece_of(const std::string& name, const torch::Tensor& local, const core::ModelConfig& config,
                              const Mesh& mesh);
 

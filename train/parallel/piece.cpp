@@ -21,8 +21,8 @@ int64_t Piece::n_copies(const Mesh& mesh) const {
 
 torch::Tensor part_of(const torch::Tensor& whole, const Piece& piece, const Mesh& mesh) {
   if (piece.cut_dim < 0) return whole;
-  const int64_t n = whole.size(piece.cut_dim), parts = mesh.size(piece.by);  // a damaged checkpoint's may not divide
-  core::require(n % parts == 0, "{}: {} rows or columns are not divided by {} {} ranks", piece.name, n, parts,
+  const int64_t n = whole.size(piece.cut_dim), parts = mesh.size(piece.by);  // a damaged checkpoint may not fit
+  core::require(n % parts == 0, "{}: {} rows or columns are not divisible by {} {} ranks", piece.name, n, parts,
                 name_of(piece.by));
   return whole.narrow(piece.cut_dim, mesh.at(piece.by) * (n / parts), n / parts);
 }
@@ -44,7 +44,7 @@ void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, World& worl
 void broadcast_from_owner(const Piece& piece, World& world) {
   const torch::NoGradGuard no_grad;
   world.along({Axis::Data}).broadcast(piece.local, piece.owner);
-  torch::autograd::impl::bump_version(piece.local);  // what is derived from the weights must be computed anew
+  torch::autograd::impl::bump_version(piece.local);  // invalidates values cached for the old weights
 }
 
 }  // namespace folio::train::parallel

@@ -1,7 +1,6 @@
-// The part of a model's parameters that a rank holds. One rule makes every gradient right, whatever parallelisms are
-// composed: ranks that hold the same elements of a parameter are its copies, each rank computes the gradient of the
-// part of the step's mean loss that its own tokens and its own outputs make, and the gradient of each copy becomes
-// their sum.
+// A rank's part of a parameter. One rule makes gradients correct for every combination of parallelisms: ranks that hold
+// the same elements of a parameter are copies; each rank computes the gradient of its own contribution to the step's
+// mean loss; and the gradient of a parameter is the sum over its copies.
 #pragma once
 
 #include <torch/types.h>
@@ -14,28 +13,29 @@
 namespace folio::train::parallel {
 
 struct Piece {
-  std::string name;        ///< of the parameter in the whole model: "layers.3.attention.wq.weight"
-  torch::Tensor local;     ///< the rank's own parameter, whole or a part
-  int64_t cut_dim = -1;    ///< the dimension along which the ranks of `by` have a part each; -1: it is whole
-  Axis by = Axis::Tensor;  ///< where it is cut
-  bool tied_ends = false;  ///< held by the first and by the last stage of a pipeline
-  int64_t owner = 0;       ///< the data coordinate that updates it (zero.h)
+  std::string name;        ///< parameter name in the whole model, such as "layers.3.attention.wq.weight"
+  torch::Tensor local;     ///< this rank's parameter, the whole or a part
+  int64_t cut_dim = -1;    ///< tensor dimension divided among the ranks of axis `by`; -1: not divided
+  Axis by = Axis::Tensor;  ///< mesh axis of the division
+  bool tied_ends = false;  ///< embedding held by both the first and the last stage of a pipeline
+  int64_t owner = 0;       ///< data coordinate of the rank that updates it (zero.h)
 
-  /// The dimensions along which ranks hold copies, besides tied_ends.
+  /// Returns the mesh axes along which ranks hold copies, not counting tied_ends.
   [[nodiscard]] std::vector<Axis> copies() const;
   [[nodiscard]] int64_t n_copies(const Mesh& mesh) const;
   [[nodiscard]] bool is_owned_by(const Mesh& mesh) const { return owner == mesh.at(Axis::Data); }
 };
 
-/// The part of the whole parameter that the rank holds, a view.
+/// Returns a view of the rank's part of a whole parameter.
 [[nodiscard]] torch::Tensor part_of(const torch::Tensor& whole, const Piece& piece, const Mesh& mesh);
-/// The whole tensor, from all ranks along the cut; `local` is the piece's parameter, gradient or moment.
+/// Gathers the whole tensor from the ranks that it is divided among. `local` is the piece's parameter, gradient or
+/// optimizer moment. Collective.
 [[nodiscard]] torch::Tensor whole_of(const torch::Tensor& local, const Piece& piece, World& world);
 
-/// A gradient of the piece becomes the sum over its copies, at the owner among the data copies; that of the others is
-/// undefined. All copies call it.
+/// Sums a gradient over all copies of the piece, into the owner's tensor. The other data ranks' tensors are undefined
+/// afterwards. Collective.
 void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, World& world);
-/// The piece's parameter becomes what it is at the owner among its data copies. All of these call it.
+/// Copies the owner's value of the parameter to the other data ranks. Collective.
 void broadcast_from_owner(const Piece& piece, World& world);
 
 }  // namespace folio::train::parallel

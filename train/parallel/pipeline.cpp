@@ -20,7 +20,7 @@ class PipelineRun {
   void run(const std::vector<Action>& actions) {
     Receipt next = begin_receive(actions, 0);
     for (size_t i = 0; i < actions.size(); ++i) {
-      Receipt now = std::exchange(next, begin_receive(actions, i + 1));  // it comes while this action is done
+      Receipt now = std::exchange(next, begin_receive(actions, i + 1));  // arrives during this action
       now.pending.wait();
       actions[i].kind == Kind::Forward ? forward(actions[i], now.t) : backward(actions[i], now.t);
     }
@@ -33,14 +33,14 @@ class PipelineRun {
     Tensor t{};
     Pending pending{};
   };
-  struct Pass {  // a forward pass that waits for its gradient
+  struct Pass {  // a forward pass whose backward pass is pending
     Tensor x, y;
     Pending sent;
   };
 
   [[nodiscard]] int64_t stage_of(const Action& action) const { return action.chunk * line_.size() + line_.index(); }
   [[nodiscard]] bool is_last(const Action& action) const { return stage_of(action) == n_stages_ - 1; }
-  // For what is sent between a stage and the next.
+  // Returns the tag of a message between `stage` and the next stage.
   [[nodiscard]] int tag(int64_t stage, int64_t microbatch, Kind kind) const {
     return static_cast<int>((microbatch * n_stages_ + stage) * 2 + (kind == Kind::Forward ? 0 : 1));
   }
@@ -71,7 +71,7 @@ class PipelineRun {
 
   void backward(const Action& action, const Tensor& dy) {
     Pass pass = std::exchange(passes_[{action.chunk, action.microbatch}], {});
-    pass.sent.wait();  // its gradient is here, so it was taken
+    pass.sent.wait();  // already received, since its gradient has arrived
     torch::autograd::backward({pass.y}, {dy});
     if (stage_of(action) == 0) return;
     const Tensor& grad = pass.x.grad();
@@ -83,7 +83,7 @@ class PipelineRun {
   int64_t n_stages_;
   const StageWork& work_;
   Group& line_;
-  std::map<std::pair<int64_t, int64_t>, Pass> passes_;  // by chunk and microbatch
+  std::map<std::pair<int64_t, int64_t>, Pass> passes_;  // keys: chunk, microbatch
   std::vector<Pending> gradients_sent_;
 };
 

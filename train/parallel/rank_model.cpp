@@ -26,15 +26,14 @@ RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use
   const Mesh& mesh = world.mesh();
   if (config_.device == DeviceKind::Cuda && mesh.shape().n_ranks() > 1 && !has_nccl()) {
     throw core::UsageError(
-        "--device cuda: ranks send each other what is on GPUs by NCCL, which this build lacks; take a LibTorch with "
-        "CUDA, and nccl.h");
+        "--device cuda: several ranks require NCCL, which this build lacks; build with a CUDA LibTorch and nccl.h");
   }
   if (use == Use::Average) {
     config_.dropout = 0.0;
     config_.fused = true;
     config_.mesh.zero = 0;
   }
-  // All ranks draw the numbers of one process, and keep their part.
+  // Each rank initializes the whole model and keeps its part, so that initial weights do not depend on the mesh.
   const nn::Llama whole = is_whole_ ? nn::Llama(nullptr) : nn::family_llama(config_.model);
   const auto linears = frozen ? std::make_shared<const lora::LoraLinears>(frozen) : nn::dense();
   const auto parts = rank_parts(config_, world, linears, /*is_trained=*/use == Use::Training);
@@ -165,7 +164,7 @@ double RankModel::loss(const data::Batch& batch) {
 void RankModel::load(const nn::Llama& whole) {
   if (!llama_.is_empty() && whole.ptr() == llama_.ptr()) return;
   const torch::NoGradGuard no_grad;
-  for (const auto& block : sharded_) block->make_room();
+  for (const auto& block : sharded_) block->allocate();
   const auto parameters = whole->named_parameters();
   for (Piece& piece : pieces_) piece.local.copy_(parallel::part_of(parameters[piece.name], piece, world_.mesh()));
   for (const auto& block : sharded_) block->release();
@@ -177,8 +176,8 @@ Tensor RankModel::part_of(const std::string& parameter, const Tensor& whole) {
   return parallel::part_of(whole, *find(parameter), world_.mesh());
 }
 
-// From its owner to the data copies, from all ranks of its cut, and from the first stage that has it to the others of
-// the pipeline.
+// Broadcasts from the owner to the data ranks, gathers the parts, and broadcasts from the first pipeline stage that has
+// the parameter to the others.
 Tensor RankModel::gather(const std::string& parameter, const Tensor& local, const std::vector<int64_t>& shape) {
   const torch::NoGradGuard no_grad;
   Tensor value = local.defined() && local.numel() > 0 ? local.detach().contiguous() : Tensor();
@@ -226,7 +225,7 @@ void naming_lost_ranks(const std::function<void()>& body) {
     const std::string what = error.what();
     const auto says = [&](const char* part) { return what.find(part) != std::string::npos; };
     if (!says("gloo") && !says("NCCL") && !says("onnection") && !says("imed out")) throw;
-    throw RankLost(fmt::format("a sum of gradients: {}", first_line(error)));
+    throw RankLost(fmt::format("all-reduce of gradients: {}", first_line(error)));
   }
 }
 

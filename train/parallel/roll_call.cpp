@@ -14,18 +14,18 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAnswer{3000};    // for a living process to answer, on a busy machine
-constexpr milliseconds kVerdict{12000};  // for the first rank that failed to name the lost ones
-constexpr milliseconds kPatience{5000};  // for the main thread to end after that
-constexpr milliseconds kHearing{1000};   // for the answering thread to hear it
+constexpr milliseconds kAnswer{3000};          // time for a live process to answer, on a busy machine
+constexpr milliseconds kVerdict{12000};        // time for the first failed rank to name the lost ranks
+constexpr milliseconds kPatience{5000};        // time for the main thread to end after that
+constexpr milliseconds kVerdictTimeout{1000};  // time for the listener thread to receive the verdict
 constexpr milliseconds kForEver = std::chrono::hours(24 * 365);
 
 std::string alarm_for(int64_t rank) { return fmt::format("alarm {}", rank); }
 std::string answer_of(int64_t rank) { return fmt::format("answer {}", rank); }
-std::string heard_by(int64_t rank) { return fmt::format("heard {}", rank); }
+std::string verdict_key(int64_t rank) { return fmt::format("heard {}", rank); }
 std::string place_of(int64_t rank) { return fmt::format("place {}", rank); }
 
-// Does nothing where the store is gone: the next call that needs another rank fails, and says why.
+// Ignores a lost store: the next call that needs another rank fails with an explanation.
 void try_put(c10d::Store& store, const std::string& key, const std::string& text) {
   try {
     put(store, key, text);
@@ -68,12 +68,12 @@ void RollCall::listen() {
     put(*listener_, answer_of(launch_.rank), fmt::format("{} {}", in_step_ ? "in" : "before", step_.load()));
     if (!comes(*listener_, "verdict", kVerdict)) return;
     verdict = get(*listener_, "verdict");
-    heard_.set_value(verdict);
+    verdict_.set_value(verdict);
   } catch (const std::exception&) {
     if (stopped_) return;
     verdict = store_is_gone();
   }
-  try_put(*listener_, heard_by(launch_.rank), "");
+  try_put(*listener_, verdict_key(launch_.rank), "");
   for (milliseconds waited{0}; waited < kPatience; waited += milliseconds(50)) {
     if (stopped_) return;
     std::this_thread::sleep_for(milliseconds(50));
@@ -82,17 +82,17 @@ void RollCall::listen() {
 }
 
 std::string RollCall::store_is_gone() const {
-  return fmt::format("{} is gone, and with it the store at {}:{}", launch_.agent_has_store ? "torchrun" : "rank 0",
+  return fmt::format("{} is gone and the store at {}:{} is lost", launch_.agent_has_store ? "torchrun" : "rank 0",
                      launch_.address, launch_.port);
 }
 
 std::string RollCall::explain(const std::exception& error) {
   const std::string why = first_line(error);
   if (std::exchange(told_, true)) return why;
-  std::signal(SIGTERM, SIG_IGN);  // torchrun sends it as soon as one rank has ended
+  std::signal(SIGTERM, SIG_IGN);  // torchrun sends it to all ranks as soon as one has ended
   const bool own = dynamic_cast<const RankLost*>(&error) == nullptr;
   try {
-    // The first one rings; the others learn from it what it found.
+    // The first rank to fail raises the alarm and publishes its verdict; the others wait for it.
     const std::string first = std::to_string(launch_.rank);
     const std::vector<uint8_t> ours(first.begin(), first.end());
     std::string verdict = own ? fmt::format("rank {}: {}", launch_.rank, why) : why;
@@ -103,13 +103,13 @@ std::string RollCall::explain(const std::exception& error) {
     } else if (comes(*store_, "verdict", kVerdict)) {
       verdict = get(*store_, "verdict");
     }
-    put(*store_, heard_by(launch_.rank), "");
-    if (launch_.has_store()) missing_keys(*store_, others_, heard_by, kAnswer);
+    put(*store_, verdict_key(launch_.rank), "");
+    if (launch_.has_store()) missing_keys(*store_, others_, verdict_key, kAnswer);
     return own ? why : verdict;
   } catch (const std::exception&) {
     if (own) return why;
-    auto heard = heard_.get_future();
-    return heard.wait_for(kHearing) == std::future_status::ready ? heard.get() : store_is_gone();
+    auto verdict = verdict_.get_future();
+    return verdict.wait_for(kVerdictTimeout) == std::future_status::ready ? verdict.get() : store_is_gone();
   }
 }
 
@@ -117,14 +117,14 @@ std::string RollCall::call_roll(const std::string& why) {
   std::string gone, away;
   const std::vector<int64_t> silent = missing_keys(*store_, others_, answer_of, kAnswer);
   const auto add = [&](std::string& list, int64_t rank, const char* what) {
-    list += fmt::format("{}rank {} {}: it was last seen at step {}", list.empty() ? "" : ", ", rank, what,
+    list += fmt::format("{}rank {} {} (last seen at step {})", list.empty() ? "" : ", ", rank, what,
                         get(*store_, place_of(rank)));
   };
   for (const int64_t rank : others_) {
     if (std::find(silent.begin(), silent.end(), rank) != silent.end()) {
       add(gone, rank, "is gone");
     } else if (get(*store_, answer_of(rank)).starts_with("before")) {
-      add(away, rank, "does not come");
+      add(away, rank, "is stalled");
     }
   }
   if (!gone.empty() || !away.empty()) return gone.empty() ? away : gone;
@@ -135,7 +135,7 @@ void RollCall::leave() {
   put(*store_, fmt::format("left {}", launch_.rank), "");
   for (const int64_t rank : others_) comes(*store_, fmt::format("left {}", rank), kVerdict);
   stop();
-  // The process that has the store ends last.
+  // The process that runs the store ends last.
   put(*store_, fmt::format("gone {}", launch_.rank), "");
   if (!launch_.has_store()) return;
   for (const int64_t rank : others_) comes(*store_, fmt::format("gone {}", rank), kVerdict);

@@ -1,7 +1,7 @@
-// Names a rank that was killed or hangs. The errors and timeouts of its neighbours do not tell which rank it was, so
-// the first rank that fails raises an alarm, which a thread of each living process answers; all name those that do not.
+// Finds the rank that was killed or hangs. Its neighbours' errors and timeouts do not identify it, so the first rank
+// that fails raises an alarm. A thread of each live process answers; ranks that do not answer are reported as lost.
 //
-//   rank 0 ── sum ──▶ error ── "alarm" ─▶ store ─▶ 1 ✗   2 ✓   3 ✓      "rank 1 is gone: it was last seen at step 12"
+//   rank 0 ── sum ──▶ error ── "alarm" ─▶ store ─▶ 1 ✗   2 ✓   3 ✓      "rank 1 is gone (last seen at step 12)"
 #pragma once
 
 #include <atomic>
@@ -21,21 +21,21 @@ namespace folio::train::parallel {
 
 class RollCall {
  public:
-  /// The connections are used by this object only. `end` ends the process where its main thread has not done so
-  /// kPatience after another rank failed; it is called in the answering thread, with the line that names the rank.
+  /// Requires two store connections of its own. The listener thread calls `end` with the error message, to end the
+  /// process, if another rank has failed and the main thread has not ended within kPatience.
   RollCall(const Launch& launch, c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<c10d::Store> listener,
            std::function<void(const std::string&)> end);
-  /// As leave(), but does not wait for the others.
+  /// Stops the listener thread. Does not wait for other ranks, unlike leave().
   ~RollCall();
 
-  /// Notes this rank's step, and whether it is in it, where it may wait for others.
+  /// Records this rank's current step. `in_step` is true within the step, where the rank may wait for others.
   void note(int64_t step, bool in_step);
 
-  /// The ranks' common message for an error of this one: "rank 1 is gone: …", "rank 2: no space left …". Sends it to
-  /// the others if this is the first rank that fails. Only for a process's first error. Takes some seconds at most.
+  /// Returns the error message that all ranks print, such as "rank 1 is gone: …" or "rank 2: no space left …". The
+  /// first rank that fails sends it to the others. Only the process's first error is explained. Can take seconds.
   [[nodiscard]] std::string explain(const std::exception& error);
 
-  /// At the end of a run: returns when all ranks have come here, so that the store stays as long.
+  /// Waits until all ranks have called it, at the end of a run, so that the store stays available until then.
   void leave();
 
  private:
@@ -51,7 +51,7 @@ class RollCall {
   std::atomic<int64_t> step_{0};
   std::atomic<bool> in_step_{false}, stopped_{false};
   bool told_ = false;
-  std::promise<std::string> heard_;  ///< by the listener
+  std::promise<std::string> verdict_;  ///< the verdict that the listener thread received
   std::thread thread_;
 };
 

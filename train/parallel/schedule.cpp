@@ -6,8 +6,8 @@
 namespace folio::train::parallel {
 namespace {
 
-// Groups have at least n_stages microbatches, so that no rank waits for the first of a group to come around again; the
-// larger groups come first.
+// Divides microbatches into groups of at least n_stages, so that no rank waits for a group's first microbatch to come
+// around again. Larger groups come first.
 std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
   const int64_t n_groups = std::max<int64_t>(1, n_microbatches / n_stages);
   std::vector<int64_t> sizes(static_cast<size_t>(n_groups), n_microbatches / n_groups);
@@ -15,7 +15,7 @@ std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
   return sizes;
 }
 
-// The passes of one rank: each group through all of its chunks, on the way back from the last to the first.
+// Returns the passes of one rank: each group through all its chunks, in reverse order for backward passes.
 std::vector<Action> passes(Action::Kind kind, int64_t n_chunks, const std::vector<int64_t>& groups) {
   std::vector<Action> actions;
   int64_t first = 0;
@@ -37,9 +37,9 @@ Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches)
   const auto backward = passes(Action::Kind::Backward, n_chunks, groups);
   Schedule schedule;
   for (int64_t rank = 0; rank < n_stages; ++rank) {
-    // Forward passes before the first backward pass. With one chunk: until the first microbatch is at the last stage.
-    // With several: until the first group is there, and its first microbatch back again. Twice the way, since between
-    // two passes of a rank the ranks after it have theirs.
+    // Warm-up: forward passes before the first backward pass. With one chunk, until the first microbatch has reached
+    // the last stage. With several chunks, until the first group has reached its last chunk and its first microbatch
+    // has returned; 2 · after, because the ranks after this one interleave their own passes.
     const int64_t after = n_stages - 1 - rank;
     const int64_t n = n_chunks == 1 ? after : groups.front() * (n_chunks - 1) + 2 * after;
     const size_t warm_up = std::min(forward.size(), static_cast<size_t>(n));

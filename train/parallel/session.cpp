@@ -16,17 +16,18 @@
 namespace folio::train::parallel {
 namespace {
 
-// The mesh of this many ranks.
+// Returns the mesh of n_ranks ranks. Throws core::UsageError if the flags require another number.
 MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks) {
   MeshShape shape{.sizes = {flags.pipeline, 1, flags.expert, flags.context, flags.tensor}};  // in the order of kAxes
   shape[Axis::Data] = flags.data > 0 ? flags.data : std::max<int64_t>(1, n_ranks / shape.n_ranks());
   if (shape.n_ranks() == n_ranks) return shape;
   throw core::UsageError(
       n_ranks == 1
-          ? fmt::format("a mesh of {} has {} ranks, and this is one process; start it with torchrun --no-python "
+          ? fmt::format("a mesh of {} needs {} ranks, but this is one process; start it with torchrun --no-python "
                         "--nproc-per-node {}",
                         to_string(shape), shape.n_ranks(), shape.n_ranks())
-          : fmt::format("a mesh of {} has {} ranks, but {} were started", to_string(shape), shape.n_ranks(), n_ranks));
+          : fmt::format("a mesh of {} needs {} ranks, but {} were started", to_string(shape), shape.n_ranks(),
+                        n_ranks));
 }
 
 std::string digest_of_program() {
@@ -42,8 +43,8 @@ Session::Session(const Launch& launch, const MeshFlags& flags, std::function<voi
     : launch_(launch), timeout_(static_cast<int64_t>(1000.0 * flags.timeout)) {
   const MeshShape shape = mesh_of(flags, launch.n_ranks);
   if (!is_alone()) {
-    std::signal(SIGPIPE, SIG_IGN);                              // Gloo writes to whoever has gone
-    ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);  // c10d's own warnings, with traces of calls
+    std::signal(SIGPIPE, SIG_IGN);                              // Gloo may write to a closed connection
+    ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);  // hides c10d's warnings with stack traces
     c10::initLogging();
     store_ = connect_store(launch, /*may_serve=*/true, timeout_);
     require_same("program", fmt::format("{}, digest {}", core::version(), digest_of_program()));
@@ -61,7 +62,7 @@ void Session::require_same(const std::string& what, const std::string& text) {
   put(*store_, key(launch_.rank), text);
   std::string first;
   for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-    core::require(comes(*store_, key(rank), timeout_), "rank {} did not come within {} s of the start", rank,
+    core::require(comes(*store_, key(rank), timeout_), "rank {} did not connect within {} s", rank,
                   timeout_.count() / 1000);
     const std::string other = get(*store_, key(rank));
     if (rank == 0) first = other;
@@ -69,13 +70,13 @@ void Session::require_same(const std::string& what, const std::string& text) {
     const auto at = std::mismatch(first.begin(), first.end(), other.begin(), other.end()).first - first.begin();
     const size_t begin = first.substr(0, static_cast<size_t>(at)).rfind('\n') + 1;  // npos + 1 is 0
     const auto line_of = [&](const std::string& all) { return all.substr(begin, all.find('\n', begin) - begin); };
-    // The process that has the store stays until the others have read it.
+    // The process that runs the store waits until the others have read it.
     const auto told = [&](int64_t by) { return fmt::format("told {} {}", what, by); };
     put(*store_, told(launch_.rank), "");
     for (int64_t by = 1; launch_.has_store() && by < launch_.n_ranks; ++by) {
       comes(*store_, told(by), std::chrono::seconds(5));
     }
-    throw core::UsageError(fmt::format("rank {} has another {} than rank 0: {}, not {}; start all ranks alike", rank,
+    throw core::UsageError(fmt::format("rank {} differs from rank 0 in {}: {}, not {}; start all ranks alike", rank,
                                        what, core::printable(line_of(other)), core::printable(line_of(first))));
   }
 }
@@ -86,7 +87,7 @@ std::string Session::from_first(const std::string& key, const std::function<std:
     if (!is_alone()) put(*store_, key, text);
     return text;
   }
-  if (!comes(*store_, key, timeout_)) throw RankLost("rank 0 did not come");
+  if (!comes(*store_, key, timeout_)) throw RankLost("rank 0 did not respond in time");
   return get(*store_, key);
 }
 

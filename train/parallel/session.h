@@ -1,5 +1,5 @@
-// A process as one of several ranks, or alone, from its start to its end: it finds the others, makes sure that they do
-// the same work, and tells them if it fails.
+// A process as one rank of a run, or as its only process: connects to the other ranks, checks that they run the same
+// program with the same settings, and notifies them if it fails.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ namespace folio::train::parallel {
 
 class Session {
  public:
-  /// All ranks come here; a process alone is a rank of one. `end`: see RollCall. Throws core::UsageError where the
-  /// flags want another number of ranks, and where one runs another program, and core::Error.
+  /// Connects all ranks, which must all call it; a single process is one rank. `end`: see RollCall. Throws
+  /// core::UsageError if the flags require another number of ranks or a rank runs another program, else core::Error.
   Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
   ~Session();
 
@@ -25,12 +25,12 @@ class Session {
   [[nodiscard]] const Launch& launch() const { return launch_; }
   [[nodiscard]] bool is_first() const { return launch_.rank == 0; }
   [[nodiscard]] World& world() { return *world_; }
-  [[nodiscard]] RollCall* roll_call() { return roll_call_.get(); }  ///< null where is_alone()
+  [[nodiscard]] RollCall* roll_call() { return roll_call_.get(); }  ///< null if is_alone()
 
-  /// Throws core::UsageError unless all ranks have the same text, with the first line that differs: "rank 1 has another
-  /// build than rank 0: …" where `what` is "build".
+  /// Throws core::UsageError unless all ranks pass the same text. The message has the first line that differs, such as
+  /// "rank 1 differs from rank 0 in build: …" if `what` is "build".
   void require_same(const std::string& what, const std::string& text);
-  /// The text that rank 0 makes, on all ranks.
+  /// Returns on all ranks the text that make() returns on rank 0.
   [[nodiscard]] std::string from_first(const std::string& key, const std::function<std::string()>& make);
 
  private:

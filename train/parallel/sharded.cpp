@@ -13,7 +13,7 @@ namespace {
 
 using torch::Tensor;
 
-// Dropout must drop the same elements when a block is computed again.
+// Returns the generator whose state is restored for recomputation, so that dropout drops the same elements again.
 at::Generator generator_of(const Tensor& x) { return at::globalContext().defaultGenerator(x.device()); }
 
 }  // namespace
@@ -34,7 +34,7 @@ void ShardedBlockImpl::train(bool on) {
   inner_->train(on);
 }
 
-void ShardedBlockImpl::make_room() {
+void ShardedBlockImpl::allocate() {
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     Tensor& local = pieces_[i].local;
@@ -43,7 +43,7 @@ void ShardedBlockImpl::make_room() {
 }
 
 void ShardedBlockImpl::gather() {
-  make_room();
+  allocate();
   for (const Piece& piece : pieces_) broadcast_from_owner(piece, *world_);
 }
 

@@ -1,11 +1,11 @@
-// Fully sharded parameters, ZeRO's third stage: a block's weights are at their owners (zero.h), and on other ranks only
-// while the block computes. Their gradients go to the owners.
+// Fully sharded parameters (ZeRO stage 3): a block's weights are stored on their owners (zero.h), and on other ranks
+// only while the block computes. Gradients are sent to the owners.
 //
-//   rank 0   has layers 0, 2     ┌ send 0 ┐ layer 0  free   ┌ get 1 ┐ layer 1  free  …   backward: layer 1 again,
-//   rank 1   has layers 1, 3     └ get 0  ┘ layer 0  free   └ send 1┘ layer 1  free  …   its gradients to rank 1
+//   rank 0   owns layers 0, 2    ┌ send 0 ┐ layer 0  free   ┌ get 1 ┐ layer 1  free  …   backward: layer 1 again,
+//   rank 1   owns layers 1, 3    └ get 0  ┘ layer 0  free   └ send 1┘ layer 1  free  …   its gradients to rank 1
 //
-// Of a block only the input is kept: the backward pass gets the weights and computes the block once more. Embeddings,
-// the final norm and the head are as in stage 2: whole on all ranks.
+// Only a block's input is saved; the backward pass gathers the weights again and recomputes the block. Embeddings, the
+// final norm and the head are not sharded, as in stage 2.
 // Source: Rajbhandari et al., "ZeRO", 2020, section 5.3; Zhao et al., "PyTorch FSDP", 2023.
 #pragma once
 
@@ -18,23 +18,23 @@ namespace folio::train::parallel {
 
 class ShardedBlockImpl : public nn::BlockImpl {
  public:
-  /// The parameters keep the names of the inner block's.
+  /// Wraps a block; its parameters keep their names.
   explicit ShardedBlockImpl(nn::Block inner);
 
-  /// The block's pieces, which are sharded from now on.
+  /// Shards the block's parameters, `pieces`, from now on.
   void shard(std::vector<Piece> pieces, World& world);
 
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
   void train(bool on = true) override;
 
-  /// Allocates memory for all weights. release() frees those of other owners.
-  void make_room();
+  /// Allocates memory for all weights of the block. release() frees the weights that this rank does not own.
+  void allocate();
   void release();
 
  private:
   void gather();
-  /// From the gradient of the block's output that of its input x. Those of the weights are added to the owners'.
+  /// Returns the gradient of x for the output's gradient. Adds the weights' gradients to those of their owners.
   torch::Tensor backward(const torch::Tensor& x, const torch::Tensor& starts, const torch::Tensor& gradient,
                          const torch::Tensor& random_state);
 

@@ -11,18 +11,18 @@ namespace {
 
 using torch::Tensor;
 
-constexpr int64_t kAligned = 16;               // elements: whole vectors
-constexpr int64_t kBlock = int64_t{1} << 17U;  // elements that stay in a core's cache between their sum and its copies
+constexpr int64_t kAligned = 16;               // alignment in elements, for vector instructions
+constexpr int64_t kBlock = int64_t{1} << 17U;  // elements per block; fits in a core's cache while summed and copied
 
 int64_t rounded_up(int64_t n) { return (n + kAligned - 1) / kAligned * kAligned; }
 
-// Whether all ranks can, the same for all.
+// Returns true on all ranks if `can` is true on all ranks.
 bool all_can(bool can, Group& group) { return group.largest(can ? 0.0 : 1.0) == 0.0; }
 
-// Memory that all ranks map; empty where they can't.
+// Returns memory that all ranks map; empty if one of them cannot.
 core::SharedMemory map_together(Group& group, size_t bytes) {
-  struct Name {                                         // only needed until all have opened it
-    std::string text = core::SharedMemory::new_name();  // of a fixed length
+  struct Name {                                         // unlinked as soon as all ranks have opened it
+    std::string text = core::SharedMemory::new_name();  // has a fixed length
     bool is_mine = false;
     ~Name() {
       if (is_mine) core::SharedMemory::unlink(text);
@@ -33,7 +33,7 @@ core::SharedMemory map_together(Group& group, size_t bytes) {
     memory = core::SharedMemory::create(name.text, bytes);
     name.is_mine = true;
   }
-  // The first rank sends the name. A rank that can't open it is on another host, or in another container.
+  // Rank 0 broadcasts the name. A rank that cannot open it is on another host or in another container.
   group.broadcast(torch::from_blob(name.text.data(), {static_cast<int64_t>(name.text.size())}, torch::kByte), 0);
   if (group.index() != 0) memory = core::SharedMemory::open(name.text, bytes);
   return all_can(static_cast<bool>(memory), group) ? std::move(memory) : core::SharedMemory();
@@ -107,7 +107,7 @@ void SharedGradients::share() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (owners_[i] != group_.index()) parameters_[i].copy_(at(owners_[i], weights_[i], i));
   }
-  // They are written anew after the next sum, at which all meet: a rank that comes to it has read these.
+  // No barrier needed: the buffers are next written after the barriers of the next sum().
 }
 
 }  // namespace folio::train::parallel

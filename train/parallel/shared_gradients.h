@@ -1,12 +1,12 @@
-// Gradients of data parallel ranks of one host in shared memory, a room for each rank, one gradient after the other.
-// Sockets copy the bytes of a sum four times; here they are read once.
+// All-reduce of gradients in shared memory, for data parallel ranks on one host. Each rank has a buffer with all its
+// gradients. Sockets would copy the bytes of a sum four times; here they are read once.
 //
-//   rank 0's room   [ gradients ............ | ...................... ]
-//                        ▼ + ▲ rank 0 adds up      ▼ + ▲ rank 1 adds up, and each writes the sum into all rooms
-//   rank 1's room   [ gradients ............ | ...................... ]
+//   rank 0's buffer [ gradients ............ | ...................... ]
+//                        ▼ + ▲ rank 0 adds         ▼ + ▲ rank 1 adds; each writes its sums to all buffers
+//   rank 1's buffer [ gradients ............ | ...................... ]
 //
-// The ranks meet through Gloo, which notices lost ranks, after writing their gradients and after writing their sums.
-// Parameters that owners have updated (zero.h) are shared the same way.
+// Barriers through Gloo, which detects lost ranks, follow the writing of gradients and the writing of sums. Parameters
+// updated by their owners (zero.h) are shared in the same way.
 #pragma once
 
 #include <torch/types.h>
@@ -21,33 +21,33 @@ namespace folio::train::parallel {
 
 class SharedGradients {
  public:
-  /// A collective. Null where the ranks are on several hosts, where /dev/shm is too small, and where
-  /// $FOLIO_RANK_TRANSPORT is "gloo"; throws core::UsageError if that is neither "gloo" nor "shared". `owners`: the
-  /// index in the group of the rank that updates each parameter; empty, if all do.
+  /// Collective. Returns null if parameters are on a GPU, ranks are on several hosts, /dev/shm is too small or
+  /// $FOLIO_RANK_TRANSPORT is "gloo". Throws core::UsageError if that is neither "gloo" nor "shared". `owners` holds
+  /// the group index of the rank that updates each parameter; empty if all ranks update all.
   static std::unique_ptr<SharedGradients> open(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners,
                                                Group& group);
 
-  /// After a step's last backward pass: each parameter's gradient is the sum over the ranks, added in their order, and
-  /// is in this rank's room. A parameter without a gradient counts as zeros.
+  /// Replaces each gradient by the sum over ranks, added in rank order; it is then stored in this rank's buffer. Call
+  /// it after a step's last backward pass. A parameter without a gradient counts as zeros.
   void sum();
-  /// Each parameter becomes what it is at its owner.
+  /// Copies each parameter from its owner to all ranks.
   void share();
 
  private:
   SharedGradients(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners, Group& group);
-  /// n elements of a rank's room.
+  /// Returns a view of n elements of a rank's buffer, starting at `begin`.
   [[nodiscard]] torch::Tensor room(int64_t rank, int64_t begin, int64_t n) const;
-  /// With parameter i's shape.
+  /// Returns a view with parameter i's shape, starting at `begin` of a rank's buffer.
   [[nodiscard]] torch::Tensor at(int64_t rank, int64_t begin, size_t i) const;
 
   std::vector<torch::Tensor> parameters_;
   std::vector<int64_t> owners_;
   Group& group_;
   core::SharedMemory memory_;
-  std::vector<int64_t> gradients_;  ///< where each one's gradient begins in a room
-  std::vector<int64_t> weights_;    ///< after all gradients: where its new weights do, in its owner's room
-  int64_t n_gradients_ = 0;         ///< elements of all gradients in a room
-  int64_t room_ = 0;                ///< elements of a room
+  std::vector<int64_t> gradients_;  ///< offset of each parameter's gradient in a buffer, in elements
+  std::vector<int64_t> weights_;    ///< offset of each parameter's new weights in its owner's buffer, after gradients
+  int64_t n_gradients_ = 0;         ///< elements of all gradients in a buffer
+  int64_t room_ = 0;                ///< elements of a buffer
 };
 
 }  // namespace folio::train::parallel

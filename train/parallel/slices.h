@@ -1,5 +1,5 @@
-// A rank's tokens of a batch. Data and expert ranks divide its rows; context ranks (in two chunks each, context.h) and
-// then tensor ranks its positions.
+// A rank's slice of a batch. Data and expert ranks divide its rows, context ranks its positions (in two chunks each,
+// context.h), and tensor ranks the positions of a context rank.
 //
 //   C = 2, t = 2, T = 8:   positions   0 1 | 2 3 | 4 5 | 6 7
 //                          context     0     1     1     0
@@ -17,12 +17,12 @@ namespace folio::train {
 struct TensorBatch {
   torch::Tensor inputs_BT;
   torch::Tensor targets_BT;
-  torch::Tensor starts_BT;  ///< undefined where the batch has none
+  torch::Tensor starts_BT;  ///< first position of each token's own sequence (modules/mask.h), or undefined
 };
 [[nodiscard]] TensorBatch to_tensors(const data::Batch& batch, torch::Device device);
 
-/// The rank's tokens [rows / (data · expert), length / (context · tensor)], and any `starts` of its context rank's
-/// positions [.., length / context]. A batch that the mesh does not divide is padded with targets that don't count.
+/// Returns the rank's inputs and targets [rows / (data · expert), length / (context · tensor)], and any `starts` of its
+/// context rank's positions [.., length / context]. If the mesh does not divide the batch, pads with ignored targets.
 [[nodiscard]] TensorBatch slice_of(const TensorBatch& whole, const parallel::Mesh& mesh);
 
 }  // namespace folio::train

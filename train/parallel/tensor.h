@@ -1,14 +1,14 @@
-// Tensor parallelism: the matrices and the tokens of a layer are divided among t ranks. wq, wk, wv, w1 and w3 are cut
-// by rows: a rank has some of the heads and hidden units. wo and w2 are cut by columns, and so a rank's output is one
-// of t terms of the sum.
+// Tensor parallelism: a layer's matrices and tokens are divided among t ranks. wq, wk, wv, w1 and w3 are cut by rows: a
+// rank has some of the heads and hidden units. wo and w2 are cut by columns, so a rank's output is one of t terms of a
+// sum.
 //
 //   rank 0   x [B, T/2, D] ─┐ gather             ┌─▶ heads 0 .. H/2 - 1 ──▶ term ─┐ sum, and  ┌─▶ y [B, T/2, D]
 //                           ├────▶ x [B, T, D] ──┤                                ├───────────┤
 //   rank 1   x [B, T/2, D] ─┘                    └─▶ heads H/2 .. H - 1 ──▶ term ─┘ scatter   └─▶ y [B, T/2, D]
 //
-// Norms, residuals and dropout of branches work on a rank's own tokens (sequence parallelism). A rank sends
-// (t - 1)/t · B T D elements in each of the two, forward and backward. Sources: Shoeybi et al., "Megatron-LM", 2019,
-// section 3; Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.2.2.
+// Norms, residual sums and the branches' dropout process a rank's own tokens (sequence parallelism). A rank sends
+// (t - 1)/t · B T D elements per gather and per scatter. Sources: Shoeybi et al., "Megatron-LM", 2019, section 3;
+// Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.2.2.
 #pragma once
 
 #include <torch/nn/modules/container/any.h>
@@ -17,9 +17,9 @@
 
 namespace folio::train::parallel {
 
-/// `inner` is an Attention or SwiGLU with this rank's heads or hidden units and the whole width D. The module maps x
-/// [B, T/t, D] to one of the same shape, and has inner's children under their own names. `starts` [B, T] is passed to
-/// inner. For a group of one, inner itself. The group must outlive the module and its graphs.
+/// Wraps `inner`, an Attention or SwiGLU with this rank's heads or hidden units and the full width D. The result maps x
+/// [B, T/t, D] to the same shape, passes `starts` [B, T] to inner, and has inner's children under their own names.
+/// Returns inner itself for a group of one. The group must outlive the module and its graphs.
 [[nodiscard]] torch::nn::AnyModule tensor_parallel(torch::nn::AnyModule inner, Group& tensor);
 
 }  // namespace folio::train::parallel

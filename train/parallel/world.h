@@ -1,4 +1,4 @@
-// One rank of a run: its place in the mesh, and the groups that it sends in.
+// One rank of a run: its position in the mesh, and its communication groups.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,15 @@ namespace folio::train::parallel {
 
 class World {
  public:
-  /// `store` is common to all ranks. A process alone is a world of one, which needs none.
+  /// All ranks must pass a connection to the same store; a single process needs none.
   World(c10::intrusive_ptr<c10d::Store> store, const MeshShape& shape, int64_t rank,
         std::chrono::milliseconds timeout = std::chrono::seconds(60));
   ~World();
 
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-  /// The ranks of mesh().along(axes). Connects at the first call, which all ranks of a group make in the same order.
+  /// Returns the group of mesh().along(axes). The first call connects; all ranks must make first calls in one order.
   [[nodiscard]] Group& along(const std::vector<Axis>& axes);
-  /// The first and the last stage of this rank's pipeline, which both hold tied embeddings.
+  /// Returns the group of the first and last stage of this rank's pipeline, which both hold tied embeddings.
   [[nodiscard]] Group& ends_of_pipeline();
   [[nodiscard]] Group& everyone() { return along({kAxes.begin(), kAxes.end()}); }
   [[nodiscard]] double sum(double value) { return everyone().sum(value); }

@@ -22,17 +22,17 @@ namespace {
 
 using torch::Tensor;
 
-constexpr size_t kBucketBytes = size_t{25} << 20U;  // as in DistributedDataParallel: larger ones wait longer, and
-constexpr size_t kFirstBytes = size_t{1} << 20U;    // smaller ones cost more calls; the first begins early
+constexpr size_t kBucketBytes = size_t{25} << 20U;  // bucket size of DistributedDataParallel
+constexpr size_t kFirstBytes = size_t{1} << 20U;    // a smaller first bucket, so that communication starts early
 
-// A rank none of whose tokens used the parameter has none.
+// Returns the gradient. It is set to zeros if none of the rank's tokens used the parameter.
 Tensor& gradient_or_zeros(Piece& piece) {
   Tensor& gradient = piece.local.mutable_grad();
   if (!gradient.defined()) gradient = torch::zeros_like(piece.local);
   return gradient;
 }
 
-// The sums of many small tensors as one of a large one.
+// All-reduces gradients in buckets: many small tensors in one call.
 void sum_together(const std::vector<Tensor>& gradients, Group& group) {
   if (group.size() == 1) return;
   for (size_t last = 0; last < gradients.size();) {
@@ -48,7 +48,7 @@ void sum_together(const std::vector<Tensor>& gradients, Group& group) {
   }
 }
 
-// By default the Reducer divides gradients by the number of ranks; here they are parts of one mean already.
+// Sums gradients. The Reducer's default also divides by the number of ranks, but losses here are parts of one mean.
 class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
@@ -63,7 +63,7 @@ class SumHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Proce
 void assign_owners(std::vector<Piece>& pieces, int64_t n_data) {
   std::vector<Piece*> order;
   for (Piece& piece : pieces) order.push_back(&piece);
-  // Both ends of a pipeline hold tied embeddings, and must give them to the same data coordinate: they come first.
+  // Tied embeddings first: both ends of a pipeline hold them and must assign the same owner.
   std::ranges::stable_sort(order, std::greater<>(),
                            [](const Piece* piece) { return std::pair(piece->tied_ends, piece->local.numel()); });
   std::vector<int64_t> held(static_cast<size_t>(n_data), 0);
@@ -93,7 +93,7 @@ Zero::Zero(std::vector<Piece>& pieces, World& world, int64_t stage)
   if (shared_) return;
   const std::vector<bool> sparse(parameters.size(), false);
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, {kFirstBytes, kBucketBytes}, sparse));
-  std::ranges::reverse(buckets);  // the last layers' come first
+  std::ranges::reverse(buckets);  // the last layers' gradients are ready first
   const auto& group = world.everyone().process_group();
   reducer_.reset(new c10d::Reducer(
       std::move(parameters), std::move(buckets), group, sparse, kBucketBytes, /*find_unused_parameters=*/false,
@@ -112,7 +112,7 @@ void Zero::before_last_backward() {
 
 void Zero::finish() {
   const torch::NoGradGuard no_grad;
-  if (reducer_ || world_.mesh().shape().n_ranks() == 1) return;  // c10d's sums end with the backward pass
+  if (reducer_ || world_.mesh().shape().n_ranks() == 1) return;  // the Reducer finishes within the backward pass
   if (shared_) {
     shared_->sum();
     world_.everyone().count_sum(bytes_);
@@ -151,7 +151,7 @@ void Zero::share() {
   }
 }
 
-// Sharded blocks have their sums, and their weights when they need them.
+// Returns false for parameters without a gradient, and for sharded blocks, which communicate by themselves.
 bool Zero::is_sent(const Piece& piece) const {
   return piece.local.requires_grad() && !(stage_ == 3 && piece.name.starts_with("layers."));
 }
@@ -167,7 +167,7 @@ double Zero::gradient_norm() {
     copies.push_back(static_cast<double>(stage_ >= 2 ? n / world_.mesh().size(Axis::Data) : n));
   }
   const std::vector<Tensor> norms = gradients.empty() ? gradients : at::_foreach_norm(gradients);
-  // Each rank has all of it: so summed, in the gradients' type, it is one process's norm bit for bit.
+  // Every rank has all gradients: in this order and type, the norm equals that of a single process bit for bit.
   if (stage_ < 2 && world_.mesh().shape().is_data_alone()) return torch::stack(norms).norm().item<double>();
   double sum = 0.0;
   for (size_t i = 0; i < norms.size(); ++i) sum += std::pow(norms[i].item<double>(), 2) / copies[i];

@@ -1,22 +1,22 @@
-// Data parallel ranks have the same weights and other rows of a batch. Their gradients are summed once a step, while
-// the backward pass continues with earlier layers:
+// Data parallelism with optional ZeRO. Data parallel ranks have the same weights and different rows of a batch. Their
+// gradients are summed once per step, while the backward pass continues with earlier layers:
 //
 //   rank 0   forward ▷▷▷▷  ◁ layer 3 ◁ layer 2 ◁ layer 1 ◁ layer 0        update
 //                                     └ sum ──┘└ sum ──┘└ sum ──┘└ sum ─┘        of 25 MB at a time
 //   rank 1   forward ▷▷▷▷  ◁ layer 3 ◁ layer 2 ◁ layer 1 ◁ layer 0        update
 //
-// c10d's Reducer, the core of DistributedDataParallel, does that where the mesh has no other dimension. On one host
-// shared memory (shared_gradients.h), and on other meshes sums along several dimensions (piece.h), follow the backward
-// pass.
+// c10d's Reducer, the core of DistributedDataParallel, does this if the mesh is purely data parallel. Sums in shared
+// memory (shared_gradients.h, on one host) and sums along several dimensions (piece.h, on other meshes) start after the
+// backward pass.
 //
-// ZeRO: of a parameter's data copies only its owner keeps what one of them needs. Owners have whole parameters, since
-// Muon needs whole matrices; in Rajbhandari et al., "ZeRO", 2020, section 5, ranks have equal parts.
+// ZeRO stores state only on a parameter's owner, one of the data ranks. Ownership is per parameter, since Muon needs
+// whole matrices; Rajbhandari et al., "ZeRO", 2020, section 5, divide parameters into equal parts.
 //
-//   of a parameter    weights          gradient                     moments, momentum
-//   --zero 0          all              all      sum to all           all
-//   --zero 1          all              all      sum to all           owner   owner updates, and sends it to all
-//   --zero 2          all              owner    sum to the owner     owner   likewise
-//   --zero 3          owner (sharded.h)  owner  sum to the owner     owner   owner updates; sent when a layer needs it
+//   stored on       weights              gradient                  optimizer state
+//   --zero 0        all                  all     all-reduce        all
+//   --zero 1        all                  all     all-reduce        owner   owner updates, then broadcasts
+//   --zero 2        all                  owner   reduce to owner   owner   owner updates, then broadcasts
+//   --zero 3        owner (sharded.h)    owner   reduce to owner   owner   owner updates; broadcast before each use
 #pragma once
 
 #include <memory>
@@ -30,29 +30,29 @@ class Reducer;
 
 namespace folio::train::parallel {
 
-/// Sets the owners, so that the largest sum of sizes is small: each piece, the largest first, goes to the data
-/// coordinate that has least. All ranks along `data` compute the same.
+/// Assigns owners so that sizes are balanced: each piece, largest first, goes to the data coordinate with the fewest
+/// elements so far. All data ranks compute the same result.
 void assign_owners(std::vector<Piece>& pieces, int64_t n_data);
 
 class SharedGradients;
 
 class Zero {
  public:
-  /// `stage` 0 to 3. Sets the owners of the pieces, which must outlive it; with stage 0 each rank owns all of its own.
+  /// Sets the owners of `pieces`, which must outlive this object. `stage` is 0 to 3; with 0, each rank owns all pieces.
   Zero(std::vector<Piece>& pieces, World& world, int64_t stage);
   ~Zero();
 
   [[nodiscard]] int64_t stage() const { return stage_; }
 
-  /// Before the step's last backward pass, without a pipeline: sums may begin within it.
+  /// Must be called before the step's last backward pass, except with a pipeline: sums may start within that pass.
   void before_last_backward();
-  /// After it: the gradients of all pieces that this rank owns become the sums over all copies; with stage 2 and 3 the
-  /// others are freed. Those of sharded blocks are sums already.
+  /// Completes gradients after the last backward pass: sums those of this rank's own pieces over all copies, and with
+  /// stage 2 or 3 frees the others. Gradients of sharded blocks are already summed.
   void finish();
-  /// The owners' parameters to all, after the update, except those of sharded blocks.
+  /// Broadcasts parameters from their owners after the update, except those of sharded blocks.
   void share();
 
-  /// The norm of the whole model's gradient, after finish(): √ Σ |gradient|² / copies over the pieces of all ranks.
+  /// Returns the global gradient norm, after finish(): √ Σ |gradient|² / copies over the pieces of all ranks.
   [[nodiscard]] double gradient_norm();
 
  private:
@@ -63,9 +63,9 @@ class Zero {
   std::vector<Piece>& pieces_;
   World& world_;
   int64_t stage_;
-  std::unique_ptr<SharedGradients> shared_;  ///< with stage 0 and 1 where the mesh is data alone, on one host
-  std::unique_ptr<c10d::Reducer> reducer_;   ///< else with these where it is data alone
-  int64_t bytes_ = 0;                        ///< of the parameters that these two sum
+  std::unique_ptr<SharedGradients> shared_;  ///< for stages 0 and 1 on a purely data parallel mesh on one host
+  std::unique_ptr<c10d::Reducer> reducer_;   ///< for the same stages and mesh if there is no shared memory
+  int64_t bytes_ = 0;                        ///< size of the gradients summed by these two
 };
 
 }  // namespace folio::train::parallel

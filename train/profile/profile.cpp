@@ -22,10 +22,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Includes all operations within it: Muon's products are not the model's.
+// Includes all operations within the update, so that Muon's products don't count as the model's.
 constexpr std::string_view kUpdate = "folio::update";
 
-// Records, while it exists, the seconds of each operation of this thread without those of operations within it.
+// While it exists, records the self time of each of this thread's operations, in seconds, without nested operations.
 class OwnTimes {
  public:
   OwnTimes() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&begin, &end))) { current_ = this; }
@@ -46,7 +46,7 @@ class OwnTimes {
     Operation* outer = nullptr;
   };
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    // Transfers to other ranks end at any time, and Gloo's threads call this, too.
+    // Skips asynchronous transfers to other ranks and calls by Gloo's threads.
     if (current_ == nullptr || function.isAsync()) return nullptr;
     auto operation = std::make_unique<Operation>();
     operation->outer = std::exchange(current_->innermost_, operation.get());
@@ -63,19 +63,19 @@ class OwnTimes {
     current_->innermost_ = operation->outer;
   }
 
-  inline static thread_local OwnTimes* current_ = nullptr;  // for the callbacks, which are plain functions
+  inline static thread_local OwnTimes* current_ = nullptr;  // the callbacks are plain functions
 
   std::map<std::string, double> seconds_;
   Operation* innermost_ = nullptr;
   at::CallbackHandle handle_;
 };
 
-// Operations by how their names begin, in the order of a step's work.
+// A class of operations, selected by name prefixes. classes() lists them in the order of a step.
 struct Class {
   const char* name;
   std::vector<std::string_view> prefixes;
-  double seconds = 0.0;     ///< of a step
-  double operations = 0.0;  ///< floating-point ones of a step; 0: not counted
+  double seconds = 0.0;     ///< per step
+  double operations = 0.0;  ///< FLOPs per step; 0: not counted
 };
 std::vector<Class> classes() {
   return {
@@ -87,7 +87,7 @@ std::vector<Class> classes() {
       {"residuals, dropout", {"folio::add", "folio::drop", "aten::bernoulli", "aten::native_dropout"}},
       {"embedding", {"aten::embedding", "aten::index_select"}},
       {"loss", {"folio::cross_entropy", "aten::_log_softmax", "aten::nll_loss"}},
-      {"frozen weights, expanded", {"folio::expand"}},
+      {"dequantization", {"folio::expand"}},
       {"copies, conversions", {"aten::copy_", "aten::_to_copy", "aten::clone"}},
       {"waiting for ranks", {"folio::wait"}},
       {"clipping, optimizer", {kUpdate}},
@@ -95,9 +95,9 @@ std::vector<Class> classes() {
   };
 }
 
-// Without the gradients of a frozen model's weights, and without the adapters' small products.
+// Returns the FLOPs of a step's products, without weight gradients of a frozen model and without adapters' products.
 double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool frozen) {
-  int64_t weights = c.vocab_size * c.dim;  // of the output
+  int64_t weights = c.vocab_size * c.dim;  // the output head
   for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
     if (spec.layer >= 0 && spec.is_matrix()) weights += active_elements(c, spec);
   }
@@ -110,7 +110,7 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
   constexpr int kWarmUp = 3;
   const TrainConfig& c = trainer.config();
   const double peak = matrix_peak(c.dtype, torch::kCPU).operations_per_s;
-  // As in a run (run.cpp), once what other programs use has been measured.
+  // Select the number of threads as in a run (run.cpp), after measuring the load of other programs.
   StepThreads threads(at::get_num_threads(), [&](int n) { return trainer.repeats_with(n); });
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   threads.watch();
@@ -140,7 +140,7 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
   }
   const auto n_ranks = static_cast<double>(trainer.world().mesh().shape().n_ranks());
   parts[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
-  // Two products in the forward pass and five in the backward pass, without the half that is masked.
+  // Two products in the forward pass and five in the backward pass, without the masked half.
   parts[1].operations = 7.0 * static_cast<double>(c.model.n_layers * c.model.query_dim() * trainer.tokens_per_step()) *
                         static_cast<double>(c.window + 1) / n_ranks;
   parts.push_back({"autograd, batches", {}, rest});
@@ -152,7 +152,7 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
     table += fmt::format("{:<26}{:>9.2f}{:>7.1f} %{:>16}\n", part.name, 1e3 * part.seconds, 100 * part.seconds / all,
                          part.operations == 0.0 ? "" : fmt::format("{:.0f} %", 100 * share));
   }
-  table += fmt::format("a step that is not watched: {:.2f} ms (median); peak: {:.0f} GFLOP/s\n",
+  table += fmt::format("a step without the profiler: {:.2f} ms (median); peak: {:.0f} GFLOP/s\n",
                        1e3 * times[static_cast<size_t>(steps / 2)], peak / 1e9);
   return table;
 }

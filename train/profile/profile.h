@@ -1,4 +1,4 @@
-// Measurements of a run's steps: tables, and a timeline.
+// Profiles of a run's steps: tables of time and memory, and a timeline.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,31 @@
 
 namespace folio::train {
 
-/// Where the time of a step goes: trains for some steps to warm up, then for `steps`, then for as many while LibTorch's
-/// profiler measures the operations' own times. In milliseconds, shares of the step, and of the matrix peak
-/// (matrix_peak.h). CPU only: a GPU works on after an operation's end.
+/// Returns a table of where a step's time goes: milliseconds, shares of the step and of the matrix peak
+/// (matrix_peak.h). Trains some warm-up steps, then `steps` unprofiled and `steps` while recording the self times of
+/// operations. CPU only, since GPU operations are asynchronous.
 [[nodiscard]] std::string profile_steps(Trainer& trainer, int64_t steps);
 
-/// The bytes that each rank holds and sends: measured, and by formulas (train/parallel/costs.h). Trains for some steps.
-/// `memory` has counted since before the trainer was made. A collective; the first rank gets the table, the others an
-/// empty string.
+/// Returns a table of the bytes that each rank stores and sends, measured and by the formulas of
+/// train/parallel/costs.h. Trains for some steps. `memory` must have been created before the trainer. Collective; rank
+/// 0 gets the table, other ranks an empty string.
 [[nodiscard]] std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory);
 
-/// The timeline of some steps by LibTorch's profiler, Kineto, as a file for Perfetto and Chrome's about:tracing: each
-/// operation of LibTorch, and on threads of their own transfers to other ranks.
+/// Records a timeline of some steps with LibTorch's profiler, Kineto, for Perfetto and Chrome's about:tracing: LibTorch
+/// operations, and on separate threads transfers to other ranks.
 class StepTrace {
  public:
-  static constexpr int64_t kFirst = 4, kLast = 6;  ///< the steps of this process that are recorded
+  static constexpr int64_t kFirst = 4, kLast = 6;  ///< range of recorded steps, counted from this process's first
 
-  /// All ranks make the same calls, and the first one writes the file, which has a process for each rank. Throws
-  /// core::Error where its folder does not exist.
+  /// All ranks must make the same calls. Rank 0 writes the file, which has one process per rank. Throws core::Error if
+  /// its folder does not exist.
   StepTrace(std::filesystem::path file, parallel::World& world);
   ~StepTrace();
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
   void step_begins();
-  /// Writes the file after kLast. Throws core::Error where it can't be written.
+  /// Writes the file after step kLast. Throws core::Error if it cannot be written.
   void step_ended();
   [[nodiscard]] bool is_written() const { return n_steps_ >= kLast; }
 

@@ -13,7 +13,7 @@ double megabytes(double bytes) { return bytes / 1e6; }
 
 double bytes_of(const Tensor& x) { return x.defined() ? static_cast<double>(x.nbytes()) : 0.0; }
 
-// "1.230 (1.240)"
+// Formats a measured and a predicted value in MB, such as "1.230 (1.240)".
 std::string cell(double measured, double formula) {
   return fmt::format("{:>17}", fmt::format("{:.3f} ({:.3f})", megabytes(measured), megabytes(formula)));
 }
@@ -42,10 +42,10 @@ std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory) {
   if (!ranks.world().is_first()) return {};
 
   const parallel::MeshShape& shape = ranks.world().mesh().shape();
-  std::string table = fmt::format("{}, zero {}: MB, and in brackets by the formulas of train/parallel/costs.h\n",
+  std::string table = fmt::format("{}, zero {}: MB, with the predictions of train/parallel/costs.h in parentheses\n",
                                   to_string(shape), trainer.config().mesh.zero);
   table += fmt::format("{:>4}{:>17}{:>17}{:>17}{:>17}{:>14}{:>14}\n", "rank", "parameters", "gradients", "optimizer",
-                       "sent a step", "held between", "most in step");
+                       "sent per step", "between steps", "peak in step");
   const auto costs_of_rank = [&](int64_t rank) { return costs_of(trainer.config(), parallel::Mesh(shape, rank)); };
   for (int64_t rank = 0; rank < shape.n_ranks(); ++rank) {
     const parallel::Costs costs = costs_of_rank(rank);
@@ -55,7 +55,7 @@ std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory) {
                          cell(value(kSent), costs.bytes_sent()), megabytes(value(kBetween)), megabytes(value(kPeak)));
   }
   for (const auto& [what, bytes] : costs_of_rank(0).sent)
-    table += fmt::format("rank 0 sends by the formula: {:.3f} MB, {}\n", megabytes(bytes), what);
+    table += fmt::format("rank 0 sends, predicted: {:.3f} MB, {}\n", megabytes(bytes), what);
   return table;
 }
 

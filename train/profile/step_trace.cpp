@@ -25,19 +25,19 @@ using nlohmann::json;
 using torch::profiler::impl::ActivityType;
 
 void start_recording() {
-  ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);  // else it says on stderr that it starts and stops
+  ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);  // no start and stop messages on stderr
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   profiler::prepareProfiler(config, {ActivityType::CPU});
   profiler::enableProfiler(config, {ActivityType::CPU});
 }
 
-// Kineto writes what it recorded to a file only: a temporary one, since the timeline may be a device.
+// Returns the recorded trace. Kineto can only write to a file, so it uses a temporary one.
 std::string stop_recording() {
   std::error_code error;
   const fs::path folder = fs::temp_directory_path(error);
-  core::require(!error, "no folder for temporary files: {}; name one with TMPDIR", error.message());
+  core::require(!error, "cannot find the folder of temporary files: {}; set TMPDIR", error.message());
   std::string name = (folder / "folio-trace-XXXXXX").string();
-  core::require(::mkdtemp(name.data()) != nullptr, "cannot make {}: {}", name, std::strerror(errno));
+  core::require(::mkdtemp(name.data()) != nullptr, "cannot create {}: {}", name, std::strerror(errno));
   const core::TemporaryPath scratch(name);
   const fs::path file = scratch.path() / "trace.json";
   profiler::disableProfiler()->save(file);
@@ -57,7 +57,7 @@ std::vector<std::string> gathered(const std::string& text, parallel::Group& all)
   return result;
 }
 
-// A process for each rank, with the operations and the names of its threads.
+// Merges the ranks' traces into one with a process per rank. Keeps operations and thread names.
 json merged(const std::vector<std::string>& traces) {
   json events = json::array();
   for (size_t rank = 0; rank < traces.size(); ++rank) {
@@ -79,7 +79,7 @@ json merged(const std::vector<std::string>& traces) {
 
 StepTrace::StepTrace(fs::path file, parallel::World& world) : file_(std::move(file)), world_(world) {
   const fs::path folder = core::absolute_path(file_).parent_path();
-  core::require(core::is_folder(folder), "--trace {}: there is no folder {}", file_.string(), folder.string());
+  core::require(core::is_folder(folder), "--trace {}: the folder {} does not exist", file_.string(), folder.string());
 }
 
 StepTrace::~StepTrace() {

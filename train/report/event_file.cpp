@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As the machine stores it.
+// Returns the bytes of a value; the machine's byte order is little-endian.
 template <typename T>
 std::string little_endian(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
@@ -30,14 +30,14 @@ std::string field(uint64_t number, WireType type, const std::string& value) {
   return varint(number * 8 + type) + (type == kLengthPrefixed ? varint(value.size()) : "") + value;
 }
 
-// TFRecord: the length, its checksum, the data, their checksum. Checksums are masked, since data may hold checksums.
+// TFRecord: length, checksum of the length, data, checksum of the data. Checksums are masked, as the format requires.
 std::string record(const std::string& data) {
   const auto masked = [](std::string_view bytes) { return little_endian(std::rotr(crc32c(bytes), 15) + 0xA282EAD8U); };
   const std::string length = little_endian(uint64_t{data.size()});
   return length + masked(length) + data + masked(data);
 }
 
-// Numbered, so that names sort in the order of the processes, also of two within a second.
+// Returns the next free file name. Numbers instead of times: names sort in order, even for two runs within a second.
 fs::path next_file(const fs::path& run) {
   for (int n = 0;; ++n) {
     const fs::path path = run / fmt::format("{}{:06}", kEventFilePrefix, n);

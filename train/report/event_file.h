@@ -1,5 +1,5 @@
-// A TensorBoard event file: scalars by step. It is framed as TFRecord and holds TensorFlow's Event messages
-// (tsl/protobuf/event.proto, summary.proto), of which six fields are enough.
+// Writes TensorBoard event files with scalars by step: TFRecord framing around TensorFlow's Event messages
+// (tsl/protobuf/event.proto, summary.proto). Only the six fields that scalars need are encoded.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace folio::train {
 
-/// File names of event files begin with this.
+/// Prefix of event file names.
 inline constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 
 struct Scalar {
-  std::string_view tag;  ///< "loss/train"
+  std::string_view tag;  ///< name in TensorBoard, such as "loss/train"
   double value;          ///< stored as a float
 };
 
 class EventFile {
  public:
-  /// Opens run/events.out.tfevents.NNNNNN, the next number. It begins with a session start, on which TensorBoard drops
-  /// what earlier files have of steps after `keep_up_to`. Those files stay as they are: a TensorBoard that runs has
+  /// Opens run/events.out.tfevents.NNNNNN with the next free number and writes a session start, which makes TensorBoard
+  /// drop steps after `keep_up_to` from earlier files. Those files are not modified, as a running TensorBoard may have
   /// them open.
   EventFile(const std::filesystem::path& run, int64_t keep_up_to);
 
-  /// Throws core::Error if it cannot be written.
+  /// Appends the scalars of a step. Throws core::Error if they cannot be written.
   void append(int64_t step, std::span<const Scalar> scalars);
 
  private:
@@ -36,7 +36,7 @@ class EventFile {
   core::OutputFile file_;
 };
 
-/// The checksum of RFC 3720, appendix B.4 (Castagnoli's polynomial).
+/// Returns the CRC-32C checksum (Castagnoli polynomial; RFC 3720, appendix B.4).
 [[nodiscard]] uint32_t crc32c(std::string_view bytes);
 
 }  // namespace folio::train

@@ -15,14 +15,14 @@ namespace {
 using Point = LineChart::Point;
 using svg::Axis;
 
-// Pixels. The card's width follows from the longest label to the right of the plot.
+// The plot area in pixels. The chart's total width depends on the longest label right of the plot.
 constexpr svg::Frame kPlot{.left = 56, .top = 66, .width = 560, .height = 290};
 constexpr double kBelow = 52;
 constexpr double kLabelHeight = 16;
 constexpr size_t kMaxDots = 24;
 constexpr size_t kMaxThick = 300;  // lines with more points are drawn thinner
 
-// The line's parts between missing points, with at most the first, lowest, highest and last point of each pixel column.
+// Splits a line at missing points, and keeps only the first, lowest, highest and last point of each pixel column.
 std::vector<std::vector<Point>> visible_parts(const std::vector<Point>& points, const Axis& x, const Axis& y) {
   std::vector<std::vector<Point>> parts(1);
   for (const Point& p : points) {
@@ -57,11 +57,11 @@ std::vector<std::vector<Point>> visible_parts(const std::vector<Point>& points, 
 struct Label {
   std::string text;
   std::string style;
-  Point from;      // the end of the line
-  double y = 0.0;  // of the text, after the labels were moved apart
+  Point from;      // end of the line
+  double y = 0.0;  // position of the text, after spread()
 };
 
-// Moves overlapping labels apart, in the order of their lines, within the height of the plot.
+// Moves overlapping labels apart, keeping the order of their lines, within the height of the plot.
 void spread(std::vector<Label>& labels) {
   std::stable_sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.from.y < b.from.y; });
   double free_from = -std::numeric_limits<double>::infinity();
@@ -110,7 +110,7 @@ std::string LineChart::svg() const {
       fmt::format_to(out, "<path class=\"line {}{}\" d=\"", colour, part.size() > kMaxThick ? " thin" : "");
       for (size_t k = 0; k < part.size(); ++k)
         fmt::format_to(out, "{}{:.1f} {:.1f}", k == 0 ? 'M' : 'L', part[k].x, part[k].y);
-      // A part of one point becomes a line of length 0, whose round ends are drawn as a dot.
+      // A single point becomes a line of length 0, whose round caps look like a dot.
       fmt::format_to(out, "{}\"/>\n", part.size() == 1 ? "h0" : "");
     }
     for (const auto& part : parts) {
@@ -130,7 +130,7 @@ std::string LineChart::svg() const {
   size_t longest = 0;
   for (const Label& label : labels) {
     longest = std::max(longest, svg::count_characters(label.text));
-    // A thin line connects a label that was moved, or whose line ends early.
+    // A thin line connects a label to its line if the label was moved or the line ends early.
     if (std::abs(label.y - label.from.y) > 3.0 || label.from.x < kPlot.right() - 3.0) {
       fmt::format_to(out, "<path class=\"line lead {}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}\"/>",
                      label.style.empty() ? "ref" : label.style, label.from.x, label.from.y,

@@ -1,4 +1,4 @@
-// Line charts as SVG text: the loss.svg of a training run, and the pictures of the experiments.
+// Line charts as SVG: a training run's loss.svg, and the charts of the experiments.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ struct LineChart {
     double y = 0.0;
   };
   struct Series {
-    std::string name;           ///< shown at the line's right end, with its last value
-    std::vector<Point> points;  ///< joined in this order; up to 24 points are drawn as dots, too
+    std::string name;           ///< label at the line's right end, followed by its last value
+    std::vector<Point> points;  ///< joined in this order; up to 24 points also get dots
   };
-  /// A dashed horizontal line to compare the series with: {"5-gram by counting", 1.669}.
+  /// A dashed horizontal reference line, such as {"5-gram by counting", 1.669}.
   struct Reference {
-    std::string name;  ///< shown at the line's right end, with its value
+    std::string name;  ///< label at the line's right end, followed by its value
     double y = 0.0;
   };
 
@@ -29,9 +29,9 @@ struct LineChart {
   bool log_x = false;
   bool log_y = false;
 
-  /// The chart as one SVG document, well-formed for any names and numbers. A point that is not finite, or not above 0
-  /// on a logarithmic axis, is skipped and leaves a gap in its line. If there are more points than pixels, each column
-  /// of pixels keeps its extremes, so that spikes stay visible.
+  /// Returns the chart as an SVG document, well-formed for any names and values. Points that are not finite, or not
+  /// positive on a logarithmic axis, leave a gap in the line. If there are more points than pixels, each pixel column
+  /// keeps its extremes, so that spikes stay visible.
   [[nodiscard]] std::string svg() const;
 };
 

@@ -11,7 +11,7 @@
 namespace folio::train {
 namespace {
 
-// Seconds of one product. A GPU works on after the call, so it is waited for.
+// Returns the seconds of one product. Waits for a GPU to finish.
 double time_product(const torch::Tensor& a, torch::Tensor& out) {
   const auto start = std::chrono::steady_clock::now();
   torch::mm_out(out, a, a);
@@ -39,9 +39,9 @@ double operations_per_token(const core::ModelConfig& c, int64_t window, bool fro
 }
 
 MatrixPeak matrix_peak(Precision dtype, torch::Device device) {
-  constexpr int kRepetitions = 5;  // at least, and for so many seconds: other programs disturb some of them
+  constexpr int kRepetitions = 5;  // minimum, since other programs may slow some of them
   constexpr double kSeconds = 0.02;
-  constexpr double kLongEnough = 4e-3;  // twice the size would take eight times as long
+  constexpr double kLongEnough = 4e-3;  // stop here, since twice the size takes eight times as long
   constexpr int64_t kLargest = 8192;
   const torch::NoGradGuard no_grad;
   const auto type = dtype == Precision::Bf16 ? torch::kBFloat16 : torch::kFloat32;
@@ -50,7 +50,7 @@ MatrixPeak matrix_peak(Precision dtype, torch::Device device) {
   for (int64_t n = 512; n <= kLargest && seconds < kLongEnough; n *= 2) {
     const torch::Tensor a = torch::linspace(-1, 1, n * n, torch::TensorOptions().device(device)).view({n, n}).to(type);
     torch::Tensor out = torch::empty_like(a);
-    static_cast<void>(time_product(a, out));  // the first one takes longer
+    static_cast<void>(time_product(a, out));  // warm-up
     seconds = time_product(a, out);
     double spent = seconds;
     for (int i = 1; i < kRepetitions || spent < kSeconds; ++i) {

@@ -1,5 +1,5 @@
-// Model FLOPs utilization: the operations that training a token needs, against those of large matrix products,
-// measured on the same threads and in the same type.
+// Model FLOPs utilization (MFU): the FLOPs needed to train on a token, relative to the measured speed of large matrix
+// products on the same threads and in the same type.
 #pragma once
 
 #include <torch/types.h>
@@ -12,27 +12,27 @@
 
 namespace folio::train {
 
-/// Elements of a tensor that the forward pass of a token uses: of a stack, those of its experts.
+/// Returns the elements of a tensor that a token's forward pass uses; for stacked experts, those of the selected ones.
 [[nodiscard]] int64_t active_elements(const core::ModelConfig& config, const core::TensorSpec& spec);
-/// Those of all tensors.
+/// Returns the sum of active_elements() over all tensors.
 [[nodiscard]] int64_t active_parameters(const core::ModelConfig& config);
 
-/// Floating-point operations of the forward and the backward pass of one token in windows of `window` tokens, as in
-/// Chowdhery et al. 2022 (PaLM), appendix B: 6 N + 12 L H Q T, with N the active parameters (without an embedding that
-/// is only looked up), L layers, H heads of width Q and T the window. Attention counts whole, without the mask. For a
-/// `frozen` model 4 N, since the gradients of its weights are not computed.
+/// Returns the FLOPs of one token's forward and backward pass in windows of `window` tokens, 6 N + 12 L H Q T
+/// (Chowdhery et al. 2022, PaLM, appendix B): N active parameters without an untied embedding, L layers, H heads of
+/// width Q, T the window. Attention is counted without its mask. 4 N instead of 6 N for a `frozen` model, which needs
+/// no weight gradients.
 [[nodiscard]] double operations_per_token(const core::ModelConfig& config, int64_t window, bool frozen = false);
 
 struct MatrixPeak {
-  double operations_per_s;  ///< 2 n³ for a product of n x n
-  int64_t size;             ///< n of the fastest one
+  double operations_per_s;  ///< FLOP/s; an n x n product has 2 n³ FLOPs
+  int64_t size;             ///< n of the fastest product
 };
 
-/// The fastest of some products of square matrices of growing sizes, within 0.3 s. Uses no random numbers.
+/// Measures square matrix products of growing sizes, for up to 0.3 s, and returns the fastest. Uses no random numbers.
 [[nodiscard]] MatrixPeak matrix_peak(Precision dtype, torch::Device device);
 
-/// Bf16 or F32: the one with the higher matrix_peak. Without instructions for bfloat16 a CPU's products in it are
-/// up to forty times slower than in f32, with them twice as fast or more.
+/// Returns Bf16 or F32, whichever has the higher matrix_peak(). On CPUs with bfloat16 instructions, Bf16 is at least
+/// twice as fast; without them, it is up to forty times slower.
 [[nodiscard]] Precision faster_precision(torch::Device device);
 
 }  // namespace folio::train

@@ -23,14 +23,14 @@ c10::DataPtr MemoryUse::allocate(size_t n) {
   const auto size = static_cast<int64_t>(n);
   const auto memory = std::make_shared<c10::DataPtr>(inner_.allocate(n));
   count_->add(size);
-  // Another thread may free it, also after the allocator is gone.
+  // The deleter owns a reference to the count: it may run on another thread, and after this object is destroyed.
   return c10::InefficientStdFunctionContext::makeDataPtr(
       memory->get(), [memory, size, count = count_](void*) { count->add(-size); }, memory->device());
 }
 
 void keep_freed_memory() {
 #if defined(__GLIBC__)
-  constexpr int kLargest = 32 << 20;  // glibc accepts no more: larger blocks are mapped one by one as before
+  constexpr int kLargest = 32 << 20;  // glibc's maximum; larger blocks still use mmap
   mallopt(M_MMAP_THRESHOLD, kLargest);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif

@@ -1,5 +1,5 @@
-// Memory on a CPU: what the tensors of the process use, counted where LibTorch allocates and frees it, and what the C
-// library keeps.
+// CPU memory: counts the memory of the process's tensors in LibTorch's allocator, and configures the C library's
+// allocator.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -10,7 +10,7 @@
 
 namespace folio::train {
 
-/// Replaces LibTorch's allocator while it exists, for all threads. Older tensors are not counted. One at a time.
+/// Counts memory of tensors allocated while it exists, by replacing LibTorch's CPU allocator. Only one may exist.
 class MemoryUse final : private c10::Allocator {
  public:
   MemoryUse();
@@ -19,7 +19,7 @@ class MemoryUse final : private c10::Allocator {
   MemoryUse& operator=(const MemoryUse&) = delete;
 
   [[nodiscard]] int64_t bytes() const { return count_->now; }
-  /// The most since the last reset.
+  /// Returns the maximum since the last reset_peak().
   [[nodiscard]] int64_t peak() const { return count_->peak; }
   void reset_peak() { count_->peak = count_->now.load(); }
 
@@ -35,9 +35,9 @@ class MemoryUse final : private c10::Allocator {
   std::shared_ptr<Count> count_ = std::make_shared<Count>();
 };
 
-/// Lets the C library keep freed memory. A step frees and allocates the same hundreds of megabytes, and each page that
-/// comes anew from the system costs a fault: 20,000 of them in a step of the baby preset. The peak stays the same. Does
-/// nothing where the C library is not glibc.
+/// Configures glibc to keep freed memory. A step frees and allocates the same hundreds of megabytes, and returning them
+/// to the system would cost page faults: 20,000 per step of the baby preset. Peak memory is unchanged. Does nothing
+/// with other C libraries.
 void keep_freed_memory();
 
 }  // namespace folio::train

@@ -9,15 +9,15 @@
 namespace folio::train {
 namespace {
 
-// Exact for any vocabulary and order: a context is identified by the number of its node.
+// Returns the hash key of a node's child. Contexts are identified by node, so there are no collisions at any order.
 uint64_t key_of(uint32_t node, int32_t token) { return (uint64_t{node} << 32U) | static_cast<uint32_t>(token); }
 
 }  // namespace
 
 NgramCounts::NgramCounts(std::span<const int32_t> train, int32_t vocab_size, int max_order)
     : vocab_size_(vocab_size), max_order_(max_order), nodes_(1), slots_(size_t{1} << 16U) {
-  core::require(max_order >= 1 && max_order <= kMaxOrder, "the order of an n-gram is 1 to {}, not {}", kMaxOrder,
-                max_order);
+  core::require(max_order >= 1 && max_order <= kMaxOrder, "the order of an n-gram is {}, expected 1 to {}", max_order,
+                kMaxOrder);
   Contexts contexts;
   for (const int32_t token : train) {
     Contexts next;
@@ -94,8 +94,8 @@ double NgramCounts::witten_bell(const Contexts& contexts, int32_t token, int ord
 }
 
 double NgramCounts::loss(std::span<const int32_t> split, int order, std::optional<double> k) const {
-  core::require(order >= 1 && order <= max_order_, "n-grams of order 1 to {} were counted, not of order {}", max_order_,
-                order);
+  core::require(order >= 1 && order <= max_order_, "n-grams of order {} were not counted, expected 1 to {}", order,
+                max_order_);
   Contexts contexts;
   double sum = 0.0;
   for (const int32_t token : split) {

@@ -27,7 +27,7 @@ size_t columns_of_terminal() {
   return known ? size.ws_col : 80;
 }
 
-// "[####....] " of at most `room` characters; nothing if that is too little to see anything.
+// Returns a progress bar such as "[####....] " with at most `room` characters; empty if that is too narrow.
 std::string bar(double done, size_t room) {
   constexpr size_t kNarrowest = 8, kWidest = 24, kFrame = 3;
   if (room < kNarrowest + kFrame) return {};
@@ -76,7 +76,7 @@ void Progress::show(const LogEntry& entry) {
     say(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step,
                     entry.val_loss.value_or(entry.loss), since, eta));
   } else if (terminal_) {
-    // A line wider than the terminal would wrap, and could not be drawn over.
+    // Truncate: a line wider than the terminal would wrap and could not be overwritten.
     const size_t columns = columns_of_terminal() - 1;
     const std::string text = numbers("").substr(0, columns);
     const double done = static_cast<double>(entry.step) / static_cast<double>(std::max<int64_t>(1, last_step_));
@@ -84,9 +84,9 @@ void Progress::show(const LogEntry& entry) {
     std::fflush(stdout);
     bar_shown_ = true;
   }
-  if (!epochs_ && (!terminal_ || entry.val_loss)) say(numbers(share));  // evaluations stay on the screen
+  if (!epochs_ && (!terminal_ || entry.val_loss)) say(numbers(share));  // evaluations stay visible
   if (!entry.sample) return;
-  // Indented, so that no line of it is taken for one of the log, and without what would move the cursor.
+  // Indent samples, so that their lines don't look like log lines, and escape control characters.
   std::istringstream lines(*entry.sample);
   for (std::string line; std::getline(lines, line);) say("  | " + core::printable(line, entry.sample->size()));
 }

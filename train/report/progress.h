@@ -1,4 +1,4 @@
-// Progress of a run on stdout: a bar on a terminal, plain lines in a pipe.
+// Shows a run's progress on stdout: a bar on a terminal, plain lines otherwise.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace folio::train {
 
 class Progress {
  public:
-  /// Steps go from `first_step` to `last_step`. Style "epoch" prints the tutorial's `Epoch | Loss | Time | ETA` lines.
+  /// The run goes from `first_step` to `last_step`. LogStyle::Epoch prints lines `Epoch | Loss | Time | ETA`.
   Progress(int64_t first_step, int64_t last_step, LogStyle style);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -31,7 +31,7 @@ class Progress {
   bool epochs_;
   bool terminal_;
   bool bar_shown_ = false;
-  std::optional<double> val_loss_;  ///< the last one seen
+  std::optional<double> val_loss_;  ///< latest validation loss
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point previous_ = start_;
 };

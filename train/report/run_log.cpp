@@ -31,13 +31,13 @@ std::string to_line(const LogEntry& e) {
     if (value) json[key] = *value;
   });
   if (e.sample) json["sample"] = *e.sample;
-  // A sample may end within a character.
+  // Replace invalid UTF-8, since a sample may end within a character.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::vector<LogEntry> entries_up_to(const fs::path& path, int64_t last_step) {
   if (!core::path_exists(path)) return {};
-  core::require(core::is_plain_file(path), "{} is not a regular file; remove it, or take another --out", path.string());
+  core::require(core::is_plain_file(path), "{} is not a regular file; remove it or use another --out", path.string());
   std::vector<LogEntry> entries = read_log(path);
   std::erase_if(entries, [&](const LogEntry& entry) { return entry.step > last_step; });
   return entries;

@@ -1,4 +1,4 @@
-// The metrics of a run: log.jsonl, one JSON object a line; the same as events for TensorBoard; and loss.svg.
+// Logs a run's metrics to log.jsonl (one JSON object per line), to TensorBoard event files and to loss.svg.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@ namespace folio::train {
 
 struct LogEntry {
   int64_t step = 0;    ///< completed steps
-  int64_t tokens = 0;  ///< tokens in these steps
-  double loss = 0.0;   ///< of the last step, in nats
+  int64_t tokens = 0;  ///< tokens processed in these steps
+  double loss = 0.0;   ///< loss of the last step, in nats
   double lr = 0.0;
   double grad_norm = 0.0;  ///< before clipping
   double tokens_per_s = 0.0;
-  std::optional<double> peak_share;   ///< of the matrix peak, if that was measured
-  std::optional<double> train_loss;   ///< if this step evaluated random batches
-  std::optional<double> val_loss;     ///< if this step evaluated
-  std::optional<double> expert_load;  ///< if this step evaluated experts: balance.h's largest_load()
-  std::optional<std::string> sample;  ///< what the model wrote, if this step evaluated
+  std::optional<double> peak_share;   ///< fraction of the matrix peak (matrix_peak.h), if measured
+  std::optional<double> train_loss;   ///< loss of random training batches, if evaluated
+  std::optional<double> val_loss;     ///< validation loss, if evaluated
+  std::optional<double> expert_load;  ///< largest_load() of the experts (balance.h), if evaluated
+  std::optional<std::string> sample;  ///< sample completion, if evaluated
 };
 
 class RunLog {
  public:
-  /// Opens run/log.jsonl to append, after removing the entries of steps after `keep_up_to`: a resumed run writes them
-  /// again. The events go to a new file, which revokes those steps.
+  /// Opens run/log.jsonl for appending and removes entries after step `keep_up_to`, which a resumed run writes again.
+  /// Starts a new event file, which makes TensorBoard drop those steps, too.
   RunLog(const std::filesystem::path& run, int64_t keep_up_to);
 
-  /// Throws core::Error if the line cannot be written. If the process is killed, its last line may be incomplete.
+  /// Appends an entry. Throws core::Error if it cannot be written. A killed process may leave an incomplete last line.
   void append(const LogEntry& entry);
 
-  /// Syncs the file to disk. A checkpoint needs the lines up to its step, also after a power failure.
+  /// Syncs the file to disk, so that lines up to a checkpoint's step survive a power failure.
   void sync() { file_.sync(); }
 
-  /// Draws run/loss.svg, with a line at the loss `baseline` (0: without) that has this name.
+  /// Draws run/loss.svg, with a reference line called `name` at the loss `baseline` (0: none).
   void draw(double baseline, const std::string& name) const;
 
  private:
@@ -48,7 +48,7 @@ class RunLog {
   EventFile events_;
 };
 
-/// The entries of a log. Incomplete and unknown lines are skipped.
+/// Reads the entries of a log. Skips incomplete and unknown lines.
 [[nodiscard]] std::vector<LogEntry> read_log(const std::filesystem::path& path);
 
 }  // namespace folio::train

@@ -11,11 +11,11 @@
 namespace folio::train::svg {
 namespace {
 
-// Darker on the light card and lighter on the dark one.
+// Line colours for the light and the dark background.
 constexpr std::array<std::string_view, 6> kLight{"#0069a8", "#c44f00", "#00805d", "#a8478a", "#8a6d00", "#5a5fd0"};
 constexpr std::array<std::string_view, 6> kDark{"#5ab4f0", "#ff9a52", "#3fcf9f", "#e69ccb", "#e0c040", "#a5a8ff"};
 
-// 1, 2 or 5 times a power of ten, so that about `parts` steps span the range.
+// Returns 1, 2 or 5 times a power of ten, such that about `parts` steps span the range.
 double nice_step(double range, int parts) {
   const double raw = range / parts;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
@@ -87,7 +87,7 @@ std::string value_text(double value) {
 std::string colour(size_t i) { return fmt::format("s{}", i % kLight.size()); }
 
 bool Axis::shows(double value) const {
-  // The limit keeps differences finite and ticks meaningful.
+  // The limits keep differences finite and ticks meaningful.
   return std::isfinite(value) && std::abs(value) < 1e100 && (!log || value > 1e-100);
 }
 

@@ -20,11 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 using core::require;
 
-constexpr const char* kWeights = "weights.";  // besides their average
+constexpr const char* kWeights = "weights.";  // prefix of trained weights that are stored next to their average
 constexpr const char* kRandom = "random_state.";
 constexpr const char* kCudaRandom = "random_state.cuda";
 
-// The random generators that training uses. Dropout uses that of the model's device.
+// Returns the random generators used in training. Dropout uses the one of the model's device.
 std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& model) {
   std::vector<std::pair<std::string, at::Generator>> all{{"random_state.cpu", at::detail::getDefaultCPUGenerator()}};
   const torch::Device device = model->parameters().front().device();
@@ -52,9 +52,9 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
                parallel::RankModel* ranks = nullptr) {
   const core::TensorView* view = file.find_tensor(name);
   const std::string where = file.path().string();
-  require(view != nullptr, "{}: the tensor {} is missing", where, name);
+  require(view != nullptr, "{}: tensor {} is missing", where, name);
   const auto require_fits = [&](bool fits) {
-    require(fits, "{}: the tensor {} is {} {}, but has to be {} {}", where, name, core::info(view->type).name,
+    require(fits, "{}: tensor {} is {} {}, expected {} {}", where, name, core::info(view->type).name,
             core::shape_string(view->shape), core::info(type_of(to)).name, core::shape_string(to.sizes().vec()));
   };
   require_fits(view->type == type_of(to));
@@ -66,7 +66,7 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
   to.copy_(from);
 }
 
-// Otherwise moments would be dropped silently. Each of several ranks has the names of the whole model's parameters.
+// Throws if the file has optimizer state that this run does not use, which would otherwise be dropped silently.
 void require_no_other_state(const core::SafetensorsFile& file, const nn::Llama& model, const Optimizer& optimizer,
                             bool of_ranks) {
   const auto parameters = model->named_parameters();
@@ -77,7 +77,7 @@ void require_no_other_state(const core::SafetensorsFile& file, const nn::Llama& 
     const bool by_parameter = of_ranks || view.name.starts_with(kWeights);
     const bool known =
         by_parameter ? parameters.contains(view.name.substr(view.name.find('.') + 1)) : states.contains(view.name);
-    require(other || known, "{}: it has {}, but there is no such parameter here", file.path().string(),
+    require(other || known, "{}: unexpected tensor {}; this run has no such parameter", file.path().string(),
             core::printable(view.name));
   }
 }
@@ -136,7 +136,7 @@ void load_checkpoint(const fs::path& checkpoint, parallel::RankModel& model, par
   const core::SafetensorsFile file(checkpoint / "optimizer.safetensors");
   const auto steps = file.metadata().find("steps");
   require(steps != file.metadata().end() && steps->second == std::to_string(state.step),
-          "{}: its moments are not those of step {}, which trainer.json names", file.path().string(), state.step);
+          "{}: the optimizer state is not from step {}, the step in trainer.json", file.path().string(), state.step);
   require_no_other_state(file, whole, optimizer, model.world().mesh().shape().n_ranks() > 1);
   for (const auto& [name, tensor] : optimizer.state()) copy_into(file, name, tensor, &model);
   if (average != nullptr) {
@@ -145,7 +145,7 @@ void load_checkpoint(const fs::path& checkpoint, parallel::RankModel& model, par
   }
   optimizer.set_steps(state.step);
   for (auto& [name, generator] : generators(whole)) {
-    // A run that was on a CPU so far has none of a GPU: there it begins with the seed.
+    // A checkpoint from a CPU has no GPU generator state: keep the seeded one.
     if (name == kCudaRandom && file.find_tensor(name) == nullptr) continue;
     torch::Tensor random = generator.get_state().clone();
     copy_into(file, name, random);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
 
-// The target of the link, or "" if there is no link.
+// Returns the target of a symbolic link, or "" if there is none.
 std::string target_of(const fs::path& link) {
   std::error_code error;
   return fs::read_symlink(link, error).string();
@@ -35,7 +35,7 @@ void point_link(const fs::path& checkpoints, const std::string& link, const std:
   core::sync_directory(checkpoints);
 }
 
-// Removes temporary files, and the steps that are not in `kept`. Returns an error message, or "".
+// Removes temporary files and the checkpoints not in `kept`. Returns an error message, or "".
 std::string remove_others(const fs::path& checkpoints, const std::set<std::string>& kept) {
   const std::regex steps_and_temporaries("step-[0-9]+|\\.(last|best|step-[0-9]+)\\.tmp");
   std::error_code error;
@@ -48,7 +48,7 @@ std::string remove_others(const fs::path& checkpoints, const std::set<std::strin
   return error ? fmt::format("cannot read the folder {}: {}", checkpoints.string(), error.message()) : "";
 }
 
-// From the steps, not from the links: if a link cannot be read, its checkpoint must not be removed.
+// Computed from step numbers, not links: a checkpoint must not be removed because its link cannot be read.
 std::set<std::string> named_steps(int64_t last, int64_t best) { return {step_name(last), step_name(best)}; }
 
 }  // namespace
@@ -59,7 +59,7 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
   const std::string name = step_name(step);
   const fs::path temporary = checkpoints / fmt::format(".{}.tmp", name);
   const auto failed = [&](const std::string& what) {
-    std::error_code ignored;  // the disk may be full, so free the space
+    std::error_code ignored;  // remove the files, as the disk may be full
     fs::remove_all(temporary, ignored);
     core::fail("cannot save the checkpoint {}: {}", name, what);
   };
@@ -71,7 +71,7 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
       fs::create_directory(temporary);
       write(temporary);
       core::sync_directory(temporary);
-      fs::remove_all(checkpoints / name);  // left by a killed save; no link names it
+      fs::remove_all(checkpoints / name);  // left by a killed save; no link points to it
       fs::rename(temporary, checkpoints / name);
       core::sync_directory(checkpoints);
     }
@@ -82,7 +82,7 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
   } catch (const core::Error& error) {
     failed(error.what());
   }
-  // Leftovers only take space; the next save or start tries to remove them again.
+  // Ignore errors: the next save or start tries again to remove leftovers.
   static_cast<void>(remove_others(checkpoints, named_steps(step, best_step)));
 }
 
@@ -95,7 +95,7 @@ void recover_checkpoints(const fs::path& run) {
     kept = named_steps(state.step, state.best_step);
     kept.insert(target_of(checkpoints / "last"));
     if (state.best_step >= 0) {
-      // A save replaces `last` first. If it was killed before it replaced `best`, that still names the old step.
+      // A save replaces `last` before `best`. If it was killed in between, `best` still points to the old step.
       core::require(core::path_exists(checkpoints / step_name(state.best_step)),
                     "{}: the best checkpoint, {}, is missing", checkpoints.string(), step_name(state.best_step));
       point_link(checkpoints, "best", step_name(state.best_step));

@@ -1,4 +1,4 @@
-// What lets another implementation repeat a run's first steps: their batches, and the first one's gradients.
+// Writes a run's batches and the gradients of its first step, for comparison with other implementations.
 #include <fmt/format.h>
 #include <torch/types.h>
 
@@ -15,10 +15,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 std::string numpy_header(const std::string& shape) {
   const std::string fields = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}), }}", shape);
-  // The header is 118 bytes long, so that the data begin at 128, a multiple of 64.
+  // The header has 118 bytes, so that the data starts at byte 128, a multiple of 64.
   return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + fmt::format("{:117}\n", fields);
 }
 
@@ -36,7 +36,7 @@ void write_batches(const fs::path& path, const data::BatchOf& batches, const Tra
     const torch::Tensor inputs = rows_of(batch.inputs), targets = rows_of(batch.targets);
     const torch::Tensor rows = has_starts ? torch::stack({inputs, targets, rows_of(batch.starts)}, 1)
                                           : torch::cat({inputs, targets.slice(1, -1)}, 1);
-    // In the machine's own order, which is '<': core/formats/gguf.cpp builds on no other.
+    // Machine byte order is little-endian ('<'); core/formats/gguf.cpp does not compile elsewhere.
     file.append(static_cast<const char*>(rows.const_data_ptr()), rows.nbytes());
   }
   core::write_file_atomically(path, file);

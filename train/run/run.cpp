@@ -23,7 +23,7 @@ StepResult guarded_step(Trainer& trainer) {
     return trainer.step();
   } catch (const c10::Error& error) {
     const std::string message = error.what_without_backtrace();
-    core::fail("LibTorch failed at step {}: {}; if memory is short, take a smaller --batch-size, --window or --dim",
+    core::fail("LibTorch failed at step {}: {}; if memory is short, reduce --batch-size, --window or --dim",
                trainer.state().step + 1, message.substr(0, message.find('\n')));
   }
 }
@@ -31,21 +31,21 @@ StepResult guarded_step(Trainer& trainer) {
 bool run_steps(Trainer& trainer, const RunOptions& options) {
   const TrainConfig& c = trainer.config();
   if (trainer.state().step == 0) trainer.save(options.run);
-  std::optional<RunLog> log;  // of several ranks the first one has them
+  std::optional<RunLog> log;  // log and progress: rank 0 only
   std::optional<Progress> progress;
   if (trainer.world().is_first()) {
     log.emplace(options.run, trainer.state().step);
     if (trainer.state().step > 0)
-      log->draw(options.baseline, options.baseline_name);  // a run killed after a checkpoint may not have drawn it
+      log->draw(options.baseline, options.baseline_name);  // outdated if the run was killed after a checkpoint
     progress.emplace(trainer.state().step, c.steps, c.log_style);
   }
   const auto note = [&](bool in_step) {
     if (options.note) options.note(trainer.state().step, in_step);
   };
   StepThreads threads(at::get_num_threads(), [&](int n) { return trainer.repeats_with(n); });
-  double seconds_since_log = 0.0;  // of steps, without evaluations and checkpoints
+  double seconds_since_log = 0.0;  // time of steps, without evaluations and checkpoints
   int64_t logged_step = trainer.state().step;
-  auto last_end = std::chrono::steady_clock::now();  // of a step
+  auto last_end = std::chrono::steady_clock::now();  // end of the previous step
   while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
     const auto start = std::chrono::steady_clock::now();
     note(true);
@@ -60,7 +60,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
         trainer.measure(std::chrono::duration<double>(end - std::exchange(last_end, end)).count());
     if (measured && progress) {
       progress->set_last_step(c.steps);
-      progress->say(fmt::format("{:g} minutes are {} steps of {:.1f} ms", c.minutes, c.steps, 1e3 * *measured));
+      progress->say(fmt::format("{:g} minutes: {} steps of {:.1f} ms", c.minutes, c.steps, 1e3 * *measured));
     }
 
     const bool here = options.interrupted && options.interrupted();
@@ -99,7 +99,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     }
     if (interrupted && !last) {
       if (progress)
-        progress->say(fmt::format("interrupted at step {}: the checkpoint is saved, go on with --resume", step));
+        progress->say(fmt::format("interrupted at step {}: checkpoint saved, continue with --resume", step));
       return false;
     }
   }
@@ -112,14 +112,14 @@ void naming_checkpoint(const fs::path& run, const std::function<void()>& body) {
   try {
     body();
   } catch (const std::bad_alloc&) {
-    throw;  // main() has a message for it
+    throw;  // main() prints a message for it
   } catch (const std::exception& error) {
     const std::string what = error.what();
     std::error_code ignored;
     const fs::path last = fs::canonical(run / "checkpoints" / "last", ignored);
     core::fail("{}; {}", what.substr(0, what.find('\n')),
-               last.empty() ? "there is no checkpoint yet"
-                            : fmt::format("the last good checkpoint is {}, where --resume goes on", last.string()));
+               last.empty() ? "no checkpoint was saved yet"
+                            : fmt::format("the last good checkpoint is {}, continue with --resume", last.string()));
   }
 }
 

@@ -1,4 +1,4 @@
-// The loop of a run: steps, evaluations, the log, checkpoints, Ctrl-C.
+// The training loop: steps, evaluations, logging, checkpoints, Ctrl-C.
 #pragma once
 
 #include <exception>
@@ -12,23 +12,23 @@ namespace folio::train {
 
 struct RunOptions {
   std::filesystem::path run;
-  double baseline = 0.0;  ///< a loss to compare with, drawn in loss.svg; 0: none
+  double baseline = 0.0;  ///< reference loss drawn in loss.svg; 0: none
   std::string baseline_name = "5-gram by counting";
-  double operations_per_s = 0.0;      ///< the matrix peak; 0: its share is not logged
-  std::function<bool()> interrupted;  ///< asked after each step
-  /// Of several ranks: where this one is, before and after each step; and the line that tells of an error.
+  double operations_per_s = 0.0;      ///< matrix peak in FLOP/s, to log utilization; 0: don't log it
+  std::function<bool()> interrupted;  ///< polled after each step; true ends the run
+  /// For several ranks (RollCall): note() is called before and after each step; explain() returns an error's message.
   std::function<void(int64_t step, bool in_step)> note{};
   std::function<std::string(const std::exception&)> explain{};
 };
 
-/// Trains to the last step, or until the patience of the config ends; logs, evaluates and saves as the config says.
-/// Saves step 0 first, so that a run always has a checkpoint. Returns false if it was interrupted, after saving a
-/// checkpoint of the last completed step. Of several ranks the first one writes the run's files, and all stop if one is
-/// interrupted. Throws core::Error that names the last good checkpoint.
+/// Trains to the last step or until the configured patience is exhausted; logs, evaluates and saves at the configured
+/// intervals. Saves step 0 first, so that a run always has a checkpoint. Returns false if interrupted, after saving the
+/// last completed step. With several ranks, rank 0 writes the files, and all ranks stop if one is interrupted. Throws
+/// core::Error that names the last good checkpoint.
 bool run_to_end(Trainer& trainer, const RunOptions& options);
 
-/// Calls `body`. If it throws, because the disk is full for example, throws a core::Error of one line that ends with
-/// the run's last good checkpoint.
+/// Calls `body`, and converts its exceptions to a one-line core::Error that names the run's last good checkpoint.
+/// std::bad_alloc passes through.
 void naming_checkpoint(const std::filesystem::path& run, const std::function<void()>& body);
 
 }  // namespace folio::train

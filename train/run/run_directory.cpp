@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In this order, a --force that is killed leaves a finished run without its model, which --resume writes again, or no
-// run.
+// Removes a run's files. The order matters if the process is killed: it leaves a run that --resume can complete, or
+// none.
 void remove_run(const fs::path& run) {
   const auto remove = [](const fs::path& path) {
     std::error_code error;
@@ -32,7 +32,7 @@ void remove_run(const fs::path& run) {
        {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml", "summary.txt"}) {
     remove(run / name);
   }
-  std::error_code unreadable;  // then there is nothing to remove, or removing what has a name says why not
+  std::error_code unreadable;  // ignored: the removals above report a folder that cannot be accessed
   for (const auto& entry : fs::directory_iterator(run, unreadable)) {
     if (entry.path().filename().string().starts_with(kEventFilePrefix)) remove(entry.path());
   }
@@ -42,18 +42,18 @@ void check_state(const RunChoice& choice) {
   const RunState state = run_state(choice.path);
   const std::string shown = choice.path.string();
   if (choice.resume) {
-    core::require(state != RunState::Absent, "there is no unfinished run in {} to resume; leave --resume out", shown);
-    core::require(state != RunState::Finished, "the run in {} is finished; there is nothing to resume", shown);
+    core::require(state != RunState::Absent, "{}: no unfinished run to resume; remove --resume", shown);
+    core::require(state != RunState::Finished, "{}: the run is finished, nothing to resume", shown);
     core::require(core::path_exists(choice.path / "checkpoints" / "last"),
-                  "the run in {} has no checkpoint to go on from; start it anew with --force", shown);
+                  "{}: the run has no checkpoint to resume from; restart it with --force", shown);
   } else if (!choice.force) {
     core::require(state != RunState::Unfinished,
-                  "an unfinished run stands in {}: go on with --resume, or start anew with --force", shown);
-    core::require(state != RunState::Finished, "a finished run stands in {}: take another --out, or --force", shown);
+                  "{}: the run is unfinished; continue it with --resume or restart it with --force", shown);
+    core::require(state != RunState::Finished, "{}: the run is finished; use another --out or --force", shown);
   }
 }
 
-// Whether `path` still names the file `fd`: the previous holder removes the file when it releases the lock.
+// Returns true if `path` is still the file `fd`. The previous holder removes the file when it releases the lock.
 bool is_named(int fd, const fs::path& path) {
   struct stat opened {};
   struct stat named {};
@@ -73,16 +73,16 @@ RunLock lock_run(const fs::path& run) {
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       ::close(fd);
-      int64_t holder = 0;  // if it has already written its id
+      int64_t holder = 0;  // process id of the holder; 0 if not yet written
       std::ifstream(path) >> holder;
       core::require(error != EWOULDBLOCK,
-                    "the run in {} is being trained by {}: let it end or stop it, or take another --out", run.string(),
+                    "{}: the run is being trained by {}; wait for it, stop it or use another --out", run.string(),
                     holder > 0 ? fmt::format("process {}", holder) : "another process");
-      core::fail("cannot lock {}: {}; take an --out on a file system that has locks", path.string(),
+      core::fail("cannot lock {}: {}; use an --out on a file system that supports locks", path.string(),
                  std::strerror(error));
     }
   } while (!is_named(fd, path));
-  // Only shown to users, so a full disk is no reason to fail.
+  // The id is only informative, so ignore errors such as a full disk.
   const std::string number = std::to_string(::getpid());
   if (::ftruncate(fd, 0) == 0) static_cast<void>(!::pwrite(fd, number.data(), number.size(), 0));
   return {new int(fd), [path](const int* held) {
@@ -120,7 +120,7 @@ void prepare_run(RunChoice& choice) {
   core::make_folders(choice.path);
   if (!choice.lock) {
     choice.lock = lock_run(choice.path);
-    check_state(choice);  // another process may have been here since choose_run()
+    check_state(choice);  // another process may have started a run since choose_run()
   }
   if (choice.force) remove_run(choice.path);
   for (const char* name : {"config.toml", "log.jsonl", "loss.svg", "model.gguf", "summary.txt"}) {

@@ -1,5 +1,5 @@
-// The directory of a run: config.toml, log.jsonl, loss.svg, events.out.tfevents.*, checkpoints/, model.gguf.
-// One process at a time trains in it. Nothing is written or removed without its lock.
+// The directory of a run: config.toml, log.jsonl, loss.svg, events.out.tfevents.*, checkpoints/, model.gguf. Only one
+// process at a time may train in it; files are only written or removed while holding its lock.
 #pragma once
 
 #include <filesystem>
@@ -9,38 +9,38 @@
 
 namespace folio::train {
 
-/// The lock on a run directory: a flock on RUN/.lock, which is released with the last copy, and by the kernel when the
-/// process ends for any reason. A .lock file that is left over locks nothing.
+/// Lock of a run directory, a flock on RUN/.lock. Released with the last copy, and by the kernel when the process ends
+/// for any reason. A leftover .lock file has no effect.
 using RunLock = std::shared_ptr<const int>;
 
-/// Locks an existing directory. Throws core::Error that names the process that holds the lock.
+/// Locks an existing directory. Throws core::Error with the id of the process that holds the lock.
 [[nodiscard]] RunLock lock_run(const std::filesystem::path& run);
 
 enum class RunState { Absent, Unfinished, Finished };
 
-/// Finished: model.gguf exists. Unfinished: a checkpoint or a log exists. Absent: neither. A run saves a checkpoint
-/// before its first step, so one that was killed before that is Absent and loses nothing.
+/// Returns Finished if model.gguf exists, Unfinished if a checkpoint or a log exists, else Absent. A run saves a
+/// checkpoint before its first step, so a run killed before that is Absent and loses nothing.
 [[nodiscard]] RunState run_state(const std::filesystem::path& run);
 
 struct RunChoice {
   std::filesystem::path path;
   bool resume = false;
   bool force = false;
-  RunLock lock;  ///< taken by choose_run() if the directory exists, else null
+  RunLock lock;  ///< acquired by choose_run() if the directory exists, else null
 };
 
-/// The directory for a run of `dataset`, of any state: see choose_run().
+/// Returns the directory for a run of `dataset`, as choose_run() does, without checking its state or locking it.
 [[nodiscard]] std::filesystem::path run_path(const std::string& dataset, const std::optional<std::string>& out,
                                              bool force);
 
-/// The directory for a run of `dataset`: `out`, or runs/DATASET, or the first of runs/DATASET-2, -3, … without a
-/// finished run. Throws core::Error if another process trains there, if it has an unfinished run and neither `resume`
-/// nor `force` is given, if `out` is a finished run and `force` is not given, or if there is nothing to resume.
+/// Returns the directory for a run of `dataset`: `out`, or else the first of runs/DATASET, runs/DATASET-2, -3, …
+/// without a finished run. Throws core::Error if another process trains there, if it has an unfinished run and neither
+/// `resume` nor `force` is set, if `out` is a finished run and `force` is not set, or if there is nothing to resume.
 [[nodiscard]] RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume,
                                    bool force);
 
-/// Creates the chosen directory if it is missing, locks it, removes the old run with `force`, and removes the temporary
-/// files of a killed run. Throws core::Error as choose_run() does, if another process was faster.
+/// Creates and locks the chosen directory, removes the old run if `force` is set, and removes temporary files of a
+/// killed run. Throws core::Error as choose_run() does, if another process has started a run in the meantime.
 void prepare_run(RunChoice& choice);
 
 }  // namespace folio::train

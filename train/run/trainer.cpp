@@ -36,8 +36,8 @@ using core::require;
 torch::Device device_of(const TrainConfig& config, int64_t number) {
   if (config.device == DeviceKind::Cpu) return torch::kCPU;
   const auto n = static_cast<int64_t>(torch::cuda::device_count());
-  require(n > 0, "--device cuda: this LibTorch sees no CUDA device; take --device cpu, or a LibTorch with CUDA");
-  require(number < n, "--device cuda: there is no GPU for rank {} of this host, of {}; start as many ranks as GPUs",
+  require(n > 0, "--device cuda: LibTorch finds no CUDA device; use --device cpu or a LibTorch with CUDA");
+  require(number < n, "--device cuda: no GPU for rank {} of this host, which has {}; start at most one rank per GPU",
           number, n);
   return {torch::kCUDA, static_cast<torch::DeviceIndex>(number)};
 }
@@ -47,7 +47,7 @@ TrainConfig completed(TrainConfig config, const Dataset& dataset, torch::Device 
   validate(config);
   if (config.minutes > 0.0) config.steps = std::max(config.steps, kMeasuredSteps);
   if (config.dtype != Precision::Auto) return config;
-  // Of several ranks the first one measures, and tells: two measurements may come out differently.
+  // Rank 0 measures and all ranks use its result, as measurements may differ.
   const bool bf16 = world.is_first() && faster_precision(device) == Precision::Bf16;
   config.dtype = world.largest(bf16 ? 1.0 : 0.0) > 0.0 ? Precision::Bf16 : Precision::F32;
   return config;
@@ -67,7 +67,7 @@ std::vector<std::string> tokens_of(const data::Tokenizer& tokenizer) {
   return tokens;
 }
 
-// The tokens that only one of them has, or the first id that differs; empty if none does.
+// Describes the tokens that only one vocabulary has, or the first id that differs; empty if they are equal.
 std::string describe_difference(const data::Tokenizer& from, const data::Tokenizer& to) {
   if (from.kind() != to.kind()) return fmt::format("{} -> {} tokens", from.kind(), to.kind());
   const std::vector<std::string> before = tokens_of(from), after = tokens_of(to);
@@ -89,9 +89,9 @@ std::string describe_difference(const data::Tokenizer& from, const data::Tokeniz
 }
 
 // --ema: average = d average + (1 - d) weights after completed step `step`, with d = min(decay, (1 + step) / (10 +
-// step)), so that a short run's average soon forgets the initial weights (TensorFlow's ExponentialMovingAverage,
-// num_updates). It lacks the noise of single steps (Polyak & Juditsky 1992), and is evaluated and saved in place of the
-// weights.
+// step)), so that the average forgets the initial weights even in a short run (num_updates of TensorFlow's
+// ExponentialMovingAverage). It is evaluated and saved instead of the weights, as it lacks the noise of single steps
+// (Polyak & Juditsky 1992).
 void update_average(const std::vector<torch::Tensor>& average, const std::vector<torch::Tensor>& weights, double decay,
                     int64_t step) {
   const torch::NoGradGuard no_grad;
@@ -138,15 +138,15 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& ini
       device_(device_of(config, gpu)) {
   state_.config = completed(std::move(config), dataset, device_, *world_);
   state_.source = dataset.source();
-  state_.environment = this_environment();  // with the run's number of threads; step_threads.h may use fewer
+  state_.environment = this_environment();  // records the run's number of threads; step_threads.h may use fewer
   const TrainConfig& c = state_.config;
   batches_ = dataset.random_batches(Split::Train, c, c.seed);
-  if (c.ema > 0.0)  // before the seed, whose numbers the model takes
+  if (c.ema > 0.0)  // before manual_seed(), so that the model's initial weights do not depend on --ema
     average_ = std::make_unique<parallel::RankModel>(c, *world_, device_, parallel::Use::Average);
   if (c.lora_rank > 0) {
     frozen_ = std::make_shared<const core::StoredModel>(core::read_model(init));
     const std::string difference = core::describe_difference(frozen_->config, c.model);
-    require(difference.empty(), "{}: the run is of another model: {}", init.string(), difference);
+    require(difference.empty(), "{}: the model does not match the flags: {}", init.string(), difference);
     state_.base = core::absolute_path(init).lexically_normal().string();
     state_.base_digest = model_digest(*frozen_);
   }
@@ -167,23 +167,23 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& ini
 TrainerState Trainer::resume(const fs::path& checkpoint) {
   const TrainerState saved = read_trainer_state(checkpoint);
   const auto require_same = [&](const std::string& difference, const char* what, const char* remedy) {
-    require(difference.empty(), "{}: the checkpoint was trained with {}: {}; {}, or start anew with --force",
+    require(difference.empty(), "{}: the checkpoint was trained with {}: {}; {} or restart with --force",
             checkpoint.string(), what, difference, remedy);
   };
-  require_same(describe_difference(*data::tokenizer_from_hf(checkpoint), dataset_.tokenizer()), "another vocabulary",
-               "restore the text");
+  require_same(describe_difference(*data::tokenizer_from_hf(checkpoint), dataset_.tokenizer()),
+               "a different vocabulary", "restore the text");
   const Source &then = saved.source, &now = dataset_.source();
   require_same(then.digest == now.digest
                    ? ""
                    : fmt::format("{} ({} bytes, digest {}) -> {} ({} bytes, digest {})", then.path, then.bytes,
                                  then.digest, now.path, now.bytes, now.digest),
-               "another text", "restore the text");
+               "a different text", "restore it");
   require_same(saved.base_digest == state_.base_digest
                    ? ""
                    : fmt::format("{} (digest {}) -> {} (digest {})", saved.base, saved.base_digest, state_.base,
                                  state_.base_digest),
-               "another base model", "restore it");
-  require_same(describe_difference(saved.config, config()), "other values", "leave them out to go on");
+               "a different base model", "restore it");
+  require_same(describe_difference(saved.config, config()), "different settings", "remove these to continue");
   const TrainerState here = std::exchange(state_, saved);
   state_.config = here.config;
   state_.environment = here.environment;
@@ -194,7 +194,7 @@ TrainerState Trainer::resume(const fs::path& checkpoint) {
 StepResult Trainer::step() {
   const TrainConfig& c = config();
   const parallel::Mesh& mesh = world_->mesh();
-  // Each rank drops out other numbers, those of a step whichever steps this process has done before.
+  // Seed dropout by step and rank: ranks drop different elements, and a resumed run drops the same ones.
   if (mesh.shape().n_ranks() > 1 && std::max(c.dropout, c.lora_dropout) > 0.0) {
     const auto rank = static_cast<uint64_t>(mesh.rank());
     torch::manual_seed(core::random_bits(c.seed, (static_cast<uint64_t>(state_.step) << 16U) + rank));
@@ -216,7 +216,7 @@ bool Trainer::repeats_with(int threads) {
       c.optimizer == OptimizerKind::GaLore) {
     return false;
   }
-  at::Generator generator = at::detail::getDefaultCPUGenerator();  // dropout's
+  at::Generator generator = at::detail::getDefaultCPUGenerator();  // used by dropout
   const torch::Tensor random = generator.get_state().clone();
   const auto gradients = [&] {
     std::vector<torch::Tensor> chosen;
@@ -236,7 +236,7 @@ Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
   Evaluation evaluation{};
   const auto loss_of = [&](const data::BatchOf& batches, uint64_t first, uint64_t n) {
-    static_cast<void>(take_loads(shown().mixtures()));  // of a step, or of another split
+    static_cast<void>(take_loads(shown().mixtures()));  // discard counts of training and of other splits
     const auto own_part = [&](const data::Batch& batch) { return shown().loss(batch); };
     return world_->sum(mean_loss(own_part, batches, first, n));
   };
@@ -244,14 +244,14 @@ Trainer::Evaluation Trainer::evaluate() {
     const data::Batches whole = dataset_.validation_batches(c);
     evaluation.validation = loss_of(whole.batch, 0, whole.n);
   } else {
-    // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
+    // Other seeds than training's, and batch numbers from the step: each evaluation has its own batches.
     const auto n = static_cast<uint64_t>(c.eval_batches);
     const uint64_t first = static_cast<uint64_t>(state_.step) * n;
     evaluation.train = loss_of(dataset_.random_batches(Split::Train, c, c.seed + 1), first, n);
     evaluation.validation = loss_of(dataset_.random_batches(Split::Validation, c, c.seed + 2), first, n);
   }
   const Loads loads = take_loads(shown().mixtures());
-  // Several ranks do not count their rows here.
+  // With several ranks, the counts are not summed, so the load is not reported.
   if (world_->mesh().shape().n_ranks() == 1 && !loads.empty()) evaluation.expert_load = largest_load(loads);
   return evaluation;
 }
@@ -280,7 +280,7 @@ void Trainer::save(const fs::path& run) {
 
 std::optional<double> Trainer::measure(double seconds) {
   if (config().minutes == 0.0 || state_.step > state_.measures_until) return {};
-  seconds = world_->largest(seconds);  // all ranks have to find the same
+  seconds = world_->largest(seconds);  // the same on all ranks
   state_.spent_seconds += seconds;
   const bool at_the_end = state_.step == state_.measures_until;
   if (std::exchange(warm_, true) || (at_the_end && state_.measured_steps == 0)) {

@@ -1,6 +1,6 @@
-// A run's model, optimizer and data between its steps: what a step is done on (step.h), evaluations, samples,
-// checkpoints. run.h has the loop around them. A step depends only on config, corpus, step and checkpoint, so that a
-// resumed run repeats the bits of an undisturbed one, if the number of threads was fixed (repeatable.h).
+// A run's model, optimizer and data, with operations for a step (step.h), evaluations, samples and checkpoints; run.h
+// has the loop. A step depends only on configuration, corpus, step number and checkpoint, so a resumed run is bitwise
+// equal to an uninterrupted one if the number of threads is fixed (repeatable.h).
 #pragma once
 
 #include <torch/types.h>
@@ -17,62 +17,62 @@
 
 namespace folio::train {
 
-/// prompt.before, and what the engine generates after the prompt: two samples of one prompt differ by their models
-/// alone. `adapter` may be null. Changes neither the model nor a random state of training.
+/// Returns prompt.before followed by a completion that the engine generates. Deterministic for a model and prompt.
+/// `adapter` may be null. Changes neither the model nor the random generators of training.
 [[nodiscard]] std::string sample_text(const core::StoredModel& model, const core::Adapter* adapter,
                                       const data::Tokenizer& tokenizer, const SamplePrompt& prompt);
 
 class Trainer {
  public:
-  /// A new model, seeded, or with the weights of `init`, a model in any format that is read here; or with
-  /// config.lora_rank, new adapters for `init`, which is mapped and stays as it is. `config.model.vocab_size` is set to
-  /// the dataset's. Throws core::Error, if `init` is of another shape for example, or UsageError.
-  /// Of several ranks, which train one model together, all make the same calls, each with its own world; any of them
-  /// may throw RankLost. A null world is one of this process alone. With CUDA, `gpu` is the number of its GPU.
+  /// Creates a model with random weights from config.seed or with the weights of `init`, in any supported format; with
+  /// config.lora_rank, adapters for the memory-mapped model `init`. Sets config.model.vocab_size from the dataset.
+  /// `world` is null for a single process. With several ranks, all must make the same calls, and each call may throw
+  /// RankLost. `gpu` is the device index for CUDA. Throws core::Error, for example if `init` has another shape, or
+  /// core::UsageError.
   Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& init = {},
           parallel::World* world = nullptr, int64_t gpu = 0);
 
-  /// Continues from the checkpoint. Returns its state. Throws core::Error that shows the difference if vocabulary,
-  /// corpus, configuration or minutes differ.
+  /// Loads a checkpoint to continue from, and returns its state. Throws core::Error that shows the difference if
+  /// vocabulary, corpus, base model, configuration or minutes differ.
   TrainerState resume(const std::filesystem::path& checkpoint);
 
-  /// Writes the batches of config.steps, 1,000 at most, as a NumPy array, int32 [steps, batch_size · accumulation,
-  /// window + 1]: the inputs are all columns but the last, the targets all but the first. Where a window has several
-  /// sequences, [steps, batch_size · accumulation, 3, window]: inputs, targets, of which -100 do not count, and
-  /// Batch::starts. The first step will write its gradients before they are clipped, as safetensors with Hugging Face's
-  /// names; those of adapters as a peft directory. An empty path: neither. Throws core::Error.
+  /// Writes the batches of all steps (at most 1,000) to a NumPy file, int32 [steps, batch_size · accumulation, window +
+  /// 1]: inputs are all columns except the last, targets all except the first. With packed sequences, int32 [steps,
+  /// batch_size · accumulation, 3, window]: inputs, targets (-100: ignored) and Batch::starts. The first step writes
+  /// its gradients before clipping to `gradients`: safetensors with Hugging Face names, or a peft directory for
+  /// adapters. Empty paths are skipped. Throws core::Error on failure.
   void dump(const std::filesystem::path& batches, const std::filesystem::path& gradients);
 
-  /// One optimizer step. Throws core::Error, before any weight is changed, if the loss or a gradient is not finite.
+  /// Runs one optimizer step. Throws core::Error, before any weight changes, if the loss or a gradient is not finite.
   StepResult step();
 
-  /// Whether a step on so many threads has the bits of one on as many as now: computes the gradients of the next step's
-  /// first batch on both. False without a look for several ranks, CUDA, bf16 (whose roundings hide most differences)
-  /// and GaLore (whose subspaces depend on the number).
+  /// Returns true if `threads` threads compute the same bits as the current number: compares the gradients of the next
+  /// step's first batch. Returns false without computing for several ranks, CUDA, bf16 (whose rounding hides most
+  /// differences) and GaLore (whose subspaces depend on the number of threads).
   [[nodiscard]] bool repeats_with(int threads);
 
   struct Evaluation {
-    std::optional<double> train;  ///< with eval_batches > 0
+    std::optional<double> train;  ///< set if eval_batches > 0
     double validation;
-    std::optional<double> expert_load{};  ///< of a model with experts on the validation split: largest_load()
+    std::optional<double> expert_load{};  ///< largest_load() on the validation split; one rank with experts only
   };
   [[nodiscard]] Evaluation evaluate();
 
-  /// sample_text() of config.sample tokens by shown(). Empty on all ranks except the first.
+  /// Returns sample_text() with config.sample tokens from shown(); empty on ranks other than 0.
   [[nodiscard]] std::string sample();
 
   void save(const std::filesystem::path& run);
 
-  /// With minutes: records how long the last step took, and what was done since the one before: an evaluation, a
-  /// checkpoint. After a measurement's last step (kMeasuredSteps), it sets the number of steps, and thereby the end of
-  /// the schedule, so that the time left is used, and returns the seconds of a step.
+  /// With --minutes, records the seconds of the last step, including evaluations and checkpoints since the previous
+  /// one. At the end of a measurement (kMeasuredSteps), sets the number of steps, and thus the end of the schedule, to
+  /// fit the remaining time, and returns the seconds per step. Otherwise returns nullopt.
   std::optional<double> measure(double seconds);
 
-  /// This rank's part of the model.
+  /// Returns this rank's part of the model.
   [[nodiscard]] parallel::RankModel& part() { return *model_; }
-  /// Evaluated and saved as the model: the average of its weights, or the model where there is none.
+  /// Returns the model that is evaluated and saved: the average of the weights with --ema, else part().
   [[nodiscard]] parallel::RankModel& shown() { return average_ ? *average_ : *model_; }
-  /// Of one process, the model.
+  /// Returns the model of a single process.
   [[nodiscard]] nn::Llama& model() { return model_->llama(); }
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
   [[nodiscard]] const TrainerState& state() const { return state_; }
@@ -81,11 +81,11 @@ class Trainer {
   }
   [[nodiscard]] torch::Device device() const { return device_; }
   [[nodiscard]] parallel::World& world() const { return *world_; }
-  /// Of several ranks, this one's.
+  /// Returns this rank's optimizer.
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   /// Records the loss of an evaluation. Returns true if it is the lowest so far.
   bool note_validation_loss(double loss);
-  /// Whether the last config.patience evaluations had no better validation loss, so that the run ends.
+  /// Returns true if the validation loss has not improved in the last config.patience evaluations.
   [[nodiscard]] bool out_of_patience() const;
 
  private:
@@ -96,16 +96,16 @@ class Trainer {
   std::optional<parallel::World> alone_;
   parallel::World* world_;
   torch::Device device_;
-  std::shared_ptr<const core::StoredModel> frozen_;  ///< with config.lora_rank
+  std::shared_ptr<const core::StoredModel> frozen_;  ///< base model of adapters; null without config.lora_rank
   std::unique_ptr<parallel::RankModel> model_;
-  std::unique_ptr<parallel::RankModel> average_;  ///< with config.ema
+  std::unique_ptr<parallel::RankModel> average_;  ///< null without config.ema
   std::unique_ptr<Optimizer> optimizer_;
-  data::BatchOf batches_;                 ///< of training
-  std::filesystem::path gradients_path_;  ///< of dump(); empty: none
-  bool warm_ = false;                     ///< this process has completed a step; the first one takes longer
+  data::BatchOf batches_;                 ///< training batches
+  std::filesystem::path gradients_path_;  ///< where the first step writes gradients (dump()); empty: nowhere
+  bool warm_ = false;                     ///< false until this process's first step, which is slower, has completed
 };
 
-/// A hash of the names, shapes and types of the tensors, and of the first 64 KiB of each.
+/// Returns a hash of the tensors' names, shapes and types, and of the first 64 KiB of each.
 [[nodiscard]] std::string model_digest(const core::StoredModel& model);
 
 }  // namespace folio::train

@@ -12,9 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;  // of trainer.json and the files beside it
+constexpr int kVersion = 2;  // of the checkpoint format
 
-// The fields of trainer.json, for reading and writing.
+// Lists the fields of trainer.json, for reading and writing.
 template <typename Self, typename Visitor>
 void visit_environment(Self& self, Visitor&& visit) {
   visit("folio", self.folio);
@@ -44,10 +44,10 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("measures_until", self.measures_until);
 }
 
-// Reads each value of an object into a variable, as the variable's type.
+// Returns a visitor that reads each value of an object into a variable of its type.
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
-    // Older runs don't have these.
+    // Keys that checkpoints of older versions lack.
     static const std::set<std::string_view> kNewer{"corpus_eval", "corpus_field", "evaluations_since_best",
                                                    "measures_until", "spent_seconds"};
     if (!json.contains(key) && kNewer.contains(key)) return;
@@ -76,7 +76,8 @@ TrainerState read_trainer_state(const fs::path& checkpoint) {
   const std::string where = path.string();
   const nlohmann::json json = core::parse_json(core::read_text_file(path, size_t{16} << 20U), where);
   const auto version = core::json_get<int64_t>(json, "version", where);
-  core::require(version == kVersion, "{}: version {} is not read here ({} is); train anew", where, version, kVersion);
+  core::require(version == kVersion, "{}: the checkpoint has version {}, expected {}; train anew", where, version,
+                kVersion);
   TrainerState state;
   const auto environment = core::json_get<nlohmann::json>(json, "environment", where);
   visit_environment(state.environment, reader(environment, where + ": environment"));

@@ -25,7 +25,7 @@ core::Weights weights_of(const nn::Llama& model, Copied what) {
   core::Weights weights{.config = model->config(), .tensors = {}};
   const auto parameters = model->named_parameters();
   const auto manifest = core::tensor_manifest(weights.config);
-  core::require(parameters.size() == manifest.size(), "the model has {} parameters, but the manifest lists {}",
+  core::require(parameters.size() == manifest.size(), "the model has {} parameters, expected {} as in the manifest",
                 parameters.size(), manifest.size());
   for (const core::TensorSpec& spec : manifest) {
     weights.tensors.push_back(floats(parameters[spec.module_name], what));
@@ -56,12 +56,12 @@ void load_adapter(const core::Adapter& adapter, nn::Llama& model) {
     const core::Adapter::Part* part = adapter.find(spec.role, spec.layer);
     const std::string module = lora::lora_module(spec);
     const bool here = parameters.contains(module + ".lora_a"), there = part != nullptr;
-    core::require(here == there, "{}: {} an adapter of {}", adapter.path, there ? "it has" : "it lacks", module);
+    core::require(here == there, "{}: {} adapter for {}", adapter.path, there ? "unexpected" : "missing", module);
     if (!here) continue;
     for (const auto& [name, values] : {std::pair(".lora_a", &part->a), std::pair(".lora_b", &part->b)}) {
       torch::Tensor& parameter = parameters[module + name];
-      core::require(static_cast<size_t>(parameter.numel()) == values->size(), "{}: {} has another rank than the run's",
-                    adapter.path, module);
+      core::require(static_cast<size_t>(parameter.numel()) == values->size(),
+                    "{}: the adapter for {} has a different rank than the run", adapter.path, module);
       parameter.copy_(torch::tensor(at::ArrayRef<float>(*values)).view(parameter.sizes()));
     }
   }
@@ -69,12 +69,12 @@ void load_adapter(const core::Adapter& adapter, nn::Llama& model) {
 
 void load_weights(const core::Weights& weights, nn::Llama& model) {
   const std::string difference = core::describe_difference(weights.config, model->config());
-  core::require(difference.empty(), "the weights are of another model: {}", difference);
+  core::require(difference.empty(), "the weights do not match the model: {}", difference);
   const torch::NoGradGuard no_grad;
   auto parameters = model->named_parameters();
   const auto manifest = core::tensor_manifest(weights.config);
   for (size_t i = 0; i < manifest.size(); ++i) {
-    auto* data = const_cast<float*>(weights.tensors[i].data());  // which copy_() copies
+    auto* data = const_cast<float*>(weights.tensors[i].data());  // only read by copy_()
     parameters[manifest[i].module_name].copy_(torch::from_blob(data, manifest[i].shape, torch::kFloat32));
   }
 }

@@ -1,4 +1,4 @@
-// Conversion between a LibTorch model and core::Weights, which core/ writes to files.
+// Conversions between a LibTorch model and core::Weights or core::Adapter, which core/ reads and writes.
 #pragma once
 
 #include "core/adapter.h"
@@ -8,18 +8,18 @@
 
 namespace folio::train {
 
-enum class Copied { Values, Gradients };  ///< of a parameter; zeros for one without a gradient
+enum class Copied { Values, Gradients };  ///< part of a parameter to copy; a missing gradient is zeros
 
-/// Copies of all parameters, in the manifest's order. Throws core::Error if the model has other parameters.
+/// Copies all parameters in the manifest's order. Throws core::Error if their number differs from the manifest.
 [[nodiscard]] core::Weights weights_of(const nn::Llama& model, Copied what = Copied::Values);
 
-/// Copies of a model's adapters (lora.h), for core::write_adapter(). `config` is the one that made them.
+/// Copies a model's LoRA adapters, for core::write_adapter(). `config` must be the run's configuration.
 [[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const TrainConfig& config, Copied what = Copied::Values);
 
-/// Copies an adapter's numbers into the model's. Throws core::Error if it has others.
+/// Loads adapters into the model. Throws core::Error unless both have adapters for the same matrices with equal ranks.
 void load_adapter(const core::Adapter& adapter, nn::Llama& model);
 
-/// Copies the weights into the model's parameters. Throws core::Error if the configurations differ.
+/// Loads weights into the model's parameters. Throws core::Error if the configurations differ.
 void load_weights(const core::Weights& weights, nn::Llama& model);
 
 }  // namespace folio::train

@@ -1,4 +1,4 @@
-// AdamW (Loshchilov & Hutter 2019) with decay groups, on LibTorch's fused kernel: one pass over each parameter.
+// AdamW (Loshchilov & Hutter 2019) with weight decay groups, using LibTorch's fused kernel: one pass per parameter.
 #pragma once
 
 #include <torch/types.h>
@@ -10,11 +10,11 @@
 
 namespace folio::train {
 
-/// Its state is "exp_avg.NAME" and "exp_avg_sq.NAME", as in torch.optim.AdamW. Muon and GaLore derive from it: they
-/// have a rule of their own for the matrices of blocks, and leave the other parameters to AdamW.
+/// State: "exp_avg.NAME" and "exp_avg_sq.NAME", as in torch.optim.AdamW. Muon and GaLore derive from it: they update
+/// the blocks' matrices themselves and leave all other parameters to AdamW.
 class AdamW : public Optimizer {
  public:
-  /// Matrices decay; vectors (norms) and embeddings as the config specifies.
+  /// Weight decay applies to matrices, and as configured to vectors (decay_norms) and embeddings (decay_embeddings).
   AdamW(const Parameters& parameters, const TrainConfig& config);
 
   void step(double lr, double gradient_scale = 1.0) override;

@@ -1,11 +1,11 @@
-// Matrix products in bfloat16, in a scope.
+// A scope guard for autocast to bfloat16.
 #pragma once
 
 #include <ATen/autocast_mode.h>
 
 namespace folio::train {
 
-/// If `on`, matrix products are in bfloat16 while this object exists.
+/// If `on`, LibTorch computes matrix products in bfloat16 while this object exists.
 class Autocast {
  public:
   Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {

@@ -14,7 +14,7 @@ Loads take_loads(std::vector<nn::Mixture>& mixtures) {
 
 double add_ranks(Loads& loads, parallel::Group& group) {
   if (group.size() == 1 || loads.empty()) return 1.0;
-  std::vector<torch::Tensor> counts;  // [layers + 1, E]: a line for each layer, and one of rows
+  std::vector<torch::Tensor> counts;  // [layers + 1, E]: one vector per layer, and one filled with the number of rows
   for (const auto& load : loads) counts.push_back(load.chosen);
   const int64_t own = loads.front().n_rows;
   counts.push_back(torch::full_like(counts.front(), own));
@@ -29,7 +29,7 @@ double add_ranks(Loads& loads, parallel::Group& group) {
 }
 
 torch::Tensor balance_loss(const Loads& loads, double share) {
-  std::vector<torch::Tensor> shares, scores;  // each of all layers' equally many rows
+  std::vector<torch::Tensor> shares, scores;  // per layer; all layers have the same number of rows
   for (const auto& load : loads) {
     scores.push_back(load.mean_scores);
     shares.push_back(load.chosen.to(load.mean_scores.scalar_type()) / load.n_rows);

@@ -1,5 +1,5 @@
-// How the experts of a mixture come to share the tokens. A router that gives one expert more tokens trains it more, and
-// then likes it still more; so either an auxiliary loss pulls the scores apart from that, or a selection bias does.
+// Load balancing of experts. Without it, an expert that gets more tokens is trained more and then selected even more
+// often. Either an auxiliary loss or a selection bias counteracts this.
 #pragma once
 
 #include <torch/types.h>
@@ -11,26 +11,26 @@
 
 namespace folio::train {
 
-using Loads = std::vector<nn::MixtureImpl::Load>;  ///< of each layer with experts
+using Loads = std::vector<nn::MixtureImpl::Load>;  ///< one entry per layer with experts
 
-/// What was noted since the last call.
+/// Returns and resets the routing statistics recorded since the last call.
 [[nodiscard]] Loads take_loads(std::vector<nn::Mixture>& mixtures);
 
-/// `chosen` and n_rows become the sums of a group of ranks that have rows of their own. Returns the share of this one.
+/// Sums `chosen` and n_rows over a group of ranks, each with its own rows. Returns this rank's fraction of the rows.
 double add_ranks(Loads& loads, parallel::Group& group);
 
-/// E Σ_e f_e P_e over the rows of all layers, where f_e is the share of the rows that take expert e, and P_e the mean
-/// of their scores of e: K where all experts are alike, with K for each token. Only P has a gradient. Source: Fedus et
-/// al., "Switch Transformers", 2021, equation 4, for K experts as in transformers' load_balancing_loss_func. On several
-/// ranks each has the terms of its own rows, a `share` of all: their sum is the loss.
+/// Returns the auxiliary loss E Σ_e f_e P_e over the rows of all layers. f_e is the fraction of rows routed to expert
+/// e, P_e the mean score of e; only P has a gradient. With uniform routing it is K, the experts per token. With several
+/// ranks, each returns the terms of its own rows, a fraction `share` of all; their sum is the loss. Source: Fedus et
+/// al., "Switch Transformers", 2021, equation 4, for K experts as in transformers' load_balancing_loss_func.
 [[nodiscard]] torch::Tensor balance_loss(const Loads& loads, double share = 1.0);
 
-/// Lowers the selection bias of each expert that more than the mean of rows took, by `rate`, and raises those of the
-/// others. Source: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
+/// Lowers the selection bias by `rate` for experts with more rows than the mean, and raises it for those with fewer.
+/// Source: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
 void move_selection_bias(nn::Mixture& mixture, const torch::Tensor& chosen, double rate);
 
-/// The rows of the expert that most took, over the mean: 1 where all experts have equally many. Of the layer where it
-/// is largest.
+/// Returns the rows of the most loaded expert divided by the mean over experts, for the layer where this is largest.
+/// 1 means perfect balance.
 [[nodiscard]] double largest_load(const Loads& loads);
 
 }  // namespace folio::train

@@ -18,15 +18,15 @@ namespace {
 using data::ChatExample;
 using ChatSplits = data::SplitsOf<std::vector<data::Conversation>>;
 
-// Neighbours in a file are often about the same, so each split is drawn from all over it.
+// Splits at random: neighbouring conversations in a file are often similar.
 ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& c) {
   const auto n = static_cast<double>(all.size());
   const auto share = [&](double fraction) { return static_cast<size_t>(std::ceil(n * fraction - 1e-6)); };
   const size_t n_validation = share(c.validation_fraction);
   const size_t n_test = share(c.test_fraction);
   core::require(n_validation + n_test < all.size(),
-                "{} conversations leave none to train on, with shares of {:g} to validate and {:g} to test on; name "
-                "others with --eval, or take more",
+                "{} conversations leave none for training with --validation-fraction {:g} and --test-fraction {:g}; "
+                "add more or validate on others with --eval",
                 all.size(), c.validation_fraction, c.test_fraction);
   constexpr uint64_t kSeed = 1;
   std::vector<size_t> order(all.size());
@@ -44,7 +44,7 @@ ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& 
 std::vector<ChatExample> examples_of(const std::vector<data::Conversation>& conversations,
                                      const data::ChatRenderer& renderer) {
   std::vector<std::vector<ChatExample>> of_each(conversations.size());
-  constexpr size_t kMicroseconds = 500;  // for one
+  constexpr size_t kMicroseconds = 500;  // cost estimate per conversation
   core::ThreadPool pool;
   pool.parallel_for(conversations.size(), 1, kMicroseconds * conversations.size(), [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) of_each[i] = renderer.examples(conversations[i]);
@@ -54,7 +54,7 @@ std::vector<ChatExample> examples_of(const std::vector<data::Conversation>& conv
   return examples;
 }
 
-// Of all that decides what is trained on: the texts, the template and the tokenizer.
+// Adds tokens and loss masks to a digest, which thus depends on the data, the template and the tokenizer.
 void add(data::Digest& digest, const std::vector<ChatExample>& examples) {
   for (const ChatExample& example : examples) {
     digest.add({reinterpret_cast<const char*>(example.tokens.data()), example.tokens.size() * sizeof(int32_t)});
@@ -64,7 +64,7 @@ void add(data::Digest& digest, const std::vector<ChatExample>& examples) {
   }
 }
 
-// Up to the first answer of the first conversation for which a window has room.
+// Returns a prompt: the first conversation that fits in a window, up to its first answer.
 SamplePrompt sample_of(const std::vector<data::Conversation>& conversations, const data::Tokenizer& tokenizer,
                        const data::ChatTemplate& chat, const data::ChatRenderer& renderer, int64_t window) {
   SamplePrompt sample;

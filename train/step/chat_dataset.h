@@ -1,4 +1,4 @@
-// Conversations, rendered by the model's chat template and packed into windows. The loss is that of their answers.
+// A dataset of conversations, rendered with a chat template and packed into windows. The loss counts only the answers.
 #pragma once
 
 #include "data/chat/packing.h"
@@ -8,9 +8,9 @@ namespace folio::train {
 
 class ChatDataset final : public Dataset {
  public:
-  /// Without `eval`, the validation split is a share of the conversations, as the configuration says: the same for all
-  /// seeds, spread over the files. Throws core::Error as data::read_conversations(), data::ChatRenderer and
-  /// data::PackedExamples do, and if there are too few conversations for the splits.
+  /// Without `eval`, the validation split is a random fraction of the conversations (config.validation_fraction), the
+  /// same for all seeds. Throws core::Error as data::read_conversations(), data::ChatRenderer and data::PackedExamples
+  /// do, and if there are too few conversations for the splits.
   ChatDataset(const data::TextFiles& texts, const data::TextFiles* eval, const TrainConfig& config,
               std::unique_ptr<const data::Tokenizer> tokenizer, data::ChatTemplate chat);
 
@@ -29,7 +29,7 @@ class ChatDataset final : public Dataset {
  private:
   struct Part {
     int64_t n_conversations = 0;
-    std::unique_ptr<const data::PackedExamples> packed{};  // its batches hold a pointer to it
+    std::unique_ptr<const data::PackedExamples> packed{};  // stable address: its batches point to it
   };
   [[nodiscard]] const Part& part(Split split) const { return split == Split::Train ? train_ : validation_; }
 

@@ -9,8 +9,8 @@
 namespace folio::train {
 namespace {
 
-// The splits of tokens, or with `eval` as validation split. Each must be long enough for a window, which is checked
-// here, before the model is built.
+// Splits the tokens; with `eval`, that is the validation split. Throws core::Error, before the model is built, if a
+// split is shorter than a window.
 data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config,
                                           const data::TokenView* eval = nullptr) {
   data::SplitsOf<data::TokenView> splits{.train = tokens, .validation = {}, .test = {}};
@@ -58,7 +58,7 @@ TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSumm
 
 SamplePrompt TextDataset::sample_prompt() const {
   SamplePrompt sample{.tokens = tokenizer_->default_prompt()};
-  sample.options.slide = true;  // a text may be longer than the context
+  sample.options.slide = true;  // the sample may exceed the context
   sample.options.sampler.seed = 1;
   return sample;
 }

@@ -1,4 +1,4 @@
-// Training data as batches: each a pure function of the configuration and its number.
+// Training data as batches. Each batch is a pure function of the configuration and the batch number.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,21 @@ enum class Split { Train, Validation };
 /// Origin of the data, for the log and for --resume.
 struct Source {
   std::string name;
-  std::string path;            ///< a line for each file
-  std::string field = "text";  ///< with the text, of lines of JSON
+  std::string path;            ///< paths of the files, one per line
+  std::string field = "text";  ///< key of the text in JSON Lines files
   int64_t bytes = 0;
   std::string digest{};
-  std::string eval_path{};  ///< of separate validation files; likewise
+  std::string eval_path{};  ///< paths of separate validation files, one per line
 };
 
-/// Source::path of texts.
+/// Returns the paths of the files, one per line, for Source::path.
 [[nodiscard]] std::string paths_of(const data::TextFiles& texts);
 
-/// The beginning of a text that the model in training completes, for the log.
+/// Prompt and options of the sample completions in the log.
 struct SamplePrompt {
   std::vector<int32_t> tokens{};  ///< empty: no sample
   infer::GenerateOptions options{};
-  std::string before{};  ///< shown before the text
+  std::string before{};  ///< shown before the completion
 };
 
 class Dataset {
@@ -46,13 +46,13 @@ class Dataset {
   [[nodiscard]] const Source& source() const { return source_; }
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return *tokenizer_; }
 
-  /// Batches of the configuration's size, without end, in an order that the seed decides. They live as long as the
-  /// dataset.
+  /// Returns an unlimited sequence of batches of config.batch_size windows, in an order determined by the seed. It is
+  /// valid as long as the dataset.
   [[nodiscard]] virtual data::BatchOf random_batches(Split split, const TrainConfig& config, uint64_t seed) const = 0;
-  /// The whole validation split, each token once.
+  /// Returns batches that cover the validation split once.
   [[nodiscard]] virtual data::Batches validation_batches(const TrainConfig& config) const = 0;
 
-  /// Windows that cover each training token once.
+  /// Returns the number of windows that cover the training split once.
   [[nodiscard]] virtual int64_t windows_per_epoch(const TrainConfig& config) const = 0;
 
   [[nodiscard]] virtual SamplePrompt sample_prompt() const = 0;
@@ -65,11 +65,11 @@ class Dataset {
   std::unique_ptr<const data::Tokenizer> tokenizer_;
 };
 
-/// A text, or documents, as tokens that are cut into splits; batches are windows at random places.
+/// A dataset of plain text or documents. The tokens are cut into splits; batches are windows at random positions.
 class TextDataset final : public Dataset {
  public:
-  /// Without a tokenizer, each character of the texts is a token. `summary` is that of `texts`. With `eval`, that is
-  /// the validation split. Throws core::Error where a text cannot be tokenized, or a split is shorter than a window.
+  /// Without a tokenizer, each character of the texts is a token. `summary` must be that of `texts`. `eval` is the
+  /// validation split, if given. Throws core::Error if a text cannot be tokenized or a split is shorter than a window.
   TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
               std::unique_ptr<const data::Tokenizer> tokenizer = nullptr,
               const data::DocumentTokens::Options& options = {}, const data::TextFiles* eval = nullptr);

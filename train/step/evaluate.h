@@ -1,4 +1,4 @@
-// The mean loss of batches and of splits, in nats per token.
+// Mean losses of batches and of splits, in nats per token.
 #pragma once
 
 #include <torch/types.h>
@@ -11,12 +11,12 @@
 
 namespace folio::train {
 
-/// The mean over all targets that count of `n` batches, from number `first` on; `loss_of` is a batch's own mean.
+/// Returns the mean loss over all counted targets of batches first .. first + n - 1. `loss_of` returns a batch's mean.
 [[nodiscard]] double mean_loss(const std::function<double(const data::Batch&)>& loss_of, const data::BatchOf& batches,
                                uint64_t first, uint64_t n);
 
-/// The mean over the whole split in consecutive windows of `window` tokens, each evaluated on its own. Tokens after the
-/// last whole window are not counted, nor those that `document_end` (batches.h) leaves out.
+/// Returns the mean loss over a split, in consecutive windows of `window` tokens that are evaluated independently.
+/// Tokens after the last whole window and those that `document_end` (batches.h) excludes are not counted.
 [[nodiscard]] double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device,
                                 data::DocumentEnd document_end = {});
 

@@ -14,7 +14,7 @@ GaLore::GaLore(const Parameters& parameters, const TrainConfig& config)
   for (const auto& [name, w, cut_dim, ranks] : parameters.filtered(/*matrices_of_blocks=*/true).all) {
     const int64_t n = w.size(0), m = w.size(1), rank = std::min({config.rank, n, m});
     const torch::Tensor rows = w.new_zeros({n, rank}), columns = w.new_zeros({rank, m});
-    const torch::Tensor &p = n >= m ? columns : rows, &moments = n >= m ? rows : columns;  // P is the smaller matrix
+    const torch::Tensor &p = n >= m ? columns : rows, &moments = n >= m ? rows : columns;  // P is the smaller one
     subspaces_.push_back({.matrix = w, .projection = p, .first = moments, .second = moments.clone()});
     own.push_back({"ortho_matrix." + name, p});
     own.push_back({"exp_avg." + name, subspaces_.back().first});
@@ -29,12 +29,12 @@ void GaLore::step(double lr, double gradient_scale) {
   AdamW::step(lr, gradient_scale);
   const double t = static_cast<double>(steps_), beta1 = config_.beta1, beta2 = config_.beta2;
   const double corrected_lr = lr * std::sqrt(1.0 - std::pow(beta2, t)) / (1.0 - std::pow(beta1, t));
-  // One matrix after the other: what is needed besides the state is one matrix's.
+  // One matrix after the other, so that temporary memory is that of one matrix.
   for (const auto& [w, p, first, second] : subspaces_) {
     const torch::Tensor& g = w.grad();
     if (gradient_scale != 1.0) g.mul_(gradient_scale);
-    const bool rows = w.size(0) >= w.size(1);  // are projected, or columns
-    if (new_subspace) {                        // the largest singular vectors come first
+    const bool rows = w.size(0) >= w.size(1);  // project rows; false: columns
+    if (new_subspace) {                        // singular vectors are sorted, largest first
       const auto [u, s, vt] = at::linalg_svd(g, /*full_matrices=*/false);
       p.copy_(rows ? vt.narrow(0, 0, p.size(0)) : u.narrow(1, 0, p.size(1)));
     }

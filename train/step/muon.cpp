@@ -10,10 +10,10 @@
 namespace folio::train {
 
 torch::Tensor orthogonalized(const torch::Tensor& g) {
-  // x a + (x xᵀ) x b + (x xᵀ)² x c does a s + b s³ + c s⁵ to each singular value s, and leaves U and V as they are.
+  // a x + b (x xᵀ) x + c (x xᵀ)² x maps each singular value s to a s + b s³ + c s⁵ and leaves U and V unchanged.
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
   const torch::Tensor all = g.dim() == 2 ? g.unsqueeze(0) : g;
-  const bool tall = all.size(1) > all.size(2);  // the smaller of x xᵀ and xᵀ x does
+  const bool tall = all.size(1) > all.size(2);  // use the smaller of x xᵀ and xᵀ x
   torch::Tensor x = (tall ? all.mT() : all) / (all.norm(2, {1, 2}, /*keepdim=*/true) + 1e-7);
   for (int i = 0; i < 5; ++i) {
     const torch::Tensor square = x.bmm(x.mT());
@@ -26,7 +26,7 @@ torch::Tensor orthogonalized(const torch::Tensor& g) {
 
 namespace {
 
-// A parameter as matrices [k, n, m]: one, or one for each expert.
+// Returns a parameter as a stack of matrices [k, n, m]: k experts, or one matrix.
 torch::Tensor matrices_of(const torch::Tensor& p) { return p.dim() == 2 ? p.unsqueeze(0) : p; }
 
 }  // namespace
@@ -34,7 +34,7 @@ torch::Tensor matrices_of(const torch::Tensor& p) { return p.dim() == 2 ? p.unsq
 Muon::Muon(const Parameters& parameters, const TrainConfig& config)
     : AdamW(parameters.filtered(/*matrices_of_blocks=*/false), config) {
   for (const auto& [name, p, cut_dim, ranks] : parameters.filtered(/*matrices_of_blocks=*/true).all) {
-    const int64_t cut = ranks == nullptr ? -1 : cut_dim + 3 - p.dim();  // of [matrices, n, m]
+    const int64_t cut = ranks == nullptr ? -1 : cut_dim + 3 - p.dim();  // dimension of [matrices, n, m]
     const torch::Tensor matrices = matrices_of(p);
     auto stack = std::find_if(stacks_.begin(), stacks_.end(), [&](const Stack& s) {
       return s.cut_dim == cut && matrices_of(s.parameters.front()).sizes().slice(1) == matrices.sizes().slice(1);
@@ -62,7 +62,7 @@ void Muon::step(double lr, double gradient_scale) {
   for (Stack& stack : stacks_) {
     std::vector<torch::Tensor> gradients;
     for (const torch::Tensor& w : stack.parameters) gradients.push_back(matrices_of(w.grad()));
-    // A step's size depends on no scale, but the gradient's share in the momentum does.
+    // The size of an update does not depend on the gradient's scale, but its weight in the momentum does.
     if (gradient_scale != 1.0) at::_foreach_mul_(gradients, gradient_scale);
     const torch::Tensor g = torch::cat(gradients);
     stack.momentum.mul_(config_.momentum).add_(g);

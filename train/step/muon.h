@@ -1,6 +1,6 @@
 // Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) for the matrices of the blocks, AdamW for
-// embeddings, an untied output, norms and biases. A matrix's step is its momentum with all singular values brought to
-// about 1, so that all directions count alike. All matrices of one shape are updated together.
+// embeddings, an untied output head, norms and biases. A matrix's update is its orthogonalized momentum: all singular
+// values are set to about 1, so that all directions have equal weight. Matrices of the same shape are updated together.
 #pragma once
 
 #include <torch/types.h>
@@ -12,36 +12,35 @@
 
 namespace folio::train {
 
-/// The nearest matrix to g [n, m] whose singular values are all about 1: U Vᵀ for g = U S Vᵀ, by five Newton-Schulz
-/// steps. Values of at least 0.0015 of g's norm end between 0.68 and 1.21, smaller ones below. A matrix of zeros stays
-/// one. With g [k, n, m], for each of k matrices. Computes in g's type; bfloat16 will do. Source: Jordan et al. 2024,
-/// with their coefficients.
+/// Approximates U Vᵀ for g = U S Vᵀ by five Newton-Schulz iterations; g is [n, m], or [k, n, m] for k matrices.
+/// Singular values of at least 0.0015 times g's Frobenius norm become 0.68 to 1.21; smaller ones may stay below. Zeros
+/// stay zeros. Computes in g's type; bfloat16 is precise enough. Source: Jordan et al. 2024, with their coefficients.
 [[nodiscard]] torch::Tensor orthogonalized(const torch::Tensor& g);
 
-/// With momentum µ, decay λ and the gradient G of a matrix W [n, m] of a block:
+/// Updates a block's matrix W [n, m] with gradient G, momentum µ and weight decay λ:
 ///   M = µ M + G
 ///   W = W - lr λ W - lr 0.2 √max(n, m) orthogonalized(G + µ M)
-/// G + µ M is Nesterov's momentum. The scale is that of Liu et al. 2025, "Muon is Scalable for LLM Training"
-/// (arXiv:2502.16982): U Vᵀ has a root mean square of 1 / √max(n, m), and AdamW's updates one of 0.2 to 0.4. So steps
-/// of both optimizers have one size, and one lr, schedule and decay serve both. M and W are float32; with the dtype
-/// bf16, orthogonalized() is in bfloat16, as in torch.optim.Muon.
-/// Its state is "momentum_buffer.NAME", which is M, as in torch.optim.Muon.
+/// G + µ M is Nesterov momentum. The scale is that of Liu et al. 2025, "Muon is Scalable for LLM Training"
+/// (arXiv:2502.16982): U Vᵀ has a root mean square of 1 / √max(n, m), AdamW's updates 0.2 to 0.4. With it, updates have
+/// the same size as AdamW's, and both optimizers share lr, schedule and weight decay. M and W are float32; with dtype
+/// bf16, orthogonalized() computes in bfloat16, as in torch.optim.Muon.
+/// State: "momentum_buffer.NAME" (M), as in torch.optim.Muon.
 class Muon : public AdamW {
  public:
-  /// Matrices decay; the others as in AdamW. Where ranks have parts of matrices, each has the same part of M, and all
-  /// of them compute the whole step.
+  /// Weight decay applies to all matrices of blocks, and to the other parameters as in AdamW. With tensor parallelism,
+  /// each rank stores its part of M, gathers the whole matrix, and computes the whole update.
   Muon(const Parameters& parameters, const TrainConfig& config);
 
   void step(double lr, double gradient_scale = 1.0) override;
 
  private:
-  // Matrices of one shape, which are updated together.
+  // Matrices of the same shape, which are updated together.
   struct Stack {
-    std::vector<std::string> names{};  ///< of the parameters, each a matrix, or one of each expert
-    std::vector<torch::Tensor> parameters{};
-    std::vector<int64_t> counts{};  ///< of each parameter's matrices
-    torch::Tensor momentum{};       ///< [matrices, n, m]
-    int64_t cut_dim = -1;           ///< of [matrices, n, m], see Trained
+    std::vector<std::string> names{};         ///< parameter names
+    std::vector<torch::Tensor> parameters{};  ///< each is a matrix, or a stack of one per expert
+    std::vector<int64_t> counts{};            ///< number of matrices of each parameter
+    torch::Tensor momentum{};                 ///< [matrices, n, m]
+    int64_t cut_dim = -1;                     ///< divided dimension of [matrices, n, m], see Trained
     parallel::Group* ranks = nullptr;
   };
   std::vector<Stack> stacks_;

@@ -20,7 +20,7 @@ Parameters::Parameters(parallel::RankModel& model) {
   for (const parallel::Piece& piece : model.pieces()) {
     if (!model.owns(piece)) continue;
     Trained trained{.name = piece.name, .tensor = piece.local};
-    if (piece.cut_dim >= 0 && piece.by == parallel::Axis::Tensor) {  // the experts of a rank are whole matrices
+    if (piece.cut_dim >= 0 && piece.by == parallel::Axis::Tensor) {  // expert ranks have whole matrices
       trained.cut_dim = piece.cut_dim;
       trained.ranks = &model.world().along({parallel::Axis::Tensor});
     }
@@ -53,7 +53,7 @@ std::vector<Optimizer::State> whole_state(const Optimizer& optimizer, parallel::
 }
 
 bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter) {
-  return parameter.dim() >= 2 && name.starts_with("layers.") && !name.ends_with(".bias");  // experts' biases are none
+  return parameter.dim() >= 2 && name.starts_with("layers.") && !name.ends_with(".bias");  // experts' biases are 2-D
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const TrainConfig& config) {

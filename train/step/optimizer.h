@@ -1,4 +1,4 @@
-// The interface of optimizers to the trainer and its checkpoints. adamw.h, muon.h and galore.h have the update rules.
+// The optimizer interface that the trainer and checkpoints use. Update rules are in adamw.h, muon.h and galore.h.
 #pragma once
 
 #include <torch/types.h>
@@ -12,19 +12,19 @@
 
 namespace folio::train {
 
-/// A parameter that is trained.
+/// A trained parameter.
 struct Trained {
   std::string name;
   torch::Tensor tensor;
-  int64_t cut_dim = -1;              ///< of a matrix of which other ranks have parts, the dimension that is cut;
-  parallel::Group* ranks = nullptr;  ///< and these ranks
+  int64_t cut_dim = -1;              ///< dimension along which a matrix is divided among ranks; -1: not divided
+  parallel::Group* ranks = nullptr;  ///< the ranks that the matrix is divided among
 };
 
-/// Those of a model that require a gradient, in its order; or as many as a rank has.
+/// The parameters of a model that require a gradient, or those that this rank's optimizer updates, in model order.
 struct Parameters {
   Parameters(const torch::nn::Module& model);
   Parameters(parallel::RankModel& model);
-  /// Those that are, or are not, matrices of a block.
+  /// Returns only the matrices of blocks (is_matrix_of_block()), or only the other parameters.
   [[nodiscard]] Parameters filtered(bool matrices_of_blocks) const;
   std::vector<Trained> all;
 };
@@ -33,14 +33,14 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// One update with the current gradients times `gradient_scale`, in (0, 1]; they become that product.
+  /// Scales the gradients in place by `gradient_scale`, in (0, 1], and updates the parameters with them.
   virtual void step(double lr, double gradient_scale) = 0;
 
   struct State {
-    std::string name;  ///< in optimizer.safetensors: what it is, a dot, the parameter
+    std::string name;  ///< name in optimizer.safetensors: kind, dot, parameter name
     torch::Tensor tensor;
   };
-  /// All that the next step depends on, except the number of steps. The tensors are the optimizer's own, not copies.
+  /// Returns the complete state except the number of steps. The tensors are the optimizer's own, not copies.
   [[nodiscard]] const std::vector<State>& state() const { return state_; }
   [[nodiscard]] int64_t steps() const { return steps_; }
   void set_steps(int64_t steps) { steps_ = steps; }
@@ -50,14 +50,14 @@ class Optimizer {
   int64_t steps_ = 0;
 };
 
-/// Whether a rule for matrices takes this parameter: it does the matrices of the blocks, and the stacks of experts. The
-/// embedding and the output have a row for each token, and most tokens are rare; they are left to AdamW.
+/// Returns true for matrices of blocks and stacks of experts, which Muon and GaLore update. Embedding and output head
+/// are left to AdamW, as most of their rows belong to rare tokens.
 [[nodiscard]] bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter);
 
-/// A collective: all of the state of the ranks' optimizers, on rank 0; in one process that of its own.
+/// Gathers the optimizer state of all ranks on rank 0. Collective. In a single process, returns the optimizer's state.
 [[nodiscard]] std::vector<Optimizer::State> whole_state(const Optimizer& optimizer, parallel::RankModel& model);
 
-/// The optimizer that the config names, with no step done.
+/// Creates the configured optimizer, with no steps done.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const TrainConfig& config);
 
 }  // namespace folio::train

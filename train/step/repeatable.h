@@ -1,7 +1,7 @@
-// Fixes the number of threads, on which the rounding of LibTorch's results depends: a product on two threads may add in
-// another order than on one. By default MKL chooses the number for each product; at::set_num_threads() forbids that. On
-// Intel's processors with AVX-512, MKL computes the same bits on any number (MKL_CBWR), which costs nothing on two
-// threads, and up to 4 % on one.
+// Makes results reproducible by fixing the number of threads: with another number, LibTorch may add in another order
+// and round differently. By default, MKL chooses the number of threads per product; at::set_num_threads() disables
+// that. On Intel processors with AVX-512, MKL can compute the same bits with any number of threads (MKL_CBWR), at no
+// cost with two threads and up to 4 % with one.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace folio::train {
 
-/// Makes LibTorch, MKL, OpenBLAS and OpenMP use exactly `threads` threads in operations that this thread starts,
-/// despite environment variables. 0: LibTorch's default. Call it before the first operation.
+/// Makes LibTorch, MKL, OpenBLAS and OpenMP use exactly `threads` threads (0: LibTorch's default) in operations started
+/// by this thread, regardless of environment variables. Call it before the first operation.
 void fix_threads(int threads);
 
-/// Why a resumed run may not repeat the bits of an undisturbed one; empty where it does. `device` is "cpu" or "cuda".
+/// Returns why a resumed run may differ from an uninterrupted one; empty if it does not. `device` is "cpu" or "cuda".
 [[nodiscard]] std::string why_not_repeatable(std::string_view device);
-/// The same for a LibTorch whose at::show_config() is `config`; `openblas`: whether the process has OpenBLAS loaded.
+/// Does the same for a given at::show_config(); `openblas` is true if OpenBLAS is loaded.
 [[nodiscard]] std::string why_not_repeatable(std::string_view device, std::string_view config, bool openblas);
 
 }  // namespace folio::train

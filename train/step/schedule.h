@@ -5,12 +5,12 @@
 
 namespace folio::train {
 
-/// The rate of step 0, 1, …: it rises linearly to lr over warmup_steps. Then, by schedule:
-///   constant  it stays at lr
-///   cosine    it falls to min_lr at `steps`, by a half cosine (Loshchilov & Hutter 2017)
-///   linear    it falls to min_lr at `steps`, along a line
-///   wsd       warm-up, stable, decay (Hu et al. 2024, MiniCPM): it stays at lr, and falls to min_lr within the last
-///             decay_fraction of the steps, as 1 - sqrt of the part that is done (Hägele et al. 2024)
+/// Returns the learning rate of a step, counted from 0. It rises linearly to lr over warmup_steps. Then, by schedule:
+///   constant  stays at lr
+///   cosine    decays to min_lr at `steps` along a half cosine (Loshchilov & Hutter 2017)
+///   linear    decays to min_lr at `steps` linearly
+///   wsd       warm-up, stable, decay (Hu et al. 2024, MiniCPM): stays at lr, then decays to min_lr over the last
+///             decay_fraction of the steps as 1 - √(fraction of the decay done) (Hägele et al. 2024)
 [[nodiscard]] double learning_rate(const TrainConfig& config, int64_t step);
 
 }  // namespace folio::train

@@ -33,7 +33,7 @@ double forward_backward(parallel::RankModel& model, const TrainConfig& c, const 
   };
 
   model.zero_grad();
-  static_cast<void>(take_loads(model.mixtures()));  // an evaluation's
+  static_cast<void>(take_loads(model.mixtures()));  // discard counts of evaluations
   chosen.assign(model.mixtures().size(), {});
   if (model.has_pipeline()) {
     model.run_pipeline(parts, forward);
@@ -52,19 +52,19 @@ double forward_backward(parallel::RankModel& model, const TrainConfig& c, const 
 StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const TrainConfig& c, int64_t number,
                       const std::vector<data::Batch>& batches, const std::function<void()>& see_gradients) {
   StepResult result{};
-  std::vector<Tensor> chosen;  // of each mixture, the rows that took each expert
+  std::vector<Tensor> chosen;  // per mixture: the number of rows routed to each expert
   parallel::naming_lost_ranks([&] {
     result.loss = forward_backward(model, c, batches, chosen);
     model.zero().finish();
   });
   core::require(std::isfinite(result.loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip",
                 result.loss, number + 1);
-  RECORD_FUNCTION("folio::update", {});  // profile.h
+  RECORD_FUNCTION("folio::update", {});  // used by profile.h
   result.grad_norm = model.zero().gradient_norm();
-  core::require(std::isfinite(result.grad_norm), "the gradient's norm is {} at step {}; lower --lr", result.grad_norm,
+  core::require(std::isfinite(result.grad_norm), "the gradient norm is {} at step {}; lower --lr", result.grad_norm,
                 number + 1);
   if (see_gradients) see_gradients();
-  // The coefficient of clip_grad_norm_; the optimizer multiplies each gradient by it in its own pass.
+  // Same coefficient as in clip_grad_norm_; the optimizer applies it to the gradients.
   const double clip_coef = c.clip > 0.0 && result.grad_norm > c.clip ? c.clip / (result.grad_norm + 1e-6) : 1.0;
   optimizer.step(learning_rate(c, number), clip_coef);
   if (c.balance == Balance::Bias && c.balance_rate > 0.0) {

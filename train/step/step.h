@@ -1,5 +1,5 @@
-// One training step: batches, forward, loss, backward, the sum over ranks, clipping, the optimizer. The trainer
-// (train/run/trainer.h) decides on what and when.
+// One training step: forward, loss, backward, sum over ranks, gradient clipping, optimizer. train/run/trainer.h calls
+// it with the batches of each step.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 namespace folio::train {
 
 struct StepResult {
-  double loss;       ///< nats, the mean over the step's tokens, without that of --balance
-  double grad_norm;  ///< of all gradients together, before clipping
+  double loss;       ///< mean over the step's targets in nats, without the loss of --balance
+  double grad_norm;  ///< global gradient norm before clipping
 };
 
-/// Gradients of the mean loss of these batches, and of --balance's; of several ranks, of their own part of it. Returns
-/// the loss, and in `chosen`, of each mixture, the rows of all ranks that took each expert, int64 [experts].
+/// Computes the gradients of this rank's part of the batches' mean loss, plus the loss of --balance. Returns the mean
+/// loss, and in `chosen`, per mixture, the number of rows on all ranks that each expert received, int64 [experts].
 double forward_backward(parallel::RankModel& model, const TrainConfig& config, const std::vector<data::Batch>& batches,
                         std::vector<torch::Tensor>& chosen);
 
-/// Step `number`, the first is 0. `see_gradients` is called before they are clipped; it may be empty. Throws
-/// core::Error, before any weight is changed, if the loss or a gradient is not finite.
+/// Runs step `number`, counted from 0. Calls `see_gradients`, unless empty, before gradients are clipped. Throws
+/// core::Error, before any weight changes, if the loss or a gradient is not finite.
 StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const TrainConfig& config, int64_t number,
                       const std::vector<data::Batch>& batches, const std::function<void()>& see_gradients);
 

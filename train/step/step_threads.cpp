@@ -25,8 +25,8 @@ namespace {
 #endif
 
 struct Usage {
-  int processors = 0;   // that this process may use; 0: unknown
-  double others = 0.0;  // seconds that other programs, and other guests of the machine, have used of them
+  int processors = 0;   // processors available to this process; 0: unknown
+  double others = 0.0;  // CPU seconds used on them by other programs and other guests (steal)
 };
 
 // Source: proc(5), /proc/stat: "cpu0 user nice system idle iowait irq softirq steal …", in ticks.
@@ -37,7 +37,7 @@ Usage usage() {
   double ticks = 0.0;
   std::ifstream file("/proc/stat");
   for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {
-    if (line[3] == ' ') continue;  // the sum
+    if (line[3] == ' ') continue;  // the sum of all processors
     std::istringstream words(line.substr(3));
     int cpu = -1;
     double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
@@ -55,15 +55,15 @@ Usage usage() {
 
 }  // namespace
 
-// While there are more OpenMP threads than processors, libgomp spins 100 times instead of 300,000. Source: its manual,
-// GOMP_SPINCOUNT. The variable itself is read when the library is loaded, before main(). These threads are a team of
-// another thread's, and sleep.
+// Sleeping threads that stop libgomp's busy waiting: with more OpenMP threads than processors, it spins 100 times
+// instead of 300,000 (its manual, GOMP_SPINCOUNT). Setting the variable here would have no effect, as libgomp reads it
+// when it is loaded.
 class StepThreads::ExtraThreads {
  public:
   explicit ExtraThreads(int n)
       : starter_([this, n] {
 #pragma omp parallel num_threads(n)
-          { asm volatile("" ::: "memory"); }  // an empty region is left out
+          { asm volatile("" ::: "memory"); }  // the compiler would remove an empty region
           started_.count_down();
           end_.wait();
         }) {
@@ -73,12 +73,12 @@ class StepThreads::ExtraThreads {
 
  private:
   std::latch started_{1}, end_{1};
-  std::jthread starter_;  // its team ends with it
+  std::jthread starter_;  // its OpenMP threads end when it ends
 };
 
 int threads_that_fit(int now, double processors_left, int threads) {
-  constexpr double kTooMany = 0.35;  // of a processor missing
-  constexpr double kFits = 0.2;
+  constexpr double kTooMany = 0.35;  // missing fraction of a processor at which a thread is removed
+  constexpr double kFits = 0.2;      // missing fraction below which a thread is added
   int n = now;
   while (n > 1 && n - processors_left >= kTooMany) --n;
   while (n < threads && n + 1 - processors_left < kFits) ++n;
@@ -98,7 +98,7 @@ StepThreads::StepThreads(int threads, std::function<bool(int)> repeats_with)
 StepThreads::~StepThreads() { at::set_num_threads(threads_); }
 
 void StepThreads::watch() {
-  constexpr double kInterval = 0.5;  // in ticks of 10 ms a tenth of a processor is seen
+  constexpr double kInterval = 0.5;  // seconds; long enough to measure a tenth of a processor in ticks of 10 ms
   if (!watches_) return;
   const double seconds = core::seconds_since(since_);
   if (seconds < kInterval) return;
@@ -121,7 +121,7 @@ void StepThreads::fit(int n) {
 
 void StepThreads::set_spinning(bool spin) {
   if (spin == spins()) return;
-  // One more than there are processors, with the threads of the operations.
+  // Together with LibTorch's threads, one more thread than processors.
   extra_ = spin ? nullptr : std::make_unique<ExtraThreads>(std::max(omp_get_num_procs() - threads_, 0) + 2);
 }
 

@@ -1,7 +1,7 @@
-// The number of threads of a step, and how they wait for each other. OpenMP's threads spin for milliseconds before they
-// sleep, which is fastest where each has a processor of its own. Where other programs run, they take the processor from
-// the thread that they wait for, and a step takes three times as long. Then fewer threads are used, as many as others
-// leave processors, if that changes no bit of the run; else all, which sleep.
+// Adapts a step's threads to the load of other programs. OpenMP threads spin for milliseconds before they sleep, which
+// is fastest if each has its own processor. On a busy machine, spinning threads take the processor from the thread that
+// they wait for, and a step takes three times as long. Then only as many threads are used as processors are free, if
+// results stay bitwise equal; otherwise all threads are used, without spinning.
 #pragma once
 
 #include <chrono>
@@ -11,23 +11,23 @@
 
 namespace folio::train {
 
-/// How many of `threads` threads have a processor each where other programs leave `processors_left`; at least one. With
-/// hysteresis around `now`, their current number.
+/// Returns the number of threads to use, in [1, threads], if other programs leave `processors_left`. Has hysteresis
+/// around the current number, `now`.
 [[nodiscard]] int threads_that_fit(int now, double processors_left, int threads);
 
-/// Measures what other programs use, and sets LibTorch's number of threads, or lets libgomp's threads spin or not. Does
-/// nothing where GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, or where the system has no /proc/stat.
+/// Measures the load of other programs, and sets LibTorch's number of threads or turns libgomp's spinning on or off.
+/// Does nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, or if there is no /proc/stat.
 class StepThreads {
  public:
-  /// For operations on `threads` threads. `repeats_with(n)`: whether n threads compute the same bits.
+  /// Starts with `threads` threads, the maximum. `repeats_with(n)` returns true if n threads compute the same bits.
   StepThreads(int threads, std::function<bool(int)> repeats_with);
   ~StepThreads();
 
-  /// Call it after each step. Measures every half second, which costs some microseconds.
+  /// Must be called after each step. Measures the load every half second, which costs a few microseconds.
   void watch();
-  /// Adapts to n threads that have a processor each.
+  /// Uses n threads if they compute the same bits, else all threads without spinning.
   void fit(int n);
-  /// Lets the threads spin as OpenMP does by default, or hardly.
+  /// Sets whether waiting threads spin, as they do by default, or sleep almost at once.
   void set_spinning(bool spin);
   [[nodiscard]] bool spins() const { return extra_ == nullptr; }
 
@@ -35,11 +35,11 @@ class StepThreads {
   class ExtraThreads;
   int threads_;
   std::function<bool(int)> repeats_with_;
-  std::set<int> same_bits_;  ///< numbers of threads that compute the bits of threads_
+  std::set<int> same_bits_;  ///< thread counts known to compute the same bits as threads_
   bool watches_;
   std::chrono::steady_clock::time_point since_;
-  double others_before_ = 0.0;  ///< seconds that other programs had used until since_
-  int now_;                     ///< threads that have a processor each
+  double others_before_ = 0.0;  ///< CPU seconds used by other programs until since_
+  int now_;                     ///< current number of threads that have their own processor
   std::unique_ptr<ExtraThreads> extra_;
 };
 

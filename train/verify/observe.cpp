@@ -16,8 +16,7 @@ Tensor forward_observed(nn::Llama& model, const Tensor& tokens, const Observer& 
     const auto see = [&](const char* name, const Tensor& value) {
       observer(fmt::format("layers.{}.{}", layer, name), value);
     };
-    // A part that shows what goes into it, if `input` names that, and what comes out; with an empty part that is the
-    // same.
+    // Wraps a part to report its input, if `input` names it, and its output. An empty part returns its input.
     const auto watched = [&see](AnyModule part, const char* output, const char* input = nullptr) {
       return AnyModule(torch::nn::Functional([&see, part, output, input](const Tensor& in) mutable {
         if (input != nullptr) see(input, in);

@@ -1,4 +1,4 @@
-// Looks into a model: the intermediates of a forward pass, by name, of whatever parts the model is made of.
+// Reports the named activations of a model's forward pass, for any Parts.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 
 namespace folio::train {
 
-/// Is called with each named activation of a forward pass. It may keep the tensor, and must not change it.
+/// Called with each named activation of a forward pass. It may keep the tensor but must not modify it.
 using Observer = std::function<void(const std::string& name, const torch::Tensor& value)>;
 
-/// The logits of `tokens`, as the model's forward() has them. The observer gets "embedding"; with the prefix
-/// "layers.N." for each of a block's branches, "attention" and "ffn", its input as NAME_norm, its output as NAME, and
-/// the sum as NAME_residual; "norm" and "logits". Blocks have to call their parts: those of train/fused don't.
+/// Returns the logits of `tokens`, equal to the model's forward(). Reports "embedding"; for each block and branch,
+/// "attention" and "ffn", the input "layers.N.NAME_norm", output "layers.N.NAME" and sum "layers.N.NAME_residual";
+/// "norm" and "logits". Does not work with fused blocks (train/fused), which do not call their parts.
 torch::Tensor forward_observed(nn::Llama& model, const torch::Tensor& tokens, const Observer& observer);
 
 }  // namespace folio::train

@@ -19,7 +19,7 @@
 namespace folio::train {
 namespace {
 
-// The engine's ids of the reference's tokens.
+// Maps the reference's token ids to the engine's.
 std::vector<int32_t> ids_of(const EngineSide& side, std::span<const int32_t> tokens) {
   std::vector<int32_t> ids(tokens.begin(), tokens.end());
   for (int32_t& id : ids) id = side.ids.empty() ? id : side.ids.at(static_cast<size_t>(id));
@@ -32,7 +32,7 @@ void run(infer::Engine& engine, infer::Request request) {
   infer::run(engine, requests.ids());
 }
 
-// Rows of the engine's logits as rows of the reference's vocabulary.
+// Reorders the engine's logits to the reference's vocabulary.
 std::vector<float> in_reference_order(const EngineSide& side, std::span<const float> logits) {
   if (side.ids.empty()) return {logits.begin(), logits.end()};
   const auto width = static_cast<size_t>(side.engine.config().vocab_size);
@@ -61,7 +61,7 @@ Divergence furthest(const std::string& name, const torch::Tensor& expected, cons
           .engine = engine[at].item<double>()};
 }
 
-// What LibTorch computes at the engine's places: those that the model shows, and those inside of a block's parts.
+// Computes LibTorch's values of the engine's named intermediates: the model's activations and those within its parts.
 std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const int32_t> tokens) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -85,7 +85,7 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
     }
     if (name.ends_with(".ffn_norm")) {
       torch::nn::Module* network = modules[layer + "ffn"].get();
-      torch::Tensor share;  // of the network that all tokens take
+      torch::Tensor share;  // gate of the shared expert
       if (const auto* mixture = network->as<nn::Mixture>()) {
         const nn::Routes routes = mixture->route(value.flatten(0, 1));
         show(layer + "routes", torch::zeros_like(routes.scores).scatter(1, routes.experts, routes.weights));
@@ -118,7 +118,7 @@ std::vector<int32_t> matching_ids(const data::Tokenizer& reference, const data::
   for (int32_t id = 0; id < reference.vocab_size(); ++id) {
     const bool ends = id == reference.end_of_text();
     const auto found = id_of.find(reference.token_bytes(id));
-    core::require(ends || found != id_of.end(), "the model file has no token for \"{}\", token {} of the checkpoint",
+    core::require(ends || found != id_of.end(), "the model file lacks the token \"{}\", id {} in the checkpoint",
                   core::printable(reference.token_bytes(id)), id);
     ids.push_back(ends ? other.end_of_text() : found->second);
   }
@@ -130,7 +130,7 @@ std::optional<WeightDifference> first_difference(const core::Weights& reference,
   const bool groups = file.format == core::ModelFormat::Llama2cV2;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& tensor = file.tensors.at(i);
-    core::require(tensor.shape == manifest[i].shape, "{}: tensor {} has shape {}, but the checkpoint's has {}",
+    core::require(tensor.shape == manifest[i].shape, "{}: tensor {} has shape {}, expected {} as in the checkpoint",
                   file.path, tensor.name, core::shape_string(tensor.shape), core::shape_string(manifest[i].shape));
     const std::vector<float> values = core::to_floats(tensor);
     const std::vector<float>& expected = reference.tensors[i];
@@ -158,7 +158,7 @@ std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& 
   std::vector<std::string> order;
   std::map<std::string, std::vector<float>> values;
   run(side.engine, {.prompt = ids_of(side, tokens),
-                    .on_logits = [](std::span<const float>) {},  // so that every row has them
+                    .on_logits = [](std::span<const float>) {},  // requests logits for every row
                     .observer =
                         [&](const std::string& name, std::span<const float> part, size_t) {
                           if (!values.contains(name)) order.push_back(name);

@@ -1,5 +1,5 @@
-// LibTorch against the engine: the weights that both have, the same tokens through both, compared at each named
-// intermediate. Tokens are those of the reference; a file may have other ids for them (llama2.c has).
+// Compares LibTorch with the engine: their weights, and each named intermediate of a forward pass over the same tokens.
+// Token ids are those of the LibTorch reference; a model file may have other ids for the same tokens (llama2.c).
 #pragma once
 
 #include <cstdint>
@@ -16,45 +16,45 @@
 
 namespace folio::train {
 
-/// For each token of `reference`, the token of `other` that stands for the same bytes; the ends of text match.
-/// Throws core::Error that names a token that has none.
+/// Returns for each token of `reference` the id in `other` of the token with the same bytes; end-of-text tokens match.
+/// Throws core::Error that names a token without a match.
 [[nodiscard]] std::vector<int32_t> matching_ids(const data::Tokenizer& reference, const data::Tokenizer& other);
 
 struct WeightDifference {
-  std::string name;         ///< "blk.1.ffn_up.weight"
+  std::string name;         ///< GGUF name, such as "blk.1.ffn_up.weight"
   int64_t row, column;      ///< a vector is one row
-  double reference, found;  ///< `reference` as the file's type rounds it
+  double reference, found;  ///< `reference` is rounded to the file's type
 };
 
-/// The first number in which the file's weights differ from the reference's, as the file's type rounds them. For int8
-/// groups (llama2.c version 2) a step of the coarsest group is allowed. Throws core::Error if the shapes differ.
+/// Returns the first difference between the file's weights and the reference's, rounded to the file's type. int8 groups
+/// (llama2.c version 2) may differ by one step of the coarsest group. Throws core::Error if shapes differ.
 [[nodiscard]] std::optional<WeightDifference> first_difference(const core::Weights& reference,
                                                                const core::StoredModel& file);
 
-/// How far apart two tensors are at one place of the model.
+/// The largest difference between LibTorch's and the engine's values of one intermediate.
 struct Divergence {
-  std::string name;         ///< "layers.0.attention_residual": see infer::Observer
-  double relative_error;    ///< max |engine - libtorch| / root mean square of LibTorch's
-  int64_t position;         ///< of the token where they are furthest apart
-  int64_t index;            ///< within that token's vector
-  double libtorch, engine;  ///< both values there
+  std::string name;         ///< such as "layers.0.attention_residual": see infer::Observer
+  double relative_error;    ///< max |engine - libtorch| / root mean square of LibTorch's values
+  int64_t position;         ///< position of the token with the largest difference
+  int64_t index;            ///< index within that token's vector
+  double libtorch, engine;  ///< the two values
 };
 
-/// The engine, spoken to in the reference's tokens.
+/// The engine, and the mapping from the reference's token ids to its own.
 struct EngineSide {
   infer::Engine& engine;
-  std::vector<int32_t> ids{};  ///< the engine's, by the reference's token; empty: the same
+  std::vector<int32_t> ids{};  ///< the engine's id for each reference id; empty if equal
 };
 
-/// The intermediates of one sequence of tokens, in the order of the forward pass.
+/// Compares all intermediates for one sequence of tokens; returns them in the order of the forward pass.
 [[nodiscard]] std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side,
                                                       std::span<const int32_t> tokens);
 
-/// The greedy continuation by LibTorch, computed anew for each token: at most `n` tokens, never one of `never`.
+/// Returns LibTorch's greedy completion: at most `n` tokens, none of `never`. Has no KV cache.
 [[nodiscard]] std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_t> prompt, int64_t n,
                                                       std::span<const int32_t> never);
 
-/// The mean loss over the split's consecutive windows, as split_loss(), by the engine.
+/// Returns the engine's mean loss over at most `max_windows` consecutive windows of the split, as split_loss() does.
 [[nodiscard]] double split_loss_by_engine(const EngineSide& side, data::TokenView split, int64_t window,
                                           int64_t max_windows);
 

@@ -1,5 +1,5 @@
-// A byte-level BPE vocabulary in a GGUF file, as llama.cpp reads and writes it: tokenizer.ggml.model is "gpt2". Normal
-// pieces are spelled in the byte-level alphabet.
+// Byte-level BPE vocabularies in GGUF files, as in llama.cpp: tokenizer.ggml.model is "gpt2", and normal pieces are
+// spelled in the byte-level alphabet.
 #include <utility>
 
 #include "core/error.h"
@@ -13,7 +13,7 @@ namespace {
 using core::fail;
 using core::printable;
 
-// From "left right", both spelled in the alphabet, which has no space.
+// Parses "left right", both spelled in the byte-level alphabet, which has no space.
 BpeVocabulary::Merge merge_of(std::string_view text, const TextIndex& tokens, const std::string& where) {
   const size_t space = text.find(' ');
   if (space != std::string_view::npos) {
@@ -23,7 +23,7 @@ BpeVocabulary::Merge merge_of(std::string_view text, const TextIndex& tokens, co
         .left = tokens.find(left), .right = tokens.find(right), .joined = tokens.find(std::string(left).append(right))};
     if (merge.left >= 0 && merge.right >= 0 && merge.joined >= 0) return merge;
   }
-  fail("{}: the merge \"{}\" is not of two tokens that make a third", where, printable(text));
+  fail("{}: the merge \"{}\" does not join two tokens into a third", where, printable(text));
 }
 
 }  // namespace
@@ -56,10 +56,9 @@ BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
 core::GgufMetadata BpeTokenizer::vocabulary_to_gguf() const {
   const BpeVocabulary& v = vocabulary_;
   const PreTokenizerName* pre = name_of(v.pre_tokenizer, v.ignore_merges, v.nfc);
-  core::require(
-      pre != nullptr,
-      "a GGUF file has no name for this pre-tokenizer {} merges of words that are tokens and {} normalization",
-      v.ignore_merges ? "without" : "with", v.nfc ? "with" : "without");
+  core::require(pre != nullptr,
+                "GGUF has no name for this pre-tokenizer {} merges in words that are tokens and {} normalization",
+                v.ignore_merges ? "without" : "with", v.nfc ? "with" : "without");
   const std::vector<std::string> tokens = to_byte_level(v);
   std::vector<std::string> merges;
   for (const auto& [left, right, joined] : v.merges) {

@@ -1,5 +1,5 @@
-// A character vocabulary in a GGUF file: byte-level ("gpt2"), with merges that join the bytes of each character. Their
-// intermediate results are not tokens, which other engines accept: they look merges up by text.
+// Character vocabularies in GGUF files: byte-level ("gpt2"), with merges that join the bytes of each character. Their
+// intermediate results are not tokens, which other engines accept, since they look up merges by text.
 #include <algorithm>
 #include <set>
 
@@ -26,7 +26,7 @@ CharTokenizer CharTokenizer::from_gguf(const core::GgufFile& file) {
   v.bos = v.eos = end;
   for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"}) {
     const int64_t id = file.integer(key, end);
-    core::require(id >= 0 && id <= end, "{}: {} is {}, but ids go from 0 to {}", where, key, id, end);
+    core::require(id >= 0 && id <= end, "{}: {} is {}, but IDs are 0 to {}", where, key, id, end);
   }
   gguf::read_byte_level(file, where, v);
   return from_pieces(std::move(v.pieces), where);
@@ -36,14 +36,14 @@ core::GgufMetadata CharTokenizer::vocabulary_to_gguf() const {
   std::vector<std::string> merges;
   std::set<std::string> seen;  // characters with common leading bytes share merges
   for (const std::string& character : characters()) {
-    for (size_t i = 1; i < character.size(); ++i) {  // the first two bytes, then these and the third, …
+    for (size_t i = 1; i < character.size(); ++i) {  // merges bytes 1 and 2, then the result and byte 3, …
       std::string merge =
           bytes_to_byte_level(character.substr(0, i)) + " " + bytes_to_byte_level(character.substr(i, 1));
       if (seen.insert(merge).second) merges.push_back(std::move(merge));
     }
   }
   core::GgufMetadata metadata = gguf::byte_level(vocabulary_, "gpt-2", std::move(merges));
-  // The order and keys of all character files so far, so that exporting one again gives the same bytes.
+  // The order and keys of older character files, so that exporting one again produces the same bytes.
   std::swap(metadata[3], metadata[4]);
   std::erase_if(metadata, [](const auto& pair) { return pair.first == "tokenizer.ggml.add_eos_token"; });
   return metadata;

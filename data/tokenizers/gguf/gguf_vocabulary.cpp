@@ -18,7 +18,7 @@ void read(const core::GgufFile& file, Vocabulary& v) {
   for (const SpecialIdName& name : kSpecialIds) {
     const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name.gguf);
     const int64_t id = file.integer(key, v.*name.id);
-    require(std::in_range<int32_t>(id), "{}: {} is {}, which is no id", file.path().string(), key, id);
+    require(std::in_range<int32_t>(id), "{}: {} is {}, which is not a valid ID", file.path().string(), key, id);
     v.*name.id = static_cast<int32_t>(id);
   }
   v.add_bos = file.boolean("tokenizer.ggml.add_bos_token", v.add_bos);

@@ -1,4 +1,4 @@
-// What GGUF files have for every kind of vocabulary: types, special ids and flags; and the pieces of byte-level
+// The parts of a GGUF that all kinds of vocabularies have: types, special IDs and flags. Also the pieces of byte-level
 // vocabularies, spelled in the byte-level alphabet. The keys are llama.cpp's.
 #pragma once
 
@@ -11,25 +11,25 @@
 
 namespace folio::data::gguf {
 
-/// Reads tokenizer.ggml.token_type, and the ids and flags that the file has; the others keep their values.
+/// Reads tokenizer.ggml.token_type, and the IDs and flags that the file has; others keep their values.
 void read(const core::GgufFile& file, Vocabulary& vocabulary);
 
-/// The flags of added tokens, for which a GGUF has no key: as in llama.cpp, those of Phi-3's by the model's name. After
-/// read() and the pieces.
+/// Sets the flags of added tokens, for which GGUF has no key: like llama.cpp, recognizes Phi-3 by the model's name.
+/// Requires types, from read(), and pieces.
 void read_flags(const core::GgufFile& file, Vocabulary& vocabulary);
 
-/// Appends them to `metadata`.
+/// Appends the vocabulary's types, special IDs and flags to `metadata`.
 void append(const Vocabulary& vocabulary, core::GgufMetadata& metadata);
 
-/// Reads these and tokenizer.ggml.tokens, converted to bytes. Throws core::Error, prefixed with `where`, if the
-/// vocabulary is not valid or a normal piece is not in the alphabet.
+/// Reads types, special IDs, flags and tokenizer.ggml.tokens, converted to bytes. Throws core::Error, prefixed with
+/// `where`, if the vocabulary is invalid or a normal piece is not in the byte-level alphabet.
 void read_byte_level(const core::GgufFile& file, const std::string& where, Vocabulary& vocabulary);
 
-/// The metadata of a "gpt2" vocabulary. `pre` names its pre-tokenizer; `merges` are spelled in the alphabet.
+/// Returns the metadata of a "gpt2" vocabulary. `pre` is its pre-tokenizer; `merges` are spelled in the alphabet.
 [[nodiscard]] core::GgufMetadata byte_level(const Vocabulary& vocabulary, std::string pre,
                                             std::vector<std::string> merges);
 
-/// A list in the metadata. Throws core::Error that names the key if it is missing or has items of another type.
+/// Returns a list in the metadata. Throws core::Error with the key if it is missing or has items of another type.
 template <typename Item>
 [[nodiscard]] const std::vector<Item>& list(const core::GgufFile& file, const std::string& key) {
   const core::GgufValue* value = file.find(key);

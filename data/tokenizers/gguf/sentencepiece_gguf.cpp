@@ -1,4 +1,4 @@
-// A SentencePiece vocabulary in a GGUF file, as llama.cpp reads and writes it: tokenizer.ggml.model is "llama".
+// SentencePiece vocabularies in GGUF files, as in llama.cpp: tokenizer.ggml.model is "llama".
 #include <utility>
 
 #include "data/tokenizers/gguf/gguf_vocabulary.h"
@@ -22,8 +22,8 @@ SentencePieceTokenizer SentencePieceTokenizer::from_gguf(const core::GgufFile& f
 core::GgufMetadata SentencePieceTokenizer::vocabulary_to_gguf() const {
   const SentencePieceVocabulary& v = vocabulary_;
   core::require(!v.split_words,
-                "a GGUF file can't say that words are split at each space, as the pre-tokenizer Metaspace of this "
-                "tokenizer does; set its \"split\" to false to convert it all the same");
+                "a GGUF cannot store that words are split at each space, as the pre-tokenizer Metaspace of this "
+                "tokenizer does; set its \"split\" to false to convert it anyway");
   core::GgufMetadata metadata = {
       {"tokenizer.ggml.model", std::string("llama")},          {"tokenizer.ggml.pre", std::string("default")},
       {"tokenizer.ggml.tokens", core::GgufArray{v.pieces}},    {"tokenizer.ggml.scores", core::GgufArray{v.scores}},

@@ -1,4 +1,4 @@
-// A byte-level BPE vocabulary as tokenizer.json of Hugging Face's tokenizers: pieces spelled in the byte-level
+// Byte-level BPE vocabularies in tokenizer.json of Hugging Face's tokenizers: pieces spelled in the byte-level
 // alphabet, and the pre-tokenizers of known models, recognized by their published patterns.
 #include <algorithm>
 #include <utility>
@@ -54,7 +54,7 @@ Json pre_tokenizer_of(PreTokenizer kind) {
   }
 }
 
-// Removes what does not change the tokens (trim_offsets) and adds defaults.
+// Removes options that do not affect tokens (trim_offsets) and adds defaults.
 nlohmann::json plain(nlohmann::json pre_tokenizer) {
   if (!pre_tokenizer.is_object()) return pre_tokenizer;
   if (pre_tokenizer.contains("pretokenizers") && pre_tokenizer["pretokenizers"].is_array()) {
@@ -77,7 +77,7 @@ PreTokenizer read_pre_tokenizer(const hf::Source& source) {
   return PreTokenizer::Gpt2;
 }
 
-// The post-processor without ByteLevel, which only changes offsets.
+// Returns the post-processor without ByteLevel, which only changes offsets.
 nlohmann::json template_in(const nlohmann::json& post_processor) {
   const auto is_byte_level = [](const nlohmann::json& step) { return hf::value(step, "type") == "ByteLevel"; };
   if (is_byte_level(post_processor)) return nullptr;
@@ -104,7 +104,7 @@ void read_merges(const hf::Source& source, const nlohmann::json& model, const st
     const BpeVocabulary::Merge merge = {
         .left = index.find(left), .right = index.find(right), .joined = index.find(left + right)};
     require(merge.left >= 0 && merge.right >= 0 && merge.joined >= 0,
-            "{}: the merge {} is not of two tokens that make a third", source.where, hf::shown(entry));
+            "{}: the merge {} does not join two tokens into a third", source.where, hf::shown(entry));
     if (joins(v, merge)) v.merges.push_back(merge);
   }
 }
@@ -138,7 +138,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
   size_t n_bytes = 0;
   for (size_t i = 0; i < spelt.size(); ++i) n_bytes += v.types[i] == PieceType::Normal && v.pieces[i].size() == 1;
   const nlohmann::json& unknown = hf::value(model, "unk_token");
-  hf::supported(unknown.is_null() || n_bytes == 256, where, "unk_token = {} with bytes that are no tokens",
+  hf::supported(unknown.is_null() || n_bytes == 256, where, "unk_token = {} without tokens for all bytes",
                 hf::shown(unknown));
   read_merges(source, model, spelt, v);
   return {std::move(v), where};
@@ -146,7 +146,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
 
 void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   BpeVocabulary v = vocabulary_;
-  hf::drop_padding(v);  // config.json says how many there are
+  hf::drop_padding(v);  // config.json has the padded size
   const std::vector<std::string> spelt = to_byte_level(v);
   Json merges = Json::array();
   for (const auto& [left, right, joined] : v.merges) {

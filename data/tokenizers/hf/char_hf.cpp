@@ -1,5 +1,5 @@
-// A character vocabulary as tokenizer.json of Hugging Face's tokenizers: BPE without merges, without a pre-tokenizer
-// and with the decoder Fuse. The pieces are the characters themselves.
+// Character vocabularies in tokenizer.json of Hugging Face's tokenizers: BPE without merges or a pre-tokenizer, with
+// the decoder Fuse. The pieces are the characters themselves.
 #include "core/file_io.h"
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
@@ -19,7 +19,7 @@ CharTokenizer CharTokenizer::from_hf(const nlohmann::json& tokenizer, const std:
   const nlohmann::json& vocabulary = core::json_at(model, "vocab", where);
   const nlohmann::json& merges = core::json_at(model, "merges", where);
   core::require(vocabulary.is_object() && merges.is_array() && merges.empty(),
-                "{}: this is not a character tokenizer (a BPE vocabulary with no merges)", where);
+                "{}: not a character tokenizer (a BPE vocabulary without merges)", where);
   return from_pieces(hf::pieces_by_id(vocabulary, vocabulary.size(), where), where);
 }
 

@@ -15,14 +15,14 @@ using core::json_get;
 using core::printable;
 using core::require;
 
-// In the order of the file.
+// The flags of added tokens, in file order.
 constexpr std::array<std::pair<const char*, bool TokenFlags::*>, 4> kFlags = {
     {{"single_word", &TokenFlags::single_word},
      {"lstrip", &TokenFlags::lstrip},
      {"rstrip", &TokenFlags::rstrip},
      {"normalized", &TokenFlags::normalized}}};
 
-// An entry of the added tokens.
+// Returns an entry of "added_tokens".
 Json added_token(size_t id, const std::string& content, const TokenFlags& flags, bool special) {
   Json token = {{"id", id}, {"content", content}};
   for (const auto& [name, member] : kFlags) token[name] = flags.*member;
@@ -30,22 +30,22 @@ Json added_token(size_t id, const std::string& content, const TokenFlags& flags,
   return token;
 }
 
-// As llama.cpp names what has no text.
+// Returns llama.cpp's name for an ID without a token.
 std::string padding_piece(size_t id) { return fmt::format("[PAD{}]", id); }
 
-// Puts a piece at its id, and returns the id.
+// Stores a piece at its ID, and returns the ID.
 size_t place(std::vector<std::string>& pieces, const std::string& piece, const nlohmann::json& id,
              const std::string& where) {
   const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < pieces.size();
   if (!fits || (!pieces[id.get<size_t>()].empty() && pieces[id.get<size_t>()] != piece)) {
-    fail("{}: the ids of the vocabulary are not 0 to {}, each once: \"{}\" has {}", where, pieces.size() - 1,
+    fail("{}: the vocabulary's IDs are not 0 to {}, each once: \"{}\" has {}", where, pieces.size() - 1,
          printable(piece), short_text(id));
   }
   pieces[id.get<size_t>()] = piece;
   return id.get<size_t>();
 }
 
-// `pieces` as spelled in the file.
+// Returns the post-processor that adds BOS and EOS. `pieces` are spelled as in the file.
 Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
   Json single = Json::array();
   Json pair = Json::array();
@@ -68,7 +68,7 @@ Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
-// The special tokens that a template has before a text.
+// Returns the special tokens that a template inserts before the text.
 std::vector<int32_t> prefix_in(const nlohmann::json& post_processor, const Vocabulary& v) {
   std::vector<int32_t> prefix;
   const nlohmann::json& single = value(post_processor, "single");
@@ -85,7 +85,7 @@ std::vector<int32_t> prefix_in(const nlohmann::json& post_processor, const Vocab
 
 const nlohmann::json& value(const nlohmann::json& object, const char* key) {
   static const nlohmann::json kNull;
-  const auto found = object.find(key);  // of what is no object: end()
+  const auto found = object.find(key);  // end() if it is not an object
   return found == object.end() ? kNull : *found;
 }
 
@@ -118,7 +118,7 @@ void read_pieces(const Source& source, Vocabulary& v) {
   const nlohmann::json& added =
       source.tokenizer.contains("added_tokens") ? core::json_list(source.tokenizer, "added_tokens", where) : none;
   size_t n = vocabulary.size();
-  for (const auto& token : added) {  // those outside "vocab" extend it
+  for (const auto& token : added) {  // tokens outside "vocab" extend it
     if (!vocabulary.contains(json_get<std::string>(token, "content", where))) ++n;
   }
   n = std::max(n, source.vocab_size);
@@ -135,7 +135,7 @@ void read_pieces(const Source& source, Vocabulary& v) {
     }
     if (flags != TokenFlags()) v.flags[static_cast<int32_t>(id)] = flags;
   }
-  for (size_t id = 0; id < n; ++id) {  // rows of the model's matrix without a token
+  for (size_t id = 0; id < n; ++id) {  // rows of the model's embedding without a token
     if (!v.pieces[id].empty() || value(vocabulary, "") == id) continue;
     v.pieces[id] = padding_piece(id);
     v.types[id] = PieceType::Unused;
@@ -155,7 +155,7 @@ void drop_padding(Vocabulary& v) {
 
 int32_t id_of(const std::string& piece, const Vocabulary& v, const std::string& where) {
   const auto found = std::find(v.pieces.begin(), v.pieces.end(), piece);
-  require(found != v.pieces.end(), "{}: the token \"{}\" is not in the vocabulary", where, printable(piece));
+  require(found != v.pieces.end(), "{}: token \"{}\" is not in the vocabulary", where, printable(piece));
   return static_cast<int32_t>(found - v.pieces.begin());
 }
 
@@ -205,7 +205,7 @@ std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const 
 void write_files(const std::filesystem::path& directory, const Vocabulary& v, const ChatTemplates& chat_templates,
                  Parts parts) {
   Json vocabulary = Json::object();
-  auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended: looking up each key takes quadratic time
+  auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended directly: looking up each key takes quadratic time
   Json added = Json::array();
   for (size_t id = 0; id < v.pieces.size(); ++id) {
     entries.emplace_back(parts.pieces[id], id);
@@ -235,8 +235,8 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
         {"vocab", std::move(vocabulary)},
         {"merges", std::move(parts.merges)}}},
   };
-  // PreTrainedTokenizerFast, since a model's own class would replace parts of the file. Explicit BOS and EOS, since
-  // AutoTokenizer would otherwise take Llama's and prepend <s>.
+  // PreTrainedTokenizerFast, because a model's own class would override parts of the file. Explicit BOS and EOS,
+  // because AutoTokenizer would otherwise use Llama's and prepend <s>.
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   for (const SpecialIdName& name : kSpecialIds) {
     const int32_t id = v.*name.id;
@@ -246,8 +246,8 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
   config["add_eos_token"] = v.add_eos;
   config["clean_up_tokenization_spaces"] = false;
   config["model_max_length"] = std::numeric_limits<int32_t>::max();
-  config["model_input_names"] = Json::array({"input_ids", "attention_mask"});  // a Llama takes no token_type_ids
-  config["padding_side"] = "left";                                             // as generation needs it
+  config["model_input_names"] = Json::array({"input_ids", "attention_mask"});  // Llama has no token_type_ids
+  config["padding_side"] = "left";                                             // required for generation
   if (chat_templates.size() == 1 && chat_templates.contains(kDefaultTemplate)) {
     config["chat_template"] = chat_templates.begin()->second;
   } else {

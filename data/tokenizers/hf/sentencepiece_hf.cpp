@@ -1,5 +1,5 @@
-// A SentencePiece vocabulary as tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback. Merges take the
-// place of scores: every split of a piece into two pieces is a merge, in the order of the scores.
+// SentencePiece vocabularies in tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback. Merges replace
+// scores: every split of a piece into two pieces is a merge, in the order of the scores.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -20,20 +20,20 @@ using core::printable;
 using core::require;
 using hf::Json;
 
-// Pieces by their text as spelled in the file.
+// Finds pieces by their text as spelled in the file.
 class PieceIndex {
  public:
   explicit PieceIndex(const SentencePieceVocabulary& vocabulary) : vocabulary_(vocabulary) {
     for (size_t i = 0; i < vocabulary.pieces.size(); ++i) ids_.emplace(vocabulary.pieces[i], static_cast<int32_t>(i));
   }
 
-  /// -1: none.
+  /// Returns the piece's ID, or -1.
   [[nodiscard]] int32_t find(std::string_view piece) const {
     const auto found = ids_.find(piece);
     return found == ids_.end() ? -1 : found->second;
   }
 
-  /// Whether symbols of a text can be merged to this piece.
+  /// Returns true if symbols of a text can be merged into this piece.
   [[nodiscard]] bool joins(int32_t id) const { return id >= 0 && data::joins(vocabulary_, static_cast<size_t>(id)); }
 
   /// Calls visit(left, right) for every split of a piece into two pieces, the longest left half first.
@@ -69,7 +69,7 @@ Json merges_of(const SentencePieceVocabulary& v) {
   return merges;
 }
 
-// Of Gemma. It does nothing, since a text has no spaces left behind the normalizer.
+// Returns Gemma's pre-tokenizer, which has no effect, since its normalizer replaces all spaces.
 Json gemma_pre_tokenizer() {
   return {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}};
 }
@@ -107,14 +107,14 @@ class HfReader {
   SentencePieceTokenizer read() {
     hf::supported(hf::value(model_, "ignore_merges") != true, where_, "ignore_merges");
     hf::read_pieces(source_, v_);
-    // Checked first, since all splits of each piece are looked up.
+    // Checked first: the time to look up all splits of a piece depends on its length.
     for (size_t i = 0; i < v_.pieces.size(); ++i) require_piece_length(v_.pieces[i], i, where_);
     read_bytes();
     read_specials();
     read_spaces();
     hf::read_template(source_, hf::value(source_.tokenizer, "post_processor"), v_);
     v_.scores.assign(v_.pieces.size(), 0.0F);
-    validate(v_, where_);  // before the scores, which look up the splits of each piece
+    validate(v_, where_);  // before read_scores(), which looks up the splits of each piece
     read_scores();
     return {std::move(v_), where_};
   }
@@ -139,7 +139,7 @@ class HfReader {
                   "fuse_unk = false without byte pieces");
   }
 
-  // Spaces become marks in a normalizer or in Metaspace, and one is put before the text there.
+  // Reads whether spaces become marks in a normalizer or in Metaspace, and whether a leading space is added.
   void read_spaces() {
     const nlohmann::json& normalizer = hf::value(source_.tokenizer, "normalizer");
     const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
@@ -158,7 +158,7 @@ class HfReader {
                   hf::shown(decoder));
   }
 
-  // Its defaults are those of tokenizers, whose older versions wrote add_prefix_space.
+  // Missing keys have the defaults of tokenizers. Its older versions wrote add_prefix_space.
   void read_metaspace(const nlohmann::json& metaspace) {
     const nlohmann::json& mark = hf::value(metaspace, "replacement");
     const nlohmann::json& split = hf::value(metaspace, "split");
@@ -172,7 +172,7 @@ class HfReader {
     v_.split_words = split != false;
   }
 
-  // The n-th piece that merges form gets the score -n, as SentencePiece numbers them; pieces without merges follow.
+  // The n-th piece that merges form gets the score -n, as in SentencePiece; pieces without merges follow.
   void read_scores() {
     const PieceIndex index(v_);
     find_apart(index);
@@ -185,10 +185,10 @@ class HfReader {
       const int32_t id = index.find(left + right);
       const auto i = static_cast<size_t>(id);
       require(id >= 0 && index.find(left) >= 0 && index.find(right) >= 0 && seen.emplace(id, left.size()).second,
-              "{}: the merge {} is not of pieces, or occurs twice", where_, hf::shown(entry));
+              "{}: the merge {} does not join two pieces into a third, or occurs twice", where_, hf::shown(entry));
       if (!index.joins(id) || !index.joins(index.find(left)) || !index.joins(index.find(right))) continue;
       if (id != current) {
-        hf::supported(n_merges[i] == 0, where_, "BPE whose merges for \"{}\" are not one after the other",
+        hf::supported(n_merges[i] == 0, where_, "BPE whose merges for \"{}\" are not consecutive",
                       [&] { return printable(v_.pieces[i]); });
         current = id;
         v_.scores[i] = score--;
@@ -199,13 +199,13 @@ class HfReader {
       size_t n_splits = 0;
       index.for_each_split(static_cast<int32_t>(i), [&](std::string_view, std::string_view) { ++n_splits; });
       hf::supported(
-          n_splits == n_merges[i], where_, "BPE that makes \"{}\" of {} pairs of pieces where it has {}",
+          n_splits == n_merges[i], where_, "BPE that forms \"{}\" from {} of {} pairs of pieces",
           [&] { return printable(v_.pieces[i]); }, n_merges[i], n_splits);
       if (n_splits == 0 && v_.types[i] == PieceType::Normal) v_.scores[i] = score--;
     }
   }
 
-  // Added tokens that the model's vocabulary or merges lack.
+  // Sets TokenFlags::apart for added tokens that the model's vocabulary or merges lack.
   void find_apart(const PieceIndex& index) {
     std::set<std::string, std::less<>> merged;
     std::vector<size_t> apart;

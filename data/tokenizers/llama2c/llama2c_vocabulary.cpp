@@ -19,7 +19,7 @@ constexpr int32_t kBos = 1;
 constexpr int32_t kEos = 2;
 constexpr int32_t kFirstByte = 3;
 constexpr int32_t kFirstPiece = kFirstByte + 256;
-// With newlines, so that no text is merged to them: llama2.c finds control tokens by their text, too.
+// The newlines prevent text from merging to these pieces: llama2.c finds control tokens by their text, too.
 constexpr std::string_view kBosPiece = "\n<s>\n";
 constexpr std::string_view kEosPiece = "\n</s>\n";
 
@@ -39,19 +39,19 @@ class Reader {
 
   std::string text(int32_t length, size_t piece) {
     if (length <= 0 || std::cmp_greater(length, kLongestPiece)) {
-      fail_at(piece, fmt::format("has the length {}, but has to be in [1, {}]", length, kLongestPiece));
+      fail_at(piece, fmt::format("has length {}, but must be in [1, {}]", length, kLongestPiece));
     }
     return {take(static_cast<size_t>(length), piece), static_cast<size_t>(length)};
   }
 
   [[noreturn]] void fail_at(size_t piece, const std::string& what) const {
-    fail("{}: piece {} {} (byte {}); the file is damaged or no tokenizer.bin of llama2.c", file_.path().string(), piece,
+    fail("{}: piece {} {} (byte {}); the file is damaged or not a llama2.c tokenizer.bin", file_.path().string(), piece,
          what, at_);
   }
 
  private:
   const char* take(size_t size, size_t piece) {
-    if (size > remaining()) fail_at(piece, fmt::format("needs {} bytes, but {} are left", size, remaining()));
+    if (size > remaining()) fail_at(piece, fmt::format("needs {} bytes, but only {} are left", size, remaining()));
     const auto* bytes = reinterpret_cast<const char*>(file_.bytes().data()) + at_;
     at_ += size;
     return bytes;
@@ -61,8 +61,8 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Whether the piece 3 + b is the byte b: "<0x20>", or the character itself, as to_llama2c writes the space.
-bool stands_for_byte(const std::string& piece, size_t id) {
+// Returns true if piece 3 + b represents byte b: "<0x20>", or the character itself, as to_llama2c writes the space.
+bool is_byte_piece(const std::string& piece, size_t id) {
   const auto byte = static_cast<uint8_t>(id - kFirstByte);
   return parse_byte_piece(piece) == byte || (byte < 0x80 && piece == std::string(1, static_cast<char>(byte)));
 }
@@ -94,22 +94,22 @@ Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer) {
 Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer) {
   const SentencePieceVocabulary& from = tokenizer.vocabulary();
   require(from.unk == kUnknown && from.bos == kBos && from.eos == kEos && tokenizer.vocab_size() >= kFirstPiece,
-          "llama2.c takes token 0 as unknown, 1 as BOS, 2 as EOS and 256 bytes after them; this vocabulary has {}, {}, "
-          "{} and {} tokens",
+          "llama2.c requires token 0 as unknown, 1 as BOS, 2 as EOS and 256 byte tokens after them; this vocabulary "
+          "has {}, {}, {} and {} tokens",
           from.unk, from.bos, from.eos, tokenizer.vocab_size());
   require(from.add_bos && !from.add_eos && from.add_space_prefix,
-          "llama2.c begins a text with BOS and a space and adds nothing behind it; this vocabulary does otherwise");
+          "llama2.c adds BOS and a space before a text and nothing after it; this vocabulary does not");
   Llama2cVocabulary to;
   for (size_t id = 0; id < from.pieces.size(); ++id) {
     const std::string& piece = from.pieces[id];
     if (from.types[id] == PieceType::UserDefined || piece.find('\0') != std::string::npos) {
-      fail("llama2.c cannot hold the piece {} (\"{}\"): it knows neither user-defined pieces nor zero bytes", id,
+      fail("llama2.c cannot store piece {} (\"{}\"): it supports neither user-defined pieces nor zero bytes", id,
            core::printable(piece));
     }
     to.pieces.push_back(marks_to_spaces(piece));
     to.source_row.push_back(static_cast<int32_t>(id));
-    if (id >= kFirstByte && id < kFirstPiece && !stands_for_byte(to.pieces.back(), id)) {
-      fail("llama2.c takes token {} as the byte {}; in this vocabulary it is \"{}\"", id, id - kFirstByte,
+    if (id >= kFirstByte && id < kFirstPiece && !is_byte_piece(to.pieces.back(), id)) {
+      fail("llama2.c requires token {} to be the byte {}; in this vocabulary it is \"{}\"", id, id - kFirstByte,
            core::printable(piece));
     }
   }
@@ -122,7 +122,7 @@ Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer) {
 Llama2cVocabulary to_llama2c(const Tokenizer& tokenizer) {
   if (const auto* characters = dynamic_cast<const CharTokenizer*>(&tokenizer)) return to_llama2c(*characters);
   const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer);
-  require(pieces != nullptr, "a {} tokenizer cannot be written for llama2.c", tokenizer.kind());
+  require(pieces != nullptr, "llama2.c cannot store a {} tokenizer", tokenizer.kind());
   return to_llama2c(*pieces);
 }
 
@@ -148,7 +148,7 @@ SentencePieceTokenizer read_llama2c_tokenizer(const std::filesystem::path& path,
   SentencePieceVocabulary v;
   for (size_t id = 0; in.remaining() > 0; ++id) {
     if (vocab_size > 0 && std::cmp_equal(id, vocab_size)) {
-      fail("{}: {} bytes are left after the {} tokens of the model; take the file that belongs to the model", where,
+      fail("{}: {} bytes are left after the {} tokens of the model; use the tokenizer.bin of this model", where,
            in.remaining(), vocab_size);
     }
     v.scores.push_back(in.number<float>(id));
@@ -158,9 +158,8 @@ SentencePieceTokenizer read_llama2c_tokenizer(const std::filesystem::path& path,
     if (id == kBos && piece == kBosPiece) piece = "<s>";
     if (id == kEos && piece == kEosPiece) piece = "</s>";
     const bool of_byte = id >= kFirstByte && id < kFirstPiece;
-    if (of_byte && !stands_for_byte(piece, id)) {
-      in.fail_at(id,
-                 fmt::format("is \"{}\", but has to stand for the byte {}", core::printable(piece), id - kFirstByte));
+    if (of_byte && !is_byte_piece(piece, id)) {
+      in.fail_at(id, fmt::format("is \"{}\", but must be the byte {}", core::printable(piece), id - kFirstByte));
     }
     v.types.push_back(id == kUnknown                       ? PieceType::Unknown
                       : id < kFirstByte                    ? PieceType::Control

@@ -14,7 +14,7 @@
 namespace folio::data {
 namespace {
 
-using Pair = uint64_t;  // two ids, so that a smaller number is the pair with the lower ids
+using Pair = uint64_t;  // two IDs; pairs with lower IDs are smaller numbers
 
 Pair pair_of(int32_t left, int32_t right) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32U) | static_cast<uint32_t>(right);
@@ -22,15 +22,15 @@ Pair pair_of(int32_t left, int32_t right) {
 int32_t left_of(Pair pair) { return static_cast<int32_t>(pair >> 32U); }
 int32_t right_of(Pair pair) { return static_cast<int32_t>(pair & 0xFFFFFFFFU); }
 
-// What is known of each pair: a hash table by open addressing.
+// A hash table of pairs, with open addressing.
 class PairTable {
  public:
   struct Info {
     Pair pair = kFree;
-    int64_t count = 0;       // of all words, as often as they occur
-    uint32_t n_words = 0;    // that were seen with it in this round
-    uint32_t last_word = 0;  // of these, plus 1
-    uint64_t begin = 0;      // where they are listed
+    int64_t count = 0;       // occurrences in all words, weighted by the words' counts
+    uint32_t n_words = 0;    // words in which it was seen in this round
+    uint32_t last_word = 0;  // index of the last of these words, plus 1
+    uint64_t begin = 0;      // start of its words in word_lists_
   };
 
   [[nodiscard]] Info& at(Pair pair) {
@@ -64,11 +64,11 @@ class PairTable {
   size_t size_ = 0;
 };
 
-// Of equally many the one with the lower ids comes first.
+// Ordered by count; of equal counts, the pair with the lower IDs comes first.
 struct Candidate {
-  uint64_t count;  ///< when it was last looked at
+  uint64_t count;  ///< of the pair when it was last checked
   Pair pair;
-  uint64_t begin;  ///< its words, in the list of all
+  uint64_t begin;  ///< start of its words in word_lists_
   uint32_t n_words;
   bool operator<(const Candidate& other) const {
     return count != other.count ? count < other.count : pair > other.pair;
@@ -79,7 +79,7 @@ class Trainer {
  public:
   Trainer(std::span<const WordCounts::Word> words, const BpeTrainerOptions& options) : options_(options) {
     core::require(options.vocab_size >= std::ssize(options.special_tokens) + 256,
-                  "a vocabulary of {} tokens has no room for 256 bytes and {} special tokens; {} is the least",
+                  "a vocabulary of {} tokens is too small for 256 bytes and {} special tokens; use at least {}",
                   options.vocab_size, options.special_tokens.size(), 256 + options.special_tokens.size());
     for (const std::string& token : options.special_tokens) add_token(token, PieceType::Control);
     add_bytes();
@@ -97,7 +97,7 @@ class Trainer {
       Candidate best = queue_.top();
       queue_.pop();
       const auto count = static_cast<uint64_t>(pairs_.at(best.pair).count);
-      if (best.count != count) {  // others took some of its places
+      if (best.count != count) {  // other merges removed some occurrences
         best.count = count;
         queue_.push(best);
         continue;
@@ -111,7 +111,7 @@ class Trainer {
   }
 
  private:
-  // Its id, which it may have already: two ways may lead to one text.
+  // Returns the token's ID. It may exist already, since different merges can produce the same text.
   int32_t add_token(const std::string& bytes, PieceType type) {
     const auto [found, is_new] = ids_.try_emplace(bytes, static_cast<int32_t>(vocabulary_.pieces.size()));
     if (is_new) {
@@ -121,14 +121,14 @@ class Trainer {
     return found->second;
   }
 
-  // In the order of the characters that stand for them in files.
+  // Adds the bytes in the order of their characters in the byte-level alphabet.
   void add_bytes() {
     std::array<std::pair<std::string, uint8_t>, 256> spelled;
     for (int byte = 0; byte < 256; ++byte) {
       const char c = static_cast<char>(byte);
       spelled[static_cast<size_t>(byte)] = {bytes_to_byte_level({&c, 1}), static_cast<uint8_t>(byte)};
     }
-    std::ranges::sort(spelled);  // UTF-8 sorts as its code points
+    std::ranges::sort(spelled);  // UTF-8 sorts by code point
     for (const auto& [text, byte] : spelled) {
       of_byte_[byte] = add_token(std::string(1, static_cast<char>(byte)), PieceType::Normal);
     }
@@ -136,7 +136,7 @@ class Trainer {
 
   [[nodiscard]] std::span<int32_t> word(size_t w) { return std::span(symbols_).subspan(starts_[w], lengths_[w]); }
 
-  // Notes that word `w` has the pair, once in a round.
+  // Records that word `w` contains the pair, once per round.
   void note(PairTable::Info& info, size_t w) {
     if (info.last_word == w + 1) return;
     info.last_word = static_cast<uint32_t>(w + 1);
@@ -144,11 +144,11 @@ class Trainer {
     seen_.emplace_back(info.pair, static_cast<uint32_t>(w));
   }
 
-  // What was noted becomes candidates, each with the list of its words.
+  // Turns the pairs that were recorded into candidates, each with a list of its words.
   void end_round() {
     for (const auto& [pair, w] : seen_) {
       PairTable::Info& info = pairs_.at(pair);
-      if (info.last_word != 0) {  // the first one of its pair
+      if (info.last_word != 0) {  // the first record of its pair
         info.last_word = 0;
         info.begin = word_lists_.size();
         word_lists_.resize(word_lists_.size() + info.n_words);
@@ -186,7 +186,7 @@ class Trainer {
     end_round();
   }
 
-  // The counts change as BpeTrainer changes them: those of the neighbours, and not that of the merged pair itself.
+  // Changes counts as BpeTrainer does: those of neighbouring pairs, but not of the merged pair itself.
   void merge_in(size_t w, int32_t left, int32_t right, int32_t joined) {
     const std::span<int32_t> symbols = word(w);
     const int64_t count = counts_[w];
@@ -216,7 +216,7 @@ class Trainer {
     lengths_[w] = static_cast<uint32_t>(n);
   }
 
-  // A pair that was merged twice, since one of its tokens came in two ways, has the later rank, as in BpeTrainer.
+  // A pair can be merged twice if one of its tokens arose in two ways. It keeps the later rank, as in BpeTrainer.
   void finish_merges() {
     std::unordered_map<Pair, size_t> last;
     auto& merges = vocabulary_.merges;
@@ -235,13 +235,13 @@ class Trainer {
   BpeVocabulary vocabulary_;
   std::unordered_map<std::string, int32_t> ids_;
   std::array<int32_t, 256> of_byte_{};
-  // The words as they are merged so far: word w has lengths_[w] symbols from starts_[w] on.
+  // The words after the merges so far: word w has lengths_[w] symbols from starts_[w] on.
   std::vector<int32_t> symbols_;
   std::vector<size_t> starts_;
   std::vector<uint32_t> lengths_;
   std::vector<int64_t> counts_;
   PairTable pairs_;
-  std::vector<std::pair<Pair, uint32_t>> seen_;  ///< in this round: a pair that is new in a word
+  std::vector<std::pair<Pair, uint32_t>> seen_;  ///< the pairs and words recorded in this round
   std::vector<uint32_t> word_lists_;
   std::priority_queue<Candidate> queue_;
 };

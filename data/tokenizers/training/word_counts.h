@@ -1,5 +1,5 @@
-// How often each word of a text occurs, where words are a pre-tokenizer's. That is all that byte-pair encoding needs of
-// a text, so memory goes by its distinct words and not by its length.
+// Counts how often each word of a text occurs, as split by a pre-tokenizer. Byte-pair encoding needs only these counts,
+// so memory use depends on the number of distinct words, not on the length of the text.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ class WordCounts {
     uint64_t count;
   };
 
-  /// `nfc`: texts are normalized first (nfc.h).
+  /// With `nfc`, text is normalized first (nfc.h).
   explicit WordCounts(PreTokenizer kind, bool nfc = false) : kind_(kind), nfc_(nfc) {}
 
-  /// The words of `texts`: documents, or parts of them between two word_border()s. Throws core::Error that begins with
+  /// Counts the words of `texts`: documents, or parts of them cut at word_border(). Throws core::Error that begins with
   /// `where` if one is not UTF-8.
   void add(std::span<const std::string_view> texts, core::ThreadPool& pool, const std::string& where);
 
-  /// In no order. Valid until the next add().
+  /// Returns the distinct words in arbitrary order, valid until the next add().
   [[nodiscard]] std::vector<Word> words() const;
-  [[nodiscard]] size_t n_words() const { return table_.words.size(); }  ///< distinct ones
+  [[nodiscard]] size_t n_words() const { return table_.words.size(); }  ///< distinct words
   [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }           ///< of all texts
 
  private:
-  // Words by their hash: open addressing. Their bytes lie one after the other.
+  // A hash table of words with open addressing. The bytes of all words are concatenated.
   struct Table {
     struct Entry {
       uint64_t hash;

@@ -1,12 +1,12 @@
-// Causal attention with a KV cache. The last n_queries of n_positions positions ask; all have keys and
-// values. So query r stands at position t = n_positions - n_queries + r, and sees the positions 0 … t. In each head:
+// Causal attention with a KV cache. There are n_positions keys and values, and queries for the last n_queries
+// positions: query r is at position t = n_positions - n_queries + r and attends to positions 0 … t. In each head:
 //
 //     score_j  = (query · key_j) / sqrt(head_dim)           for j = 0 … t
-//     weight_j = exp(score_j - m) / sum of all exp(score_j - m)      m: the largest score, so that no exp is infinite
+//     weight_j = exp(score_j - m) / sum of all exp(score_j - m)      m: the largest score, to avoid overflow
 //     out      = sum over j of weight_j * value_j
 //
-// There may be fewer heads of keys and values than of queries. Then n_heads / n_kv_heads neighbouring query heads share
-// one: with 4 and 2, query heads 0 and 1 read key/value head 0, heads 2 and 3 read head 1.
+// There may be fewer key/value heads than query heads (grouped-query attention). Then n_heads / n_kv_heads consecutive
+// query heads share one: with 4 and 2, query heads 0 and 1 read key/value head 0, heads 2 and 3 read head 1.
 //
 // Read first: experiments/06_causal_mask/README.md, experiments/07_heads/README.md.
 // Check it with: make exercise N=engine/attention

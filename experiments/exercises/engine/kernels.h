@@ -1,5 +1,5 @@
-// The functions that the engine's exercises ask for, in the order of the exercises. Each is written in a file of its
-// own beside this one. Arrays lie row by row: (n, dim) is n times dim numbers, one row after the other.
+// The functions of the engine exercises, in the order of the exercises; each is written in its own file in this folder.
+// Arrays are row-major: (n, dim) means n rows of dim elements.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +19,17 @@ void swiglu(const float* gate, const float* up, size_t n, float* out);
 void matmul(const float* x, const float* weight, size_t n_rows, size_t n_in, size_t n_out, float* out);
 
 struct AttentionShape {
-  size_t n_queries;    ///< positions that ask: the last ones
-  size_t n_positions;  ///< positions that have keys and values: all so far
-  size_t n_heads;      ///< heads of the queries
-  size_t n_kv_heads;   ///< heads of the keys and values, a divisor of n_heads
-  size_t head_dim;     ///< numbers in a head
+  size_t n_queries;    ///< number of queries, for the last positions
+  size_t n_positions;  ///< number of cached positions
+  size_t n_heads;      ///< query heads
+  size_t n_kv_heads;   ///< key/value heads, a divisor of n_heads
+  size_t head_dim;     ///< elements in a head
 };
 
 void attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out);
 
 struct SamplerOptions {
-  float temperature;  ///< 0: take the likeliest
+  float temperature;  ///< 0: always the most likely token
   size_t top_k;       ///< 0: off
   float top_p;        ///< 1: off
   float min_p;        ///< 0: off

@@ -1,11 +1,11 @@
-// The matrix product, where nearly all of the time goes. Each row of x is multiplied by each row of the
-// weight:
+// Matrix multiplication, where nearly all of the time is spent. Computes the dot product of each row of x with each row
+// of the weight:
 //
 //     out[row, r] = sum over i of x[row, i] * weight[r, i]
 //
-// Rows of x are positions, rows of the weight are outputs. Both lie in memory with i as their last index, so both are
-// read in order. (In the notation of mathematics: out = x · weightᵀ.) For example the row (1, 10) of x and a weight
-// with the rows (1, 2) and (3, 4) give the row (1 · 1 + 10 · 2, 1 · 3 + 10 · 4) = (21, 43).
+// Rows of x are positions, rows of the weight are outputs. In both, index i is contiguous in memory. In matrix
+// notation: out = x · weightᵀ. Example: the row (1, 10) of x and a weight with the rows (1, 2) and (3, 4) give the row
+// (1 · 1 + 10 · 2, 1 · 3 + 10 · 4) = (21, 43).
 //
 // Check it with: make exercise N=matmul
 #include "experiments/exercises/engine/kernels.h"

@@ -1,6 +1,6 @@
-// RMSNorm brings the vector of each position to size 1.
+// RMSNorm scales the vector of each position to a root mean square of 1, then multiplies by a weight per element.
 //
-//     rms   = sqrt(mean of x_i² over the dim numbers of this position + eps)
+//     rms   = sqrt(mean of x_i² over the dim elements of this position + eps)
 //     out_i = x_i / rms * weight_i
 //
 // Read first: experiments/04_rms_norm/README.md.

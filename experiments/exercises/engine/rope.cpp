@@ -1,11 +1,11 @@
-// RoPE turns the pairs of numbers of a query or key by angles that grow with the position. The score of two
-// of them, their dot product, then depends on the distance of their positions alone.
+// RoPE rotates pairs of elements of a query or key by angles proportional to the position, so that the dot product of a
+// query and a key depends only on the distance between their positions.
 //
-// In each head, the numbers 2i and 2i + 1 are pair i, for i = 0 … head_dim / 2 - 1. Pair (a, b) becomes
+// In each head, elements 2i and 2i + 1 are pair i, for i = 0 … head_dim / 2 - 1. Pair (a, b) becomes
 //
 //     (a cos(angle) - b sin(angle), a sin(angle) + b cos(angle))    with angle = position * theta^(-2i / head_dim)
 //
-// Positions are counted from 0.
+// The first position is 0.
 //
 // Read first: experiments/05_rope/README.md.
 // Check it with: make exercise N=engine/rope
@@ -15,7 +15,7 @@
 
 namespace folio::exercises {
 
-// x: (n_heads, head_dim), the heads of one position, turned in place.
+// x: (n_heads, head_dim), all heads of one position, rotated in place.
 void rope(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   throw Unfilled(
       "rope is still to be written, in experiments/exercises/engine/rope.cpp.\n"

@@ -1,5 +1,5 @@
-// The middle of the feed-forward. Two products of the same input come in, a gate and the numbers that it
-// lets through:
+// The activation of the feed-forward network. Its inputs are two products of the same vector, the gate and the values
+// that it scales:
 //
 //     out_i = silu(gate_i) * up_i        with silu(x) = x * sigmoid(x) = x / (1 + exp(-x))
 //

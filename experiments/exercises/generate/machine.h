@@ -1,5 +1,5 @@
-// A machine whose arithmetic is the exercises' functions. The forward pass, the cache's bookkeeping and the loop are
-// the engine's: see infer/forward/machine.h for what each operation does. Plain Llamas only, in floats, on one thread.
+// A machine that computes with the exercises' functions. The forward pass, block management and the engine's loop are
+// unchanged; infer/forward/machine.h documents the operations. Plain Llamas only, in float32, on one thread.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ class ExerciseStage final : public infer::Stage, public infer::StageMemory, publ
   void run(const infer::FinishLogits& /*o*/) {}
   void run(const infer::DrawTokens& o);
   template <typename Other>
-  void run(const Other& /*o*/) {  // which plain Llamas don't have
+  void run(const Other& /*o*/) {  // operations that plain Llamas don't use
     core::fail("the exercises know no such operation");
   }
   [[nodiscard]] float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
@@ -57,18 +57,18 @@ class ExerciseStage final : public infer::Stage, public infer::StageMemory, publ
   const Parts& parts_;
   const core::ModelConfig& config_;
   std::vector<std::vector<float>> weights_;  ///< by WeightId
-  infer::StageInfo info_;                    // after weights_, which loading fills
+  infer::StageInfo info_;                    // declared after weights_, which its initialization fills
   std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32, kv_dim)
 
-  // The step in hand.
+  // The current step.
   std::vector<infer::StepRow> rows_;
   std::vector<infer::BlockId> tables_;
   std::vector<int32_t> table_starts_;
   std::vector<infer::Draw> draws_;
-  size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() those that need logits
+  size_t n_rows_ = 0;  ///< rows in the slots; after gather(), only those that need logits
   size_t n_steps_ = 0;
   std::array<std::vector<float>, infer::kSlots> slots_;
-  std::array<std::vector<int32_t>, 2> drawn_;  ///< by the last two steps
+  std::array<std::vector<int32_t>, 2> drawn_;  ///< of the last two steps
   std::vector<float> scratch_;
 };
 
@@ -77,7 +77,7 @@ class ExerciseMachine final : public infer::Machine {
   explicit ExerciseMachine(Parts parts) : parts_(std::move(parts)) {}
 
   [[nodiscard]] std::string describe() const override { return "the exercises' functions"; }
-  /// Throws core::Error if the model is no plain Llama.
+  /// Throws core::Error unless the model is a plain Llama.
   [[nodiscard]] std::unique_ptr<infer::Stage> load(const core::StoredModel& model, const infer::Shard& shard,
                                                    infer::CacheType cache_type) override;
 

@@ -1,4 +1,4 @@
-// build/exercises/generate: as build/generate, but the arithmetic is what the reader wrote in engine/.
+// build/exercises/generate: build/generate with the arithmetic of the reader's functions in engine/.
 #include <fmt/ranges.h>
 
 #include "apps/text_program.h"

@@ -2,12 +2,12 @@
 
 #include <array>
 
-#include "experiments/exercises/laws/engine/reference.h"
+#include "experiments/exercises/properties/engine/reference.h"
 
 namespace folio::exercises {
 namespace {
 
-// `own`, unless the call of it throws Unfilled.
+// Returns `own`, or `reference` if calling `own` throws Unfilled. Records which in `parts`.
 template <typename Function, typename Call>
 Function pick(Parts& parts, std::string_view name, Function own, Function reference, Call call) {
   try {

@@ -1,5 +1,4 @@
-// The functions that a text is generated with: the reader's where they are written, and the engine's where they still
-// throw Unfilled.
+// The functions used for generation: the reader's, or the engine's where the reader's still throw Unfilled.
 #pragma once
 
 #include <string_view>
@@ -10,8 +9,8 @@
 namespace folio::exercises {
 
 struct Parts {
-  std::vector<std::string_view> own{};      ///< names of the reader's
-  std::vector<std::string_view> missing{};  ///< names of those that are still to be written
+  std::vector<std::string_view> own{};      ///< names of the functions written by the reader
+  std::vector<std::string_view> missing{};  ///< names of the functions not yet written
 
   decltype(&exercises::rms_norm) rms_norm = nullptr;
   decltype(&exercises::rope) rope = nullptr;
@@ -21,7 +20,7 @@ struct Parts {
   decltype(&exercises::sample) sample = nullptr;  ///< null: infer::Sampler draws
 };
 
-/// Calls each of the reader's functions once, to see whether it is written.
+/// Calls each of the reader's functions once to find out if it is written.
 [[nodiscard]] Parts find_parts();
 
 }  // namespace folio::exercises

@@ -1,5 +1,5 @@
-// Well-known mistakes, which the laws have to find. In a program that is linked with mistakes/ instead of the reader's
-// files, $FOLIO_MISTAKE names the one that is made; all other functions are the engine's.
+// Well-known mistakes that the tests must detect. In a program linked with mistakes/ instead of the reader's files,
+// $FOLIO_MISTAKE selects one; all other functions are correct.
 #pragma once
 
 #include <cstdlib>
@@ -8,16 +8,16 @@
 
 namespace folio::exercises {
 
-/// Function is that of the exercise.
+/// Function is the type of the exercise's function.
 template <typename Function>
 struct Mistake {
   std::string_view name;
-  std::string_view law;    ///< that fails, while those before it hold
-  std::string_view cause;  ///< words of its message
+  std::string_view property;  ///< the first test that fails
+  std::string_view cause;     ///< part of its message
   Function* function;
 };
 
-/// The mistake that is to be made, if it is one of these, or `sound`.
+/// Returns the function of the selected mistake if it is one of these, else `sound`.
 template <typename Function>
 [[nodiscard]] Function* chosen(const std::vector<Mistake<Function>>& mistakes, Function* sound) {
   const char* name = std::getenv("FOLIO_MISTAKE");

@@ -1,4 +1,4 @@
-// A layer of a Llama on LibTorch: two branches that read the stream through a norm and add to it.
+// A layer of a Llama on LibTorch: attention and feed-forward, each with a norm before it and a residual connection.
 //
 //     h = x + attention(attention_norm(x))          y = h + ffn(ffn_norm(h))
 //

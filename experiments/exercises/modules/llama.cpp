@@ -1,9 +1,9 @@
-// Your own modules in a whole Llama, which is built of parts: here you say what a layer's are.
+// A whole Llama made of your own modules. Specify the parts of a layer here.
 //
-//     torch::nn::AnyModule(RMSNorm(dim, eps))     is a norm as a part; nn::BlockParts has the names of the four
+//     torch::nn::AnyModule(RMSNorm(dim, eps))     wraps a norm as a part; nn::BlockParts lists the four
 //
-// A layer has a norm of its own before each branch. Attention gets the rotation as a function. The numbers are in the
-// configuration: dim, hidden_dim, norm_eps, context_length, head_dim, rope_theta. Our own RopeCache is not needed.
+// Each branch of each layer has its own norm. Attention receives the rotation as a function. The sizes are in the
+// configuration: dim, hidden_dim, norm_eps, context_length, head_dim, rope_theta. Folio's RopeCache is not needed.
 //
 // Read first: modules/block.h, modules/parts.h.
 // Check it with: make exercise N=modules/llama

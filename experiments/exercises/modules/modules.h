@@ -1,6 +1,6 @@
-// The modules that the exercises ask for, in their order: parameters and sizes are here, and each function that is
-// still to be written is in a file of its own beside this one. Shapes: B sequences, T positions, D model width, H query
-// heads, G key/value heads, K numbers in a head.
+// The modules of the exercises, in their order. Parameters and sizes are given here; each function to write is in its
+// own file in this folder. Shapes: B sequences, T positions, D model width, H query heads, G key/value heads, K
+// elements in a head.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -33,11 +33,11 @@ struct RMSNormImpl : torch::nn::Module {
 };
 TORCH_MODULE(RMSNorm);
 
-/// Rotary positions, with adjacent pairs.
+/// Rotary position embedding of adjacent pairs.
 struct RopeImpl : torch::nn::Module {
   RopeImpl(int64_t its_context_length, int64_t its_head_dim, double its_theta = 10000.0)
       : context_length(its_context_length), head_dim(its_head_dim), theta(its_theta) {}
-  Tensor apply(const Tensor& x_BTHK, int64_t first_position = 0) const;  ///< of x's shape and type; rope.cpp
+  Tensor apply(const Tensor& x_BTHK, int64_t first_position = 0) const;  ///< same shape and type as x; rope.cpp
 
   int64_t context_length, head_dim;
   double theta;
@@ -60,7 +60,7 @@ struct SwiGLUImpl : torch::nn::Module {
 };
 TORCH_MODULE(SwiGLU);
 
-/// Rotates x [B, T, heads, K] by the positions 0 to T - 1. The laws of attention pass ours.
+/// Rotates x [B, T, heads, K] by positions 0 to T - 1. The tests of attention pass Folio's rotation.
 using Rotate = std::function<Tensor(const Tensor& x)>;
 
 /// Causal attention with grouped heads.
@@ -74,7 +74,7 @@ struct AttentionImpl : torch::nn::Module {
         wk(register_module("wk", linear(c.dim, c.n_kv_heads * c.head_dim))),
         wv(register_module("wv", linear(c.dim, c.n_kv_heads * c.head_dim))),
         wo(register_module("wo", linear(c.n_heads * c.head_dim, c.dim))) {}
-  Tensor weights(const Tensor& x_BTD);  ///< [B, H, T, T], row t for what position t looks at; attention.cpp
+  Tensor weights(const Tensor& x_BTD);  ///< [B, H, T, T], row t: weights of position t; attention.cpp
   Tensor forward(const Tensor& x_BTD);  ///< to [B, T, D]; attention.cpp
 
   int64_t n_heads, n_kv_heads, head_dim;
@@ -83,7 +83,7 @@ struct AttentionImpl : torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-/// A layer: the parts are called as parts_.attention.forward(x).
+/// A layer. Call its parts as parts_.attention.forward(x).
 struct BlockImpl : nn::BlockImpl {
   using nn::BlockImpl::BlockImpl;
   Tensor forward(const Tensor& x_BTD, const Tensor& /*starts*/ = {}) override { return layer(x_BTD); }
@@ -91,12 +91,12 @@ struct BlockImpl : nn::BlockImpl {
 };
 TORCH_MODULE(Block);
 
-/// The block above of these parts, as nn::Llama takes it.
+/// Wraps the Block above for nn::Llama.
 inline nn::Block layer_of(const nn::BlockParts& parts) {
   return nn::Block(std::shared_ptr<nn::BlockImpl>(Block(parts).ptr()));
 }
 
-/// What nn::Llama is made of, here of the modules above.
+/// The parts of an nn::Llama, made of the modules above.
 struct MyParts : nn::Parts {
   nn::BlockParts block_parts(const core::ModelConfig& c, nn::RopeCache ours,
                              int64_t layer) const override;  ///< llama.cpp

@@ -1,9 +1,9 @@
-// RMSNorm on LibTorch: the vector of each position is divided by its own root mean square.
+// RMSNorm on LibTorch: divides the vector of each position by its own root mean square.
 //
 //     y = x / sqrt(mean of x² over the last dimension + eps) * weight
 //
-// x has any number of dimensions; the last has the D numbers of a position. `eps` and `weight` are members
-// (modules.h). Tensor operations that help: x.square(), x.mean(-1, /*keepdim=*/true), torch::rsqrt.
+// x has any number of dimensions; the last holds the D elements of a position. `eps` and `weight` are members
+// (modules.h). Useful tensor operations: x.square(), x.mean(-1, /*keepdim=*/true), torch::rsqrt.
 //
 // Read first: experiments/04_rms_norm/README.md.
 // Check it with: make exercise N=modules/rms_norm

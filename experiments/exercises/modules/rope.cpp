@@ -1,11 +1,11 @@
-// RoPE on LibTorch: pairs of numbers are turned by angles that grow with the position.
+// RoPE on LibTorch: rotates pairs of elements by angles proportional to the position.
 //
 //     pair i of a head is (x[2i], x[2i+1]), i = 0 .. K/2 - 1; at position p its angle is a = p * theta^(-2i / K)
 //     y[2i] = x[2i] cos a - x[2i+1] sin a          y[2i+1] = x[2i] sin a + x[2i+1] cos a
 //
-// x is [B, T, heads, K], its positions are first_position, first_position + 1, …; the result has x's shape and type.
-// Compute the angles in double. Tensor operations that help: torch::arange, torch::outer, torch::pow,
-// x.unflatten(-1, {-1, 2}), select(-1, 0), torch::stack, flatten(-2).
+// x is [B, T, heads, K] with the positions first_position, first_position + 1, …; the result has x's shape and type.
+// Compute the angles in double. Useful tensor operations: torch::arange, torch::outer, torch::pow, x.unflatten(-1, {-1,
+// 2}), select(-1, 0), torch::stack, flatten(-2).
 //
 // Read first: experiments/05_rope/README.md.
 // Check it with: make exercise N=modules/rope

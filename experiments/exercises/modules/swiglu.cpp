@@ -1,8 +1,8 @@
-// SwiGLU on LibTorch: the feed-forward, in which a gate decides how much of each number passes.
+// SwiGLU on LibTorch: the feed-forward network, in which a gate scales each hidden element.
 //
 //     y = w2(silu(w1(x)) * w3(x))          silu(z) = z / (1 + e^-z)
 //
-// w1, w2 and w3 are members (modules.h): w1->forward(x) is the product. Write silu yourself, with torch::sigmoid or
+// w1, w2 and w3 are members (modules.h); w1->forward(x) is the product. Write silu yourself, with torch::sigmoid or
 // exp.
 //
 // Read first: experiments/08_swiglu/README.md.

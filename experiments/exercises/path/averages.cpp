@@ -1,5 +1,5 @@
-// The same average in four forms, and the last one is attention. Row t of the result is the mean of the rows 0 to t of
-// x: what came so far, itself included, and nothing that comes later. For x = (2, 4, 9) it is (2, 3, 5).
+// The same average in four forms, the last of which is attention. Row t of the result is the mean of rows 0 to t of x:
+// all positions so far including t, and none that come later. For x = (2, 4, 9) it is (2, 3, 5).
 //
 //     1. a loop       y_t = (x_0 + … + x_t) / (t + 1)
 //     2. weights      y_t = sum over s of w_ts x_s
@@ -7,12 +7,12 @@
 //     3. a softmax    w_ts = exp(score_ts) / sum over u <= t of exp(score_tu) for s <= t, and 0 for s > t
 //     4. attention    score_ts = (q_t · k_s) / sqrt(K), and y_t = sum over s of w_ts v_s
 //
-// For T = 3 the weights of form 2 are (1, 0, 0), (1/2, 1/2, 0), (1/3, 1/3, 1/3), and so are those of form 3 if all
-// scores are equal. With the scores (0, ln 3) position t = 1 has the weights (1/4, 3/4). In form 4 the scores depend on
-// what the positions hold, so each looks where it wants.
+// For T = 3 the weights of form 2 are (1, 0, 0), (1/2, 1/2, 0), (1/3, 1/3, 1/3); form 3 gives the same if all scores
+// are equal. With the scores (0, ln 3) position t = 1 has the weights (1/4, 3/4). In form 4 the scores depend on the
+// content of the positions.
 //
-// Why sqrt(K): a dot product of K random numbers of size 1 has the size sqrt(K). Without the division, wide vectors
-// would have large scores, and nearly all weight would fall on one position.
+// Why sqrt(K): the dot product of two vectors of K random numbers of size 1 has the size sqrt(K). Without the division,
+// wide vectors would have large scores, and nearly all weight would be on one position.
 //
 // Check it with: make exercise N=averages
 #include <algorithm>
@@ -22,28 +22,28 @@
 
 namespace folio::exercises {
 
-// x: (T, D). The averages: (T, D).
+// x: (T, D). Return the averages: (T, D).
 Floats average_by_loop(const Floats& x, size_t T, size_t D) {
   throw Unfilled(
       "average_by_loop is still to be written, in experiments/exercises/path/averages.cpp.\n"
       "Three loops: over t, over s from 0 to t, and over the D numbers of a row.");
 }
 
-// The weights: (T, T).
+// Returns the weights: (T, T).
 Floats average_weights(size_t T) {
   throw Unfilled(
       "average_weights is still to be written, in experiments/exercises/path/averages.cpp.\n"
       "Row t has 1 / (t + 1) in its places 0 to t, and 0 behind them.");
 }
 
-// scores: (T, T). Those above the diagonal, s > t, are of the future and do not count. The weights: (T, T).
+// scores: (T, T). Scores above the diagonal (s > t) are ignored. Returns the weights: (T, T).
 Floats causal_softmax(const Floats& scores, size_t T) {
   throw Unfilled(
       "causal_softmax is still to be written, in experiments/exercises/path/averages.cpp.\n"
       "In each row t: exp of the scores 0 to t, divided by their sum. Subtract the largest of them before.");
 }
 
-// q and k: (T, K). v: (T, D), with D = v.size() / T. What each position gets: (T, D).
+// q and k: (T, K). v: (T, D), with D = v.size() / T. Returns the weighted means: (T, D).
 Floats attend(const Floats& q, const Floats& k, const Floats& v, size_t T, size_t K) {
   throw Unfilled(
       "attend is still to be written, in experiments/exercises/path/averages.cpp.\n"

@@ -1,5 +1,5 @@
-// The functions that the exercises of the path ask for: what training is made of, in plain C++. Each is written in a
-// file of its own beside this one. Arrays lie row by row: (n, dim) is n times dim numbers, one row after the other.
+// The functions of the path's exercises: the parts of training in plain C++. Each is written in its own file in this
+// folder. Arrays are row-major: (n, dim) means n rows of dim elements.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ using Doubles = std::vector<double>;
 
 double cross_entropy(const Floats& logits, const std::vector<int32_t>& targets);
 
-// averages.cpp: the same average in four forms. The last is attention.
+// averages.cpp: the same average in four forms, the last of which is attention.
 Floats average_by_loop(const Floats& x, size_t T, size_t D);
 Floats average_weights(size_t T);
 Floats causal_softmax(const Floats& scores, size_t T);
@@ -23,14 +23,14 @@ Floats attend(const Floats& q, const Floats& k, const Floats& v, size_t T, size_
 
 Floats head(const Floats& x, const Floats& wq, const Floats& wk, const Floats& wv, size_t T, size_t D);
 
-/// A model in training, as the loop sees it.
+/// The training loop's interface to a model.
 class Trainee {
  public:
   virtual ~Trainee() = default;
-  virtual void take_batch(size_t step) = 0;  ///< the batch of this step is the one from now on
-  virtual double loss() = 0;                 ///< forward: of the batch, with the parameters as they are
-  virtual void clear_gradients() = 0;        ///< to 0
-  virtual void backward() = 0;               ///< ADDS the gradients of the last loss() to those that are there
+  virtual void take_batch(size_t step) = 0;  ///< selects the batch for the following calls
+  virtual double loss() = 0;                 ///< forward pass: the batch's loss with the current parameters
+  virtual void clear_gradients() = 0;        ///< sets them to 0
+  virtual void backward() = 0;               ///< ADDS the gradients of the last loss() to the existing ones
   virtual void descend(double rate) = 0;     ///< moves each parameter against its gradient
 };
 Doubles train(Trainee& model, const Doubles& rates);
@@ -39,8 +39,8 @@ void matmul_rule(const Doubles& a, const Doubles& b, const Doubles& dy, size_t r
                  Doubles& da, Doubles& db);
 
 struct Schedule {
-  double rate, last_rate;  ///< the highest, and the one at the end
-  size_t warmup, steps;    ///< steps until the highest is reached, and all steps
+  double rate, last_rate;  ///< the peak rate and the final rate
+  size_t warmup, steps;    ///< number of warm-up steps, and of all steps
 };
 double learning_rate(const Schedule& schedule, size_t step);
 void clip(Floats& gradients, float limit);

@@ -1,15 +1,13 @@
-// Schedule and clipping: how large a step may be.
+// Learning rate schedule and gradient clipping: they limit the size of a step.
 //
-// The rate rises in a straight line over the first W = `warmup` of the S = `steps` steps, and then falls along half a
-// cosine:
+// The rate rises linearly over the first W = `warmup` of S = `steps` steps, then falls along half a cosine:
 //
-//     step < W:    rate * (step + 1) / W                                      step 0 has 1/W of it, step W - 1 all
+//     step < W:    rate * (step + 1) / W                                      1/W of it at step 0, all at step W - 1
 //     otherwise:   last_rate + (rate - last_rate) * (1 + cos(pi * done)) / 2   with done = (step - W) / (S - W)
 //
-// For example rate 8, last_rate 2, W = 4, S = 104: 2, 4, 6, 8, 8, …; at step 54 done = 1/2, and the rate is 5; step 104
-// would have 2. All gradients together are one long vector. If its length, the root of the sum of squares, is above
-// `limit`, it is scaled to that length; otherwise it stays: (3, 4) has the length 5, and with the limit 1 it becomes
-// (0.6, 0.8).
+// Example with rate 8, last_rate 2, W = 4, S = 104: 2, 4, 6, 8, 8, …; at step 54 done = 1/2 and the rate is 5; step 104
+// would have 2. Clipping treats all gradients as one vector. If its norm, the root of the sum of squares, exceeds
+// `limit`, it is scaled to that norm: (3, 4) has the norm 5, and with the limit 1 it becomes (0.6, 0.8).
 //
 // Check it with: make exercise N=schedule
 #include <cmath>

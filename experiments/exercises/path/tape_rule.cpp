@@ -1,15 +1,15 @@
-// A rule of the tape. Autograd writes down each operation of the forward pass, and then goes back from the loss: each
-// operation has a rule that takes the gradient of the loss by its output and adds to the gradients of its inputs. Here
-// is the operation that matters most, the product of two matrices:
+// A rule of the tape. Autograd records each operation of the forward pass, then walks back from the loss: each
+// operation has a rule that takes the gradient of the loss with respect to its output and adds to the gradients of its
+// inputs. This is the most important operation, the product of two matrices:
 //
 //     forward   y = a b,  y[r, c] = sum over i of a[r, i] b[i, c]
-//     asked     what has to be added to da and db, from dy: da[r, i] is how fast the loss rises with a[r, i]
+//     find      the additions to da and db, from dy: da[r, i] is the derivative of the loss with respect to a[r, i]
 //
-// a[r, i] is in all y[r, c] of its row, each time with the factor b[i, c]; the chain rule multiplies dy[r, c] by that
-// factor and adds up. For example 1 by 1 matrices with a = 2 and b = 3: y = 6, and with dy = 1 the gradients are da = 3
-// and db = 2.
+// a[r, i] contributes to all y[r, c] of its row, each time with the factor b[i, c]; the chain rule multiplies dy[r, c]
+// by that factor and sums over c. Example with 1 by 1 matrices, a = 2 and b = 3: y = 6, and with dy = 1 the gradients
+// are da = 3 and db = 2.
 //
-// It is "add", not "set": a tensor that is used twice gets a part of its gradient from each use.
+// Add to da and db instead of setting them: a tensor that is used twice receives a gradient from each use.
 //
 // Read first: experiments/14_tape/README.md. Check it with: make exercise N=tape_rule
 #include "experiments/exercises/path/path.h"

@@ -1,14 +1,14 @@
-// Byte pair encoding learns a vocabulary by merging: the pair of neighbouring tokens that comes most often becomes a
-// new token, again and again. Here is the first half of a round: which pair is it?
+// Byte pair encoding (BPE) learns a vocabulary by merging: the most frequent pair of adjacent tokens becomes a new
+// token, repeatedly. This is the first half of an iteration: find that pair.
 //
-// A text is split into words, and no pair crosses from one word to the next. So it is enough to know the distinct words
-// and how often each comes: a text of a million words has some ten thousand of them.
+// Text is split into words, and no pair crosses a word boundary. So the distinct words and their counts are sufficient:
+// a text of a million words has some ten thousand distinct ones.
 //
 //     hug 10 times, pug 5 times, hugs 5 times; h = 7, u = 20, g = 6, p = 15, s = 18:
-//     (u, g) comes 10 + 5 + 5 = 20 times, (h, u) 15 times, (p, u) 5 times, (g, s) 5 times: it is (20, 6), 20 times
+//     (u, g) occurs 10 + 5 + 5 = 20 times, (h, u) 15, (p, u) 5, (g, s) 5 times: the result is (20, 6), 20 times
 //
-// Of pairs that come equally often it is the one with the smaller left token, then with the smaller right one. Every
-// place counts, also where two of them overlap: in aaa the pair (a, a) comes twice.
+// Ties: the smaller left token wins, then the smaller right one. Overlapping occurrences all count: in aaa the pair (a,
+// a) occurs twice.
 //
 // Check it with: make exercise N=best_pair
 #include <map>
@@ -18,7 +18,7 @@
 
 namespace folio::exercises {
 
-// The pair that comes most often. If there is none, as PairCount is from the beginning: count 0.
+// Returns the most frequent pair, or a default PairCount (count 0) if there is none.
 PairCount best_pair(const std::vector<CountedWord>& words) {
   throw Unfilled(
       "best_pair is still to be written, in experiments/exercises/serving/best_pair.cpp.\n"

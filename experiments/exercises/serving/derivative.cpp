@@ -1,31 +1,30 @@
-// A text that has to match a regular expression, read byte by byte. Behind each byte only the rest is asked for: the
-// derivative of a set of texts by a byte b (Brzozowski 1964) has what follows b in those of its texts that begin with
-// b.
+// Matches a text with a regular expression byte by byte, by derivatives. The derivative of an expression with respect
+// to a byte b (Brzozowski 1964) matches the remainders of all matching texts that begin with b.
 //
 //     expression     by      derivative
 //     abc            a       bc
-//     abc            b       nothing: no text begins so
+//     abc            b       nothing: no match begins with b
 //     [a-c]x|by      b       x|y
 //     a*b            a       a*b
 //     a*b            b       the empty text
 //
-// A text matches if the rest behind its last byte has the empty text: then it may end. An expression is a tree, whose
-// parts and functions are in regex.h: each kind has a rule of its own for may_end, and one for the derivative, which
-// asks for those of its parts.
+// A text matches if the derivative with respect to all its bytes matches the empty text. An expression is a tree;
+// regex.h declares its nodes and helper functions. may_end and derivative each need one rule per kind of node, which
+// calls them for the node's children.
 //
 // Check it with: make exercise N=derivative
 #include "experiments/exercises/serving/serving.h"
 
 namespace folio::exercises {
 
-// Whether the empty text is one of r's.
+// Returns true if r matches the empty text.
 bool may_end(const Regex& r) {
   throw Unfilled(
       "may_end is still to be written, in experiments/exercises/serving/derivative.cpp.\n"
       "Go through the kinds of r->kind. A sequence of two parts has the empty text only if both have it.");
 }
 
-// The rests behind `byte`: nothing(), empty(), sequence(), choice() and star() make them.
+// Returns the derivative with respect to `byte`, built with nothing(), empty(), sequence(), choice() and star().
 Regex derivative(const Regex& r, uint8_t byte) {
   throw Unfilled(
       "derivative is still to be written, in experiments/exercises/serving/derivative.cpp.\n"

@@ -1,14 +1,14 @@
-// A mixture of experts: each token takes some of many networks. First the router. It has a logit for each expert, and
-// the token takes the n_chosen experts with the largest; of equal ones the first. Their weights are
+// A mixture of experts: each token is processed by a few of many networks. First the router. It computes a logit for
+// each expert and selects the n_chosen experts with the largest logits; ties go to the lower index. Their weights are
 //
-//     weight_e = exp(logit_e) / (sum of exp(logit) over the experts that are chosen)
+//     weight_e = exp(logit_e) / (sum of exp(logit) over the selected experts)
 //
-// which is the softmax over all experts, divided by what of it the chosen ones have. For example the logits (0, ln 3,
-// -5, ln 2) and n_chosen = 2: experts 1 and 3, with the weights 3 / (3 + 2) = 0.6 and 0.4.
+// which is the softmax over all experts, renormalized over the selected ones. Example with the logits (0, ln 3, -5, ln
+// 2) and n_chosen = 2: experts 1 and 3, with the weights 3 / (3 + 2) = 0.6 and 0.4.
 //
-// Then the work. An expert is fast where it gets many tokens at once. So the tokens are not run one after the other:
-// each expert that somebody chose is run once, on all rows that chose it, and a row's output is the sum of its experts'
-// outputs, each times its weight. However many rows choose one expert, it takes them all.
+// Then the computation. Experts are more efficient on many tokens at once. So each selected expert runs once, on all
+// rows that selected it, and a row's output is the sum of its experts' outputs times their weights. There is no
+// capacity limit: an expert processes all rows that selected it.
 //
 // Read first: experiments/24_experts/README.md.
 // Check it with: make exercise N=experts
@@ -19,15 +19,15 @@
 
 namespace folio::exercises {
 
-// The chosen experts in the order of their numbers.
+// Returns the selected experts in the order of their indices.
 std::vector<Route> route(const Floats& logits, size_t n_chosen) {
   throw Unfilled(
       "route is still to be written, in experiments/exercises/serving/experts.cpp.\n"
       "Find the largest logits first. Then exp(logit - largest) of these, divided by their sum.");
 }
 
-// x: (n, dim). routes: n lists, as route() gives them. run(expert, rows) gets the rows (m, dim) of an expert and
-// returns its outputs, (m, dim). Returns (n, dim).
+// x: (n, dim). routes: n lists from route(). run(expert, rows) maps rows (m, dim) to the expert's outputs (m, dim).
+// Returns (n, dim).
 Floats combine(const Floats& x, size_t dim, const std::vector<std::vector<Route>>& routes, size_t n_experts,
                const RunExpert& run) {
   throw Unfilled(

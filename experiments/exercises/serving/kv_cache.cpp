@@ -1,17 +1,17 @@
-// A KV cache that is written. The keys and values of a position never change, so they are computed once and kept. The
-// rows of a step come as the projections make them, position by position, with all heads side by side:
+// Appending to a KV cache. The keys and values of a position never change, so they are computed once and stored. The
+// rows of a step arrive as computed by the projections, by position, with all heads contiguous:
 //
 //     k, v: (n_rows, n_kv_heads, head_dim)
 //
-// In the cache, a head's positions lie side by side, since attention goes through one head's keys in order:
+// In the cache each head's positions are contiguous, because attention reads one head's keys in order:
 //
 //     keys, values: (n_kv_heads, capacity, head_dim)      row r goes to position length + r of every head
 //
-// For example 2 heads of 1 number and a capacity of 4. Appending k = (1, 10) and then (2, 20) gives
+// Example with 2 heads of 1 element and a capacity of 4. Appending k = (1, 10) and then (2, 20) gives
 //
 //     keys = 1 2 . .   10 20 . .                          and length = 2
 //
-// Rows that no longer fit are refused, and then nothing is changed.
+// If the rows don't fit, append throws and changes nothing.
 //
 // Check it with: make exercise N=kv_cache
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace folio::exercises {
 
-// KvCache is in serving.h. Throws std::length_error if the cache has no place for all rows.
+// KvCache is declared in serving.h. Throws std::length_error if the rows don't fit.
 void append(KvCache& cache, const Floats& k, const Floats& v) {
   throw Unfilled(
       "append is still to be written, in experiments/exercises/serving/kv_cache.cpp.\n"

@@ -1,11 +1,11 @@
-// Q8_0: weights in 8 bits. 32 numbers share a scale, and each becomes a whole number from -127 to 127:
+// Q8_0: weights in 8 bits. 32 values share a scale, and each becomes an integer from -127 to 127:
 //
 //     scale = max |x_i| / 127
-//     q_i   = x_i / scale, rounded to the nearest whole number, so that x_i is about scale * q_i
+//     q_i   = x_i / scale, rounded to the nearest integer, so that x_i is about scale * q_i
 //
-// For example x = (12.7, -6.35, 0.04, 0, …): scale = 0.1 and q = (127, -64, 0, 0, …), since -63.5 is rounded away from
-// 0. The error is at most half a scale. (In files the scale has 16 bits; here it is a float.) The product of two blocks
-// takes the sum of the products of whole numbers, which is exact, and multiplies it by the scales once:
+// Example with x = (12.7, -6.35, 0.04, 0, …): scale = 0.1 and q = (127, -64, 0, 0, …); -63.5 is rounded away from 0.
+// The error is at most half a scale. (In files the scale has 16 bits; here it is a float.) The dot product of two
+// blocks sums the products of integers, which is exact, and multiplies by both scales once:
 //
 //     x · y = scale_x scale_y (sum over i of q_i p_i)
 //
@@ -17,7 +17,7 @@
 
 namespace folio::exercises {
 
-// x: 32 numbers. A block of zeros has the scale 0 and quants of 0.
+// x: 32 values. A block of zeros has a scale of 0 and quants of 0.
 Q8Block quantize(const Floats& x) {
   throw Unfilled(
       "quantize is still to be written, in experiments/exercises/serving/q8_0.cpp.\n"

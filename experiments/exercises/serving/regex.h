@@ -1,5 +1,5 @@
-// Regular expressions as trees, for the exercises derivative and token_mask: nothing here is to be written. An
-// expression stands for a set of texts, and a text is a row of bytes.
+// Regular expressions as trees, for the exercises derivative and token_mask. Nothing to write here. An expression
+// matches a set of texts; a text is a sequence of bytes.
 #pragma once
 
 #include <bitset>
@@ -16,12 +16,12 @@ using Regex = std::shared_ptr<const RegexNode>;
 
 struct RegexNode {
   enum class Kind : uint8_t {
-    Nothing,   ///< no text at all
-    Empty,     ///< the empty text alone
-    Byte,      ///< the texts of one byte, which is one of `bytes`
-    Sequence,  ///< a text of `first`, then one of `second`
-    Choice,    ///< the texts of `first`, and those of `second`
-    Star       ///< texts of `first` one after the other: none, one, or any number
+    Nothing,   ///< matches no text
+    Empty,     ///< matches only the empty text
+    Byte,      ///< matches one byte that is in `bytes`
+    Sequence,  ///< matches `first` followed by `second`
+    Choice,    ///< matches `first` or `second`
+    Star       ///< matches any number of repetitions of `first`, including none
   };
   Kind kind = Kind::Nothing;
   std::bitset<256> bytes{};
@@ -36,8 +36,8 @@ inline bool same(const Regex& a, const Regex& b) {
   return a->kind == b->kind && a->bytes == b->bytes && same(a->first, b->first) && same(a->second, b->second);
 }
 
-// These make trees, and leave out what changes no text. So a tree that has no texts is Nothing itself, and what is left
-// of an expression stays small.
+// Create trees and simplify them without changing what they match: an expression that matches nothing becomes Nothing
+// itself, and derivatives stay small.
 inline Regex nothing() { return std::make_shared<RegexNode>(RegexNode{.kind = RegexNode::Kind::Nothing}); }
 inline Regex empty() { return std::make_shared<RegexNode>(RegexNode{.kind = RegexNode::Kind::Empty}); }
 inline Regex one_of(const std::bitset<256>& bytes) {
@@ -66,7 +66,7 @@ inline Regex star(const Regex& first) {
   return std::make_shared<RegexNode>(RegexNode{.kind = Star, .first = first});
 }
 
-/// Reads an expression: bytes, classes as [a-z_], | * + ? and parentheses; \ before a byte takes it as it is.
+/// Parses an expression: bytes, classes such as [a-z_], | * + ? and parentheses; \ escapes a byte.
 class RegexReader {
  public:
   explicit RegexReader(std::string text) : text_(std::move(text)) {}

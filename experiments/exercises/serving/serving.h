@@ -1,5 +1,5 @@
-// The functions that the exercises on serving ask for: parts of an engine around its arithmetic, in plain C++. Each is
-// written in a file of its own beside this one. Arrays lie row by row.
+// The functions of the serving exercises: the engine's algorithms around its arithmetic, in plain C++. Each is written
+// in its own file in this folder. Arrays are row-major.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@ namespace folio::exercises {
 
 using Floats = std::vector<float>;
 
-/// Two neighbouring tokens that become one.
+/// Two adjacent tokens that become one.
 struct Merge {
   int32_t left, right;
   bool operator==(const Merge&) const = default;
 };
-/// A pair of neighbours, and how often it comes.
+/// A pair of adjacent tokens and its number of occurrences.
 struct PairCount {
   Merge pair{-1, -1};
   int64_t count = 0;
 };
-/// A word of a text, and how often it comes.
+/// A word of the text and its number of occurrences.
 struct CountedWord {
   std::vector<int32_t> tokens;
   int64_t count;
@@ -35,15 +35,15 @@ struct CountedWord {
 PairCount best_pair(const std::vector<CountedWord>& words);
 std::vector<Merge> train_merges(std::vector<CountedWord> words, int32_t first_new, size_t n_merges);
 
-/// Keys and values of a sequence. Both are (n_kv_heads, capacity, head_dim): a head's positions lie side by side.
+/// Keys and values of a sequence, both (n_kv_heads, capacity, head_dim): each head's positions are contiguous.
 struct KvCache {
   size_t n_kv_heads, capacity, head_dim;
   Floats keys = Floats(n_kv_heads * capacity * head_dim), values = keys;
-  size_t length = 0;  ///< positions that are written: 0 to length - 1
+  size_t length = 0;  ///< number of stored positions
 };
 void append(KvCache& cache, const Floats& k, const Floats& v);
 
-/// What is known of a softmax and its weighted sum after some of the scores.
+/// The state of a softmax and its weighted sum after some of the scores.
 struct Partial {
   float max = -std::numeric_limits<float>::infinity();  ///< of the scores so far
   float sum = 0.0F;                                     ///< of exp(score - max)
@@ -60,10 +60,10 @@ struct Q8Block {
 Q8Block quantize(const Floats& x);
 float dot(const Q8Block& a, const Q8Block& b);
 
-/// A request, as a scheduler sees it.
+/// A request in the scheduler.
 struct Request {
-  size_t n_tokens;    ///< whose keys and values it needs: the prompt's, and those that were drawn
-  size_t n_computed;  ///< whose are there; 0: it waits and has not started yet
+  size_t n_tokens;    ///< tokens of the prompt and those drawn so far
+  size_t n_computed;  ///< tokens with stored keys and values; 0: waiting, not yet started
 };
 std::vector<size_t> plan(const std::vector<Request>& requests, size_t max_rows, size_t max_running);
 
@@ -71,7 +71,7 @@ bool may_end(const Regex& r);
 Regex derivative(const Regex& r, uint8_t byte);
 std::vector<bool> token_mask(const Regex& rest, const std::vector<std::string>& tokens, size_t end_token);
 
-/// An expert that a token takes, and its weight in the token's output.
+/// An expert selected for a token, and its weight in the token's output.
 struct Route {
   size_t expert;
   float weight;
@@ -81,10 +81,10 @@ std::vector<Route> route(const Floats& logits, size_t n_chosen);
 Floats combine(const Floats& x, size_t dim, const std::vector<std::vector<Route>>& routes, size_t n_experts,
                const RunExpert& run);
 
-/// One of several processes, the ranks, in a ring.
+/// One of several processes, the ranks, that form a ring.
 struct Ring {
   size_t rank, n_ranks;
-  /// Sends numbers to the next rank (the last one's next is rank 0), and returns what the rank before has sent.
+  /// Sends elements to the next rank (after the last: rank 0) and returns those sent by the previous rank.
   std::function<Floats(const Floats& numbers)> pass;
 };
 void all_reduce(Floats& x, const Ring& ring);

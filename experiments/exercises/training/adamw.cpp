@@ -1,6 +1,6 @@
-// AdamW: a step for one parameter, in plain tensor operations.
+// AdamW: one step for one parameter, in plain tensor operations.
 //
-//     m = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g²          running means, which began at 0
+//     m = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g²          running means, initially 0
 //     m̂ = m / (1 - beta1^n)                v̂ = v / (1 - beta2^n)                 n = 1 in the first step
 //     w = w - lr weight_decay w            w = w - lr m̂ / (sqrt(v̂) + eps)
 //

@@ -1,9 +1,9 @@
-// The way back through a head of attention, by hand.
+// The backward pass of an attention head, by hand.
 //
 //     forward   s = q kᵀ / sqrt(K), masked above the diagonal     p = softmax of each row of s     y = p v
-//     asked     the gradients of q, k and v, from dy
+//     find      the gradients of q, k and v, from dy
 //
-// Walk from the end: dp and dv from y = p v, then ds from the softmax, then dq and dk from s. For a row of the softmax,
+// Work from the end: dp and dv from y = p v, then ds from the softmax, then dq and dk from s. For a row of the softmax,
 // ∂p_i/∂s_j = p_i ([i = j] - p_j).
 //
 // Read first: experiments/11_gradients/README.md.

@@ -1,10 +1,10 @@
-// The way back through the loss, by hand.
+// The backward pass of the loss, by hand.
 //
 //     forward   L = (1/N) Σ over rows of -ln p[target],  p = softmax(logits)
-//     asked     ∂L/∂logits
+//     find      ∂L/∂logits
 //
-// On paper the logarithm and the softmax shrink to a difference: what was predicted minus what came. torch::one_hot is
-// of help, and logits.softmax(-1), or your own: with logits of 1000, too.
+// On paper, the logarithm and the softmax simplify to a difference: prediction minus target. Useful: torch::one_hot,
+// and logits.softmax(-1) or your own, which must handle logits of 1000.
 //
 // Read first: experiments/11_gradients/README.md.
 // Check it with: make exercise N=cross_entropy_backward

@@ -1,9 +1,9 @@
-// The way back through RMSNorm, by hand.
+// The backward pass of RMSNorm, by hand.
 //
 //     forward   y_i = weight_i x_i r,  r = (mean of x² + eps)^(-1/2), for each row of x
-//     asked     ∂L/∂x_j = Σ_i dy_i ∂y_i/∂x_j          ∂L/∂weight_i = Σ over rows of dy_i ∂y_i/∂weight_i
+//     find      ∂L/∂x_j = Σ_i dy_i ∂y_i/∂x_j          ∂L/∂weight_i = Σ over rows of dy_i ∂y_i/∂weight_i
 //
-// r depends on every x_j of its row: ∂r/∂x_j = -r³ x_j / D. Do the sum on paper first; no D × D matrix is needed.
+// r depends on every x_j of its row: ∂r/∂x_j = -r³ x_j / D. Simplify the sum on paper first; no D × D matrix is needed.
 //
 // Read first: experiments/11_gradients/README.md.
 // Check it with: make exercise N=rms_norm_backward

@@ -1,10 +1,10 @@
-// The way back through RoPE, by hand.
+// The backward pass of RoPE, by hand.
 //
 //     forward   y[2i] = x[2i] cos - x[2i+1] sin          y[2i+1] = x[2i] sin + x[2i+1] cos
-//     asked     ∂L/∂x[2i] and ∂L/∂x[2i+1], from dy[2i] and dy[2i+1]
+//     find      ∂L/∂x[2i] and ∂L/∂x[2i+1], from dy[2i] and dy[2i+1]
 //
-// cos and sin are [T, K / 2], a number for each position and pair. Tensor operations that help:
-// dy.unflatten(-1, {-1, 2}), select(-1, 0), torch::stack, flatten(-2).
+// cos and sin are [T, K / 2], one value per position and pair. Useful tensor operations: dy.unflatten(-1, {-1, 2}),
+// select(-1, 0), torch::stack, flatten(-2).
 //
 // Read first: experiments/11_gradients/README.md.
 // Check it with: make exercise N=rope_backward

@@ -1,10 +1,11 @@
-// The way back through SwiGLU, by hand.
+// The backward pass of SwiGLU, by hand.
 //
 //     forward   z = x w1ᵀ     u = x w3ᵀ     h = silu(z) u     y = h w2ᵀ
 //               silu(z) = z σ(z), with σ(z) = 1 / (1 + e^-z)
-//     asked     the gradients of x, w1, w2 and w3, from dy
+//     find      the gradients of x, w1, w2 and w3, from dy
 //
-// y = x wᵀ passes dy w to x and dyᵀ x to w. A product passes to each factor the other one. σ' = σ (1 - σ).
+// y = x wᵀ passes dy w to x and dyᵀ x to w. An elementwise product passes each factor dy times the other.
+// σ' = σ (1 - σ).
 //
 // Read first: experiments/11_gradients/README.md.
 // Check it with: make exercise N=swiglu_backward

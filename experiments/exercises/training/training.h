@@ -1,7 +1,7 @@
-// The functions that the exercises on training ask for, in their order: backward passes by hand, and an optimizer. Each
-// is written in a file of its own beside this one, without autograd.
-// dy is the gradient of the loss by a part's output y, of y's shape; a result is the gradient by an input, of its
-// shape.
+// The functions of the training exercises, in their order: backward passes by hand, and an optimizer, without autograd.
+// Each is written in its own file in this folder.
+// dy is the gradient of the loss with respect to the output y, of y's shape; results are gradients with respect to
+// inputs, of their shapes.
 #pragma once
 
 #include <torch/types.h>
@@ -18,11 +18,11 @@ struct NormGradients {
 };
 NormGradients rms_norm_backward(const Tensor& x, const Tensor& weight, double eps, const Tensor& dy);
 
-/// (a, b) to (a cos − b sin, a sin + b cos) for each pair of neighbours. cos, sin [T, K / 2], dy [T, K]. The gradient
-/// of x.
+/// Rotates each adjacent pair (a, b) to (a cos − b sin, a sin + b cos). cos, sin [T, K / 2], dy [T, K]. Returns the
+/// gradient of x.
 Tensor rope_backward(const Tensor& cos, const Tensor& sin, const Tensor& dy);
 
-/// y = p v, with p = softmax(q kᵀ / √K) over the positions up to one's own. All are [T, K].
+/// y = p v with p = softmax(q kᵀ / √K), causal: a query attends to positions up to its own. q, k, v, dy [T, K].
 struct HeadGradients {
   Tensor q, k, v;
 };
@@ -35,19 +35,19 @@ struct SwigluGradients {
 SwigluGradients swiglu_backward(const Tensor& x, const Tensor& w1, const Tensor& w2, const Tensor& w3,
                                 const Tensor& dy);
 
-/// The mean over N rows of −ln softmax(logits)[target]. logits [N, V], targets [N] whole numbers. The gradient of
-/// logits.
+/// The loss is the mean over N rows of −ln softmax(logits)[target]. logits [N, V], targets [N] integers. Returns the
+/// gradient of logits.
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets);
 
 struct AdamWOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.0;
 };
-/// What AdamW remembers of a parameter.
+/// AdamW's state for a parameter.
 struct Moments {
-  Tensor m, v;        ///< running means of the gradient and of its square, 0 at first
-  int64_t steps = 0;  ///< taken so far
+  Tensor m, v;        ///< running means of the gradient and of its square, initially 0
+  int64_t steps = 0;  ///< number of steps taken
 };
-/// One step: changes w and the moments in place. g is the gradient, of w's shape.
+/// Takes one step: updates w and the moments in place. g is the gradient, of w's shape.
 void adamw_step(Tensor& w, const Tensor& g, Moments& moments, const AdamWOptions& options);
 
 }  // namespace folio::exercises

@@ -22,7 +22,7 @@ void LogitsInbox::receive_all_but(size_t n) {
 std::span<float> LogitsInbox::wait(Ticket ticket) {
   const auto number = static_cast<uint64_t>(ticket);
   const auto wanted = std::ranges::find(all_, number, &Logits::number);
-  core::require(wanted != all_.end(), "logits of step {} were waited for before", number);
+  core::require(wanted != all_.end(), "the logits of step {} were already collected", number);
   receive_all_but(static_cast<size_t>(all_.end() - wanted) - 1);
   const uint32_t model = wanted->model;
   n_here_ -= std::erase_if(all_, [&](const Logits& l) { return l.model == model && l.number < number; });

@@ -1,5 +1,5 @@
-// Logits on their way from the last stage of a pipeline to rank 0. They come in the order of the steps, whichever model
-// these are of; each model's are asked for in their order, and some never.
+// Logits sent by the last stage of a pipeline to rank 0. They arrive in the order of steps, across all models. Each
+// model's are read in order, and some are never read.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace folio::infer {
 
 class LogitsInbox {
  public:
-  /// From the rank `from`.
+  /// Receives logits from rank `from`.
   LogitsInbox(Peers& peers, size_t from) : peers_(peers), from_(from) {}
 
-  /// A step of the model was told, at whose end come `n` numbers.
+  /// Registers a step of the model that will send `n` logits, and returns its ticket.
   [[nodiscard]] Ticket expect(uint32_t model, size_t n);
-  /// Waits for the step's, and forgets those of the model's earlier steps. Valid until the next one is waited for.
+  /// Waits for a step's logits, and discards those of the model's earlier steps. Valid until the next wait().
   [[nodiscard]] std::span<float> wait(Ticket ticket);
-  /// Waits until at most `n` are on their way.
+  /// Receives logits until at most `n` steps are outstanding.
   void receive_all_but(size_t n);
 
  private:
@@ -36,8 +36,8 @@ class LogitsInbox {
   Peers& peers_;
   size_t from_;
   uint64_t n_expected_ = 0;
-  std::deque<Logits> all_;  ///< in the order of the steps
-  size_t n_here_ = 0;       ///< the first of them, whose values have come
+  std::deque<Logits> all_;  ///< in the order of steps
+  size_t n_here_ = 0;       ///< how many of them, from the front, have arrived
 };
 
 }  // namespace folio::infer

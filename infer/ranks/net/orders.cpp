@@ -9,7 +9,7 @@
 namespace folio::infer {
 namespace {
 
-// Orders are of processes of one build: values are their bytes, and lists have their length before them.
+// Both ends run the same build: values are written as raw bytes, and a list starts with its length.
 class Writer {
  public:
   template <typename T>
@@ -34,7 +34,7 @@ class Reader {
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   template <typename T>
   void values(std::span<T> all) {
-    core::require(all.size_bytes() <= bytes_.size(), "an order of rank 0 is cut off");
+    core::require(all.size_bytes() <= bytes_.size(), "received a truncated order from rank 0");
     if (!all.empty()) std::memcpy(all.data(), bytes_.data(), all.size_bytes());
     bytes_ = bytes_.subspan(all.size_bytes());
   }
@@ -42,7 +42,7 @@ class Reader {
   void resize(List& list) {
     uint64_t n = 0;
     values(std::span(&n, 1));
-    core::require(n <= bytes_.size(), "an order of rank 0 is cut off");
+    core::require(n <= bytes_.size(), "received a truncated order from rank 0");
     list.resize(n);
   }
   [[nodiscard]] bool at_end() const { return bytes_.empty(); }
@@ -51,7 +51,7 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
-// Writes an order, or reads it: its fields in order.
+// Writes or reads an order, field by field.
 template <typename Archive, typename AnyOrder>
 void visit(Archive& archive, AnyOrder& o) {
   const auto value = [&](auto&... all) { (archive.values(std::span(&all, 1)), ...); };
@@ -98,7 +98,7 @@ Order to_order(std::span<const std::byte> bytes) {
   Reader in(bytes);
   Order order;
   visit(in, order);
-  core::require(in.at_end(), "an order of rank 0 is longer than it says");
+  core::require(in.at_end(), "received an order from rank 0 with trailing bytes");
   return order;
 }
 

@@ -1,4 +1,4 @@
-// What rank 0 orders the others to do, as bytes: a step, or the loading of an adapter.
+// Messages from rank 0 to the other ranks: run a step, load or unload an adapter, end.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ enum class OrderKind : uint8_t { Step, LoadAdapter, UnloadAdapter, End };
 
 struct Order {
   OrderKind kind = OrderKind::End;
-  uint32_t stage = 0;  ///< of those that the machine loaded, counted from 0
+  uint32_t stage = 0;  ///< index in the order in which the machine loaded stages
 
-  // A step, without draws: the host draws.
+  // A step, without draws: rank 0's host samples.
   std::vector<StepRow> rows{};
   std::vector<BlockId> tables{};
   std::vector<int32_t> table_starts{};
@@ -25,7 +25,7 @@ struct Order {
   uint64_t n_logit_rows = 0;
   bool observed = false;
 
-  // An adapter.
+  // An adapter to load or unload.
   int32_t number = kNoAdapter;
   core::Adapter adapter{};
 
@@ -35,7 +35,7 @@ struct Order {
 
 [[nodiscard]] Order order_of(uint32_t stage, const Step& step);
 [[nodiscard]] std::vector<std::byte> to_bytes(const Order& order);
-/// Throws core::Error if the bytes are not those of an order.
+/// Parses an order. Throws core::Error if the bytes are not those of one.
 [[nodiscard]] Order to_order(std::span<const std::byte> bytes);
 
 }  // namespace folio::infer

@@ -23,12 +23,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A message is a frame: its length and its first bytes. What is longer comes as a second one.
+// A message is sent as one frame: its length and its first bytes. The rest of a longer message follows separately.
 constexpr size_t kFrame = size_t{64} << 10U;
 constexpr size_t kHead = sizeof(uint64_t);
 
-// What Gloo asks of a store while it connects: under its number, the addresses of each rank. It also asks for names of
-// hosts (rank_N), from which it counts ranks of a host; we don't use that.
+// The key-value store that Gloo reads while it connects: key N has the addresses of rank N. Gloo also reads host names
+// (rank_N) to count the ranks on each host, which we don't use.
 class Addresses final : public gloo::rendezvous::Store {
  public:
   explicit Addresses(Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
@@ -50,7 +50,7 @@ class Addresses final : public gloo::rendezvous::Store {
   std::vector<std::string> all_;
 };
 
-// What Gloo moves: some bytes of ours, in one direction, between this rank and one other.
+// Memory that Gloo transfers in one direction between this rank and another.
 class Buffer {
  public:
   void resize(gloo::Context& context, size_t n) {
@@ -61,7 +61,7 @@ class Buffer {
   }
   [[nodiscard]] gloo::transport::UnboundBuffer& gloo() { return *gloo_; }
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
-  /// Who waits for it doesn't any more.
+  /// Ends all waits for this buffer.
   void abort() {
     if (!gloo_) return;
     gloo_->abortWaitRecv();
@@ -70,13 +70,13 @@ class Buffer {
 
  private:
   std::vector<std::byte> bytes_;
-  std::unique_ptr<gloo::transport::UnboundBuffer> gloo_;  ///< before the bytes goes what uses them
+  std::unique_ptr<gloo::transport::UnboundBuffer> gloo_;  ///< after bytes_, to be destroyed before it
 };
 
 struct Outbox {
   Buffer frame;
   Buffer rest;
-  bool frame_is_out = false;  ///< perhaps not taken yet
+  bool frame_is_out = false;  ///< sent, perhaps not received yet
   bool rest_is_out = false;
 };
 
@@ -84,19 +84,19 @@ struct Inbox {
   Buffer frame;
   Buffer rest;
   std::vector<std::byte> message;
-  bool is_requested = false;  ///< the next frame, which then comes without a question and an answer
+  bool is_requested = false;  ///< requested ahead, which saves a round trip
 };
 
 }  // namespace
 
 struct Peers::Own {
-  explicit Own(const World& w) : world(w), out(w.n_ranks), in(w.n_ranks) {}
+  explicit Own(const RankConfig& w) : world(w), out(w.n_ranks), in(w.n_ranks) {}
 
   [[nodiscard]] std::string gone(size_t rank) const {
-    return fmt::format("rank {} of {} is gone; see what it said, and start all ranks again", rank, world.n_ranks);
+    return fmt::format("rank {} of {} disconnected; check its output and restart all ranks", rank, world.n_ranks);
   }
   [[nodiscard]] std::string too_late(size_t rank, std::chrono::seconds timeout) const {
-    return fmt::format("rank {} of {} did not answer within {} s (FOLIO_RANK_TIMEOUT); start all ranks again", rank,
+    return fmt::format("rank {} of {} did not respond within {} s (FOLIO_RANK_TIMEOUT); restart all ranks", rank,
                        world.n_ranks, timeout.count());
   }
 
@@ -105,8 +105,8 @@ struct Peers::Own {
     if (lost) return;
     why_lost = why;
     lost = true;
-    // Who waits for another rank has no use for what that says. And Gloo forgets who waits for the one that is gone: of
-    // messages that it has sent or received in part it tells nobody.
+    // End all waits: messages of other ranks are of no use now, and Gloo doesn't wake a thread whose message from the
+    // lost rank was transferred in part.
     const auto abort = [](auto& boxes_of_all) {
       for (auto& boxes : boxes_of_all) {
         for (auto& box : boxes) {
@@ -125,19 +125,19 @@ struct Peers::Own {
       box.frame.gloo().recv(static_cast<int>(from), slot(static_cast<Channel>(channel), false), 0, kFrame);
       box.is_requested = true;
     } catch (const std::exception&) {
-      // Who has sent the last message may have left. Who waits for one more will hear of it.
+      // The rank may have shut down after its last message. If not, the next receive() throws.
     }
   }
 
-  // A buffer that comes behind a loss would not be aborted.
+  // Throws after a loss, since a buffer created then would not be aborted.
   void resize(Buffer& buffer, size_t n) {
     const std::lock_guard lock(mutex);
     if (lost) throw MachineLost(why_lost);
     buffer.resize(*context, n);
   }
 
-  // Gloo says why an operation failed in words of its own. A rank that is gone closes its connections; so what fails
-  // otherwise took too long. Behind a loss nothing is begun: its end was told once.
+  // Runs a Gloo operation. Its errors don't tell the cause: after `timeout` the rank is too slow, before that it has
+  // closed its connections. Starts nothing after a loss, since waits are aborted only once.
   template <typename Operation>
   void with(size_t rank, std::chrono::seconds timeout, Operation&& operation) {
     check();
@@ -160,7 +160,7 @@ struct Peers::Own {
 
   [[nodiscard]] static uint64_t slot(Channel channel, bool rest) { return 2 * static_cast<uint64_t>(channel) + rest; }
 
-  const World world;
+  const RankConfig world;
   std::shared_ptr<gloo::transport::Device> device;
   std::shared_ptr<gloo::rendezvous::Context> context;
   std::vector<std::array<Outbox, kChannels>> out;
@@ -168,12 +168,12 @@ struct Peers::Own {
   std::vector<std::thread> watchers;
   std::atomic<bool> leaves = false;
   std::atomic<bool> lost = false;
-  mutable std::mutex mutex;  ///< of what follows
+  mutable std::mutex mutex;  ///< guards why_lost, and resizing buffers against lose()
   std::string why_lost;
 };
 
-Peers::Peers(const World& world) : own_(std::make_unique<Own>(world)) {
-  std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to whoever has gone
+Peers::Peers(const RankConfig& world) : own_(std::make_unique<Own>(world)) {
+  std::signal(SIGPIPE, SIG_IGN);  // Gloo may write to a closed connection
   Rendezvous rendezvous(world);
   const auto n = static_cast<int>(world.n_ranks);
   try {
@@ -185,7 +185,7 @@ Peers::Peers(const World& world) : own_(std::make_unique<Own>(world)) {
   } catch (const core::Error&) {
     throw;
   } catch (const std::exception& error) {
-    core::fail("rank {} of {} can't connect with the others: {}", world.rank, world.n_ranks, error.what());
+    core::fail("rank {} of {} cannot connect to the others: {}", world.rank, world.n_ranks, error.what());
   }
   for (size_t rank = 0; rank < world.n_ranks; ++rank) {
     if (rank == world.rank) continue;
@@ -197,12 +197,12 @@ Peers::Peers(const World& world) : own_(std::make_unique<Own>(world)) {
   }
   for (size_t rank = 0; rank < world.n_ranks; ++rank) {
     if (rank == world.rank) continue;
-    own_->watchers.emplace_back([this, rank] {  // until the rank takes leave, or is gone
+    own_->watchers.emplace_back([this, rank] {  // until the rank shuts down or is lost
       gloo::transport::UnboundBuffer& buffer = own_->in[rank][static_cast<size_t>(Channel::Watch)].frame.gloo();
       try {
         buffer.waitRecv(milliseconds(kForever));
       } catch (const std::exception& error) {
-        // Where this rank has waited too long for another, Gloo fails all of its connections.
+        // If this rank timed out while waiting for another, Gloo fails all of its connections.
         const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
         if (!own_->leaves && !by_timeout) own_->lose(own_->gone(rank));
       }
@@ -220,7 +220,7 @@ Peers::~Peers() {
   own_->context->closeConnections();
 }
 
-const World& Peers::world() const { return own_->world; }
+const RankConfig& Peers::world() const { return own_->world; }
 
 void Peers::send(size_t to, Channel channel, std::span<const std::byte> bytes) {
   wait_until_taken(to, channel);
@@ -272,11 +272,11 @@ std::span<const std::byte> Peers::receive(size_t from, Channel channel, std::chr
 
 void Peers::receive_floats(size_t from, Channel channel, std::span<float> values) {
   const auto bytes = receive(from, channel, world().timeout);
-  core::require(bytes.size() == values.size_bytes(), "a message of rank {} is of another step", from);
+  core::require(bytes.size() == values.size_bytes(), "received a message of another step from rank {}", from);
   std::memcpy(values.data(), bytes.data(), bytes.size());
 }
 
-void Peers::take_leave() {
+void Peers::shutdown() {
   if (own_->lost || own_->leaves.exchange(true)) return;
   for (size_t rank = 0; rank < own_->in.size(); ++rank) {
     if (rank == own_->world.rank) continue;
@@ -284,7 +284,7 @@ void Peers::take_leave() {
       send(rank, Channel::Watch, {});
       own_->out[rank][static_cast<size_t>(Channel::Watch)].frame.gloo().waitSend(milliseconds(1000));
     } catch (const std::exception&) {
-      // has gone before
+      // It has ended already.
     }
   }
 }
@@ -296,9 +296,9 @@ std::optional<std::string> Peers::loss() const {
 
 void Peers::check() const { own_->check(); }
 
-void Peers::give_up(const std::string& why) { own_->lose(why); }
+void Peers::mark_failed(const std::string& why) { own_->lose(why); }
 
-void Peers::give_up_on(size_t rank, std::chrono::seconds timeout) {
+void Peers::lose_rank(size_t rank, std::chrono::seconds timeout) {
   own_->lose(own_->too_late(rank, timeout));
   throw MachineLost(own_->why());
 }

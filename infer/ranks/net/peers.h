@@ -1,6 +1,5 @@
-// The connections between ranks: messages of any length, and the news that a rank is gone. The only file that knows
-// Gloo is peers.cpp. Messages of one channel from one rank to another come in their order. Ranks trust each other, and
-// nothing that they send is encrypted.
+// Connections between ranks: messages of any length, and detection of lost ranks. Only peers.cpp uses Gloo. Messages
+// from one rank to another on one channel arrive in order. Ranks trust each other, and their traffic is not encrypted.
 #pragma once
 
 #include <chrono>
@@ -11,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "infer/ranks/net/world.h"
+#include "infer/ranks/net/rank_config.h"
 
 namespace folio::infer {
 
@@ -22,35 +21,35 @@ inline constexpr std::chrono::seconds kForever{365L * 24 * 3600};
 
 class Peers {
  public:
-  /// Connects with all others. Throws core::Error, as Rendezvous does.
-  explicit Peers(const World& world);
-  /// The others take it for the loss of this rank, unless take_leave() was called.
+  /// Connects to all other ranks. Throws core::Error as Rendezvous does.
+  explicit Peers(const RankConfig& world);
+  /// Closes all connections. The other ranks treat that as the loss of this rank, unless shutdown() was called.
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  [[nodiscard]] const World& world() const;
+  [[nodiscard]] const RankConfig& world() const;
 
-  /// Sends a copy. Waits until the rank has taken the message before on this channel.
+  /// Sends a copy of `bytes`. Waits until `to` has received the previous message on this channel.
   void send(size_t to, Channel channel, std::span<const std::byte> bytes);
-  /// Waits until the rank has taken the last message.
+  /// Waits until `to` has received the last message on this channel.
   void wait_until_taken(size_t to, Channel channel);
-  /// Waits for the next message of the rank, which stays until the one after it is waited for.
+  /// Waits for the next message from a rank. It stays valid until the next receive() from that rank on this channel.
   std::span<const std::byte> receive(size_t from, Channel channel, std::chrono::seconds timeout);
-  /// The same for one that has this many values. Throws core::Error for another.
+  /// Receives a message of exactly this many values. Throws core::Error if its size differs.
   void receive_floats(size_t from, Channel channel, std::span<float> values);
-  // All throw MachineLost if a rank is gone, has not answered in time, or give_up() was called.
+  // All throw MachineLost if a rank is lost or has not answered in time, or after mark_failed().
 
-  /// This rank ends as it should.
-  void take_leave();
-  /// Why nothing can go on: which rank is gone; nothing as long as all are there.
+  /// Tells the other ranks that this one shuts down in an orderly way.
+  void shutdown();
+  /// Returns why the ranks can't continue, such as a lost rank; nullopt while they can.
   [[nodiscard]] std::optional<std::string> loss() const;
-  /// Throws MachineLost if there is a loss().
+  /// Throws MachineLost if the ranks can't continue; see loss().
   void check() const;
-  /// A step failed on this rank: from now on there is a loss(), and the others get one when this rank ends.
-  void give_up(const std::string& why);
-  /// The rank has not answered in this time: throws MachineLost that says so.
-  [[noreturn]] void give_up_on(size_t rank, std::chrono::seconds timeout);
+  /// Records a failed step on this rank as a loss(). The other ranks notice it when this process ends.
+  void mark_failed(const std::string& why);
+  /// Records that `rank` has not answered within `timeout`, and throws MachineLost.
+  [[noreturn]] void lose_rank(size_t rank, std::chrono::seconds timeout);
 
  private:
   struct Own;

@@ -15,25 +15,24 @@
 namespace folio::infer {
 namespace {
 
-// While all load, one may take longer than others: from a slower disk, for example.
+// Extends the timeout for loading, where a rank may be slower than others, for example because of its disk.
 constexpr int kLoadTimeouts = 10;
 
-size_t shards_of(const World& world, size_t n_stages) {
+size_t shards_of(const RankConfig& world, size_t n_stages) {
   if (world.n_ranks % n_stages != 0) {
-    throw core::UsageError(
-        fmt::format("--pipeline-parallel {} does not divide the {} ranks of WORLD_SIZE; take a number that does",
-                    n_stages, world.n_ranks));
+    throw core::UsageError(fmt::format(
+        "--pipeline-parallel {} does not divide the {} ranks of WORLD_SIZE; use a divisor", n_stages, world.n_ranks));
   }
   return world.n_ranks / n_stages;
 }
 
-size_t threads_of(const World& world, const CpuOptions& options) {
+size_t threads_of(const RankConfig& world, const CpuOptions& options) {
   if (options.n_threads != 0) return options.n_threads;
   return std::max<size_t>(1, core::default_threads() / world.n_local);
 }
 
-// Returns a hash of what has to be the same on all ranks; of a tensor its kind and some of its bytes, since all of them
-// would be read from disk.
+// Returns a hash of what must be equal on all ranks. Only some bytes of each tensor are hashed, so that tensors needn't
+// be read from disk in full.
 uint64_t fingerprint_of(const core::StoredModel& model, const Shard& shard, CacheType cache_type, size_t n_stages,
                         bool fast) {
   constexpr size_t kSome = 64;
@@ -56,7 +55,7 @@ uint64_t fingerprint_of(const core::StoredModel& model, const Shard& shard, Cach
   return std::hash<std::string>{}(text);
 }
 
-// What a rank says when it has loaded its part.
+// What each rank reports after loading its part.
 struct Loaded {
   uint64_t fingerprint;
   RankReport report;
@@ -64,7 +63,7 @@ struct Loaded {
 
 }  // namespace
 
-RankedCpu::RankedCpu(const World& world, size_t n_stages, const CpuOptions& options)
+RankedCpu::RankedCpu(const RankConfig& world, size_t n_stages, const CpuOptions& options)
     : world_(world),
       n_stages_(n_stages),
       n_shards_(shards_of(world, n_stages)),
@@ -87,15 +86,15 @@ RankedCpu::RankedCpu(const World& world, size_t n_stages, const CpuOptions& opti
                                          n_shards_, world_.timeout, true);
 }
 
-// Where rank 0 ends with an error, the others see that it is gone.
+// If rank 0 ends with an error, the others notice the closed connections.
 RankedCpu::~RankedCpu() {
   if (!leads() || std::uncaught_exceptions() > 0) return;
   try {
-    logits_.receive_all_but(0);  // the last stage waits until they are taken
+    logits_.receive_all_but(0);  // the last stage waits until they are received
     tell({.kind = OrderKind::End});
-    take_leave();
+    shutdown();
   } catch (const std::exception&) {
-    // a rank is gone, and the others know
+    // A rank is lost, which the others notice themselves.
   }
 }
 
@@ -107,22 +106,22 @@ std::string RankedCpu::describe() const {
 
 std::optional<std::string> RankedCpu::loss() const { return peers_.loss(); }
 
-// All ranks meet for an order, unless there is a pipeline: then rank 0 need not wait until the last stage has done the
-// order before.
+// Sends an order to all ranks. Without a pipeline, all ranks meet in an all-gather; with one, rank 0 needn't wait until
+// the last stage has finished the previous order.
 void RankedCpu::tell(const Order& order) {
   const std::vector<std::byte> bytes = to_bytes(order);
-  if (n_stages_ > 1) return hand_on(bytes);
+  if (n_stages_ > 1) return forward_order(bytes);
   all_->all_gather(
       bytes, bytes.size(), [](size_t, std::span<const std::byte>) {}, world_.timeout);
 }
 
-void RankedCpu::hand_on(std::span<const std::byte> order) {
+void RankedCpu::forward_order(std::span<const std::byte> order) {
   for (const size_t rank : next_) peers_.send(rank, Channel::Orders, order);
 }
 
-void RankedCpu::take_leave() {
+void RankedCpu::shutdown() {
   for (const size_t rank : next_) peers_.wait_until_taken(rank, Channel::Orders);
-  peers_.take_leave();
+  peers_.shutdown();
 }
 
 void RankedCpu::follow() {
@@ -130,7 +129,7 @@ void RankedCpu::follow() {
     if (n_stages_ > 1) {
       const auto bytes = peers_.receive(before(), Channel::Orders, kForever);
       order = to_order(bytes);
-      hand_on(bytes);
+      forward_order(bytes);
     } else {
       all_->all_gather(
           {}, 0, [&](size_t, std::span<const std::byte> bytes) { order = to_order(bytes); }, kForever);
@@ -138,13 +137,13 @@ void RankedCpu::follow() {
     if (order.kind == OrderKind::End) break;
     stages_.at(order.stage)->do_order(order);
   }
-  take_leave();
+  shutdown();
 }
 
 std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
-  require_whole(shard, "a machine of ranks");
+  require_whole(shard, "a CPU of several ranks");
   const auto n_layers = static_cast<size_t>(shard.layers.last - shard.layers.first);
-  core::require(n_stages_ <= n_layers, "--pipeline-parallel {} are more stages than the {} layers of {}; take fewer",
+  core::require(n_stages_ <= n_layers, "--pipeline-parallel {} exceeds the {} layers of {}; use fewer stages",
                 n_stages_, n_layers, model.path);
   require_tiles(model, n_shards_, "ranks of a stage", "ranks");
   const size_t stage = world_.rank / n_shards_;
@@ -168,8 +167,7 @@ std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Sha
   std::vector<RankReport> reports;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     core::require(all[rank].fingerprint == all[0].fingerprint,
-                  "rank {} of {} has another model than rank 0, another build or other flags of the machine; start all "
-                  "ranks alike",
+                  "rank {} of {} has a different model, build or machine flags than rank 0; start all ranks alike",
                   rank, world_.n_ranks);
     reports.push_back(all[rank].report);
   }

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kPieceRows = 32;  ///< so many rows take longer to multiply than their weights to read
+constexpr size_t kPieceRows = 32;  ///< from this many rows on, multiplying takes longer than reading the weights
 
 }  // namespace
 
@@ -27,11 +27,11 @@ RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, b
   info_.steps_in_flight = machine.n_stages();
 }
 
-// Each rank's own runner loads the adapters of its flags, too; rank 0 says when.
+// The runner of each rank loads the adapters of its flags, but only rank 0's calls have an effect, on all ranks.
 void RankedStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
   if (!machine_.leads()) return;
   machine_.tell({.kind = OrderKind::LoadAdapter, .stage = number_, .number = number, .adapter = *adapter});
-  or_give_up([&] { inner().memory().load_adapter(number, adapter); });
+  or_mark_failed([&] { inner().memory().load_adapter(number, adapter); });
 }
 
 void RankedStage::unload_adapter(int32_t number) {
@@ -41,11 +41,11 @@ void RankedStage::unload_adapter(int32_t number) {
 }
 
 bool RankedStage::begin(const Step& step) {
-  core::require(!in_pipeline() || !step.observed, "the operations of a pipeline of ranks can't be observed");
+  core::require(!in_pipeline() || !step.observed, "operations cannot be observed in a pipeline of ranks");
   if (in_pipeline()) machine_.logits_.receive_all_but(most_on_their_way(step));
   machine_.tell(order_of(number_, step));
   if (!in_pipeline()) {
-    or_give_up([&] { static_cast<void>(inner().begin(step)); });
+    or_mark_failed([&] { static_cast<void>(inner().begin(step)); });
     return false;
   }
   if (step.n_logit_rows > 0) logits_ = machine_.logits_.expect(number_, step.n_logit_rows * width(Slot::Logits));
@@ -57,13 +57,13 @@ std::span<float> RankedStage::wait(Ticket ticket) {
   return in_pipeline() ? machine_.logits_.wait(ticket) : PassThroughResults::wait(ticket);
 }
 
-// The stage before sends the residual, and the next one gets it; in the last stage of several the first rank keeps the
-// logits of the pieces, and sends them all.
+// Receives the residual from the previous stage and sends it to the next one. In the last of several stages, the first
+// rank collects the logits of all pieces and sends them at the end.
 void RankedStage::run(const Step& step) {
   Peers& peers = machine_.peers_;
   const size_t rank = machine_.world().rank;
   std::vector<float> logits;
-  or_give_up([&] {
+  or_mark_failed([&] {
     for (Step& piece : pieces_of(step, machine_.n_stages())) {
       residual_.resize(piece.rows.size() * width(Slot::Residual));
       if (layers().first > 0) {
@@ -91,20 +91,20 @@ void RankedStage::do_order(Order& order) {
   }
 }
 
-// The other ranks wait in the middle of a step, or have what this one has not: there is no way on.
+// Other ranks may wait in the middle of the step, or have state that this one lacks, so a failure ends all of them.
 template <typename Work>
-void RankedStage::or_give_up(Work&& work) {
+void RankedStage::or_mark_failed(Work&& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    machine_.peers_.give_up(error.what());
+    machine_.peers_.mark_failed(error.what());
     throw;
   }
 }
 
-// Between two ranks there is room for two messages of a kind. The last stage waits until rank 0 takes the logits before
-// it sends the next ones. Meanwhile a step of one piece has room in the pipeline; several pieces may have not, and rank
-// 0 would wait for the last stage.
+// Returns how many steps may have outstanding logits. Two messages per channel fit between two ranks, and the last
+// stage can't send more logits until rank 0 receives them. Meanwhile the pipeline can hold a step of one piece, but
+// perhaps not one of several pieces: rank 0 and the last stage would then wait for each other.
 size_t RankedStage::most_on_their_way(const Step& step) const {
   return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }

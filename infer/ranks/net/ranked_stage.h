@@ -1,4 +1,4 @@
-// What the runner sees of a model on all ranks.
+// The runner's view of a model that is split across ranks.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,19 @@
 
 namespace folio::infer {
 
-// On rank 0 a step is told to the others; without a pipeline rank 0 then does the forward's operations as they come,
-// and otherwise the whole step at once. On another rank nothing comes from its own runner, which has no requests.
+// On rank 0, sends each step to the other ranks. Without a pipeline, rank 0 then runs operations as the forward pass
+// issues them; with one, it runs the whole step at once. On other ranks, the runner has no requests and issues nothing.
 class RankedStage final : public PassThroughStage, public StageMemory, public PassThroughResults {
  public:
-  /// Stage `number` of the machine, of which `cpu_stage` is this rank's part, with the last layers or not. `report` is
-  /// of all ranks. As many steps may be in flight as there are pipeline stages.
+  /// Creates stage `number` of the machine. `cpu_stage` is this rank's part, and has the last layers if `is_last`.
+  /// `report` covers all ranks. As many steps may be in flight as there are pipeline stages.
   RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, bool is_last, uint32_t number,
               const RankReport& report);
 
   [[nodiscard]] const StageInfo& info() const override { return info_; }
   [[nodiscard]] StageMemory& memory() override { return *this; }
   [[nodiscard]] StageResults& results() override { return *this; }
-  /// Throws core::Error for a step of a pipeline that is observed.
+  /// Throws core::Error for an observed step in a pipeline.
   bool begin(const Step& step) override;
 
   [[nodiscard]] CacheFit cache_fit() const override { return fit_; }
@@ -32,7 +32,7 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
   Ticket fetch_logits() override { return in_pipeline() ? logits_ : PassThroughResults::fetch_logits(); }
   std::span<float> wait(Ticket ticket) override;
 
-  /// Of another rank than 0.
+  /// Executes an order of rank 0; for the other ranks only.
   void do_order(Order& order);
 
  private:
@@ -40,20 +40,20 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
   [[nodiscard]] size_t most_on_their_way(const Step& step) const;
   void run(const Step& step);
   template <typename Work>
-  void or_give_up(Work&& work);
+  void or_mark_failed(Work&& work);
 
   RankedCpu& machine_;
   bool is_last_;
   uint32_t number_;
   StageInfo info_;
   CacheFit fit_;
-  Ticket logits_{};  ///< of the last step
+  Ticket logits_{};  ///< ticket of the last step
   std::vector<float> residual_;
 };
 
-/// The steps that a step of several pipeline stages is done in: its rows in order, in pieces of nearly the same length,
-/// so that a stage computes one while the next stage has the one before. A short step stays whole: each piece reads all
-/// of the weights.
+/// Splits a step's rows, in order, into pieces of nearly equal size (micro-batches), so that a pipeline stage can
+/// compute one piece while the next stage computes the one before. A short step stays whole, since each piece reads all
+/// weights.
 [[nodiscard]] std::vector<Step> pieces_of(const Step& step, size_t n_stages);
 
 }  // namespace folio::infer

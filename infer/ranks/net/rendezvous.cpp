@@ -24,8 +24,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::array<char, 8> kGreeting = {'f', 'o', 'l', 'i', 'o', '-', 'r', '1'};
-constexpr uint32_t kMostBytes = 1U << 20U;  ///< of what a rank says
-constexpr milliseconds kStranger{2000};     ///< a connection that says nothing for so long is none of ours
+constexpr uint32_t kMostBytes = 1U << 20U;  ///< limit for what a rank sends
+constexpr milliseconds kStranger{2000};     ///< a connection silent for this long is not from a rank
 
 struct Hello {
   std::array<char, 8> greeting = kGreeting;
@@ -35,12 +35,12 @@ struct Hello {
 
 using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-AddressList resolve(const World& world) {
+AddressList resolve(const RankConfig& world) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(world.address.c_str(), std::to_string(world.port).c_str(), &hints, &found);
-  core::require(error == 0, "MASTER_ADDR={}: this host is not known: {}", core::printable(world.address),
+  core::require(error == 0, "MASTER_ADDR={}: cannot resolve this host: {}", core::printable(world.address),
                 ::gai_strerror(error));
   return {found, ::freeaddrinfo};
 }
@@ -61,7 +61,7 @@ std::string address_of(int socket) {
   return numeric(address);
 }
 
-// Waits until the socket can be read; false if it is too late.
+// Waits until the socket is readable; returns false after the deadline or an error.
 bool wait_for(int socket, Clock::time_point deadline) {
   while (true) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
@@ -108,7 +108,7 @@ bool read_text(int socket, std::string& text, Clock::time_point deadline) {
 
 }  // namespace
 
-Rendezvous::Rendezvous(const World& world) : world_(world), deadline_(Clock::now() + world.timeout) {
+Rendezvous::Rendezvous(const RankConfig& world) : world_(world), deadline_(Clock::now() + world.timeout) {
   world_.rank == 0 ? listen() : reach();
 }
 
@@ -121,19 +121,19 @@ void Rendezvous::listen() {
   const AddressList addresses = resolve(world_);
   const addrinfo& first = *addresses;
   socket_ = ::socket(first.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  core::require(socket_ >= 0, "rank 0 gets no socket: {}", std::strerror(errno));
+  core::require(socket_ >= 0, "rank 0 cannot create a socket: {}", std::strerror(errno));
   const int on = 1;
   ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (::bind(socket_, first.ai_addr, first.ai_addrlen) != 0 || ::listen(socket_, 64) != 0) {
     const int error = errno;
     ::close(std::exchange(socket_, -1));
-    core::fail("rank 0 can't listen on {} port {}: {}; set another MASTER_PORT, and as MASTER_ADDR rank 0's host",
+    core::fail("rank 0 cannot listen on {} port {}: {}; set another MASTER_PORT, and MASTER_ADDR to rank 0's host",
                core::printable(world_.address), world_.port, std::strerror(error));
   }
   own_address_ = address_of(socket_);
 }
 
-// Rank 0 may begin later.
+// Retries, since rank 0 may start later.
 void Rendezvous::reach() {
   const AddressList addresses = resolve(world_);
   int error = 0;
@@ -152,7 +152,7 @@ void Rendezvous::reach() {
     std::this_thread::sleep_for(milliseconds(20));
   } while (Clock::now() < deadline_);
   core::fail(
-      "rank {} of {} can't reach rank 0 at {} port {} within {} s: {}; start all ranks with the same MASTER_ADDR "
+      "rank {} of {} could not reach rank 0 at {} port {} within {} s: {}; start all ranks with the same MASTER_ADDR "
       "and MASTER_PORT",
       world_.rank, world_.n_ranks, core::printable(world_.address), world_.port, world_.timeout.count(),
       std::strerror(error));
@@ -166,8 +166,8 @@ std::vector<std::string> Rendezvous::gather(const std::string& own) {
   std::array<char, 8> greeting{};
   good = good && read_all(socket_, greeting.data(), greeting.size(), deadline_ + kStranger) && greeting == kGreeting;
   for (std::string& text : all) good = good && read_text(socket_, text, deadline_ + kStranger);
-  core::require(good, "rank {} of {} has no answer from rank 0 at {} port {}; see what rank 0 says", world_.rank,
-                world_.n_ranks, core::printable(world_.address), world_.port);
+  core::require(good, "rank {} of {} got no response from rank 0 at {} port {}; check the output of rank 0",
+                world_.rank, world_.n_ranks, core::printable(world_.address), world_.port);
   return all;
 }
 
@@ -182,7 +182,7 @@ std::vector<std::string> Rendezvous::gather_all(const std::string& own) {
       for (size_t rank = 0; rank < world_.n_ranks; ++rank) {
         if (!here[rank]) missing.push_back(rank);
       }
-      core::fail("rank{} {} of {} did not come to {} port {} within {} s; start all ranks",
+      core::fail("rank{} {} of {} did not connect to {} port {} within {} s; start all ranks",
                  missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), world_.n_ranks,
                  core::printable(world_.address), world_.port, world_.timeout.count());
     }
@@ -193,19 +193,18 @@ std::vector<std::string> Rendezvous::gather_all(const std::string& own) {
     std::string text;
     if (!read_all(socket, &hello, sizeof(hello), deadline) || hello.greeting != kGreeting ||
         !read_text(socket, text, deadline)) {
-      ::close(socket);  // somebody else's
+      ::close(socket);  // not from a rank
       continue;
     }
     others_.push_back(socket);
     core::require(hello.n_ranks == world_.n_ranks, "rank {} was started with WORLD_SIZE={}, but rank 0 with {}",
                   hello.rank, hello.n_ranks, world_.n_ranks);
     core::require(hello.rank < world_.n_ranks && !here[hello.rank],
-                  "two processes say that they are rank {} of {}; give each a RANK of its own", hello.rank,
-                  world_.n_ranks);
+                  "two processes are rank {} of {}; give each a different RANK", hello.rank, world_.n_ranks);
     here[hello.rank] = true;
     all[hello.rank] = text;
   }
-  for (const int other : others_) {  // one that is gone is noticed by those that it should connect with
+  for (const int other : others_) {  // ranks that connect to a lost one will notice
     bool good = write_all(other, kGreeting.data(), kGreeting.size());
     for (const std::string& text : all) good = good && write_text(other, text);
   }

@@ -1,28 +1,28 @@
-// How ranks find each other: rank 0 listens, the others come and say who they are, and each gets what all have said.
-// Afterwards the port is free again. What is said is Gloo's addresses; the connections of a step are Gloo's (peers.h).
+// Startup of the ranks: rank 0 listens, the others connect and send their Gloo addresses, and each receives the
+// addresses of all. Afterwards the port is free again. Steps use Gloo's own connections (peers.h).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "infer/ranks/net/world.h"
+#include "infer/ranks/net/rank_config.h"
 
 namespace folio::infer {
 
 class Rendezvous {
  public:
-  /// Rank 0 listens from now on, and another rank has reached it. Throws core::Error that says who is missing if
-  /// that takes longer than the world's timeout.
-  explicit Rendezvous(const World& world);
+  /// Starts to listen (rank 0) or connects to rank 0 (others). Throws core::Error if this fails or takes longer than
+  /// the world's timeout.
+  explicit Rendezvous(const RankConfig& world);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  /// The numeric address of this host on the network where rank 0 was reached.
+  /// Returns this host's numeric address on the network that connects it to rank 0.
   [[nodiscard]] const std::string& own_address() const { return own_address_; }
 
-  /// Returns what each rank says, in order of ranks; once. Throws core::Error that names the ranks that have not come,
-  /// one that came twice, or one that counts other ranks.
+  /// Sends `own` and returns what each rank has sent, by rank. Works once. Throws core::Error that names the ranks that
+  /// are missing, one that came twice, or one with another WORLD_SIZE.
   [[nodiscard]] std::vector<std::string> gather(const std::string& own);
 
  private:
@@ -30,9 +30,9 @@ class Rendezvous {
   void listen();
   void reach();
 
-  World world_;
+  RankConfig world_;
   std::chrono::steady_clock::time_point deadline_;
-  int socket_ = -1;  ///< rank 0's listens; another's is its connection to rank 0
+  int socket_ = -1;  ///< rank 0: the listening socket; others: the connection to rank 0
   std::vector<int> others_;
   std::string own_address_;
 };

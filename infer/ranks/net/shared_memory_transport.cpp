@@ -1,6 +1,6 @@
-// A member has two places, and writes its bytes of a round into the one that it did not use in the round before; then
-// it counts its rounds on, and waits until the others have counted. So a place is written anew only when all have read
-// it: whoever has come to round r + 1 has read all of round r. What is longer than a place takes several rounds.
+// All-gather in shared memory. Each member has two buffers and alternates between them: it writes its bytes, increments
+// its round counter and waits for the others. A member in round r + 1 has read all of round r, so a buffer is
+// overwritten only after all have read it. Data larger than a buffer takes several rounds.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,8 +19,8 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kPlace = size_t{256} << 10U;  ///< bytes of a round
-constexpr int kSpinsOfRound = 2000;  ///< some 20 µs: the others are nearly there, unless the system runs others
+constexpr size_t kPlace = size_t{256} << 10U;  ///< buffer size in bytes
+constexpr int kSpinsOfRound = 2000;  ///< about 20 µs, which suffices unless the OS has descheduled another rank
 
 void pause_a_moment() {
 #if defined(__x86_64__)
@@ -29,10 +29,10 @@ void pause_a_moment() {
 }
 
 struct alignas(64) Member {
-  std::atomic<uint32_t> round{0};     ///< that it has given
-  std::atomic<uint32_t> sleepers{0};  ///< who wait for it to go on
+  std::atomic<uint32_t> round{0};     ///< last round written
+  std::atomic<uint32_t> sleepers{0};  ///< number of members waiting for the next round
   struct alignas(64) Place {
-    uint64_t to_all;  ///< bytes of the whole, of which the first are for all
+    uint64_t to_all;  ///< number of leading bytes that go to all members
     uint64_t total;
     std::byte bytes[kPlace];  // NOLINT(modernize-avoid-c-arrays)
   } places[2];                // NOLINT(modernize-avoid-c-arrays)
@@ -40,7 +40,7 @@ struct alignas(64) Member {
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "processes share them");
 
 void sleep_on(std::atomic<uint32_t>& word, uint32_t seen) {
-  const timespec interval{.tv_sec = 0, .tv_nsec = 100'000'000};  // then it looks whether a rank is lost
+  const timespec interval{.tv_sec = 0, .tv_nsec = 100'000'000};  // then it checks for lost ranks
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &interval, nullptr, 0);
 }
 
@@ -99,7 +99,7 @@ class SharedMemoryTransport final : public Transport {
     const auto start = std::chrono::steady_clock::now();
     for (uint32_t seen = theirs.load(); behind(seen); seen = theirs.load()) {
       peers_.check();
-      if (std::chrono::steady_clock::now() - start >= timeout) peers_.give_up_on(group_[member], timeout);
+      if (std::chrono::steady_clock::now() - start >= timeout) peers_.lose_rank(group_[member], timeout);
       members_[member].sleepers.fetch_add(1);
       sleep_on(theirs, seen);
       members_[member].sleepers.fetch_sub(1);
@@ -112,7 +112,7 @@ class SharedMemoryTransport final : public Transport {
   std::vector<size_t> group_;
   size_t index_;
   uint32_t round_ = 0;
-  std::vector<std::vector<std::byte>> got_;  ///< of a round that is longer than a place
+  std::vector<std::vector<std::byte>> got_;  ///< received so far, if larger than a buffer
 };
 
 }  // namespace

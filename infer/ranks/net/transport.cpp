@@ -38,7 +38,7 @@ class MessageTransport final : public Transport {
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// Returns true if all members can.
+// Returns true if `can` is true for all members.
 bool all_can(Transport& transport, bool can, std::chrono::seconds timeout) {
   bool all = can;
   transport.all_gather(
@@ -49,10 +49,10 @@ bool all_can(Transport& transport, bool can, std::chrono::seconds timeout) {
 
 }  // namespace
 
-// The first member makes the memory, and tells the others its name. Who can't open it is on another host, or in another
-// container.
+// The first member creates the shared memory and sends its name. A member on another host or in another container can't
+// open it; then all use messages.
 std::unique_ptr<Transport> make_transport(Peers& peers, Channel channel, std::vector<size_t> group) {
-  const World& world = peers.world();
+  const RankConfig& world = peers.world();
   const auto index = static_cast<size_t>(std::ranges::find(group, world.rank) - group.begin());
   auto messages = std::make_unique<MessageTransport>(peers, channel, group, index);
   if (group.size() == 1 || !all_can(*messages, world.shared_memory, world.timeout)) return messages;

@@ -1,4 +1,4 @@
-// The exchanges of a group of processes: by messages (peers.h), or through memory that the ranks of one host share.
+// Transports for groups of processes: messages (peers.h), or shared memory if the ranks are on one host.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace folio::infer {
 
-/// Connects the ranks of `group`, of which this one is one; every one of them calls it, in the same order of groups.
-/// `channel` is this group's alone. Uses shared memory where the world wants it and all are on one host that has room
-/// for it. Bytes are copied before all_gather() returns.
+/// Connects the ranks of `group`, including this one. All of them must call it, in the same order of groups, with a
+/// channel that only this group uses. Uses shared memory if RankConfig::shared_memory is set and all ranks are on one
+/// host with enough of it, else messages. all_gather() copies the bytes before it returns.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(Peers& peers, Channel channel, std::vector<size_t> group);
 
-/// Returns the bytes that the shared memory of this many members needs.
+/// Returns the size in bytes of the shared memory for this many members.
 [[nodiscard]] size_t shared_memory_bytes(size_t n_members);
-/// `index` is this member's. The memory is zero at first.
+/// `index` is this rank's position in `group`. `memory` must be zero at first.
 [[nodiscard]] std::unique_ptr<Transport> make_shared_memory_transport(Peers& peers, core::SharedMemory memory,
                                                                       std::vector<size_t> group, size_t index);
 

@@ -1,4 +1,4 @@
-// The parts of cuda_bench. Each measures one shape, and adds a row to the results for each figure.
+// The measurements of cuda_bench. Each measures one shape and adds a row per figure to the results.
 #pragma once
 
 #include <optional>
@@ -15,41 +15,42 @@ namespace folio::infer::gpu::bench {
 struct Options {
   std::vector<std::string> parts;
   std::vector<std::string> shapes{"8b", "1.1b"};
-  std::vector<std::string> types{"f16", "q8_0", "q4_0"};  ///< of whole models
-  std::vector<int64_t> rows{1, 8, 64};                    ///< of the kernels
-  std::vector<int64_t> contexts{128, 1024};               ///< positions that one sequence has when its decoding begins
-  std::vector<int64_t> batches{};                         ///< sequences that are decoded together
-  int64_t batch_context = 512;                            ///< positions that each of them has
-  int64_t tokens = 64;                                    ///< that are decoded
-  int64_t prompt = 2048;
-  int64_t attention = 8192;  ///< rows of a prompt, for attention alone
+  std::vector<std::string> types{"f16", "q8_0", "q4_0"};  ///< weight types of whole models
+  std::vector<int64_t> rows{1, 8, 64};                    ///< rows per launch in time_kernels()
+  std::vector<int64_t> contexts{128, 1024};               ///< initial context of a single decoding sequence
+  std::vector<int64_t> batches{};                         ///< sequences per batch
+  int64_t batch_context = 512;                            ///< initial context of a batch's sequences
+  int64_t tokens = 64;                                    ///< tokens decoded per sequence and repetition
+  int64_t prompt = 2048;                                  ///< prompt length in time_prompt()
+  int64_t attention = 8192;                               ///< prompt length in time_attention()
   bool f32_cache = false;
-  bool trace = false;  ///< the time of each kernel in a decoding step
+  bool trace = false;  ///< also measure each kernel of a decode step
   int device = 0;
-  std::string cublas;  ///< the library's path; empty: where the loader finds it
-  std::string json;
+  std::string cublas;  ///< path of the library; empty: found by the loader
+  std::string json;    ///< path of the output file; empty: none
   Effort effort;
 
   [[nodiscard]] CacheType cache_type() const { return f32_cache ? CacheType::F32 : CacheType::F16; }
 };
 
-/// What the parts share.
+/// Shared by all measurements.
 struct Bench {
   const Options& options;
   Stream& stream;
-  double bandwidth;  ///< bytes per second, of a copy
-  Cublas* cublas;    ///< or null
+  double bandwidth;  ///< bytes per second of a copy
+  Cublas* cublas;    ///< null if not found
   Results& results;
 };
 
-/// Every kernel at every number of rows, plain and fast, those of experts included.
+/// Times each kernel for each number of rows, in plain and fast form, including time_experts().
 void time_kernels(const Bench& bench, const std::string& shape);
+/// Times the kernels of a mixture of experts for each number of rows.
 void time_experts(const Bench& bench, const std::string& shape);
-/// Attention alone, for decoding at each context and for a prompt.
+/// Times the attention kernel, for decoding at each context and for a prompt.
 void time_attention(const Bench& bench, const std::string& shape);
-/// Whole decoding steps, at each context alone and for each batch.
+/// Times whole decode steps, for a single sequence at each context and for each batch.
 void time_decoding(const Bench& bench, const std::string& shape);
-/// Whole prompts, and their products alone and with cuBLAS.
+/// Times whole prompts, and their matrix products with our kernels and with cuBLAS.
 void time_prompt(const Bench& bench, const std::string& shape);
 
 }  // namespace folio::infer::gpu::bench

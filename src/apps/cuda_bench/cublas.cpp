@@ -11,7 +11,7 @@
 namespace folio::infer::gpu::bench {
 namespace {
 
-// Of cublas_api.h and library_types.h, which are not there where only nvcc is.
+// Constants of cublas_api.h and library_types.h, which a machine with only nvcc lacks.
 constexpr int kTransposed = 1;
 constexpr int kAsItIs = 0;
 constexpr int kF16 = 2;         // CUDA_R_16F
@@ -38,13 +38,13 @@ std::unique_ptr<Cublas> Cublas::open(const std::string& path, Stream& stream, st
     if (library == nullptr) library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) {
-    why = "no libcublas.so.13 or .12 is found; name it with --cublas, or its folder in LD_LIBRARY_PATH";
+    why = "libcublas.so.13 or .12 not found; give its path with --cublas or its directory in LD_LIBRARY_PATH";
     return nullptr;
   }
   auto functions = std::make_unique<Functions>();
   const auto find = [&](const char* name, auto& to) {
     void* found = dlsym(library, name);
-    core::require(found != nullptr, "{} has no {}; take another cuBLAS", path.empty() ? "libcublas" : path, name);
+    core::require(found != nullptr, "{} has no {}; use another cuBLAS", path.empty() ? "libcublas" : path, name);
     to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(found);
   };
   find("cublasCreate_v2", functions->create);
@@ -55,11 +55,11 @@ std::unique_ptr<Cublas> Cublas::open(const std::string& path, Stream& stream, st
   std::unique_ptr<Cublas> cublas(new Cublas(std::move(functions)));
   core::require(cublas->functions_->create(&cublas->handle_) == 0 &&
                     cublas->functions_->set_stream(cublas->handle_, stream.handle()) == 0,
-                "cuBLAS doesn't start; is it made for this driver?");
-  // Memory of its own would be reserved within a recording.
+                "cuBLAS failed to start; check that it supports this driver");
+  // Otherwise cuBLAS would allocate its workspace during graph capture.
   cublas->workspace_ = DeviceMemory(stream, kWorkspace);
   core::require(cublas->functions_->set_workspace(cublas->handle_, cublas->workspace_.as<void>(), kWorkspace) == 0,
-                "cuBLAS takes no workspace");
+                "cuBLAS rejected the workspace");
   return cublas;
 }
 
@@ -69,7 +69,7 @@ Cublas::~Cublas() {
   if (handle_ != nullptr) functions_->destroy(handle_);
 }
 
-// cuBLAS walks along columns: to it our rows are columns, and the result is transposed, too.
+// cuBLAS is column-major: it reads our rows as columns, and its transposed result is row-major again.
 void Cublas::multiply(const void* x, size_t n_rows, const void* weight, size_t n_out, size_t k, void* out) {
   const float one = 1.0F;
   const float zero = 0.0F;
@@ -77,7 +77,7 @@ void Cublas::multiply(const void* x, size_t n_rows, const void* weight, size_t n
   const auto inner = static_cast<int>(k);
   const int status = functions_->gemm(handle_, kTransposed, kAsItIs, m, static_cast<int>(n_rows), inner, &one, weight,
                                       kF16, inner, x, kF16, inner, &zero, out, kF16, m, kSumsInF32, kItsChoice);
-  core::require(status == 0, "cublasGemmEx says {} for {} x {} x {}", status, n_rows, n_out, k);
+  core::require(status == 0, "cublasGemmEx failed with status {} for {} x {} x {}", status, n_rows, n_out, k);
 }
 
 }  // namespace folio::infer::gpu::bench

@@ -1,4 +1,4 @@
-// cuBLAS, to compare with: looked for when the program runs, since neither a build nor a serving program needs it.
+// cuBLAS for comparison, loaded at run time: neither the build nor a serving program needs it.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,14 @@ namespace folio::infer::gpu::bench {
 
 class Cublas {
  public:
-  /// The library at `path`, or the one that the loader finds. Null where there is none, with the reason in `why`.
+  /// Loads the library at `path`, or if empty the one that the loader finds. Returns null and sets `why` if there is
+  /// none. Throws core::Error if it cannot be used.
   [[nodiscard]] static std::unique_ptr<Cublas> open(const std::string& path, Stream& stream, std::string& why);
   ~Cublas();
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
-  /// out (n_rows, n_out) = x (n_rows, k) · weightᵀ, weight (n_out, k), all F16, sums in F32.
+  /// Computes out (n_rows, n_out) = x (n_rows, k) · weightᵀ with weight (n_out, k), all F16, accumulated in F32.
   void multiply(const void* x, size_t n_rows, const void* weight, size_t n_out, size_t k, void* out);
 
  private:

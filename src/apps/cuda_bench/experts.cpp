@@ -1,5 +1,5 @@
-// The kernels of experts, one by one, as kernels.cpp times the others: of a mixture as Qwen3-30B-A3B has it in each
-// layer, with random routes. Bytes are those of the experts that some row takes.
+// Times the kernels of a mixture of experts separately, like kernels.cpp: a layer of Qwen3-30B-A3B's shape with random
+// routes. Bytes include only experts that a row is routed to.
 #include "infer/cuda/experts.h"
 
 #include <set>
@@ -15,14 +15,14 @@ struct Mixture {
   uint32_t n_experts;
   uint32_t n_chosen;
   size_t dim;
-  size_t width;  ///< of an expert
+  size_t width;  ///< hidden dimension of an expert
 };
 Mixture mixture_of(const std::string& shape_name) {
   if (shape_name == "tiny") return {.n_experts = 8, .n_chosen = 2, .dim = 64, .width = 32};
   return {.n_experts = 128, .n_chosen = 8, .dim = 2048, .width = 768};
 }
 
-// Memory for what rows take, and the experts that they take in all.
+// Device memory for the routing of the rows, and the number of distinct experts that they use.
 struct Routed {
   Routed(Stream& stream, const Mixture& m, size_t n_rows)
       : routing{.n_experts = m.n_experts, .n_chosen = m.n_chosen, .normalizes = true},
@@ -67,7 +67,7 @@ class ExpertTable {
 
   void run() {
     const double scores = static_cast<double>(n_ * mixture_.n_experts * sizeof(float));
-    // With a copy of the logits, which it overwrites.
+    // Includes a copy of the logits, because the kernel overwrites them.
     add("route", "f32", 4 * scores, 1, [&](size_t) { routed_.choose(bench_.stream, n_); });
     const size_t n_takings = n_ * mixture_.n_chosen;
     add("group takings", "int32", static_cast<double>(n_takings * 2 * sizeof(int32_t)), 1,
@@ -91,7 +91,7 @@ class ExpertTable {
                         {"share_of_copy", bytes / us * 1e6 / bench_.bandwidth}});
   }
 
-  // The experts of a copy are rows of one matrix: their tiles follow each other as those of a stack.
+  // The experts of a copy are consecutive rows of one matrix, as in a stacked tensor.
   void time_products(core::DType type) {
     const Mixture& m = mixture_;
     const size_t n_takings = n_ * m.n_chosen;
@@ -122,8 +122,8 @@ class ExpertTable {
         "experts: gate, up", name, 2 * share * static_cast<double>(gate.bytes()) + rows * number + 8 * middles,
         n_copies,
         [&](size_t copy) {
-          const Product products[] = {{.weight = of_one(gate[copy], m.width), .out = gates.as<float>()},
-                                      {.weight = of_one(up[copy], m.width), .out = ups.as<float>()}};
+          const Matmul products[] = {{.weight = of_one(gate[copy], m.width), .out = gates.as<float>()},
+                                     {.weight = of_one(up[copy], m.width), .out = ups.as<float>()}};
           multiply_experts(bench_.stream, wide.packed, products, 2, grouped);
         },
         4 * rows * static_cast<double>(m.width));
@@ -133,7 +133,7 @@ class ExpertTable {
     add(
         "experts: down", name, share * static_cast<double>(down.bytes()) + middles * number + 4 * rows, n_copies,
         [&](size_t copy) {
-          const Product product{.weight = of_one(down[copy], m.dim), .out = outs.as<float>()};
+          const Matmul product{.weight = of_one(down[copy], m.dim), .out = outs.as<float>()};
           multiply_experts(bench_.stream, narrow.packed, &product, 1, grouped);
         },
         2 * rows * static_cast<double>(m.width));

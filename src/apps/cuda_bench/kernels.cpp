@@ -1,5 +1,5 @@
-// The kernels one by one. What reads weights or the cache has so many copies of them that they don't stay in the L2
-// cache; activations do stay there, as in a step, where the kernel before has just written them.
+// Times each kernel separately. Launches cycle through copies of the weights and the KV cache, so that these are read
+// from memory, not from the L2 cache. Activations stay in L2, as in a step, where the previous kernel wrote them.
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -14,7 +14,7 @@
 namespace folio::infer::gpu::bench {
 namespace {
 
-constexpr size_t kMostNarrow = 64;  // rows that product.cu takes
+constexpr size_t kMostNarrow = 64;  // maximum rows of product.cu
 
 class KernelTable {
  public:
@@ -91,7 +91,7 @@ class KernelTable {
     rows_.reset();
   }
 
-  // Rows to add: zeros, so that what they are added to stays finite.
+  // Returns rows of zeros to add, so that repeated additions stay finite.
   const DeviceMemory& rows_to_add(size_t dim) {
     if (!rows_) rows_ = zeros(stream(), n_ * dim * sizeof(float));
     return *rows_;
@@ -148,7 +148,7 @@ class KernelTable {
     if (n_ <= kMostNarrow) time_product("output", type, {static_cast<size_t>(config_.vocab_size)}, dim, false);
   }
 
-  // The matrices of one launch. The plain form is timed where there is only one.
+  // Times one launch with one or more matrices. `plain` also times the plain form, which supports only one.
   void time_product(const std::string& name, core::DType type, const std::vector<size_t>& n_out, size_t k, bool plain) {
     size_t all_out = 0;
     for (const size_t n : n_out) all_out += n;
@@ -166,7 +166,7 @@ class KernelTable {
     for (const Matrices& m : matrices) bytes += static_cast<double>(m.bytes());
     const double operations = 2.0 * static_cast<double>(n_ * all_out * k);
     const auto launch = [&](size_t copy, bool fast_sums) {
-      Product products[kMaxProducts];
+      Matmul products[kMaxProducts];
       for (size_t i = 0; i < matrices.size(); ++i) {
         products[i] = {.weight = matrices[i][copy], .bias = nullptr, .out = outs[i].as<float>()};
       }
@@ -186,11 +186,11 @@ class KernelTable {
     }
   }
 
-  // A draw a row, with the programs' options, a small top-k, and greedily. The plain form reads the row for each token
-  // that it keeps, so it gets the small top-k alone.
+  // Times one draw per row: greedy, default top-p, and a small top-k. The plain form reads the row once for each token
+  // that it keeps, so it is timed only with the small top-k.
   void time_sampler() {
     const auto vocab_size = static_cast<size_t>(config_.vocab_size);
-    std::vector<float> row(vocab_size);  // as a model's: a few stand out
+    std::vector<float> row(vocab_size);  // like real logits: a few are much larger
     for (size_t i = 0; i < vocab_size; ++i) {
       row[i] = static_cast<float>(-3.0 * std::log(1.0 - core::random_uniform(5, i)));
     }
@@ -221,7 +221,7 @@ class KernelTable {
   const Bench& bench_;
   std::string shape_name_;
   core::ModelConfig config_;
-  size_t n_ = 1;  ///< rows
+  size_t n_ = 1;  ///< rows per launch
   std::optional<DeviceMemory> rows_;
 };
 

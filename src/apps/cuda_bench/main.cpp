@@ -1,5 +1,5 @@
-// cuda_bench: times the kernels of infer/cuda, alone and in whole steps of a model with random weights, against the
-// bandwidth of a copy and against cuBLAS. Its rows are a table, and JSON objects with --json.
+// cuda_bench: times the kernels of infer/cuda separately, and whole steps of models with random weights. Compares them
+// with the bandwidth of a copy and with cuBLAS. Prints tables; --json also appends each row to a file.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,8 +7,8 @@
 #include <functional>
 #include <map>
 
-#include "core/error.h"
 #include "apps/cuda_bench/bench.h"
+#include "core/error.h"
 #include "infer/cuda/copy_bandwidth.h"
 
 namespace {
@@ -30,7 +30,7 @@ void run(const bench::Options& o) {
   Stream stream(o.device);
   bench::Results results(o.json);
   const DeviceInfo device = device_info(o.device);
-  static_cast<void>(copy_bandwidth(stream, o.effort.copy_bytes));  // an idle GPU needs a while to raise its clocks
+  static_cast<void>(copy_bandwidth(stream, o.effort.copy_bytes));  // warm-up: an idle GPU raises its clocks slowly
   const double bandwidth = copy_bandwidth(stream, o.effort.copy_bytes);
   std::string why;
   const auto cublas = bench::Cublas::open(o.cublas, stream, why);
@@ -51,28 +51,28 @@ void add_options(CLI::App& app, bench::Options& o) {
   const auto many = [](CLI::Option* option) { return option->delimiter(',')->capture_default_str(); };
   std::vector<std::string> names;
   for (const auto& [name, part] : parts()) names.push_back(name);
-  app.add_option("parts", o.parts, "what to time: kernels, attention, decode, prompt")
+  app.add_option("parts", o.parts, "measurements: kernels, attention, decode, prompt")
       ->required()
       ->check(CLI::IsMember(names));
   const CLI::Range positive(1, 1 << 30);
-  many(app.add_option("--shapes", o.shapes, "8b, 1.1b, tiny"));
-  many(app.add_option("--types", o.types, "of the weights of whole models: f32, f16, bf16, q8_0, q4_0"));
-  many(app.add_option("--rows", o.rows, "of the kernels"))->check(positive);
-  many(app.add_option("--contexts", o.contexts, "positions of a sequence that decodes alone"))->check(positive);
-  many(app.add_option("--batches", o.batches, "sequences that decode together"))->check(positive);
-  many(app.add_option("--batch-context", o.batch_context, "positions of each of them"))->check(positive);
-  many(app.add_option("--tokens", o.tokens, "that are decoded and timed together"))->check(positive);
-  many(app.add_option("--prompt", o.prompt, "rows of a prompt"))->check(positive);
-  many(app.add_option("--attention", o.attention, "rows of a prompt, for attention alone"))->check(positive);
-  app.add_flag("--f32-cache", o.f32_cache, "keys and values in F32 (default: F16)");
-  app.add_flag("--trace", o.trace, "the time of each kernel in a decoding step, with CUPTI");
-  app.add_option("--device", o.device, "which GPU")->check(CLI::Range(0, 1023));
-  app.add_option("--cublas", o.cublas, "the library (default: where the loader finds it)");
-  app.add_option("--json", o.json, "a file to which each row is appended as a line");
-  many(app.add_option("--repetitions", o.effort.repetitions))->check(CLI::Range(1, 1000));
-  many(app.add_option("--milliseconds", o.effort.milliseconds, "of a repetition"))->check(CLI::Range(0.0, 1e4));
-  many(app.add_option("--spread-bytes", o.effort.spread_bytes, "of weights and cache, before the same are read again"));
-  many(app.add_option("--copy-bytes", o.effort.copy_bytes, "of the copy that gives the bandwidth"));
+  many(app.add_option("--shapes", o.shapes, "model shapes: 8b, 1.1b, tiny"));
+  many(app.add_option("--types", o.types, "weight types for decode and prompt: f32, f16, bf16, q8_0, q4_0"));
+  many(app.add_option("--rows", o.rows, "numbers of rows for kernels"))->check(positive);
+  many(app.add_option("--contexts", o.contexts, "context lengths for decoding a sequence"))->check(positive);
+  many(app.add_option("--batches", o.batches, "numbers of sequences for batched decoding"))->check(positive);
+  many(app.add_option("--batch-context", o.batch_context, "context length for batched decoding"))->check(positive);
+  many(app.add_option("--tokens", o.tokens, "tokens to decode per repetition"))->check(positive);
+  many(app.add_option("--prompt", o.prompt, "prompt length"))->check(positive);
+  many(app.add_option("--attention", o.attention, "prompt length for attention"))->check(positive);
+  app.add_flag("--f32-cache", o.f32_cache, "KV cache in F32 (default: F16)");
+  app.add_flag("--trace", o.trace, "time of each kernel in a decode step, measured with CUPTI");
+  app.add_option("--device", o.device, "GPU index")->check(CLI::Range(0, 1023));
+  app.add_option("--cublas", o.cublas, "path of the cuBLAS library (default: found by the loader)");
+  app.add_option("--json", o.json, "file to append each row to, as a line of JSON");
+  many(app.add_option("--repetitions", o.effort.repetitions, "number of repetitions"))->check(CLI::Range(1, 1000));
+  many(app.add_option("--milliseconds", o.effort.milliseconds, "time per repetition"))->check(CLI::Range(0.0, 1e4));
+  many(app.add_option("--spread-bytes", o.effort.spread_bytes, "bytes that launches read before they repeat"));
+  many(app.add_option("--copy-bytes", o.effort.copy_bytes, "bytes of the copy that measures the bandwidth"));
 }
 
 int complain(const std::string& message, int code) {
@@ -83,7 +83,7 @@ int complain(const std::string& message, int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Times the kernels for GPUs, alone and in whole steps of a model with random weights.", "cuda_bench");
+  CLI::App app("Time the GPU kernels separately, and whole steps of models with random weights.", "cuda_bench");
   bench::Options options;
   add_options(app, options);
   try {

@@ -16,7 +16,7 @@ namespace {
 using core::DType;
 using core::Role;
 
-constexpr size_t kSlice = size_t{1} << 16U;  // numbers that a thread makes at once
+constexpr size_t kSlice = size_t{1} << 16U;  // elements per piece of work
 
 bool is_end(Role role) { return role == Role::TokenEmbedding || role == Role::Output; }
 
@@ -52,7 +52,7 @@ core::ModelConfig shape(const std::string& name, int64_t context_length) {
   if (name == "8b") return set(128256, 4096, 32, 32, 8, 14336);
   if (name == "1.1b") return set(32000, 2048, 22, 32, 4, 5632);
   if (name == "tiny") return set(96, 64, 2, 4, 2, 128);
-  throw core::UsageError("there is no shape " + core::printable(name) + "; take 8b, 1.1b or tiny");
+  throw core::UsageError("shape \"" + core::printable(name) + "\", expected 8b, 1.1b or tiny");
 }
 
 DType type_of(const std::string& name) {
@@ -61,7 +61,7 @@ DType type_of(const std::string& name) {
     for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     if (lower == name) return type;
   }
-  throw core::UsageError("there is no type " + core::printable(name) + "; take f32, f16, bf16, q8_0 or q4_0");
+  throw core::UsageError("type \"" + core::printable(name) + "\", expected f32, f16, bf16, q8_0 or q4_0");
 }
 
 std::vector<std::byte> random_numbers(DType type, size_t n, double scale, uint64_t seed, core::ThreadPool& pool) {

@@ -1,4 +1,4 @@
-// The shapes that are measured, and models of such a shape with random weights, without a file.
+// Model shapes to measure, and models in memory with such a shape and random weights.
 #pragma once
 
 #include <string>
@@ -9,26 +9,27 @@
 
 namespace folio::infer::gpu::bench {
 
-/// Names: "8b" (Llama 3), "1.1b" (TinyLlama), "tiny". Throws core::UsageError for others.
+/// Returns the configuration "8b" (Llama 3), "1.1b" (TinyLlama) or "tiny". Throws core::UsageError for other names.
 [[nodiscard]] core::ModelConfig shape(const std::string& name, int64_t context_length);
 
-/// "f32", "f16", "bf16", "q8_0", "q4_0". Throws core::UsageError for others.
+/// Returns the type "f32", "f16", "bf16", "q8_0" or "q4_0". Throws core::UsageError for other names.
 [[nodiscard]] core::DType type_of(const std::string& name);
 
-/// n numbers, uniform in [-scale, scale), as tensors of this type store them.
+/// Returns n random values, uniform in [-scale, scale), stored as `type`.
 [[nodiscard]] std::vector<std::byte> random_numbers(core::DType type, size_t n, double scale, uint64_t seed,
                                                     core::ThreadPool& pool);
 
-/// Matrices of this type that keep the size of what they multiply; norms are 1. All layers share the bytes of one. With
-/// Q4_0 the embedding and the output are Q8_0, as export writes them.
+/// Returns a model with norm weights of 1 and random matrices of `type`, scaled to preserve the activations' magnitude.
+/// All layers share the bytes of one. For Q4_0 the embedding and the output are Q8_0, as export writes them.
 [[nodiscard]] core::StoredModel random_model(const core::ModelConfig& config, core::DType type, core::ThreadPool& pool);
 
-/// Bytes of the weights that a token reads, as a file stores them: all but the embedding, unless it is the output, too.
+/// Returns the bytes of weights that decoding a token reads, as stored in a file: all except an untied embedding.
 [[nodiscard]] uint64_t bytes_of_token(const core::StoredModel& model);
-/// Bytes of keys and values of one position, over all layers.
+/// Returns the bytes of one position's keys and values over all layers, in F16 (`half`) or F32.
 [[nodiscard]] uint64_t bytes_of_position(const core::ModelConfig& config, bool half);
-/// Operations of the products of one row in the layers, and of one row of logits.
+/// Returns the floating-point operations of one row's matrix products in all layers.
 [[nodiscard]] double operations_of_row(const core::ModelConfig& config);
+/// Returns the floating-point operations of one row of logits.
 [[nodiscard]] double operations_of_logits(const core::ModelConfig& config);
 
 }  // namespace folio::infer::gpu::bench

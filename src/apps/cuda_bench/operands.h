@@ -1,21 +1,21 @@
-// The operands of the kernels that are timed: random weights, inputs, and a cache with sequences in it.
+// Operands of the timed kernels: random weights and inputs, and a KV cache with sequences.
 #pragma once
 
 #include <vector>
 
+#include "apps/cuda_bench/timing.h"
 #include "core/model_config.h"
 #include "core/tensor_view.h"
-#include "apps/cuda_bench/timing.h"
 #include "infer/cuda/kernels.h"
 
 namespace folio::infer::gpu::bench {
 
-/// Copies of a matrix (n_out, k), each with memory of its own.
+/// Copies of a matrix (n_out, k) in separate device memory.
 class Matrices {
  public:
   Matrices(Stream& stream, core::DType type, size_t n_out, size_t k, size_t n_copies);
   [[nodiscard]] PackedMatrix operator[](size_t copy) const;
-  /// Bytes of one, as they are stored on the device.
+  /// Returns the bytes of one copy on the device.
   [[nodiscard]] size_t bytes() const { return layout_.bytes(); }
 
  private:
@@ -23,7 +23,7 @@ class Matrices {
   DeviceMemory memory_;
 };
 
-/// Rows of random inputs, as they are and packed for weights of a kind.
+/// Rows of random inputs, as floats and packed for weights of a kind.
 struct Inputs {
   Inputs(Stream& stream, size_t n_rows, size_t k, Kind kind);
   DeviceMemory floats;
@@ -32,15 +32,15 @@ struct Inputs {
   PackedInputs packed;
 };
 
-/// Sequences of `context` positions in a cache of one layer, whose last `n_rows` rows each attend: what attention()
-/// gets from a step of the engine. Each copy has a cache of its own.
+/// Operands of attention() as in an engine's step: sequences of `context` positions in a cache of one layer, and the
+/// queries of each sequence's last `n_rows` positions. Each copy has its own cache.
 class Attending {
  public:
   Attending(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,
             size_t n_rows, size_t shared_bytes, const Effort& effort);
   [[nodiscard]] size_t n_copies() const { return n_copies_; }
   [[nodiscard]] const Attention& of(size_t copy);
-  /// Bytes that have to be read and written at least.
+  /// Returns the minimum number of bytes to read and write.
   [[nodiscard]] double bytes() const { return bytes_; }
   [[nodiscard]] double operations() const { return operations_; }
 

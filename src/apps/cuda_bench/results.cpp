@@ -17,7 +17,7 @@ std::string cell(const Record& value) {
   return value.is_null() ? "-" : value.dump();
 }
 
-// Names of what was measured are the longest, and come first.
+// Columns with names of kernels and products are wider than those with numbers.
 size_t width_of(const std::string& column) {
   if (column == "kernel") return 44;
   if (column == "product") return 28;
@@ -29,7 +29,7 @@ size_t width_of(const std::string& column) {
 Results::Results(const std::string& json_file) {
   if (json_file.empty()) return;
   json_.reset(std::fopen(json_file.c_str(), "a"));
-  core::require(json_ != nullptr, "{} can't be written; take another file", json_file);
+  core::require(json_ != nullptr, "{}: cannot write; choose another file", json_file);
 }
 
 void Results::add(const Record& row) {

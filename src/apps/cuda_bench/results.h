@@ -1,5 +1,5 @@
-// What was measured: each row is printed as a line of a table, and written as a JSON object of a line, at once, so that
-// a run that is cut off leaves what it had.
+// Results of measurements. Each row is printed as a line of a table and written as a line of JSON at once, so an
+// interrupted run keeps its rows.
 #pragma once
 
 #include <cstdio>
@@ -14,11 +14,11 @@ using Record = nlohmann::ordered_json;
 
 class Results {
  public:
-  /// Appends to the file, or only prints if `json_file` is empty. Throws core::Error if it can't be written.
+  /// Opens `json_file` to append to; empty: only prints. Throws core::Error if it cannot be opened.
   explicit Results(const std::string& json_file);
 
   void add(const Record& row);
-  /// A line for people.
+  /// Prints a line that is not written to the file.
   void note(const std::string& text);
 
  private:
@@ -27,7 +27,7 @@ class Results {
   };
 
   std::unique_ptr<std::FILE, Close> json_;
-  std::vector<std::string> columns_;  ///< of the table that is being printed
+  std::vector<std::string> columns_;  ///< columns of the current table
 };
 
 }  // namespace folio::infer::gpu::bench

@@ -1,17 +1,17 @@
-// Whole steps of a model with random weights: what a user waits for, from one token to the next, the draw and its way
-// to the host included. The bytes of a step are the weights and the keys and values that it has to read.
+// Times whole steps of a model with random weights: the latency from one token to the next, including sampling and the
+// copy of the token to the host. The bytes of a step are the weights, keys and values that it must read.
 #include <algorithm>
 #include <chrono>
 #include <deque>
 #include <functional>
 
-#include "core/error.h"
-#include "core/random.h"
-#include "infer/cache/scoped_sequence.h"
 #include "apps/cuda_bench/bench.h"
 #include "apps/cuda_bench/models.h"
 #include "apps/cuda_bench/operands.h"
 #include "apps/cuda_bench/trace.h"
+#include "core/error.h"
+#include "core/random.h"
+#include "infer/cache/scoped_sequence.h"
 #include "infer/cuda/cuda.h"
 #include "infer/forward/runner.h"
 
@@ -24,7 +24,7 @@ double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// A model on the GPU, and sequences whose tokens don't matter.
+// A model on the GPU, and sequences of random tokens.
 class Loaded {
  public:
   Loaded(const Bench& bench, const core::StoredModel& model, bool fast, int64_t positions)
@@ -35,8 +35,8 @@ class Loaded {
 
   [[nodiscard]] Runner& runner() { return runner_; }
 
-  /// Microseconds of a step that decodes a token of each sequence, each with `context` positions. Calls on_start when
-  /// all steps are recorded, and the repetitions that count begin.
+  /// Returns the microseconds of a decode step of `batch` sequences that start with `context` positions each. Calls
+  /// on_start after the warm-up repetition, which captures the steps' graphs.
   double decode(int64_t batch, int64_t context, const std::function<void()>& on_start = {}) {
     std::deque<ScopedSequence> sequences;
     for (int64_t b = 0; b < batch; ++b) {
@@ -52,11 +52,11 @@ class Loaded {
       times.push_back(microseconds_since(start) / static_cast<double>(bench_.options.tokens));
       for (const ScopedSequence& s : sequences) runner_.cache().truncate(s.id(), context);
     }
-    times.erase(times.begin());  // the first records its steps
+    times.erase(times.begin());  // the warm-up
     return median(times);
   }
 
-  /// Microseconds from a prompt to its first token.
+  /// Returns the microseconds from a prompt to its first token.
   double prompt(int64_t n) {
     std::vector<double> times;
     const std::vector<int32_t> text = tokens(n);
@@ -82,7 +82,7 @@ class Loaded {
 
   void fill(SequenceId sequence, int64_t context) { read(sequence, tokens(context), nullptr); }
 
-  // Reads a text, and draws the token behind it if there is a sampler.
+  // Computes a prompt, and draws the next token if there is a sampler.
   void read(SequenceId sequence, const std::vector<int32_t>& text, Sampler* sampler) {
     for (size_t begin = 0; begin < text.size(); begin += runner_.max_rows()) {
       const size_t end = std::min(text.size(), begin + runner_.max_rows());
@@ -122,7 +122,7 @@ class Loaded {
   Sampler greedy_{{.temperature = 0.0F}, {}};
 };
 
-// Blocks are whole: a sequence that decodes needs room for the tokens, too.
+// Returns the cache capacity that the measurements need, in whole blocks and including decoded tokens.
 int64_t positions_of(const Options& o) {
   const auto whole = [](int64_t n) { return (n + 31) / 32 * 32; };
   int64_t most = whole(o.prompt);
@@ -140,7 +140,7 @@ void add_kernels(const Bench& bench, const core::StoredModel& model, const std::
                  const std::string& type, double step_us) {
   std::string why;
   const auto trace = Trace::begin(why);
-  if (trace == nullptr) return bench.results.note("the kernels of a step: left out, since " + why);
+  if (trace == nullptr) return bench.results.note("kernels of a step: skipped: " + why);
   const int64_t context = bench.options.contexts.front();
   Loaded loaded(bench, model, false, positions_of(bench.options));
   static_cast<void>(loaded.decode(1, context, [&] { trace->clear(); }));
@@ -177,7 +177,7 @@ void time_decoding(const Bench& bench, const std::string& shape_name) {
       Loaded loaded(bench, model, fast, positions_of(o));
       const auto add = [&](int64_t batch, int64_t context) {
         const double us = loaded.decode(batch, context);
-        // While it decodes, a sequence has so many positions in the middle.
+        // The mean number of positions of a sequence while it decodes.
         const double positions = static_cast<double>(context) + static_cast<double>(o.tokens + 1) / 2;
         const double bytes = weights + static_cast<double>(batch) * positions * position;
         bench.results.add({{"part", "decode"},
@@ -205,7 +205,8 @@ void time_decoding(const Bench& bench, const std::string& shape_name) {
 
 namespace {
 
-// Our products of a prompt's step and cuBLAS's, which gets q, k and v, and gate and up, as one matrix each.
+// Times the matrix products of a prompt's step with our kernels and with cuBLAS. cuBLAS multiplies q, k and v by one
+// combined matrix, and gate and up by another. Returns cuBLAS's total microseconds, 0 without it.
 double time_products(const Bench& bench, const std::string& shape_name, const core::ModelConfig& c,
                      const std::string& type) {
   const Options& o = bench.options;
@@ -237,7 +238,7 @@ double time_products(const Bench& bench, const std::string& shape_name, const co
     const Inputs in(bench.stream, g.rows, k, matrices[0][0].kind);
     const auto ours = [&](bool fast) {
       return microseconds(bench.stream, o.effort, n_copies, [&](size_t copy) {
-        Product products[kMaxProducts];
+        Matmul products[kMaxProducts];
         for (size_t i = 0; i < matrices.size(); ++i) {
           products[i] = {.weight = matrices[i][copy], .bias = nullptr, .out = outs[i].as<float>()};
         }

@@ -10,8 +10,8 @@ namespace folio::infer::gpu::bench {
 namespace {
 
 constexpr size_t kMostCopies = 64;
-constexpr size_t kMostLaunches = 512;  // of a recording
-constexpr double kLongLaunch = 500.0;  // milliseconds; of those, one has to do
+constexpr size_t kMostLaunches = 512;  // per recording
+constexpr double kLongLaunch = 500.0;  // milliseconds; longer launches are timed only once
 constexpr size_t kPiece = size_t{1} << 20U;
 
 }  // namespace
@@ -58,7 +58,7 @@ DeviceMemory repeated(Stream& stream, size_t bytes, std::span<const uint8_t> pie
   auto* to = memory.as<uint8_t>();
   size_t filled = std::min(bytes, piece.size());
   stream.copy_in(to, piece.data(), filled);
-  while (filled < bytes) {  // in whole pieces, but for the last
+  while (filled < bytes) {  // doubles the filled part
     const size_t more = std::min(filled, bytes - filled);
     stream.copy_within(to + filled, to, more);
     filled += more;

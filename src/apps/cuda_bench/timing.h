@@ -1,5 +1,5 @@
-// The time of one launch, and memory for its operands: a GPU keeps in its L2 cache what it has just read, so a
-// kernel that reads from memory in a step has to read other bytes in each launch here, too.
+// Times kernel launches and allocates their operands. A kernel that reads from memory in a step must read different
+// bytes in each timed launch, because the GPU keeps recently read data in its L2 cache.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,27 @@
 namespace folio::infer::gpu::bench {
 
 struct Effort {
-  double milliseconds = 10.0;                ///< of a repetition, or one launch if that takes longer
-  int repetitions = 5;                       ///< of which the median counts
-  size_t spread_bytes = size_t{512} << 20U;  ///< that a kernel's launches read before they read the same again
-  size_t copy_bytes = size_t{4} << 30U;      ///< of the copy that gives the memory's bandwidth
+  double milliseconds = 10.0;                ///< duration of a repetition, at least one launch
+  int repetitions = 5;                       ///< the median is reported
+  size_t spread_bytes = size_t{512} << 20U;  ///< bytes that launches read before they read the same again
+  size_t copy_bytes = size_t{4} << 30U;      ///< size of the copy that measures memory bandwidth
 };
 
-/// Copies of operands of so many bytes that spread them, from 1 to 64.
+/// Returns how many copies of operands of `bytes` bytes fill effort.spread_bytes, from 1 to 64.
 [[nodiscard]] size_t copies_of(size_t bytes, const Effort& effort);
 
-/// Microseconds of a launch. launch(copy) issues one on that copy of its operands. A repetition is a recording of many
-/// launches, one behind the other, between two events: what the host needs to issue them isn't counted.
+/// Returns the microseconds of a launch. launch(copy) issues one on that copy of its operands. A repetition is a CUDA
+/// graph of many launches in a row, timed with events, so the host's overhead is not included.
 [[nodiscard]] double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
                                   const std::function<void(size_t copy)>& launch);
 
-/// So many bytes: `piece`, again and again.
+/// Returns `bytes` bytes of device memory filled with repetitions of `piece`.
 [[nodiscard]] DeviceMemory repeated(Stream& stream, size_t bytes, std::span<const uint8_t> piece);
-/// So many floats in [-1, 1).
+/// Returns n random floats in [-1, 1).
 [[nodiscard]] DeviceMemory random_floats(Stream& stream, size_t n, uint64_t seed);
+/// Returns `bytes` zero bytes.
 [[nodiscard]] DeviceMemory zeros(Stream& stream, size_t bytes);
+/// Copies `values` to the device.
 template <typename T>
 [[nodiscard]] DeviceMemory on_device(Stream& stream, const std::vector<T>& values) {
   DeviceMemory memory(stream, values.size() * sizeof(T));
@@ -39,7 +41,7 @@ template <typename T>
   return memory;
 }
 
-/// The middle one, or the mean of the two in the middle. `values` is not empty.
+/// Returns the median, the mean of the middle two if there are two. `values` must not be empty.
 [[nodiscard]] double median(std::vector<double> values);
 
 }  // namespace folio::infer::gpu::bench

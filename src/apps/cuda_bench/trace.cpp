@@ -15,7 +15,7 @@ namespace folio::infer::gpu::bench {
 #ifndef FOLIO_CUPTI
 
 std::unique_ptr<Trace> Trace::begin(std::string& why) {
-  why = "this build found no cupti.h; install CUDA's CUPTI, and build anew";
+  why = "built without cupti.h; install CUDA's CUPTI and build again";
   return nullptr;
 }
 Trace::~Trace() = default;
@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{8} << 20U;
 
-// CUPTI calls back without a word about who asked, so what it says is kept here.
+// CUPTI's callbacks have no user pointer, so its functions and the results are global.
 struct Seen {
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
   decltype(&cuptiActivityEnable) enable = nullptr;
@@ -43,7 +43,7 @@ Seen& seen() {
   return all;
 }
 
-// "norm_block", of all its parameters and namespaces.
+// Demangles a kernel's name and removes namespaces and parameters: "norm_block".
 std::string short_name(const char* mangled) {
   int status = 0;
   char* full = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
@@ -68,7 +68,7 @@ void CUPTIAPI take_buffer(CUcontext /*context*/, uint32_t /*stream*/, uint8_t* b
   CUpti_Activity* record = nullptr;
   while (valid > 0 && all.next(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && record->kind != CUPTI_ACTIVITY_KIND_KERNEL) continue;
-    // What is read of it lies where it lay in all versions since CUDA 11.
+    // The fields that are read have the same offsets in all versions since CUDA 11.
     const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(record);
     Trace::Kernel& sum = all.kernels[short_name(kernel->name)];
     ++sum.calls;
@@ -87,7 +87,7 @@ std::unique_ptr<Trace> Trace::begin(std::string& why) {
       if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
     if (library == nullptr) {
-      why = "no libcupti.so is found; name its folder in LD_LIBRARY_PATH";
+      why = "libcupti.so not found; add its directory to LD_LIBRARY_PATH";
       return nullptr;
     }
     const auto find = [&](const char* name, auto& to) {
@@ -98,13 +98,13 @@ std::unique_ptr<Trace> Trace::begin(std::string& why) {
         !find("cuptiActivityDisable", all.disable) || !find("cuptiActivityFlushAll", all.flush) ||
         !find("cuptiActivityGetNextRecord", all.next)) {
       all.enable = nullptr;
-      why = "this libcupti.so lacks what is needed; take the one of CUDA 12 or newer";
+      why = "libcupti.so lacks required functions; use the one of CUDA 12 or newer";
       return nullptr;
     }
   }
   if (all.register_callbacks(give_buffer, take_buffer) != CUPTI_SUCCESS ||
       all.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) != CUPTI_SUCCESS) {
-    why = "CUPTI refuses to record kernels here";
+    why = "CUPTI cannot record kernels on this machine";
     return nullptr;
   }
   return std::unique_ptr<Trace>(new Trace);
@@ -119,7 +119,7 @@ void Trace::clear() {
 }
 
 std::map<std::string, Trace::Kernel> Trace::kernels() {
-  seen().flush(1);  // of all buffers, also those that are not full
+  seen().flush(1);  // 1: also buffers that are not full
   const std::lock_guard lock(seen().mutex);
   return seen().kernels;
 }

@@ -1,5 +1,4 @@
-// When each kernel began and ended on the device, as CUPTI records it: the times of the kernels of a step that was
-// recorded as a whole, which events can't see into.
+// Times of individual kernels, recorded by CUPTI. Unlike events it also measures kernels within a CUDA graph.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +12,18 @@ class Trace {
  public:
   struct Kernel {
     uint64_t calls = 0;
-    double us = 0.0;  ///< of all calls together
+    double us = 0.0;  ///< microseconds of all calls
   };
 
-  /// From here on; before the steps are recorded that are to be seen. Null where there is no CUPTI, with the reason.
+  /// Starts recording; call it before the graphs to measure are captured. Returns null and sets `why` without CUPTI.
   [[nodiscard]] static std::unique_ptr<Trace> begin(std::string& why);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  /// Forgets what was seen so far.
+  /// Discards the times recorded so far.
   void clear();
-  /// What ended since, by name. The device has to be idle.
+  /// Returns calls and times since clear(), by kernel name. The device must be idle.
   [[nodiscard]] std::map<std::string, Kernel> kernels();
 
  private:

@@ -1,4 +1,4 @@
-// Reads an adapter from peft's directory or llama.cpp's GGUF, and the configuration of the model that it is for.
+// Reads an adapter from a peft directory or a llama.cpp GGUF.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace folio::core {
 
-/// The adapter in a directory or a file for a model of this configuration, its scale times `factor`. Throws Error as
-/// read_peft_adapter and read_gguf_adapter do.
+/// Reads the adapter at `path`, a directory or a file, for a model with this configuration. Multiplies its scale by
+/// `factor`. Throws Error as read_peft_adapter and read_gguf_adapter do.
 [[nodiscard]] Adapter read_adapter(const std::filesystem::path& path, const ModelConfig& config, float factor = 1.0F);
 
 }  // namespace folio::core

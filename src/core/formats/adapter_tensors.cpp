@@ -10,7 +10,7 @@ namespace folio::core {
 std::vector<Adapter::Part> adapter_parts(
     const AdapterTensors& tensors, const ModelConfig& config,
     const std::function<Adapter::Part(const TensorSpec&, const TensorView&, const TensorView&)>& take) {
-  std::map<std::string, const TensorView*> left;  // that no part has taken
+  std::map<std::string, const TensorView*> left;  // tensors not used by any part
   for (const TensorView& tensor : tensors.all) left.emplace(tensor.name, &tensor);
   const auto taken = [&](const std::string& name) {
     const auto node = left.extract(name);
@@ -28,17 +28,17 @@ std::vector<Adapter::Part> adapter_parts(
   }
   for (const auto& [name, tensor] : left) {
     const bool experts = name.find(".experts.") != name.npos || name.find("_exps.") != name.npos;
-    require(!experts, "{}: an adapter of experts ({}) is not supported here", tensors.where, printable(name));
+    require(!experts, "{}: adapters of experts ({}) are not supported", tensors.where, printable(name));
   }
   require(left.empty(),
-          "{}: the tensor {} belongs to no linear layer of the model's {} blocks; only those are adapted here{}",
+          "{}: tensor {} matches no linear layer of the model's {} blocks; only those can have adapters{}",
           tensors.where, printable(left.empty() ? "" : left.begin()->first), config.n_layers, tensors.why);
-  require(!parts.empty(), "{}: there is no adapter in it", tensors.where);
+  require(!parts.empty(), "{}: the file contains no adapter", tensors.where);
   return parts;
 }
 
 void require_adapter_shape(const AdapterTensors& tensors, const TensorView& tensor, const std::vector<int64_t>& shape) {
-  require(tensor.shape == shape, "{}: tensor {} has shape {}, but the model and the rank require {}{}", tensors.where,
+  require(tensor.shape == shape, "{}: tensor {} has shape {}, expected {} for this model and rank{}", tensors.where,
           tensor.name, shape_string(tensor.shape), shape_string(shape), tensors.why);
 }
 

@@ -1,4 +1,4 @@
-// What both files of adapters have in common: two tensors for each matrix that is adapted, and no others.
+// Common to both adapter formats: two tensors for each adapted matrix, and no others.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@
 namespace folio::core {
 
 struct AdapterTensors {
-  std::span<const TensorView> all;                       ///< of the file
-  std::function<std::string(const TensorSpec&)> name;    ///< of a matrix
-  std::array<std::string, 2> endings;                    ///< of a and b, behind ".": "lora_a", "lora_b"
-  std::string tail;                                      ///< behind the ending
-  std::string where;                                     ///< the file, for messages
-  std::function<std::string()> why = [] { return ""; };  ///< goes on a message that something does not fit
+  std::span<const TensorView> all;                       ///< all tensors of the file
+  std::function<std::string(const TensorSpec&)> name;    ///< returns the name of a matrix
+  std::array<std::string, 2> endings;                    ///< suffixes of a and b after ".": "lora_a", "lora_b"
+  std::string tail;                                      ///< text after the suffix, such as ".weight"
+  std::string where;                                     ///< path of the file, for error messages
+  std::function<std::string()> why = [] { return ""; };  ///< returns a note appended to shape errors
 };
 
-/// The parts that `take` makes of the tensors a and b of each matrix, in the manifest's order. Throws Error, with the
-/// file, if a matrix has only one of them, if a tensor belongs to no matrix of the blocks, and if there is none.
+/// Returns the parts that `take` makes of each matrix's tensors a and b, in manifest order. Throws Error, with the
+/// file, if one of the two is missing, if a tensor belongs to no matrix of the blocks, or if the file has no adapter.
 [[nodiscard]] std::vector<Adapter::Part> adapter_parts(
     const AdapterTensors& tensors, const ModelConfig& config,
     const std::function<Adapter::Part(const TensorSpec& spec, const TensorView& a, const TensorView& b)>& take);

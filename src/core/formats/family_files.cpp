@@ -119,15 +119,15 @@ const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, co
     if (own == architecture && family.mixture.none != experts) return family;
     if (std::ranges::find(known, own) == known.end()) known.push_back(own);
   }
-  require(std::ranges::find(known, architecture) == known.end(), "{} is {}, {} experts, which is not supported here",
-          what, architecture, experts ? "with" : "without");
-  fail("{} is {}, but only these run here: {}", what, printable(architecture), fmt::join(known, ", "));
+  require(std::ranges::find(known, architecture) == known.end(), "{} is {} {} experts, which is not supported", what,
+          architecture, experts ? "with" : "without");
+  fail("{} is {}, which is not supported; supported: {}", what, printable(architecture), fmt::join(known, ", "));
 }
 
 void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kParts{{
-      {"_shexp.", "experts that all tokens take"},  // in GGUF, and in Hugging Face's files
-      {".shared_expert", "experts that all tokens take"},
+      {"_shexp.", "shared experts"},  // in GGUF and in Hugging Face files
+      {".shared_expert", "shared experts"},
       {"exp_probs_b", "a bias for the selection of experts"},
       {"e_score_correction_bias", "a bias for the selection of experts"},
       {"_exps.", "experts"},
@@ -139,10 +139,10 @@ void fail_extra_tensor(const std::string& where, std::string_view tensor, Family
   }};
   const auto part = std::ranges::find_if(kParts, [&](const auto& p) { return tensor.find(p.first) != tensor.npos; });
   const bool known = part != kParts.end() && part->second == "experts" && !info(family).mixture.none;
-  require(!known, "{}: the tensor {} is not one of the experts that there are", where, printable(tensor));
+  require(!known, "{}: tensor {} matches no expert of the model", where, printable(tensor));
   if (part != kParts.end())
-    fail("{}: a {} with {} ({}) is not supported here", where, family, part->second, printable(tensor));
-  fail("{}: the tensor {} is not part of a {} that is supported here", where, printable(tensor), family);
+    fail("{}: {} models with {} ({}) are not supported", where, family, part->second, printable(tensor));
+  fail("{}: unexpected tensor {} for the family {}", where, printable(tensor), family);
 }
 
 }  // namespace folio::core

@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* kFileName = "generation_config.json";
 constexpr const char* kRemedy = "correct it, or remove it from the file";
-constexpr double kAll = INT32_MAX;  // of repeat_last_n
+constexpr double kAll = INT32_MAX;  // repeat_last_n that covers the whole sequence
 
 struct Field {
   const char* name;
-  const char* hf;    ///< null: Hugging Face has none
-  const char* gguf;  ///< behind "general.sampling."
+  const char* hf;    ///< null: Hugging Face has no such field
+  const char* gguf;  ///< key after "general.sampling."
   bool whole = false;
 };
 constexpr std::array<Field, 6> kFields{{{"temperature", "temperature", "temp"},
@@ -34,7 +34,7 @@ constexpr std::array<Field, 6> kFields{{{"temperature", "temperature", "temp"},
 
 std::string key_of(const Field& field) { return fmt::format("general.sampling.{}", field.gguf); }
 
-// -1 means off, or all, in both kinds of files.
+// In both formats -1 turns top_k off, and makes repeat_last_n cover all tokens.
 double with_meaning(const Field& field, double value) {
   if (!field.whole || value != -1) return value;
   return field.name == std::string_view("top_k") ? 0 : kAll;
@@ -42,18 +42,18 @@ double with_meaning(const Field& field, double value) {
 
 nlohmann::json read_object(const fs::path& path) {
   nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), path.string());
-  require(json.is_object(), "{}: it is not a JSON object; save it anew with transformers", path.string());
+  require(json.is_object(), "{}: not a JSON object; save it again with transformers", path.string());
   return json;
 }
 
-// An id, a list of ids, or null.
+// Reads eos_token_id, which may be an ID, a list of IDs, or null.
 std::vector<int32_t> end_tokens_of(const nlohmann::json& json, int64_t vocab_size, const std::string& where) {
   const auto found = json.find("eos_token_id");
   if (found == json.end() || found->is_null()) return {};
   std::vector<int32_t> ids;
   for (const nlohmann::json& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
     require(id.is_number_integer() && id >= 0 && id < vocab_size,
-            "{}: eos_token_id is {}, but the vocabulary has the ids 0 to {}; {}", where, printable(id.dump(), 40),
+            "{}: eos_token_id is {}, but the vocabulary has IDs 0 to {}; {}", where, printable(id.dump(), 40),
             vocab_size - 1, kRemedy);
     ids.push_back(id.get<int32_t>());
   }
@@ -67,11 +67,11 @@ GenerationConfig from_json(const fs::path& path, int64_t vocab_size) {
     if (field.hf == nullptr) continue;
     const auto found = json.find(field.hf);
     if (found == json.end() || found->is_null()) continue;
-    require(field.whole ? found->is_number_integer() : found->is_number(), "{}: {} is {}, not {}; {}", config.where,
-            field.hf, printable(found->dump(), 40), field.whole ? "an integer" : "a number", kRemedy);
+    require(field.whole ? found->is_number_integer() : found->is_number(), "{}: {} is {}, expected {}; {}",
+            config.where, field.hf, printable(found->dump(), 40), field.whole ? "an integer" : "a number", kRemedy);
     config.sampling[field.name] = with_meaning(field, found->get<double>());
   }
-  if (config.sampling.contains("repetition_penalty")) config.sampling["repeat_last_n"] = kAll;  // as transformers
+  if (config.sampling.contains("repetition_penalty")) config.sampling["repeat_last_n"] = kAll;  // as in transformers
   config.end_tokens = end_tokens_of(json, vocab_size, config.where);
   return config;
 }
@@ -82,7 +82,7 @@ GenerationConfig from_gguf(const GgufFile& file) {
     const std::string key = key_of(field);
     if (file.find(key) == nullptr) continue;
     const double value = field.whole ? static_cast<double>(file.integer(key)) : double{file.real(key)};
-    require(std::isfinite(value), "{}: {} is {}, not a number; {}", config.where, key, value, kRemedy);
+    require(std::isfinite(value), "{}: {} is {}, expected a finite number; {}", config.where, key, value, kRemedy);
     config.sampling[field.name] = with_meaning(field, value);
   }
   return config;
@@ -95,8 +95,7 @@ GenerationConfig read_generation_config(const StoredModel& model, const std::str
   if (source == "none") return {};
   if (source != "auto") {
     const fs::path path = fs::path(source) / kFileName;
-    require(path_exists(path), "{}: there is no {} in it; take auto, none, or a directory that has one", source,
-            kFileName);
+    require(path_exists(path), "{}: no {} found; use auto, none, or a directory that contains one", source, kFileName);
     return from_json(path, vocab_size);
   }
   if (model.gguf) return from_gguf(*model.gguf);
@@ -126,7 +125,7 @@ void write_generation_config(const fs::path& directory, const GenerationConfig& 
   nlohmann::ordered_json json = {{"bos_token_id", begin_of_text}};
   if (config.end_tokens.size() == 1) json["eos_token_id"] = config.end_tokens[0];
   if (config.end_tokens.size() > 1) json["eos_token_id"] = config.end_tokens;
-  if (!config.sampling.empty()) json["do_sample"] = true;  // without it transformers ignores the rest
+  if (!config.sampling.empty()) json["do_sample"] = true;  // transformers ignores sampling values without do_sample
   for (const Field& field : kFields) {
     const auto found = config.sampling.find(field.name);
     if (field.hf == nullptr || found == config.sampling.end()) continue;

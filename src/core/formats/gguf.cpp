@@ -17,17 +17,17 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is little-endian, and is read in place");
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
-// The format's default. llama.cpp's quantizer copies a key that names another alignment, but ignores it, and so writes
-// files that cannot be read.
+// The format's default alignment. Files that llama.cpp quantizes from another one are unreadable: it copies the key
+// general.alignment, but ignores it.
 constexpr uint64_t kWrittenAlignment = 32;
 constexpr int kMaxArrayDepth = 4;
-// Limits for metadata and tensor entries, so that a damaged file of gigabytes does not become a list of that size. The
-// largest published vocabularies have some 260,000 tokens and 10 MB.
+// Limits for metadata and tensor entries, so that a damaged file cannot cause huge allocations. The largest published
+// vocabularies have about 260,000 tokens and 10 MB.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
-constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // of all arrays together
+constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // in all arrays together
 constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;
 
-// Calls visit.template operator()<I>() for the variant alternative whose index is the run-time number `type`.
+// Calls `visit` with the type of the variant's alternative number `type`. Returns false if there is none.
 template <typename Variant, size_t I = 0, typename Visitor>
 bool with_alternative(uint32_t type, Visitor&& visit) {
   if constexpr (I < std::variant_size_v<Variant>) {
@@ -41,7 +41,7 @@ bool with_alternative(uint32_t type, Visitor&& visit) {
   }
 }
 
-// Reads values one after the other and never past the end.
+// Reads values sequentially, never past the end of the file.
 class Cursor {
  public:
   explicit Cursor(const MappedFile& file) : file_(file) {}
@@ -51,14 +51,14 @@ class Cursor {
 
   template <typename... Args>
   [[noreturn]] void fail_here(fmt::format_string<Args...> format, Args&&... args) const {
-    fail("{}: {} (byte {}); the file is damaged or not a GGUF, get it again", file_.path().string(),
+    fail("{}: {} (byte {}); the file is damaged or not a GGUF, download or convert it again", file_.path().string(),
          fmt::format(format, std::forward<Args>(args)...), offset_);
   }
 
   void need(uint64_t bytes, const char* what) const {
-    if (bytes > remaining()) fail_here("{} needs {} bytes, but {} are left", what, bytes, remaining());
+    if (bytes > remaining()) fail_here("{} needs {} bytes, but only {} are left", what, bytes, remaining());
     if (bytes > kMaxHeaderBytes - offset_) {
-      fail_here("{} of {} bytes makes the header longer than {}", what, bytes, kMaxHeaderBytes);
+      fail_here("{} of {} bytes makes the header longer than {} bytes", what, bytes, kMaxHeaderBytes);
     }
   }
 
@@ -87,7 +87,7 @@ class Cursor {
       return array(depth + 1);
     } else if constexpr (std::is_same_v<T, bool>) {
       const auto byte = number<uint8_t>("a boolean");
-      if (byte > 1) fail_here("a boolean is {}, but has to be 0 or 1", byte);
+      if (byte > 1) fail_here("a boolean is {}, expected 0 or 1", byte);
       return byte == 1;
     } else {
       return number<T>("a number");
@@ -102,12 +102,12 @@ class Cursor {
     GgufArray result;
     const bool known = with_alternative<decltype(result.items)>(type, [&]<typename Vector>() {
       using Item = typename Vector::value_type;
-      // Checks the count against the smallest possible size of an item before anything is allocated.
+      // Checks the count against the minimum size of an item before allocating.
       constexpr uint64_t kLeast = std::is_same_v<Item, std::string> ? 8
                                   : std::is_same_v<Item, GgufArray> ? 12
                                   : std::is_same_v<Item, bool>      ? 1
                                                                     : sizeof(Item);
-      if (count > remaining() / kLeast) fail_here("an array of {} items does not fit the file", count);
+      if (count > remaining() / kLeast) fail_here("an array of {} items does not fit in the file", count);
       if (count > kMaxItems - n_items_) fail_here("the arrays have more than {} items", kMaxItems);
       n_items_ += count;
       Vector items;
@@ -137,7 +137,7 @@ TensorHeader read_tensor_header(Cursor& in) {
   for (uint32_t i = 0; i < n_dims; ++i) {
     const auto size = in.number<int64_t>("a tensor's dimension");
     if (size <= 0) in.fail_here("tensor {} has a dimension of {}", printable(header.view.name), size);
-    header.view.shape.insert(header.view.shape.begin(), size);  // the file lists the fastest dimension first
+    header.view.shape.insert(header.view.shape.begin(), size);  // the file stores dimensions in reverse order
   }
   const auto id = in.number<uint32_t>("a tensor's type");
   const auto type = dtype_from_ggml(id);
@@ -196,26 +196,24 @@ bool is_gguf(const std::filesystem::path& path) {
 }
 
 GgufFile::GgufFile(const std::filesystem::path& path) : GgufFile(path, OneFile{}) {
-  if (const int64_t count = integer(kSplitCount, 1); count > 1) read_parts(count);  // 0: merged again
+  if (const int64_t count = integer(kSplitCount, 1); count > 1) read_parts(count);  // 0: merged from parts
 }
 
 GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
   Cursor in(file_);
   const auto magic = in.number<uint32_t>("the magic number");
-  if (magic != kMagic) fail("{}: not a GGUF file: it begins with {:08x} in place of \"GGUF\"", path.string(), magic);
+  if (magic != kMagic) fail("{}: not a GGUF file: the magic number is {:08x}, expected \"GGUF\"", path.string(), magic);
   const auto version = in.number<uint32_t>("the version");
   if (version != 2 && version != 3) {
-    fail("{}: GGUF version {} is not read here (2 and 3 are); convert the file with a current tool", path.string(),
-         version);
+    fail("{}: GGUF version {} is not supported (supported: 2 and 3); re-convert the model", path.string(), version);
   }
   const auto n_tensors = in.number<uint64_t>("the number of tensors");
   const auto n_keys = in.number<uint64_t>("the number of metadata keys");
-  // At least 13 bytes for a key with its value, 32 for a tensor's entry.
-  if (n_keys > in.remaining() / 13) in.fail_here("{} metadata keys do not fit the file", n_keys);
-  if (n_tensors > in.remaining() / 32) in.fail_here("{} tensors do not fit the file", n_tensors);
+  // A key with its value needs at least 13 bytes, a tensor's entry 32.
+  if (n_keys > in.remaining() / 13) in.fail_here("{} metadata keys do not fit in the file", n_keys);
+  if (n_tensors > in.remaining() / 32) in.fail_here("{} tensors do not fit in the file", n_tensors);
   if (n_keys > kMaxEntries || n_tensors > kMaxEntries) {
-    in.fail_here("{} metadata keys and {} tensors are more than the {} that are read here", n_keys, n_tensors,
-                 kMaxEntries);
+    in.fail_here("{} metadata keys and {} tensors exceed the limit of {}", n_keys, n_tensors, kMaxEntries);
   }
 
   for (uint64_t i = 0; i < n_keys; ++i) {
@@ -236,7 +234,7 @@ GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
 
   const int64_t alignment = integer("general.alignment", 32);
   if (alignment < 1 || alignment > 65536 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
-    in.fail_here("general.alignment is {}, but has to be a power of two", alignment);
+    in.fail_here("general.alignment is {}, but must be a power of two up to 65536", alignment);
   }
   const auto start = checked_align(in.offset(), static_cast<uint64_t>(alignment));
   if (!start) in.fail_here("the header's size overflows");
@@ -244,17 +242,18 @@ GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
   for (TensorHeader& h : headers) {
     const auto bytes = tensor_bytes(h.view.type, h.view.shape);
     if (!bytes) {
-      in.fail_here("tensor {} of shape {} and type {} has no valid size", printable(h.view.name),
+      in.fail_here("tensor {} has shape {}, which is not valid for type {}", printable(h.view.name),
                    shape_string(h.view.shape), info(h.view.type).name);
     }
     if (h.offset % static_cast<uint64_t>(alignment) != 0) {
-      in.fail_here("tensor {} is at {}, which is not a multiple of {}", printable(h.view.name), h.offset, alignment);
+      in.fail_here("tensor {} has offset {}, which is not a multiple of the alignment {}", printable(h.view.name),
+                   h.offset, alignment);
     }
     const auto begin = checked_add(*start, h.offset);
     const auto end = begin ? checked_add(*begin, *bytes) : std::nullopt;
     if (!end || *end > size()) {
-      in.fail_here("tensor {} needs {} bytes at {}, past the end at {}", printable(h.view.name), *bytes, h.offset,
-                   size());
+      in.fail_here("tensor {} needs {} bytes at offset {}, past the end of the file at {}", printable(h.view.name),
+                   *bytes, h.offset, size());
     }
     extents.emplace_back(*begin, *end);
     h.view.bytes = file_.bytes().subspan(*begin, *bytes);
@@ -268,31 +267,31 @@ GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
 
 void GgufFile::read_parts(int64_t count) {
   const std::string where = path().string();
-  require(count <= 10000, "{}: {} is {}, which is too many", where, kSplitCount, count);
+  require(count <= 10000, "{}: {} is {}, but must be at most 10000", where, kSplitCount, count);
   const auto ending = [&](int64_t part) { return fmt::format("-{:05}-of-{:05}.gguf", part + 1, count); };
   const int64_t part = integer(kSplitPart);
-  require(part == 0, "{} is part {} of {}; name the first, which ends with {}", where, part + 1, count,
+  require(part == 0, "{} is part {} of {}; use the first part, whose name ends with {}", where, part + 1, count,
           [&] { return ending(0); });
-  require(where.ends_with(ending(0)), "{}: it is the first of {} files, whose name has to end with {}", where, count,
+  require(where.ends_with(ending(0)), "{}: the name of the first of {} parts must end with {}", where, count,
           [&] { return ending(0); });
   const std::string stem = where.substr(0, where.size() - ending(0).size());
   for (int64_t i = 1; i < count; ++i) {
     const std::filesystem::path next = stem + ending(i);
-    require(path_exists(next), "{}: the file {} of {} is missing; get all into one folder", where,
+    require(path_exists(next), "{}: {} is missing, one of {} parts; put all parts into one folder", where,
             next.filename().string(), count);
     parts_.push_back(std::unique_ptr<const GgufFile>(new GgufFile(next, OneFile{})));
     const GgufFile& file = *parts_.back();
     require(file.integer(kSplitPart, -1) == i && file.integer(kSplitCount, -1) == count,
-            "{}: it is not part {} of {}, as its name says", next.string(), i + 1, count);
+            "{}: the name indicates part {} of {}, but the metadata differs", next.string(), i + 1, count);
     for (const TensorView& tensor : file.tensors_) {
-      require(tensor_index_.emplace(tensor.name, tensors_.size()).second, "{}: the tensor {} is also in another file",
+      require(tensor_index_.emplace(tensor.name, tensors_.size()).second, "{}: tensor {} is also in another part",
               next.string(), printable(tensor.name));
       tensors_.push_back(tensor);
     }
   }
   const auto n_tensors = static_cast<int64_t>(tensors_.size());
   const int64_t said = integer(kSplitTensors, n_tensors);
-  require(said == n_tensors, "{}: {} is {}, but the {} files have {} tensors", where, kSplitTensors, said, count,
+  require(said == n_tensors, "{}: {} is {}, but the {} parts have {} tensors", where, kSplitTensors, said, count,
           n_tensors);
 }
 
@@ -372,13 +371,13 @@ void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stre
   std::erase_if(metadata, [](const auto& entry) { return entry.first == "general.alignment"; });
   std::set<std::string_view> keys;
   for (const auto& [key, value] : metadata) {
-    require(keys.insert(key).second, "the metadata key {} would be written twice", printable(key));
+    require(keys.insert(key).second, "duplicate metadata key {}", printable(key));
   }
   require_writable(tensors);
   for (const TensorView& t : tensors) {
     const bool empty = checked_product(t.shape) == 0;
     require(!t.shape.empty() && t.shape.size() <= 4 && !empty && info(t.type).ggml_id >= 0,
-            "a GGUF cannot hold the tensor {} of shape {} and type {}", printable(t.name), shape_string(t.shape),
+            "a GGUF cannot store tensor {} of shape {} and type {}", printable(t.name), shape_string(t.shape),
             info(t.type).name);
   }
   put<uint32_t>(out, kMagic);

@@ -1,7 +1,7 @@
 // GGUF v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors in one mapped file, or in
-// several: NAME-00001-of-00003.gguf has the metadata, and says split.count (llama.cpp's gguf-split, the gguf package).
+// several: NAME-00001-of-00003.gguf has the metadata with split.count (llama.cpp's gguf-split, the gguf package).
 // The reader checks every size against the file's length before it allocates memory or makes a view.
-// The index of an alternative in the variants below is the type's number in the file.
+// In the variants below an alternative's index is the type's number in the file.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace folio::core {
 
 class OutputFile;
 
-/// Whether the file begins with GGUF's magic number. Throws Error if it cannot be read or is empty.
+/// Returns true if the file begins with GGUF's magic number. Throws Error if it cannot be read or is empty.
 [[nodiscard]] bool is_gguf(const std::filesystem::path& path);
 
 struct GgufArray {
@@ -40,26 +40,26 @@ using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
 class GgufFile {
  public:
-  /// Maps and parses the file, and the others if it is the first of several. Throws Error (what, where, remedy) unless
-  /// they are valid GGUFs v2 or v3, and all there.
+  /// Maps and parses the file, and all other parts if it is the first of a split model. Throws Error unless each is a
+  /// valid GGUF v2 or v3 and none is missing.
   explicit GgufFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   [[nodiscard]] const GgufMetadata& metadata() const { return metadata_; }
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
-  [[nodiscard]] uint64_t size() const;  ///< in bytes, of all files together
-  /// The file, and the others behind it.
+  [[nodiscard]] uint64_t size() const;  ///< total bytes of all parts
+  /// Returns the mapped file, followed by the other parts of a split model.
   [[nodiscard]] std::vector<const MappedFile*> mapped() const;
 
   [[nodiscard]] const GgufValue* find(const std::string& key) const;
-  /// Each throws Error that names the key if it is missing (and there is no fallback) or has another type.
+  /// These throw Error with the key if it has another type, or is missing and there is no fallback.
   [[nodiscard]] int64_t integer(const std::string& key, std::optional<int64_t> fallback = {}) const;
   [[nodiscard]] float real(const std::string& key, std::optional<float> fallback = {}) const;
   [[nodiscard]] bool boolean(const std::string& key, std::optional<bool> fallback = {}) const;
   [[nodiscard]] const std::string& string(const std::string& key) const;
   [[nodiscard]] const std::vector<std::string>& strings(const std::string& key) const;
 
-  /// The tensor of that name, or null.
+  /// Returns the tensor with this name, or null.
   [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
 
  private:
@@ -68,15 +68,15 @@ class GgufFile {
   void read_parts(int64_t count);
 
   MappedFile file_;
-  std::vector<std::unique_ptr<const GgufFile>> parts_;  ///< behind the first
+  std::vector<std::unique_ptr<const GgufFile>> parts_;  ///< parts of a split model after the first
   GgufMetadata metadata_;
   std::vector<TensorView> tensors_;
   std::map<std::string, size_t> key_index_;
   std::map<std::string, size_t> tensor_index_;
 };
 
-/// Writes a GGUF v3 with the tensors in the given order, aligned to 32 bytes, the format's default.
-/// Throws Error on a repeated key or name and on a tensor that the format cannot hold.
+/// Writes a GGUF v3 with the tensors in the given order, aligned to 32 bytes, the format's default. Throws Error on a
+/// repeated key or name, or a tensor that the format cannot store.
 void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream);
 
 }  // namespace folio::core

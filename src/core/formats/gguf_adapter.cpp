@@ -14,21 +14,19 @@ namespace {
 
 constexpr const char* kAlpha = "adapter.lora.alpha";
 
-// That it is a LoRA for a model of this architecture.
+// Checks that the file is a LoRA adapter for this model's architecture.
 void check_kind(const GgufFile& file, const ModelConfig& config) {
   const std::string where = file.path().string();
   const bool adapter = file.find("general.type") != nullptr && file.string("general.type") == "adapter";
-  require(adapter, "{} is a GGUF, but not of an adapter (general.type)", where);
+  require(adapter, "{} is not an adapter: general.type is not \"adapter\"", where);
   const std::string& type = file.string("adapter.type");
-  require(type == "lora", "{}: the adapter is of the type {}, but only lora runs here", where,
-          [&] { return printable(type); });
+  require(type == "lora", "{}: adapter.type is {}, expected lora", where, [&] { return printable(type); });
   const std::string& architecture = file.string("general.architecture");
   require(
-      architecture == gguf_architecture(config.family), "{}: it is an adapter of a {}, but the model is a {}", where,
-      [&] { return printable(architecture); }, gguf_architecture(config.family));
+      architecture == gguf_architecture(config.family), "{}: the adapter's architecture is {}, but the model's is {}",
+      where, [&] { return printable(architecture); }, gguf_architecture(config.family));
   const char* invocation = "adapter.alora.invocation_tokens";
-  require(file.find(invocation) == nullptr, "{}: an adapter that tokens switch on ({}) is not supported here", where,
-          invocation);
+  require(file.find(invocation) == nullptr, "{}: activated LoRA ({}) is not supported", where, invocation);
 }
 
 std::vector<float> checked_floats(const AdapterTensors& tensors, const TensorView& tensor,
@@ -52,10 +50,10 @@ Adapter read_gguf_adapter(const std::filesystem::path& path, const ModelConfig& 
                                .where = where};
   const auto part_of = [&](const TensorSpec& spec, const TensorView& a, const TensorView& b) -> Adapter::Part {
     const int64_t rank = a.shape.size() == 2 ? a.shape[0] : 0;
-    require(rank >= 1 && rank <= kMaxAdapterRank, "{}: tensor {} of shape {} has no rank in [1, {}]", where, a.name,
-            shape_string(a.shape), kMaxAdapterRank);
+    require(rank >= 1 && rank <= kMaxAdapterRank, "{}: tensor {} has shape {}, but the rank must be in [1, {}]", where,
+            a.name, shape_string(a.shape), kMaxAdapterRank);
     const float scale = alpha == 0.0F ? factor : factor * alpha / static_cast<float>(rank);
-    require(std::isfinite(scale), "{}: {} is {}, which makes a scale that is no finite number", where, kAlpha, alpha);
+    require(std::isfinite(scale), "{}: {} is {}, but the resulting scale must be finite", where, kAlpha, alpha);
     return {.role = spec.role,
             .layer = spec.layer,
             .rank = static_cast<size_t>(rank),
@@ -70,9 +68,9 @@ void write_gguf_adapter(const std::filesystem::path& path, const ModelConfig& co
                         const AdapterInfo& info, DType type, const std::string& name) {
   const std::string where = path.string();
   require_parts_of(adapter, info, where);
-  // llama.cpp divides it by the rank, and takes a scale of 1 for an alpha of 0.
+  // llama.cpp divides alpha by the rank, and uses a scale of 1 if alpha is 0.
   const auto alpha = static_cast<float>(info.by_root ? info.alpha * std::sqrt(info.rank) : info.alpha);
-  require(alpha != 0 && std::isfinite(alpha), "{}: a GGUF cannot hold an adapter whose alpha is {}", where, alpha);
+  require(alpha != 0 && std::isfinite(alpha), "{}: a GGUF cannot store an adapter with alpha {}", where, alpha);
   std::vector<TensorView> tensors;
   const auto matrices = adaptable_matrices(config);
   for (const Adapter::Part& part : adapter.parts) {

@@ -11,14 +11,14 @@
 namespace folio::core {
 namespace {
 
-// Llama 3's parameters. GGUF has no standard keys for them; other programs read the resulting factors.
+// Llama 3's RoPE parameters. GGUF has no standard keys for them; other programs read the resulting factors.
 constexpr const char* kScalingFactor = "rope.scaling.llama3.factor";
 constexpr const char* kScalingLow = "rope.scaling.llama3.low_freq_factor";
 constexpr const char* kScalingHigh = "rope.scaling.llama3.high_freq_factor";
 constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_length";
 constexpr const char* kOriginalContext = "rope.scaling.original_context_length";
 
-// The keys of an architecture: "llama.block_count".
+// Builds an architecture's keys: "llama.block_count".
 class Keys {
  public:
   explicit Keys(std::string_view architecture) : architecture_(architecture) {}
@@ -28,32 +28,32 @@ class Keys {
   std::string_view architecture_;
 };
 
-// The file's factors have to match Llama 3's formula, with the parameters in our keys or those of Llama 3.1 to 3.3.
+// Checks the file's factors against Llama 3's formula, with the parameters in our keys or those of Llama 3.1 to 3.3.
 void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},
-          "{}: tensor {} is {} of shape {}, but F32 of shape [{}] is expected", where, kRopeFactors,
-          info(tensor.type).name, shape_string(tensor.shape), c.rotated() / 2);
+          "{}: tensor {} is {} of shape {}, expected F32 of shape [{}]", where, kRopeFactors, info(tensor.type).name,
+          shape_string(tensor.shape), c.rotated() / 2);
   const std::vector<float> factors = to_floats(tensor);
   RopeScaling& s = c.rope_scaling;
   if (file.find(key(kScalingFactor)) == nullptr) s.factor = *std::max_element(factors.begin(), factors.end());
   validate(c, fmt::format("{}: {}", where, kRopeFactors));
   const std::vector<double> expected = rope_factors(c);
   for (size_t i = 0; i < factors.size(); ++i) {
-    require(
-        std::abs(factors[i] - expected[i]) <= 1e-5 * expected[i],
-        "{}: {} is not Llama 3's: number {} is {}, but {:.6g} by a factor of {}, {} to {} turns and a context of {}",
-        where, kRopeFactors, i, factors[i], expected[i], s.factor, s.low_freq_factor, s.high_freq_factor,
-        s.original_context);
+    require(std::abs(factors[i] - expected[i]) <= 1e-5 * expected[i],
+            "{}: {} does not match Llama 3's formula: element {} is {}, expected {:.6g} for factor {}, low_freq_factor "
+            "{}, high_freq_factor {} and context {}",
+            where, kRopeFactors, i, factors[i], expected[i], s.factor, s.low_freq_factor, s.high_freq_factor,
+            s.original_context);
   }
 }
 
-// A LongRoPE's factors of a kind: a tensor.
+// Returns LongRoPE's long or short factors, which a tensor stores.
 std::vector<float> longrope_factors(const GgufFile& file, const char* name, const ModelConfig& c) {
   const TensorView* tensor = file.find_tensor(name);
   const std::string where = file.path().string();
   require(tensor != nullptr && tensor->type == DType::F32 && tensor->shape == std::vector<int64_t>{c.rotated() / 2},
-          "{}: the tensor {} is missing, or not F32 of shape [{}]", where, name, c.rotated() / 2);
+          "{}: tensor {} is missing or is not F32 of shape [{}]", where, name, c.rotated() / 2);
   return to_floats(*tensor);
 }
 
@@ -61,7 +61,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
   RopeScaling& s = c.rope_scaling;
   const bool long_factors = file.find_tensor(kLongFactors) != nullptr || file.find_tensor(kShortFactors) != nullptr;
-  // Linear scaling, if no type is named.
+  // Without a type, scaling is linear.
   const char* factor_key = file.find(key("rope.scale_linear")) != nullptr ? "rope.scale_linear" : "rope.scaling.factor";
   const float factor = file.real(key(factor_key), 1.0F);
   const bool named = file.find(key("rope.scaling.type")) != nullptr;
@@ -77,9 +77,9 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   } else if (type != "none") {
     s.type = rope_scaling_named(type, where);
     require(s.type == RopeScalingType::Linear || s.type == RopeScalingType::Yarn,
-            "{}: RoPE scaling of type {} without its tensors is not supported here", where, type);
-    require(file.find(key(factor_key)) != nullptr, "{}: RoPE scaling of type {}, but {} is missing", where, type,
-            key(factor_key));
+            "{}: RoPE scaling of type {} without its tensors is not supported", where, type);
+    require(file.find(key(factor_key)) != nullptr, "{}: RoPE scaling of type {} requires {}, which is missing", where,
+            type, key(factor_key));
     s.factor = factor;
   }
   if (s.type == RopeScalingType::Yarn) {
@@ -119,8 +119,8 @@ void write_rope_scaling(Family family, const Keys& key, const RopeScaling& s, Gg
   metadata.emplace_back(key("rope.scaling.factor"), s.factor);
   if (s.type == RopeScalingType::Linear) return;
   require(s.whole_pairs != gguf_family(family).yarn_between_pairs,
-          "a GGUF of architecture {} can't say that YaRN's borders are {} pairs; take --format hf",
-          gguf_architecture(family), s.whole_pairs ? "whole" : "between");
+          "a GGUF of architecture {} cannot store YaRN with {} correction bounds; use --format hf",
+          gguf_architecture(family), s.whole_pairs ? "truncated" : "fractional");
   metadata.emplace_back(key(kOriginalContext), context);
   metadata.emplace_back(key("rope.scaling.yarn_beta_slow"), s.low_freq_factor);
   metadata.emplace_back(key("rope.scaling.yarn_beta_fast"), s.high_freq_factor);
@@ -128,14 +128,14 @@ void write_rope_scaling(Family family, const Keys& key, const RopeScaling& s, Gg
   if (std::abs(rest - 1.0F) > 1e-6F) metadata.emplace_back(key("rope.scaling.attn_factor"), rest);
 }
 
-// Where llama.cpp passes over a sliding window for the architecture, it is refused. Otherwise what no key says is what
-// llama.cpp takes.
+// Reads the sliding window; missing keys have llama.cpp's defaults. Rejects a window shorter than the context where
+// llama.cpp ignores the window of this architecture.
 void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
   const int64_t window = file.integer(key("attention.sliding_window"), 0);
   c.window_period = family.window_period;
   if (!gguf_family(c.family).window) {
-    require(window == 0 || window >= c.context_length, "{}: {} = {} is not supported here", where,
+    require(window == 0 || window >= c.context_length, "{}: {} = {} is not supported", where,
             key("attention.sliding_window"), window);
     return;
   }
@@ -144,15 +144,15 @@ void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family
   c.window_period = file.integer(key("attention.sliding_window_pattern"), family.window_period);
   if (family.local_theta == 0.0F) {
     const float theta = file.real(key("rope.freq_base_swa"), c.rope_theta);
-    require(theta == c.rope_theta, "{}: {} = {} is not supported here", where, key("rope.freq_base_swa"), theta);
+    require(theta == c.rope_theta, "{}: {} = {} is not supported", where, key("rope.freq_base_swa"), theta);
     return;
   }
   c.local_rope_theta = file.real(key("rope.freq_base_swa"), family.local_theta);
-  require(c.local_rope_theta >= 1.0F, "{}: {} is {}, but has to be at least 1", where, key("rope.freq_base_swa"),
+  require(c.local_rope_theta >= 1.0F, "{}: {} is {}, but must be at least 1", where, key("rope.freq_base_swa"),
           c.local_rope_theta);
 }
 
-// Of Granite, whose files divide logits: a float whose inverse this is.
+// Returns a float whose inverse is `logit_scale`, if there is one: Granite's files store a divisor of the logits.
 float logit_divisor(float logit_scale) {
   const float about = 1.0F / logit_scale;
   const float below = std::nextafter(about, 0.0F), above = std::nextafter(about, 1e9F);
@@ -162,7 +162,7 @@ float logit_divisor(float logit_scale) {
   return about;
 }
 
-// The factor of scores in llama.cpp, for which Gemma's files have no key; 0: 1 / sqrt(head_dim).
+// Returns the score scale that llama.cpp uses for Gemma, whose files do not store it. 0: 1 / sqrt(head_dim).
 float gemma_score_scale(const ModelConfig& c) {
   if (c.n_layers != gguf_family(c.family).layers_27b || c.dim / c.n_heads == c.head_dim) return 0.0F;
   return 1.0F / std::sqrt(static_cast<float>(c.dim / c.n_heads));
@@ -176,7 +176,7 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
     if (!family.caps) return;
     c.attention_cap = file.real(key("attn_logit_softcapping"));
     require(c.attention_cap > 0.0F && c.logit_cap > 0.0F,
-            "{}: the soft caps of scores and logits are {} and {}, but have to be positive", file.path().string(),
+            "{}: the soft caps of scores and logits are {} and {}, but must be positive", file.path().string(),
             c.attention_cap, c.logit_cap);
   } else if (family.scales == Scales::Granite) {
     c.embedding_scale = file.real(key("embedding_scale"), 1.0F);
@@ -184,7 +184,7 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
     if (c.attention_scale == 1.0F / std::sqrt(static_cast<float>(c.head_dim))) c.attention_scale = 0.0F;
     c.residual_scale = file.real(key("residual_scale"), 1.0F);
     const float divisor = file.real(key("logit_scale"));
-    require(divisor >= 1e-6F && divisor <= 1e6F, "{}: {} is {}, but has to be in [1e-6, 1e6]", file.path().string(),
+    require(divisor >= 1e-6F && divisor <= 1e6F, "{}: {} is {}, but must be in [1e-6, 1e6]", file.path().string(),
             key("logit_scale"), divisor);
     c.logit_scale = 1.0F / divisor;
   }
@@ -192,14 +192,14 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
 
 constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // llama.cpp's expert_gating_func
 
-// What no key says is what llama.cpp takes.
+// Reads the experts' parameters. Missing keys have llama.cpp's defaults.
 void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
   const MixtureInfo& mixture = family.mixture;
   c.n_experts = file.integer(key("expert_count"), 0);
   if (c.n_experts == 0) return;
   c.experts_per_token = file.integer(key("expert_used_count"));
-  require(c.experts_per_token > 0, "{}: {} is {}, but has to be positive", where, key("expert_used_count"),
+  require(c.experts_per_token > 0, "{}: {} is {}, but must be positive", where, key("expert_used_count"),
           c.experts_per_token);
   const bool own_width = mixture.own_width;
   c.expert_dim =
@@ -207,11 +207,10 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   c.normalize_routes = mixture.normalizes;
   const int64_t gating = mixture.score == RouterScore::Softmax ? kSoftmax : kSigmoid;
   const int64_t said = file.integer(key("expert_gating_func"), gating);
-  require(said == gating, "{}: {} = {} is not supported here, but {} is", where, key("expert_gating_func"), said,
-          gating);
+  require(said == gating, "{}: {} = {} is not supported, expected {}", where, key("expert_gating_func"), said, gating);
   if (mixture.shared_gate) {
     c.shared_dim = file.integer(key("expert_shared_feed_forward_length"), c.hidden_dim);
-    require(c.shared_dim > 0, "{}: a {} has shared experts, but {} is {}", where, family.name,
+    require(c.shared_dim > 0, "{}: the family {} has shared experts, but {} is {}", where, family.name,
             key("expert_shared_feed_forward_length"), c.shared_dim);
   }
   if (!mixture.deepseek) return;
@@ -225,7 +224,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   c.route_scale = scale == 0.0F ? 1.0F : scale;
   c.expert_groups = std::max<int64_t>(file.integer(key("expert_group_count"), 1), 1);
   c.groups_per_token = c.expert_groups > 1 ? file.integer(key("expert_group_used_count")) : 1;
-  if (c.groups_per_token == c.expert_groups) c.expert_groups = c.groups_per_token = 1;  // all
+  if (c.groups_per_token == c.expert_groups) c.expert_groups = c.groups_per_token = 1;  // no grouping
 }
 
 }  // namespace
@@ -234,7 +233,7 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   const std::string where = file.path().string();
   const GgufValue* type = file.find("general.type");
   require(type == nullptr || *type != GgufValue(std::string("adapter")),
-          "{} is an adapter, not a model: name its base, and the adapter by --lora (export: --merge)", where);
+          "{} is an adapter, not a model: pass its base model, and the adapter with --lora (export: --merge)", where);
   const std::string architecture = file.string("general.architecture");
   const bool experts = file.integer(architecture + ".expert_count", 0) > 0;
   const FamilyInfo& family = family_of_gguf(architecture, experts, where + ": the architecture");
@@ -242,7 +241,7 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   ModelConfig c;
   c.family = family.family;
   c.dim = file.integer(key("embedding_length"));
-  const int64_t ahead = file.integer(key("nextn_predict_layers"), 0);  // the last layers, which guess tokens ahead
+  const int64_t ahead = file.integer(key("nextn_predict_layers"), 0);  // the last layers predict further tokens
   require(ahead >= 0 && ahead <= 1 << 10, "{}: {} is {}", where, key("nextn_predict_layers"), ahead);
   c.n_layers = file.integer(key("block_count")) - ahead;
   c.n_heads = file.integer(key("attention.head_count"));
@@ -271,11 +270,11 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   const int64_t rotated = file.integer(key("rope.dimension_count"), c.head_dim);
   const bool all = rotated == c.head_dim;
   require(all || (family.rotary_factor != 1.0F && rotated > 0),
-          "{}: RoPE over {} of {} dimensions a head is not supported here", where, rotated, c.head_dim);
+          "{}: RoPE over {} of {} dimensions per head is not supported", where, rotated, c.head_dim);
   c.rope_dims = all ? 0 : rotated;
   const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
-  require(value_length == c.head_dim, "{}: {} is {}, but keys have {} numbers, which is not supported here", where,
-          key("attention.value_length"), value_length, c.head_dim);
+  require(value_length == c.head_dim, "{}: {} is {}, expected the key length {}", where, key("attention.value_length"),
+          value_length, c.head_dim);
   read_window(file, key, family, c);
   read_scales(file, key, family, c);
   validate(c, where);
@@ -297,7 +296,7 @@ ModelConfig as_in_gguf(ModelConfig c) {
 std::string lost_in_gguf(const ModelConfig& c) {
   const int64_t context = as_in_gguf(c).context_length;
   if (context == c.context_length) return {};
-  return fmt::format("a GGUF of architecture {} has no sliding window: its context is {} instead of {}",
+  return fmt::format("a GGUF of architecture {} cannot store a sliding window; its context length is {} instead of {}",
                      gguf_architecture(c.family), context, c.context_length);
 }
 
@@ -308,19 +307,19 @@ GgufValue u32(int64_t value) { return static_cast<uint32_t>(value); }
 void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
   const MixtureInfo& mixture = family.mixture;
   const auto unsaid = [&](bool lost, const char* what) {
-    require(!lost, "a GGUF of architecture {} can't say that {}; take --format hf", gguf_architecture(c.family), what);
+    require(!lost, "a GGUF of architecture {} cannot store {}; use --format hf", gguf_architecture(c.family), what);
   };
   if (!mixture.deepseek) {
-    unsaid(c.normalize_routes && !mixture.normalizes, "the weights of a token's experts sum to 1");
-    unsaid(!c.normalize_routes && mixture.normalizes, "the weights of a token's experts don't sum to 1");
-    unsaid(c.dense_layers > 0, "the first layers have no experts");
+    unsaid(c.normalize_routes && !mixture.normalizes, "normalized routing weights");
+    unsaid(!c.normalize_routes && mixture.normalizes, "routing weights that are not normalized");
+    unsaid(c.dense_layers > 0, "layers without experts");
   }
   metadata.emplace_back(key("expert_count"), u32(c.n_experts));
   metadata.emplace_back(key("expert_used_count"), u32(c.experts_per_token));
   metadata.emplace_back(key("expert_feed_forward_length"), u32(c.expert_dim));
   if (mixture.shared_gate) metadata.emplace_back(key("expert_shared_feed_forward_length"), u32(c.shared_dim));
   if (!mixture.deepseek) return;
-  unsaid(c.shared_dim % c.expert_dim != 0, "the shared experts are not a multiple of the others' width");
+  unsaid(c.shared_dim % c.expert_dim != 0, "shared experts whose width is not a multiple of expert_dim");
   metadata.emplace_back(key("expert_shared_count"), u32(c.shared_dim / c.expert_dim));
   metadata.emplace_back(key("leading_dense_block_count"), u32(c.dense_layers));
   metadata.emplace_back(key("expert_weights_norm"), c.normalize_routes);
@@ -346,11 +345,11 @@ void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& 
     ModelConfig said = c;
     said.attention_scale = gemma_score_scale(c);
     require(std::abs(said.score_scale() - c.score_scale()) <= 1e-6F * c.score_scale(),
-            "a GGUF of architecture {} can't say that scores are multiplied by {}, not by {}; take --format hf",
+            "a GGUF of architecture {} cannot store the attention scale {}, only {}; use --format hf",
             gguf_architecture(c.family), c.score_scale(), said.score_scale());
     require((c.attention_cap > 0.0F) == family.caps && (c.logit_cap > 0.0F || !family.caps),
-            "a GGUF of architecture {} can't say that scores have {} soft cap; take --format hf",
-            gguf_architecture(c.family), family.caps ? "no" : "a");
+            "a GGUF of architecture {} cannot store attention scores {} a soft cap; use --format hf",
+            gguf_architecture(c.family), family.caps ? "without" : "with");
     if (family.caps) metadata.emplace_back(key("attn_logit_softcapping"), c.attention_cap);
     if (c.logit_cap > 0.0F) metadata.emplace_back(key("final_logit_softcapping"), c.logit_cap);
   } else if (family.scales == Scales::Granite) {

@@ -14,9 +14,9 @@
 namespace folio::core {
 namespace {
 
-// llama.cpp's number (enum llama_ftype) for the type of most of the file's tensors.
+// Returns llama.cpp's number (enum llama_ftype) for the type of the layers' matrices.
 uint32_t main_type(const std::vector<TensorView>& tensors) {
-  // The embedding, which comes first, often has a more precise type than the layers' matrices.
+  // The embedding, which comes first, often has a more precise type.
   const auto matrix =
       std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
   const DType type = matrix == tensors.end() ? tensors.front().type : matrix->type;
@@ -34,7 +34,7 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
     case DType::Q5_1:
       return 9;
     case DType::Q4_K:
-      return 15;  // "Q4_K - Medium", as the next two
+      return 15;  // llama.cpp's "Q4_K - Medium"; the next two are Medium, too
     case DType::Q5_K:
       return 17;
     case DType::Q6_K:
@@ -46,7 +46,7 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
   }
 }
 
-// The tensor by itself, or its rows of one that the file has of several. `names` are those that were found.
+// Returns the tensor, or its rows of a fused tensor. Inserts the name found in the file into `names`.
 TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std::string_view>& names) {
   const std::string where = file.path().string();
   const Fused& fused = spec.gguf_fused;
@@ -58,17 +58,15 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   const std::string& name = names_all ? fused.name : spec.gguf_name;
   std::vector<int64_t> shape = spec.shape;
   if (names_all) shape[0] = fused.rows;
-  if (found == nullptr && spec.is_stack()) {  // "blk.0.ffn_gate.0.weight", not "blk.0.ffn_gate_exps.weight"
+  if (found == nullptr && spec.is_stack()) {  // one tensor per expert, such as "blk.0.ffn_gate.0.weight"
     std::string old = spec.gguf_name;
     old.replace(old.find("_exps"), 5, ".0");
-    require(file.find_tensor(old) == nullptr,
-            "{}: a tensor for each expert ({}) is not supported here; convert the "
-            "model anew",
+    require(file.find_tensor(old) == nullptr, "{}: one tensor per expert ({}) is not supported; re-convert the model",
             where, old);
   }
-  require(found != nullptr, "{}: the tensor {} of shape {} is missing", where, name, shape_string(shape));
-  require(found->shape == shape, "{}: tensor {} has shape {}, but {} is expected", where, name,
-          shape_string(found->shape), shape_string(shape));
+  require(found != nullptr, "{}: tensor {} of shape {} is missing", where, name, shape_string(shape));
+  require(found->shape == shape, "{}: tensor {} has shape {}, expected {}", where, name, shape_string(found->shape),
+          shape_string(shape));
   names.insert(found->name);
   if (!is_part) return *found;
   TensorView part = rows_of(*found, fused.first, spec.shape[0]);
@@ -76,7 +74,7 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   return part;
 }
 
-// Layers behind the last are of another model, which guesses tokens ahead: see config_from_gguf.
+// Returns true for a layer after the last one: multi-token prediction, which config_from_gguf excludes from n_layers.
 bool is_behind(std::string_view tensor, int64_t n_layers) {
   if (!tensor.starts_with("blk.")) return false;
   int64_t layer = 0;
@@ -96,7 +94,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
   for (const TensorSpec& spec : tensor_manifest(config)) views.push_back(find_part(file, spec, names));
   const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", gguf_architecture(config.family)), 0);
   for (const TensorView& tensor : file.tensors()) {
-    if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads the factors
+    if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads these
     if (behind > 0 && is_behind(tensor.name, config.n_layers)) continue;
     fail_extra_tensor(file.path().string(), tensor.name, config.family);
   }
@@ -105,17 +103,17 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
 
 namespace {
 
-// The same tensors under GGUF's names, several as one where the family has them so.
+// Renames the tensors as in GGUF, and joins those that this family's GGUFs fuse.
 TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
   std::vector<TensorView> tensors;
-  std::vector<std::pair<size_t, size_t>> sources;  // the first of ours, and how many
+  std::vector<std::pair<size_t, size_t>> sources;  // index of the first tensor, and count
   for (size_t i = 0; i < manifest.size(); ++i) {
     const TensorSpec& spec = manifest[i];
     const TensorView& tensor = stream.tensors.at(i);
     if (spec.gguf_writes_fused && spec.gguf_fused.first > 0) {
       ++sources.back().second;
-      require(tensor.type == tensors.back().type, "{} has tensors of the types {} and {}; take one --type",
+      require(tensor.type == tensors.back().type, "{} has tensors of types {} and {}; use a single --type",
               spec.gguf_fused.name, info(tensor.type).name, info(tensors.back().type).name);
       continue;
     }
@@ -136,7 +134,7 @@ TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) 
           }};
 }
 
-// The same tensors, followed by RoPE's factors that other programs read.
+// Appends the RoPE factors that other programs read.
 TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
   const RopeScaling& scaling = config.rope_scaling;
   std::vector<std::pair<const char*, std::vector<float>>> more;

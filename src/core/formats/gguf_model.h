@@ -1,4 +1,4 @@
-// A model in a GGUF file: the metadata keys of its configuration, which begin with its architecture, and its tensors.
+// A model in a GGUF file: metadata keys, prefixed with the architecture, and tensors.
 #pragma once
 
 #include <filesystem>
@@ -11,32 +11,32 @@
 
 namespace folio::core {
 
-/// A tensor that is no weight: what divides RoPE's frequencies.
+/// Tensors that are not weights but divisors of RoPE's frequencies.
 inline constexpr const char* kRopeFactors = "rope_freqs.weight";
 inline constexpr const char* kLongFactors = "rope_factors_long.weight";
 inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 
-/// The configuration in a GGUF. Throws Error that names what is missing or not supported.
+/// Returns the configuration of the model in a GGUF. Throws Error that names what is missing or not supported.
 [[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);
 [[nodiscard]] GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name);
 
-/// The configuration that a GGUF of this model says. Where its architecture has no sliding window there, one that is
-/// shorter than the context becomes the context. Mistral is called llama.
+/// Returns the configuration as a GGUF stores it. A window shorter than the context becomes the context length if the
+/// architecture has no sliding window in GGUF. Mistral becomes llama.
 [[nodiscard]] ModelConfig as_in_gguf(ModelConfig config);
 
-/// What a GGUF of this model loses, as a line for people; empty if nothing.
+/// Describes, in one line, what is lost when this model is written as a GGUF; empty if nothing is.
 [[nodiscard]] std::string lost_in_gguf(const ModelConfig& config);
 
-/// Returns the tensors of `config` as views in the manifest's order. Throws Error if one is missing or has another
-/// shape, or if the file has others.
+/// Returns the tensors of `config` as views, in manifest order. Throws Error if one is missing or has another shape, or
+/// if the file has others.
 [[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config);
 
-/// Maps the file without copying anything. Throws Error if it is not a valid model.
+/// Maps the file without copying tensors. Throws Error if it is not a valid model.
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
 
-/// Writes the tensors, which are in the manifest's order, atomically, with the configuration as_in_gguf(). `tokenizer`
-/// is appended to the metadata. `file_type` is llama.cpp's number of a mixture (mixtures.h); without one, it is that of
-/// the first matrix of the layers.
+/// Writes the tensors, given in manifest order, atomically, with the configuration as_in_gguf(). Appends `tokenizer` to
+/// the metadata. `file_type` is llama.cpp's number of a mixture (mixtures.h); by default that of the layers' first
+/// matrix.
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
                       const std::string& model_name, const GgufMetadata& tokenizer,
                       std::optional<uint32_t> file_type = {});

@@ -13,10 +13,10 @@
 namespace folio::core {
 namespace {
 
-// The double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06. It rounds to the same float.
+// Returns the double with the float's shortest decimal form, which rounds to it: 1e-05, not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-// A whole number as such, since transformers checks the types of some, if what is made of it is `result` all the same.
+// Returns an integer if `make` maps the rounded value to `result`: transformers requires integers in some fields.
 template <typename Make>
 OrderedJson number(double value, float result, Make&& make) {
   const double whole = std::round(value);
@@ -30,7 +30,7 @@ float score_scale_of(double query_pre_attn_scalar) {
 
 float inverse(double value) { return static_cast<float>(1.0 / value); }
 
-// The least factor that gives so many numbers of a head again, rounded down.
+// Returns the smallest factor for which head_dim * factor, rounded down, is `rotated`.
 double rotary_factor(int64_t rotated, int64_t head_dim) {
   const auto width = static_cast<double>(head_dim);
   double factor = static_cast<double>(rotated) / width;
@@ -38,7 +38,7 @@ double rotary_factor(int64_t rotated, int64_t head_dim) {
   return factor;
 }
 
-// See HfWindow. Where it is switched, max_window_layers counts the layers without a window.
+// Writes the window as HfWindow specifies. max_window_layers is the number of layers without a window.
 void write_window(const ModelConfig& c, OrderedJson& json) {
   const FamilyInfo& family = info(c.family);
   const HfWindow window = hf_family(c.family).window;
@@ -64,14 +64,15 @@ void write_experts(const ModelConfig& c, OrderedJson& json) {
   json["num_experts_per_tok"] = c.experts_per_token;
   json[std::string(of_hf.expert_dim)] = c.expert_dim;
   if (of_hf.n_experts == "num_local_experts") {
-    require(c.normalize_routes, "config.json of a {} can't say that the weights of a token's experts don't sum to 1",
+    require(c.normalize_routes, "config.json of the family {} cannot store routing weights that are not normalized",
             c.family);
     return;
   }
   json["norm_topk_prob"] = c.normalize_routes;
   if (family.mixture.shared_gate) json["shared_expert_intermediate_size"] = c.shared_dim;
   if (family.mixture.deepseek) {
-    require(c.shared_dim % c.expert_dim == 0, "config.json of a {} can't say a shared width of {}: not {} times some",
+    require(c.shared_dim % c.expert_dim == 0,
+            "config.json of the family {} cannot store shared_dim {}, which is not a multiple of expert_dim {}",
             c.family, c.shared_dim, c.expert_dim);
     json["n_shared_experts"] = c.shared_dim / c.expert_dim;
     json["first_k_dense_replace"] = c.dense_layers;
@@ -88,7 +89,7 @@ void write_experts(const ModelConfig& c, OrderedJson& json) {
 
 OrderedJson cap(float value) { return value > 0.0F ? OrderedJson(shortest(value)) : OrderedJson(); }
 
-// What is multiplied in Gemma's and Granite's models. score_scale() is query_pre_attn_scalar^-0.5.
+// Writes the multipliers of Gemma and Granite. Gemma's query_pre_attn_scalar is score_scale()^-2.
 void write_scales(const ModelConfig& c, OrderedJson& json) {
   const Scales scales = info(c.family).scales;
   if (scales == Scales::Gemma) {
@@ -159,7 +160,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
        family.gate == Gate::Gelu ? "gelu_pytorch_tanh" : "silu"},
       {"bos_token_id", begin_of_text},
       {"eos_token_id", end_of_text},
-      {"pad_token_id", nullptr},  // some classes have an id of their published vocabulary instead
+      {"pad_token_id", nullptr},  // some classes default to an ID of the published vocabulary
       {"dtype", dtype},
       {"torch_dtype", dtype},
   };
@@ -176,9 +177,9 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
   write_scales(c, json);
   if (const RopeScaling& s = c.rope_scaling; s.active()) {
     json["rope_scaling"] = rope_scaling_json(s);
-    // Some classes take it from here.
+    // Some transformers classes read it at the top level.
     if (s.type == RopeScalingType::LongRope) json["original_max_position_embeddings"] = s.original_context;
-  } else if (hf_family(c.family).rope_parameters) {  // transformers scales its rotations where nothing is said
+  } else if (hf_family(c.family).rope_parameters) {  // else transformers would scale RoPE
     json["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", shortest(c.rope_theta)}};
   }
   return json.dump(2) + "\n";
@@ -195,23 +196,23 @@ T get_or(const nlohmann::json& json, const char* key, const std::string& where, 
 
 void read_rotated(const nlohmann::json& json, const std::string& where, float otherwise, ModelConfig& c) {
   const auto factor = get_or<double>(json, "partial_rotary_factor", where, otherwise);
-  require(factor > 0.0 && factor <= 1.0, "{}: partial_rotary_factor is {}, but has to be in (0, 1]", where, factor);
+  require(factor > 0.0 && factor <= 1.0, "{}: partial_rotary_factor is {}, but must be in (0, 1]", where, factor);
   const auto rotated = static_cast<int64_t>(static_cast<double>(c.head_dim) * factor);
   require(rotated == c.head_dim || (rotated > 0 && info(c.family).rotary_factor != 1.0F),
-          "{}: partial_rotary_factor = {} is not supported here", where, factor);
+          "{}: partial_rotary_factor = {} is not supported", where, factor);
   c.rope_dims = rotated == c.head_dim ? 0 : rotated;
 }
 
 std::vector<float> read_factors(const nlohmann::json& rope, const char* key, const std::string& where) {
   std::vector<float> factors;
   for (const nlohmann::json& factor : json_list(rope, key, where)) {
-    require(factor.is_number(), "{}: {} has {}, which is no number", where, key, printable(factor.dump()));
+    require(factor.is_number(), "{}: {} contains {}, expected numbers", where, key, printable(factor.dump()));
     factors.push_back(factor.get<float>());
   }
   return factors;
 }
 
-// What is missing is what transformers takes.
+// Missing keys have transformers' defaults.
 RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, const std::string& where,
                               const ModelConfig& c) {
   RopeScaling s{.type = type};
@@ -248,20 +249,20 @@ RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, 
   return s;
 }
 
-// transformers 4 calls this object rope_scaling; transformers 5 calls it rope_parameters and puts theta into it, and
-// where layers with a window have a base of their own, an object of each kind of layer.
+// Reads rope_scaling (transformers 4) or rope_parameters (transformers 5), which includes theta, and has one object for
+// each kind of layer if layers with a window have their own theta.
 void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig& c) {
   if (rope.is_null()) return;
-  require(rope.is_object(), "{}: the RoPE scaling {} is not supported here", where, printable(rope.dump()));
+  require(rope.is_object(), "{}: RoPE scaling {} is not supported", where, printable(rope.dump()));
   if (has(rope, "full_attention")) {
     read_rope(rope["full_attention"], where, c);
     if (!has(rope, "sliding_attention")) return;
-    require(info(c.family).local_theta > 0.0F, "{}: RoPE's parameters of kinds of layers are not supported here for {}",
-            where, c.family);
+    require(info(c.family).local_theta > 0.0F, "{}: RoPE parameters per layer type are not supported for {}", where,
+            c.family);
     ModelConfig local = c;
     local.rope_scaling = {};
     read_rope(rope["sliding_attention"], where, local);
-    require(!local.rope_scaling.active(), "{}: a RoPE scaling of layers with a window is not supported here", where);
+    require(!local.rope_scaling.active(), "{}: RoPE scaling of sliding-window layers is not supported", where);
     c.local_rope_theta = local.rope_theta;
     return;
   }
@@ -269,13 +270,13 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   if (has(rope, "partial_rotary_factor")) read_rotated(rope, where, 1.0F, c);
   const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
   const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
-  // Dynamic scaling turns by other angles only behind max_position_embeddings, and no sequence is longer here.
+  // Dynamic scaling affects only positions after max_position_embeddings, which are never reached here.
   if (type == "default" || type == "dynamic") return;
   c.rope_scaling = read_rope_scaling(rope, rope_scaling_named(type, where), where, c);
   if (!c.rope_scaling.active()) c.rope_scaling = {};
 }
 
-// Which of the layers have a sliding window, where there is one.
+// Returns for each layer whether it has the sliding window, given that the model has one.
 std::vector<bool> layers_with_window(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   const HfWindow window = hf_family(c.family).window;
@@ -283,18 +284,18 @@ std::vector<bool> layers_with_window(const nlohmann::json& json, const std::stri
   std::vector<bool> windows;
   if ((some || family.window_period > 1) && has(json, "layer_types")) {
     const nlohmann::json& types = json_list(json, "layer_types", where);
-    require(types.size() == static_cast<size_t>(c.n_layers), "{}: layer_types has {} entries, but there are {} layers",
-            where, types.size(), c.n_layers);
+    require(types.size() == static_cast<size_t>(c.n_layers),
+            "{}: layer_types has {} entries, but the model has {} layers", where, types.size(), c.n_layers);
     for (const nlohmann::json& type : types) {
       require(type == "sliding_attention" || type == "full_attention",
-              "{}: layer_types has {}, which is not supported here", where, printable(type.dump()));
+              "{}: layer_types contains {}, which is not supported", where, printable(type.dump()));
       windows.push_back(type == "sliding_attention");
     }
     return windows;
   }
   const int64_t period =
       family.window_period == 1 ? 1 : get_or(json, "sliding_window_pattern", where, family.window_period);
-  require(period >= 1, "{}: sliding_window_pattern is {}, but has to be positive", where, period);
+  require(period >= 1, "{}: sliding_window_pattern is {}, but must be positive", where, period);
   const int64_t without = some ? get_or<int64_t>(json, "max_window_layers", where, 28) : 0;
   for (int64_t l = 0; l < c.n_layers; ++l) {
     windows.push_back(l >= without && (period == 1 || (l + 1) % period != 0));
@@ -302,7 +303,7 @@ std::vector<bool> layers_with_window(const nlohmann::json& json, const std::stri
   return windows;
 }
 
-// The period of ModelConfig that says the same, or none.
+// Returns the ModelConfig::window_period that produces these windows, if any. Prefers `usual`.
 std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual) {
   const auto fits = [&](int64_t period) {
     for (size_t l = 0; l < windows.size(); ++l) {
@@ -318,7 +319,7 @@ std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual
   return {};
 }
 
-// What is missing in the file is what transformers takes.
+// Missing keys have transformers' defaults.
 void read_window(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   c.window_period = family.window_period;
@@ -331,17 +332,17 @@ void read_window(const nlohmann::json& json, const std::string& where, ModelConf
   const auto layers = std::ranges::count(windows, true);
   if (layers == 0) return;
   const std::optional<int64_t> period = period_of(windows, family.window_period);
-  require(period.has_value(), "{}: a sliding window in {} of {} layers, in this order, is not supported here", where,
-          layers, c.n_layers);
+  require(period.has_value(), "{}: a sliding window in {} of {} layers, in this order, is not supported", where, layers,
+          c.n_layers);
   const int64_t positions = said ? json_get<int64_t>(json, "sliding_window", where) : of_hf.window_size;
-  require(positions > 0, "{}: sliding_window is {}, but has to be positive", where, positions);
+  require(positions > 0, "{}: sliding_window is {}, but must be positive", where, positions);
   c.sliding_window = positions;
   c.window_period = *period;
 }
 
 void read_deepseek_experts(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
   for (const auto& [key, only] : {std::pair{"scoring_func", "sigmoid"}, std::pair{"topk_method", "noaux_tc"}}) {
-    require(!has(json, key) || json[key] == only, "{}: {} = {} is not supported here", where, key,
+    require(!has(json, key) || json[key] == only, "{}: {} = {} is not supported", where, key,
             [&, k = key] { return printable(json[k].dump()); });
   }
   const auto shared = get_or<int64_t>(json, "n_shared_experts", where, 0);
@@ -353,37 +354,38 @@ void read_deepseek_experts(const nlohmann::json& json, const std::string& where,
   c.groups_per_token = get_or<int64_t>(json, "topk_group", where, 1);
   c.route_scale = get_or(json, "routed_scaling_factor", where, 1.0F);
   const auto every = get_or<int64_t>(json, "moe_layer_freq", where, 1);
-  require(every == 1, "{}: moe_layer_freq = {} is not supported here", where, every);
+  require(every == 1, "{}: moe_layer_freq = {} is not supported", where, every);
 }
 
 void read_experts(const nlohmann::json& json, const std::string& where, const FamilyInfo& family, ModelConfig& c) {
-  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {  // transformers writes other names
-    if (has(json, key)) c.n_experts = json_get<int64_t>(json, key, where);            // than published files have
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {  // key names vary
+    if (has(json, key)) c.n_experts = json_get<int64_t>(json, key, where);
   }
   const HfFamily& of_hf = hf_family(c.family);
-  require(c.n_experts > 0, "{}: a {} has experts, but {} is missing or 0", where, family.name, of_hf.n_experts);
+  require(c.n_experts > 0, "{}: the family {} has experts, but {} is missing or 0", where, family.name,
+          of_hf.n_experts);
   c.experts_per_token = json_get<int64_t>(json, "num_experts_per_tok", where);
   c.expert_dim = json_get<int64_t>(json, std::string(of_hf.expert_dim).c_str(), where);
   const bool mixtral = of_hf.n_experts == "num_local_experts";
   c.normalize_routes = mixtral || get_or(json, "norm_topk_prob", where, false);
   if (family.mixture.shared_gate) {
     c.shared_dim = json_get<int64_t>(json, "shared_expert_intermediate_size", where);
-    require(c.shared_dim > 0, "{}: a {} has shared experts, but shared_expert_intermediate_size is {}", where,
+    require(c.shared_dim > 0, "{}: the family {} has shared experts, but shared_expert_intermediate_size is {}", where,
             family.name, c.shared_dim);
   }
   if (family.mixture.deepseek) return read_deepseek_experts(json, where, c);
   const auto step = get_or<int64_t>(json, "decoder_sparse_step", where, 1);
-  require(step == 1, "{}: decoder_sparse_step = {} is not supported here", where, step);
+  require(step == 1, "{}: decoder_sparse_step = {} is not supported", where, step);
   if (!has(json, "mlp_only_layers")) return;
   for (const nlohmann::json& layer : json_list(json, "mlp_only_layers", where)) {
-    require(layer == c.dense_layers, "{}: mlp_only_layers = {} is not supported here, but the first layers are", where,
+    require(layer == c.dense_layers, "{}: mlp_only_layers = {} is not supported; it must list the first layers", where,
             printable(json["mlp_only_layers"].dump()));
     ++c.dense_layers;
   }
 }
 
 void require_factor(double value, const char* key, const std::string& where) {
-  require(value >= 1e-6 && value <= 1e6, "{}: {} is {}, but has to be in [1e-6, 1e6]", where, key, value);
+  require(value >= 1e-6 && value <= 1e6, "{}: {} is {}, but must be in [1e-6, 1e6]", where, key, value);
 }
 
 void read_scales(const nlohmann::json& json, const std::string& where, const FamilyInfo& family, ModelConfig& c) {
@@ -415,7 +417,7 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   const FamilyInfo& family = family_named(json_get<std::string>(json, "model_type", where), where + ": model_type");
   const HfFamily& of_hf = hf_family(family.family);
   const auto refuse = [&](const char* key, const auto& allowed) {
-    require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported here", where, key,
+    require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported", where, key,
             [&] { return printable(json[key].dump()); });
   };
   const char* const gate = family.gate == Gate::Gelu ? "gelu_pytorch_tanh" : "silu";
@@ -429,8 +431,8 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   const bool other_bias = has(json, "attention_bias") && json["attention_bias"] != expected_bias;
   require(
       !other_bias || (family.qkv_bias_varies && json["attention_bias"].is_boolean()),
-      "{}: attention_bias = {} is not supported here for {}, whose published models have {}biases of queries, keys "
-      "and values; take one of those, or run this one with transformers",
+      "{}: attention_bias = {} is not supported for {}, whose published models have {}biases of queries, keys "
+      "and values; use one of those, or run this model with transformers",
       where, [&] { return printable(json["attention_bias"].dump()); }, family.name, family.qkv_bias ? "" : "no ");
   require(!of_hf.attention_bias || has(json, "attention_bias"), "{}: the key \"attention_bias\" is missing", where);
   refuse("mlp_bias", false);
@@ -469,12 +471,12 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!json.contains(key)) continue;
     nlohmann::json rope = json[key];
-    const char* original = "original_max_position_embeddings";  // may stand outside
+    const char* original = "original_max_position_embeddings";  // may be at the top level
     if (rope.is_object() && !has(rope, original) && has(json, original)) rope[original] = json[original];
     read_rope(rope, where, c);
   }
   require(family.local_theta == 0.0F || c.local_rope_theta >= 1.0F,
-          "{}: the base of RoPE in layers with a window is {}, but has to be at least 1", where, c.local_rope_theta);
+          "{}: the RoPE base of sliding-window layers is {}, but must be at least 1", where, c.local_rope_theta);
   read_scales(json, where, family, c);
   read_window(json, where, c);
   validate(c, where);

@@ -18,12 +18,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Tensors of published files that are not weights: a computed table, and our own padding.
+// Returns true for tensors in published files that are not weights: a computed table, and our padding.
 bool is_no_weight(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.starts_with("__pad__.");
 }
 
-// A directory's weight files in the order of their names, and their tensors by name.
+// A directory's weight files, sorted by name, and their tensors by name.
 struct Shards {
   std::vector<std::shared_ptr<const SafetensorsFile>> files;
   std::map<std::string, const TensorView*> tensors;
@@ -32,23 +32,23 @@ struct Shards {
     files.push_back(std::make_shared<const SafetensorsFile>(path));
     for (const TensorView& tensor : files.back()->tensors()) {
       if (is_no_weight(tensor.name)) continue;
-      require(tensors.emplace(tensor.name, &tensor).second, "{}: the tensor {} is also in another shard", path.string(),
+      require(tensors.emplace(tensor.name, &tensor).second, "{}: tensor {} is also in another shard", path.string(),
               printable(tensor.name));
     }
   }
 
-  /// The tensor of this name and shape. `last`: it is then no longer here.
+  /// Returns the tensor with this name and shape. Removes it from `tensors` if `last`.
   TensorView take(const std::string& name, const std::vector<int64_t>& shape, bool last, const std::string& where) {
     const auto found = tensors.find(name);
-    require(found != tensors.end(), "{}: the tensor {} of shape {} is missing", where, name, shape_string(shape));
+    require(found != tensors.end(), "{}: tensor {} of shape {} is missing", where, name, shape_string(shape));
     TensorView view = *found->second;
     if (last) tensors.erase(found);
-    require(view.shape == shape, "{}: tensor {} has shape {}, but config.json requires {}", where, name,
+    require(view.shape == shape, "{}: tensor {} has shape {}, expected {} from config.json", where, name,
             shape_string(view.shape), shape_string(shape));
     return view;
   }
 
-  /// A part of a tensor of the manifest, which is then no longer here.
+  /// Returns one part of a manifest's tensor. Removes the file's tensor after its last use.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
     const Fused& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
@@ -74,15 +74,15 @@ std::vector<float> plus(const TensorView& tensor, float summand) {
   return values;
 }
 
-// The matrices of a stack behind each other: a copy.
+// Returns a copy of the experts' matrices as one stack.
 TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& where, StoredModel& model) {
   TensorView all = shards.take(spec, 0, where);
   auto bytes = std::make_shared<std::vector<std::byte>>();
   bytes->reserve(all.bytes.size() * static_cast<size_t>(spec.hf_parts()));
   for (int64_t i = 0; i < spec.hf_parts(); ++i) {
     const TensorView part = i == 0 ? all : shards.take(spec, i, where);
-    require(part.type == all.type, "{}: the tensor {} is {}, but {} is {}", where, part.name, info(part.type).name,
-            all.name, info(all.type).name);
+    require(part.type == all.type, "{}: tensor {} has type {}, but {} has type {}", where, part.name,
+            info(part.type).name, all.name, info(all.type).name);
     bytes->insert(bytes->end(), part.bytes.begin(), part.bytes.end());
     model.release(part);
   }
@@ -91,7 +91,7 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
   return all;
 }
 
-// Rows of a stack that several are woven into: a copy, in the manifest's order.
+// Returns a copy, in manifest order, of one of several tensors that a file interleaves (HfPacked).
 TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& where,
                     std::vector<std::shared_ptr<const void>>& storage) {
   const HfPacked& packed = spec.hf_packed;
@@ -99,13 +99,13 @@ TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& w
   auto bytes = std::make_shared<std::vector<std::byte>>();
   TensorView view{.name = packed.name, .type = DType::MXFP4, .shape = spec.shape, .bytes = {}};
   if (spec.is_stack() && shards.tensors.contains(packed.name + "_blocks")) {
-    require(spec.shape[2] % 32 == 0, "{}: tensor {}_blocks has rows of {}, which are no whole blocks of 32", where,
+    require(spec.shape[2] % 32 == 0, "{}: tensor {}_blocks has rows of {} elements, expected a multiple of 32", where,
             packed.name, spec.shape[2]);
     const int64_t rows = spec.shape[1] * packed.step, blocks = spec.shape[2] / 32;
     const TensorView quants = shards.take(packed.name + "_blocks", {spec.shape[0], rows, blocks, 16}, last, where);
     const TensorView scales = shards.take(packed.name + "_scales", {spec.shape[0], rows, blocks}, last, where);
     for (const TensorView& tensor : {quants, scales}) {
-      require(tensor.type == DType::U8, "{}: tensor {} has type {}, but U8 is needed", where, tensor.name,
+      require(tensor.type == DType::U8, "{}: tensor {} has type {}, expected U8", where, tensor.name,
               info(tensor.type).name);
     }
     *bytes = unpack_mxfp4(spec, quants.bytes, scales.bytes);
@@ -124,13 +124,13 @@ Shards open_index(const fs::path& path) {
   const std::string where = path.string();
   const nlohmann::json json = parse_json(read_text_file(path, size_t{64} << 20U), where);
   const nlohmann::json& map = json_at(json, "weight_map", where);
-  require(map.is_object() && !map.empty(), "{}: weight_map is not an object that names tensors", where);
+  require(map.is_object() && !map.empty(), "{}: weight_map is empty or not an object", where);
   std::map<std::string, std::string> file_of;
   std::set<std::string> names;
   for (const auto& [tensor, file] : map.items()) {
-    require(file.is_string(), "{}: the file of {} is not a string", where, printable(tensor));
+    require(file.is_string(), "{}: the file name of {} is not a string", where, printable(tensor));
     const auto name = file.get<std::string>();
-    // A plain, printable name: an index must not refer to files outside its directory.
+    // Requires a plain, printable name, so that an index cannot refer to files outside its directory.
     require(!name.empty() && fs::path(name).filename() == fs::path(name) && name != ".." && name != "." &&
                 printable(name, 255) == name,
             "{}: the shard \"{}\" is not a file name in this directory", where, printable(name));
@@ -143,11 +143,11 @@ Shards open_index(const fs::path& path) {
     for (const TensorView& tensor : shards.files.back()->tensors()) {
       const auto listed = file_of.find(tensor.name);
       require(is_no_weight(tensor.name) || (listed != file_of.end() && listed->second == name),
-              "{}: the tensor {} in {} is not listed there", where, printable(tensor.name), name);
+              "{}: tensor {} of {} is not in weight_map", where, printable(tensor.name), name);
     }
   }
   for (const auto& [tensor, name] : file_of) {
-    require(is_no_weight(tensor) || shards.tensors.contains(tensor), "{}: the tensor {} is not in {}", where,
+    require(is_no_weight(tensor) || shards.tensors.contains(tensor), "{}: tensor {} is not in {}", where,
             printable(tensor), name);
   }
   return shards;
@@ -159,10 +159,11 @@ Shards open_weights(const fs::path& directory) {
   std::error_code error;
   if (!fs::exists(single, error) && fs::exists(index, error)) return open_index(index);
   for (const char* pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"}) {
-    require(fs::exists(single, error) || !fs::exists(directory / pickled, error),
-            "{}: the weights are in {}, a pickle, which is not read here; save them as safetensors: "
-            "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True) of transformers",
-            directory.string(), pickled);
+    require(
+        fs::exists(single, error) || !fs::exists(directory / pickled, error),
+        "{}: the weights are in {}, a pickle file, which is not supported; save them as safetensors with transformers: "
+        "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True)",
+        directory.string(), pickled);
   }
   Shards shards;
   shards.add(single);
@@ -173,7 +174,7 @@ Shards open_weights(const fs::path& directory) {
 
 StoredModel read_hf_model(const fs::path& directory) {
   require(path_exists(directory / "config.json") || !path_exists(directory / "adapter_config.json"),
-          "{} is an adapter, not a model: name its base, and the adapter by --lora (export: --merge)",
+          "{} is an adapter, not a model: pass its base model, and the adapter with --lora (export: --merge)",
           directory.string());
   StoredModel model{.path = directory.string(),
                     .format = ModelFormat::HuggingFace,
@@ -200,19 +201,19 @@ StoredModel read_hf_model(const fs::path& directory) {
       auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
       split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
                                static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
-      model.release(view);  // only the copy is used from here on
+      model.release(view);  // the copy replaces it
       view.bytes = *rows;
       model.storage.push_back(std::move(rows));
     }
     model.tensors.push_back(std::move(view));
   }
-  // Behind the last layer published models of some families have another that guesses tokens ahead; transformers leaves
-  // it out, too.
+  // Published models of some families have a multi-token prediction layer after the last one, which transformers
+  // ignores, too.
   if (info(model.config.family).mixture.deepseek) {
     const std::string behind = fmt::format("model.layers.{}.", model.config.n_layers);
     std::erase_if(shards.tensors, [&](const auto& entry) { return entry.first.starts_with(behind); });
   }
-  // Some files store a tied embedding a second time, as the output.
+  // Some files store a tied embedding again as the output matrix.
   const auto head = shards.tensors.find("lm_head.weight");
   const TensorView& embedding = model.tensors.front();
   if (head != shards.tensors.end() && head->second->type == embedding.type &&
@@ -227,14 +228,14 @@ Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf
 
 namespace {
 
-// What Hugging Face's files have as one tensor: the first of ours, how many more are behind it, or which of a stack.
+// One tensor of a Hugging Face file: `count` tensors of the manifest from `first` on, or matrix `part` of a stack.
 struct HfTensor {
   size_t first;
   size_t count = 1;
   int64_t part = 0;
 };
 
-// The same tensors with Hugging Face's names and row order.
+// Returns the tensors with Hugging Face's names, shapes and row order.
 TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
   const bool less_1 = hf_family(config.family).norms_less_1;
@@ -245,7 +246,7 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
     const TensorView& tensor = stream.tensors.at(i);
     if (spec.hf_fused.first > 0 || spec.hf_packed.first > 0) {
       ++sources.back().count;
-      require(tensor.type == tensors.back().type, "{} has tensors of the types {} and {}; take --type f16, bf16 or f32",
+      require(tensor.type == tensors.back().type, "{} has tensors of types {} and {}; use --type f16, bf16 or f32",
               tensors.back().name, info(tensor.type).name, info(tensors.back().type).name);
       continue;
     }
@@ -258,7 +259,7 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
       sources.push_back({.first = i, .part = part});
     }
   }
-  // The bytes of a stack are asked for once.
+  // Requests the bytes of a stack only once.
   return {tensors, [=, copy = std::vector<std::byte>(), stack = std::span<const std::byte>()](size_t at) mutable {
             const auto [i, count, part] = sources[at];
             const TensorSpec& spec = manifest[i];
@@ -301,11 +302,11 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
 
 uint64_t bytes_of(const TensorView& tensor) {
   const auto bytes = tensor_bytes(tensor.type, tensor.shape);
-  require(bytes.has_value(), "the tensor {} has no valid size", printable(tensor.name));
+  require(bytes.has_value(), "tensor {} has an invalid size", printable(tensor.name));
   return *bytes;
 }
 
-// For each shard, the index after its last tensor.
+// Returns for each shard the index after its last tensor.
 std::vector<size_t> shard_ends(const std::vector<TensorView>& tensors, uint64_t max_bytes) {
   std::vector<size_t> ends;
   uint64_t bytes = 0;
@@ -351,7 +352,7 @@ void write_hf_model(const fs::path& directory, const ModelConfig& config, const 
   } else {
     write_shards(directory, hf, ends);
   }
-  const DType type = hf.tensors.at(0).type;  // the embedding's: a matrix
+  const DType type = hf.tensors.at(0).type;  // that of the embedding, a matrix
   write_file_atomically(directory / "config.json", config_to_hf_json(config, begin_of_text, end_of_text, type));
 }
 

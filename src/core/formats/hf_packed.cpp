@@ -5,7 +5,7 @@
 namespace folio::core {
 namespace {
 
-// Calls body(ours, theirs) with the index of each number in the manifest's order and in Hugging Face's.
+// Calls body(ours, theirs) with each element's index in manifest order and in Hugging Face's order.
 template <typename Body>
 void for_numbers(const TensorSpec& spec, Body&& body) {
   const auto experts = static_cast<size_t>(spec.shape[0]), out = static_cast<size_t>(spec.shape[1]);

@@ -1,4 +1,4 @@
-// Hugging Face's layout of experts whose matrices are one tensor (gpt-oss): see HfPacked in core/manifest.h.
+// Hugging Face's layout of experts stored as one tensor (gpt-oss): see HfPacked in core/manifest.h.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace folio::core {
 
-/// The tensor `spec`, which has hf_packed, in the manifest's order, out of the bytes of Hugging Face's, whose shape is
-/// spec.hf_shape(). A number has `size` bytes.
+/// Returns the bytes of tensor `spec`, which has hf_packed, in manifest order. `packed` has Hugging Face's order and
+/// the shape spec.hf_shape(); an element has `size` bytes.
 [[nodiscard]] std::vector<std::byte> unpack_hf(const TensorSpec& spec, std::span<const std::byte> packed, size_t size);
 
-/// The other way: puts it where it is in the bytes of Hugging Face's.
+/// Copies the bytes of tensor `spec`, in manifest order, to their places in Hugging Face's tensor `packed`.
 void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t size, std::span<std::byte> packed);
 
-/// Of a stack in MXFP4, the blocks as GGUF has them: a scale, then sixteen bytes with elements i and i + 16. `quants`
-/// and `scales` are NAME_blocks and NAME_scales.
+/// Returns the stack `spec` in MXFP4 with GGUF's blocks: a scale, then sixteen bytes that hold elements i and i + 16.
+/// `quants` and `scales` are the tensors NAME_blocks and NAME_scales.
 [[nodiscard]] std::vector<std::byte> unpack_mxfp4(const TensorSpec& spec, std::span<const std::byte> quants,
                                                   std::span<const std::byte> scales);
 

@@ -16,12 +16,12 @@
 namespace folio::core {
 namespace {
 
-constexpr uint32_t kLlama2cMagic = 0x616B3432;  // "ak42" read as one number
-constexpr size_t kHeaderBytes = 256;            // of versions 1 and 2
+constexpr uint32_t kLlama2cMagic = 0x616B3432;  // "ak42" as a little-endian integer
+constexpr size_t kHeaderBytes = 256;            // in versions 1 and 2
 constexpr float kTheta = 10000.0F;
 constexpr float kEps = 1e-5F;
 
-// The order of the roles in each version. All layers of a role are adjacent.
+// The order of the roles in each version. All layers of a role are contiguous.
 constexpr std::array kOrder0{Role::TokenEmbedding,
                              Role::AttentionNorm,
                              Role::Wq,
@@ -53,7 +53,7 @@ struct Header {
   size_t bytes = 0;
 };
 
-// Indices into the manifest, in the file's order. In version 0 without the output, which comes last.
+// Returns indices into the manifest in file order. Version 0 excludes the output, which comes last.
 std::vector<size_t> file_order(const std::vector<TensorSpec>& manifest, std::span<const Role> roles) {
   std::vector<size_t> order;
   for (const Role role : roles) {
@@ -76,7 +76,7 @@ uint64_t rope_table_bytes(const ModelConfig& c) {  // cosines and sines, (contex
   return static_cast<uint64_t>(c.context_length * c.head_dim) * sizeof(float);
 }
 
-// Computed by formula, since a damaged header may describe a model with a very long manifest.
+// Returns the length of a file with this header.
 uint64_t file_bytes(const Header& header) {
   const ModelConfig& c = header.config;
   const auto norms = static_cast<uint64_t>((2 * c.n_layers + 1) * c.dim);
@@ -97,14 +97,15 @@ Header read_header(const MappedFile& file) {
   const auto bytes = file.bytes();
   const std::string where = file.path().string();
   constexpr size_t kNumbers = 7;
-  require(bytes.size() >= kNumbers * sizeof(int32_t), "{}: {} bytes are too few for a model file", where, bytes.size());
+  require(bytes.size() >= kNumbers * sizeof(int32_t), "{}: the file has {} bytes, too few for a model", where,
+          bytes.size());
   Header header;
   const bool magic = number_at<uint32_t>(bytes, 0) == kLlama2cMagic;
   if (magic) {
-    require(bytes.size() >= kHeaderBytes, "{}: the header is cut off; get the file again", where);
+    require(bytes.size() >= kHeaderBytes, "{}: the header is truncated; download the file again", where);
     header.version = number_at<int32_t>(bytes, 4);
-    require(header.version == 1 || header.version == 2, "{}: llama2.c version {} is not read here (0, 1 and 2 are)",
-            where, header.version);
+    require(header.version == 1 || header.version == 2,
+            "{}: llama2.c version {} is not supported (supported: 0, 1 and 2)", where, header.version);
     header.bytes = kHeaderBytes;
   } else {
     header.bytes = kNumbers * sizeof(int32_t);
@@ -122,11 +123,12 @@ Header read_header(const MappedFile& file) {
   c.context_length = n[6];
   c.rope_theta = kTheta;
   c.norm_eps = kEps;
-  c.tie_embeddings = n[5] > 0;  // in version 0, a negative size means an output matrix of its own
+  c.tie_embeddings = n[5] > 0;  // in version 0, a negative size means a separate output matrix
   if (magic) {
     const auto shared = number_at<uint8_t>(bytes, 36);
-    require(n[5] > 0 && shared <= 1, "{}: the header has a vocabulary of {} and a flag of {}; the file is damaged",
-            where, n[5], shared);
+    require(n[5] > 0 && shared <= 1,
+            "{}: the header has a vocabulary size of {} and a shared-output flag of {}; the file is damaged", where,
+            n[5], shared);
     c.tie_embeddings = shared == 1;
   }
   const std::string what = where + (magic ? "" : ": neither a GGUF nor a llama2.c file");
@@ -135,7 +137,7 @@ Header read_header(const MappedFile& file) {
   if (header.version == 2) {
     header.group_size = number_at<int32_t>(bytes, 37);
     const int32_t g = header.group_size;
-    require(g > 0 && c.dim % g == 0, "{}: groups of {} do not divide rows of {}", where, g, c.dim);
+    require(g > 0 && c.dim % g == 0, "{}: group size {} does not divide dim {}", where, g, c.dim);
   }
   return header;
 }
@@ -158,10 +160,10 @@ struct Quantized {
   std::vector<float> scales;
 };
 
-// Symmetric, as in export.py: the largest magnitude of a group becomes 127; float arithmetic, ties to even.
+// Quantizes symmetrically like export.py: a group's largest magnitude becomes 127; float arithmetic, ties to even.
 Quantized quantize(const std::string& name, std::span<const float> values, int32_t group_size) {
   for (const float v : values) {
-    require(std::isfinite(v), "the tensor {} holds {}, which llama2.c's version 2 cannot; take version 0 or 1", name,
+    require(std::isfinite(v), "tensor {} contains {}, which llama2.c version 2 cannot store; use version 0 or 1", name,
             v);
   }
   Quantized q;
@@ -172,7 +174,7 @@ Quantized quantize(const std::string& name, std::span<const float> values, int32
     const float scale = largest / 127.0F;
     q.scales.push_back(scale);
     for (const float v : values.subspan(begin, group)) {
-      // A subnormal scale has so few bits that the largest quotient may exceed 127.
+      // A subnormal scale has so few bits that a quotient may exceed 127.
       const float quant = scale == 0.0F ? 0.0F : std::clamp(std::nearbyint(v / scale), -127.0F, 127.0F);
       q.quants.push_back(static_cast<int8_t>(quant));
     }
@@ -180,7 +182,7 @@ Quantized quantize(const std::string& name, std::span<const float> values, int32
   return q;
 }
 
-// Cosines, then sines, of position * theta^(-2i / head_dim): (context_length, head_dim / 2) each.
+// Returns cosines, then sines, of position * theta^(-2i / head_dim): (context_length, head_dim / 2) each.
 std::vector<float> rope_tables(const ModelConfig& c) {
   std::vector<float> cosines;
   std::vector<float> sines;
@@ -228,9 +230,10 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
   const auto file = std::make_shared<const MappedFile>(path);
   const Header header = read_header(*file);
   const uint64_t expected = file_bytes(header);
-  require(file->bytes().size() == expected, "{}: {} bytes, but a llama2.c version {} file of this header has {}{}",
-          path.string(), file->bytes().size(), header.version, expected,
-          header.version == 0 ? "; it is damaged or not a model file" : "; it is damaged, get it again");
+  require(file->bytes().size() == expected,
+          "{}: the file has {} bytes, but its llama2.c version {} header requires {}{}", path.string(),
+          file->bytes().size(), header.version, expected,
+          header.version == 0 ? "; it is damaged or not a model file" : "; it is damaged, download it again");
   constexpr std::array kFormats = {ModelFormat::Llama2cV0, ModelFormat::Llama2cV1, ModelFormat::Llama2cV2};
   StoredModel model{.path = path.string(),
                     .format = kFormats[static_cast<size_t>(header.version)],
@@ -257,7 +260,7 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
     for (const size_t i : file_order(manifest, kOrder1)) take(i);
   } else {
     for (const size_t i : file_order(manifest, kOrder0)) take(i);
-    offset += rope_table_bytes(header.config);  // llama2.c and the engine compute them themselves
+    offset += rope_table_bytes(header.config);  // skips the RoPE tables, which are recomputed
     if (!header.config.tie_embeddings) take(manifest.size() - 1);
   }
   return model;
@@ -267,25 +270,24 @@ void write_llama2c(const std::filesystem::path& path, const ModelConfig& config,
                    int version) {
   const bool llama = config.family == Family::Llama || config.family == Family::Mistral;
   require(llama && config.query_dim() == config.dim && config.sliding_window == 0,
-          "llama2.c has no place for {}; take --format gguf",
+          "llama2.c cannot store {}; use --format gguf",
           !llama                       ? fmt::format("the family {}", config.family)
           : config.sliding_window != 0 ? std::string("a sliding window")
-                                       : std::string("heads that are not dim / n_heads wide"));
-  require(config.rope_theta == kTheta, "llama2.c fixes rope_theta at 10000, but this model's is {}; take --format gguf",
+                                       : std::string("a head_dim other than dim / n_heads"));
+  require(config.rope_theta == kTheta, "llama2.c fixes rope_theta at 10000, but this model's is {}; use --format gguf",
           config.rope_theta);
   require(!config.rope_scaling.active(),
-          "llama2.c has no RoPE scaling, but this model's factor is {}; take --format gguf",
-          config.rope_scaling.factor);
-  require(config.norm_eps == kEps, "llama2.c fixes norm_eps at 1e-5, but this model's is {}; take --format gguf",
+          "llama2.c has no RoPE scaling, but this model's factor is {}; use --format gguf", config.rope_scaling.factor);
+  require(config.norm_eps == kEps, "llama2.c fixes norm_eps at 1e-5, but this model's is {}; use --format gguf",
           config.norm_eps);
-  require(version >= 0 && version <= 2, "llama2.c has the versions 0, 1 and 2, but no {}", version);
+  require(version >= 0 && version <= 2, "llama2.c version {} is not supported (supported: 0, 1 and 2)", version);
   Header header{.version = version, .config = config, .bytes = version == 0 ? 7 * sizeof(int32_t) : kHeaderBytes};
   if (version == 2) header.group_size = llama2c_group_size(config);
   const auto manifest = tensor_manifest(config);
   write_file_atomically(path, [&](OutputFile& out) {
     write_header(out, header);
     const auto write = [&](size_t i) {
-      require(stream.tensors.at(i).type == DType::F32, "the tensor {} has type {}, but llama2.c takes F32",
+      require(stream.tensors.at(i).type == DType::F32, "tensor {} has type {}, but llama2.c requires F32",
               printable(stream.tensors[i].name), info(stream.tensors[i].type).name);
       const auto bytes = checked_bytes(stream, i);
       if (!is_quantized(header, manifest[i])) {

@@ -1,5 +1,5 @@
-// Reads a model from a Hugging Face directory, a GGUF or a llama2.c file; the contents decide which it is.
-// Tokenizers are read separately: see data/tokenizers/tokenizer_files.h.
+// Reads a model from a Hugging Face directory, a GGUF or a llama2.c file. The contents determine the format. Tokenizers
+// are read separately: see data/tokenizers/tokenizer_files.h.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,11 @@
 
 namespace folio::core {
 
-/// Throws Error (what, where, remedy) unless it is a valid Llama in one of these formats.
+/// Reads a model. Throws Error (what, where, remedy) unless it is valid and in one of these formats.
 [[nodiscard]] StoredModel read_model(const std::filesystem::path& path);
 
-/// The configuration of such a model. Throws Error as read_model does; of a Hugging Face directory, config.json alone
-/// is looked at.
+/// Returns the configuration of a model at `path`. Throws Error as read_model does, but only reads config.json of a
+/// Hugging Face directory.
 [[nodiscard]] ModelConfig read_model_config(const std::filesystem::path& path);
 
 }  // namespace folio::core

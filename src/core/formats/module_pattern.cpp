@@ -14,11 +14,11 @@ constexpr int kDeepest = 32;
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Reads the expression and matches it at once: of the places in the text where a part may begin, it finds those where
-// the part may end.
+// Parses and matches an expression in one pass. Each part maps the set of positions where it may begin to the set where
+// it may end.
 class Matcher {
  public:
-  using Places = std::vector<bool>;  ///< between the characters of the text
+  using Places = std::vector<bool>;  ///< one flag for each boundary between characters
 
   Matcher(std::string_view key, std::string_view text, const std::string& where)
       : key_(key), text_(text), where_(where) {}
@@ -31,7 +31,7 @@ class Matcher {
 
  private:
   [[noreturn]] void refuse() const {
-    fail("{}: the key {} is not supported from its character {} on; name the modules without it", where_,
+    fail("{}: the pattern {} has unsupported syntax at character {}; spell out the module names", where_,
          printable(key_, 80), at_ + 1);
   }
   [[nodiscard]] bool is_at(char c) const { return at_ < key_.size() && key_[at_] == c; }
@@ -110,7 +110,7 @@ class Matcher {
     }
   }
 
-  // Behind its bracket. In it, marks stand for themselves.
+  // Matches a class, after its "[". Special characters are literal in it.
   Places in_class(const Places& from) {
     const bool is_negated = is_at('^');
     if (is_negated) ++at_;
@@ -131,7 +131,8 @@ class Matcher {
   template <typename Fits>
   Places step(const Places& from, Fits&& fits) {
     n_steps_ += from.size();
-    require(n_steps_ <= kMostSteps, "{}: the key {} takes too many steps", where_, [&] { return printable(key_, 80); });
+    require(n_steps_ <= kMostSteps, "{}: matching the pattern {} needs too many steps", where_,
+            [&] { return printable(key_, 80); });
     Places to(from.size(), false);
     for (size_t i = 0; i < text_.size(); ++i) to[i + 1] = from[i] && fits(text_[i]);
     return to;
@@ -142,7 +143,7 @@ class Matcher {
     to[place] = from[place];
     return to;
   }
-  /// Whether `to` became more.
+  /// Returns true if `to` grew.
   static bool merge(Places& to, const Places& more) {
     const Places before = to;
     for (size_t i = 0; i < to.size(); ++i) to[i] = to[i] || more[i];

@@ -1,4 +1,4 @@
-// The regular expressions by which peft's configurations name modules (rank_pattern, alpha_pattern).
+// The regular expressions for module names in peft's configurations (rank_pattern, alpha_pattern).
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace folio::core {
 
-/// Whether peft applies `key` to the module: Python's re.match(rf"(.*\.)?({key})$", module). A key may have characters,
-/// \d, \w, escaped marks, [classes], groups, |, *, +, ?, ^ and $. Takes a bounded time. Throws Error that begins with
-/// `where` for anything else, and for a key that takes too many steps.
+/// Returns true if peft applies `key` to the module: Python's re.match(rf"(.*\.)?({key})$", module). A key may contain
+/// literals, \d, \w, escaped punctuation, [classes], groups, |, *, +, ?, ^ and $. Throws Error that begins with `where`
+/// for anything else, or if matching exceeds a limit of steps.
 [[nodiscard]] bool names_module(std::string_view key, std::string_view module, const std::string& where);
 
 }  // namespace folio::core

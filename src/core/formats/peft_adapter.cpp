@@ -25,10 +25,10 @@ using Json = nlohmann::json;
 constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kWeights = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model_name_or_path";
-constexpr std::string_view kPrefix = "base_model.model.";  // of the names of modules
+constexpr std::string_view kPrefix = "base_model.model.";  // of all module names
 
-// What a plain LoRA says of itself, and what mattered only while it was trained. Any other key may be of a variant that
-// computes something else.
+// Keys of a plain LoRA, and keys that only affect training. Any other key may select a variant with a different
+// formula.
 constexpr std::string_view kPlain[] = {"alpha_pattern",
                                        "auto_mapping",
                                        "base_model_name_or_path",
@@ -54,7 +54,7 @@ constexpr std::string_view kPlain[] = {"alpha_pattern",
                                        "task_type",
                                        "use_rslora"};
 
-// What is absent, null, false, empty or "none" changes nothing.
+// Returns true if the key has no effect: absent, null, false, empty or "none".
 bool is_off(const Json& config, const std::string& key) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) return true;
@@ -63,9 +63,9 @@ bool is_off(const Json& config, const std::string& key) {
   return (found->is_object() || found->is_array()) && found->empty();
 }
 
-// What a configuration says, without targets.
+// The settings in adapter_config.json, except targets.
 struct PeftConfig {
-  /// Keys and values in their order, of which the first key that names a module counts (module_pattern.h).
+  /// Keys and values in file order; the first key that names a module applies (module_pattern.h).
   using Pattern = std::vector<std::pair<std::string, double>>;
 
   std::string where;
@@ -99,8 +99,7 @@ PeftConfig::Pattern pattern_of(const Json& config, const std::string& text, cons
     const bool fits = is_rank ? value.is_number_integer() && number >= 1 && number <= kMaxAdapterRank
                               : value.is_number() && std::isfinite(static_cast<float>(number));
     if (!fits) {
-      fail("{}: \"{}\" has {} for {}, but it has to be {}", where, name, printable(value.dump(), 40),
-           printable(key, 80),
+      fail("{}: \"{}\" has {} for {}, expected {}", where, name, printable(value.dump(), 40), printable(key, 80),
            is_rank ? fmt::format("an integer in [1, {}]", kMaxAdapterRank) : std::string("a finite number"));
     }
     pattern.emplace_back(key, number);
@@ -113,9 +112,9 @@ PeftConfig read_config(const std::filesystem::path& path, float factor) {
   const std::string where = path.string();
   const std::string text = read_text_file(path, kMostBytes);
   const Json config = parse_json(text, where);
-  require(config.is_object(), "{}: it is not a JSON object", where);
+  require(config.is_object(), "{}: not a JSON object", where);
   const auto type = json_get<std::string>(config, "peft_type", where);
-  require(type == "LORA", "{}: the adapter is of the type {}, but only LORA runs here", where, printable(type));
+  require(type == "LORA", "{}: peft_type is {}, expected LORA", where, printable(type));
   for (const auto& [key, value] : config.items()) {
     require(
         std::ranges::find(kPlain, key) != std::end(kPlain) || is_off(config, key),
@@ -124,7 +123,7 @@ PeftConfig read_config(const std::filesystem::path& path, float factor) {
   }
   const auto init = config.find("init_lora_weights");
   require(init == config.end() || !init->is_string() || *init == "gaussian" || *init == "orthogonal" || *init == "eva",
-          "{}: \"init_lora_weights\" is {}, which changes the base model, too; convert the adapter with peft's "
+          "{}: \"init_lora_weights\" is {}, which also changes the base model; convert the adapter with peft's "
           "path_initial_model_for_weight_conversion",
           where, [&] { return printable(init->dump()); });
   AdapterInfo info{.rank = json_get<int64_t>(config, "r", where),
@@ -133,24 +132,24 @@ PeftConfig read_config(const std::filesystem::path& path, float factor) {
                    .targets = {},
                    .base = is_off(config, kBase) ? "" : json_get<std::string>(config, kBase, where),
                    .by_root = !is_off(config, "use_rslora")};
-  require(info.rank >= 1 && info.rank <= kMaxAdapterRank, "{}: the rank \"r\" is {}, but has to be in [1, {}]", where,
+  require(info.rank >= 1 && info.rank <= kMaxAdapterRank, "{}: the rank \"r\" is {}, but must be in [1, {}]", where,
           info.rank, kMaxAdapterRank);
-  require(std::isfinite(info.scale(factor)), "{}: \"lora_alpha\" is {}, which makes a scale that is no finite number",
-          where, info.alpha);
+  require(std::isfinite(info.scale(factor)), "{}: \"lora_alpha\" is {}, but the resulting scale must be finite", where,
+          info.alpha);
   return {.where = where,
           .info = std::move(info),
           .ranks = pattern_of(config, text, "rank_pattern", where),
           .alphas = pattern_of(config, text, "alpha_pattern", where)};
 }
 
-// How the model differs from the base that the adapter names, if that is a model on this machine.
+// Describes how the model differs from the adapter's base, if that is a model on this machine; else empty.
 std::string base_difference(const AdapterInfo& adapter, const ModelConfig& config) {
   std::error_code error;
   if (!std::filesystem::exists(adapter.base, error)) return "";
   try {
     const std::string difference = describe_difference(read_model_config(adapter.base), config);
     if (difference.empty()) return "";
-    return fmt::format("; its base, {}, is another model: {}", printable(adapter.base), printable(difference, 120));
+    return fmt::format("; its base model {} differs: {}", printable(adapter.base), printable(difference, 120));
   } catch (const Error&) {
     return "";
   }
@@ -160,7 +159,7 @@ std::vector<float> floats_of(const AdapterTensors& tensors, const TensorView& te
                              const std::vector<int64_t>& shape) {
   require_adapter_shape(tensors, tensor, shape);
   require(tensor.type == DType::F32 || tensor.type == DType::F16 || tensor.type == DType::BF16,
-          "{}: tensor {} is {}, but has to be F32, F16 or BF16", tensors.where, tensor.name, info(tensor.type).name);
+          "{}: tensor {} has type {}, expected F32, F16 or BF16", tensors.where, tensor.name, info(tensor.type).name);
   return to_floats(tensor);
 }
 
@@ -176,15 +175,15 @@ std::filesystem::path weights_of(const std::filesystem::path& directory) {
   const std::filesystem::path weights = directory / kWeights;
   require(
       path_exists(weights) || !path_exists(directory / "adapter_model.bin"),
-      "{} has its weights in adapter_model.bin, which is not read here; save it with peft's safe_serialization=True",
+      "{} stores its weights in adapter_model.bin, which is not supported; save it with peft's safe_serialization=True",
       directory.string());
   return weights;
 }
 
-// "model.layers.0.self_attn.q_proj"
+// Returns the name of a matrix's module: "model.layers.0.self_attn.q_proj".
 std::string module_of(const TensorSpec& spec) { return spec.hf_name.substr(0, spec.hf_name.rfind('.')); }
 
-// Names of kinds of matrices if these have parts in every layer; otherwise those of single matrices.
+// Returns module types ("q_proj") if these are adapted in every layer, else the full names of the modules.
 std::vector<std::string> target_modules(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
   const bool all = adapter.parts.size() == info.targets.size() * static_cast<size_t>(config.n_layers);
   std::vector<std::string> names;
@@ -198,7 +197,7 @@ std::vector<std::string> target_modules(const ModelConfig& config, const Adapter
   return names;
 }
 
-// The keys that each version of peft knows.
+// Returns adapter_config.json with keys that every version of peft accepts.
 std::string config_text(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
   const bool whole = info.alpha == std::floor(info.alpha) && std::abs(info.alpha) < 1e9;
   const auto alpha = whole ? OrderedJson(static_cast<int64_t>(info.alpha)) : OrderedJson(info.alpha);
@@ -249,17 +248,17 @@ AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
   AdapterInfo info = read_config(directory / kConfig, 1.0F).info;
   const SafetensorsFile file(weights_of(directory));
   std::set<Role> targets;
-  const auto matrices = adaptable_matrices({.n_layers = 1});  // their names end as those of all layers
+  const auto matrices = adaptable_matrices({.n_layers = 1});  // every layer's names have these suffixes
   for (const TensorView& tensor : file.tensors()) {
     const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
       const std::string module = fmt::format(".{}.lora_", target_name(spec.role));
       return tensor.name.ends_with(module + "A.weight") || tensor.name.ends_with(module + "B.weight");
     });
-    require(of != matrices.end(), "{}: the tensor {} belongs to no linear layer of a model's blocks",
-            file.path().string(), [&] { return printable(tensor.name); });
+    require(of != matrices.end(), "{}: tensor {} matches no linear layer of a model's blocks", file.path().string(),
+            [&] { return printable(tensor.name); });
     targets.insert(of->role);
   }
-  require(!targets.empty(), "{}: there is no adapter in it", file.path().string());
+  require(!targets.empty(), "{}: the file contains no adapter", file.path().string());
   info.targets.assign(targets.begin(), targets.end());
   return info;
 }
@@ -268,7 +267,7 @@ std::string target_name(Role role) {
   for (const TensorSpec& spec : adaptable_matrices({.n_layers = 1})) {
     if (spec.role == role) return module_of(spec).substr(module_of(spec).rfind('.') + 1);
   }
-  fail("a tensor that is no matrix of the blocks cannot be adapted");
+  fail("only matrices of the blocks can have adapters");
 }
 
 void write_adapter(const std::filesystem::path& directory, const ModelConfig& config, const Adapter& adapter,
@@ -295,7 +294,7 @@ void write_adapter(const std::filesystem::path& directory, const ModelConfig& co
                        .shape = {spec.shape[0], rank},
                        .bytes = std::as_bytes(b)});
   }
-  write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, sizeof(float));  // peft takes no other tensors
+  write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, sizeof(float));  // avoids padding tensors
   write_file_atomically(directory / kConfig, config_text(config, adapter, info));
 }
 

@@ -12,8 +12,8 @@
 namespace folio::core {
 namespace {
 
-constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr uint64_t kHeaderAlignment = 64;     // the data begins at a multiple of it
+constexpr uint64_t kMaxHeader = 100'000'000;  // limit of the format
+constexpr uint64_t kHeaderAlignment = 64;     // alignment of the first tensor
 
 TensorView read_entry(const std::string& where, const std::string& name, const nlohmann::json& entry,
                       std::span<const std::byte> data) {
@@ -25,21 +25,21 @@ TensorView read_entry(const std::string& where, const std::string& name, const n
     bad("the header entry needs dtype, shape and two data_offsets");
   }
   const auto type = dtype_from_safetensors(entry["dtype"].get<std::string>());
-  if (!type) bad("the type " + printable(entry["dtype"].get<std::string>()) + " is not read here");
+  if (!type) bad("dtype " + printable(entry["dtype"].get<std::string>()) + " is not supported");
   tensor.type = *type;
   for (const auto& d : entry["shape"]) {
-    if (!d.is_number_unsigned() || d.get<uint64_t>() > INT64_MAX) bad("a dimension is not a natural number");
+    if (!d.is_number_unsigned() || d.get<uint64_t>() > INT64_MAX) bad("a dimension is not a non-negative integer");
     tensor.shape.push_back(d.get<int64_t>());
   }
   for (const auto& o : entry["data_offsets"]) {
-    if (!o.is_number_unsigned()) bad("an offset is not a natural number");
+    if (!o.is_number_unsigned()) bad("an offset is not a non-negative integer");
   }
   const auto begin = entry["data_offsets"][0].get<uint64_t>();
   const auto end = entry["data_offsets"][1].get<uint64_t>();
   const auto bytes = tensor_bytes(tensor.type, tensor.shape);
   if (!bytes || begin > end || end > data.size() || end - begin != *bytes) {
-    bad(fmt::format("shape {} and bytes {} to {} do not fit together or the file", shape_string(tensor.shape), begin,
-                    end));
+    bad(fmt::format("shape {} and data_offsets [{}, {}] do not match each other or the file",
+                    shape_string(tensor.shape), begin, end));
   }
   tensor.bytes = data.subspan(begin, *bytes);
   return tensor;
@@ -54,7 +54,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
   uint64_t header_size = 0;
   std::memcpy(&header_size, bytes.data(), 8);
   require(header_size <= kMaxHeader && header_size <= bytes.size() - 8,
-          "{}: a header of {} bytes does not fit the file; it is damaged or not safetensors", where, header_size);
+          "{}: a header of {} bytes does not fit in the file; it is damaged or not safetensors", where, header_size);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, header_size);
   const nlohmann::json header = parse_json(text, where + ": header");
   require(header.is_object(), "{}: the header is not a JSON object", where);
@@ -70,7 +70,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
       tensors_.push_back(read_entry(where, name, entry, data));
     }
   }
-  // An empty tensor comes before the tensor that begins at the same byte.
+  // An empty tensor precedes the tensor at the same offset.
   const auto place = [&](const TensorView& t) { return std::pair(t.bytes.data() - data.data(), t.bytes.size()); };
   std::sort(tensors_.begin(), tensors_.end(),
             [&](const TensorView& a, const TensorView& b) { return place(a) < place(b); });
@@ -95,7 +95,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorStream& st
   require_writable(tensors);
   for (const TensorView& t : tensors) {
     const bool reserved = t.name == "__metadata__" || t.name.starts_with("__pad__.");
-    require(!reserved && !info(t.type).safetensors.empty(), "{}: a safetensors file cannot hold {} of type {}",
+    require(!reserved && !info(t.type).safetensors.empty(), "{}: a safetensors file cannot store {} of type {}",
             path.string(), printable(t.name), info(t.type).name);
   }
   nlohmann::ordered_json header;

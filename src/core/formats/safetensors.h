@@ -1,5 +1,5 @@
-// safetensors (https://github.com/huggingface/safetensors): a JSON header, then the tensors' bytes.
-// In the models that are written here, every tensor begins at a multiple of 64 bytes.
+// safetensors (https://github.com/huggingface/safetensors): a JSON header, then the tensors' bytes. Models are written
+// with every tensor aligned to 64 bytes.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class SafetensorsFile {
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// The tensor of that name, or null.
+  /// Returns the tensor with this name, or null.
   [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
 
  private:
@@ -33,8 +33,8 @@ class SafetensorsFile {
 };
 
 /// Writes the tensors, in the given order, atomically to `path`. Each begins at a multiple of `alignment` bytes, a
-/// power of two of at most 64: where one ends elsewhere, a tensor "__pad__.N" fills the gap, since the format allows
-/// none. Throws Error on a repeated name and on a tensor that the format cannot hold.
+/// power of two up to 64. The format forbids gaps, so tensors "__pad__.N" fill them. Throws Error on a repeated name or
+/// a tensor that the format cannot store.
 void write_safetensors(const std::filesystem::path& path, const TensorStream& stream,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
                        uint64_t alignment = 64);

@@ -9,7 +9,7 @@ namespace folio::core {
 void require_said(const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   const auto require_only = [&](const char* name, float value, bool sayable, float only) {
-    require(sayable || value == only, "{} is {}, but files of the family {} can't say another than {}", name, value,
+    require(sayable || value == only, "{} is {}, but files of the family {} can only store {}", name, value,
             family.name, only);
   };
   const bool gemma = family.scales == Scales::Gemma, granite = family.scales == Scales::Granite;

@@ -1,12 +1,12 @@
-// What files of a family can say of a configuration.
+// Checks that a family's files can represent a configuration.
 #pragma once
 
 #include "core/model_config.h"
 
 namespace folio::core {
 
-/// Throws Error that names a number which is not the family's, and which no file of it says: it would be read as
-/// another.
+/// Throws Error that names a value which the family's files cannot store and which differs from the family's default:
+/// it would be lost.
 void require_said(const ModelConfig& config);
 
 }  // namespace folio::core

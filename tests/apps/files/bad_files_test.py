@@ -1,7 +1,7 @@
-"""Bad files: each kind gives a one-line error and exit code 1.
+"""Tests bad files: each kind gives a one-line error and exit code 1.
 
-No signal, no assertion, no hang, and no allocation over 256 MB: without sanitizers the program's data may not grow past
-that, mappings of files aside (RLIMIT_DATA); AddressSanitizer refuses a single allocation of that size.
+No signal, assertion or hang, and no allocation over 256 MB: RLIMIT_DATA limits the program's data, without file
+mappings; in sanitized builds, AddressSanitizer rejects a single allocation of that size.
 """
 
 import os
@@ -25,7 +25,7 @@ KINDS = [*bad_gguf.KINDS, *bad_gguf_families.KINDS, *bad_hugging_face.KINDS, *ba
          *bad_llama2c.KINDS, *bad_texts.KINDS]
 SANITIZED = os.environ.get("FOLIO_SANITIZE") == "ON"
 LIMIT_MB = 256
-SECONDS = 120 if SANITIZED else 60  # longer would be a hang, even on a busy machine
+SECONDS = 120 if SANITIZED else 60  # any longer is a hang, even on a busy machine
 
 
 def limit_memory():
@@ -41,7 +41,7 @@ def run(program, *args):
 
 
 def commands(folder, model, tokenizer, prompts=None):
-    """{program: its arguments}. To a Hugging Face directory, since that takes each part of a model apart."""
+    """Returns {program: arguments}. export writes a Hugging Face directory, which processes each part of a model."""
     more = ["--tokenizer", tokenizer] if tokenizer else []
     prompt = ["--prompts", prompts] if prompts else ["a"]
     generate = ["generate", "--json", "-t", 1, "-n", 2, "-m", model, *more, *prompt]
@@ -57,13 +57,13 @@ def assert_refused(kind, code, out, err):
     assert out == ""
 
 
-def test_there_are_enough_kinds_and_each_is_another():
+def test_kinds_are_numerous_and_distinct():
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 120
     assert all(len(kind.phrase) > 5 for kind in KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS[::3] if SANITIZED else KINDS, ids=lambda kind: kind.name)
-def test_a_bad_file_is_one_clear_line(tmp_path, kind):
+def test_bad_files_give_one_clear_line(tmp_path, kind):
     model, tokenizer = kind.write(tmp_path)
     calls = commands(tmp_path, model, tokenizer, tmp_path / kind.prompts if kind.prompts else None)
     assert_refused(kind, *run(*calls["generate"]))
@@ -76,12 +76,12 @@ def test_a_bad_file_is_one_clear_line(tmp_path, kind):
         assert_refused(kind, code, out, err)
     else:
         assert (code, err) == (0, ""), err
-        assert ("not usable here: " in out and kind.phrase in out) == (kind.inspect == SHOWS), out
+        assert ("not supported: " in out and kind.phrase in out) == (kind.inspect == SHOWS), out
 
 
 @pytest.mark.skipif(not (BUILD / "train").exists(), reason="the training half is not built")
 @pytest.mark.parametrize("name, phrase, data", bad_texts.CORPORA, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_bad_corpus_is_one_clear_line(tmp_path, name, phrase, data):
+def test_bad_corpora_give_one_clear_line(tmp_path, name, phrase, data):
     text = write_file(tmp_path / "text.txt", data)
     done = support.run("train", text, "--out", tmp_path / "run", "--steps", 1)
     support.assert_refused(done, support.FAILED, "text.txt", phrase)
@@ -101,17 +101,17 @@ def sound_models():
 
 
 @pytest.mark.parametrize("write", [pytest.param(write, id=name) for name, write in sound_models()])
-def test_the_unbroken_files_pass(tmp_path, write):
-    """So each kind is refused for its one defect."""
+def test_undamaged_files_are_accepted(tmp_path, write):
+    """So each kind is rejected only for its defect."""
     model, tokenizer = write(tmp_path)
     prompts = tmp_path / "prompts.txt"
     for call in commands(tmp_path, model, tokenizer, prompts if prompts.exists() else None).values():
         code, out, err = run(*call)
-        assert code == 0 and "not usable" not in out, f"{call}: {err}{out}"
+        assert code == 0 and "not supported" not in out, f"{call}: {err}{out}"
     assert (tmp_path / "out" / "config.json").exists()
 
 
-def test_a_huge_context_takes_no_memory_until_it_is_used(tmp_path):
+def test_large_context_allocates_lazily(tmp_path):
     model = bad_gguf.character()
     model.key("llama.context_length", sound.U32, 1 << 24)
     path, _ = bad_gguf.write(tmp_path, model, None)
@@ -119,8 +119,8 @@ def test_a_huge_context_takes_no_memory_until_it_is_used(tmp_path):
     assert code == 0, err
 
 
-def test_the_memory_limit_bites(tmp_path):
-    """The control of the law itself: a sound model of 430 MB of blocks, which are repacked, is stopped by the limit."""
+def test_memory_limit_is_effective(tmp_path):
+    """Tests the limit itself: it stops a valid model with 430 MB of blocks, which are repacked."""
     dim, hidden = 128, 1 << 20
     big = sound.Gguf(sound.Shape(dim=dim))
     big.key("llama.feed_forward_length", sound.U32, hidden)
@@ -133,6 +133,6 @@ def test_the_memory_limit_bites(tmp_path):
     head = big.head()
     with (tmp_path / "m.gguf").open("wb") as file:
         file.write(head)
-        file.truncate(len(head) + end + big.alignment)  # zeros, which take no disk space
+        file.truncate(len(head) + end + big.alignment)  # zeros, which need no disk space
     code, _, err = run("generate", "-m", tmp_path / "m.gguf", "-n", 1, "a")
     assert (code == 1 and "out of memory" in err) or (SANITIZED and code != 0 and "exceeds maximum" in err), err

@@ -1,4 +1,4 @@
-"""Bad GGUF files: the container, the configuration, the tensors and the two kinds of tokenizer inside."""
+"""Bad GGUF files: the container, the configuration, the tensors and both kinds of tokenizers."""
 
 import struct
 
@@ -10,7 +10,7 @@ MiB = 1 << 20
 
 
 def write(folder, model, packed):
-    """A change may return the whole file instead of changing the model, or a head and a length for a sparse file."""
+    """Writes the model, or `packed` if a change returned the whole file, or a head and a length for a sparse file."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 
@@ -40,7 +40,7 @@ def part(**values):
 
 
 def entry(raw):
-    """A metadata entry of raw bytes behind the others."""
+    """Returns a change that appends a metadata entry of raw bytes."""
     return lambda g: g.metadata.update({"raw": raw})
 
 
@@ -65,7 +65,7 @@ def factors(*values):
 
 
 def sparse(change, size):
-    """The head with a change at its end, followed by zeros."""
+    """Returns a sparse file: the head with a change at its end, followed by zeros."""
     def apply(g):
         g.tensors = []
         change(g)
@@ -89,10 +89,10 @@ NESTED = struct.pack("<IQ", ARRAY, 1) * 5 + struct.pack("<IQ", U8, 0)
 container = Kinds("gguf", character, write, "m.gguf")
 for name, phrase, change in [
     ("another magic", "neither a GGUF nor a llama2.c file", part(magic=b"GGML")),
-    ("version 1", "GGUF version 1 is not read here", part(version=1)),
-    ("version 4", "GGUF version 4 is not read here", part(version=4)),
-    ("big-endian", "GGUF version 50331648 is not read here", part(version=0x03000000)),
-    ("huge number of tensors", "9223372036854775808 tensors do not fit the file", part(n_tensors=2**63)),
+    ("version 1", "GGUF version 1 is not supported", part(version=1)),
+    ("version 4", "GGUF version 4 is not supported", part(version=4)),
+    ("big-endian", "GGUF version 50331648 is not supported", part(version=0x03000000)),
+    ("huge number of tensors", "9223372036854775808 tensors do not fit in the file", part(n_tensors=2**63)),
     ("a few tensors too many", "the file is damaged or not a GGUF", part(n_tensors=15)),
     ("huge number of keys", "18446744073709551615 metadata keys do not fit", part(n_keys=2**64 - 1)),
     ("a key too many", "the file is damaged or not a GGUF", lambda g: part(n_keys=len(g.metadata) + 1)(g)),
@@ -116,13 +116,13 @@ for name, phrase, change in [
     ("dimension of zero", "has a dimension of 0", field(NORM, dims=[0])),
     ("negative dimension", "has a dimension of -8", field(NORM, dims=[-8])),
     ("least dimension", "has a dimension of -9223372036854775808", field(NORM, dims=[-(2**63)])),
-    ("size that overflows", "has no valid size", field(NORM, dims=[2**33, 2**33])),
-    ("size that wraps to the right one", "has no valid size", field(EMBEDDING, dims=[8, 2**61 + 6])),
-    ("bytes that wrap", "has no valid size", field(NORM, dims=[2**62 + 8])),
+    ("size that overflows", "which is not valid for type", field(NORM, dims=[2**33, 2**33])),
+    ("size that wraps to the right one", "which is not valid for type", field(EMBEDDING, dims=[8, 2**61 + 6])),
+    ("bytes that wrap", "which is not valid for type", field(NORM, dims=[2**62 + 8])),
     ("unknown type of a tensor", "has the unknown type 99", field(NORM, kind=99)),
     ("type that was removed from the format", "has the unknown type 4", field(NORM, kind=4)),
-    ("row that is no whole block", "has no valid size", field(WQ, kind=8)),
-    ("offset that is not aligned", "which is not a multiple of 32", field(NORM, offset=4)),
+    ("row that is no whole block", "which is not valid for type", field(WQ, kind=8)),
+    ("offset that is not aligned", "which is not a multiple of the alignment 32", field(NORM, offset=4)),
     ("offset that wraps", "past the end", field(NORM, offset=2**64 - 32)),
     ("offset past the end", "past the end", field(NORM, offset=1 << 40)),
     ("tensor longer than the file", "needs 4294967296 bytes", field(NORM, dims=[1 << 30])),
@@ -132,10 +132,10 @@ for name, phrase, change in [
     ("alignment of three", "general.alignment is 3", key("general.alignment", U32, 3)),
     ("huge alignment", "general.alignment is 2147483648", key("general.alignment", U32, 2**31)),
     ("alignment as a string", "general.alignment is not an integer", key("general.alignment", STRING, "32")),
-    ("offsets of another alignment", "which is not a multiple of 64", key("general.alignment", U32, 64)),
-    ("a hundred thousand keys", "are more than the 65536",
+    ("offsets of another alignment", "which is not a multiple of the alignment 64", key("general.alignment", U32, 64)),
+    ("a hundred thousand keys", "exceed the limit of 65536",
      lambda g: g.metadata.update({f"{i:05}": (U8, 0) for i in range(100000)})),
-    ("a hundred thousand tensors", "are more than the 65536",
+    ("a hundred thousand tensors", "exceed the limit of 65536",
      lambda g: g.__dict__.update(tensors=[Tensor(f"{i:05}", [1], 0, b"") for i in range(100000)])),
     ("five million empty strings", "the arrays have more than 4194304 items",
      sparse(typed(ARRAY, struct.pack("<IQ", STRING, 5_000_000)), 48 * MiB)),
@@ -171,7 +171,7 @@ for name, phrase, change in [
     ("width past 63 bits", "which is too large", key("llama.embedding_length", U64, 2**64 - 1)),
     ("no heads", "n_heads is 0", key("llama.attention.head_count", U32, 0)),
     ("heads that do not divide the width", "not a multiple of n_heads 3", key("llama.attention.head_count", U32, 3)),
-    ("heads of one dimension", "so it has to be even", key("llama.attention.head_count", U32, 8)),
+    ("heads of one dimension", "so it must be even", key("llama.attention.head_count", U32, 8)),
     ("heads layer by layer", "head_count is not an integer", key("llama.attention.head_count", ARRAY, (U32, [2]))),
     ("no key heads", "n_kv_heads is 0", key("llama.attention.head_count_kv", U32, 0)),
     ("more key heads than heads", "not a multiple of n_kv_heads 4", key("llama.attention.head_count_kv", U32, 4)),
@@ -188,14 +188,14 @@ for name, phrase, change in [
     ("vocabulary of another size", "llama.vocab_size is 7, but token_embd.weight has 6", key("llama.vocab_size", U32, 7)),
     ("RoPE over a part of a head", "RoPE over 2 of 4 dimensions", key("llama.rope.dimension_count", U32, 2)),
     ("RoPE scaling", "RoPE scaling of type dynamic", key("llama.rope.scaling.type", STRING, "dynamic")),
-    ("RoPE scaling without a factor", "llama.rope.scaling.factor is missing", key("llama.rope.scaling.type", STRING, "yarn")),
-    ("RoPE scaling of long contexts", "the tensor rope_factors_short.weight is missing, or not F32 of shape [2]",
+    ("RoPE scaling without a factor", "requires llama.rope.scaling.factor, which is missing", key("llama.rope.scaling.type", STRING, "yarn")),
+    ("RoPE scaling of long contexts", "tensor rope_factors_short.weight is missing or is not F32 of shape [2]",
      extra("rope_factors_long.weight", [2])),
     ("RoPE's factors of zero", "rope_scaling_factor is 0", factors(0, 0)),
     ("RoPE's factors of NaN", "rope_scaling_factor is nan", factors(float("nan"), float("nan"))),
-    ("RoPE's factors of another kind", "rope_freqs.weight is not Llama 3's: number 1 is 8, but 1 by a factor of 8",
+    ("RoPE's factors of another kind", "rope_freqs.weight does not match Llama 3's formula: element 1 is 8, expected 1 for factor 8",
      factors(1, 8)),
-    ("too few of RoPE's factors", "rope_freqs.weight is F32 of shape [1], but F32 of shape [2]", factors(1)),
+    ("too few of RoPE's factors", "rope_freqs.weight is F32 of shape [1], expected F32 of shape [2]", factors(1)),
     ("RoPE's factors in sixteen bits", "rope_freqs.weight is F16 of shape [2]",
      lambda g: g.tensors.append(Tensor("rope_freqs.weight", [2], 1, bytes(4)))),
     ("RoPE's turns in the wrong order", "rope_scaling_low is 8",
@@ -204,7 +204,7 @@ for name, phrase, change in [
      key("llama.rope.scaling.llama3.original_context_length", U32, 0)),
     ("RoPE scaling that shortens", "rope_scaling_factor is 0.5", key("llama.rope.scaling.factor", F32, 0.5)),
     ("keys of another width", "RoPE over 4 of 16 dimensions", key("llama.attention.key_length", U32, 16)),
-    ("values of another width", "llama.attention.value_length is 16, but keys have 4", key("llama.attention.value_length", U32, 16)),
+    ("values of another width", "llama.attention.value_length is 16, expected the key length 4", key("llama.attention.value_length", U32, 16)),
     ("no embedding", "token_embd.weight is missing", drop(EMBEDDING)),
     ("embedding that is a vector", "token_embd.weight is missing or not a matrix", shape_of(EMBEDDING, [48])),
 ]:
@@ -216,18 +216,18 @@ for name, phrase, change in [
     ("a layer more than there are", "blk.1.attn_norm.weight of shape [8] is missing", key("llama.block_count", U32, 2)),
     ("missing matrix", "blk.0.attn_q.weight of shape [8, 8] is missing", drop(WQ)),
     ("missing norm", "output_norm.weight of shape [8] is missing", drop(NORM)),
-    ("bias", "a llama with biases (blk.0.attn_q.bias)", extra("blk.0.attn_q.bias", [8])),
-    ("a layer too many", "blk.1.attn_norm.weight is not part", extra("blk.1.attn_norm.weight", [8])),
-    ("name that is not UTF-8", "the tensor \\xFF\\x0A is not part", extra(b"\xff\n", [8])),
-    ("matrix that is transposed", "ffn_down.weight has shape [12, 8], but [8, 12] is expected", field(DOWN, dims=[8, 12])),
-    ("matrix of too few rows", "attn_q.weight has shape [4, 8], but [8, 8] is expected", shape_of(WQ, [8, 4])),
+    ("bias", "llama models with biases (blk.0.attn_q.bias)", extra("blk.0.attn_q.bias", [8])),
+    ("a layer too many", "unexpected tensor blk.1.attn_norm.weight", extra("blk.1.attn_norm.weight", [8])),
+    ("name that is not UTF-8", "unexpected tensor \\xFF\\x0A", extra(b"\xff\n", [8])),
+    ("matrix that is transposed", "ffn_down.weight has shape [12, 8], expected [8, 12]", field(DOWN, dims=[8, 12])),
+    ("matrix of too few rows", "attn_q.weight has shape [4, 8], expected [8, 8]", shape_of(WQ, [8, 4])),
     ("norm that is a matrix", "output_norm.weight has shape [1, 8]", field(NORM, dims=[8, 1])),
-    ("inner width that is not the matrices'", "ffn_gate.weight has shape [12, 8], but [13, 8]",
+    ("inner width that is not the matrices'", "ffn_gate.weight has shape [12, 8], expected [13, 8]",
      key("llama.feed_forward_length", U32, 13)),
-    ("embedding of another width", "token_embd.weight has shape [3, 16], but [3, 8]",
+    ("embedding of another width", "token_embd.weight has shape [3, 16], expected [3, 8]",
      lambda g: (field(EMBEDDING, dims=[16, 3])(g), key("llama.vocab_size", U32, 3)(g)) and None),
-    ("weights that are integers", "output_norm.weight has type I32, but F32, F16, BF16, Q8_0", field(NORM, kind=26)),
-    ("weights in a type that is not run", "attn_q.weight has type I8, but F32, F16, BF16, Q8_0",
+    ("weights that are integers", "output_norm.weight has type I32, expected F32, F16, BF16, Q8_0", field(NORM, kind=26)),
+    ("weights in a type that is not run", "attn_q.weight has type I8, expected F32, F16, BF16, Q8_0",
      field(WQ, kind=24, data=bytes(64))),
 ]:
     tensors.add(name, phrase, change)
@@ -253,23 +253,23 @@ for name, phrase, change in [
     ("no tokens", "tokenizer.ggml.tokens is missing", without("tokenizer.ggml.tokens")),
     ("tokens that are numbers", "tokenizer.ggml.tokens is missing or not", key("tokenizer.ggml.tokens", ARRAY, (U32, [1]))),
     ("tokens that are one string", "tokenizer.ggml.tokens is missing or not", key("tokenizer.ggml.tokens", STRING, "ab")),
-    ("empty list of tokens", "0 pieces make no vocabulary", tokens(lambda t: [])),
+    ("empty list of tokens", "0 pieces are not a valid vocabulary", tokens(lambda t: [])),
     ("no end of text", "5 pieces, but 6 types", tokens(lambda t: t[:-1])),
     ("token twice", 'the character "a" occurs twice', put(3, "a")),
-    ("token of two characters", "is not of two tokens that make a third", put(3, "ab")),
-    ("empty token", "is not of two tokens that make a third", put(3, "")),
+    ("token of two characters", "does not join two tokens into a third", put(3, "ab")),
+    ("empty token", "does not join two tokens into a third", put(3, "")),
     ("token outside the byte alphabet", "is not in the byte-level alphabet", put(3, "日")),
     ("token that is not UTF-8", "is not in the byte-level alphabet", put(3, b"\xff\xfe")),
-    ("token of half a character", "is not of two tokens that make a third", put(4, sound.byte_level("é")[0])),
+    ("token of half a character", "does not join two tokens into a third", put(4, sound.byte_level("é")[0])),
     ("end of text that is no token", "tokenizer.ggml.eos_token_id is 6", key("tokenizer.ggml.eos_token_id", U32, 6)),
     ("negative beginning of text", "tokenizer.ggml.bos_token_id is -1", key("tokenizer.ggml.bos_token_id", I32, -1)),
     ("end of text as a string", "eos_token_id is not an integer", key("tokenizer.ggml.eos_token_id", STRING, "5")),
 ]:
     characters.add(name, phrase, change)
 for name, phrase, change in [
-    ("fewer tokens than the model", "5 tokens in the tokenizer, 6 in the model",
+    ("fewer tokens than the model", "the tokenizer has 5 tokens, but the model has 6",
      lambda g: g.metadata.update(sound.character_metadata(sound.CHARACTERS[:-1]))),
-    ("more tokens than the model", "7 tokens in the tokenizer, 6 in the model",
+    ("more tokens than the model", "the tokenizer has 7 tokens, but the model has 6",
      lambda g: g.metadata.update(sound.character_metadata([*sound.CHARACTERS, "c"]))),
 ]:
     characters.add(name, phrase, change, inspect=PASSES)
@@ -304,7 +304,7 @@ for name, phrase, change in [
     ("flag as a number", "add_bos_token is missing or not a boolean", key("tokenizer.ggml.add_bos_token", U32, 1)),
 ]:
     pieces.add(name, phrase, change)
-pieces.add("fewer pieces than the model", "263 tokens in the tokenizer, 264 in the model",
+pieces.add("fewer pieces than the model", "the tokenizer has 263 tokens, but the model has 264",
            lambda g: g.metadata.update(sound.sentencepiece_metadata(sound.PIECES[:-1])), inspect=PASSES)
 
 KINDS = [*container.all, *config.all, *tensors.all, *characters.all, *pieces.all]

@@ -37,7 +37,7 @@ def qwen3_moe():
 
 
 def mistral():
-    """A Llama's tensors."""
+    """Makes a Mistral, which has a Llama's tensors."""
     model = sound.HfDirectory(sound.Shape(own_head_dim=6))
     model.files["config.json"] |= {"model_type": "mistral", "sliding_window": 5}
     return model
@@ -54,12 +54,12 @@ def write(folder, model, _):
 
 
 def raw(file, data):
-    """Replaces the bytes of the file."""
+    """Returns a change that replaces the file's bytes."""
     return lambda m: m.files.update({file: data})
 
 
 def at(file, *path):
-    """The place of the last key: (its container, the key)."""
+    """Returns a function that finds (container, key) of the path's last key."""
     def find(m):
         place = m.files[file]
         for key in path[:-1]:
@@ -83,14 +83,14 @@ def without(find):
 
 
 def bad_json(file):
-    """Texts that are not JSON."""
+    """Returns contents that are not JSON."""
     return [
         ("empty", "not valid JSON", raw(file, b"")), ("not JSON", "not valid JSON", raw(file, b"pickle\x80\x04")),
         ("cut in half", "not valid JSON", lambda m: m.files.update({file: json.dumps(m.files[file]).encode()[:40]})),
         ("text behind the value", "not valid JSON", raw(file, b"{} {}")),
         ("list in place of the object", "is missing", raw(file, b"[]")),
-        ("nested a hundred thousand deep", "nests deeper than 64", raw(file, b"[" * 100_000)),
-        ("objects nested a hundred thousand deep", "nests deeper than 64", raw(file, b'{"a":' * 100_000)),
+        ("nested a hundred thousand deep", "nested deeper than 64", raw(file, b"[" * 100_000)),
+        ("objects nested a hundred thousand deep", "nested deeper than 64", raw(file, b'{"a":' * 100_000)),
         ("not UTF-8", "not valid JSON", raw(file, b'{"\xff\xfe": 1}')),
         ("half a surrogate", "not valid JSON", raw(file, b'{"a": "\\ud800"}')),
         ("number past the largest double", "not valid JSON", raw(file, b'{"a": 1e999}')),
@@ -121,10 +121,10 @@ for name, phrase, change in [
     ("huge number of layers", "n_layers is 1000000000", put(at(CONFIG, "num_hidden_layers"), 10**9)),
     ("no heads", "n_heads is 0", put(at(CONFIG, "num_attention_heads"), 0)),
     ("heads that do not divide the width", "not a multiple of n_heads 3", put(at(CONFIG, "num_attention_heads"), 3)),
-    ("heads of one dimension", "so it has to be even", put(at(CONFIG, "num_attention_heads"), 8)),
+    ("heads of one dimension", "so it must be even", put(at(CONFIG, "num_attention_heads"), 8)),
     ("more key heads than heads", "n_kv_heads 4", put(at(CONFIG, "num_key_value_heads"), 4)),
     ("negative key heads", "n_kv_heads is -1", put(at(CONFIG, "num_key_value_heads"), -1)),
-    ("head_dim that the matrices do not have", "q_proj.weight has shape [8, 8], but config.json requires [32, 8]", put(at(CONFIG, "head_dim"), 16)),
+    ("head_dim that the matrices do not have", "q_proj.weight has shape [8, 8], expected [32, 8] from config.json", put(at(CONFIG, "head_dim"), 16)),
     ("no context", "context_length is 0", put(at(CONFIG, "max_position_embeddings"), 0)),
     ("eps of zero", "norm_eps is 0", put(at(CONFIG, "rms_norm_eps"), 0)),
     ("eps as a string", '"rms_norm_eps" is not a number', put(at(CONFIG, "rms_norm_eps"), "1e-5")),
@@ -141,7 +141,7 @@ for name, phrase, change in [
      put(at(CONFIG, "rope_parameters"), {"rope_type": "yarn"})),
     ("RoPE factors of another number", "longrope scaling needs",
      put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0] * 9, "long_factor": [1.0] * 9})),
-    ("RoPE factors that are no numbers", "long_factor has \"x\", which is no number",
+    ("RoPE factors that are no numbers", "long_factor contains \"x\", expected numbers",
      put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0], "long_factor": ["x"]})),
 ]:
     config.add(name, phrase, change)
@@ -155,13 +155,13 @@ def write_sparse(folder, model, _):
 
 
 sparse = Kinds("config.json", single, write_sparse, "config.json")
-sparse.add("gigabyte of zeros", "more than the 16777216 that are read here", lambda m: None)
+sparse.add("gigabyte of zeros", "more than the limit of 16777216", lambda m: None)
 
 
 # ---- safetensors ----
 
 def text(data, size=None):
-    """The shard with this header in place of its own."""
+    """Returns a change that replaces the shard's header."""
     return lambda m: m.files.update({"model.safetensors": m.shards["model.safetensors"].pack(data, size)})
 
 
@@ -217,7 +217,7 @@ for name, phrase, change in [
     ("empty header", "not valid JSON", text(b"")), ("header that is no JSON", "not valid JSON", text(b"\x80\x04pickle")),
     ("header that is a list", "the header is not a JSON object", text(b"[]")),
     ("header cut in half", "not valid JSON", text(b'{"model.norm.weight": {"dtype": "F3')),
-    ("header nested deep", "nests deeper than 64", text(b'{"a":' * 50_000)),
+    ("header nested deep", "nested deeper than 64", text(b'{"a":' * 50_000)),
     ("header that is not UTF-8", "not valid JSON", text(b'{"\xff": {}}')),
     ("header of five million values", "more than 4194304 values", text(BOMB)),
     ("tensor twice", 'the key "model.norm.weight" occurs twice', twice),
@@ -231,39 +231,39 @@ for name, phrase, change in [
     ("three offsets", "needs dtype, shape and two data_offsets", entry(NORM, "data_offsets", [0, 4, 8])),
     ("entry that is no object", "needs dtype, shape and two data_offsets",
      lambda m: m.shards["model.safetensors"].header.update({NORM: 3})),
-    ("unknown dtype", "the type F4 is not read here", entry(NORM, "dtype", "F4")),
-    ("another dtype of that width", "has type I32, but F32, F16, BF16", entry(NORM, "dtype", "I32")),
-    ("dtype of another width", "do not fit together", entry(NORM, "dtype", "F64")),
-    ("negative dimension", "a dimension is not a natural number", entry(NORM, "shape", [-8])),
-    ("dimension as a float", "a dimension is not a natural number", entry(NORM, "shape", [8.0])),
-    ("dimension past 63 bits", "a dimension is not a natural number", entry(NORM, "shape", [2**63])),
-    ("size that wraps to the right one", "do not fit together", entry(NORM, "shape", [2**62 + 8])),
-    ("size that overflows", "do not fit together", entry(NORM, "shape", [2**40, 2**40])),
-    ("negative offset", "an offset is not a natural number", entry(NORM, "data_offsets", [-32, 0])),
-    ("offset past the end", "do not fit together", offsets(NORM, lambda a, b: (a + 10**9, b + 10**9))),
-    ("offset that wraps", "do not fit together", entry(NORM, "data_offsets", [2**64 - 16, 16])),
-    ("offsets the wrong way round", "do not fit together", offsets(NORM, lambda a, b: (b, a))),
+    ("unknown dtype", "dtype F4 is not supported", entry(NORM, "dtype", "F4")),
+    ("another dtype of that width", "has type I32, expected F32, F16, BF16", entry(NORM, "dtype", "I32")),
+    ("dtype of another width", "do not match each other", entry(NORM, "dtype", "F64")),
+    ("negative dimension", "a dimension is not a non-negative integer", entry(NORM, "shape", [-8])),
+    ("dimension as a float", "a dimension is not a non-negative integer", entry(NORM, "shape", [8.0])),
+    ("dimension past 63 bits", "a dimension is not a non-negative integer", entry(NORM, "shape", [2**63])),
+    ("size that wraps to the right one", "do not match each other", entry(NORM, "shape", [2**62 + 8])),
+    ("size that overflows", "do not match each other", entry(NORM, "shape", [2**40, 2**40])),
+    ("negative offset", "an offset is not a non-negative integer", entry(NORM, "data_offsets", [-32, 0])),
+    ("offset past the end", "do not match each other", offsets(NORM, lambda a, b: (a + 10**9, b + 10**9))),
+    ("offset that wraps", "do not match each other", entry(NORM, "data_offsets", [2**64 - 16, 16])),
+    ("offsets the wrong way round", "do not match each other", offsets(NORM, lambda a, b: (b, a))),
     ("tensors that overlap", "overlaps the one before it", offsets(NORM, lambda a, b: (a - 32, b - 32))),
     ("hole between tensors", "belong to no tensor", without_entry(WQ)),
     ("bytes behind the last tensor", "belong to no tensor", data(lambda d: d + b"\0")),
-    ("bytes missing at the end", "do not fit together", data(lambda d: d[:-1])),
+    ("bytes missing at the end", "do not match each other", data(lambda d: d[:-1])),
 ]:
     floats.add(name, phrase, change)
 for name, phrase, change in [
     ("no embedding", "model.embed_tokens.weight of shape [6, 8] is missing", without_tensor(EMBEDDING)),
     ("no norm", "model.norm.weight of shape [8] is missing", without_tensor(NORM)),
     ("no output though untied", "lm_head.weight of shape [6, 8] is missing", put(at(CONFIG, "tie_word_embeddings"), False)),
-    ("output that is not the tied embedding", "lm_head.weight is not part of a llama",
+    ("output that is not the tied embedding", "unexpected tensor lm_head.weight for the family llama",
      with_tensors(lm_head__weight=np.zeros((6, 8), np.float32))),
-    ("bias", "a llama with biases (model.layers.0.self_attn.q_proj.bias)",
+    ("bias", "llama models with biases (model.layers.0.self_attn.q_proj.bias)",
      with_tensors(model__layers__0__self_attn__q_proj__bias=np.zeros(8, np.float32))),
     ("a layer more than there are", "model.layers.1.input_layernorm.weight of shape [8] is missing",
      put(at(CONFIG, "num_hidden_layers"), 2)),
-    ("matrix of another shape", "q_proj.weight has shape [4, 16], but config.json requires [8, 8]",
+    ("matrix of another shape", "q_proj.weight has shape [4, 16], expected [8, 8] from config.json",
      entry(WQ, "shape", [4, 16])),
-    ("cube in place of a norm", "has shape [2, 2, 2], but config.json requires [8]", entry(NORM, "shape", [2, 2, 2])),
-    ("vocabulary of another size", "has shape [6, 8], but config.json requires [7, 8]", put(at(CONFIG, "vocab_size"), 7)),
-    ("inner width of another size", "has shape [12, 8], but config.json requires [16, 8]",
+    ("cube in place of a norm", "has shape [2, 2, 2], expected [8] from config.json", entry(NORM, "shape", [2, 2, 2])),
+    ("vocabulary of another size", "has shape [6, 8], expected [7, 8] from config.json", put(at(CONFIG, "vocab_size"), 7)),
+    ("inner width of another size", "has shape [12, 8], expected [16, 8] from config.json",
      put(at(CONFIG, "intermediate_size"), 16)),
 ]:
     floats.add(name, phrase, change)
@@ -274,8 +274,8 @@ index = Kinds("index", sharded, write, INDEX)
 for name, phrase, change in [
     *bad_json(INDEX),
     ("no weight_map", '"weight_map" is missing', raw(INDEX, b'{"metadata": {}}')),
-    ("weight_map that is a list", "weight_map is not an object", put(at(INDEX, "weight_map"), [])),
-    ("empty weight_map", "weight_map is not an object that names tensors", put(at(INDEX, "weight_map"), {})),
+    ("weight_map that is a list", "weight_map is empty or not an object", put(at(INDEX, "weight_map"), [])),
+    ("empty weight_map", "weight_map is empty or not an object", put(at(INDEX, "weight_map"), {})),
     ("shard that is a number", "is not a string", put(at(INDEX, "weight_map", NORM), 2)),
     ("shard in the parent directory", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "../" + TWO)),
     ("shard by its absolute path", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "/etc/passwd")),
@@ -284,9 +284,9 @@ for name, phrase, change in [
     ("shard whose name ends early", "is not a file name in this directory",
      put(at(INDEX, "weight_map", NORM), TWO + "\0.txt")),
     ("shard without a name", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "")),
-    ("tensor in the wrong shard", f"{WQ} in {ONE} is not listed there", put(at(INDEX, "weight_map", WQ), TWO)),
-    ("tensor that is not listed", f"{WQ} in {ONE} is not listed there", without(at(INDEX, "weight_map", WQ))),
-    ("tensor that is not there", f"the tensor ghost is not in {TWO}", put(at(INDEX, "weight_map", "ghost"), TWO)),
+    ("tensor in the wrong shard", f"{WQ} of {ONE} is not in weight_map", put(at(INDEX, "weight_map", WQ), TWO)),
+    ("tensor that is not listed", f"{WQ} of {ONE} is not in weight_map", without(at(INDEX, "weight_map", WQ))),
+    ("tensor that is not there", f"tensor ghost is not in {TWO}", put(at(INDEX, "weight_map", "ghost"), TWO)),
 ]:
     index.add(name, phrase, change)
 for name, phrase, file, change in [
@@ -299,7 +299,7 @@ for name, phrase, file, change in [
 ]:
     index.add(name, phrase, change, file=file)
 
-# ---- The parts of other families ----
+# ---- Parts of other families ----
 
 EXPERT = "model.layers.0.mlp.experts.2.up_proj.weight"
 
@@ -316,26 +316,26 @@ for make, kinds in {
     qwen2: [
         ("no bias", "model.layers.0.self_attn.k_proj.bias of shape [4] is missing",
          without_tensor("model.layers.0.self_attn.k_proj.bias")),
-        ("bias of another length", "k_proj.bias has shape [2, 2], but config.json requires [4]",
+        ("bias of another length", "k_proj.bias has shape [2, 2], expected [4] from config.json",
          entry("model.layers.0.self_attn.k_proj.bias", "shape", [2, 2])),
-        ("norms of heads", "a qwen2 with norms of q and k (model.layers.0.self_attn.q_norm.weight)",
+        ("norms of heads", "qwen2 models with norms of q and k (model.layers.0.self_attn.q_norm.weight)",
          with_tensors(model__layers__0__self_attn__q_norm__weight=np.zeros(4, np.float32))),
     ],
     qwen3: [
         ("no norm of queries", "model.layers.0.self_attn.q_norm.weight of shape [6] is missing",
          without_tensor("model.layers.0.self_attn.q_norm.weight")),
-        ("biases", "a qwen3 with biases (model.layers.0.self_attn.q_proj.bias)",
+        ("biases", "qwen3 models with biases (model.layers.0.self_attn.q_proj.bias)",
          with_tensors(model__layers__0__self_attn__q_proj__bias=np.zeros(12, np.float32))),
     ],
     qwen3_moe: [
         ("an expert that is missing", f"{EXPERT} of shape [12, 8] is missing", without_tensor(EXPERT)),
-        ("an expert of another shape", f"{EXPERT} has shape [8, 12], but config.json requires [12, 8]",
+        ("an expert of another shape", f"{EXPERT} has shape [8, 12], expected [12, 8] from config.json",
          entry(EXPERT, "shape", [8, 12])),
-        ("an expert of another type", f"{EXPERT} is F16, but model.layers.0.mlp.experts.0.up_proj.weight is F32",
+        ("an expert of another type", f"{EXPERT} has type F16, but model.layers.0.mlp.experts.0.up_proj.weight has type F32",
          in_sixteen_bits(EXPERT)),
-        ("an expert too many", "the tensor model.layers.0.mlp.experts.4.up_proj.weight is not one of the experts that there are",
+        ("an expert too many", "tensor model.layers.0.mlp.experts.4.up_proj.weight matches no expert of the model",
          with_tensors(model__layers__0__mlp__experts__4__up_proj__weight=np.zeros((12, 8), np.float32))),
-        ("a router of fewer experts", "mlp.gate.weight has shape [2, 16], but config.json requires [4, 8]",
+        ("a router of fewer experts", "mlp.gate.weight has shape [2, 16], expected [4, 8] from config.json",
          entry("model.layers.0.mlp.gate.weight", "shape", [2, 16])),
     ],
 }.items():
@@ -355,18 +355,18 @@ for make, kinds in {
          lambda m: m.files[CONFIG].update(SWITCHED, use_sliding_window=1)),
         ("types of layers that are no list", '"layer_types" has a value of the wrong type',
          lambda m: m.files[CONFIG].update(SWITCHED, layer_types="sliding_attention")),
-        ("types of more layers than there are", "layer_types has 2 entries, but there are 1 layers",
+        ("types of more layers than there are", "layer_types has 2 entries, but the model has 1 layers",
          lambda m: m.files[CONFIG].update(SWITCHED, layer_types=["sliding_attention"] * 2)),
         ("window in a negative number of layers", "n_layers is -2",
          lambda m: m.files[CONFIG].update(SWITCHED, num_hidden_layers=-2)),
         ("experts", "num_experts = 4 is not supported", put(at(CONFIG, "num_experts"), 4)),
     ],
     qwen3_moe: [
-        ("no experts", "a qwen3_moe has experts, but num_experts is missing or 0", put(at(CONFIG, "num_experts"), 0)),
-        ("number of experts that is missing", "a qwen3_moe has experts, but num_experts is missing or 0",
+        ("no experts", "the family qwen3_moe has experts, but num_experts is missing or 0", put(at(CONFIG, "num_experts"), 0)),
+        ("number of experts that is missing", "the family qwen3_moe has experts, but num_experts is missing or 0",
          without(at(CONFIG, "num_experts"))),
-        ("negative experts", "a qwen3_moe has experts", put(at(CONFIG, "num_experts"), -4)),
-        ("more chosen experts than there are", "experts_per_token is 5, but has to be in [1, 4]",
+        ("negative experts", "the family qwen3_moe has experts", put(at(CONFIG, "num_experts"), -4)),
+        ("more chosen experts than there are", "experts_per_token is 5, but must be in [1, 4]",
          put(at(CONFIG, "num_experts_per_tok"), 5)),
         ("no chosen experts", "experts_per_token is 0", put(at(CONFIG, "num_experts_per_tok"), 0)),
         ("no width of an expert", '"moe_intermediate_size" is missing', without(at(CONFIG, "moe_intermediate_size"))),
@@ -374,7 +374,7 @@ for make, kinds in {
          put(at(CONFIG, "decoder_sparse_step"), 2)),
         ("a last layer without experts", "mlp_only_layers = [3] is not supported",
          put(at(CONFIG, "mlp_only_layers"), [3])),
-        ("no layer with experts", "dense_layers is 1, so none of 1 layers has experts",
+        ("no layer with experts", "dense_layers is 1, but must be less than the 1 layers",
          put(at(CONFIG, "mlp_only_layers"), [0])),
     ],
     mistral: [

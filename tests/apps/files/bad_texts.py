@@ -1,4 +1,4 @@
-"""Bad texts: files of prompts, files that are not tokenizers, and names without a model."""
+"""Bad texts: prompt files, files that are not tokenizers, and paths without a model."""
 
 import json
 import os
@@ -11,7 +11,7 @@ MiB = 1 << 20
 
 
 def prompts(data):
-    """A valid model, and a file of prompts with these bytes."""
+    """Writes a valid model, and a prompt file with these bytes."""
     def write(folder):
         write_file(folder / "prompts.txt", data)
         return bad_gguf.write(folder, bad_gguf.character(), None)
@@ -37,7 +37,7 @@ def model(make):
 
 
 KINDS = [Kind(f"prompts: {name}", phrase, prompts(data), "prompts.txt", prompts="prompts.txt") for name, phrase, data in [
-    ("empty file", "there is no prompt in it", b""), ("empty lines", "there is no prompt in it", b"\n\n\n"),
+    ("empty file", "no prompts found", b""), ("empty lines", "no prompts found", b"\n\n\n"),
     ("byte that is no UTF-8", "prompts.txt:2: the text: invalid UTF-8 at line 1, column 2", b"a\na\xffb\n"),
     ("overlong character", "invalid UTF-8", b"\xc0\xaf\n"), ("half a surrogate", "invalid UTF-8", b"\xed\xa0\x80\n"),
     ("character that is cut off", "invalid UTF-8", b"a\xc3"), ("past the last character", "invalid UTF-8", b"\xf4\x90\x80\x80"),
@@ -45,14 +45,14 @@ KINDS = [Kind(f"prompts: {name}", phrase, prompts(data), "prompts.txt", prompts=
     ("character that is not in the vocabulary", 'the character "z" (U+007A)', b"a\nz\n"),
     ("line of Windows", "U+000D", b"a\r\nb\r\n"),
     ("prompt longer than the context", "prompts.txt:3: the prompt has 17 tokens", b"a\n\n" + b"a" * 17),
-    ("prompt of ten megabytes", "more than the context of 16", b"a" * (10 * MiB)),
-    ("300 megabytes of zeros", "more than the 67108864 that are read here", (b"", 300 * MiB)),
+    ("prompt of ten megabytes", "expected at most 16 (the context)", b"a" * (10 * MiB)),
+    ("300 megabytes of zeros", "more than the limit of 67108864", (b"", 300 * MiB)),
 ]]
 
 KINDS += [Kind(f"--tokenizer: {name}", phrase, tokenizer(data), "t.any", PASSES) for name, phrase, data in [
-    ("empty", "is an empty file", b""), ("text", "no tokenizer that is read here", b"once upon a time"),
+    ("empty", "is an empty file", b""), ("text", "not a supported tokenizer", b"once upon a time"),
     ("a model without a tokenizer", "tokenizer.ggml.model is missing", sound.Gguf().pack()),
-    ("pickle", "no tokenizer that is read here", b"\x80\x04\x95\x10\x00\x00"),
+    ("pickle", "not a supported tokenizer", b"\x80\x04\x95\x10\x00\x00"),
     ("JSON of something else", '"model" is missing', json.dumps({"vocab_size": 3}).encode()),
 ]]
 
@@ -61,11 +61,11 @@ KINDS += [Kind(f"model: {name}", phrase, model(make), "m", REFUSES) for name, ph
     ("empty directory", "config.json: no such file", lambda path: path.mkdir()),
     ("link to itself", "Too many levels of symbolic links", lambda path: path.symlink_to(path)),
     ("pipe", "is not a regular file", os.mkfifo),
-    ("four bytes", "4 bytes are too few", lambda path: path.write_bytes(b"ak42")),
+    ("four bytes", "4 bytes, too few", lambda path: path.write_bytes(b"ak42")),
     ("a GGUF's first word alone", "the version needs 4 bytes", lambda path: path.write_bytes(b"GGUF")),
 ]]
 
-# What `train` is given: (name, phrase, bytes).
+# Training texts for `train`: (name, phrase, bytes).
 CORPORA = [
     ("empty", "is empty", b""), ("byte that is no UTF-8", "invalid UTF-8 at line 2, column 3", b"ab\ncd\xff\n" * 50),
     ("overlong character", "invalid UTF-8 at line 1, column 2", b"a\xc0\xaf" * 50),

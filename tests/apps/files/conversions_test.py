@@ -1,4 +1,4 @@
-"""`export` between all formats: which bits are kept, how values are rounded, and what is refused."""
+"""Tests `export` between all formats: which bits are kept, how values are rounded, and which inputs are rejected."""
 
 import json
 import re
@@ -16,12 +16,12 @@ LLAMA2C = sound.Shape(layers=2, tied=False)
 
 
 def bits_of(gguf_file):
-    """{tensor name: (type, bytes)}, read by the gguf package."""
+    """Returns {tensor name: (type, bytes)}, read by the gguf package."""
     return {t.name: (t.tensor_type.name, t.data.tobytes()) for t in gguf.GGUFReader(gguf_file).tensors}
 
 
 def planted(shape, kind):
-    """Weights with a NaN's payload, infinities, a signed zero and subnormals among them, in the type's bits."""
+    """Returns weights with NaN payloads, infinities, a signed zero and subnormals among them, as bits of the type."""
     arrays = sound.weights(shape, np.float16 if kind == "f16" else np.float32)
     odd = {"f32": [0x7FA00001, 0xFFC12345, 0x7F800000, 0xFF800000, 0x80000000, 1, 0x807FFFFF],
            "f16": [0x7D01, 0xFE23, 0x7C00, 0xFC00, 0x8000, 1, 0x83FF],
@@ -37,7 +37,7 @@ def planted(shape, kind):
 
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("shards", [[], ["--max-shard-bytes", "3000"]], ids=["one file", "shards"])
-def test_gguf_to_hugging_face_and_back_keeps_every_bit(tmp_path, kind, shards):
+def test_gguf_hugging_face_round_trip_is_exact(tmp_path, kind, shards):
     arrays = planted(SHAPE, kind)
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
     before = bits_of(tmp_path / "a.gguf")
@@ -50,7 +50,7 @@ def test_gguf_to_hugging_face_and_back_keeps_every_bit(tmp_path, kind, shards):
 
 
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
-def test_gguf_to_gguf_keeps_every_bit_and_the_tokenizer(tmp_path, kind):
+def test_gguf_to_gguf_is_exact_with_tokenizer(tmp_path, kind):
     model = sound.Gguf(SHAPE, planted(SHAPE, kind))
     model.key("tokenizer.chat_template", sound.STRING, "a key that is not read here")
     (tmp_path / "a.gguf").write_bytes(model.pack())
@@ -63,7 +63,7 @@ def test_gguf_to_gguf_keeps_every_bit_and_the_tokenizer(tmp_path, kind):
     assert "tokenizer.chat_template" in kept
 
 
-def test_hugging_faces_bf16_keeps_its_bits_in_a_gguf(tmp_path):
+def test_hugging_face_bf16_is_exact_in_gguf(tmp_path):
     arrays = planted(SHAPE, "bf16")
     sound.HfDirectory(SHAPE, arrays).write(tmp_path / "hf")
     read = bits_of(export(tmp_path / "hf", tmp_path / "m.gguf"))
@@ -71,7 +71,7 @@ def test_hugging_faces_bf16_keeps_its_bits_in_a_gguf(tmp_path):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_through_llama2c_layers_and_used_rows_keep_their_bits(tmp_path, version):
+def test_llama2c_round_trip_keeps_weights(tmp_path, version):
     arrays = planted(LLAMA2C, "f32")
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(LLAMA2C, arrays).pack())
     export(tmp_path / "a.gguf", tmp_path / "m.bin", "--format", "llama2c", "--version", version)
@@ -86,12 +86,12 @@ def test_through_llama2c_layers_and_used_rows_keep_their_bits(tmp_path, version)
         else:
             assert read[name].tobytes() == array.tobytes(), name
     between = [tmp_path / "v0.bin", tmp_path / "v1.bin"]
-    for i, path in enumerate(between):  # nothing changes between versions
+    for i, path in enumerate(between):  # version 0 to 1 loses nothing
         export(tmp_path / "m.bin", path, "--format", "llama2c", "--version", i)
     assert between[version].read_bytes() == (tmp_path / "m.bin").read_bytes()
 
 
-def test_f32_to_f16_is_numpys_rounding(tmp_path):
+def test_f32_to_f16_rounds_like_numpy(tmp_path):
     shape = sound.Shape(dim=64, hidden=192, layers=2, heads=4)
     random = np.random.default_rng(3)
     arrays = {name: (a * 2.0 ** random.integers(-40, 13, a.shape)).astype(np.float32)
@@ -106,9 +106,9 @@ def test_f32_to_f16_is_numpys_rounding(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_through_f32_and_back_is_the_identity(tmp_path, kind):
+def test_round_trip_through_f32_is_exact(tmp_path, kind):
     arrays = planted(SHAPE, kind)
-    if kind == "f16":  # --type f16 refuses the others
+    if kind == "f16":  # --type f16 rejects others
         for array in arrays.values():
             array[~np.isfinite(array)] = 1
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
@@ -119,12 +119,12 @@ def test_through_f32_and_back_is_the_identity(tmp_path, kind):
 
 
 @pytest.mark.parametrize("form", ["gguf", "hf"])
-def test_what_is_too_large_for_f16_is_one_clear_line_and_leaves_nothing(tmp_path, form):
+def test_f16_overflow_is_one_clear_line(tmp_path, form):
     arrays = sound.weights(SHAPE)
     arrays["blk.1.ffn_down.weight"][3, 5] = 65520.0  # rounds to infinity
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
     done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", "--format", form, "--type", "f16")
-    assert_refused(done, FAILED, "blk.1.ffn_down.weight holds 65520", "too large for F16", "--type bf16 or f32")
+    assert_refused(done, FAILED, "blk.1.ffn_down.weight contains 65520", "too large for F16", "--type bf16 or f32")
     assert not (tmp_path / "b").exists()
     export(tmp_path / "a.gguf", tmp_path / "b", "--format", form, "--type", "bf16")
 
@@ -139,7 +139,7 @@ def of_tokens(name):
 
 @pytest.mark.parametrize("kind", FILE_TYPES)
 @pytest.mark.parametrize("form", ["gguf", "hf"])
-def test_blocks_are_those_of_the_gguf_package(tmp_path, kind, form):
+def test_blocks_match_the_gguf_package(tmp_path, kind, form):
     arrays = sound.weights(BLOCKS)
     source = tmp_path / "source"
     if form == "gguf":
@@ -165,8 +165,8 @@ MIXTURES = {"q4_k_m": ("Q4_K", 15), "q5_k_m": ("Q5_K", 17), "q6_k": ("Q6_K", 18)
 
 @pytest.mark.parametrize("kind", MIXTURES)
 @pytest.mark.parametrize("form", ["gguf", "hf"])
-def test_mixtures_have_llama_cpps_types_and_number(tmp_path, kind, form):
-    """Their blocks are compared with llama.cpp's in tests/core and tests/interop."""
+def test_mixtures_match_llama_cpp(tmp_path, kind, form):
+    """Tests types and sizes; tests/core and tests/interop compare the blocks with llama.cpp's."""
     arrays, source = sound.weights(MIXED), tmp_path / "source"
     if form == "gguf":
         source.write_bytes(sound.Gguf(MIXED, arrays).pack())
@@ -185,7 +185,7 @@ def test_mixtures_have_llama_cpps_types_and_number(tmp_path, kind, form):
     assert bits_of(export(tmp_path / "m.gguf", tmp_path / "again.gguf")) == read
 
 
-def test_mixtures_take_other_types_for_rows_that_do_not_fit_and_say_so(tmp_path):
+def test_mixtures_report_fallback_types(tmp_path):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(sound.Shape(dim=64, hidden=72)).pack())
     done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", "q4_k_m")
     assert done.returncode == 0
@@ -196,7 +196,7 @@ def test_mixtures_take_other_types_for_rows_that_do_not_fit_and_say_so(tmp_path)
 
 
 @pytest.mark.parametrize("args, dtype", [([], np.float32), (["--type", "f16"], np.float16)])
-def test_blocks_are_multiplied_out_for_hugging_face(tmp_path, args, dtype):
+def test_blocks_are_dequantized_for_hugging_face(tmp_path, args, dtype):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(BLOCKS, sound.weights(BLOCKS)).pack())
     export(tmp_path / "a.gguf", tmp_path / "b.gguf", "--type", "q4_1")
     done = run("export", tmp_path / "b.gguf", "--out", tmp_path / "hf", "--format", "hf", *args)
@@ -210,7 +210,7 @@ def test_blocks_are_multiplied_out_for_hugging_face(tmp_path, args, dtype):
         assert written[name].dtype == expected.dtype and (written[name] == expected).all(), name
 
 
-def test_blocks_are_multiplied_out_for_llama2c(tmp_path):
+def test_blocks_are_dequantized_for_llama2c(tmp_path):
     shape = sound.Shape(dim=64, hidden=96, layers=1, heads=4)
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape, sound.weights(shape)).pack())
     export(tmp_path / "a.gguf", tmp_path / "b.gguf", "--type", "q8_0")
@@ -225,25 +225,25 @@ def test_blocks_are_multiplied_out_for_llama2c(tmp_path):
     (SHAPE, r"token_embd.weight of shape \[6, 24\]"),
     (sound.Shape(dim=64, hidden=72), r"blk.0.ffn_down.weight of shape \[64, 72\]"),
 ], ids=["dim", "hidden"])
-def test_rows_that_are_no_whole_blocks_are_refused_by_name(tmp_path, shape, name):
+def test_rows_of_partial_blocks_are_rejected_by_name(tmp_path, shape, name):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape).pack())
     for kind in FILE_TYPES:
         done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", "--type", kind)
-        assert_refused(done, FAILED, "has rows that are not whole blocks of 32")
+        assert_refused(done, FAILED, "needs rows that are a multiple of 32")
         assert re.search(name, done.stderr), done.stderr
     assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize("bits, kind", [(16, "f16"), (8, "q8_0"), (4, "q4_0")])
-def test_bits_are_names_of_types(tmp_path, bits, kind):
+def test_bits_are_aliases_of_types(tmp_path, bits, kind):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(BLOCKS).pack())
     typed = export(tmp_path / "a.gguf", tmp_path / "typed.gguf", "--type", kind).read_bytes()
     assert export(tmp_path / "a.gguf", tmp_path / "b.gguf", "-b", bits).read_bytes() == typed
     assert export(tmp_path / "a.gguf", tmp_path / "c.gguf", "--bits", bits).read_bytes() == typed
 
 
-@pytest.mark.parametrize("value, part", [(np.nan, "holds nan, which Q8_0 cannot"), (1e8, "too large for the scales of Q8_0")])
-def test_what_no_block_holds_is_refused_by_name(tmp_path, value, part):
+@pytest.mark.parametrize("value, part", [(np.nan, "contains nan, which Q8_0 cannot"), (1e8, "too large for the scales of Q8_0")])
+def test_unrepresentable_values_are_rejected_by_name(tmp_path, value, part):
     arrays = sound.weights(BLOCKS)
     arrays["blk.1.ffn_down.weight"][3, 5] = value
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(BLOCKS, arrays).pack())
@@ -258,31 +258,31 @@ def test_what_no_block_holds_is_refused_by_name(tmp_path, value, part):
     (["--format", "gguf", "--max-shard-bytes", "1000"], "--max-shard-bytes"),
     (["--format", "llama2c", "--max-shard-bytes", "1000"], "--max-shard-bytes"),
     (["--format", "hf", "--max-shard-bytes", "0"], "--max-shard-bytes"),
-    (["--format", "llama2c", "--type", "f16"], "llama2.c files hold f32"),
-    (["--format", "llama2c", "--type", "bf16"], "llama2.c files hold f32"),
-    (["--format", "llama2c", "--type", "q4_0"], "llama2.c files hold f32"),
-    (["--format", "hf", "--type", "q8_0"], "--type q8_0 is for --format gguf or llama2c"),
-    (["--format", "hf", "--type", "q4_1"], "--type q4_1 is for --format gguf or llama2c"),
-    (["--format", "hf", "--type", "q4_k_m"], "--type q4_k_m is for --format gguf or llama2c"),
-    (["--format", "llama2c", "--type", "q6_k"], "llama2.c files hold f32"),
-    (["--format", "llama2c", "--type", "q8_0", "--version", "1"], "--type q8_0 is llama2.c version 2"),
-    (["--format", "llama2c", "--type", "f32", "--version", "2"], "llama2.c version 2 holds q8_0, not f32"),
+    (["--format", "llama2c", "--type", "f16"], "expected f32, or q8_0"),
+    (["--format", "llama2c", "--type", "bf16"], "expected f32, or q8_0"),
+    (["--format", "llama2c", "--type", "q4_0"], "expected f32, or q8_0"),
+    (["--format", "hf", "--type", "q8_0"], "--type q8_0 requires --format gguf or llama2c"),
+    (["--format", "hf", "--type", "q4_1"], "--type q4_1 requires --format gguf or llama2c"),
+    (["--format", "hf", "--type", "q4_k_m"], "--type q4_k_m requires --format gguf or llama2c"),
+    (["--format", "llama2c", "--type", "q6_k"], "expected f32, or q8_0"),
+    (["--format", "llama2c", "--type", "q8_0", "--version", "1"], "--type q8_0 requires --version 2"),
+    (["--format", "llama2c", "--type", "f32", "--version", "2"], "--version 2 requires --type q8_0, not f32"),
     (["--format", "llama2c", "--version", "3"], "--version"), (["--format", "llama2c", "--version", "-1"], "--version"),
     (["--format", "onnx"], "--format"), (["--type", "f64"], "--type"), (["--typo"], "--typo"),
-    (["-b", "5"], "--bits"), (["-b", "8", "--type", "q8_0"], "--bits and --type both name the type"),
-    (["-b", "8", "--format", "hf"], "--type q8_0 is for --format gguf or llama2c"),
+    (["-b", "5"], "--bits"), (["-b", "8", "--type", "q8_0"], "--bits and --type both select the type"),
+    (["-b", "8", "--format", "hf"], "--type q8_0 requires --format gguf or llama2c"),
 ])
-def test_combinations_that_make_no_sense_are_wrong_usage(tmp_path, args, part):
+def test_invalid_combinations_are_usage_errors(tmp_path, args, part):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(LLAMA2C).pack())
     assert_refused(run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", *args), WRONG_USAGE, part)
     assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize("shape, part", [
-    (sound.Shape(theta=500000.0), "llama2.c fixes rope_theta at 10000, but this model's is 500000; take --format gguf"),
-    (sound.Shape(eps=1e-6), "llama2.c fixes norm_eps at 1e-5, but this model's is 1e-06; take --format gguf"),
+    (sound.Shape(theta=500000.0), "llama2.c fixes rope_theta at 10000, but this model's is 500000; use --format gguf"),
+    (sound.Shape(eps=1e-6), "llama2.c fixes norm_eps at 1e-5, but this model's is 1e-06; use --format gguf"),
 ])
-def test_llama2cs_constants_are_refused_by_name(tmp_path, shape, part):
+def test_llama2c_rejects_other_constants_by_name(tmp_path, shape, part):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape).pack())
     done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.bin", "--format", "llama2c")
     assert_refused(done, FAILED, part)
@@ -292,25 +292,25 @@ def test_llama2cs_constants_are_refused_by_name(tmp_path, shape, part):
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("place", ["blk.1.ffn_down.weight", "output_norm.weight", "token_embd.weight"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_halves_of_a_model_that_is_not_finite_are_refused(tmp_path, kind, place, value):
-    """Of halves, too, which would be copied; without --type a file keeps what it has."""
+def test_non_finite_half_weights_are_rejected(tmp_path, kind, place, value):
+    """Also rejects 16-bit values, which would be copied; without --type, a file's values are kept."""
     arrays = sound.weights(SHAPE, np.float16 if kind == "f16" else np.float32)
     arrays[place].reshape(-1)[-1] = value
     if kind == "bf16":
         arrays = {name: (a.view(np.uint32) >> 16).astype(np.uint16) if a.ndim > 1 else a for name, a in arrays.items()}
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
     done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", "f16")
-    assert_refused(done, FAILED, tmp_path / "a.gguf", f"the tensor {place} holds {str(value)}", "convert or train the model anew")
+    assert_refused(done, FAILED, tmp_path / "a.gguf", f'tensor "{place}" contains {str(value)}', "convert or train the model again")
     assert not (tmp_path / "b.gguf").exists()
     assert bits_of(export(tmp_path / "a.gguf", tmp_path / "b.gguf")) == bits_of(tmp_path / "a.gguf")
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"])
-def test_pickled_weights_alone_are_refused_with_the_remedy(tmp_path, name):
+def test_pickled_weights_are_rejected_with_a_remedy(tmp_path, name):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE).pack())
     folder = export(tmp_path / "a.gguf", tmp_path / "hf", "--format", "hf")
     (folder / name).write_bytes(b"PK\x03\x04")
-    export(folder, tmp_path / "b.gguf")  # beside safetensors it is not looked at
+    export(folder, tmp_path / "b.gguf")  # ignored next to safetensors
     (folder / "model.safetensors").unlink()
     done = run("export", folder, "--out", tmp_path / "c.gguf")
     assert_refused(done, FAILED, folder, name, "save_pretrained(OUT, safe_serialization=True)")

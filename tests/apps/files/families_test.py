@@ -1,4 +1,4 @@
-"""The families against transformers: log-probabilities, greedy text, and files in both directions."""
+"""Compares the families with transformers: log probabilities, greedy outputs, and files in both directions."""
 
 import json
 
@@ -27,7 +27,7 @@ def by_transformers(model, ids):
 
 
 def assert_same_text(ours, theirs, gaps):
-    """Sums in another order move a logit by some 1e-5: where the best two are closer, either may be drawn."""
+    """Allows either of two tokens whose logits are closer than 1e-4; rounding moves a logit by about 1e-5."""
     for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert a == b or gaps[at] < 1e-4, f"they part at token {at}, where the gap is {gaps[at]:.1e}"
 
@@ -38,13 +38,13 @@ def assert_whole(loading):
 
 
 @pytest.mark.parametrize("name", random_models.MODELS)
-def test_log_probabilities_and_text_are_those_of_transformers(tmp_path, name):
+def test_log_probabilities_and_text_match_transformers(tmp_path, name):
     model = random_models.make(name)
     theirs = random_models.write(model, tmp_path / "theirs")
     expected = by_transformers(model, IDS)
     assert (log_probabilities(theirs, IDS) - expected).abs().max() <= 1e-4
     window = random_models.window_of(model)
-    if window:  # the border counts
+    if window:  # prompts are longer than the window
         assert window < len(IDS) / 2
         whole = random_models.make(name, sliding_window=1000)
         assert (by_transformers(whole, IDS) - expected).abs().max() > 1e-2
@@ -55,7 +55,7 @@ def test_log_probabilities_and_text_are_those_of_transformers(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", random_models.MODELS)
-def test_a_gguf_and_back(tmp_path, name):
+def test_gguf_round_trip(tmp_path, name):
     model = random_models.make(name)
     theirs = random_models.write(model, tmp_path / "theirs")
     done = succeed("export", theirs, "--out", tmp_path / "m.gguf")
@@ -72,7 +72,7 @@ def test_a_gguf_and_back(tmp_path, name):
     ids = IDS[:context]
     assert (log_probabilities(tmp_path / "m.gguf", ids) - by_transformers(model, ids)).abs().max() <= 1e-4
 
-    # From a GGUF a Mistral without a window is a Llama: the same tensors.
+    # In a GGUF, a Mistral without a window is a Llama: the tensors are the same.
     succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf")
     again, loading = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", output_loading_info=True)
     assert_whole(loading)
@@ -80,7 +80,7 @@ def test_a_gguf_and_back(tmp_path, name):
     assert (by_transformers(again, ids) - by_transformers(model, ids)).abs().max() <= 1e-5
 
 
-def test_gemmas_largest_has_another_factor_of_scores(tmp_path):
+def test_gemma2_27b_attention_scale(tmp_path):
     model = random_models.make("gemma2 27b")
     theirs = random_models.write(model, tmp_path / "theirs")
     succeed("export", theirs, "--out", tmp_path / "m.gguf")
@@ -88,11 +88,11 @@ def test_gemmas_largest_has_another_factor_of_scores(tmp_path):
     assert (log_probabilities(tmp_path / "m.gguf", IDS) - expected).abs().max() <= 1e-4
     other = random_models.write(random_models.make("gemma2", query_pre_attn_scalar=8), tmp_path / "other")
     done = run("export", other, "--out", tmp_path / "other.gguf")
-    assert_refused(done, FAILED, "can't say that scores are multiplied by", "take --format hf")
+    assert_refused(done, FAILED, "cannot store the attention scale", "use --format hf")
 
 
 @pytest.mark.parametrize("name", random_models.MODELS)
-def test_a_hugging_face_directory_comes_back_bit_for_bit(tmp_path, name):
+def test_hugging_face_round_trip_is_exact(tmp_path, name):
     model = random_models.make(name)
     theirs = random_models.write(model, tmp_path / "theirs")
     succeed("export", theirs, "--out", tmp_path / "ours", "--format", "hf")
@@ -104,12 +104,12 @@ def test_a_hugging_face_directory_comes_back_bit_for_bit(tmp_path, name):
     np.testing.assert_array_equal(by_transformers(again, IDS).numpy(), by_transformers(model, IDS).numpy())
 
 
-def test_gpt_oss_as_it_is_published(tmp_path):
-    """Experts in MXFP4: transformers widens them, and so do we for other types; else they stay as they are."""
+def test_gpt_oss_as_published(tmp_path):
+    """Experts are MXFP4 as in published files: transformers widens them, as we do if another type is requested."""
     theirs = random_models.write_mxfp4(random_models.make("gpt_oss yarn", hidden_size=64), tmp_path / "theirs")
     model = transformers.AutoModelForCausalLM.from_pretrained(theirs, dtype=torch.bfloat16).float()
     expected = by_transformers(model, IDS)
-    for type_ in ("f32", "bf16"):  # the numbers are bfloat16's, too
+    for type_ in ("f32", "bf16"):  # the values are bfloat16, too
         succeed("export", theirs, "--out", tmp_path / f"{type_}.gguf", "--type", type_)
         assert (log_probabilities(tmp_path / f"{type_}.gguf", IDS) - expected).abs().max() <= 1e-4
     succeed("export", theirs, "--out", tmp_path / "m.gguf")
@@ -121,7 +121,7 @@ def test_gpt_oss_as_it_is_published(tmp_path):
     for name, first in (("gate", 0), ("up", 1)):
         ours = tensors[f"blk.1.ffn_{name}_exps.weight"]
         np.testing.assert_array_equal(gguf.quants.dequantize(ours.data, ours.tensor_type), gate_up[:, first::2])
-    # The engine rounds what it multiplies with blocks to 8 bits; where a router's best are close, it takes another expert.
+    # With quantized weights, inputs are rounded to 8 bits; a router with close scores may select another expert.
     in_blocks = log_probabilities(tmp_path / "m.gguf", IDS)
     assert (in_blocks == log_probabilities(theirs, IDS)).all()
     assert (in_blocks.argmax(-1) == expected.argmax(-1)).double().mean() >= 0.9
@@ -133,11 +133,11 @@ def test_gpt_oss_as_it_is_published(tmp_path):
 
 @pytest.mark.parametrize("change, why", [
     (lambda t, key: t.pop(key + "_scales"), "gate_up_proj_scales of shape [6, 128, 2] is missing"),
-    (lambda t, key: t.update({key + "_scales": t[key + "_scales"].to(torch.int16)}), "has type I16, but U8 is needed"),
-    (lambda t, key: t.update({key + "_blocks": t[key + "_blocks"][:5]}), "has shape [5, 128, 2, 16], but config.json"),
-    (lambda t, key: t.update({key: torch.ones(2)}), "gate_up_proj is not one of the experts that there are"),
+    (lambda t, key: t.update({key + "_scales": t[key + "_scales"].to(torch.int16)}), "has type I16, expected U8"),
+    (lambda t, key: t.update({key + "_blocks": t[key + "_blocks"][:5]}), "has shape [5, 128, 2, 16], expected"),
+    (lambda t, key: t.update({key: torch.ones(2)}), "gate_up_proj matches no expert of the model"),
 ])
-def test_damaged_mxfp4_is_refused_by_name(tmp_path, change, why):
+def test_damaged_mxfp4_is_rejected_by_name(tmp_path, change, why):
     from safetensors.torch import load_file, save_file
     directory = random_models.write_mxfp4(random_models.make("gpt_oss", hidden_size=64), tmp_path / "m")
     tensors = load_file(directory / "model.safetensors")
@@ -147,8 +147,8 @@ def test_damaged_mxfp4_is_refused_by_name(tmp_path, change, why):
 
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3"])
-def test_a_gguf_that_the_package_gguf_wrote(tmp_path, name):
-    """With the names and keys of llama.cpp's converter, not ours; RoPE's halves stay where they are."""
+def test_gguf_written_by_the_gguf_package(tmp_path, name):
+    """With the names and keys of llama.cpp's converter; rows for RoPE on halves are not permuted."""
     model = random_models.make(name)
     config, arch = model.config, model.config.model_type
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", arch)
@@ -175,8 +175,8 @@ def test_a_gguf_that_the_package_gguf_wrote(tmp_path, name):
 
 
 @pytest.mark.parametrize("name, type_", [("glm", "f32"), ("qwen2", "f16"), ("glm", "q8_0")])
-def test_a_gguf_whose_queries_keys_and_values_are_one_matrix(tmp_path, name, type_):
-    """ChatGLM2 and 3; no file of theirs says that q, k and v are apart. A row is a row of blocks, too."""
+def test_gguf_with_fused_qkv(tmp_path, name, type_):
+    """ChatGLM2 and 3: a fused file has no separate q, k and v. Rows may consist of quantized blocks."""
     model = random_models.make(name, hidden_size=64, intermediate_size=96)
     succeed("export", random_models.write(model, tmp_path / "hf"), "--out", tmp_path / "m.gguf", "--type", type_)
     gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
@@ -188,8 +188,8 @@ def test_a_gguf_whose_queries_keys_and_values_are_one_matrix(tmp_path, name, typ
         assert (fused - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
-def test_a_directory_as_qwen2_is_published(tmp_path):
-    """Byte-level BPE behind NFC, added tokens, bfloat16, and more rows than there are tokens."""
+def test_qwen2_directory_as_published(tmp_path):
+    """Tests byte-level BPE with NFC, added tokens, bfloat16, and more rows than tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -233,7 +233,7 @@ def test_a_directory_as_qwen2_is_published(tmp_path):
     ("gemma3_text", {"rope_parameters": {"full_attention": {"rope_type": "mrope", "factor": 8.0, "rope_theta": 1e6}}},
      "RoPE scaling of type mrope"),
     ("gemma2", {"rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}},
-     "RoPE's parameters of kinds of layers"),
+     "RoPE parameters per layer type"),
     ("gpt_oss", {"attention_bias": False}, "attention_bias = false"),
     ("gpt_oss", {"swiglu_limit": 5.0}, "swiglu_limit = 5.0"),
     ("glm4", {"attention_bias": "yes"}, "attention_bias = \"yes\""),
@@ -242,7 +242,7 @@ def test_a_directory_as_qwen2_is_published(tmp_path):
     ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
     ("dots1", {"scoring_func": "softmax"}, "scoring_func = \"softmax\""),
     ("dots1", {"moe_layer_freq": 2}, "moe_layer_freq = 2"),
-    ("dots1", {"first_k_dense_replace": 3}, "dense_layers is 3, so none of 3 layers has experts"),
+    ("dots1", {"first_k_dense_replace": 3}, "dense_layers is 3, but must be less than the 3 layers"),
     ("mistral", {"num_local_experts": 8}, "num_local_experts = 8"),
     ("qwen3", {"attention_bias": True}, "attention_bias = true"),
     ("qwen2", {"use_sliding_window": True, "sliding_window": 20, "layer_types": None, "max_window_layers": 1},
@@ -251,7 +251,7 @@ def test_a_directory_as_qwen2_is_published(tmp_path):
                "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
      "a sliding window in 1 of 3 layers"),
 ])
-def test_a_part_that_is_not_there_is_refused_by_name(tmp_path, name, keys, missing):
+def test_unsupported_parts_are_rejected_by_name(tmp_path, name, keys, missing):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     config = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config | keys))
@@ -259,12 +259,12 @@ def test_a_part_that_is_not_there_is_refused_by_name(tmp_path, name, keys, missi
 
 
 @pytest.mark.parametrize("name, tensor, missing", [
-    ("qwen3", "model.layers.1.self_attn.sinks", "qwen3 with attention sinks"),
-    ("qwen2", "model.layers.1.mlp.experts.3.up_proj.weight", "qwen2 with experts"),
-    ("qwen3_moe", "model.layers.1.mlp.shared_expert.up_proj.weight", "qwen3_moe with experts that all tokens take"),
+    ("qwen3", "model.layers.1.self_attn.sinks", "qwen3 models with attention sinks"),
+    ("qwen2", "model.layers.1.mlp.experts.3.up_proj.weight", "qwen2 models with experts"),
+    ("qwen3_moe", "model.layers.1.mlp.shared_expert.up_proj.weight", "qwen3_moe models with shared experts"),
     ("olmoe", "model.layers.1.mlp.gate.e_score_correction_bias", "a bias for the selection of experts"),
 ])
-def test_a_tensor_that_is_not_of_the_family_is_refused_by_name(tmp_path, name, tensor, missing):
+def test_unexpected_tensors_are_rejected_by_name(tmp_path, name, tensor, missing):
     from safetensors.torch import load_file, save_file
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     tensors = load_file(directory / "model.safetensors")
@@ -272,19 +272,19 @@ def test_a_tensor_that_is_not_of_the_family_is_refused_by_name(tmp_path, name, t
     assert_refused(run("export", directory, "--out", tmp_path / "m.gguf"), FAILED, missing)
 
 
-def test_a_gguf_that_cannot_say_it_is_not_written(tmp_path):
-    for name, keys, why in (("qwen3_moe", dict(norm_topk_prob=False), "weights of a token's experts don't sum to 1"),
-                            ("olmoe", dict(norm_topk_prob=True), "weights of a token's experts sum to 1"),
-                            ("qwen2_moe", dict(mlp_only_layers=[0]), "the first layers have no experts")):
+def test_gguf_export_rejects_what_it_cannot_store(tmp_path):
+    for name, keys, why in (("qwen3_moe", dict(norm_topk_prob=False), "routing weights that are not normalized"),
+                            ("olmoe", dict(norm_topk_prob=True), "normalized routing weights"),
+                            ("qwen2_moe", dict(mlp_only_layers=[0]), "layers without experts")):
         model = random_models.make(name, **keys)
         directory = random_models.write(model, tmp_path / name)
-        assert_refused(run("export", directory, "--out", tmp_path / "m.gguf"), FAILED, why, "take --format hf")
+        assert_refused(run("export", directory, "--out", tmp_path / "m.gguf"), FAILED, why, "use --format hf")
         assert (log_probabilities(directory, IDS) - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "dots1"])
-def test_the_number_of_experts_has_several_names(tmp_path, name):
-    """transformers 5 writes another than published files have."""
+def test_number_of_experts_has_several_keys(tmp_path, name):
+    """transformers 5 writes another name than published files have."""
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     expected = log_probabilities(directory, IDS[:20])
     config = json.loads((directory / "config.json").read_text())
@@ -295,7 +295,7 @@ def test_the_number_of_experts_has_several_names(tmp_path, name):
         assert (log_probabilities(directory, IDS[:20]) == expected).all(), key
 
 
-def test_experts_of_one_stack_may_lie_in_several_files(tmp_path):
+def test_stacked_experts_may_span_several_files(tmp_path):
     model = random_models.make("qwen2_moe")
     theirs = random_models.write(model, tmp_path / "theirs")
     succeed("export", theirs, "--out", tmp_path / "ours", "--format", "hf", "--max-shard-bytes", "20000")
@@ -305,8 +305,8 @@ def test_experts_of_one_stack_may_lie_in_several_files(tmp_path):
     assert (by_transformers(again, IDS[:20]) - by_transformers(model, IDS[:20])).abs().max() == 0
 
 
-def test_layers_that_guess_tokens_ahead_are_left_out(tmp_path):
-    """As GLM-4.5 is published: a layer more than config.json counts; in a GGUF block_count has it."""
+def test_multi_token_prediction_layers_are_skipped(tmp_path):
+    """As published, GLM-4.5 has one more layer than config.json counts; in a GGUF, block_count includes it."""
     from safetensors.torch import load_file, save_file
     directory = random_models.write(random_models.make("glm4_moe"), tmp_path / "m")
     succeed("export", directory, "--out", tmp_path / "plain.gguf")
@@ -320,12 +320,12 @@ def test_layers_that_guess_tokens_ahead_are_left_out(tmp_path):
     assert (log_probabilities(tmp_path / "more.gguf", IDS[:20]) == expected).all()
     gguf_copies.copy(tmp_path / "plain.gguf", tmp_path / "unsaid.gguf", more)
     assert_refused(run("export", tmp_path / "unsaid.gguf", "--out", tmp_path / "m.gguf"), FAILED,
-                   "blk.3.nextn.eh_proj.weight is not part of a glm4_moe")
+                   "unexpected tensor blk.3.nextn.eh_proj.weight for the family glm4_moe")
 
 
 @pytest.mark.parametrize("target, why", [
-    ("mlp.experts.0.up_proj", "an adapter of experts"), ("mlp.gate", "belongs to no linear layer")])
-def test_an_adapter_of_experts_is_refused_by_name(tmp_path, target, why):
+    ("mlp.experts.0.up_proj", "adapters of experts"), ("mlp.gate", "matches no linear layer")])
+def test_adapters_of_experts_are_rejected_by_name(tmp_path, target, why):
     from safetensors.torch import save_file
     directory = random_models.write(random_models.make("qwen2_moe"), tmp_path / "m")
     adapter = tmp_path / "adapter"
@@ -338,7 +338,7 @@ def test_an_adapter_of_experts_is_refused_by_name(tmp_path, target, why):
     assert_refused(run("generate", "-m", directory, "--lora", adapter, "-n", "1", "-p", "ab"), FAILED, why)
 
 
-def test_llama2c_has_no_place_for_them(tmp_path):
+def test_llama2c_rejects_other_families(tmp_path):
     for name, why in (("qwen2", "family qwen2"), ("mixtral", "family mixtral"), ("mistral window", "sliding window"),
                       ("llama wide heads", "heads")):
         directory = random_models.write(random_models.make(name, rms_norm_eps=1e-5), tmp_path / name)
@@ -348,7 +348,7 @@ def test_llama2c_has_no_place_for_them(tmp_path):
 
 
 def gemma_tokenizer():
-    """As transformers converts Gemma's: scores become merges, spaces are replaced, bytes stand for what has no piece."""
+    """Makes a tokenizer as transformers converts Gemma's: merges from scores, replaced spaces, byte fallback."""
     from transformers.convert_slow_tokenizer import generate_merges
     pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", "\n\n",
               *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -369,7 +369,7 @@ def gemma_tokenizer():
 
 
 def glm_tokenizer():
-    """As transformers converts GLM-4's: Llama 3's words, and two tokens before each text."""
+    """Makes a tokenizer as transformers converts GLM-4's: Llama 3's pre-tokenizer, and two tokens before each text."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     llama3 = PRETOKENIZE_REGEX.replace(r"\p{N}", r"\p{N}{1,3}", 2).replace(r"[^\r\n\p{L}\p{N}{1,3}]", r"[^\r\n\p{L}\p{N}]", 1)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -390,7 +390,7 @@ def glm_tokenizer():
 
 
 @pytest.mark.parametrize("name, make", [("gemma3_text", gemma_tokenizer), ("glm", glm_tokenizer)])
-def test_the_tokenizer_of_a_family(tmp_path, name, make):
+def test_tokenizers_of_families(tmp_path, name, make):
     fast = make()
     model = random_models.make(name, vocab_size=len(fast), bos_token_id=fast.bos_token_id,
                                eos_token_id=fast.eos_token_id)

@@ -1,11 +1,11 @@
-"""GGUFs written anew by the package gguf, in other forms that files of other programs have."""
+"""Rewrites GGUF files with the gguf package, in forms that other programs produce."""
 
 import gguf
 import numpy as np
 
 
 def copy(source, target, change=lambda tensors: tensors, keys=None, **writer_options):
-    """The same keys but those of `keys`, which are integers, and the tensors that `change` makes of {name: (array, type)}."""
+    """Copies a file with other values of `keys` (integers), and `change` applied to {name: (array, type)}."""
     reader = gguf.GGUFReader(source)
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(target, architecture, **writer_options)
@@ -28,7 +28,7 @@ def copy(source, target, change=lambda tensors: tensors, keys=None, **writer_opt
 
 
 def with_fused_qkv(tensors):
-    """As ChatGLM2 and 3 have them: attn_qkv.weight and attn_qkv.bias, rows of q, k and v behind each other."""
+    """Fuses q, k and v as ChatGLM2 and 3 do: attn_qkv.weight and attn_qkv.bias with the rows in sequence."""
     out = {}
     for name, (array, kind) in tensors.items():
         if ".attn_q." not in name and ".attn_k." not in name and ".attn_v." not in name:

@@ -1,4 +1,4 @@
-"""Hugging Face directories that transformers writes are read, and ours are read by transformers and safetensors."""
+"""Tests that we read Hugging Face directories of transformers, and that transformers and safetensors read ours."""
 
 import json
 
@@ -28,7 +28,7 @@ def state_of(model):
 
 @pytest.mark.parametrize("kind", ["bf16", "f16"])
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_shards_of_transformers_come_back_from_ours_bit_for_bit(tmp_path, kind, tied):
+def test_shards_of_transformers_round_trip_exactly(tmp_path, kind, tied):
     model = llama(tied, DTYPES[kind])
     model.save_pretrained(tmp_path / "theirs", max_shard_size=4000)
     assert len(list((tmp_path / "theirs").glob("model-0*.safetensors"))) > 2
@@ -38,7 +38,7 @@ def test_shards_of_transformers_come_back_from_ours_bit_for_bit(tmp_path, kind, 
     shards = sorted((tmp_path / "ours").glob("model-0*.safetensors"))
     assert len(shards) > 2
     index = json.loads((tmp_path / "ours" / "model.safetensors.index.json").read_text())
-    for shard in shards:  # the package safetensors reads each
+    for shard in shards:  # safetensors reads each one
         tensors = {name for name in load_file(shard) if not name.startswith("__pad__.")}
         assert tensors == {name for name, file in index["weight_map"].items() if file == shard.name}
 
@@ -46,13 +46,13 @@ def test_shards_of_transformers_come_back_from_ours_bit_for_bit(tmp_path, kind, 
         tmp_path / "ours", output_loading_info=True, dtype=DTYPES[kind])
     assert not loading["missing_keys"] and not loading["mismatched_keys"], loading
     assert all(key.startswith("__pad__.") for key in loading["unexpected_keys"]), loading
-    # Norms are written as F32: their values are those of the 16 bits, so they come back as they were.
+    # Norms are written as F32, which represents the 16-bit values exactly, so they come back unchanged.
     assert state_of(again) == state_of(model)
     assert again.config.tie_word_embeddings == tied and again.config.dtype == DTYPES[kind]
 
 
-def test_norms_in_sixteen_bits_stay_as_they_are(tmp_path):
-    """transformers writes bf16 norms: without --type they go on in their type."""
+def test_sixteen_bit_norms_keep_their_type(tmp_path):
+    """transformers writes bf16 norms: without --type they keep their type."""
     llama(True, torch.bfloat16).save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "tokenizer.json").write_text(json.dumps(sound.character_json()))
     succeed("export", tmp_path / "theirs", "--out", tmp_path / "m.gguf")
@@ -62,8 +62,8 @@ def test_norms_in_sixteen_bits_stay_as_they_are(tmp_path):
     assert types["output_norm.weight"] == "F32" and types["token_embd.weight"] == "BF16"
 
 
-def test_our_sound_models_are_what_other_packages_read(tmp_path):
-    """The independent writers of these tests are held against the packages gguf and safetensors, too."""
+def test_valid_models_are_read_by_other_packages(tmp_path):
+    """Checks the independent writers of these tests with the packages gguf and safetensors."""
     shape = sound.Shape(tied=False)
     arrays = sound.weights(shape)
     (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())

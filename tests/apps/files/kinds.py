@@ -1,4 +1,4 @@
-"""A kind of bad file: a small valid model with one defect, and the message that the programs have to give."""
+"""Defines a kind of bad file: a small valid model with one defect, and the expected error."""
 
 import dataclasses
 import typing
@@ -8,18 +8,18 @@ REFUSES, SHOWS, PASSES = "refuses", "shows", "passes"
 
 @dataclasses.dataclass
 class Kind:
-    """`write(folder)` leaves the model there and returns its path and its --tokenizer file, or None.
+    """`write(folder)` writes the model and returns its path and its --tokenizer file, or None.
 
-    `phrase` has to stand in the one line that refuses it, beside the name of `file`. `inspect` may refuse it, too, or
-    show what it can and say the phrase in its place, or pass, where it does not look at the broken part.
-    """
+    The one-line error must contain `phrase` and the name of `file`. `inspect` may reject the file, too, or show what it
+    can with the phrase in place of the rest, or pass if it doesn't read the broken part.
+"""
 
     name: str
     phrase: str
     write: typing.Callable
     file: str
     inspect: str = REFUSES
-    prompts: str = None  # a file for --prompts: then it is generate alone that reads it
+    prompts: str = None  # a file for --prompts, which only generate reads
 
 
 class Kinds:

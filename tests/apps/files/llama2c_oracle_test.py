@@ -1,4 +1,4 @@
-"""llama2.c's files against an independent writer and reader of its published layout (sound.py), byte by byte."""
+"""Compares llama2.c files with an independent writer and reader of the published layout (sound.py), byte by byte."""
 
 import struct
 
@@ -14,7 +14,7 @@ SHAPES = {"tied": sound.Shape(layers=2), "untied": sound.Shape(layers=2, tied=Fa
 
 
 def assert_same_file(ours, theirs, version, shape):
-    """The same bytes; RoPE's tables, which libm computes, to 1e-6."""
+    """Compares bytes; RoPE's tables, computed by libm, may differ by 1e-6."""
     assert len(ours) == len(theirs)
     if version > 0:
         assert ours == theirs
@@ -30,9 +30,9 @@ def assert_same_file(ours, theirs, version, shape):
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-def test_export_writes_the_published_bytes(tmp_path, shape, version):
+def test_export_writes_the_published_format(tmp_path, shape, version):
     theirs = sound.Llama2c(version, shape).pack()
-    floats = tmp_path / "floats.bin"  # a version 0 holds the weights as they are
+    floats = tmp_path / "floats.bin"  # version 0 stores the weights unchanged
     floats.write_bytes(sound.Llama2c(0, shape).pack())
     succeed("export", floats, "--format", "llama2c", "--version", version, "--out", tmp_path / "ours.bin")
     assert_same_file((tmp_path / "ours.bin").read_bytes(), theirs, version, shape)
@@ -40,8 +40,8 @@ def test_export_writes_the_published_bytes(tmp_path, shape, version):
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-def test_the_published_bytes_are_read(tmp_path, shape, version):
-    """The file as a GGUF, which the test reads: every weight's bits, or the dequantized values."""
+def test_published_format_is_read(tmp_path, shape, version):
+    """Exports the file to GGUF, and compares every weight's bits, or the dequantized values."""
     (tmp_path / "m.bin").write_bytes(sound.Llama2c(version, shape).pack())
     (tmp_path / "t.json").write_bytes(sound.json.dumps(sound.character_json()).encode())
     succeed("export", tmp_path / "m.bin", "--tokenizer", tmp_path / "t.json", "--out", tmp_path / "m.gguf")
@@ -56,8 +56,8 @@ def test_the_published_bytes_are_read(tmp_path, shape, version):
         assert read[name].tobytes() == array.tobytes(), name
 
 
-def test_the_program_is_given_a_vocabulary_with_its_ids(tmp_path):
-    """From a GGUF, rows move to the ids that llama2.c uses for bytes, and tokenizer.bin has a text for each."""
+def test_vocabulary_uses_llama2cs_ids(tmp_path):
+    """From a GGUF, rows move to the ids that llama2.c uses for bytes, and tokenizer.bin has a text for each id."""
     shape = sound.Shape(tied=False)
     arrays = sound.weights(shape)
     (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())

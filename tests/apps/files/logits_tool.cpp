@@ -1,5 +1,5 @@
-// logits_tool MODEL.gguf ID...: the engine's logits after each token, as one JSON array of arrays.
-// Numbers are printed with enough digits to read back the same bits.
+// logits_tool MODEL.gguf ID...: prints the engine's logits after each token, as one JSON array of arrays, with enough
+// digits to reproduce the bits.
 #include <fmt/format.h>
 
 #include <charconv>

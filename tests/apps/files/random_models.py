@@ -1,4 +1,4 @@
-"""Small models of the families that run here, made with transformers: all weights random, norms and biases too."""
+"""Small models of the supported families, made with transformers: all weights are random, also norms and biases."""
 
 import json
 
@@ -9,7 +9,7 @@ import sound
 import torch
 import transformers
 
-# Heads that are not hidden_size / heads wide, grouped queries, windows that are no multiple of a cache block.
+# head_dim differs from hidden_size / heads, queries are grouped, and windows are not multiples of a cache block.
 SHARED = dict(vocab_size=len(sound.CHARACTERS) + 1, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6,
               bos_token_id=5, eos_token_id=5, pad_token_id=None)
@@ -33,7 +33,7 @@ MODELS = {
     "qwen3_moe": (transformers.Qwen3MoeConfig,
                   dict(head_dim=16, num_experts=16, num_experts_per_tok=4, moe_intermediate_size=20,
                        norm_topk_prob=True)),
-    # llama.cpp's have as many key heads as heads, as the published one.
+    # llama.cpp requires as many key heads as heads, as in the published model.
     "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3, num_key_value_heads=4)),
     "dots1": (transformers.Dots1Config,
               dict(head_dim=16, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=2, n_group=4, topk_group=2,
@@ -42,13 +42,13 @@ MODELS = {
     "glm4_moe": (transformers.Glm4MoeConfig,
                  dict(head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
                       moe_intermediate_size=20, first_k_dense_replace=1, attention_bias=True)),
-    # Caps that are seen: scores and logits of random weights are as large.
+    # Low caps, which scores and logits of random weights exceed.
     "gemma2": (transformers.Gemma2Config,
                dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, attn_logit_softcapping=3.0,
                     final_logit_softcapping=5.0)),
     "gemma3_text": (transformers.Gemma3TextConfig,
                     dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, num_hidden_layers=7)),
-    # As from 4B on: layers that see all positions have their frequencies divided.
+    # From 4B on, layers with global attention have divided frequencies.
     "gemma3_text linear": (transformers.Gemma3TextConfig,
                            dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, num_hidden_layers=7,
                                 rope_parameters={
@@ -72,19 +72,19 @@ MODELS = {
     "glm4 bias": (transformers.Glm4Config, dict(head_dim=16, attention_bias=True)),
     "gpt_oss": (transformers.GptOssConfig,
                 dict(head_dim=16, num_local_experts=6, num_experts_per_tok=2, sliding_window=37, rope_theta=1e4)),
-    # As published: borders between pairs.
+    # As published: ramp borders fall between pairs.
     "gpt_oss yarn": (transformers.GptOssConfig,
                      dict(head_dim=16, num_local_experts=6, num_experts_per_tok=2, sliding_window=37,
                           rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=8.0, beta_fast=32.0,
                                                beta_slow=1.0, truncate=False, original_max_position_embeddings=64))),
 }
-# Whose scores have another factor: llama.cpp's GGUFs of so many layers say it by that.
+# A model of 46 layers scales scores differently, which llama.cpp derives from the number of layers.
 GEMMA_27B = (transformers.Gemma2Config,
              dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=37, num_hidden_layers=46))
-# GGUF's architectures where they are not Hugging Face's model_type without "_", and what such a file is read as.
+# GGUF architectures that differ from Hugging Face's model_type without "_", and the type that such a file is read as.
 ARCHITECTURES = {"mistral": ("llama", "llama"), "mixtral": ("llama", "mixtral"), "gemma3_text": ("gemma3", "gemma3_text"),
                  "glm": ("chatglm", "glm"), "gpt_oss": ("gpt-oss", "gpt_oss")}
-GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3", "gpt_oss")  # whose GGUFs can say a window
+GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3", "gpt_oss")  # GGUF can store their window
 
 
 def make(name, **more):
@@ -111,14 +111,14 @@ def make(name, **more):
 
 
 def write(model, folder):
-    """As people have it on disk, with a tokenizer of six tokens."""
+    """Saves the model with a tokenizer of six tokens."""
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(json.dumps(sound.character_json()))
     return folder
 
 
 def write_mxfp4(model, folder):
-    """As gpt-oss is published: experts in MXFP4, all else in bfloat16. A byte has an even element and the next one."""
+    """Saves like the published gpt-oss: experts in MXFP4, the rest in bfloat16. A byte has elements 2i and 2i + 1."""
     model.to(torch.bfloat16)
     write(model, folder)
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
@@ -140,10 +140,10 @@ def window_of(model):
 
 
 def choices(model, prompt, tokens):
-    """What transformers draws greedily behind the prompt and the tokens before each, and the gap between the best two.
+    """Returns transformers' greedy choice after the prompt and the tokens before each, and the gap to the second best.
 
-    If each is the token itself, its greedy text is this one. As Folio, it never takes a character model's <|endoftext|>.
-    """
+    If each choice is the token itself, `tokens` is its greedy output. Like Folio, it never chooses <|endoftext|>.
+"""
     with torch.no_grad():
         logits = model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1:-1]
     logits[:, -1] = -torch.inf

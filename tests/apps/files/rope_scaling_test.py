@@ -1,4 +1,4 @@
-"""RoPE's scalings against transformers: the frequencies, the logits, and the parameters in files."""
+"""Compares RoPE scaling with transformers: frequencies, logits, and parameters in files."""
 
 import json
 
@@ -19,8 +19,8 @@ def llama(scaling, size=0.3):
     config = transformers.LlamaConfig(
         vocab_size=len(sound.CHARACTERS) + 1, hidden_size=128, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512, bos_token_id=5, eos_token_id=5,
-        rope_theta=500000.0, initializer_range=size,  # scores that differ, so that positions count
-        rope_scaling=dict(scaling))  # transformers writes into it
+        rope_theta=500000.0, initializer_range=size,  # large scores, so that positions matter
+        rope_scaling=dict(scaling))  # transformers modifies it
     return transformers.LlamaForCausalLM(config).eval()
 
 
@@ -54,8 +54,8 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_logits_and_numbers_are_those_of_transformers(tmp_path, name):
-    # YaRN and LongRoPE make scores larger, and with them what transformers loses where it rounds angles to floats.
+def test_logits_and_parameters_match_transformers(tmp_path, name):
+    # YaRN and LongRoPE increase scores, and with them the error of transformers, which rounds angles to float.
     size = 0.3 if name.startswith("llama3") else 0.2
     model, unscaled = llama(KINDS[name], size), llama({"rope_type": "default", "rope_theta": 500000.0}, size)
     unscaled.load_state_dict(model.state_dict())
@@ -75,15 +75,15 @@ def test_logits_and_numbers_are_those_of_transformers(tmp_path, name):
         np.testing.assert_allclose(inv_freq / factors.data, model.model.rotary_emb.inv_freq.numpy(), rtol=1e-6)
 
 
-def test_llama2c_has_no_place_for_it(tmp_path):
+def test_llama2c_rejects_rope_scaling(tmp_path):
     done = run("export", write(llama(KINDS["llama3"]), tmp_path / "theirs"), "--out", tmp_path / "m.bin", "--format",
                "llama2c")
     assert_refused(done, FAILED, "llama2.c")
     assert not (tmp_path / "m.bin").exists()
 
 
-def test_dynamic_scaling_is_none_within_the_context(tmp_path):
+def test_dynamic_scaling_has_no_effect_within_the_context(tmp_path):
     model = llama(dict(rope_type="dynamic", factor=8.0))
     assert np.abs(logits_of(write(model, tmp_path / "theirs"), IDS) - logits_by(model)).max() < 1e-4
     done = run("generate", "--model", tmp_path / "theirs", "--max-tokens", "1", "a" * 600)
-    assert_refused(done, FAILED, "context")  # of 512, behind which the angles would be others
+    assert_refused(done, FAILED, "context")  # a context of 512; angles would differ beyond it

@@ -1,7 +1,7 @@
-"""Small valid models, packed here byte by byte with struct and json from the formats' published layouts.
+"""Small valid models, packed byte by byte with struct and json from the formats' published layouts.
 
-A model is a `Shape` and a dict of arrays under GGUF's names, rows of Wq and Wk in adjacent RoPE pairs. Each format has
-an object that holds its parts, so that a test can break one of them before `pack` or `write` lays out the rest.
+A model is a `Shape` and a dict of arrays with GGUF's names, and rows of Wq and Wk in adjacent RoPE pairs. Each format
+has a class that holds its parts, so that a test can break one of them before `pack` or `write` lays out the rest.
 """
 
 import dataclasses
@@ -27,13 +27,13 @@ class Shape:
     theta: float = 10000.0
     eps: float = 1e-5
     family: str = "llama"  # also qwen2, qwen3, qwen3_moe, mixtral
-    own_head_dim: int = None  # where heads are not dim / heads wide
+    own_head_dim: int = None  # if it isn't dim / heads
     experts: int = 0
     experts_per_token: int = 2
 
     @property
     def architecture(self):
-        """GGUF's."""
+        """The architecture in a GGUF."""
         return "llama" if self.family == "mixtral" else self.family.replace("_", "")
 
     @property
@@ -41,7 +41,7 @@ class Shape:
         return self.own_head_dim or self.dim // self.heads
 
     def tensors(self):
-        """{GGUF name: shape} in the manifest's order."""
+        """Returns {GGUF name: shape} in the manifest's order."""
         d, h, q, kv = self.dim, self.hidden, self.head_dim * self.heads, self.head_dim * self.kv_heads
         layer = {"attn_norm.weight": (d,), "attn_q.weight": (q, d), "attn_k.weight": (kv, d), "attn_v.weight": (kv, d)}
         if self.family == "qwen2":
@@ -73,13 +73,13 @@ def weights(shape, dtype=np.float32, seed=1):
 # ---- Vocabularies ----
 
 def byte_level(text):
-    """GPT-2's printable alphabet for bytes (bytes_to_unicode in its encoder.py)."""
+    """Returns a text in GPT-2's printable alphabet for bytes (bytes_to_unicode in its encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in plain]
     return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in text.encode())
 
 
-# SentencePiece's own order: unknown, BOS, EOS, the bytes, then the pieces, (text, score, type).
+# SentencePiece's order: unknown, BOS, EOS, the bytes, then the pieces, (text, score, type).
 PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>", 0.0, 6) for b in range(256)),
           ("▁a", -0.0, 1), ("ab", -1.0, 1), ("▁", -2.0, 1), ("a", -3.0, 1), ("b", -4.0, 1)]
 
@@ -88,7 +88,7 @@ PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 CODES = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
-GGML = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 26}  # BF16, of uint16: 30
+GGML = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 26}  # BF16, as uint16: 30
 
 
 def gguf_string(text):
@@ -108,16 +108,16 @@ def gguf_value(kind, value):
 @dataclasses.dataclass
 class Tensor:
     name: object
-    dims: list  # the fastest first, as the file has them
+    dims: list  # fastest dimension first, as in the file
     kind: int
     data: bytes
-    offset: int = None  # None: behind the tensor before it
+    offset: int = None  # None: after the previous tensor
 
 
 class Gguf:
     def __init__(self, shape=None, arrays=None, tokenizer=None):
         self.magic, self.version, self.alignment = b"GGUF", 3, 32
-        self.n_tensors = self.n_keys = None  # None: as many as there are
+        self.n_tensors = self.n_keys = None  # None: the actual number
         self.metadata, self.tensors = {}, []
         if shape is None:
             return
@@ -156,7 +156,7 @@ class Gguf:
         return offsets
 
     def head(self):
-        """All before the tensors' data. A metadata entry that is bytes is written unchanged, key included."""
+        """Returns all bytes before the tensors' data. Metadata entries of bytes, key included, are not encoded."""
         parts = [self.magic + struct.pack(
             "<IQQ", self.version, len(self.tensors) if self.n_tensors is None else self.n_tensors,
             len(self.metadata) if self.n_keys is None else self.n_keys)]
@@ -215,7 +215,7 @@ def hf_name(gguf_name):
 
 
 def split_halves(array, head_dim):
-    """Rows from adjacent pairs to halves: the inverse of `permute` in llama.cpp's convert_hf_to_gguf.py."""
+    """Reorders rows from adjacent pairs to halves: the inverse of `permute` in llama.cpp's convert_hf_to_gguf.py."""
     return array.reshape(-1, head_dim // 2, 2, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
 
 
@@ -267,7 +267,7 @@ def character_json(characters=tuple(CHARACTERS)):
 
 
 def sentencepiece_json():
-    """As transformers converts Llama 2's vocabularies."""
+    """Returns a tokenizer.json as transformers converts Llama 2's vocabularies."""
     added = [{"id": i, "content": PIECES[i][0], "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False, "special": True} for i in range(3)]
     begin = {"SpecialToken": {"id": "<s>", "type_id": 0}}
@@ -287,7 +287,7 @@ def sentencepiece_json():
 
 
 class HfDirectory:
-    """files: {name: bytes, or a value that is written as JSON, or None for a file that is left out}."""
+    """A directory with files {name: bytes, or a value to write as JSON, or None to leave it out}."""
 
     def __init__(self, shape, arrays=None, shards=1, tokenizer=None):
         self.shape = shape
@@ -329,7 +329,7 @@ ORDER_1 = ["attn_norm", "ffn_norm", "output_norm", "token_embd", "attn_q", "attn
 
 
 def by_role(shape, arrays, roles):
-    """The arrays role by role, all layers of a role one after the other."""
+    """Yields the arrays role by role, each role's layers in order."""
     for role in roles:
         names = [f"blk.{i}.{role}.weight" for i in range(shape.layers)] if f"blk.0.{role}.weight" in arrays else [
             f"{role}.weight"]
@@ -337,14 +337,14 @@ def by_role(shape, arrays, roles):
 
 
 def rope_tables(shape):
-    """freqs_cis of llama2.c's model.py: cosines, then sines, (context, head_dim / 2) each."""
+    """Returns freqs_cis of llama2.c's model.py: cosines, then sines, (context, head_dim / 2) each."""
     frequencies = 1.0 / shape.theta ** (np.arange(0, shape.head_dim, 2, dtype=np.float32) / np.float32(shape.head_dim))
     angles = np.outer(np.arange(shape.context, dtype=np.float32), frequencies.astype(np.float32)).astype(np.float32)
     return np.concatenate([np.cos(angles), np.sin(angles)]).astype(np.float32)
 
 
 def quantize_q80(array, group):
-    """export.py: the largest of a group is 127 steps; all quants, then all scales."""
+    """Quantizes like export.py: a group's largest value is 127 steps; all quants, then all scales."""
     groups = array.reshape(-1, group)
     scale = np.abs(groups).max(axis=1) / np.float32(127.0)
     with np.errstate(invalid="ignore"):
@@ -353,7 +353,7 @@ def quantize_q80(array, group):
 
 
 def group_size(shape):
-    """export.py halves 64 until it divides dim; runq.c needs it to divide hidden, too."""
+    """Returns the group size: export.py halves 64 until it divides dim; runq.c requires that it also divides hidden."""
     group = 64
     while shape.dim % group or shape.hidden % group:
         group //= 2
@@ -397,7 +397,7 @@ class Llama2c:
 
 
 class TokenizerBin:
-    """tokenizer.bin: the longest piece's bytes; then score, length and text of each. Control texts as export.py has."""
+    """A tokenizer.bin: the longest piece's bytes; then score, length and text of each, with export.py's controls."""
 
     def __init__(self):
         texts = [p[0].replace("▁", " ") for p in PIECES]

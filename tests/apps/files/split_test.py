@@ -1,4 +1,4 @@
-"""A GGUF in several files, as the package gguf writes it: the same model as in one, and what is wrong is named."""
+"""Tests a GGUF split into several files by the gguf package: the model is the same, and errors name the problem."""
 
 import gguf
 import gguf_copies
@@ -21,7 +21,7 @@ def model(tmp_path_factory):
     return made, folder / "whole.gguf"
 
 
-def test_it_is_the_model_that_is_in_one_file(model, tmp_path):
+def test_split_model_matches_a_single_file(model, tmp_path):
     made, whole = model
     parts = split(whole, tmp_path, 10)
     assert len(parts) == 4 and parts[0].name == "m-00001-of-00004.gguf"
@@ -33,18 +33,18 @@ def test_it_is_the_model_that_is_in_one_file(model, tmp_path):
     assert "split.count" not in again.fields
 
 
-def test_what_is_wrong_is_named(model, tmp_path):
+def test_errors_name_the_problem(model, tmp_path):
     parts = split(model[1], tmp_path, 14)
     assert len(parts) == 3
     refused = lambda path, *why: assert_refused(run("inspect", path), FAILED, *why)  # noqa: E731
-    refused(parts[1], "m-00002-of-00003.gguf is part 2 of 3; name the first, which ends with -00001-of-00003.gguf")
+    refused(parts[1], "m-00002-of-00003.gguf is part 2 of 3; use the first part, whose name ends with -00001-of-00003.gguf")
     renamed = tmp_path / "renamed.gguf"
     renamed.write_bytes(parts[0].read_bytes())
-    refused(renamed, "it is the first of 3 files, whose name has to end with -00001-of-00003.gguf")
+    refused(renamed, "the name of the first of 3 parts must end with -00001-of-00003.gguf")
     bytes_of = {part: part.read_bytes() for part in parts}
     parts[1].unlink()
-    refused(parts[0], "the file m-00002-of-00003.gguf of 3 is missing; get all into one folder")
+    refused(parts[0], "m-00002-of-00003.gguf is missing, one of 3 parts; put all parts into one folder")
     parts[1].write_bytes(bytes_of[parts[2]])
-    refused(parts[0], "m-00002-of-00003.gguf: it is not part 2 of 3, as its name says")
+    refused(parts[0], "m-00002-of-00003.gguf: the name indicates part 2 of 3, but the metadata differs")
     parts[1].write_bytes(bytes_of[parts[1]][:100])
     refused(parts[0], "m-00002-of-00003.gguf", "the file is damaged or not a GGUF")

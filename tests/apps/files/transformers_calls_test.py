@@ -1,7 +1,7 @@
-"""The calls that users of transformers type first, on directories that `export --format hf` writes.
+"""Tests common calls of transformers on directories that `export --format hf` writes.
 
-A character model (as a checkpoint has it) and SmolLM2, whose vocabulary is byte-level BPE with a chat template; the
-files of a SentencePiece vocabulary. Texts are greedy, in float32, so a padded batch has to repeat those alone.
+Models: a character model (from a checkpoint), SmolLM2, which has byte-level BPE and a chat template, and the files of a
+SentencePiece vocabulary. Outputs are greedy, in float32, so a padded batch must equal the prompts alone.
 """
 
 import json
@@ -20,8 +20,8 @@ GREEDY = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
 
 @pytest.fixture(scope="module", params=["characters", "smollm2"])
 def exported(request, tmp_path_factory):
-    """The name of a model, the directory that `export` writes for it, its tokenizer and the model as transformers."""
-    torch.set_num_threads(1)  # beside another test, two threads wait for each other
+    """Returns a model's name, its exported directory, its tokenizer, and the model in transformers."""
+    torch.set_num_threads(1)  # two threads would wait for each other next to another test
     source = {"characters": GOLDEN, "smollm2": SMOLLM2}[request.param]
     if not source.exists():
         pytest.skip("SmolLM2 is there after `make smollm2`")
@@ -30,16 +30,16 @@ def exported(request, tmp_path_factory):
 
 
 def continued(tokenizer, model, prompt):
-    """The prompt and what follows, as people write it."""
+    """Returns the prompt and its continuation, by the usual calls."""
     return tokenizer.decode(model.generate(**tokenizer(prompt, return_tensors="pt"), **GREEDY)[0])
 
 
-def test_generate_takes_what_the_tokenizer_returns(exported):
+def test_generate_accepts_tokenizer_output(exported):
     name, folder, tokenizer, model = exported
     assert set(tokenizer("ROMEO:", return_tensors="pt")) == {"input_ids", "attention_mask"}
     text = continued(tokenizer, model, "ROMEO:")
     assert text.startswith("ROMEO:") and len(text) > len("ROMEO:")
-    if name == "characters":  # whose <|endoftext|> is not near here; SmolLM2's numbers are interop_smollm2's
+    if name == "characters":  # its <|endoftext|> is improbable here; interop_smollm2 compares SmolLM2
         ours = generate(folder, "-p", "ROMEO:", "-n", NEW_TOKENS, "--temp", 0, "-t", 1)
         assert text == "ROMEO:" + ours["text"]
 
@@ -50,12 +50,12 @@ def test_a_text_generation_pipeline(exported):
     assert answer["generated_text"] == continued(tokenizer, model, "ROMEO:")
 
 
-def test_a_padded_batch_gives_each_text_as_alone(exported):
+def test_padded_batch_matches_single_prompts(exported):
     name, _, tokenizer, model = exported
     prompts = PROMPTS[name]
     batch = tokenizer(prompts, padding=True, return_tensors="pt")
     longest = batch["input_ids"].shape[1]
-    # Padding is on the left: a text goes on at the end of its row.
+    # Padding is on the left, so a sequence continues at the end of its row.
     assert [row.tolist() for row in batch["attention_mask"]] == [
         [0] * (longest - n) + [1] * n for n in (len(tokenizer(p)["input_ids"]) for p in prompts)]
     texts = tokenizer.batch_decode(model.generate(**batch, **GREEDY), skip_special_tokens=True)
@@ -73,7 +73,7 @@ def test_a_chat(exported):
     assert "Paris" in tokenizer.decode(answer, skip_special_tokens=True)
 
 
-def test_the_special_tokens_are_named_everywhere(exported):
+def test_special_tokens_are_in_every_config(exported):
     _, folder, tokenizer, model = exported
     assert tokenizer.eos_token and tokenizer.bos_token and tokenizer.pad_token
     config = AutoConfig.from_pretrained(folder)
@@ -83,10 +83,10 @@ def test_the_special_tokens_are_named_everywhere(exported):
     assert tokenizer.decode(tokenizer("To be")["input_ids"]) == "To be"
 
 
-def test_what_transformers_saves_is_read_again(exported, tmp_path):
+def test_files_saved_by_transformers_are_read(exported, tmp_path):
     name, folder, tokenizer, model = exported
     tokenizer.save_pretrained(tmp_path)
-    if name == "characters":  # a second copy of SmolLM2's weights would prove no more
+    if name == "characters":  # saving SmolLM2's weights again would test nothing more
         model.save_pretrained(tmp_path)
     else:
         for file in ("config.json", "model.safetensors"):
@@ -99,7 +99,7 @@ def test_what_transformers_saves_is_read_again(exported, tmp_path):
 
 
 def test_a_sentencepiece_vocabulary(tmp_path):
-    """transformers before 5.0 returns token_type_ids, too, unless model_input_names says otherwise."""
+    """transformers before 5.0 also returns token_type_ids unless model_input_names excludes them."""
     model = sound.Gguf(sound.Shape(vocab=len(sound.PIECES)), tokenizer=sound.sentencepiece_metadata())
     (tmp_path / "model.gguf").write_bytes(model.pack())
     folder = export(tmp_path / "model.gguf", tmp_path / "hf", "--format", "hf")

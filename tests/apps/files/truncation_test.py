@@ -1,4 +1,4 @@
-"""A truncated file is refused: every length in one process, and some with the programs."""
+"""Tests that truncated files are rejected: every length in one process, and some lengths with the programs."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def gguf(folder, make):
 
 
 def gguf_tokenizer(folder, make):
-    """Only the head, so that cuts fall into the vocabulary."""
+    """Writes only the head, so that truncations fall into the vocabulary."""
     model = make()
     model.tensors = []
     (folder / "t.gguf").write_bytes(model.head())
@@ -58,7 +58,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in FILES.items()])
-def test_no_cut_is_taken_for_a_file(tmp_path, make):
+def test_every_truncation_is_rejected(tmp_path, make):
     arguments = make(tmp_path)
     done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def test_no_cut_is_taken_for_a_file(tmp_path, make):
 
 
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in FILES.items() if "gguf, " not in name])
-def test_the_programs_refuse_a_sample_of_the_cuts(tmp_path, make):
+def test_programs_reject_truncated_files(tmp_path, make):
     what, path, file, _ = make(tmp_path)
     model, more = path, []
     if path.name == "t.bin":

@@ -21,7 +21,7 @@ void read(std::string_view what, const fs::path& path, int64_t vocab_size) {
   if (what == "tokenizer") static_cast<void>(data::load_tokenizer(path, vocab_size));
 }
 
-// Prints the lengths at which `path` is accepted. The message of each refusal must be one line that names `file`.
+// Prints the lengths at which `path` is accepted. Each error message must be one line that names `file`.
 void cut_at_every_byte(std::string_view what, const fs::path& path, const fs::path& file, int64_t vocab_size) {
   for (uintmax_t size = fs::file_size(file); size-- > 0;) {
     fs::resize_file(file, size);
@@ -41,7 +41,7 @@ void cut_at_every_byte(std::string_view what, const fs::path& path, const fs::pa
 int main(int argc, char** argv) {
   try {
     core::require(argc == 5, "usage: truncation_tool model|tokenizer PATH FILE VOCAB_SIZE; FILE is cut");
-    read(argv[1], argv[2], std::atoll(argv[4]));  // sound before the first cut
+    read(argv[1], argv[2], std::atoll(argv[4]));  // must be valid before it is truncated
     cut_at_every_byte(argv[1], argv[2], argv[3], std::atoll(argv[4]));
     return 0;
   } catch (const std::exception& error) {

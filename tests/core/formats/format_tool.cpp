@@ -1,5 +1,4 @@
-// A tool for tests: prints the contents of a GGUF or safetensors file as JSON, rewrites it, and converts raw floats to
-// blocks and back.
+// Test tool: prints a GGUF or safetensors file as JSON, rewrites it, and converts floats to quantized blocks and back.
 //   format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf |
 //               copy-adapter MODEL DIR OUT | quantize GGML_TYPE FLOATS BLOCKS | dequantize GGML_TYPE BLOCKS FLOATS
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
-"""Folio's files against programs that are not Folio's: the gguf, safetensors and transformers packages.
+"""Compares Folio's files with the gguf, safetensors and transformers packages.
 
-Each format is tested both ways: what the oracle writes, our tool reads; what our tool writes, the oracle reads.
-The environment's FOLIO_FORMAT_TOOL names the tool (see format_tool.cpp).
+Each format is tested both ways: our tool reads what the package writes, and the package reads what our tool writes.
+FOLIO_FORMAT_TOOL is the path of the tool (see format_tool.cpp).
 """
 
 import json
@@ -66,7 +66,7 @@ def random_tensors():
         "i64": (np.array([[-(2**63)]], dtype=np.int64), None),
     }
     packed = {q.name: (gguf.quants.quantize(floats, q), q) for q in (Q.BF16, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0)}
-    # gguf cannot quantize to these, but knows their sizes.
+    # gguf can't quantize to these types, but has their block sizes.
     for q in (Q.Q2_K, Q.Q3_K, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.Q8_K):
         row = gguf.quant_shape_to_byte_shape((6, 512), q)
         packed[q.name] = (rng.integers(0, 256, row, dtype=np.uint8), q)
@@ -101,7 +101,7 @@ def array_items(entry):
 
 
 @pytest.mark.parametrize("alignment", [32, 64, 16])
-def test_we_read_what_gguf_writes(tmp_path, alignment):
+def test_folio_reads_files_of_gguf(tmp_path, alignment):
     path = tmp_path / "f.gguf"
     tensors = write_with_gguf(path, alignment)
     read = ours("dump", path)
@@ -125,7 +125,7 @@ def test_we_read_what_gguf_writes(tmp_path, alignment):
 
 
 @pytest.mark.parametrize("alignment", [32, 64])
-def test_gguf_reads_what_we_write(tmp_path, alignment):
+def test_gguf_reads_files_of_folio(tmp_path, alignment):
     tensors = write_with_gguf(tmp_path / "in.gguf", alignment)
     ours("rewrite", tmp_path / "in.gguf", tmp_path / "out.gguf")
     reader = gguf.GGUFReader(tmp_path / "out.gguf")
@@ -148,7 +148,7 @@ def test_gguf_reads_what_we_write(tmp_path, alignment):
             assert tensor.tensor_type == qtype
 
 
-def test_our_rewriting_is_idempotent(tmp_path):
+def test_rewriting_is_idempotent(tmp_path):
     write_with_gguf(tmp_path / "a.gguf", 32)
     ours("rewrite", tmp_path / "a.gguf", tmp_path / "b.gguf")
     ours("rewrite", tmp_path / "b.gguf", tmp_path / "c.gguf")
@@ -158,7 +158,7 @@ def test_our_rewriting_is_idempotent(tmp_path):
     assert before == after
 
 
-def test_truncated_gguf_is_refused(tmp_path):
+def test_truncated_gguf_is_rejected(tmp_path):
     write_with_gguf(tmp_path / "f.gguf", 32)
     whole = (tmp_path / "f.gguf").read_bytes()
     cut = tmp_path / "cut.gguf"
@@ -189,7 +189,7 @@ def assert_same_arrays(read, expected):
         assert read[name].tobytes() == array.tobytes(), name
 
 
-def test_we_read_what_safetensors_writes(tmp_path):
+def test_folio_reads_files_of_safetensors(tmp_path):
     tensors = numpy_tensors()
     save_file(tensors, tmp_path / "f.st", metadata={"format": "np", "naïve": "ü\n"})
     read = ours("dump", tmp_path / "f.st")
@@ -202,7 +202,7 @@ def test_we_read_what_safetensors_writes(tmp_path):
         assert bytes.fromhex(entry["hex"]) == array.tobytes()
 
 
-def test_safetensors_reads_what_we_write(tmp_path):
+def test_safetensors_reads_files_of_folio(tmp_path):
     tensors = numpy_tensors()
     save_file(tensors, tmp_path / "in.st", metadata={"format": "np"})
     ours("rewrite", tmp_path / "in.st", tmp_path / "out.st")
@@ -224,12 +224,12 @@ def entry(begin, end, shape=None, dtype="U8"):
 
 
 @pytest.mark.parametrize("file", [
-    safetensors_file({"a": entry(0, 4)}, b"ddddd"),                        # a byte too many
-    safetensors_file({"a": entry(0, 4)}, b"ddd"),                          # a byte too few
-    safetensors_file({"a": entry(1, 4)}, b"dddd"),                         # a hole in front
-    safetensors_file({"a": entry(0, 2), "b": entry(3, 4)}, b"dddd"),       # a hole between
+    safetensors_file({"a": entry(0, 4)}, b"ddddd"),                        # one byte too many
+    safetensors_file({"a": entry(0, 4)}, b"ddd"),                          # one byte too few
+    safetensors_file({"a": entry(1, 4)}, b"dddd"),                         # a gap at the start
+    safetensors_file({"a": entry(0, 2), "b": entry(3, 4)}, b"dddd"),       # a gap in the middle
     safetensors_file({"a": entry(0, 3), "b": entry(2, 4)}, b"dddd"),       # an overlap
-    safetensors_file({"a": entry(0, 4, [2], "F32")}, b"dddd"),             # the wrong size
+    safetensors_file({"a": entry(0, 4, [2], "F32")}, b"dddd"),             # a wrong size
     safetensors_file({"a": entry(0, 4, [-4])}, b"dddd"),
     safetensors_file({"a": entry(0, 4, [2**63, 2**63])}, b"dddd"),
     safetensors_file({"a": entry(0, 4, None, "Q8_0")}, b"dddd"),
@@ -237,7 +237,7 @@ def entry(begin, end, shape=None, dtype="U8"):
     safetensors_file("[]", b""), safetensors_file("{", b""), safetensors_file("", b""),
     struct.pack("<Q", 2**63) + b"{}", b"{}", struct.pack("<Q", 100) + b"{}",
 ])
-def test_both_refuse_the_same_damaged_files(tmp_path, file):
+def test_both_reject_the_same_damaged_files(tmp_path, file):
     path = tmp_path / "f.st"
     path.write_bytes(file)
     with pytest.raises(Exception):
@@ -251,20 +251,20 @@ def test_both_refuse_the_same_damaged_files(tmp_path, file):
     safetensors_file({"b": entry(2, 4), "a": entry(0, 2), "n": entry(2, 2)}, b"dddd"),
     safetensors_file(json.dumps({"a": entry(0, 4)}) + "   ", b"dddd"),
 ])
-def test_both_take_the_same_sound_files(tmp_path, file):
+def test_both_accept_the_same_valid_files(tmp_path, file):
     path = tmp_path / "f.st"
     path.write_bytes(file)
     load_file(path)
     ours("dump", path)
 
 
-# ---- A model's two layouts ----
+# ---- The same model as GGUF and as a Hugging Face directory ----
 
 DIM, HEADS, KV_HEADS, HIDDEN, LAYERS, VOCAB = 24, 4, 2, 20, 2, 11
 
 
 def write_model(path, tied):
-    """A tiny Llama, written by the gguf package. Returns {gguf name: array}."""
+    """Writes a tiny Llama with the gguf package. Returns {gguf name: array}."""
     rng = np.random.default_rng(5)
     kv = DIM // HEADS * KV_HEADS
     shapes = {"token_embd": (VOCAB, DIM)}
@@ -297,13 +297,13 @@ def write_model(path, tied):
 
 
 def permute(weights, n_heads):
-    """From Hugging Face's rows to GGUF's: LlamaModel.permute of llama.cpp's convert_hf_to_gguf.py."""
+    """Permutes rows from Hugging Face's order to GGUF's, as llama.cpp's convert_hf_to_gguf.py does."""
     return weights.reshape(n_heads, 2, weights.shape[0] // n_heads // 2, *weights.shape[1:]).swapaxes(1, 2).reshape(
         weights.shape)
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_hugging_face_directory_is_what_llama_cpp_would_convert(tmp_path, tied):
+def test_hugging_face_directory_matches_llama_cpps_converter(tmp_path, tied):
     arrays = write_model(tmp_path / "m.gguf", tied)
     (tmp_path / "hf").mkdir()
     ours("to-hf", tmp_path / "m.gguf", tmp_path / "hf", 10)
@@ -340,7 +340,7 @@ def test_transformers_loads_our_directory(tmp_path):
     for name, parameter in model.state_dict().items():
         assert parameter.numpy().tobytes() == hf[name].tobytes(), name
 
-    # What transformers writes, we read: the same weights again, whatever it did to config.json.
+    # A directory that transformers saved gives the same weights, however it rewrote config.json.
     model.save_pretrained(tmp_path / "saved")
     ours("from-hf", tmp_path / "saved", tmp_path / "back.gguf")
     before, after = gguf.GGUFReader(tmp_path / "m.gguf"), gguf.GGUFReader(tmp_path / "back.gguf")

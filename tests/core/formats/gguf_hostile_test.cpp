@@ -1,4 +1,4 @@
-// Laws of core/formats/gguf.h for damaged files: an Error with one line, never a crash, a hang or a huge allocation.
+// Tests core/formats/gguf.h on damaged files: a one-line Error, never a crash, a hang or a huge allocation.
 #include <gtest/gtest.h>
 
 #include "core/file_io.h"
@@ -15,16 +15,16 @@ std::string string(const std::string& s) { return raw<uint64_t>(s.size()) + s; }
 
 struct RawTensor {
   std::string name = "w";
-  std::vector<uint64_t> dims{16};  // as in the file: fastest first
+  std::vector<uint64_t> dims{16};  // in the file's order: fastest dimension first
   uint32_t type = 0;
   uint64_t offset = 0;
 };
 
-// A file by its fields, so that a test can make one of them wrong.
+// A GGUF file as separate fields, so that a test can corrupt one of them.
 struct RawGguf {
   std::string magic = "GGUF";
   uint32_t version = 3;
-  std::vector<std::string> pairs;  // key, type and value as bytes
+  std::vector<std::string> pairs;  // keys, types and values as bytes
   std::vector<RawTensor> tensors;
   std::optional<uint64_t> n_tensors;
   std::optional<uint64_t> n_pairs;
@@ -49,7 +49,7 @@ std::string pair(const std::string& key, uint32_t type, const std::string& value
   return string(key) + raw(type) + value;
 }
 
-// Reads a file and every byte of its views, so that AddressSanitizer checks them. True if it was accepted.
+// Reads a file and every byte of its views, for AddressSanitizer to check. Returns true if the file was accepted.
 bool taken(const std::filesystem::path& path) {
   try {
     const GgufFile file(path);
@@ -88,7 +88,7 @@ class GgufHostile : public ::testing::Test {
   TempDir dir_;
 };
 
-// A small file with values of every kind that ends with a tensor's last byte.
+// Returns a small file with values of every kind, whose last byte belongs to a tensor.
 RawGguf a_bit_of_everything() {
   RawGguf file;
   file.pairs = {
@@ -110,14 +110,14 @@ RawGguf a_bit_of_everything() {
   return file;
 }
 
-TEST_F(GgufHostile, TheFilesOfTheseTestsAreSoundUntilTheyAreBroken) {
+TEST_F(GgufHostile, UndamagedFilesAreAccepted) {
   EXPECT_TRUE(is_taken(a_bit_of_everything().bytes()));
   RawGguf file;
   file.tensors = {{}};
   EXPECT_TRUE(is_taken(file.bytes()));
 }
 
-TEST_F(GgufHostile, EveryTruncationIsRefused) {
+TEST_F(GgufHostile, RejectsEveryTruncation) {
   const std::string whole = a_bit_of_everything().bytes();
   ASSERT_TRUE(is_taken(whole));
   for (size_t size = 0; size < whole.size(); ++size) {
@@ -125,7 +125,7 @@ TEST_F(GgufHostile, EveryTruncationIsRefused) {
   }
 }
 
-TEST_F(GgufHostile, NoChangeOfOneByteCrashes) {
+TEST_F(GgufHostile, SurvivesEverySingleByteChange) {
   const std::string whole = a_bit_of_everything().bytes();
   size_t n_refused = 0;
   for (size_t at = 0; at < whole.size() - 66; ++at) {
@@ -138,7 +138,7 @@ TEST_F(GgufHostile, NoChangeOfOneByteCrashes) {
   EXPECT_GT(n_refused, whole.size()) << "most of the header's bytes matter";
 }
 
-TEST_F(GgufHostile, NoRunOfOnesCrashes) {
+TEST_F(GgufHostile, SurvivesEveryRunOfOnes) {
   const std::string whole = a_bit_of_everything().bytes();
   for (const size_t width : {4, 8}) {
     for (size_t at = 4; at + width <= whole.size() - 66; ++at) {
@@ -151,18 +151,18 @@ TEST_F(GgufHostile, NoRunOfOnesCrashes) {
   }
 }
 
-TEST_F(GgufHostile, RefusesAnotherMagicOrVersion) {
+TEST_F(GgufHostile, RejectsOtherMagicAndVersions) {
   EXPECT_ERROR([&] { throw Error(refusal("GGML" + std::string(100, '\0'))); }(), "not a GGUF file");
   RawGguf file;
   for (const uint32_t version : {0U, 1U, 4U, 0x03000000U}) {
     file.version = version;
-    expect_refused(file, "GGUF version " + std::to_string(version) + " is not read here");
+    expect_refused(file, "GGUF version " + std::to_string(version) + " is not supported");
   }
   file.version = 2;
   EXPECT_TRUE(is_taken(file.bytes()));
 }
 
-TEST_F(GgufHostile, RefusesCountsThatDoNotFitTheFile) {
+TEST_F(GgufHostile, RejectsCountsBeyondTheFile) {
   for (const uint64_t count : {uint64_t{3}, uint64_t{1} << 32U, uint64_t{1} << 59U, uint64_t{1} << 63U, UINT64_MAX,
                                UINT64_MAX / 32 + 2, UINT64_MAX / 13 + 2}) {
     RawGguf file = a_bit_of_everything();
@@ -174,7 +174,7 @@ TEST_F(GgufHostile, RefusesCountsThatDoNotFitTheFile) {
   }
 }
 
-TEST_F(GgufHostile, RefusesLengthsThatDoNotFitTheFile) {
+TEST_F(GgufHostile, RejectsLengthsBeyondTheFile) {
   for (const uint64_t length : {uint64_t{1000}, uint64_t{1} << 40U, uint64_t{1} << 63U, UINT64_MAX, UINT64_MAX - 7}) {
     RawGguf file;
     file.pairs = {raw(length) + "key" + raw<uint32_t>(0) + std::string(50, '\1')};
@@ -183,12 +183,12 @@ TEST_F(GgufHostile, RefusesLengthsThatDoNotFitTheFile) {
     expect_refused(file, "a string needs " + std::to_string(length) + " bytes");
     for (uint32_t type = 0; type <= 12; ++type) {
       file.pairs = {pair("key", 9, raw(type) + raw(length) + std::string(50, '\0'))};
-      expect_refused(file, "an array of " + std::to_string(length) + " items does not fit the file");
+      expect_refused(file, "an array of " + std::to_string(length) + " items does not fit in the file");
     }
   }
 }
 
-TEST_F(GgufHostile, RefusesUnknownTypes) {
+TEST_F(GgufHostile, RejectsUnknownTypes) {
   RawGguf file;
   for (const uint32_t type : {13U, 99U, 0x80000000U, UINT32_MAX}) {
     file.pairs = {pair("some.key", type, std::string(16, '\0'))};
@@ -203,7 +203,7 @@ TEST_F(GgufHostile, RefusesUnknownTypes) {
   }
 }
 
-TEST_F(GgufHostile, RefusesABooleanThatIsNeitherZeroNorOne) {
+TEST_F(GgufHostile, RejectsBooleansOtherThanZeroAndOne) {
   RawGguf file;
   file.pairs = {pair("b", 7, raw<uint8_t>(2))};
   expect_refused(file, "a boolean is 2");
@@ -211,7 +211,7 @@ TEST_F(GgufHostile, RefusesABooleanThatIsNeitherZeroNorOne) {
   expect_refused(file, "a boolean is 255");
 }
 
-TEST_F(GgufHostile, RefusesDeepNesting) {
+TEST_F(GgufHostile, RejectsDeepNesting) {
   const auto nested = [](int depth) {
     std::string value;
     for (int i = 1; i < depth; ++i) value += raw<uint32_t>(9) + raw<uint64_t>(1);
@@ -226,7 +226,7 @@ TEST_F(GgufHostile, RefusesDeepNesting) {
   }
 }
 
-TEST_F(GgufHostile, RefusesRepeatedKeysAndTensors) {
+TEST_F(GgufHostile, RejectsRepeatedKeysAndTensors) {
   RawGguf file;
   file.pairs = {pair("k", 0, "a"), pair("j", 0, "a"), pair("k", 7, "\1")};
   expect_refused(file, "key k occurs twice");
@@ -235,7 +235,7 @@ TEST_F(GgufHostile, RefusesRepeatedKeysAndTensors) {
   expect_refused(file, "tensor w occurs twice");
 }
 
-TEST_F(GgufHostile, RefusesDimensionsThatAreNotPositive) {
+TEST_F(GgufHostile, RejectsNonPositiveDimensions) {
   RawGguf file;
   for (const int64_t wrong : {int64_t{0}, int64_t{-1}, INT64_MIN}) {
     file.tensors = {{.dims = {4, static_cast<uint64_t>(wrong)}}};
@@ -248,7 +248,7 @@ TEST_F(GgufHostile, RefusesDimensionsThatAreNotPositive) {
   expect_refused(file, "tensor w has 5 dimensions");
 }
 
-TEST_F(GgufHostile, RefusesShapesWhoseSizeWraps) {
+TEST_F(GgufHostile, RejectsShapesThatOverflow) {
   RawGguf file;
   const uint64_t half = uint64_t{1} << 32U;
   for (const std::vector<uint64_t>& dims : std::vector<std::vector<uint64_t>>{{half, half},
@@ -257,38 +257,38 @@ TEST_F(GgufHostile, RefusesShapesWhoseSizeWraps) {
                                                                               {3, uint64_t{INT64_MAX}},
                                                                               {half / 2, half / 2}}) {
     file.tensors = {{.dims = dims}};
-    expect_refused(file, "tensor w of shape");
+    expect_refused(file, "tensor w has shape");
   }
 }
 
-TEST_F(GgufHostile, RefusesBlocksThatAreNotWhole) {
+TEST_F(GgufHostile, RejectsRowsOfPartialBlocks) {
   RawGguf file;
   for (const uint64_t row : {1U, 16U, 31U, 33U}) {
     file.tensors = {{.dims = {row, 32}, .type = 8}};
-    expect_refused(file, "has no valid size");
+    expect_refused(file, "which is not valid for type");
   }
 }
 
-TEST_F(GgufHostile, RefusesDataOutsideTheFile) {
+TEST_F(GgufHostile, RejectsDataOutsideTheFile) {
   RawGguf file;
   for (const uint64_t offset :
        {uint64_t{32}, uint64_t{64}, uint64_t{1} << 40U, UINT64_MAX - 31, UINT64_MAX - 95, uint64_t{1} << 63U}) {
     file.tensors = {{.offset = offset}};
-    expect_refused(file, "tensor w needs 64 bytes at " + std::to_string(offset));
+    expect_refused(file, "tensor w needs 64 bytes at offset " + std::to_string(offset));
   }
   file.tensors = {{.dims = {17}}};
-  expect_refused(file, "tensor w needs 68 bytes at 0");
+  expect_refused(file, "tensor w needs 68 bytes at offset 0");
 }
 
-TEST_F(GgufHostile, RefusesDataThatIsNotAligned) {
+TEST_F(GgufHostile, RejectsMisalignedData) {
   RawGguf file;
   for (const uint64_t offset : {1U, 4U, 16U, 31U}) {
     file.tensors = {{.dims = {1}, .offset = offset}};
-    expect_refused(file, "which is not a multiple of 32");
+    expect_refused(file, "which is not a multiple of the alignment 32");
   }
 }
 
-TEST_F(GgufHostile, RefusesTensorsThatOverlap) {
+TEST_F(GgufHostile, RejectsOverlappingTensors) {
   RawGguf file;
   file.data = std::string(128, 'd');
   file.tensors = {{.name = "a", .dims = {16}, .offset = 32}, {.name = "b", .dims = {9}, .offset = 0}};
@@ -301,7 +301,7 @@ TEST_F(GgufHostile, RefusesTensorsThatOverlap) {
   EXPECT_TRUE(is_taken(file.bytes())) << "any order, and holes, are fine";
 }
 
-TEST_F(GgufHostile, RefusesAlignmentsThatAreNoPowerOfTwo) {
+TEST_F(GgufHostile, RejectsAlignmentsThatAreNotPowersOfTwo) {
   RawGguf file;
   file.tensors = {{}};
   for (const uint32_t wrong : {0U, 3U, 24U, 33U, 1U << 31U, UINT32_MAX}) {
@@ -319,7 +319,7 @@ TEST_F(GgufHostile, RefusesAlignmentsThatAreNoPowerOfTwo) {
   }
 }
 
-TEST_F(GgufHostile, ShowsHostileNamesOnOneLine) {
+TEST_F(GgufHostile, EscapesHostileNamesInErrors) {
   RawGguf file;
   const std::string name = "\x1B[31m\n\xFF" + std::string(5000, 'x');
   file.tensors = {{.name = name, .type = 999}};

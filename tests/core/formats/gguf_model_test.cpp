@@ -1,4 +1,4 @@
-// Laws of core/formats/gguf_model.h: a file keeps every bit, and what is not supported is refused by name.
+// Tests core/formats/gguf_model.h: a round trip keeps every bit, and an error names an unsupported feature.
 #include "core/formats/gguf_model.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using test::numbered_weights;
 using test::several_shapes;
 using test::TempDir;
 
-// A model's GGUF after `change` was applied to its metadata and tensors.
+// Returns a model's GGUF file after `change` edited its metadata and tensors.
 template <typename Change>
 GgufFile changed_gguf(const std::filesystem::path& path, const Weights& weights, Change change) {
   GgufMetadata metadata = config_to_gguf(weights.config, "test");
@@ -34,7 +34,7 @@ void set(GgufMetadata& metadata, const std::string& key, GgufValue value) {
   metadata.emplace_back(key, std::move(value));
 }
 
-TEST(ModelGguf, ConfigurationAndWeightsSurviveARoundTrip) {
+TEST(ModelGguf, RoundTripKeepsConfigurationAndWeights) {
   const TempDir dir;
   for (const ModelConfig& config : several_shapes()) {
     const Weights weights = numbered_weights(config);
@@ -54,7 +54,7 @@ TEST(ModelGguf, ConfigurationAndWeightsSurviveARoundTrip) {
   }
 }
 
-TEST(ModelGguf, OptionalKeysHaveTheFormatsDefaults) {
+TEST(ModelGguf, MissingOptionalKeysUseTheFormatsDefaults) {
   const TempDir dir;
   const Weights weights = numbered_weights(several_shapes().back());
   const GgufFile file = changed_gguf(dir / "m", weights, [](GgufMetadata& metadata, auto&) {
@@ -71,7 +71,7 @@ TEST(ModelGguf, OptionalKeysHaveTheFormatsDefaults) {
   EXPECT_EQ(config_from_gguf(file), expected);
 }
 
-TEST(ModelGguf, RefusesWhatIsNotRunHereByName) {
+TEST(ModelGguf, RejectsUnsupportedValues) {
   const TempDir dir;
   const Weights weights = numbered_weights(kGrouped);
   const auto refusal = [&](const std::string& key, GgufValue value) {
@@ -91,7 +91,8 @@ TEST(ModelGguf, RefusesWhatIsNotRunHereByName) {
   expect(refusal("llama.attention.sliding_window", uint32_t{4}), "llama.attention.sliding_window = 4");
   expect(refusal("llama.expert_count", uint32_t{8}), "llama.expert_used_count is missing");
   expect(refusal("llama.attention.value_length", uint32_t{8}), "llama.attention.value_length");
-  expect(refusal("llama.rope.scaling.type", std::string("yarn")), "llama.rope.scaling.factor is missing");
+  expect(refusal("llama.rope.scaling.type", std::string("yarn")),
+         "requires llama.rope.scaling.factor, which is missing");
   expect(refusal("llama.rope.scaling.type", std::string("dynamic")), "RoPE scaling of type dynamic");
   expect(refusal("llama.rope.scaling.factor", 0.0F), "rope_scaling_factor is 0");
   expect(refusal("llama.rope.scale_linear", 0.5F), "rope_scaling_factor is 0.5");
@@ -119,7 +120,7 @@ TEST(ModelGguf, NamesEachMissingKey) {
   }
 }
 
-TEST(ModelGguf, AMissingEmbeddingIsNamed) {
+TEST(ModelGguf, NamesAMissingEmbedding) {
   const TempDir dir;
   const GgufFile file = changed_gguf(dir / "m", numbered_weights(kGrouped),
                                      [](auto&, std::vector<TensorView>& tensors) { tensors.erase(tensors.begin()); });
@@ -136,7 +137,7 @@ TEST(ManifestTensors, NamesAMissingTensorAndItsShape) {
     });
     EXPECT_ERROR(
         manifest_tensors(file, kGrouped),
-        "the tensor " + name + " of shape " + shape_string(tensor_manifest(kGrouped)[missing].shape) + " is missing");
+        "tensor " + name + " of shape " + shape_string(tensor_manifest(kGrouped)[missing].shape) + " is missing");
   }
 }
 
@@ -149,20 +150,19 @@ TEST(ManifestTensors, NamesAnExtraTensor) {
             tensors.begin() + 5,
             {.name = "blk.0.attn_q.bias", .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(bias))});
       });
-  EXPECT_ERROR(manifest_tensors(file, kGrouped), "a llama with biases (blk.0.attn_q.bias) is not supported here");
+  EXPECT_ERROR(manifest_tensors(file, kGrouped), "llama models with biases (blk.0.attn_q.bias) are not supported");
 }
 
-TEST(ManifestTensors, TellsExpectedFromActualShape) {
+TEST(ManifestTensors, ErrorsShowActualAndExpectedShape) {
   const TempDir dir;
   const GgufFile file =
       changed_gguf(dir / "m", numbered_weights(kGrouped), [&](auto&, std::vector<TensorView>& tensors) {
         tensors[3].shape = {24, 12};
       });
-  EXPECT_ERROR(manifest_tensors(file, kGrouped),
-               "tensor blk.0.attn_k.weight has shape [24, 12], but [12, 24] is expected");
+  EXPECT_ERROR(manifest_tensors(file, kGrouped), "tensor blk.0.attn_k.weight has shape [24, 12], expected [12, 24]");
 }
 
-TEST(ManifestTensors, FollowsTheManifestWhateverTheFilesOrder) {
+TEST(ManifestTensors, FollowsTheManifestsOrder) {
   const TempDir dir;
   const GgufFile file =
       changed_gguf(dir / "m", numbered_weights(kGrouped),
@@ -173,7 +173,7 @@ TEST(ManifestTensors, FollowsTheManifestWhateverTheFilesOrder) {
   for (size_t i = 0; i < views.size(); ++i) EXPECT_EQ(views[i].name, manifest[i].gguf_name);
 }
 
-TEST(GgufModel, SixteenBitTensorsKeepEveryBitAndTheirFileType) {
+TEST(GgufModel, SixteenBitTensorsKeepBitsAndFileType) {
   const TempDir dir;
   const Weights weights = numbered_weights(kGrouped);
   for (const auto& [type, number] : {std::pair{DType::F32, 0}, {DType::F16, 1}, {DType::BF16, 32}}) {
@@ -188,7 +188,7 @@ TEST(GgufModel, SixteenBitTensorsKeepEveryBitAndTheirFileType) {
   }
 }
 
-TEST(GgufModel, NamesATensorWhoseTypeIsNotRunHere) {
+TEST(GgufModel, NamesATensorOfUnsupportedType) {
   const TempDir dir;
   const std::vector<int32_t> whole(24);
   static_cast<void>(
@@ -197,10 +197,10 @@ TEST(GgufModel, NamesATensorWhoseTypeIsNotRunHere) {
         tensors[1].bytes = std::as_bytes(std::span(whole));
       }));
   EXPECT_ERROR(read_gguf_model(dir / "m.gguf"),
-               "m.gguf: tensor blk.0.attn_norm.weight has type I32, but F32, F16, BF16");
+               "m.gguf: tensor blk.0.attn_norm.weight has type I32, expected F32, F16, BF16");
 }
 
-TEST(GgufModel, Llama3sScalingIsKeptAndItsFactorsAreWritten) {
+TEST(GgufModel, KeepsLlama3RopeScalingAndWritesItsFactors) {
   ModelConfig config{.vocab_size = 11, .dim = 128, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 20};
   config.rope_theta = 500000.0F;
   config.rope_scaling = {.factor = 8.0F, .low_freq_factor = 1.5F, .high_freq_factor = 5.0F, .original_context = 4096};
@@ -217,8 +217,8 @@ TEST(GgufModel, Llama3sScalingIsKeptAndItsFactorsAreWritten) {
   EXPECT_EQ(to_floats(*factors).back(), 8.0F);
 }
 
-// Other programs write only the factors. The parameters are then those of Llama 3.1, 3.2 and 3.3.
-TEST(GgufModel, FactorsWithoutNumbersAreThoseOfPublishedLlamas) {
+// Other programs write only the factors. The parameters then default to those of Llama 3.1, 3.2 and 3.3.
+TEST(GgufModel, RopeFactorsAloneImplyLlama3Parameters) {
   ModelConfig config{.vocab_size = 11, .dim = 128, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 20};
   config.rope_theta = 500000.0F;
   const auto written = [&](const RopeScaling& scaling, const std::filesystem::path& path) {
@@ -240,7 +240,7 @@ TEST(GgufModel, FactorsWithoutNumbersAreThoseOfPublishedLlamas) {
   EXPECT_EQ(read_gguf_model(dir / "m.gguf").config.rope_scaling, published);
   written({.factor = 32.0F, .low_freq_factor = 2.0F, .high_freq_factor = 4.0F, .original_context = 4096},
           dir / "other.gguf");
-  EXPECT_ERROR(read_gguf_model(dir / "other.gguf"), "rope_freqs.weight is not Llama 3's: number");
+  EXPECT_ERROR(read_gguf_model(dir / "other.gguf"), "rope_freqs.weight does not match Llama 3's formula: element");
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Laws of core/formats/gguf.h for valid files: what is written is read back bit for bit, and the layout is the
-// format's.
+// Tests core/formats/gguf.h on valid files: a round trip keeps every bit, and the layout is that of the specification.
 #include "core/formats/gguf.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@ namespace {
 using test::raw;
 using test::TempDir;
 
-// One value of each type, or its two extremes, and arrays of each type, including empty and nested ones.
+// Returns one value (or both extremes) of each type, and arrays of each type, including empty and nested ones.
 GgufMetadata every_type() {
   const GgufArray inner{std::vector<std::string>{"x", "", std::string("\0y", 2)}};
   const GgufArray nested{std::vector<GgufArray>{{std::vector<int32_t>{1, -2}}, {std::vector<int32_t>{}}, inner}};
@@ -73,7 +72,7 @@ Stored stored(std::string name, DType type, std::vector<int64_t> shape) {
   return t;
 }
 
-// Every type that GGUF has a number for, with odd sizes, not in alphabetical order.
+// Returns a tensor of every GGUF type, with odd sizes, not in alphabetical order.
 std::vector<Stored> every_tensor_type() {
   return {stored("z.first", DType::F32, {3, 5}),  stored("a", DType::F16, {7}),
           stored("bf16", DType::BF16, {2, 3, 5}), stored("q4_0", DType::Q4_0, {3, 32}),
@@ -97,7 +96,7 @@ void write(const std::filesystem::path& path, const GgufMetadata& metadata, cons
   write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, tensors); });
 }
 
-TEST(Gguf, RoundTripKeepsEveryMetadataValueAndItsOrder) {
+TEST(Gguf, RoundTripKeepsMetadataInOrder) {
   const TempDir dir;
   write(dir / "f", every_type(), {});
   const GgufFile file(dir / "f");
@@ -117,7 +116,7 @@ TEST(Gguf, RoundTripKeepsEveryBit) {
   const auto tensors = every_tensor_type();
   GgufMetadata metadata = every_type();
   metadata.emplace_back(
-      "nan", std::bit_cast<float>(0x7FC12345U));  // == does not compare a NaN's bits; comparing the second file does
+      "nan", std::bit_cast<float>(0x7FC12345U));  // == can't compare a NaN's bits; comparing the two files does
   write(dir / "a", metadata, views_of(tensors));
   const GgufFile file(dir / "a");
   EXPECT_EQ(std::bit_cast<uint32_t>(std::get<float>(*file.find("nan"))), 0x7FC12345U);
@@ -142,17 +141,17 @@ TEST(Gguf, TensorsKeepTheirOrderShapesAndBytes) {
   EXPECT_EQ(file.find_tensor("absent"), nullptr);
 }
 
-TEST(Gguf, TensorDataLiesAtMultiplesOf32) {
+TEST(Gguf, AlignsTensorDataTo32Bytes) {
   const TempDir dir;
   write(dir / "f", every_type(), views_of(every_tensor_type()));
   const GgufFile file(dir / "f");
   for (const TensorView& t : file.tensors()) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(t.bytes.data()) % 32, 0U) << t.name;  // a mapping begins on a page
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(t.bytes.data()) % 32, 0U) << t.name;  // the mapping is page-aligned
   }
   EXPECT_EQ(file.size() % 32, 0U);
 }
 
-TEST(Gguf, TheBytesAreThoseOfTheSpecification) {
+TEST(Gguf, WritesTheSpecifiedBytes) {
   const TempDir dir;
   const std::array<float, 6> w{1, 2, 3, 4, 5, 6};
   const std::array<int8_t, 2> i{-1, 1};
@@ -162,7 +161,7 @@ TEST(Gguf, TheBytesAreThoseOfTheSpecification) {
   const auto string = [](const std::string& s) { return raw<uint64_t>(s.size()) + s; };
   std::string expected = "GGUF" + raw<uint32_t>(3) + raw<uint64_t>(2) + raw<uint64_t>(1);
   expected += string("k") + raw<uint32_t>(8) + string("v");
-  // The file lists the fastest dimension first.
+  // GGUF lists the fastest dimension first.
   expected +=
       string("w") + raw<uint32_t>(2) + raw<uint64_t>(3) + raw<uint64_t>(2) + raw<uint32_t>(0) + raw<uint64_t>(0);
   expected += string("i") + raw<uint32_t>(1) + raw<uint64_t>(2) + raw<uint32_t>(24) + raw<uint64_t>(32);
@@ -174,14 +173,14 @@ TEST(Gguf, TheBytesAreThoseOfTheSpecification) {
   EXPECT_EQ(test::read_bytes(dir / "f"), expected);
 }
 
-TEST(Gguf, AnOldAlignmentIsLeftOut) {
+TEST(Gguf, DropsTheAlignmentKey) {
   const TempDir dir;
   write(dir / "f", {{"general.alignment", uint32_t{8}}, {"k", true}}, views_of(every_tensor_type()));
   const GgufFile file(dir / "f");
   EXPECT_EQ(file.metadata(), (GgufMetadata{{"k", true}}));
 }
 
-TEST(Gguf, AFileWithNothingInItIsAFile) {
+TEST(Gguf, AcceptsAnEmptyFile) {
   const TempDir dir;
   write(dir / "f", {}, {});
   const GgufFile file(dir / "f");
@@ -190,7 +189,7 @@ TEST(Gguf, AFileWithNothingInItIsAFile) {
   EXPECT_TRUE(GgufFile(dir / "g").metadata().empty());
 }
 
-TEST(Gguf, ManyTensorsAndKeysAreFound) {
+TEST(Gguf, FindsManyTensorsAndKeys) {
   const TempDir dir;
   GgufMetadata metadata;
   std::vector<Stored> tensors;
@@ -206,7 +205,7 @@ TEST(Gguf, ManyTensorsAndKeysAreFound) {
   }
 }
 
-TEST(Gguf, AMovedFileKeepsItsTensors) {
+TEST(Gguf, MoveKeepsTensors) {
   const TempDir dir;
   write(dir / "f", {{"k", uint8_t{7}}}, views_of(every_tensor_type()));
   GgufFile first(dir / "f");
@@ -215,7 +214,7 @@ TEST(Gguf, AMovedFileKeepsItsTensors) {
   EXPECT_EQ(file.find_tensor("z.first")->floats().size(), 15U);
 }
 
-TEST(GgufAccess, IntegersComeFromEveryIntegerType) {
+TEST(GgufAccess, ReadsIntegersOfEveryType) {
   const TempDir dir;
   write(dir / "f", every_type(), {});
   const GgufFile file(dir / "f");
@@ -229,7 +228,7 @@ TEST(GgufAccess, IntegersComeFromEveryIntegerType) {
   EXPECT_ERROR(file.integer("u64"), "u64 is 18446744073709551615, which is too large");
 }
 
-TEST(GgufAccess, TheOtherTypesComeAsTheyAre) {
+TEST(GgufAccess, ReadsOtherTypesUnchanged) {
   const TempDir dir;
   write(dir / "f", every_type(), {});
   const GgufFile file(dir / "f");
@@ -242,7 +241,7 @@ TEST(GgufAccess, TheOtherTypesComeAsTheyAre) {
   EXPECT_TRUE(file.strings("a.string.empty").empty());
 }
 
-TEST(GgufAccess, AFallbackStandsOnlyForAMissingKey) {
+TEST(GgufAccess, FallbackAppliesOnlyToMissingKeys) {
   const TempDir dir;
   write(dir / "f", every_type(), {});
   const GgufFile file(dir / "f");
@@ -256,7 +255,7 @@ TEST(GgufAccess, AFallbackStandsOnlyForAMissingKey) {
   EXPECT_ERROR(file.boolean("u8", true), "u8");
 }
 
-TEST(GgufAccess, AnErrorNamesTheFileAndTheKey) {
+TEST(GgufAccess, ErrorsNameFileAndKey) {
   const TempDir dir;
   write(dir / "f", every_type(), {});
   const GgufFile file(dir / "f");
@@ -274,7 +273,7 @@ TEST(GgufAccess, AnErrorNamesTheFileAndTheKey) {
   EXPECT_ERROR(file.strings("a.i32"), "not a list of strings");
 }
 
-TEST(GgufWriter, RefusesWhatItsReaderWouldRefuse) {
+TEST(GgufWriter, RejectsInputTheReaderWouldReject) {
   const TempDir dir;
   const Stored good = stored("w", DType::F32, {4});
   const auto refused = [&](const TensorView& view) { return test::error_of([&] { write(dir / "f", {}, {view}); }); };

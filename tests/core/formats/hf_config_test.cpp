@@ -1,4 +1,5 @@
-// Laws of config.json in core/formats/hf_model.h: it keeps every field, and what is not supported is refused by name.
+// Tests reading and writing config.json (core/formats/hf_model.h): a round trip keeps every field, and errors name the
+// setting that is missing, invalid or not supported.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +17,7 @@ using test::TempDir;
 
 class HfConfig : public ::testing::Test {
  protected:
-  // config.json of kGrouped with `patch` merged into it (a null removes a key), read back.
+  // Reads kGrouped's config.json after merging `patch` into it (a null removes a key).
   ModelConfig read(const std::string& patch) const {
     auto json = nlohmann::json::parse(config_to_hf_json(kGrouped, 10, 10));
     json.merge_patch(nlohmann::json::parse(patch));
@@ -36,20 +37,19 @@ TEST_F(HfConfig, RoundTripKeepsEveryField) {
   }
 }
 
-TEST_F(HfConfig, NumbersThatFilesOfTheFamilyCantSayAreNotWritten) {
+TEST_F(HfConfig, RejectsValuesTheFamilysFilesCannotStore) {
   ModelConfig config = kGrouped;
   config.logit_cap = 3.0F;
-  EXPECT_ERROR(config_to_hf_json(config, 3, 3),
-               "logit_cap is 3, but files of the family llama can't say another than 0");
+  EXPECT_ERROR(config_to_hf_json(config, 3, 3), "logit_cap is 3, but files of the family llama can only store 0");
   config = kGrouped;
   config.rope_dims = 4;
-  EXPECT_ERROR(config_to_hf_json(config, 3, 3), "rope_dims is 4, but files of the family llama can't say");
+  EXPECT_ERROR(config_to_hf_json(config, 3, 3), "rope_dims is 4, but files of the family llama can only store");
   config = kGrouped;
-  config.family = Family::Gemma2;  // whose embeddings are multiplied by sqrt(dim), whatever its files say
-  EXPECT_ERROR(config_to_hf_json(config, 3, 3), "embedding_scale is 1, but files of the family gemma2 can't say");
+  config.family = Family::Gemma2;  // always multiplies embeddings by sqrt(dim); its files have no field for it
+  EXPECT_ERROR(config_to_hf_json(config, 3, 3), "embedding_scale is 1, but files of the family gemma2 can only store");
 }
 
-TEST_F(HfConfig, FactorsComeBackBitForBit) {
+TEST_F(HfConfig, RoundTripKeepsScalesExactly) {
   for (const float scale : {0.1F, 0.3F, 1.0F / 3.0F, 0.7071068F, 1.7F}) {
     ModelConfig gemma = kGrouped;
     gemma.family = Family::Gemma2;
@@ -70,13 +70,13 @@ TEST_F(HfConfig, FactorsComeBackBitForBit) {
   }
 }
 
-TEST_F(HfConfig, NamesTheEndOfText) {
+TEST_F(HfConfig, WritesTheEndOfTextToken) {
   const auto json = nlohmann::json::parse(config_to_hf_json(kGrouped, 3, 3));
   EXPECT_EQ(json["bos_token_id"], 3);
   EXPECT_EQ(json["eos_token_id"], 3);
 }
 
-TEST_F(HfConfig, AbsentKeysHaveTransformersDefaults) {
+TEST_F(HfConfig, MissingKeysUseTransformersDefaults) {
   ModelConfig expected = kGrouped;
   expected.n_kv_heads = 4;
   expected.rope_theta = 10000.0F;
@@ -86,13 +86,13 @@ TEST_F(HfConfig, AbsentKeysHaveTransformersDefaults) {
             expected);
 }
 
-TEST_F(HfConfig, ReadsThetaWhereTransformers5WritesIt) {
+TEST_F(HfConfig, ReadsThetaOfTransformers5) {
   EXPECT_EQ(
       read(R"({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5}})").rope_theta,
       1234.5F);
 }
 
-TEST_F(HfConfig, KeepsLlama3sScalingWhereverTransformersWritesIt) {
+TEST_F(HfConfig, ReadsLlama3RopeScalingOfAllTransformersVersions) {
   const RopeScaling expected{
       .factor = 32.0F, .low_freq_factor = 1.5F, .high_freq_factor = 5.0F, .original_context = 4096};
   const std::string numbers =
@@ -108,9 +108,9 @@ TEST_F(HfConfig, KeepsLlama3sScalingWhereverTransformersWritesIt) {
   EXPECT_EQ(config_from_hf_json(dir_ / "config.json"), config);
 }
 
-TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
+TEST_F(HfConfig, RejectsUnsupportedValuesByName) {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {R"({"model_type": "gemma3"})", "model_type is gemma3, but only these run here"},
+      {R"({"model_type": "gemma3"})", "model_type is gemma3, which is not supported; supported"},
       {R"({"hidden_act": "gelu"})", "hidden_act = \"gelu\" is not supported"},
       {R"({"attention_bias": true})", "attention_bias = true is not supported"},
       {R"({"mlp_bias": true})", "mlp_bias = true is not supported"},
@@ -120,7 +120,7 @@ TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
       {R"({"rope_scaling": {"type": "mrope", "factor": 2.0}})", "RoPE scaling of type mrope is not supported"},
       {R"({"rope_scaling": {"type": "longrope"}})", "\"short_factor\" is missing"},
       {R"({"rope_scaling": {"rope_type": "new"}})", "RoPE scaling of type new is not supported"},
-      {R"({"rope_scaling": "yarn"})", "the RoPE scaling \"yarn\" is not supported"},
+      {R"({"rope_scaling": "yarn"})", "RoPE scaling \"yarn\" is not supported"},
       {R"({"rope_scaling": {"rope_type": 3}})", "\"rope_type\""},
       {R"({"rope_parameters": {"rope_type": "yarn"}})", "\"factor\" is missing"},
       {R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}})",
@@ -151,7 +151,7 @@ TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
   }
 }
 
-TEST_F(HfConfig, RefusesWhatIsNotAJsonObject) {
+TEST_F(HfConfig, RejectsNonObjects) {
   for (const char* text : {"", "[]", "3", "{", R"({"model_type": "llama", "model_type": "llama"})"}) {
     test::write_bytes(dir_ / "config.json", text);
     EXPECT_ERROR(config_from_hf_json(dir_ / "config.json"), "config.json");

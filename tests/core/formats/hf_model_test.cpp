@@ -1,4 +1,4 @@
-// Laws of a Hugging Face directory's weights, in one file or in shards.
+// Tests the weights of a Hugging Face directory, in one file or in shards (core/formats/hf_model.h).
 #include "core/formats/hf_model.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(HfDirectory, RoundTripKeepsEveryBit) {
   }
 }
 
-TEST(HfDirectory, OnlyQueryAndKeyRowsArePermuted) {
+TEST(HfDirectory, PermutesOnlyQueryAndKeyRows) {
   const TempDir dir;
   const Weights weights = numbered_weights(kGrouped);
   write_hf_directory(dir.path(), weights, 10);
@@ -44,7 +44,7 @@ TEST(HfDirectory, OnlyQueryAndKeyRowsArePermuted) {
     const bool same = std::equal(stored.begin(), stored.end(), weights.tensors[i].begin(), weights.tensors[i].end());
     EXPECT_EQ(same, !manifest[i].rope_permuted) << manifest[i].hf_name;
     if (!manifest[i].rope_permuted) continue;
-    // There, row 1 of a head (the partner of row 0) is at head_dim / 2: here row 3 of 6.
+    // In Hugging Face's order, the partner of row 0 in a head is at head_dim / 2: here row 3 of 6.
     for (size_t column = 0; column < 24; ++column) {
       EXPECT_EQ(stored[3 * 24 + column], weights.tensors[i][24 + column]);
       EXPECT_EQ(stored[(6 + 1) * 24 + column], weights.tensors[i][(6 + 2) * 24 + column]);
@@ -52,7 +52,7 @@ TEST(HfDirectory, OnlyQueryAndKeyRowsArePermuted) {
   }
 }
 
-TEST(HfDirectory, NamesWhatIsMissingOrMisshapen) {
+TEST(HfDirectory, NamesMissingAndMisshapenTensors) {
   const TempDir dir;
   write_hf_directory(dir.path(), numbered_weights(kGrouped), 10);
   auto json = nlohmann::json::parse(test::read_bytes(dir / "config.json"));
@@ -63,12 +63,12 @@ TEST(HfDirectory, NamesWhatIsMissingOrMisshapen) {
   json["vocab_size"] = 12;
   test::write_bytes(dir / "config.json", json.dump());
   EXPECT_ERROR(read_hf_directory(dir.path()),
-               "model.embed_tokens.weight has shape [11, 24], but config.json requires [12, 24]");
+               "model.embed_tokens.weight has shape [11, 24], expected [12, 24] from config.json");
   std::filesystem::remove(dir / "config.json");
   EXPECT_ERROR(read_hf_directory(dir.path()), "config.json: no such file");
 }
 
-TEST(HfDirectory, RefusesWeightsThatAreNotFloats) {
+TEST(HfDirectory, RejectsNonFloatWeights) {
   const TempDir dir;
   write_hf_directory(dir.path(), numbered_weights(kGrouped), 10);
   const std::vector<int32_t> whole(11 * 24);
@@ -77,10 +77,10 @@ TEST(HfDirectory, RefusesWeightsThatAreNotFloats) {
                                          .shape = {11, 24},
                                          .bytes = std::as_bytes(std::span(whole))}};
   write_safetensors(dir / "model.safetensors", tensors);
-  EXPECT_ERROR(read_hf_directory(dir.path()), "has type I32, but F32, F16, BF16");
+  EXPECT_ERROR(read_hf_directory(dir.path()), "has type I32, expected F32, F16, BF16");
 }
 
-// A model's tensors in the order and the names of a Hugging Face directory.
+// Returns a model's tensors in the order and with the names of a Hugging Face directory.
 std::vector<TensorView> hf_views(const Weights& weights) {
   std::vector<TensorView> views = weights.views();
   const auto manifest = tensor_manifest(weights.config);
@@ -88,7 +88,7 @@ std::vector<TensorView> hf_views(const Weights& weights) {
   return views;
 }
 
-TEST(HfModel, SixteenBitTensorsKeepEveryBitAndSayTheirType) {
+TEST(HfModel, SixteenBitTensorsKeepBitsAndType) {
   for (const auto& [type, name] : {std::pair{DType::F16, "float16"}, {DType::BF16, "bfloat16"}}) {
     const TempDir dir;
     const Weights weights = numbered_weights(kGrouped);
@@ -107,7 +107,7 @@ TEST(HfModel, SixteenBitTensorsKeepEveryBitAndSayTheirType) {
   }
 }
 
-// A directory of several shards, for tests that damage it.
+// A directory with several shards, for tests that damage it.
 class HfShards : public ::testing::Test {
  protected:
   HfShards() : weights_(numbered_weights(config())) {
@@ -129,7 +129,7 @@ class HfShards : public ::testing::Test {
     EXPECT_TRUE(test::contains(message, part)) << message;
     EXPECT_TRUE(test::contains(message, dir_.path().string())) << message;
   }
-  // Applies `change` to the shard's tensors and writes it again.
+  // Applies `change` to the shard's tensors and rewrites the shard.
   template <typename Change>
   void change_shard(const std::string& name, Change&& change) const {
     test::write_bytes(dir_ / "old", test::read_bytes(dir_ / name));
@@ -144,14 +144,14 @@ class HfShards : public ::testing::Test {
   Weights weights_;
 };
 
-TEST_F(HfShards, AreReadAsOneModel) {
+TEST_F(HfShards, ReadsShardsAsOneModel) {
   EXPECT_FALSE(std::filesystem::exists(dir_ / "model.safetensors"));
   const StoredModel read = read_hf_model(dir_.path());
   EXPECT_EQ(read.config, weights_.config);
   EXPECT_EQ(test::bytes_of(read.tensors), test::bytes_of(weights_.views()));
 }
 
-TEST_F(HfShards, TheIndexNamesEachTensorOnceAndItsBytes) {
+TEST_F(HfShards, IndexListsEachTensorOnceAndTheTotalSize) {
   const auto json = index();
   const auto manifest = tensor_manifest(weights_.config);
   ASSERT_EQ(json["weight_map"].size(), manifest.size());
@@ -172,7 +172,7 @@ TEST_F(HfShards, TheIndexNamesEachTensorOnceAndItsBytes) {
   EXPECT_TRUE(bytes_in.contains(fmt::format("model-{:05}", bytes_in.size()) + of));
 }
 
-TEST_F(HfShards, ATensorLargerThanAShardHasOneOfItsOwn) {
+TEST_F(HfShards, LargeTensorsGetTheirOwnShard) {
   const TempDir dir;
   write_hf_model(dir.path(), weights_.config, weights_.views(), 10, 10, 1);
   const auto json = nlohmann::json::parse(test::read_bytes(dir / "model.safetensors.index.json"));
@@ -182,7 +182,7 @@ TEST_F(HfShards, ATensorLargerThanAShardHasOneOfItsOwn) {
   EXPECT_EQ(test::bytes_of(read_hf_model(dir.path()).tensors), test::bytes_of(weights_.views()));
 }
 
-TEST_F(HfShards, WhatFitsOneFileHasNoIndex) {
+TEST_F(HfShards, WritesNoIndexForASingleFile) {
   const TempDir dir;
   uint64_t total = 0;
   for (const TensorView& view : weights_.views()) total += view.bytes.size();
@@ -191,12 +191,12 @@ TEST_F(HfShards, WhatFitsOneFileHasNoIndex) {
   EXPECT_FALSE(std::filesystem::exists(dir / "model.safetensors.index.json"));
 }
 
-TEST_F(HfShards, OneFileIsTakenWhereItAndAnIndexStand) {
+TEST_F(HfShards, PrefersASingleFileToAnIndex) {
   write_safetensors(dir_ / "model.safetensors", std::vector<TensorView>{});
-  expect_refused("model.safetensors: the tensor model.embed_tokens.weight of shape [11, 24] is missing");
+  expect_refused("model.safetensors: tensor model.embed_tokens.weight of shape [11, 24] is missing");
 }
 
-TEST_F(HfShards, NamesCannotReachOutOfTheDirectory) {
+TEST_F(HfShards, RejectsShardPathsOutsideTheDirectory) {
   const TempDir elsewhere;
   std::filesystem::copy_file(dir_ / "model-00001-of-00006.safetensors", elsewhere / "model-00001-of-00006.safetensors");
   const std::string outside = (elsewhere / "model-00001-of-00006.safetensors").string();
@@ -221,30 +221,31 @@ TEST_F(HfShards, NamesATensorInTheWrongShard) {
   ASSERT_EQ(json["weight_map"]["model.embed_tokens.weight"], "model-00001-of-00006.safetensors");
   json["weight_map"]["model.embed_tokens.weight"] = "model-00002-of-00006.safetensors";
   write_index(json);
-  expect_refused("index.json: the tensor model.embed_tokens.weight in model-00001-of-00006.safetensors is not listed");
+  expect_refused(
+      "index.json: tensor model.embed_tokens.weight of model-00001-of-00006.safetensors is not in weight_map");
 }
 
-TEST_F(HfShards, NamesATensorThatIsNotListed) {
+TEST_F(HfShards, NamesAnUnlistedTensor) {
   auto json = index();
   json["weight_map"].erase("model.norm.weight");
   write_index(json);
-  expect_refused("the tensor model.norm.weight in model-0000");
+  expect_refused("tensor model.norm.weight of model-0000");
 }
 
-TEST_F(HfShards, NamesATensorThatIsListedAndNotThere) {
+TEST_F(HfShards, NamesAListedTensorThatIsMissing) {
   change_shard("model-00001-of-00006.safetensors",
                [](std::vector<TensorView>& tensors) { tensors.erase(tensors.begin()); });
-  expect_refused("the tensor model.embed_tokens.weight is not in model-00001-of-00006.safetensors");
+  expect_refused("tensor model.embed_tokens.weight is not in model-00001-of-00006.safetensors");
 }
 
-TEST_F(HfShards, NamesATensorThatIsInTwoShards) {
+TEST_F(HfShards, NamesATensorInTwoShards) {
   const TensorView embedding = hf_views(weights_)[0];
   change_shard("model-00002-of-00006.safetensors",
                [&](std::vector<TensorView>& tensors) { tensors.push_back(embedding); });
-  expect_refused("model-00002-of-00006.safetensors: the tensor model.embed_tokens.weight is also in another shard");
+  expect_refused("model-00002-of-00006.safetensors: tensor model.embed_tokens.weight is also in another shard");
 }
 
-TEST_F(HfShards, RefusesAnIndexThatMapsNothing) {
+TEST_F(HfShards, RejectsAnEmptyOrInvalidIndex) {
   for (const char* text : {"[]", "{}", R"({"weight_map": {}})", R"({"weight_map": []})",
                            R"({"weight_map": {"model.norm.weight": 3}})", "{", ""}) {
     test::write_bytes(index_path(), text);
@@ -252,8 +253,8 @@ TEST_F(HfShards, RefusesAnIndexThatMapsNothing) {
   }
 }
 
-// A directory with one file, after `change` was applied to its tensors, which have Hugging Face's names. The rows are
-// not permuted: these tests are about which tensors are accepted.
+// Returns the error for a one-file directory after `change` edited its tensors, which have Hugging Face's names. The
+// rows are not permuted: these tests only check which tensors are accepted.
 template <typename Change>
 std::string hf_error(const ModelConfig& config, Change&& change) {
   const TempDir dir;
@@ -270,7 +271,7 @@ std::string hf_error(const ModelConfig& config, Change&& change) {
   return "";
 }
 
-TEST(HfModel, TheTiedEmbeddingMayBeRepeatedAsTheOutput) {
+TEST(HfModel, AcceptsACopyOfTheTiedEmbeddingAsOutput) {
   const std::vector<float> other(11 * 24);
   const auto with_head = [&](const ModelConfig& config, bool same) {
     return hf_error(config, [&](std::vector<TensorView>& tensors) {
@@ -281,16 +282,15 @@ TEST(HfModel, TheTiedEmbeddingMayBeRepeatedAsTheOutput) {
     });
   };
   EXPECT_EQ(with_head(kGrouped, true), "");
-  EXPECT_TRUE(test::contains(with_head(kGrouped, false), "the tensor lm_head.weight is not part of a llama"));
+  EXPECT_TRUE(test::contains(with_head(kGrouped, false), "unexpected tensor lm_head.weight for the family llama"));
 }
 
-// Of Llama and Mistral, queries and keys are copied, since their rows are permuted. All else is used where it is
-// mapped.
-TEST(HfModel, FamiliesWithHalvesStayMapped) {
+// Llama and Mistral permute the rows of wq and wk, so these are copied. All other tensors are used in the mapped file.
+TEST(HfModel, SplitRopeLayoutsStayMapped) {
   for (const FamilyInfo& family : families()) {
     const TempDir dir;
     ModelConfig config = kGrouped;
-    if (!family.mixture.none || hf_family(family.family).norms_less_1) continue;  // whose stacks and norms are copied
+    if (!family.mixture.none || hf_family(family.family).norms_less_1) continue;  // these are copied
     config.family = family.family;
     write_hf_directory(dir.path(), numbered_weights(config), 10);
     const StoredModel model = read_hf_model(dir.path());
@@ -301,7 +301,7 @@ TEST(HfModel, FamiliesWithHalvesStayMapped) {
   }
 }
 
-TEST(HfModel, ComputedTablesAreNoWeights) {
+TEST(HfModel, IgnoresComputedTables) {
   const std::vector<float> table(3);
   EXPECT_EQ(hf_error(kGrouped,
                      [&](std::vector<TensorView>& tensors) {
@@ -313,14 +313,14 @@ TEST(HfModel, ComputedTablesAreNoWeights) {
             "");
 }
 
-TEST(HfModel, NamesATensorThatIsNoPartOfALlama) {
+TEST(HfModel, NamesAnUnexpectedTensor) {
   for (const char* name :
        {"model.layers.2.input_layernorm.weight", "rotary_emb.inv_freq.weight", "model.norm", "lm_head.weight"}) {
     const std::vector<float> values(24);
     const std::string message = hf_error(kGrouped, [&](std::vector<TensorView>& tensors) {
       tensors.push_back({.name = name, .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(values))});
     });
-    EXPECT_TRUE(test::contains(message, std::string("the tensor ") + name + " is not part of a llama")) << message;
+    EXPECT_TRUE(test::contains(message, std::string("unexpected tensor ") + name + " for the family llama")) << message;
   }
 }
 
@@ -332,8 +332,8 @@ TEST(HfModel, NamesEachMissingTensor) {
     for (size_t i = 0; i < manifest.size(); ++i) {
       const std::string message = hf_error(
           config, [&](std::vector<TensorView>& tensors) { tensors.erase(tensors.begin() + static_cast<long>(i)); });
-      EXPECT_TRUE(test::contains(message, "the tensor " + manifest[i].hf_name + " of shape " +
-                                              shape_string(manifest[i].shape) + " is missing"))
+      EXPECT_TRUE(test::contains(
+          message, "tensor " + manifest[i].hf_name + " of shape " + shape_string(manifest[i].shape) + " is missing"))
           << message;
     }
   }

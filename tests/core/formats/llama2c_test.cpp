@@ -1,4 +1,4 @@
-// Laws of core/formats/llama2c.h. tests/apps/files/llama2c_oracle_test.py compares the layout with an independent writer.
+// Tests core/formats/llama2c.h. tests/apps/files/llama2c_oracle_test.py compares files with an independent writer's.
 #include "core/formats/llama2c.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ void write(const std::filesystem::path& path, const Weights& weights, int versio
   write_llama2c(path, weights.config, weights.views(), version);
 }
 
-// The file size of export.py's layout, from the header's numbers alone.
+// Returns the file size of export.py's layout, computed from the header's fields.
 uint64_t published_bytes(const ModelConfig& c, int version) {
   const auto u = [](int64_t n) { return static_cast<uint64_t>(n); };
   const uint64_t norms = u(2 * c.n_layers * c.dim + c.dim);
@@ -57,7 +57,7 @@ TEST(Llama2c, Versions0And1KeepEveryBit) {
   }
 }
 
-TEST(Llama2c, Version2IsWithinHalfAStepAndKeepsTheNorms) {
+TEST(Llama2c, Version2RoundsWithinHalfAStepAndKeepsNorms) {
   const TempDir dir;
   for (const ModelConfig& config : llama2c_shapes()) {
     const Weights weights = numbered_weights(config);
@@ -77,7 +77,7 @@ TEST(Llama2c, Version2IsWithinHalfAStepAndKeepsTheNorms) {
         for (size_t k = begin; k < begin + group; ++k) largest = std::max(largest, std::abs(from[k]));
         const double step = static_cast<double>(largest) / 127.0;
         for (size_t k = begin; k < begin + group; ++k) {
-          // Half a step, plus the roundings of scale, quotient and product.
+          // Half a quantization step, plus the rounding errors of scale, quotient and product.
           ASSERT_LE(std::abs(static_cast<double>(values[k]) - from[k]), step * (0.5 + 127 * 3 * 0x1p-24))
               << read.tensors[i].name;
         }
@@ -86,12 +86,12 @@ TEST(Llama2c, Version2IsWithinHalfAStepAndKeepsTheNorms) {
   }
 }
 
-TEST(Llama2c, QuantizingAgainGivesTheSameFile) {
+TEST(Llama2c, RequantizingGivesTheSameFile) {
   const TempDir dir;
   const Weights weights = numbered_weights(llama2c_shapes()[1]);
   write(dir / "a.bin", weights, 2);
   write(dir / "b.bin", to_weights(read_llama2c(dir / "a.bin")), 2);
-  // The largest of a group is 127 steps again, so the step is the same up to the rounding of 127 * step / 127.
+  // A group's largest value is 127 steps again, so the step is the same up to the rounding of 127 * step / 127.
   const Weights once = to_weights(read_llama2c(dir / "a.bin"));
   const Weights twice = to_weights(read_llama2c(dir / "b.bin"));
   for (size_t i = 0; i < once.tensors.size(); ++i) {
@@ -101,12 +101,12 @@ TEST(Llama2c, QuantizingAgainGivesTheSameFile) {
   }
 }
 
-TEST(Llama2c, Version2RoundsTiesToEvenAndMakesZerosOfZeros) {
+TEST(Llama2c, Version2RoundsTiesToEvenAndKeepsZeros) {
   const TempDir dir;
   ModelConfig config = llama2c_shapes()[0];
   Weights weights = numbered_weights(config);
   ASSERT_EQ(llama2c_group_size(config), 4);
-  const std::vector<float> group{127.0F, 0.5F, -1.5F, 2.5F};  // steps of 1
+  const std::vector<float> group{127.0F, 0.5F, -1.5F, 2.5F};  // a quantization step of 1
   std::copy(group.begin(), group.end(), weights.tensors[0].begin());
   std::fill_n(weights.tensors[0].begin() + 4, 4, 0.0F);
   write(dir / "m.bin", weights, 2);
@@ -114,11 +114,11 @@ TEST(Llama2c, Version2RoundsTiesToEvenAndMakesZerosOfZeros) {
   EXPECT_EQ(std::vector<float>(read.begin(), read.begin() + 8), (std::vector<float>{127, 0, -2, 2, 0, 0, 0, 0}));
 }
 
-TEST(Llama2c, Version2StaysInItsRangeWhereTheStepIsSubnormal) {
+TEST(Llama2c, Version2ClampsIfTheStepIsSubnormal) {
   const TempDir dir;
   Weights weights = numbered_weights(llama2c_shapes()[0]);
   const float least = std::numeric_limits<float>::denorm_min();
-  // 190 / 127 of the least float is the least float itself: 190 steps, where 127 are the most.
+  // 190 / 127 of the smallest float rounds to the smallest float, so the value is 190 steps where 127 is the maximum.
   const std::vector<float> group{190 * least, -190 * least, least, 0.0F};
   std::copy(group.begin(), group.end(), weights.tensors[0].begin());
   write(dir / "m.bin", weights, 2);
@@ -127,17 +127,17 @@ TEST(Llama2c, Version2StaysInItsRangeWhereTheStepIsSubnormal) {
             (std::vector<float>{127 * least, -127 * least, least, 0.0F}));
 }
 
-TEST(Llama2c, Version2RefusesWeightsThatAreNotFinite) {
+TEST(Llama2c, Version2RejectsNonFiniteWeights) {
   const TempDir dir;
   for (const float wrong : {HUGE_VALF, -HUGE_VALF, std::numeric_limits<float>::quiet_NaN()}) {
     Weights weights = numbered_weights(llama2c_shapes()[0]);
     weights.tensors[2][7] = wrong;
-    EXPECT_ERROR(write(dir / "m.bin", weights, 2), "the tensor blk.0.attn_q.weight holds");
+    EXPECT_ERROR(write(dir / "m.bin", weights, 2), "tensor blk.0.attn_q.weight contains");
     EXPECT_FALSE(std::filesystem::exists(dir / "m.bin"));
   }
 }
 
-TEST(Llama2c, FilesHaveThePublishedLengthToTheByte) {
+TEST(Llama2c, FilesHaveTheSpecifiedSize) {
   const TempDir dir;
   for (const ModelConfig& config : llama2c_shapes()) {
     for (const int version : {0, 1, 2}) {
@@ -146,15 +146,15 @@ TEST(Llama2c, FilesHaveThePublishedLengthToTheByte) {
       ASSERT_EQ(bytes.size(), published_bytes(config, version)) << "version " << version;
       for (const std::string& wrong : {bytes + '\0', bytes.substr(0, bytes.size() - 1)}) {
         write_bytes(dir / "wrong.bin", wrong);
-        EXPECT_ERROR(read_llama2c(dir / "wrong.bin"), std::to_string(wrong.size()) + " bytes, but a llama2.c version " +
-                                                          std::to_string(version) + " file of this header has " +
-                                                          std::to_string(bytes.size()));
+        EXPECT_ERROR(read_llama2c(dir / "wrong.bin"),
+                     std::to_string(wrong.size()) + " bytes, but its llama2.c version " + std::to_string(version) +
+                         " header requires " + std::to_string(bytes.size()));
       }
     }
   }
 }
 
-TEST(Llama2c, TheHeaderSaysWhetherTheOutputIsTied) {
+TEST(Llama2c, HeaderStoresWhetherTheOutputIsTied) {
   const TempDir dir;
   ModelConfig config = llama2c_shapes()[0];
   for (const bool tied : {true, false}) {
@@ -167,7 +167,7 @@ TEST(Llama2c, TheHeaderSaysWhetherTheOutputIsTied) {
   }
 }
 
-TEST(Llama2c, GroupsDivideTheRowsOfEveryMatrix) {
+TEST(Llama2c, GroupSizeDividesEveryRow) {
   ModelConfig config;
   for (const auto& [dim, hidden, group] :
        {std::tuple{288, 768, 32}, {64, 64, 64}, {128, 352, 32}, {24, 20, 4}, {30, 7, 1}, {512, 1376, 32}}) {
@@ -177,25 +177,25 @@ TEST(Llama2c, GroupsDivideTheRowsOfEveryMatrix) {
   }
 }
 
-TEST(Llama2c, OtherThetasAndEpsAreRefusedByName) {
+TEST(Llama2c, RejectsOtherThetaAndEpsByName) {
   const TempDir dir;
   ModelConfig config = llama2c_shapes()[0];
   config.rope_theta = 500000.0F;
   EXPECT_ERROR(write(dir / "m.bin", numbered_weights(config), 0),
-               "llama2.c fixes rope_theta at 10000, but this model's is 500000; take --format gguf");
+               "llama2.c fixes rope_theta at 10000, but this model's is 500000; use --format gguf");
   config.rope_theta = 10000.0F;
   config.norm_eps = 1e-6F;
   EXPECT_ERROR(write(dir / "m.bin", numbered_weights(config), 1),
-               "llama2.c fixes norm_eps at 1e-5, but this model's is 1e-06; take --format gguf");
+               "llama2.c fixes norm_eps at 1e-5, but this model's is 1e-06; use --format gguf");
   EXPECT_FALSE(std::filesystem::exists(dir / "m.bin"));
 }
 
-TEST(Llama2c, WritesNoOtherVersionsAndTypes) {
+TEST(Llama2c, RejectsOtherVersionsAndTypes) {
   const TempDir dir;
   const Weights weights = numbered_weights(llama2c_shapes()[0]);
-  for (const int version : {-1, 3}) EXPECT_ERROR(write(dir / "m.bin", weights, version), "the versions 0, 1 and 2");
+  for (const int version : {-1, 3}) EXPECT_ERROR(write(dir / "m.bin", weights, version), "supported: 0, 1 and 2");
   EXPECT_ERROR(write_llama2c(dir / "m.bin", weights.config, stream_as(weights.views(), DType::F16), 0),
-               "token_embd.weight has type F16, but llama2.c takes F32");
+               "token_embd.weight has type F16, but llama2.c requires F32");
   EXPECT_FALSE(std::filesystem::exists(dir / "m.bin"));
 }
 

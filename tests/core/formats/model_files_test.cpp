@@ -1,5 +1,5 @@
-// Laws of core/formats/model_files.h: what a file is shows in its bytes, not in its name, and a model is the same in
-// each form.
+// Tests core/formats/model_files.h: the format is detected from a file's content, not its name, and each format gives
+// the same model.
 #include "core/formats/model_files.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using test::numbered_weights;
 using test::TempDir;
 using test::write_bytes;
 
-TEST(ReadModel, TellsTheFormatsApartWhateverTheirNames) {
+TEST(ReadModel, DetectsTheFormatFromContent) {
   for (const ModelConfig& config : llama2c_shapes()) {
     const TempDir dir;
     const Weights weights = numbered_weights(config);
@@ -45,21 +45,21 @@ TEST(ReadModel, ModelsOutliveTheReader) {
   const TempDir dir;
   const Weights weights = numbered_weights(llama2c_shapes()[1]);
   write_llama2c(dir / "m", weights.config, weights.views(), 2);
-  const StoredModel model = read_model(dir / "m");  // dequantized: `storage` owns the tensors
+  const StoredModel model = read_model(dir / "m");  // dequantized; `storage` owns the tensors
   std::filesystem::remove(dir / "m");
   EXPECT_EQ(to_weights(model).tensors.size(), weights.tensors.size());
   const StoredModel copy = model;
   EXPECT_EQ(bytes_of(copy.tensors), bytes_of(model.tensors));
 }
 
-TEST(ReadModel, SaysWhatAFileIsNot) {
+TEST(ReadModel, RejectsUnknownFiles) {
   const TempDir dir;
   EXPECT_ERROR(read_model(dir / "none"), "none: No such file or directory");
   EXPECT_ERROR(read_model(dir.path()), "config.json: no such file");
   write_bytes(dir / "empty", "");
   EXPECT_ERROR(read_model(dir / "empty"), "empty is an empty file");
   write_bytes(dir / "short", "GGU");
-  EXPECT_ERROR(read_model(dir / "short"), "short: 3 bytes are too few for a model file");
+  EXPECT_ERROR(read_model(dir / "short"), "short: the file has 3 bytes, too few for a model");
   write_bytes(dir / "text", std::string(1000, 'a'));
   EXPECT_ERROR(read_model(dir / "text"), "text: neither a GGUF nor a llama2.c file: ");
 }

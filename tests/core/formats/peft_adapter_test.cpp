@@ -1,5 +1,5 @@
-// Laws of core/formats/peft_adapter.h: what is written is read as the same, under peft's names and in its order of
-// rows. lora_test.py and adapter_files_test.py hold both directions to peft itself.
+// Tests core/formats/peft_adapter.h: an adapter survives a round trip, with peft's names and row order. lora_test.py
+// and adapter_files_test.py compare both directions with peft.
 #include "core/formats/peft_adapter.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using test::error_of;
 using test::kGrouped;
 using test::TempDir;
 
-// Numbers that all differ, for these matrices of each layer.
+// Returns an adapter of the matrices with these roles in each layer; all its values differ.
 Adapter numbered_adapter(const ModelConfig& config, const std::vector<Role>& roles, const AdapterInfo& info) {
   Adapter adapter{.path = "", .parts = {}};
   float next = 0.0F;
@@ -55,7 +55,7 @@ const AdapterInfo kOfTwo{.rank = 3,
                          .base = "a \"name\"",
                          .by_root = false};
 
-TEST(PeftAdapter, WhatIsWrittenIsReadAsTheSame) {
+TEST(PeftAdapter, RoundTripKeepsTheAdapter) {
   for (const Family family : {Family::Llama, Family::Qwen2}) {
     for (const bool by_root : {false, true}) {
       ModelConfig config = kGrouped;
@@ -77,7 +77,7 @@ TEST(PeftAdapter, WhatIsWrittenIsReadAsTheSame) {
   }
 }
 
-TEST(PeftAdapter, AnAdapterOfSomeMatricesNamesThem) {
+TEST(PeftAdapter, PartialAdaptersListTheirModules) {
   const TempDir dir;
   Adapter adapter = numbered_adapter(kGrouped, kOfTwo.targets, kOfTwo);
   adapter.parts.erase(adapter.parts.begin() + 1);
@@ -89,7 +89,7 @@ TEST(PeftAdapter, AnAdapterOfSomeMatricesNamesThem) {
   EXPECT_TRUE(test::contains(config, "\"model.layers.1.self_attn.k_proj\"")) << config;
 }
 
-TEST(PeftAdapter, RowsOfQueriesAndKeysAreInHuggingFacesOrder) {
+TEST(PeftAdapter, QueryAndKeyRowsUseHuggingFaceOrder) {
   const TempDir dir;
   const AdapterInfo info{.rank = 1, .alpha = 1, .dropout = 0, .targets = {Role::Wq}, .base = ""};
   Adapter adapter = numbered_adapter(kGrouped, info.targets, info);
@@ -103,7 +103,7 @@ TEST(PeftAdapter, RowsOfQueriesAndKeysAreInHuggingFacesOrder) {
             (std::vector<float>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));  // heads of six rows
 }
 
-TEST(PeftAdapter, TheFileHasNoTensorsButTheAdapters) {
+TEST(PeftAdapter, WritesOnlyAdapterTensors) {
   const TempDir dir;
   const AdapterInfo info{.rank = 1, .alpha = 1, .dropout = 0, .targets = {Role::Wk}, .base = ""};
   ModelConfig config = kGrouped;
@@ -114,7 +114,7 @@ TEST(PeftAdapter, TheFileHasNoTensorsButTheAdapters) {
   EXPECT_EQ(SafetensorsFile(dir / "adapter_model.safetensors").tensors().size(), 4);
 }
 
-TEST(PeftAdapter, PartsThatAreNotTheInfosAreRefused) {
+TEST(PeftAdapter, RejectsPartsThatDoNotMatchTheInfo) {
   const TempDir dir;
   const Adapter adapter = numbered_adapter(kGrouped, kOfTwo.targets, kOfTwo);
   const auto refused = [&](const Adapter& parts, const AdapterInfo& info) {
@@ -125,7 +125,7 @@ TEST(PeftAdapter, PartsThatAreNotTheInfosAreRefused) {
   EXPECT_TRUE(test::contains(refused(adapter, other), "targets"));
   other = kOfTwo;
   other.rank = 4;
-  EXPECT_TRUE(test::contains(refused(adapter, other), "the rank 3"));
+  EXPECT_TRUE(test::contains(refused(adapter, other), "has rank 3"));
   other = kOfTwo;
   other.alpha = 1;
   EXPECT_TRUE(test::contains(refused(adapter, other), "scale"));
@@ -137,8 +137,8 @@ TEST(PeftAdapter, PartsThatAreNotTheInfosAreRefused) {
   EXPECT_TRUE(test::contains(refused(parts, kOfTwo), "down_proj.lora_B"));
 }
 
-// As Python's re.match(rf"(.*\\.)?({key})$", module).
-TEST(ModulePattern, IsPythons) {
+// Matches as Python's re.match(rf"(.*\\.)?({key})$", module) does.
+TEST(ModulePattern, MatchesLikePythonsRe) {
   const auto fits = [](const char* key, const char* module) { return names_module(key, module, "where"); };
   for (const char* key :
        {"q_proj", "self_attn.q_proj", "^model.*", "model.layers.1.self_attn.q_proj$", ".*", "(q|k)_proj",
@@ -151,9 +151,10 @@ TEST(ModulePattern, IsPythons) {
   EXPECT_TRUE(fits("(a|aa)*b", "aaaaab") && fits("(a*)*", ""));
 }
 
-TEST(ModulePattern, WhatIsNotSupportedIsNamed) {
+TEST(ModulePattern, RejectsUnsupportedPatterns) {
   for (const char* key : {"(?=a)b", "a{2}", "(a", "a)", "[a", "*a", "a**", "a+?", "a\\", "\\b", "[\\d]"}) {
-    EXPECT_TRUE(test::contains(error_of([&] { static_cast<void>(names_module(key, "a", "where")); }), "where: the key"))
+    EXPECT_TRUE(
+        test::contains(error_of([&] { static_cast<void>(names_module(key, "a", "where")); }), "where: the pattern"))
         << key;
   }
   std::string nested = "a";
@@ -162,10 +163,10 @@ TEST(ModulePattern, WhatIsNotSupportedIsNamed) {
                              "steps"));
 }
 
-TEST(PeftAdapter, TargetsHaveTheNamesOfHuggingFace) {
+TEST(PeftAdapter, TargetsUseHuggingFaceNames) {
   EXPECT_EQ(target_name(Role::Wq), "q_proj");
   EXPECT_EQ(target_name(Role::W2), "down_proj");
-  EXPECT_TRUE(test::contains(error_of([] { static_cast<void>(target_name(Role::Output)); }), "cannot be adapted"));
+  EXPECT_TRUE(test::contains(error_of([] { static_cast<void>(target_name(Role::Output)); }), "can have adapters"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Laws of core/formats/safetensors.h: a bit-exact round trip, no gaps but named padding, and a one-line error for a
-// damaged file.
+// Tests core/formats/safetensors.h: round trips are bit-exact, data has no gaps except named padding, and a damaged
+// file gives a one-line error.
 #include "core/formats/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ std::string file_of(const std::string& header, const std::string& data) {
   return raw<uint64_t>(header.size()) + header + data;
 }
 
-// Reads a file and every byte of its views. True if it was accepted.
+// Reads a file and every byte of its views. Returns true if the file was accepted.
 bool taken(const std::filesystem::path& path) {
   try {
     const SafetensorsFile file(path);
@@ -83,7 +83,7 @@ TEST(Safetensors, RoundTripKeepsEveryBit) {
   EXPECT_EQ(file.find_tensor("absent"), nullptr);
 }
 
-TEST(Safetensors, TensorsComeInTheOrderOfTheirData) {
+TEST(Safetensors, TensorsAreInDataOrder) {
   const TempDir dir;
   const std::vector<Stored> tensors{stored("z", DType::F32, {16}), stored("a", DType::F32, {32}),
                                     stored("m", DType::F32, {16})};
@@ -93,7 +93,7 @@ TEST(Safetensors, TensorsComeInTheOrderOfTheirData) {
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(file.tensors()[i].name, tensors[i].name);
 }
 
-TEST(Safetensors, EveryTensorLiesAtAMultipleOf64) {
+TEST(Safetensors, AlignsTensorsTo64Bytes) {
   const TempDir dir;
   const auto tensors = every_type();
   write_safetensors(dir / "f", views_of(tensors));
@@ -103,11 +103,11 @@ TEST(Safetensors, EveryTensorLiesAtAMultipleOf64) {
   }
 }
 
-TEST(Safetensors, HolesAreWrittenOnlyAsPadTensorsOfZeros) {
+TEST(Safetensors, FillsGapsWithZeroPadTensors) {
   const TempDir dir;
   const auto tensors = every_type();
   write_safetensors(dir / "f", views_of(tensors));
-  // Without our reader: the extents in the header cover the data from the first byte to the last.
+  // Parsed without our reader: the offsets in the header cover the data from the first byte to the last.
   const std::string bytes = test::read_bytes(dir / "f");
   uint64_t size = 0;
   std::memcpy(&size, bytes.data(), 8);
@@ -134,7 +134,7 @@ TEST(Safetensors, HolesAreWrittenOnlyAsPadTensorsOfZeros) {
   EXPECT_EQ(8 + size + end, bytes.size());
 }
 
-TEST(Safetensors, TensorsOfWholeCacheLinesNeedNoPads) {
+TEST(Safetensors, AlignedTensorsNeedNoPadding) {
   const TempDir dir;
   const std::vector<Stored> tensors{stored("a", DType::F32, {16, 3}), stored("b", DType::F16, {32}),
                                     stored("last", DType::I8, {5})};
@@ -142,7 +142,7 @@ TEST(Safetensors, TensorsOfWholeCacheLinesNeedNoPads) {
   EXPECT_EQ(SafetensorsFile(dir / "f").tensors().size(), 3U);
 }
 
-TEST(Safetensors, NoTensorsAtAllIsAFile) {
+TEST(Safetensors, AcceptsAFileWithoutTensors) {
   const TempDir dir;
   write_safetensors(dir / "f", {});
   EXPECT_TRUE(SafetensorsFile(dir / "f").tensors().empty());
@@ -160,7 +160,7 @@ TEST(Safetensors, WritesAtomically) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
-TEST(Safetensors, TheWriterRefusesWhatItsReaderWouldRefuse) {
+TEST(Safetensors, WriterRejectsInputTheReaderWouldReject) {
   const TempDir dir;
   const Stored w = stored("w", DType::F32, {4});
   EXPECT_ERROR(write_safetensors(dir / "f", {w.view(), w.view()}), "w");
@@ -188,19 +188,19 @@ class SafetensorsHostile : public ::testing::Test {
 const std::string kSound = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
                            R"("b":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})";
 
-TEST_F(SafetensorsHostile, TheFileOfTheseTestsIsSoundUntilItIsBroken) {
+TEST_F(SafetensorsHostile, UndamagedFileIsAccepted) {
   EXPECT_TRUE(is_taken(file_of(kSound, std::string(19, 'd'))));
   EXPECT_TRUE(is_taken(file_of(kSound + "    ", std::string(19, 'd'))));
 }
 
-TEST_F(SafetensorsHostile, EveryTruncationIsRefused) {
+TEST_F(SafetensorsHostile, RejectsEveryTruncation) {
   const std::string whole = file_of(kSound, std::string(19, 'd'));
   for (size_t size = 0; size < whole.size(); ++size) {
     ASSERT_FALSE(is_taken(whole.substr(0, size))) << size << " of " << whole.size() << " bytes";
   }
 }
 
-TEST_F(SafetensorsHostile, BytesThatBelongToNoTensorAreRefused) {
+TEST_F(SafetensorsHostile, RejectsBytesOutsideTensors) {
   expect_refused(file_of(kSound, std::string(20, 'd')), "byte");
   expect_refused(file_of("{}", "x"), "byte");
   expect_refused(file_of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "ddd"), "byte");
@@ -210,7 +210,7 @@ TEST_F(SafetensorsHostile, BytesThatBelongToNoTensorAreRefused) {
                  "byte");
 }
 
-TEST_F(SafetensorsHostile, NoChangeOfOneByteCrashes) {
+TEST_F(SafetensorsHostile, SurvivesEverySingleByteChange) {
   const std::string whole = file_of(kSound, std::string(19, 'd'));
   size_t n_refused = 0;
   for (size_t at = 0; at < whole.size() - 19; ++at) {
@@ -223,16 +223,16 @@ TEST_F(SafetensorsHostile, NoChangeOfOneByteCrashes) {
   EXPECT_GT(n_refused, whole.size());
 }
 
-TEST_F(SafetensorsHostile, RefusesHeadersThatDoNotFitTheFile) {
+TEST_F(SafetensorsHostile, RejectsHeadersBeyondTheFile) {
   for (const uint64_t size :
        {uint64_t{3}, uint64_t{100'000'001}, uint64_t{1} << 40U, uint64_t{1} << 63U, UINT64_MAX, UINT64_MAX - 7}) {
-    expect_refused(raw(size) + "{}", "does not fit the file");
+    expect_refused(raw(size) + "{}", "does not fit in the file");
   }
   expect_refused("short", "too short");
   expect_refused(raw<uint64_t>(0), "not valid JSON");
 }
 
-TEST_F(SafetensorsHostile, RefusesWhatIsNotAJsonObject) {
+TEST_F(SafetensorsHostile, RejectsNonObjects) {
   for (const char* header : {"[]", "3", "\"x\"", "null", "true"})
     expect_refused(file_of(header, ""), "not a JSON object");
   for (const char* header : {"{", "{}x", "{\"a\":}", "\x01", "{\"\xFF\":1}", "{'a':1}"}) {
@@ -240,15 +240,15 @@ TEST_F(SafetensorsHostile, RefusesWhatIsNotAJsonObject) {
   }
 }
 
-TEST_F(SafetensorsHostile, RefusesDeepNestingAndRepeatedKeys) {
-  expect_refused(file_of(std::string(100'000, '['), ""), "nests deeper");
-  expect_refused(file_of(R"({"a":)" + std::string(100, '[') + std::string(100, ']') + "}", ""), "nests deeper");
+TEST_F(SafetensorsHostile, RejectsDeepNestingAndRepeatedKeys) {
+  expect_refused(file_of(std::string(100'000, '['), ""), "nested deeper");
+  expect_refused(file_of(R"({"a":)" + std::string(100, '[') + std::string(100, ']') + "}", ""), "nested deeper");
   const std::string entry = R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   expect_refused(file_of(R"({"a":)" + entry + R"(,"a":)" + entry + "}", "d"), R"("a" occurs twice)");
   expect_refused(file_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "d"), "occurs twice");
 }
 
-TEST_F(SafetensorsHostile, RefusesIncompleteEntries) {
+TEST_F(SafetensorsHostile, RejectsIncompleteEntries) {
   for (const char* entry :
        {"3", "null", "[]", "{}", R"({"shape":[1],"data_offsets":[0,1]})", R"({"dtype":"U8","data_offsets":[0,1]})",
         R"({"dtype":"U8","shape":[1]})", R"({"dtype":3,"shape":[1],"data_offsets":[0,1]})",
@@ -258,7 +258,7 @@ TEST_F(SafetensorsHostile, RefusesIncompleteEntries) {
   }
 }
 
-TEST_F(SafetensorsHostile, RefusesNumbersThatAreNotNaturalOrWrap) {
+TEST_F(SafetensorsHostile, RejectsNegativeFractionalAndOverflowingNumbers) {
   const auto entry = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return file_of(R"({"name":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}",
                    "dddddddd");
@@ -276,12 +276,12 @@ TEST_F(SafetensorsHostile, RefusesNumbersThatAreNotNaturalOrWrap) {
   }
 }
 
-TEST_F(SafetensorsHostile, RefusesUnknownTypesByName) {
+TEST_F(SafetensorsHostile, RejectsUnknownTypesByName) {
   expect_refused(file_of(R"({"w":{"dtype":"F8_E5M2","shape":[1],"data_offsets":[0,1]}})", "d"), "F8_E5M2");
   expect_refused(file_of(R"({"w":{"dtype":"","shape":[1],"data_offsets":[0,1]}})", "d"), "tensor w");
 }
 
-TEST_F(SafetensorsHostile, RefusesTensorsThatOverlap) {
+TEST_F(SafetensorsHostile, RejectsOverlappingTensors) {
   const auto two = [](const std::string& a, const std::string& b) {
     return file_of(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + a +
                        R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + b + "}}",
@@ -292,8 +292,8 @@ TEST_F(SafetensorsHostile, RefusesTensorsThatOverlap) {
   for (const char* other : {"[0,4]", "[1,5]", "[3,7]"}) EXPECT_FALSE(is_taken(two("[0,4]", other))) << other;
 }
 
-TEST_F(SafetensorsHostile, EmptyTensorsMayLieAnywhereBetweenOthers) {
-  // Their order in the file is arbitrary, and equal addresses must not count as an overlap.
+TEST_F(SafetensorsHostile, EmptyTensorsMayHaveAnyOffset) {
+  // Their order in the file is arbitrary, and equal offsets must not count as an overlap.
   for (const char* name : {"a", "n", "z"}) {
     EXPECT_TRUE(is_taken(file_of(R"({"m":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},")" + std::string(name) +
                                      R"(":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},")" + name +
@@ -302,7 +302,7 @@ TEST_F(SafetensorsHostile, EmptyTensorsMayLieAnywhereBetweenOthers) {
   }
 }
 
-TEST_F(SafetensorsHostile, RefusesMetadataThatIsNotText) {
+TEST_F(SafetensorsHostile, RejectsNonStringMetadata) {
   expect_refused(file_of(R"({"__metadata__":[]})", ""), "__metadata__ is not an object");
   expect_refused(file_of(R"({"__metadata__":{"a\n":1}})", ""), "__metadata__.a\\x0A is not a string");
 }

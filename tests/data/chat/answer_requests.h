@@ -1,4 +1,4 @@
-// The main() of a tool that answers a file of requests, a JSON list, with the list of its answers.
+// The main() of test tools that read a JSON list of requests and print the list of their results.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace folio::data::test {
 
-/// `answer` makes a JSON value of one; what it throws as core::Error becomes {"error": …}. The exit status.
+/// Prints answer(request) for each request; a core::Error becomes {"error": …}. Returns the exit status.
 template <typename Json, typename Answer>
 int answer_requests(int argc, char** argv, const std::string& tool, Answer&& answer) {
   try {

@@ -1,4 +1,4 @@
-// A tokenizer whose tokens can be read off a text.
+// A tokenizer with one token a byte, whose ids are easy to read in tests.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace folio::data::test {
 
-/// <s>, </s> and <end> are special tokens; of all else each byte is one, whose id is the byte.
+/// Encodes <s>, </s> and <end> as special tokens, and every other byte as the token of its value.
 class ByteTokenizer final : public Tokenizer {
  public:
   ByteTokenizer() : special_({{.text = "<s>", .id = 256}, {.text = "</s>", .id = 257}, {.text = "<end>", .id = 258}}) {}

@@ -1,4 +1,4 @@
-"""Folio's chats against transformers' rendering of published templates, and its Jinja against jinja2: byte for byte."""
+"""Compares rendered chats with transformers, for published templates, and Folio's Jinja with jinja2, byte for byte."""
 
 import copy
 import functools
@@ -25,7 +25,7 @@ from published_templates import CHATML, END_OF_TURN, GEMMA, GEMMA3, KNOWN, LLAMA
 TOOL = os.environ["FOLIO_CHAT_TEMPLATE_TOOL"]
 LONG = "FOLIO_LONG" in os.environ  # `make long`: all conversations
 SANITIZED = os.environ.get("FOLIO_SANITIZE") == "ON"
-# The templates that TRL carries, as their models publish them and as it trains with them; the package is not imported.
+# TRL's chat templates, as models publish them and as TRL trains with them; read without importing the package.
 TRL = {path.stem: path.read_text(encoding="utf-8") for path in
        sorted(Path(importlib.util.find_spec("trl").origin).parent.glob("chat_templates/*.jinja"))}
 ALL = {**KNOWN, **TRL}
@@ -45,7 +45,7 @@ def tokenizer(template):
 
 
 def theirs(template, messages):
-    """What apply_chat_template renders, or None where the template raises an exception."""
+    """Returns what apply_chat_template renders, or None if the template raises an exception."""
     try:
         return tokenizer(template).apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     except (jinja2.exceptions.TemplateError, TypeError):
@@ -69,7 +69,7 @@ def text_of(answer):
 
 
 def conversations():
-    """With and without a system message, of one to four turns, each of CONTENTS in each place, and more at random."""
+    """Yields chats with and without a system message: each of CONTENTS in each place, and random ones."""
     roles = ("user", "assistant")
     for system in (False, True):
         for turns in (1, 3):
@@ -85,16 +85,16 @@ def conversations():
         messages = [{"role": roles[i % 2], "content": rng.choice(CONTENTS) + rng.choice(CONTENTS)}
                     for i in range(rng.randrange(1, 8))]
         yield [{"role": "system", "content": rng.choice(CONTENTS)}] * system + messages
-    for sequence in ("uu", "a", "sa", "uaa", "us", "usu", "ss"):  # many templates refuse them
+    for sequence in ("uu", "a", "sa", "uaa", "us", "usu", "ss"):  # many templates reject these
         yield [{"role": {"u": "user", "a": "assistant", "s": "system"}[c], "content": "a"} for c in sequence]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_chat_is_what_transformers_renders(name, tmp_path):
+def test_chats_match_transformers(name, tmp_path):
     template = ALL[name]
     everything = chats = list(conversations())
     if not LONG:
-        chats = chats[:-7:16 if SANITIZED else 4] + chats[-7:]  # with all of those that many templates refuse
+        chats = chats[:-7:16 if SANITIZED else 4] + chats[-7:]  # with all chats that many templates reject
     rendered = 0
     for messages, answer in zip(chats, folio([request(m, template=template) for m in chats], tmp_path), strict=True):
         expected = theirs(template, messages)
@@ -103,13 +103,13 @@ def test_a_chat_is_what_transformers_renders(name, tmp_path):
             continue
         assert "error" not in answer and text_of(answer) == expected, messages
         rendered += 1
-    # Some of those of models that see images refuse plain texts.
+    # Some vision models' templates reject contents that are plain strings.
     assert rendered > (150 if name in KNOWN else 30) * len(chats) / len(everything)
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_people_say_is_never_a_mark(name, tmp_path):
-    """Contents of letters that no template has: they are all that was said, and all else is the template's."""
+def test_message_contents_are_marked_as_contents(name, tmp_path):
+    """Uses letters that no template contains: exactly these are marked as contents, everything else as template."""
     letters = "".join(chr(c) for c in range(0x3B1, 0x3C9))
     chats = [[{"role": m["role"], "content": "  \n" + letters[3 * i:3 * i + 3] + " "} for i, m in enumerate(messages)]
              for messages in list(conversations())[-40:] if theirs(KNOWN[name], messages) is not None]
@@ -120,7 +120,7 @@ def test_what_people_say_is_never_a_mark(name, tmp_path):
 
 
 @pytest.mark.parametrize("name, marks", [("Phi-4 mini", ["<|user|>", "<|end|>"]), ("Qwen 2.5", ["<|im_start|>"])])
-def test_a_mark_in_a_content_stays_said(name, marks, tmp_path):
+def test_special_tokens_in_contents_stay_text(name, marks, tmp_path):
     for mark in marks:
         [answer] = folio([request([{"role": "user", "content": f"a{mark}b"}], template=KNOWN[name])], tmp_path)
         assert [text for text, is_template in answer["pieces"] if not is_template] == [f"a{mark}b"]
@@ -128,8 +128,8 @@ def test_a_mark_in_a_content_stays_said(name, marks, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if name not in ("Mistral v3",)])
-def test_a_turn_goes_on_from_the_one_before(name, tmp_path):
-    """So what is in the cache stays there."""
+def test_turns_extend_the_previous_rendering(name, tmp_path):
+    """A longer conversation begins with the shorter one's rendering, so the prefix cache stays valid."""
     template = KNOWN[name]
     messages = [{"role": role, "content": text} for role, text in
                 [("user", "Hi"), ("assistant", "Hello!"), ("user", "Why?"), ("assistant", "I see.\n\nNo."), ("user", "So")]]
@@ -137,14 +137,14 @@ def test_a_turn_goes_on_from_the_one_before(name, tmp_path):
         messages = [{"role": "system", "content": "Be brief."}] + messages
     parts = [messages[:len(messages) - 5 + n] for n in (1, 3, 5)]
     texts = [text_of(answer) for answer in folio([request(m, template=template) for m in parts], tmp_path)]
-    writes_thoughts = texts[0].endswith("<think>\n") or name in ("GPT-OSS", "GLM 4.5")  # left out of what was said
+    writes_thoughts = texts[0].endswith("<think>\n") or name in ("GPT-OSS", "GLM 4.5")  # omitted from later turns
     for n, (before, after) in enumerate(itertools.pairwise(texts)):
         assert writes_thoughts or after.startswith(before)
 
 
 @pytest.mark.parametrize("name, template", [("chatml", CHATML), ("llama2", LLAMA2), ("llama3", LLAMA3),
                                             ("zephyr", ZEPHYR), ("gemma", GEMMA3)])
-def test_a_template_by_name_or_file_is_the_published_one(name, template, tmp_path):
+def test_named_templates_match_the_published_ones(name, template, tmp_path):
     chats = list(conversations())[::3]
     file = tmp_path / "template.jinja"
     file.write_text(template, encoding="utf-8")
@@ -158,7 +158,7 @@ def test_a_template_by_name_or_file_is_the_published_one(name, template, tmp_pat
 
 
 @pytest.mark.parametrize("name", END_OF_TURN)
-def test_what_ends_an_answer_is_the_mark_behind_it(name, tmp_path):
+def test_end_of_turn_is_the_token_after_an_answer(name, tmp_path):
     message = [{"role": "user", "content": "a"}]
     known, unknown = folio([request(message, template=KNOWN[name], marks=marks) for marks in
                             ([END_OF_TURN[name]] if END_OF_TURN[name] not in (BOS, EOS, "") else [], ["<none>"])], tmp_path)
@@ -166,7 +166,7 @@ def test_what_ends_an_answer_is_the_mark_behind_it(name, tmp_path):
     assert unknown["end_of_turn"] == END_OF_TURN[name], "as text, where it is no token"
 
 
-def test_a_template_refuses_in_its_own_words(tmp_path):
+def test_template_errors_use_the_templates_message(tmp_path):
     messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
     gemma, roles = folio([request(messages, template=GEMMA), request([messages[1]] * 2, name="llama2")], tmp_path)
     for answer, parts in ((gemma, ["the file: ", "line 1: System role not supported"]),
@@ -174,19 +174,19 @@ def test_a_template_refuses_in_its_own_words(tmp_path):
         assert all(part in answer["error"] for part in [*parts, "--chat-template", *NAMES])
 
 
-def test_an_unknown_name_and_no_template_list_the_names(tmp_path):
+def test_missing_template_errors_list_the_names(tmp_path):
     unknown, empty = folio([request([], name="mistral"), request([], template="")], tmp_path)
     assert all(name in answer["error"] for name in NAMES for answer in (unknown, empty))
     assert "mistral" in unknown["error"] and "--chat-template" in empty["error"]
     assert all("message" in answer["error"] for answer in folio([request([], name=name) for name in NAMES], tmp_path))
 
 
-# ---- how calls of tools are written (data/chat/tool_format.h) ----
+# ---- tool call formats (data/chat/tool_format.h) ----
 
 HERMES = ("<tool_call>", '<tool_call>\n{"name": "', ['", "arguments": '], '}\n</tool_call>\n<tool_call>\n{"name": "',
           "}\n</tool_call>")
-# Of templates whose calls are recognized: what stands before any answer; the trigger, the opening, what stands between a
-# call's parts, the separator of calls (None: there is one call), the closing; and what ends the turn behind it.
+# Templates with a recognized call format: the text before any answer; the trigger, the opening, the text between a
+# call's parts, the separator of calls (None: one call only), the closing; and the text that ends the turn.
 FORMATS = {
     "Qwen 2.5": ("", *HERMES, "<|im_end|>\n"),
     "Qwen 3": ("<think>\n\n</think>\n\n", *HERMES, "<|im_end|>\n"),
@@ -200,7 +200,7 @@ FORMATS = {
     "qwen3_instruct_2507": ("", *HERMES, "<|im_end|>\n"),
     "qwen3_vl": ("", *HERMES, "<|im_end|>\n"),
 }
-# Those that show no tools, or write arguments that are no JSON object: the model is told in words.
+# Templates that show no tools, or write arguments that aren't a JSON object: the prompt describes tools in words.
 IN_WORDS = {
     "SmolLM2", "ChatML", "ChatML with BOS", "ChatML as plain text", "Llama 2", "Llama 3", "Llama 3.1", "Llama 3.2",
     "Llama 3 with a default", "Llama 4", "Zephyr", "Gemma", "Gemma 3", "GLM 4", "GLM 4.5", "Mistral v7", "Phi-3.5",
@@ -209,13 +209,13 @@ IN_WORDS = {
     "gemma4_v3", "gemma4_v4", "gemma4_v5", "glm4moe", "lfm2", "lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_v2",
     "llama3", "muse_glimmer", "nemotron_3_5_lightning", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra",
     "phi3", "phi3_5", "qwen2_5_vl", "qwen3_5_nothink", "qwen3_5_think", "qwen3_6", "qwen3_8"}
-NO_ANSWERS = {"idefics3", "llava_next", "smolvlm"}  # they refuse contents that are texts
-PUBLISHED = [name for name in ALL if "training" not in name]  # TRL's, changed for its trainer, are left out
+NO_ANSWERS = {"idefics3", "llava_next", "smolvlm"}  # reject contents that are strings
+PUBLISHED = [name for name in ALL if "training" not in name]  # without TRL's training variants
 
 
 @functools.lru_cache
 def tool_formats():
-    """Of each template. Its marks are special tokens, as they are in its model's vocabulary."""
+    """Returns each template's tool format. The template's marks are special tokens, as in its model's vocabulary."""
     marks = re.compile(r"<\|[a-z_]+\|>|\[/?[A-Z_]{4,}\]|<｜[^｜]+｜>|<[a-z]+_of_[a-z]+>|<\|?[a-z_]*turn\|?>")
     with tempfile.TemporaryDirectory() as folder:
         answers = folio([{"template": ALL[name], "bos": BOS, "eos": EOS, "tool_format": True,
@@ -223,7 +223,7 @@ def tool_formats():
     return dict(zip(PUBLISHED, answers, strict=True))
 
 
-def test_a_template_shows_how_calls_are_written():
+def test_call_formats_are_detected_from_templates():
     for name, (before, trigger, opening, between, separator, closing, _) in FORMATS.items():
         found = tool_formats()[name]
         assert "error" not in found and not found["in_words"], (name, found)
@@ -234,7 +234,7 @@ def test_a_template_shows_how_calls_are_written():
         assert found["only_at_start"] == name.startswith("llama3_"), name
 
 
-def test_other_templates_are_told_of_tools_in_words():
+def test_other_templates_describe_tools_in_text():
     found = tool_formats()
     assert {name for name, format in found.items() if format.get("in_words")} == IN_WORDS
     assert {name for name, format in found.items() if "error" in format} == NO_ANSWERS
@@ -244,7 +244,7 @@ def test_other_templates_are_told_of_tools_in_words():
 
 
 def random_call(rng):
-    """A call, and its arguments as text."""
+    """Returns a call, and its arguments as a string."""
     word = lambda: "".join(rng.choices("abc_ZÜ中😀 .,:;'\"\\{}[]<>/\n", k=rng.randrange(1, 9)))  # noqa: E731
     value = lambda depth: rng.choice([  # noqa: E731
         word, lambda: rng.randrange(-99, 99), lambda: rng.random() < 0.5, lambda: [word() for _ in range(rng.randrange(3))],
@@ -255,7 +255,7 @@ def random_call(rng):
 
 
 def written(format, calls):
-    """Calls with their arguments, as the model has to write them."""
+    """Writes calls with their arguments in the format that the model must use."""
     texts = ["".join({"text": text, "name": call["function"]["name"], "arguments": arguments, "id": call["id"]}[kind]
                      for kind, text in format["call"]) for call, arguments in calls]
     return format["before"] + format["opening"] + format["separator"].join(texts) + format["closing"]
@@ -267,8 +267,8 @@ def tools_of(*names):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_calls_are_what_transformers_renders(name):
-    """The prompt, the calls as the format has them, the end of the turn: that is the template's own conversation."""
+def test_calls_match_transformers(name):
+    """Prompt, calls in the detected format and end of turn equal transformers' rendering of the conversation."""
     format, template, end = tool_formats()[name], ALL[name], FORMATS[name][-1]
     assert format["has_spaces"], "as json.dumps has them"
     ask = [{"role": "user", "content": "What?"}]
@@ -287,8 +287,8 @@ def test_calls_are_what_transformers_renders(name):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_tools_returned_is_what_transformers_renders(name, tmp_path):
-    """Whole conversations, with calls, what they returned, and more questions."""
+def test_tool_results_match_transformers(name, tmp_path):
+    """Checks whole conversations with calls, tool results and further questions."""
     rng = random.Random(4)
     several = tool_formats()[name]["several"]
     chats = []
@@ -306,15 +306,15 @@ def test_what_tools_returned_is_what_transformers_renders(name, tmp_path):
             m, template=ALL[name], **({"tools": t} if t else {})) for m, t in chats], tmp_path), strict=True):
         expected = tokenizer(ALL[name]).apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
         assert text_of(answer) == expected, messages
-        # What a tool returned is never a mark.
+        # A tool's result is never parsed for special tokens.
         assert sum(text.count("αβγ") for text, is_template in answer["pieces"] if not is_template) == expected.count("αβγ")
-        assert "αβγ" in expected or name == "Qwen 3"  # this copy of it is without that branch
+        assert "αβγ" in expected or name == "Qwen 3"  # this copy lacks that branch
 
 
-# ---- the template that is chosen ----
+# ---- which template is used ----
 
 def saved(folder, config, jinja, additional):
-    """A tokenizer whose templates stand in these places; each says its name, and whether it is given tools."""
+    """Saves a tokenizer with templates in these places; each renders its own name and whether it has tools."""
     text = lambda name: name + " {{ tools is not none }} {{ messages[0]['content'] }}"  # noqa: E731
     plain = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
     plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -332,7 +332,7 @@ def saved(folder, config, jinja, additional):
     return folder
 
 
-def test_the_template_is_the_one_that_transformers_chooses(tmp_path):
+def test_template_selection_matches_transformers(tmp_path):
     places = list(itertools.product([None, "text", "list", "tools", "odd"], [False, True], [(), ("rag",), ("tool_use",), ("rag", "tool_use")]))
     cases = [(saved(tmp_path / str(i), *place), tools) for i, place in enumerate(places) for tools in (None, tools_of("f"))]
     messages = [{"role": "user", "content": "Hi."}]
@@ -343,16 +343,16 @@ def test_the_template_is_the_one_that_transformers_chooses(tmp_path):
             loaded = PreTrainedTokenizerFast.from_pretrained(folder)
             expected = loaded.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
         except ValueError:
-            expected = None  # no template, or none by default
+            expected = None  # no template, or no default one
         if expected is None or isinstance(loaded.chat_template, dict) and "default" not in loaded.chat_template:
-            assert "error" in answer, (folder, answer)  # Folio's has to have a default one
+            assert "error" in answer, (folder, answer)  # Folio requires a default template
             continue
         assert answer.get("text") == expected, (folder, list(folder.iterdir()), answer)
         rendered += 1
     assert rendered > len(cases) // 2
 
 
-def test_a_gguf_keeps_the_named_templates_as_the_gguf_package_writes_them(tmp_path):
+def test_named_templates_in_gguf_match_the_package(tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     writer.add_tokenizer_model("gpt2")
@@ -374,7 +374,7 @@ def test_a_gguf_keeps_the_named_templates_as_the_gguf_package_writes_them(tmp_pa
 def jinja(template, variables):
     try:
         return _compile_jinja_template.__wrapped__(template).render(**copy.deepcopy(variables))  # indent changes lists
-    except Exception:  # whatever Python raises
+    except Exception:  # any Python exception
         return None
 
 
@@ -391,13 +391,13 @@ def check(cases, tmp_path, variables):
     return rendered
 
 
-def test_expressions_and_blocks_mean_what_they_mean_to_jinja(tmp_path):
+def test_expressions_and_blocks_match_jinja(tmp_path):
     assert check(jinja_cases.ACCEPTED, tmp_path, jinja_cases.VARIABLES) == len(jinja_cases.ACCEPTED)
     assert check(jinja_cases.REFUSED, tmp_path, jinja_cases.VARIABLES) == 0
 
 
-def test_what_is_left_out_is_refused_when_the_template_is_read(tmp_path):
-    """Before it is reached: the pieces below are in branches that are not taken, too."""
+def test_unsupported_constructs_are_rejected_when_parsed(tmp_path):
+    """Checks that errors occur before rendering: the unsupported constructs are also in branches that are never run."""
     for template, answer in zip(jinja_cases.GONE, folio([{"jinja": t, "parse": True} for t in jinja_cases.GONE], tmp_path), strict=True):
         assert jinja_cases.GONE[template] in answer.get("error", ""), (template, answer)
 
@@ -406,8 +406,8 @@ def draws():
     return int(os.environ.get("FOLIO_FUZZ_RUNS", 40 if SANITIZED else 150)), random.Random(int(os.environ.get("FOLIO_FUZZ_SEED", 12)))
 
 
-def test_every_filter_means_what_it_means_to_jinja(tmp_path):
-    """All that jinja2 has but those that make HTML, each with values and arguments that are drawn."""
+def test_filters_match_jinja(tmp_path):
+    """Compares all filters of jinja2 except those that produce HTML, with randomly drawn values and arguments."""
     names = set(jinja2.filters.FILTERS) - jinja_cases.HTML_FILTERS
     assert names == set(jinja_cases.FILTER_ARGUMENTS)
     n, rng = draws()
@@ -415,7 +415,7 @@ def test_every_filter_means_what_it_means_to_jinja(tmp_path):
         assert check(sorted({jinja_cases.random_filter(rng, name) for _ in range(n)}), tmp_path, jinja_cases.VARIABLES) > 0, name
 
 
-def test_every_test_means_what_it_means_to_jinja(tmp_path):
+def test_jinja_tests_match_jinja(tmp_path):
     n, rng = draws()
     for name in sorted(jinja2.tests.TESTS):
         comparing = jinja2.tests.TESTS[name].__module__ == "_operator"
@@ -423,7 +423,7 @@ def test_every_test_means_what_it_means_to_jinja(tmp_path):
         assert check(cases, tmp_path, jinja_cases.VARIABLES) > 0, name
 
 
-def test_random_templates_mean_what_they_mean_to_jinja(tmp_path):
+def test_random_templates_match_jinja(tmp_path):
     rng = random.Random(int(os.environ.get("FOLIO_FUZZ_SEED", 11)))
     n = int(os.environ.get("FOLIO_FUZZ_RUNS", 600))
     rendered = check([jinja_cases.random_template(rng) for _ in range(n)], tmp_path, jinja_cases.VARIABLES)
@@ -431,8 +431,8 @@ def test_random_templates_mean_what_they_mean_to_jinja(tmp_path):
 
 
 @pytest.mark.parametrize("name", TRL)
-def test_a_template_with_tools_is_what_jinja_renders(name, tmp_path):
-    """What no chat of ours has yet, but templates look at: tools, their calls and answers, thoughts, parts of contents."""
+def test_templates_with_tools_match_jinja(name, tmp_path):
+    """Covers fields that Folio's chats lack but templates read: tools, calls, results, reasoning, content parts."""
     parameters = {"type": "object", "required": ["city"], "properties": {
         "city": {"type": "string", "description": "of the world"}, "Unit": {"type": "string", "enum": ["C", "F"]},
         "days": {"type": "array", "items": {"type": "integer"}, "nullable": True}}}
@@ -449,7 +449,7 @@ def test_a_template_with_tools_is_what_jinja_renders(name, tmp_path):
         assert answer.get("text") == jinja(TRL[name], variables), (variables, answer)
 
 
-def test_what_is_done_to_a_text_keeps_who_said_it(tmp_path):
+def test_filters_keep_the_origin_of_text(tmp_path):
     answers = folio([{"jinja": template, "variables": {"x": "  One, <b>two</b>  "}, "said": ["x"]}
                      for template in jinja_cases.KEEPS], tmp_path)
     for template, answer in zip(jinja_cases.KEEPS, answers, strict=True):
@@ -457,7 +457,7 @@ def test_what_is_done_to_a_text_keeps_who_said_it(tmp_path):
 
 
 @pytest.mark.parametrize("template", jinja_cases.HOSTILE)
-def test_what_a_hostile_template_takes_is_bounded(template, tmp_path):
+def test_hostile_templates_are_bounded(template, tmp_path):
     [answer] = folio([request([{"role": "user", "content": "x" * 1000}], template=template)], tmp_path)
     assert answer.keys() == {"error"}
     assert answer["error"].startswith("the file: ") and len(answer["error"].encode()) <= 512 and "line " in answer["error"]

@@ -1,17 +1,17 @@
-// A tool of the tests: Jinja templates, and chats in them.
-//   chat_template_tool FILE     FILE is a JSON list of requests; prints a list of answers, with "error" alone where
-//                               something was refused:
-//     {"template": Jinja or "name": NAME or FILE, "bos", "eos", "messages", "add_generation_prompt": true if missing,
-//      "tools": […], "arguments_as_text": false if missing, "marks": [other special tokens]}
+// Test tool that renders Jinja templates and chats.
+//   chat_template_tool FILE     FILE is a JSON list of requests; prints the list of results, {"error"} for a rejected
+//                               request:
+//     {"template": Jinja or "name": NAME or FILE, "bos", "eos", "messages", "add_generation_prompt" (default: true),
+//      "tools": […], "arguments_as_text" (default: false), "marks": [other special tokens]}
 //                               {"pieces": [[text, is_template], …], "end_of_turn": text}
 //     {"template", "bos", "eos", "marks", "tool_format": true}
 //                               the fields of ToolFormat
 //     {"tokenizer": FILE or directory, "messages", "tools"}
-//                               {"text": rendered by the template that is chosen}
+//                               {"text": rendered by the selected template}
 //     {"jinja": template, "parse": true}
 //                               {"text": null}
-//     {"jinja": template, "variables": {…}, "said": [keys of texts]}
-//                               {"text": rendered, "said": what in it came from those texts}
+//     {"jinja": template, "variables": {…}, "said": [keys of strings that are contents]}
+//                               {"text": rendered, "said": the parts of it that come from these strings}
 #include <fmt/format.h>
 
 #include <array>
@@ -29,7 +29,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Knows BOS, EOS and the marks of a chat, and no text.
+// A tokenizer that has only BOS, EOS and the given marks.
 class MarkTokenizer final : public Tokenizer {
  public:
   MarkTokenizer(const std::string& bos, const std::string& eos, const Json& marks) {

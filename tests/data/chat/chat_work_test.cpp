@@ -1,4 +1,4 @@
-// What rendering a chat may cost, counted in steps.
+// Tests limits on the cost of rendering a chat, counted in steps.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -18,7 +18,7 @@ uint64_t steps_of(const ChatTemplate& chat, size_t n_messages) {
   return budget.spent();
 }
 
-TEST(ChatWork, ATemplateThatLoopsIsRejectedBeyondTheBudget) {
+TEST(ChatWork, LoopsBeyondTheBudgetAreRejected) {
   const ChatTemplate square("{% for a in messages %}{% for b in messages %}{{ b.content }}{% endfor %}{% endfor %}",
                             "t");
   const uint64_t steps = steps_of(square, 100);
@@ -28,7 +28,7 @@ TEST(ChatWork, ATemplateThatLoopsIsRejectedBeyondTheBudget) {
                core::Error);
 }
 
-TEST(ChatWork, ANameIsLookedForInEachScopeThatIsCounted) {
+TEST(ChatWork, NameLookupCountsEachVariable) {
   std::string names;
   for (int i = 0; i < 800; ++i) names += "{% set v" + std::to_string(i) + " = 1 %}";
   const std::string loop = "{% for a in messages %}{{ v799 }}{% endfor %}";

@@ -1,6 +1,6 @@
-"""Which tokens of a conversation Folio learns, against transformers' apply_chat_template: the same tokens, and of each
-whether assistant_masks has it. A published template says by no {% generation %} what an answer is: Folio finds the borders
-by rendering, and transformers is told by tags that are put in here, or by TRL's template for training."""
+"""Compares the tokens of a conversation, and which of them are learned, with transformers' apply_chat_template and its
+assistant_masks. Published templates mark no answers with {% generation %}: Folio finds the borders by rendering;
+transformers gets the tags from this file or from TRL's training templates."""
 
 import importlib.util
 import itertools
@@ -24,7 +24,7 @@ TRL = {path.stem: path.read_text(encoding="utf-8") for path in
        sorted(pathlib.Path(importlib.util.find_spec("trl").origin).parent.glob("chat_templates/*.jinja"))}
 LONG = "FOLIO_LONG" in os.environ  # `make long`: all conversations
 
-# What stands behind an answer in them is one special token.
+# Special tokens, each of which ends an answer in some template.
 MARKS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
          "<|eot_id|>", "<start_of_turn>", "<end_of_turn>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
 CONTENTS = ["Hello", "Ünïcode 中文 😀", "12345.", " both ends ", "\n", "\n\nlines\nand lines\n\n", "a\n", "ends with a colon:",
@@ -32,7 +32,7 @@ CONTENTS = ["Hello", "Ünïcode 中文 😀", "12345.", " both ends ", "\n", "\n
 
 
 def chatml_with_tags(template, expression, answer):
-    """A template that writes all roles by one expression: an assistant's by another one, with tags."""
+    """Adds generation tags to a template that renders all roles with one expression."""
     assert template.count(expression) == 1
     return template.replace(expression, "{% if message['role'] == 'assistant' %}" + answer + "{% else %}" + expression +
                             "{% endif %}")
@@ -57,16 +57,16 @@ TAGGED = {
     "Qwen 2.5": (QWEN25, chatml_with_tags(QWEN25, QWEN25_LINE, "{{- '<|im_start|>assistant\\n' }}{% generation %}{{- message"
                  ".content + '<|im_end|>' }}{% endgeneration %}{{- '\\n' }}")),
 }
-# Without marks, so that tokens begin before an answer and end behind it: " Hello", and ".\\n\\n".
+# Without marks, tokens begin before an answer or end after it: " Hello" and ".\\n\\n".
 PLAIN = ("{% for message in messages %}{{ message['role'] + ': ' }}{% if message['role'] == 'assistant' %}{% generation %}"
          "{{ message['content'] }}{% endgeneration %}{% else %}{{ message['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}")
-# TRL's templates for training that write what their models' own write, and take the line's end for the assistant's.
+# TRL's training templates with the same rendering as the model's own, except that they also train the line end.
 TRL_PAIRS = ["llama3", "gemma", "gemma3", "qwen3_instruct_2507", "cohere"]
 
 
 @pytest.fixture(scope="module")
 def smollm2(tmp_path_factory):
-    """The published vocabulary in transformers, which bpe_oracle_test.py holds to be the file's, and the file."""
+    """Returns the published vocabulary in transformers and the file; bpe_oracle_test.py checks that they are equal."""
     if not MODEL.exists():
         pytest.skip("SmolLM2 is there after `make smollm2`")
     folder = tmp_path_factory.mktemp("smollm2")
@@ -76,7 +76,7 @@ def smollm2(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A vocabulary of 600 with Llama 3's pre-tokenizer, where several line ends are one token and so is ".\\n"."""
+    """Trains 600 tokens with Llama 3's pre-tokenizer, where several line ends, or ".\\n", are one token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = Sequence([Split(Regex(
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
@@ -92,7 +92,7 @@ def small(tmp_path_factory):
 
 
 def conversations(systems=(False, True)):
-    """Of one to three turns, each of CONTENTS in each place, and more at random."""
+    """Yields chats of one to three turns: each of CONTENTS in each place, and random ones."""
     for system, turns in itertools.product(systems, (1, 3) if LONG else (3,)):
         n = 2 * turns + system
         for place, content in itertools.product(range(n), CONTENTS):
@@ -107,7 +107,7 @@ def conversations(systems=(False, True)):
 
 
 def ours(path, requests, tools=None):
-    """The examples of each (tokenizer, template, list of conversations), which are one each."""
+    """Returns the examples of each (tokenizer, template, conversations); each conversation is one example."""
     asked = []
     for i, (tokenizer, template, chats) in enumerate(requests):
         lines = path / f"{i}.jsonl"
@@ -120,7 +120,7 @@ def ours(path, requests, tools=None):
 
 
 def theirs(tokenizer, template, chat, tools=None):
-    """Tokens and mask, up to the last one that is learned."""
+    """Returns tokens and mask up to the last learned token."""
     encoded = tokenizer.apply_chat_template(chat, chat_template=template, tools=tools, return_dict=True,
                                             return_assistant_tokens_mask=True)
     mask = encoded["assistant_masks"]
@@ -135,17 +135,17 @@ def assert_same(found, tokenizer, template, chats):
         assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
 
 
-# As GLM-4's, an answer ends where the mark of the next turn stands; with tags for transformers, which is given an
-# empty turn behind the last answer.
+# As in GLM-4's template, the next turn's mark ends an answer. The tagged version is for transformers, which is given an
+# empty turn after the last answer.
 NEXT = "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
 NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% if loop.previtem is defined and loop.previtem.role == 'assistant' %}"
                "{% generation %}{{ mark }}{% endgeneration %}{% else %}{{ mark }}{% endif %}{{ '\n' }}{% if m.role == 'assistant' %}"
                "{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}")
 
 
-def test_the_next_turns_mark_is_learned_where_it_is_the_end(small, tmp_path):
+def test_next_turns_marker_is_learned_as_the_end(small, tmp_path):
     tokenizer, folder = small
-    # transformers' mask has one token of a last character of several.
+    # transformers masks only one token of a final character that has several.
     chats = [chat for chat in conversations() if all(m["content"] and m["content"][-1].isascii() for m in chat if m["role"] == "assistant")]
     [found] = ours(tmp_path, [(folder, NEXT, chats)])
     end = tokenizer.convert_tokens_to_ids("<|user|>")
@@ -157,19 +157,19 @@ def test_the_next_turns_mark_is_learned_where_it_is_the_end(small, tmp_path):
 
 
 @pytest.mark.parametrize("name", TAGGED)
-def test_borders_found_by_rendering_are_those_that_tags_say(name, request, tmp_path):
+def test_answer_boundaries_match_generation_tags(name, request, tmp_path):
     published, tagged = TAGGED[name]
     chats = list(conversations((False,) if name == "Gemma" else (False, True)))
     fast, path = request.getfixturevalue("smollm2" if name == "SmolLM2" else "small")
-    template = None if name == "SmolLM2" else published  # it lies in the file
+    template = None if name == "SmolLM2" else published  # the file contains it
     assert_same(ours(tmp_path, [(path, template, chats)])[0], fast, tagged, chats)
 
 
-def test_generation_says_what_is_learned(small, tmp_path):
-    """All templates that TRL trains with and that take contents as texts, and those above."""
+def test_generation_blocks_determine_what_is_learned(small, tmp_path):
+    """Covers all of TRL's training templates that accept contents as strings, and those above."""
     fast, path = small
     templates = {name: text for name, text in TRL.items() if name.endswith("_training")}
-    # It tags the text and the mark behind it apart, and for the end of a text see below.
+    # Tags the answer and its closing mark separately; the end of an answer is tested below.
     del templates["diffusion_gemma_training"]
     templates |= {name: tagged for name, (_, tagged) in TAGGED.items()}
     chats = list(conversations((False,)))[::1 if LONG else 6]
@@ -178,15 +178,15 @@ def test_generation_says_what_is_learned(small, tmp_path):
     for (name, template), examples in zip(templates.items(), found):
         try:
             expected = [theirs(fast, template, chat) for chat in chats]
-        except Exception:  # of templates for pictures: they take lists alone
+        except Exception:  # vision templates, which only accept lists
             continue
         assert examples == expected, name
         tried += 1
     assert tried >= 12
 
 
-def test_calls_of_tools_are_learned(small, tmp_path):
-    """In the order of their keys, and without ids, as TRL's data sets have them."""
+def test_tool_calls_are_learned(small, tmp_path):
+    """Calls have sorted keys and no ids, as in TRL's data sets."""
     fast, path = small
     tools = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {
         "type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "integer"}}, "required": ["b"]}}}]
@@ -199,9 +199,9 @@ def test_calls_of_tools_are_learned(small, tmp_path):
         assert found == [theirs(fast, TRL[name], chat, tools) for chat in chats], name
 
 
-def test_a_token_that_is_half_an_answers_is_learned(small, tmp_path):
-    """But for answers that end with a character of several tokens: of these transformers learns the first one alone,
-    which is what its char_to_token() gives of a character."""
+def test_tokens_across_an_answers_start_are_learned(small, tmp_path):
+    """Excludes answers that end with a character of several tokens: transformers learns only its first token, since
+    char_to_token() returns one token a character."""
     fast, path = small
     chats = [chat for chat in conversations() if all(message["content"][-1:].isascii() and message["content"] for message in chat)]
     assert_same(ours(tmp_path, [(path, PLAIN, chats)])[0], fast, PLAIN, chats)
@@ -210,8 +210,8 @@ def test_a_token_that_is_half_an_answers_is_learned(small, tmp_path):
 
 
 @pytest.mark.parametrize("name", TRL_PAIRS)
-def test_answers_are_trls_but_for_the_lines_end(name, small, tmp_path):
-    """TRL trains the line's end behind an answer, too, which no model is asked for: generation ends before it."""
+def test_answers_match_trl_except_the_line_end(name, small, tmp_path):
+    """TRL also trains the line end after an answer; Folio doesn't, since generation stops before it."""
     fast, path = small
     chats = list(conversations((False,)))
     for example, chat in zip(ours(tmp_path, [(path, TRL[name], chats)])[0], chats):

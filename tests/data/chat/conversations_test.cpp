@@ -16,7 +16,7 @@ constexpr const char* kTemplate =
     "{% for m in messages %}{{ '[' + m.role + ']' + m.content + '<end>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}";
 
-// Each example as its text, with what is learned in braces and <end> as #.
+// Returns each example as a string, with learned parts in braces and <end> as #.
 std::vector<std::string> shown(const std::string& jinja, const std::vector<ChatMessage>& messages) {
   const ByteTokenizer tokenizer;
   std::vector<std::string> all;
@@ -41,7 +41,7 @@ const std::vector<ChatMessage> kTwoTurns{{.role = ChatRole::System, .content = "
                                          {.role = ChatRole::User, .content = "v"},
                                          {.role = ChatRole::Assistant, .content = "b"}};
 
-TEST(ChatRenderer, AnswersAndWhatEndsThemAreLearned) {
+TEST(ChatRenderer, LearnsAnswersAndTheirEndTokens) {
   EXPECT_EQ(shown(kTemplate, kTwoTurns),
             (std::vector<std::string>{"[system]s#\n[user]u#\n[assistant]{a#}\n[user]v#\n[assistant]{b#}"}));
 }
@@ -52,7 +52,7 @@ bool learns_to_stop(const std::string& jinja) {
   return ChatRenderer(tokenizer, chat).learns_to_stop();
 }
 
-TEST(ChatRenderer, TheMarkThatBeginsTheNextTurnIsLearnedAsTheEnd) {
+TEST(ChatRenderer, LearnsTheNextTurnsMarkerAsTheEnd) {
   const std::string marked =
       "{% for m in messages %}</s>{{ '[' + m.role + ']' + m.content }}{% endfor %}"
       "{% if add_generation_prompt %}</s>[assistant]{% endif %}";
@@ -61,7 +61,7 @@ TEST(ChatRenderer, TheMarkThatBeginsTheNextTurnIsLearnedAsTheEnd) {
   EXPECT_TRUE(learns_to_stop(marked));
 }
 
-TEST(ChatRenderer, SaysWhetherAnEndIsLearned) {
+TEST(ChatRenderer, ReportsWhetherAnEndIsLearned) {
   EXPECT_TRUE(learns_to_stop(kTemplate));
   EXPECT_FALSE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"));
   EXPECT_TRUE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}"));
@@ -73,27 +73,27 @@ TEST(ChatRenderer, SaysWhetherAnEndIsLearned) {
   EXPECT_FALSE(learns_to_stop(generated("{% generation %}{{ m.content }}{% endgeneration %}<end>")));
 }
 
-TEST(ChatRenderer, WhatFollowsTheLastAnswerIsLeftOut) {
+TEST(ChatRenderer, DropsMessagesAfterTheLastAnswer) {
   std::vector<ChatMessage> messages = kTwoTurns;
   messages.pop_back();
   EXPECT_EQ(shown(kTemplate, messages), (std::vector<std::string>{"[system]s#\n[user]u#\n[assistant]{a#}"}));
 }
 
-TEST(ChatRenderer, MarksInWhatIsSaidAreText) {
+TEST(ChatRenderer, SpecialTokensInContentsArePlainText) {
   EXPECT_EQ(shown(kTemplate,
                   {{.role = ChatRole::User, .content = "<end>"}, {.role = ChatRole::Assistant, .content = "x<end>y"}}),
             (std::vector<std::string>{"[user]<end>#\n[assistant]{x<end>y#}"}));
 }
 
-TEST(ChatRenderer, ATemplateMaySayWhatIsGenerated) {
+TEST(ChatRenderer, HonorsGenerationBlocks) {
   EXPECT_EQ(shown("{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!"
                   "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
                   kTwoTurns),
             (std::vector<std::string>{"[system]s[user]u[assistant]{a!}[user]v[assistant]{b!}"}));
 }
 
-// As templates of models that think do it: what was thought is shown of the last answer alone.
-TEST(ChatRenderer, AnAnswerIsLearnedBehindTheTextThatItWasGivenBehind) {
+// Templates of reasoning models render the reasoning of only the last answer.
+TEST(ChatRenderer, SplitsExamplesIfEarlierAnswersRenderDifferently) {
   EXPECT_EQ(
       shown("{% for m in messages %}[{{ m.role }}]{{ '(thought)' if loop.last and m.role == 'assistant' else '' }}"
             "{{ m.content + '<end>' }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
@@ -102,18 +102,17 @@ TEST(ChatRenderer, AnAnswerIsLearnedBehindTheTextThatItWasGivenBehind) {
                                 "[system]s#[user]u#[assistant]a#[user]v#[assistant]{(thought)b#}"}));
 }
 
-TEST(ChatRenderer, APromptThatTheAnswersTextDoesNotBeginWithIsAnError) {
+TEST(ChatRenderer, RejectsPromptsThatAreNotAPrefix) {
   const std::string message = core::test::error_of([] {
     static_cast<void>(shown(std::string(kTemplate) + "{% if add_generation_prompt %}(now){% endif %}", kTwoTurns));
   });
-  EXPECT_NE(message.find("f: line 1: with an answer the chat template writes another text before it"),
-            std::string::npos)
+  EXPECT_NE(message.find("f: line 1: the chat template writes a different prefix before an answer"), std::string::npos)
       << message;
   EXPECT_ERROR(shown("{% if messages[1].content == 'u' %}{{ raise_exception('no') }}{% endif %}", kTwoTurns),
-               "f: line 1: t: its chat template, line 1: no");
+               "f: line 1: t: chat template, line 1: no");
 }
 
-TEST(Conversations, AreReadFromLinesOfJson) {
+TEST(Conversations, ReadsJsonLines) {
   const TempDir dir;
   write_bytes(
       dir / "c.jsonl",
@@ -135,7 +134,7 @@ TEST(Conversations, AreReadFromLinesOfJson) {
   EXPECT_EQ(all[1].where, (dir / "c.jsonl").string() + ": line 3");
 }
 
-TEST(Conversations, ATextIsNone) {
+TEST(Conversations, DetectsFilesThatAreNotConversations) {
   const TempDir dir;
   write_bytes(dir / "a.jsonl", "{\"text\": \"once\"}\n");
   write_bytes(dir / "b.txt", R"({"messages": []})");
@@ -146,7 +145,7 @@ TEST(Conversations, ATextIsNone) {
   }
 }
 
-TEST(Conversations, ABadLineIsNamed) {
+TEST(Conversations, ErrorsNameTheBadLine) {
   const TempDir dir;
   const std::string path = (dir / "c.jsonl").string();
   const auto error_with = [&](const std::string& line) {
@@ -161,17 +160,18 @@ TEST(Conversations, ABadLineIsNamed) {
     EXPECT_NE(message.find(what), std::string::npos) << message;
   };
   says("{", "JSON");
-  says("[]", "is no object with \"messages\"");
-  says(R"({"text": "once"})", "is no object with \"messages\", as the first line is");
-  says(R"({"messages": []})", "its messages have to be a list of messages");
-  says(R"({"messages": [{"content": "a"}]})", "its messages have to have a role: system, user, assistant or tool");
-  says(R"({"messages": [{"role": "user", "content": 3}]})", "its messages have to have a content, a text");
+  says("[]", "not an object with \"messages\"");
+  says(R"({"text": "once"})", "not an object with \"messages\", unlike the first line");
+  says(R"({"messages": []})", "messages must be a non-empty list");
+  says(R"({"messages": [{"content": "a"}]})", "messages must have a role: system, user, assistant or tool");
+  says(R"({"messages": [{"role": "user", "content": 3}]})",
+       "messages must have content, a string or a list of text parts");
   says(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})",
-       "have a weight, which is not supported");
-  says(R"({"messages": [{"role": "user", "content": "q"}]})", "has no message of the role assistant");
-  says(R"({"messages": [{"role": "assistant", "content": "a"}]})", "begins with an answer");
+       "have the field weight, which is not supported");
+  says(R"({"messages": [{"role": "user", "content": "q"}]})", "no message has the role assistant");
+  says(R"({"messages": [{"role": "assistant", "content": "a"}]})", "the first message has the role assistant");
   says(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "tools": 3})",
-       "its \"tools\" are no list");
+       "\"tools\" is not a list");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// A tool of the tests: what conversations teach.
+// Test tool that prints the training examples of conversations.
 //   conversations_tool FILE     FILE is a JSON list of requests {"tokenizer": FILE, "conversations": FILE, "template":
-//                               Jinja, or none for the tokenizer's own}; prints of each the list of its examples,
+//                               Jinja (default: the tokenizer's)}; prints for each the list of its examples,
 //                               {"tokens": […], "learned": [0 or 1, …]}, or {"error"}
 #include <nlohmann/json.hpp>
 

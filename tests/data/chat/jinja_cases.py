@@ -1,4 +1,4 @@
-"""Templates for which Folio's Jinja is compared with jinja2: written by hand, and at random."""
+"""Templates, handwritten and random, for which Folio's Jinja is compared with jinja2."""
 
 VARIABLES = {"s": "Hello, World", "empty": "", "w": "  a b\t c \n", "u": "Où 中文 😀 É", "q": "it's \"so\" \\ \n", "n": 7, "z": 0,
              "f": 2.5, "t": True, "o": False, "none_": None, "l": [3, 1, 2], "names": ["b", "A", "c", "b"], "el": [],
@@ -47,7 +47,7 @@ d.n | attr('m') | (s | attr('upper'))() | d | attr('items') is defined | 'upper'
 
 
 def split_expressions(text):
-    """At each " | " that is not a filter: a filter's name has no blank in front but a value's pipe, so try the parser."""
+    """Splits at each " | " that separates values and isn't a filter. The parser decides ambiguous cases."""
     import jinja2.parser
     environment = jinja2.Environment()
     parts = []
@@ -122,14 +122,14 @@ REFUSED = ["{{ x.y }}", "{{ t is true is true }}", "{{ x[0] }}", "{{ x + 1 }}", 
            "{{ ', '.join(l) }}", "{{ none | items | list }}", "{{ namespace(1) }}", "{{ strftime_now() }}", "{{ l[1:'a'] }}", "{{ n[1:] }}", "{{ -s }}", "{{ people | sort }}", "{{ x | int }}", "{{ none | abs }}",
            "{{ none is odd }}", "{{ x is even }}", "{{ n is divisibleby 0 }}"]
 
-# What is left out: it needs other files, or makes HTML. Refused when the template is read, in words that name it.
+# Unsupported constructs, which need other files or produce HTML. Parsing fails with an error that names them.
 HTML_FILTERS = {"e", "escape", "forceescape", "striptags", "urlize", "xmlattr"}
 GONE = {**{"{{ s | " + name + " }}": name for name in sorted(HTML_FILTERS)}, "{% if o %}{{ s | nope }}{% endif %}": "nope",
         "{% for i in el %}{{ i is nope }}{% endfor %}": "nope", "{{ el | map('nope') | list }}": "nope",
         "{{ el | select('nope') | list }}": "nope", "{{ el | rejectattr('a', 'nope') | list }}": "nope",
         "{{ range(*l) }}": "*", "{{ dict(**d) }}": "*", "{% include 'x' %}": "include", "{% block x %}{% endblock %}": "block"}
 
-KEEPS = {  # and what of "  One, <b>two</b>  " is left as said
+KEEPS = {  # the part of "  One, <b>two</b>  " that still counts as content after each operation
     "{{ x }}": "  One, <b>two</b>  ", "{{ x | trim }}": "One, <b>two</b>", "{{ x.strip() + '</b>' }}": "One, <b>two</b>", "{{ x[2:5] ~ 'One' }}": "One",
     "{{ x.split(', ')[1] }}": "<b>two</b>  ", "{{ x | upper }}": "  ONE, <B>TWO</B>  ", "{{ x | replace('<b>', '<i>') }}": "  One, two</b>  ",
     "{{ 'a' | replace('a', x) }}": "  One, <b>two</b>  ", "{{ [x, x] | join('<b>') }}": "  One, <b>two</b>    One, <b>two</b>  ",
@@ -140,10 +140,10 @@ KEEPS = {  # and what of "  One, <b>two</b>  " is left as said
     "{{ '<b>' if '<b>' in x }}": "", "{{ x | length }}": "",
     "{{ x | string }}": "  One, <b>two</b>  ", "{{ ([x] | map('trim') | list)[0] }}": "One, <b>two</b>"}
 
-# A million letters, by a loop that is allowed.
+# Builds a million letters with a loop that the limits allow.
 LONG = "{% set ns = namespace(a='aaaaaaaaaa') %}{% for i in range(17) %}{% set ns.a = ns.a + ns.a %}{% endfor %}"
 
-# What costs little is no reason to refuse it.
+# Cheap operations on long strings are not rejected.
 ACCEPTED += [LONG + "{{ ns.a.rsplit(ns.a[:500000] + 'b') | length }}", LONG + "{{ ns.a.rfind('a') }}"]
 
 HOSTILE = [
@@ -162,9 +162,9 @@ HOSTILE = [
     LONG + "{% for i in range(10000) %}{% set q = (ns.a + 'b') in ns.a %}{% endfor %}", "{{ " + "1 if " * 5000, "{{ x" + "x" * 100000 + ".y }}", "\x01{{", "{{ 'a' ~ }}"]
 
 
-# ---- filters and tests with arguments that are drawn ----
+# ---- filters and tests with random arguments ----
 
-# What each is applied to, and what stands in its parentheses: the first draws are the likely ones.
+# Values for each filter, and its arguments; earlier entries are drawn more often.
 TEXTS = ["s", "w", "u", "q", "empty", "p", "'a-b (cd) [e]f <g>'", "'x' * 90", "'one two-three four--five six-seven-eight nine' * 3", "'12'", "' -4_2 '", "'0x1f'",
          "'3.75'", "'1e3'", "'nan'", "'a=b&c d/é'"]
 NUMBERS = ["n", "z", "f", "t", "-n", "-f", "2.5", "3.5", "-2.5", "1234.5678", "25", "1e18", "0.05", "1024", "1000", "999999", "123456789", "none_"]
@@ -201,7 +201,7 @@ FILTER_ARGUMENTS = {
     "trim": (TEXTS + NUMBERS, ["", "'xHd'", "chars=' a'", "none"]), "truncate": (TEXTS, ["", "5", "5, true", "9, false, '..'", "10, true, leeway=0", "5, end=''", "2", "8, leeway=0"]),
     "unique": (LISTS + RECORDS, ORDERS), "upper": (ANY, [""]), "urlencode": (ANY + ["{'a b': 'c/d', 'é': 1}", "[('a', 'b'), ('c', ' ')]"], [""]),
     "wordcount": (TEXTS + NUMBERS, [""]), "wordwrap": (TEXTS, ["", "10", "5", "8, false", "10, true, '|'", "7, break_on_hyphens=false", "width=12, wrapstring=none", "1", "0"])}
-LAZY = {"batch", "slice", "map", "select", "reject", "selectattr", "rejectattr", "unique", "reverse", "items"}  # whose iterators print an address
+LAZY = {"batch", "slice", "map", "select", "reject", "selectattr", "rejectattr", "unique", "reverse", "items"}  # print an address
 COMPARISONS = ["1", "3", "'a'", "s", "l", "none", "2.5", "n", "[1, 2]", ""]
 TEST_ARGUMENTS = {"divisibleby": ["1", "7", "2.5", "0", "'a'", ""], "in": ["l", "s", "d", "[7, 'a']", "range(9)", "5"], "sameas": ["n", "none", "true", "1", "false"]}
 
@@ -209,7 +209,7 @@ TEST_ARGUMENTS = {"divisibleby": ["1", "7", "2.5", "0", "'a'", ""], "in": ["l", 
 def random_filter(rng, name):
     values, arguments = FILTER_ARGUMENTS[name]
     applied = f"({rng.choice(values)}) | {name}({rng.choice(arguments)})"
-    if name == "attr":  # a method is printed with its address
+    if name == "attr":  # a method prints its address
         applied = f"({applied}) is callable"
     if name in LAZY:
         applied += rng.choice([" | list", " | list | first", " | join(',')", " | list | last"])
@@ -219,13 +219,13 @@ def random_filter(rng, name):
 def random_test(rng, name, comparing):
     arguments = TEST_ARGUMENTS.get(name, COMPARISONS if comparing else [""])
     argument = rng.choice(arguments)
-    if not name.isidentifier():  # an operator, which filters alone can name
+    if not name.isidentifier():  # an operator, which only filters can name
         return "{{ (" + rng.choice(LISTS) + f") | select('{name}', {argument or 1}) | list }}}}"
     values = TEXTS + ["'odd'", "'first'", "'nope'"] if name in ("filter", "test") else ANY
     return "{{ (" + rng.choice(values) + f") is {rng.choice(['', 'not '])}{name}({argument}) }}}}"
 
 
-# ---- at random ----
+# ---- random templates ----
 
 ATOMS = ["s", "empty", "w", "u", "q", "n", "z", "f", "t", "o", "none_", "l", "names", "el", "d", "people", "x", "1", "0", "2", "'a'", "'o'", "''", "' '", "none", "true",
          "[1, 2]", "(1, 2)", "{'k': 1}", "'b\\n c'", "-1", "f", "d.k", "d.n.m", "l[0]", "people[0].name", "i", "loop.index", "loop.last"]

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kPadding = 7777;
 
-// Example i has tokens of its own: 1000 i, 1000 i + 1, …, of which some are learned, the last one for certain.
+// Returns n examples. Example i has the unique tokens 1000 i, 1000 i + 1, …; the last and some others are learned.
 std::vector<ChatExample> examples(size_t n, size_t longest, uint64_t seed) {
   std::vector<ChatExample> all;
   for (size_t i = 0; i < n; ++i) {
@@ -31,12 +31,12 @@ std::vector<ChatExample> examples(size_t n, size_t longest, uint64_t seed) {
 
 struct Target {
   int32_t token;
-  int32_t before;  // the input that it is the target of
-  int32_t first;   // of its sequence
+  int32_t before;  // the input whose target it is
+  int32_t first;   // the first token of its sequence
   auto operator<=>(const Target&) const = default;
 };
 
-// All targets of windows of `batches`, `n_windows` of them.
+// Returns the sorted targets of `n_windows` windows of `batches`.
 std::vector<Target> targets_of(const BatchOf& batches, uint64_t first, int64_t n_windows) {
   std::vector<Target> targets;
   for (uint64_t number = first; n_windows > 0; ++number) {
@@ -69,14 +69,14 @@ std::vector<Target> learned(const std::vector<ChatExample>& all) {
   return targets;
 }
 
-TEST(PackedExamples, AnEpochTeachesEachLearnedTokenOnceInItsOwnSequence) {
+TEST(PackedExamples, EpochTrainsOnEachLearnedTokenOnce) {
   for (const uint64_t seed : {1, 2, 3}) {
     const auto all = examples(57, 33, seed);
     const PackedExamples packed(all, 32, kPadding);
     ASSERT_EQ(packed.n_learned(), std::ssize(learned(all)));
     ASSERT_GT(packed.n_windows(), 3);
     EXPECT_EQ(packed.n_cut(), 0);
-    // A row at a time, so that an epoch is whole batches.
+    // One row a batch, so that an epoch consists of whole batches.
     const BatchOf batches = packed.shuffled(1, seed);
     for (uint64_t epoch = 0; epoch < 3; ++epoch) {
       EXPECT_EQ(targets_of(batches, epoch * static_cast<uint64_t>(packed.n_windows()), packed.n_windows()),
@@ -90,7 +90,7 @@ TEST(PackedExamples, AnEpochTeachesEachLearnedTokenOnceInItsOwnSequence) {
   }
 }
 
-TEST(PackedExamples, ASequenceIsAnExampleFromItsFirstTokenOn) {
+TEST(PackedExamples, SequencesStartAtTheFirstTokenOfAnExample) {
   const auto all = examples(40, 20, 5);
   const Batch batch = PackedExamples(all, 32, kPadding).shuffled(4, 1)(0);
   for (size_t at = 0; at < batch.inputs.size(); ++at) {
@@ -106,7 +106,7 @@ TEST(PackedExamples, ASequenceIsAnExampleFromItsFirstTokenOn) {
   }
 }
 
-TEST(PackedExamples, ABatchDependsOnlyOnSeedAndNumber) {
+TEST(PackedExamples, BatchDependsOnlyOnSeedAndNumber) {
   const auto all = examples(50, 12, 9);
   const PackedExamples packed(all, 16, kPadding);
   const PackedExamples again(all, 16, kPadding);
@@ -145,12 +145,12 @@ TEST(PackedExamples, BestFitDecreasingFillsWindows) {
             (std::vector<int32_t>{6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 5, 5, 5, 5, 5, 3, 3, 3, 2, 2}));
 }
 
-// Of many lengths at random, what is empty is less than one in ten.
-TEST(PackedExamples, ManyLengthsLeaveLittleRoom) {
+// With random lengths, padding is less than a tenth.
+TEST(PackedExamples, RandomLengthsNeedLittlePadding) {
   EXPECT_GT(PackedExamples(examples(400, 60, 3), 64, kPadding).fullness(), 0.9);
 }
 
-TEST(PackedExamples, WhatIsLongerThanAWindowIsCutAndCounted) {
+TEST(PackedExamples, CutsAndCountsLongExamples) {
   const ChatExample too_long{.tokens = {1, 2, 3, 4, 5, 6}, .is_learned = {false, true, false, false, true, true}};
   const ChatExample late{.tokens = {1, 2, 3, 4, 5, 6}, .is_learned = {false, false, false, false, false, true}};
   const ChatExample fits{.tokens = {1, 2, 3, 4}, .is_learned = {false, false, false, true}};

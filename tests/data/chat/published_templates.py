@@ -1,6 +1,6 @@
-"""Chat templates as models publish them in tokenizer_config.json; long ones without some of the branches for tools.
+"""Chat templates as models publish them in tokenizer_config.json; long ones lack some branches for tools.
 
-Data alone, and so longer than 400 lines."""
+Only data, and therefore longer than 400 lines."""
 
 SMOLLM2 = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou are"
@@ -12,14 +12,14 @@ CHATML = (
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' +"
     " '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 
-# With a BOS, a double-quoted default and escapes in it.
+# Has a BOS, and a double-quoted default message with escapes.
 CHATML_BOS = (
     "{{ bos_token }}{% if messages[0]['role'] != 'system' %}{{ \"<|im_start|>system\\nIt's \\\"you\\\" \\\\n.\\n\\tBe"
     " kind.<|im_end|>\\n\" }}{% endif %}{% for message in messages %}{{ '<|im_start|>' ~ message.role ~ '\\n' ~"
     " message.content ~ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%"
     " endif %}")
 
-# As plain text, not as literals.
+# Has its text outside of expressions.
 CHATML_PLAIN = """{% if messages[0]['role'] != 'system' %}<|im_start|>system
 Be brief.<|im_end|>
 {% endif %}
@@ -83,7 +83,7 @@ LLAMA31 = """{{- bos_token }}
 {%- endif %}
 """
 
-# A fine-tune's: a default system message, contents as they are.
+# From a fine-tuned model: a default system message, and contents that are not stripped.
 LLAMA3_DEFAULT = (
     "{{ bos_token }}{% if messages[0]['role'] != 'system' %}{{ '<|start_header_id|>system<|end_header_id|>\\n\\nBe"
     " kind.<|eot_id|>' }}{% endif %}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] +"
@@ -153,7 +153,7 @@ GEMMA3 = """{{ bos_token }}
 {%- endif -%}
 """
 
-# ---- of other families, which differ in what they write, and in what of Jinja they use ----
+# ---- Other model families, with different marks and Jinja features ----
 
 QWEN25 = """{%- if tools %}
     {{- '<|im_start|>system\\n' }}
@@ -763,7 +763,7 @@ KNOWN = {
     "SmolLM3": SMOLLM3, "Granite": GRANITE, "Command-R": COMMAND_R, "Falcon 3": FALCON3, "GPT-OSS": GPT_OSS,
     "Vicuna": VICUNA}
 
-# What ends an answer: the mark behind it.
+# The special token that ends an answer.
 END_OF_TURN = {
     "SmolLM2": "<|im_end|>", "Llama 2": "</s>", "Llama 3.1": "<|eot_id|>", "Llama 4": "<|eot|>", "Zephyr": "</s>",
     "Gemma 3": "<end_of_turn>", "Qwen 2.5": "<|im_end|>", "Qwen 3": "<|im_end|>", "GLM 4": "", "GLM 4.5": "",

@@ -1,4 +1,4 @@
-// How two families write calls, as data::tool_format() finds it in their templates.
+// The tool call formats of two model families, as data::tool_format() detects them in their templates.
 #pragma once
 
 #include "data/chat/tool_format.h"

@@ -1,8 +1,8 @@
-"""Folio's byte-level BPE against other programs: tokenizers, transformers, gguf, llama.cpp.
+"""Compares Folio's byte-level BPE with tokenizers, transformers, gguf and llama.cpp.
 
-Vocabularies: SmolLM2's own, from the published GGUF that scripts/get_smollm2.py fetches; and small ones that `tokenizers`
-trains here behind the published pre-tokenizers of GPT-2, SmolLM2, Llama 3, gpt-oss and Mistral, and Qwen, whose texts are normalized first (NFC). FOLIO_TOKENIZER_TOOL names the tool (see
-tokenizer_tool.cpp).
+Vocabularies: SmolLM2's, from the published GGUF that scripts/get_smollm2.py fetches, and small ones that `tokenizers`
+trains here with the published pre-tokenizers of GPT-2, SmolLM2, Llama 3, gpt-oss, Mistral and Qwen (which normalizes
+to NFC). FOLIO_TOKENIZER_TOOL is the path of the tool (see tokenizer_tool.cpp).
 """
 
 import functools
@@ -38,11 +38,11 @@ PRE_TOKENIZERS = {
     "tekken": lambda: Sequence([Split(Regex(TEKKEN_PATTERN), "isolated"),
                                 ByteLevel(add_prefix_space=False, use_regex=False)]),
 }
-# Of Mistral NeMo's tokenizer.json.
+# From Mistral NeMo's tokenizer.json.
 TEKKEN_PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
                   r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
                   r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-# Of gpt-oss's tokenizer.json.
+# From gpt-oss's tokenizer.json.
 O200K_PATTERN = TEKKEN_PATTERN.replace("]+|[", "]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[").replace(
     r"]*|\p{N}|", r"]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
 SPECIAL = ["<|begin|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x"]
@@ -52,10 +52,10 @@ TEXT = mixed_text(1_100_000 if LONG else 100_000)
 
 @functools.cache
 def all_characters():
-    """Every character of the assigned planes, in random order, between words, numbers and spaces.
+    """Returns every character of the assigned planes, in random order, between words, numbers and spaces.
 
-    But for the numbers of Unicode 17: the package has Unicode 16 in regular expressions, and 17 in Digits.
-    """
+    Omits the digits that are new in Unicode 17: `tokenizers` uses Unicode 16 in regular expressions, and 17 in Digits.
+"""
     later = {*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7), *range(0xD800, 0xE000)}
     letters = [chr(c) for c in [*range(0x34000), *range(0xE0000, 0xE0200)] if c not in later]
     rng = random.Random(3)
@@ -69,13 +69,13 @@ EDGES = ["", "iPhone HTTPServer ABC's Abc'LL ΑΒγ Ǆx ʰA ʰʰ 中A中a É\u03
          "<|im_start|>user", "a" * 3000, " " * 3000, "1" * 3000, "\n" * 3000, "ab" * 3000, "!" * 3000]
 TEXTS = [TEXT, *EDGES, *[f"a{' ' * n}{c}" for n in range(5) for c in ("b", "1", "!", "\n", "")],
          *["".join(random.Random(n).choices(" \n\r\tab1'!é中\u0301s", k=30)) for n in range(200)],
-         # runs of marks of many classes, which are sorted; characters that decompose, into marks alone too; Hangul
+         # runs of marks of many classes, which are sorted; characters that decompose, some into marks only; Hangul
          *["".join(random.Random(n).choices("aqé가각\u0301\u0323\u0327\u0338\u0344\u0345\u05b0\u0f71\u0f73\u0958\u212b", k=60))
            for n in range(200)]]
 
 
 def byte_level(data):
-    """GPT-2's printable alphabet for bytes (bytes_to_unicode in its encoder.py)."""
+    """Returns bytes in GPT-2's printable alphabet (bytes_to_unicode in its encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in plain]
     return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in data)
@@ -87,7 +87,7 @@ def field(reader, key):
 
 @functools.cache
 def published(key):
-    """A field of SmolLM2's file: its lists take seconds to read."""
+    """Returns a field of SmolLM2's file, cached since reading its lists takes seconds."""
     return field(published_file(), key)
 
 
@@ -100,7 +100,7 @@ def published_file():
 
 @functools.cache
 def smollm2():
-    """The published vocabulary in `tokenizers`, and the file."""
+    """Returns the published vocabulary in `tokenizers`, and the file."""
     tokens, merges = published("ggml.tokens"), published("ggml.merges")
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges]))
     tokenizer.pre_tokenizer = PRE_TOKENIZERS["smollm"]()
@@ -108,13 +108,13 @@ def smollm2():
     types = published("ggml.token_type")
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False)
                                   for t, kind in zip(tokens, types) if kind == gguf.TokenType.CONTROL])
-    tokenizer.encode_special_tokens = True  # "<|im_end|>" in a text is text
+    tokenizer.encode_special_tokens = True  # "<|im_end|>" is encoded as plain text
     return tokenizer, SMOLLM2
 
 
 @functools.cache
 def training(pre):
-    """A vocabulary that `tokenizers` trains: tokenizer.json and tokenizer_config.json."""
+    """Trains a vocabulary with `tokenizers`. Returns tokenizer.json and tokenizer_config.json."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
@@ -122,7 +122,7 @@ def training(pre):
         tokenizer.normalizer = normalizers.NFC()
     trainer = trainers.BpeTrainer(vocab_size=2000, show_progress=False, special_tokens=SPECIAL,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    # "ſa" becomes a token, so that it shows whether 'ſ is split off: (?i:'s) matches a long s.
+    # "ſa" becomes a token, which shows if 'ſ is split off: (?i:'s) matches a long s.
     tokenizer.train_from_iterator([TEXT[:300_000], "\nſa" * 500], trainer)
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False)])
     config = {"bos_token": None, "eos_token": "<|im_end|>"}
@@ -137,7 +137,7 @@ def training(pre):
 
 
 def trained(pre, folder):
-    """The vocabulary of a training in `tokenizers`, and as a Hugging Face directory."""
+    """Returns a trained vocabulary in `tokenizers` and as a Hugging Face directory."""
     data, config = training(pre)
     (folder / "tokenizer.json").write_text(data)
     (folder / "tokenizer_config.json").write_text(config)
@@ -148,14 +148,14 @@ def trained(pre, folder):
 
 @pytest.fixture(scope="module", params=["smollm2", *PRE_TOKENIZERS])
 def pair(request, tmp_path_factory):
-    """A vocabulary in `tokenizers`, and as a file for Folio."""
+    """Returns a vocabulary in `tokenizers` and as a file for Folio."""
     if request.param == "smollm2":
         return smollm2()
     return trained(request.param, tmp_path_factory.mktemp(request.param))
 
 
 def normalized(theirs, text):
-    """By Python's own tables."""
+    """Normalizes with Python's tables."""
     return unicodedata.normalize("NFC", text) if theirs.normalizer else text
 
 
@@ -163,10 +163,10 @@ def ids_of(theirs, text):
     return theirs.encode(text, add_special_tokens=False).ids
 
 
-def test_tokens_are_those_of_tokenizers(pair, tmp_path, request):
+def test_tokens_match_tokenizers(pair, tmp_path, request):
     theirs, path = pair
     tokenizer = Ours(path, tmp_path)
-    # SmolLM2's and gpt-oss's patterns have within them those of GPT-2 and Tekken, whose turn is in `make long`.
+    # SmolLM2's and gpt-oss's patterns contain those of GPT-2 and Tekken, which only `make long` tests.
     if LONG or request.node.callspec.params["pair"] not in ("gpt-2", "tekken"):
         assert tokenizer.encode(all_characters()) == ids_of(theirs, all_characters())
     ids = ids_of(theirs, TEXT)
@@ -174,13 +174,13 @@ def test_tokens_are_those_of_tokenizers(pair, tmp_path, request):
     assert tokenizer.decode(ids).decode(errors="replace") == theirs.decode(ids, skip_special_tokens=False)
 
 
-def test_short_texts_are_cut_as_tokenizers_does(pair, tmp_path):
+def test_pre_tokenization_matches_tokenizers(pair, tmp_path):
     theirs, path = pair
     (tmp_path / "texts").write_text(json.dumps(TEXTS[1:]))
     assert json.loads(ours("encode-each", path, tmp_path / "texts")) == [ids_of(theirs, text) for text in TEXTS[1:]]
 
 
-def test_a_byte_that_is_no_utf8_is_a_symbol_and_its_own_bytes(pair, tmp_path):
+def test_invalid_utf8_bytes_are_kept(pair, tmp_path):
     """Words are split as if each such byte were U+FFFD; the tokens have the original bytes."""
     theirs, path = pair
     rng = random.Random(13)
@@ -198,11 +198,11 @@ def test_a_byte_that_is_no_utf8_is_a_symbol_and_its_own_bytes(pair, tmp_path):
     assert Ours(path, tmp_path).encode(bytes(data)) == expected
 
 
-def test_any_bytes_are_a_text_again(pair, tmp_path):
+def test_arbitrary_bytes_round_trip(pair, tmp_path):
     theirs, path = pair
     vocabulary = theirs.get_vocab()
     missing = [b for b in range(256) if byte_level([b]) not in vocabulary]
-    assert len(missing) == 21 if path == SMOLLM2 else not missing  # SmolLM2 lacks some that UTF-8 hardly has
+    assert len(missing) == 21 if path == SMOLLM2 else not missing  # SmolLM2 lacks bytes that are rare in UTF-8
     data = bytes(b for b in random.Random(11).randbytes(200_000) if b not in missing)
     tokenizer = Ours(path, tmp_path)
     text = normalized(theirs, data.decode(errors="surrogateescape"))
@@ -222,7 +222,7 @@ def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
         assert both[parse_special] == ids_of(tokenizer, text)
     special = [theirs.token_to_id(mark) for mark in marks]
     assert set(special) <= set(both[True]) and not set(special) & set(both[False])
-    # A chat: the markers of the template are parsed, those in a message are not, and a word spans two pieces.
+    # In a chat, the template's markers are parsed, markers in a message are not, and a word may span two pieces.
     pieces = [[f"{marks[0]}user\nsay", True], ["ing <|im_end|>", False], [f"{marks[1]}\n", True]]
     (tmp_path / "pieces").write_text(json.dumps(pieces))
     expected = [special[0], *ids_of(theirs, "user\nsaying <|im_end|>"), special[1], *ids_of(theirs, "\n")]
@@ -230,7 +230,7 @@ def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
 
 
 def test_every_format_gives_the_same_tokens(pair, tmp_path):
-    """To a GGUF, then to a Hugging Face directory that `tokenizers` reads, and back to the same GGUF."""
+    """Converts to GGUF, to a Hugging Face directory that `tokenizers` reads, and back to the same GGUF."""
     theirs, path = pair
     (tmp_path / "hf").mkdir()
     ours("to-gguf", path, tmp_path / "a.gguf")
@@ -247,7 +247,7 @@ def test_every_format_gives_the_same_tokens(pair, tmp_path):
     assert json.loads(ours("show", path)) == json.loads(ours("show", tmp_path / "hf"))
 
 
-def test_the_gguf_keeps_what_smollm2s_says(tmp_path):
+def test_gguf_keeps_smollm2s_metadata(tmp_path):
     theirs, path = smollm2()
     ours("to-gguf", path, tmp_path / "a.gguf")
     after = gguf.GGUFReader(tmp_path / "a.gguf")
@@ -270,23 +270,23 @@ def test_transformers_loads_our_directory(pair, tmp_path):
     assert loaded.eos_token_id == shown["end_of_text"] and loaded.chat_template == shown["chat_template"] != ""
     for text in (PROSE, CODE, "Hello world", "  two\n\nlines "):
         assert loaded(text).input_ids == shown["prefix_tokens"] + ids_of(theirs, text)
-    loaded.save_pretrained(tmp_path / "saved")  # what transformers writes, we read: the chat template too
+    loaded.save_pretrained(tmp_path / "saved")  # reads what transformers saved, with its chat template
     assert Ours(tmp_path / "saved", tmp_path).encode(TEXT[:20_000]) == ids_of(theirs, TEXT[:20_000])
     assert json.loads(ours("show", tmp_path / "saved"))["chat_template"] == shown["chat_template"]
 
 
-def test_tokens_are_those_of_llama_cpp(pair, tmp_path):
+def test_tokens_match_llama_cpp(pair, tmp_path):
     theirs, path = pair
     model = path
     if path != SMOLLM2:
         ours("to-gguf", path, tmp_path / "a.gguf")
         model = tmp_path / "model.gguf"
         with_llama_keys(tmp_path / "a.gguf", model)
-    # llama.cpp's case folding lacks the long s, and there a byte without a token ends a merge; not so in tokenizers.
-    # And it normalizes nothing.
+    # llama.cpp differs from tokenizers: its case folding lacks the long s, a byte without a token ends a merge, and it
+    # doesn't normalize.
     texts = [normalized(theirs, text) for text in (TEXT, CODE, PROSE, *EDGES)
              if "ſ" not in text and len(text) < 2000 or text is TEXT]
-    if "\\p{Lu}" in theirs.to_str():  # whose letters are capitals in llama.cpp unless they are a to z
+    if "\\p{Lu}" in theirs.to_str():  # llama.cpp treats all letters except a to z as capitals
         texts = ["".join(c for c in text if c.isascii()) for text in texts]
     shown = json.loads(ours("show", model))
     with llama_cpp_vocabulary(model) as (lc, vocab, encode):
@@ -309,10 +309,10 @@ def test_tokens_are_those_of_llama_cpp(pair, tmp_path):
     (lambda t: t.update(post_processor={"type": "BertProcessing"}), "the post-processor"),
     (lambda t: t["model"].update(type="Unigram"), "a model of type Unigram"),
     (lambda t: t["model"].update(dropout=0.5), "dropout = 0.5"),
-    (lambda t: t["model"]["merges"].append(["a", "\u00fe"]), "is not of two tokens that make a third"),
+    (lambda t: t["model"]["merges"].append(["a", "\u00fe"]), "does not join two tokens into a third"),
     (lambda t: t["model"]["merges"].append(t["model"]["merges"][0]), "occurs twice"),
 ])
-def test_what_is_not_known_is_refused_by_name(change, phrase, tmp_path):
+def test_unknown_settings_are_rejected_by_name(change, phrase, tmp_path):
     trained("gpt-2", tmp_path)
     data = json.loads((tmp_path / "tokenizer.json").read_text())
     change(data)
@@ -321,27 +321,27 @@ def test_what_is_not_known_is_refused_by_name(change, phrase, tmp_path):
     assert done.returncode == 1 and phrase in done.stderr.decode() and "tokenizer.json" in done.stderr.decode(), done.stderr
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2"])  # qwen2's texts are normalized
-def test_added_tokens_act_as_in_tokenizers(pre, tmp_path):
+@pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2"])  # qwen2 normalizes its text
+def test_added_tokens_match_tokenizers(pre, tmp_path):
     theirs, _ = trained(pre, tmp_path)
     theirs.add_tokens(flagged_tokens([("s", dict(single_word=True)), ("ing", dict(single_word=True))]))
     theirs.save(str(tmp_path / "tokenizer.json"))
     assert_same_added_tokens(tmp_path, tmp_path, ["<|im_start|>", "<|im_end|>", "<|im_end|>x", "<tool>>"])
-    if pre == "llama-bpe":  # with ignore_merges, a whole word that we wrote into "vocab" is a token to tokenizers
+    if pre == "llama-bpe":  # with ignore_merges, `tokenizers` would use whole words that Folio added to "vocab"
         return
     (tmp_path / "again").mkdir()
     ours("to-hf", tmp_path, tmp_path / "again")
     assert_same_added_tokens(tmp_path / "again", tmp_path, n=1000)
 
 
-def test_a_directory_with_tekken_alone_is_refused_by_name(tmp_path):
+def test_tekken_without_tokenizer_json_is_rejected(tmp_path):
     (tmp_path / "tekken.json").write_text("{}")
     done = run("show", tmp_path)
-    assert done.returncode == 1 and b"the tokenizer tekken (tekken.json) is not supported here" in done.stderr
+    assert done.returncode == 1 and b"the tokenizer tekken (tekken.json) is not supported" in done.stderr
 
 
-def test_a_model_may_have_more_rows_than_there_are_tokens(tmp_path):
-    """As Qwen's: the rest has names as in llama.cpp's files, and no text."""
+def test_model_may_have_more_rows_than_tokens(tmp_path):
+    """As with Qwen: the unused rows have the names of llama.cpp's files, and decode to nothing."""
     theirs, _ = trained("qwen2", tmp_path)
     n = theirs.get_vocab_size()
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": n + 3}))

@@ -31,7 +31,7 @@ void add_merge(BpeVocabulary& v, const std::string& left, const std::string& rig
   v.merges.push_back({piece_id(v, left), piece_id(v, right), piece_id(v, left + right)});
 }
 
-// Two special tokens, the 256 bytes, and the results of the merges.
+// Returns two special tokens, the 256 bytes, and the results of the merges.
 BpeVocabulary bpe_of(const std::vector<std::pair<std::string, std::string>>& merges) {
   BpeVocabulary v;
   add(v, "<bos>", PieceType::Control);
@@ -49,7 +49,7 @@ Strings pieces_of(const BpeTokenizer& tokenizer, std::string_view text) {
   return pieces;
 }
 
-// As defined by Sennrich et al. 2016: merge the adjacent pair of the lowest rank, the leftmost first.
+// The definition of Sennrich et al. 2016: merge the adjacent pair of lowest rank, leftmost first.
 Strings joined_by_definition(const BpeVocabulary& v, std::string_view word) {
   Strings symbols;
   for (const char c : word) symbols.emplace_back(1, c);
@@ -81,7 +81,7 @@ Strings words_of(PreTokenizer kind, std::string_view text) {
   return words;
 }
 
-TEST(PreTokenizer, WordsAreThoseOfThePatterns) {
+TEST(PreTokenizer, SplitsWordsLikeThePatterns) {
   const std::string text = "It'll be 1234  IT'S\t\tx \n\n y!!\r\nend  ";
   EXPECT_EQ(words_of(PreTokenizer::Gpt2, text), (Strings{"It", "'ll", " be", " 1234", " ", " IT", "'", "S", "\t", "\t",
                                                          "x", " \n\n", " y", "!!", "\r", "\n", "end", "  "}));
@@ -94,7 +94,7 @@ TEST(PreTokenizer, WordsAreThoseOfThePatterns) {
                                                           "\t", "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
 }
 
-TEST(PreTokenizer, AWordOfO200kHasCapitalsBeforeSmallLetters) {
+TEST(PreTokenizer, O200kWordsHaveCapitalsBeforeLowercase) {
   const std::string text = "iPhone HTTPServer's ABC'LL \u4E2DA\u4E2Da 1234 !/\n/x";
   EXPECT_EQ(words_of(PreTokenizer::O200k, text),
             (Strings{"i", "Phone", " HTTPServer's", " ABC'LL", " \u4E2DA\u4E2Da", " ", "123", "4", " !/\n/", "x"}));
@@ -102,39 +102,39 @@ TEST(PreTokenizer, AWordOfO200kHasCapitalsBeforeSmallLetters) {
                                                            " \u4E2DA\u4E2Da", " ", "1", "2", "3", "4", " !/\n/", "x"}));
 }
 
-// Marks of two classes in turn: exchanging neighbours would take 10^11 steps.
-TEST(Nfc, SortsALongRunOfMarks) {
+// Marks of two classes alternate: sorting by swapping neighbours would take 10^11 steps.
+TEST(Nfc, SortsLongRunsOfMarksInLinearithmicTime) {
   constexpr size_t kMarks = 600'000;
   std::string text = "q";
   std::string above;
   std::string below;
   for (size_t i = 0; i < kMarks; ++i) {
-    const std::string_view mark = i % 2 == 0 ? "\u0302" : "\u0323";  // of the classes 230 and 220
+    const std::string_view mark = i % 2 == 0 ? "\u0302" : "\u0323";  // of classes 230 and 220
     text += mark;
     (i % 2 == 0 ? above : below) += mark;
   }
   EXPECT_TRUE(to_nfc(text) == "q" + below + above);
 }
 
-TEST(Nfc, ComposesWhatIsUtf8) {
+TEST(Nfc, ComposesValidUtf8) {
   EXPECT_EQ(to_nfc("plain"), "plain");
   EXPECT_EQ(to_nfc("e\u0301 a\u0323\u0308 \u1100\u1161\u11A8"), "\u00E9 \u1EA1\u0308 \uAC01");
-  EXPECT_EQ(to_nfc("\u00E9\uFB01\u212B"), "\u00E9\uFB01\u00C5");  // canonical, not compatible: the ligature stays
+  EXPECT_EQ(to_nfc("\u00E9\uFB01\u212B"), "\u00E9\uFB01\u00C5");  // canonical composition keeps the ligature
   EXPECT_EQ(to_nfc("e\xFF\u0301\xC3 e\u0301\xE2\x82"), "e\xFF\u0301\xC3 \u00E9\xE2\x82");
   EXPECT_EQ(to_nfc(""), "");
 }
 
-TEST(PreTokenizer, ACapitalOfAContractionCountsForLlama3) {
+TEST(PreTokenizer, Llama3ContractionsIgnoreCase) {
   EXPECT_EQ(words_of(PreTokenizer::Llama3, "'LLa'\u017Fa'VEr"), (Strings{"'LL", "a", "'\u017F", "a", "'VE", "r"}));
   EXPECT_EQ(words_of(PreTokenizer::Gpt2, "'LLa"), (Strings{"'", "LLa"}));
 }
 
-TEST(PreTokenizer, SpacesBeforeADigitStayTogetherWhereDigitsAreApart) {
+TEST(PreTokenizer, DigitSplittingKeepsSpacesTogether) {
   EXPECT_EQ(words_of(PreTokenizer::Digits, "a   1  b"), (Strings{"a", "   ", "1", " ", " b"}));
   EXPECT_EQ(words_of(PreTokenizer::Gpt2, "a   1  b"), (Strings{"a", "  ", " 1", " ", " b"}));
 }
 
-TEST(PreTokenizer, ABrokenByteIsASymbolAndNoByteIsLost) {
+TEST(PreTokenizer, InvalidBytesAreSymbolsAndAreKept) {
   EXPECT_EQ(words_of(PreTokenizer::Gpt2, "a\xFF\xC3 b\xE2\x82"), (Strings{"a", "\xFF\xC3", " b", "\xE2\x82"}));
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -149,16 +149,17 @@ TEST(PreTokenizer, ABrokenByteIsASymbolAndNoByteIsLost) {
   }
 }
 
-TEST(PreTokenizer, AnUnknownNameIsRefusedWithTheKnownOnes) {
+TEST(PreTokenizer, ErrorsListKnownPreTokenizers) {
   EXPECT_EQ(pre_tokenizer_named("smollm", "here").kind, PreTokenizer::Digits);
   EXPECT_TRUE(pre_tokenizer_named("llama-bpe", "here").ignore_merges);
   EXPECT_FALSE(pre_tokenizer_named("smaug-bpe", "here").ignore_merges);
-  EXPECT_ERROR(pre_tokenizer_named("default", "here"), "here: the pre-tokenizer \"default\" is not known here; known");
+  EXPECT_ERROR(pre_tokenizer_named("default", "here"),
+               "here: the pre-tokenizer \"default\" is not supported; supported");
   EXPECT_ERROR(pre_tokenizer_named("x", "here"), "gpt-2");
   EXPECT_EQ(name_of(PreTokenizer::Gpt2, true, false), nullptr);
 }
 
-TEST(Bpe, TheJoinsAreThoseOfTheDefinition) {
+TEST(Bpe, MergesMatchTheDefinition) {
   std::mt19937 random(17);
   const Strings alphabet = {"a", "b", "c", " ", "\xC3\xA9", "\xFF"};
   for (int round = 0; round < 200; ++round) {
@@ -185,10 +186,10 @@ TEST(Bpe, TheJoinsAreThoseOfTheDefinition) {
   }
 }
 
-TEST(Bpe, AWordIsTheSameTheSecondTime) {
+TEST(Bpe, CachedWordsGiveTheSameTokens) {
   std::mt19937 random(19);
   const BpeTokenizer tokenizer(bpe_of({{"a", "b"}, {" ", "ab"}, {"ab", "a"}, {"b", "b"}}), "the test");
-  for (int round = 0; round < 50; ++round) {  // more words than the cache for such a text has slots
+  for (int round = 0; round < 50; ++round) {  // more words than cache slots for a text of this length
     Ids expected;
     std::string text;
     for (int i = 0; i < 300; ++i) {
@@ -201,7 +202,7 @@ TEST(Bpe, AWordIsTheSameTheSecondTime) {
   }
 }
 
-TEST(Bpe, AWordThatIsAPieceNeedsNoMergesOnlyWhereTheFileSaysSo) {
+TEST(Bpe, IgnoreMergesTakesWholeWords) {
   BpeVocabulary v = bpe_of({{"a", "b"}});
   add(v, "abc");
   EXPECT_EQ(pieces_of(BpeTokenizer(v, "the test"), "abc"), (Strings{"ab", "c"}));
@@ -209,7 +210,7 @@ TEST(Bpe, AWordThatIsAPieceNeedsNoMergesOnlyWhereTheFileSaysSo) {
   EXPECT_EQ(pieces_of(BpeTokenizer(v, "the test"), "abc"), (Strings{"abc"}));
 }
 
-TEST(Bpe, AnyBytesComeBack) {
+TEST(Bpe, ArbitraryBytesRoundTrip) {
   std::mt19937 random(23);
   const BpeTokenizer tokenizer(bpe_of({{"a", "b"}, {"\xC3", "\xA9"}, {"\xFF", "\xFE"}}), "the test");
   std::string bytes;
@@ -217,7 +218,7 @@ TEST(Bpe, AnyBytesComeBack) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(bytes)), bytes);
 }
 
-TEST(Bpe, AByteWithoutATokenIsLeftOut) {
+TEST(Bpe, DropsBytesWithoutAToken) {
   BpeVocabulary v = bpe_of({{"a", "b"}});
   v.types[2 + 0xF1] = PieceType::Unused;
   v.pieces[2 + 0xF1] = "<unused>";
@@ -225,12 +226,12 @@ TEST(Bpe, AByteWithoutATokenIsLeftOut) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xF1\xF2")), "a\xF2");
 }
 
-TEST(Bpe, ALongWordTakesNoQuadraticTime) {
+TEST(Bpe, LongWordsAvoidQuadraticTime) {
   const BpeTokenizer tokenizer(bpe_of({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}}), "the test");
   EXPECT_EQ(tokenizer.encode(std::string(1'000'000, 'a')).size(), 125'000U);
 }
 
-TEST(Bpe, SpecialTokensAreNoTextAndUserDefinedOnesAlwaysOneToken) {
+TEST(Bpe, ParsesUserDefinedButNotSpecialTokens) {
   BpeVocabulary v = bpe_of({});
   add(v, "<tool>", PieceType::UserDefined);
   add(v, "<|im_end|>", PieceType::Control);
@@ -249,7 +250,7 @@ TEST(Bpe, SpecialTokensAreNoTextAndUserDefinedOnesAlwaysOneToken) {
   EXPECT_ERROR(tokenizer.token_bytes(tool + 3), "outside the vocabulary");
 }
 
-TEST(Bpe, FilesKeepTheVocabulary) {
+TEST(Bpe, FilesPreserveTheVocabulary) {
   const core::test::TempDir folder;
   BpeVocabulary v = bpe_of({{"a", "b"}, {" ", "ab"}});
   add(v, "<tool>", PieceType::UserDefined);
@@ -280,10 +281,10 @@ TEST(Bpe, FilesKeepTheVocabulary) {
   }
   v.pre_tokenizer = PreTokenizer::Gpt2;
   v.ignore_merges = true;
-  EXPECT_ERROR(BpeTokenizer(v, "the test").to_gguf(), "a GGUF file has no name for this pre-tokenizer");
+  EXPECT_ERROR(BpeTokenizer(v, "the test").to_gguf(), "GGUF has no name for this pre-tokenizer");
 }
 
-TEST(Bpe, AByteMayEndATextAndIsNamedAsFilesSpellIt) {
+TEST(Bpe, BytesMayBeBosAndEosInFiles) {
   const core::test::TempDir folder;
   BpeVocabulary v = bpe_of({});
   v.eos = 2 + 0xC0;
@@ -293,7 +294,7 @@ TEST(Bpe, AByteMayEndATextAndIsNamedAsFilesSpellIt) {
   EXPECT_EQ(dynamic_cast<const BpeTokenizer&>(*load_tokenizer(folder.path(), 0)).vocabulary(), v);
 }
 
-TEST(Bpe, AVocabularyThatIsNotSoundIsRefused) {
+TEST(Bpe, RejectsInvalidVocabularies) {
   const auto refused = [](void (*change)(BpeVocabulary&), const char* message) {
     BpeVocabulary v = bpe_of({{"a", "b"}});
     change(v);
@@ -304,7 +305,7 @@ TEST(Bpe, AVocabularyThatIsNotSoundIsRefused) {
   refused([](V& v) { v.eos = 259; }, "the EOS token is 259");
   refused([](V& v) { v.eos = -1; }, "the EOS token is -1");
   refused([](V& v) { v.eot = -2; }, "the end-of-turn token is -2");
-  refused([](V& v) { v.bos = -1, v.add_bos = true; }, "a BOS token is to be added");
+  refused([](V& v) { v.bos = -1, v.add_bos = true; }, "a BOS token must be added");
   refused([](V& v) { v.pieces[2] = ""; }, "token 2 is empty");
   refused([](V& v) { v.pieces[2].assign(1, 'a'); }, "token 99 (\"a\") occurs twice");
   refused([](V& v) { v.pieces[1] = "<bos>"; }, "token 1 (\"<bos>\") occurs twice");
@@ -314,10 +315,10 @@ TEST(Bpe, AVocabularyThatIsNotSoundIsRefused) {
   refused([](V& v) { v.merges[0].joined = 259; }, "a merge has token 259");
   refused([](V& v) { v.merges[0].left = -1; }, "a merge has token -1");
   refused([](V& v) { v.merges[0].left = 0; }, "a merge has token 0");
-  refused([](V& v) { v.merges[0].right = 99; }, "the merge of tokens 99 and 99 does not make token 258");
+  refused([](V& v) { v.merges[0].right = 99; }, "merging tokens 99 and 99 does not make token 258");
 }
 
-TEST(Bpe, AGgufThatIsNotSoundIsRefused) {
+TEST(Bpe, RejectsInvalidGgufMetadata) {
   const core::test::TempDir folder;
   const auto read = [&](const std::string& key, std::optional<core::GgufValue> value) {
     core::GgufMetadata metadata = BpeTokenizer(bpe_of({{"a", "b"}}), "the test").to_gguf();
@@ -327,10 +328,10 @@ TEST(Bpe, AGgufThatIsNotSoundIsRefused) {
     return load_tokenizer(folder / "a.gguf", 0);
   };
   EXPECT_ERROR(read("tokenizer.ggml.pre", {}), "tokenizer.ggml.pre is missing");
-  EXPECT_ERROR(read("tokenizer.ggml.pre", "gpt-5"), "\"gpt-5\" is not known");
+  EXPECT_ERROR(read("tokenizer.ggml.pre", "gpt-5"), "\"gpt-5\" is not supported");
   EXPECT_ERROR(read("tokenizer.ggml.merges", {}), "tokenizer.ggml.merges is missing");
   for (const char* merge : {"ab", "a  b", "a c", "zz b", "", " "}) {
-    EXPECT_ERROR(read("tokenizer.ggml.merges", core::GgufArray{Strings{merge}}), "is not of two tokens that make");
+    EXPECT_ERROR(read("tokenizer.ggml.merges", core::GgufArray{Strings{merge}}), "does not join two tokens");
   }
   EXPECT_ERROR(read("tokenizer.ggml.token_type", core::GgufArray{Ids{1}}), "but 1 types");
   EXPECT_ERROR(read("tokenizer.ggml.eos_token_id", {}), "the EOS token is -1");

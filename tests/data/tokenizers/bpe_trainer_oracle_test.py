@@ -1,5 +1,5 @@
-"""`tokenize train` against Hugging Face's BpeTrainer: the same vocabulary and the same merges, ties and all. FOLIO_LONG
-takes larger vocabularies."""
+"""Compares `tokenize train` with Hugging Face's BpeTrainer: same vocabulary and merges, including ties. FOLIO_LONG
+selects larger vocabularies."""
 
 import gzip
 import json
@@ -81,7 +81,7 @@ CORPORA = corpora()
 
 @pytest.mark.parametrize("kind", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
 @pytest.mark.parametrize("name", CORPORA)
-def test_the_merges_are_those_of_bpe_trainer(name, kind, tmp_path):
+def test_merges_match_bpe_trainer(name, kind, tmp_path):
     documents = CORPORA[name]
     lines = tmp_path / "texts.jsonl"
     lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents), encoding="utf-8")
@@ -91,17 +91,17 @@ def test_the_merges_are_those_of_bpe_trainer(name, kind, tmp_path):
         expected = theirs(documents, vocab_size, kind)
         expected.save(str(tmp_path / "theirs.json"))
         assert learned(out) == learned(tmp_path / "theirs.json")
-        # And the file says so to the package itself: the same ids of a text that was not seen.
+        # The package loads the file and encodes new text to the same ids.
         hidden = "Nobody's seen  this: Щука 漢字 12345\n\n\t👍🏽 e\u0301!" + documents[-1][:200]
         ids = Tokenizer.from_file(str(out)).encode(hidden).ids
         assert ids == expected.encode(hidden).ids
-        if kind != "qwen2":  # whose normalizer is not undone
+        if kind != "qwen2":  # its normalizer is not undone
             assert tokenize("decode", "-t", out, *ids) == hidden
         (tmp_path / "hidden.txt").write_text(hidden, encoding="utf-8", newline="")
         assert [int(i) for i in tokenize("encode", "-t", out, tmp_path / "hidden.txt").split()] == ids
 
 
-def test_documents_come_from_files_of_all_kinds(tmp_path):
+def test_documents_from_all_file_types(tmp_path):
     documents = CORPORA["russian"] + ["One.\n\nTwo. " * 500, "three " * 300]
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -121,7 +121,7 @@ def test_documents_come_from_files_of_all_kinds(tmp_path):
     assert f"{1000 - len({i for one in ids for i in one})} tokens\n" in shown
 
 
-def test_what_is_wrong_is_said_in_a_line(tmp_path):
+def test_errors_are_one_line(tmp_path):
     text = tmp_path / "text.txt"
     text.write_bytes(b"good\n\xff\xfe")
     out = tmp_path / "tokenizer.json"
@@ -130,7 +130,7 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path):
     (tmp_path / "empty").mkdir()
     for args, parts in [((text,), ["text.txt", "UTF-8"]), ((tmp_path / "none.txt",), ["none.txt", "not exist"]),
                         ((tmp_path / "bad.jsonl",), ["bad.jsonl", "line 2", "text"]),
-                        ((tmp_path / "bad.gz",), ["bad.gz", "unpacked"]), ((tmp_path / "empty",), ["no files"])]:
+                        ((tmp_path / "bad.gz",), ["bad.gz", "decompress"]), ((tmp_path / "empty",), ["no files"])]:
         error = tokenize("train", *args, "-o", out, code=1)
         assert error.count("\n") == 1 and all(part in error for part in parts), error
         assert not out.exists()

@@ -15,17 +15,17 @@ std::string all_bytes() {
   return bytes;
 }
 
-TEST(ByteLevel, KnownBytesHaveGpt2sCharacters) {
+TEST(ByteLevel, KnownBytesMatchGpt2) {
   EXPECT_EQ(bytes_to_byte_level("Az09~!"), "Az09~!");
   EXPECT_EQ(bytes_to_byte_level(" "), "Ġ");
   EXPECT_EQ(bytes_to_byte_level("\n"), "Ċ");
   EXPECT_EQ(bytes_to_byte_level(std::string(1, '\0')), "Ā");
   EXPECT_EQ(bytes_to_byte_level("\x7F"), "ġ");
-  EXPECT_EQ(bytes_to_byte_level("\xAD"), "Ń");  // the soft hyphen is the one byte above 0xA0 that isn't printable
+  EXPECT_EQ(bytes_to_byte_level("\xAD"), "Ń");  // the soft hyphen, the only unprintable byte above 0xA0
   EXPECT_EQ(bytes_to_byte_level("😀"), "ðŁĺĢ");
 }
 
-TEST(ByteLevel, EveryByteIsOneDistinctPrintableCharacter) {
+TEST(ByteLevel, BytesMapToDistinctPrintableCharacters) {
   const std::string text = bytes_to_byte_level(all_bytes());
   std::set<uint32_t> seen;
   for (size_t at = 0; at < text.size();) {
@@ -38,15 +38,15 @@ TEST(ByteLevel, EveryByteIsOneDistinctPrintableCharacter) {
   EXPECT_EQ(seen.size(), 256U);
 }
 
-TEST(ByteLevel, TheInverseGivesTheBytesBack) {
+TEST(ByteLevel, InverseRestoresTheBytes) {
   EXPECT_EQ(byte_level_to_bytes(bytes_to_byte_level(all_bytes())), all_bytes());
   EXPECT_EQ(byte_level_to_bytes(""), "");
 }
 
 TEST(ByteLevel, TextOutsideTheAlphabetHasNoInverse) {
-  EXPECT_EQ(byte_level_to_bytes("a b"), std::nullopt);  // the space is written Ġ
+  EXPECT_EQ(byte_level_to_bytes("a b"), std::nullopt);  // a space is written Ġ
   EXPECT_EQ(byte_level_to_bytes("中"), std::nullopt);
-  EXPECT_EQ(byte_level_to_bytes("a\xC3"), std::nullopt);  // broken UTF-8
+  EXPECT_EQ(byte_level_to_bytes("a\xC3"), std::nullopt);  // invalid UTF-8
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ const std::vector<T>& list(const core::GgufMetadata& pairs, const std::string& k
   return std::get<std::vector<T>>(metadata<core::GgufArray>(pairs, "tokenizer.ggml." + key).items);
 }
 
-// Byte-level BPE as other engines run it on the file: the merge that is first in the list is applied first.
+// Encodes the text as an engine that reads this GGUF metadata would: by byte-level BPE (without pre-tokenizing), which
+// repeatedly joins the adjacent pair whose merge comes first in the list.
 std::vector<int32_t> encode_like_other_engines(const core::GgufMetadata& pairs, std::string_view text) {
   std::map<std::string, size_t> rank;
   for (const std::string& merge : list<std::string>(pairs, "merges")) rank.emplace(merge, rank.size());
@@ -63,7 +64,7 @@ std::vector<int32_t> encode_like_other_engines(const core::GgufMetadata& pairs, 
   return ids;
 }
 
-TEST(CharTokenizer, TheVocabularyIsTheSortedCharactersThenEndOfText) {
+TEST(CharTokenizer, VocabularyIsSortedCharactersThenEndOfText) {
   const CharTokenizer tokenizer = tokenizer_of("banana 中é\n");
   EXPECT_EQ(tokenizer.characters(), (std::vector<std::string>{"\n", " ", "a", "b", "n", "é", "中"}));
   EXPECT_EQ(tokenizer.vocab_size(), 8);
@@ -73,7 +74,7 @@ TEST(CharTokenizer, TheVocabularyIsTheSortedCharactersThenEndOfText) {
   EXPECT_EQ(tokenizer.encode("ban中"), (std::vector<int32_t>{3, 2, 4, 6}));
 }
 
-TEST(CharTokenizer, DecodeUndoesEncode) {
+TEST(CharTokenizer, DecodeInvertsEncode) {
   const CharTokenizer tokenizer = tokenizer_of(kText);
   for (const std::string text : {kText, "", "\n", "中中é", "e"}) {
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
@@ -81,7 +82,7 @@ TEST(CharTokenizer, DecodeUndoesEncode) {
   EXPECT_EQ(tokenizer.decode({0, tokenizer.end_of_text(), 0}), "\n\n");
 }
 
-TEST(CharTokenizer, ACharacterOutsideTheVocabularyIsNamedWithItsPlace) {
+TEST(CharTokenizer, ErrorsLocateUnknownCharacters) {
   const CharTokenizer tokenizer = tokenizer_of("abé\n");
   EXPECT_ERROR(tokenizer.encode("ab\néaéX"), "the character \"X\" (U+0058) at line 2, column 4");
   EXPECT_ERROR(tokenizer.encode("中"), "\"中\" (U+4E2D) at line 1, column 1");
@@ -89,25 +90,25 @@ TEST(CharTokenizer, ACharacterOutsideTheVocabularyIsNamedWithItsPlace) {
   EXPECT_ERROR(tokenizer.encode("<|endoftext|>"), "\"<\"");
 }
 
-TEST(CharTokenizer, InvalidUtf8IsNamedWithItsPlace) {
+TEST(CharTokenizer, ErrorsLocateInvalidUtf8) {
   EXPECT_ERROR(tokenizer_of("ab\nc\xFFz"), "the test: invalid UTF-8 at line 2, column 2 (byte 4, value 0xFF)");
-  EXPECT_ERROR(tokenizer_of("\xC3"), "invalid UTF-8 at line 1, column 1");  // cut off
+  EXPECT_ERROR(tokenizer_of("\xC3"), "invalid UTF-8 at line 1, column 1");  // truncated
   EXPECT_ERROR(tokenizer_of("a\xC0\xAF"), "value 0xC0");                    // overlong
   EXPECT_ERROR(tokenizer_of("\xED\xA0\x80"), "value 0xED");                 // a surrogate
   EXPECT_ERROR(tokenizer_of("abc").encode("ab\x80"), "invalid UTF-8 at line 1, column 3");
 }
 
-TEST(CharTokenizer, AMegabyteIsEncodedInLinearTime) {
+TEST(CharTokenizer, EncodesMegabytesInLinearTime) {
   std::string text;
   while (text.size() < 3'000'000) text += "Shall I compare thee to a summer's day?\n";
   const CharTokenizer tokenizer = tokenizer_of(text);
-  // Quadratic time, as from computing the line and column of every character, would take an hour here.
+  // A quadratic algorithm, such as computing every character's line and column, would take an hour here.
   EXPECT_EQ(tokenizer.encode(text).size(), text.size());
 }
 
-TEST(CharTokenizer, AnEmptyTextHasNoVocabulary) { EXPECT_ERROR(tokenizer_of(""), "the text is empty"); }
+TEST(CharTokenizer, RejectsAnEmptyText) { EXPECT_ERROR(tokenizer_of(""), "the text is empty"); }
 
-TEST(CharTokenizer, OnlyDistinctSingleCharactersMakeAVocabulary) {
+TEST(CharTokenizer, RequiresDistinctSingleCharacters) {
   EXPECT_ERROR(CharTokenizer({}, "here"), "here: the vocabulary is empty");
   EXPECT_ERROR(CharTokenizer({"a", "bc"}, "here"), "here: token 1 (\"bc\") is not one character");
   EXPECT_ERROR(CharTokenizer({"a", ""}, "here"), "token 1");
@@ -115,19 +116,19 @@ TEST(CharTokenizer, OnlyDistinctSingleCharactersMakeAVocabulary) {
   EXPECT_ERROR(CharTokenizer({"a", "b", "a"}, "here"), "\"a\" occurs twice");
 }
 
-TEST(CharTokenizer, IdsOutsideTheVocabularyAreErrors) {
+TEST(CharTokenizer, RejectsIdsOutsideTheVocabulary) {
   const CharTokenizer tokenizer = tokenizer_of("ab");
   EXPECT_ERROR(tokenizer.token_bytes(3), "token 3 is outside the vocabulary of 3");
   EXPECT_ERROR(tokenizer.token_bytes(-1), "token -1");
 }
 
-TEST(CharTokenizer, ATextBeginsAfterANewlineWhereThereIsOne) {
+TEST(CharTokenizer, DefaultPromptIsANewlineIfKnown) {
   const CharTokenizer with = tokenizer_of("\tb\na");
   EXPECT_EQ(with.decode(with.default_prompt()), "\n");
   EXPECT_EQ(tokenizer_of("ba").default_prompt(), (std::vector<int32_t>{0}));
 }
 
-TEST(CharTokenizerGguf, AsciiNeedsNoMergesButTheirListIsThere) {
+TEST(CharTokenizerGguf, AsciiHasAnEmptyMergeList) {
   const core::GgufMetadata pairs = tokenizer_of("To be\n").to_gguf();
   EXPECT_EQ(metadata<std::string>(pairs, "tokenizer.ggml.model"), "gpt2");
   EXPECT_EQ(list<std::string>(pairs, "tokens"),
@@ -139,14 +140,14 @@ TEST(CharTokenizerGguf, AsciiNeedsNoMergesButTheirListIsThere) {
   EXPECT_FALSE(metadata<bool>(pairs, "tokenizer.ggml.add_bos_token"));
 }
 
-TEST(CharTokenizerGguf, MergesMakeOneTokenOfACharactersBytes) {
+TEST(CharTokenizerGguf, MergesJoinTheBytesOfACharacter) {
   const core::GgufMetadata pairs = tokenizer_of("é中😀").to_gguf();
   EXPECT_EQ(list<std::string>(pairs, "tokens"), (std::vector<std::string>{"Ã©", "ä¸Ń", "ðŁĺĢ", "<|endoftext|>"}));
   EXPECT_EQ(list<std::string>(pairs, "merges"),
             (std::vector<std::string>{"Ã ©", "ä ¸", "ä¸ Ń", "ð Ł", "ðŁ ĺ", "ðŁĺ Ģ"}));
 }
 
-TEST(CharTokenizerGguf, CharactersThatBeginAlikeShareTheirMerges) {
+TEST(CharTokenizerGguf, CharactersWithACommonPrefixShareMerges) {
   const std::vector<std::string> merges = list<std::string>(tokenizer_of("😀😁").to_gguf(), "merges");
   EXPECT_EQ(merges, (std::vector<std::string>{"ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
 }
@@ -156,7 +157,7 @@ TEST(CharTokenizerGguf, BytePairEncodingWithTheMergesGivesTheSameIds) {
   EXPECT_EQ(encode_like_other_engines(tokenizer.to_gguf(), kText), tokenizer.encode(kText));
 }
 
-TEST(CharTokenizerGguf, IsReadBackFromAFile) {
+TEST(CharTokenizerGguf, RoundTripsThroughAGguf) {
   const TempDir folder;
   CharTokenizer tokenizer = tokenizer_of(kText);
   tokenizer.set_chat_template("{{ messages }}");
@@ -170,7 +171,7 @@ TEST(CharTokenizerGguf, IsReadBackFromAFile) {
   EXPECT_EQ(read->chat_template(), tokenizer.chat_template());
 }
 
-TEST(CharTokenizerGguf, OtherVocabulariesAreRefusedByName) {
+TEST(CharTokenizerGguf, RejectsOtherVocabulariesByName) {
   const TempDir folder;
   const auto read_with = [&](const std::string& key, const core::GgufValue& value) {
     core::GgufMetadata pairs = tokenizer_of("ab").to_gguf();
@@ -189,10 +190,10 @@ TEST(CharTokenizerGguf, OtherVocabulariesAreRefusedByName) {
             "byte-level BPE");
   EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{"\n", "b", "<|endoftext|>"}}), "alphabet");
   EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{std::vector<int32_t>{1, 2}}), "tokens");
-  EXPECT_ERROR(read_with("tokenizer.ggml.eos_token_id", uint32_t{3}), "eos_token_id is 3, but ids go from 0 to 2");
+  EXPECT_ERROR(read_with("tokenizer.ggml.eos_token_id", uint32_t{3}), "eos_token_id is 3, but IDs are 0 to 2");
 }
 
-TEST(CharTokenizerHf, AreReadBackTheSame) {
+TEST(CharTokenizerHf, RoundTripsThroughHuggingFaceFiles) {
   const TempDir folder;
   CharTokenizer tokenizer = tokenizer_of(std::string(kText) + "\"\\\x01\x7F");
   tokenizer.set_chat_template("{{ messages }}");
@@ -203,7 +204,7 @@ TEST(CharTokenizerHf, AreReadBackTheSame) {
   EXPECT_EQ(tokenizer_from_hf(folder.path())->chat_template(), tokenizer.chat_template());
 }
 
-TEST(CharTokenizerHf, FilesSayWhatTheTokenizersLibraryNeeds) {
+TEST(CharTokenizerHf, FilesHaveTheFieldsThatTokenizersNeeds) {
   const TempDir folder;
   tokenizer_of("ab中").write_hf(folder.path());
   const auto json = nlohmann::json::parse(read_bytes(folder / "tokenizer.json"));
@@ -226,7 +227,7 @@ TEST(CharTokenizerHf, FilesSayWhatTheTokenizersLibraryNeeds) {
   EXPECT_EQ(config.at("model_input_names"), (nlohmann::json{"input_ids", "attention_mask"}));
 }
 
-TEST(CharTokenizerHf, DamagedFilesAreErrorsThatNameThem) {
+TEST(CharTokenizerHf, ErrorsNameDamagedFiles) {
   const TempDir folder;
   const auto read = [&](const std::string& text) {
     write_bytes(folder / "tokenizer.json", text);
@@ -240,9 +241,9 @@ TEST(CharTokenizerHf, DamagedFilesAreErrorsThatNameThem) {
   EXPECT_ERROR(read("{}"), "\"model\" is missing");
   EXPECT_ERROR(read(model("[]")), "not a character tokenizer");
   EXPECT_ERROR(read(model(R"({"a":0,"<|endoftext|>":1})", R"(["a b"])")), "not a character tokenizer");
-  EXPECT_ERROR(read(model(R"({"a":0,"<|endoftext|>":2})")), "ids of the vocabulary are not 0 to 1");
-  EXPECT_ERROR(read(model(R"({"a":1,"<|endoftext|>":1})")), "ids of the vocabulary");
-  EXPECT_ERROR(read(model(R"({"a":-1,"<|endoftext|>":1})")), "ids of the vocabulary");
+  EXPECT_ERROR(read(model(R"({"a":0,"<|endoftext|>":2})")), "vocabulary's IDs are not 0 to 1");
+  EXPECT_ERROR(read(model(R"({"a":1,"<|endoftext|>":1})")), "vocabulary's IDs");
+  EXPECT_ERROR(read(model(R"({"a":-1,"<|endoftext|>":1})")), "vocabulary's IDs");
   EXPECT_ERROR(read(model(R"({"a":0,"b":1})")), "the last token");
   EXPECT_ERROR(read(model(R"({})")), "the last token");
   EXPECT_ERROR(read(model(R"({"<|endoftext|>":0})")), "the vocabulary is empty");

@@ -24,7 +24,7 @@ std::string entry(const std::string& piece, float score = 0) {
   return raw(score) + raw(static_cast<int32_t>(piece.size())) + piece;
 }
 
-// The 259 entries of every file, then `pieces`.
+// Returns a file with the 259 entries that every file has, then `pieces`.
 std::string file_of(const std::vector<std::string>& pieces, int32_t longest = 6) {
   std::string bytes = raw(longest) + entry("<unk>") + entry("\n<s>\n") + entry("\n</s>\n");
   for (int b = 0; b < 256; ++b) bytes += entry(byte_piece(static_cast<uint8_t>(b)));
@@ -32,8 +32,8 @@ std::string file_of(const std::vector<std::string>& pieces, int32_t longest = 6)
   return bytes;
 }
 
-// Encodes like llama2.c, after BOS: looks pieces up by their text, with -1 for the leading space if it has no piece.
-// This is complete if no two pieces merge to a third.
+// Encodes like llama2.c, after BOS: looks up each piece, with -1 for the leading space if it has none. Complete as long
+// as no two pieces merge into a third.
 std::vector<int32_t> encode_like_llama2c(const std::vector<std::string>& pieces, const std::string& text) {
   const auto lookup = [&](const std::string& piece) {
     const auto found = std::find(pieces.begin(), pieces.end(), piece);
@@ -64,11 +64,11 @@ bool joins_make_a_piece(const std::vector<std::string>& pieces) {
   return false;
 }
 
-// ---- Characters for llama2.c ----
+// ---- Character vocabularies for llama2.c ----
 
 class Llama2cCharacters : public testing::TestWithParam<const char*> {};
 
-TEST_P(Llama2cCharacters, ATextsIdsLeadBackToItsRows) {
+TEST_P(Llama2cCharacters, IdsMapToTheCharactersRows) {
   const CharTokenizer tokenizer = CharTokenizer::from_text(GetParam(), "the test");
   const Llama2cVocabulary v = to_llama2c(tokenizer);
   ASSERT_FALSE(joins_make_a_piece(v.pieces));
@@ -84,7 +84,7 @@ TEST_P(Llama2cCharacters, ATextsIdsLeadBackToItsRows) {
   }
 }
 
-TEST_P(Llama2cCharacters, IdsThatNoTextUsesTakeTheRowOfEndOfText) {
+TEST_P(Llama2cCharacters, UnusedIdsMapToEndOfText) {
   const CharTokenizer tokenizer = CharTokenizer::from_text(GetParam(), "the test");
   const Llama2cVocabulary v = to_llama2c(tokenizer);
   ASSERT_EQ(v.pieces.size(), v.source_row.size());
@@ -94,7 +94,7 @@ TEST_P(Llama2cCharacters, IdsThatNoTextUsesTakeTheRowOfEndOfText) {
   for (const size_t id : {0, 1, 2}) EXPECT_EQ(v.source_row[id], tokenizer.end_of_text());
 }
 
-TEST_P(Llama2cCharacters, FolioReadsTheFileAsThatProgramDoes) {
+TEST_P(Llama2cCharacters, EncodesLikeLlama2c) {
   const TempDir folder;
   const Llama2cVocabulary v = to_llama2c(CharTokenizer::from_text(GetParam(), "the test"));
   write_llama2c_tokenizer(folder / "tokenizer.bin", v);
@@ -105,11 +105,13 @@ TEST_P(Llama2cCharacters, FolioReadsTheFileAsThatProgramDoes) {
   }
 }
 
+constexpr const char* kNames[] = {"line", "letters", "unicode", "marks", "emoji", "space"};
 INSTANTIATE_TEST_SUITE_P(Texts, Llama2cCharacters,
                          testing::Values("To be, or not\n", "abc", "中文é", "a <0x41> <unk>\n<s>\n", "é é😀 \xC2\xA0z",
-                                         " "));
+                                         " "),
+                         [](const auto& info) { return kNames[info.index]; });
 
-TEST(Llama2cVocabulary, CharactersTakeTheirBytesIdsAndOthersFollow) {
+TEST(Llama2cVocabulary, AsciiUsesByteIdsAndOthersFollow) {
   const Llama2cVocabulary v = to_llama2c(CharTokenizer::from_text("b中aé", "the test"));  // a b é 中 <|endoftext|>
   EXPECT_EQ(v.pieces.size(), 261U);
   EXPECT_EQ(v.pieces[3 + 'a'], "<0x61>");
@@ -123,9 +125,9 @@ TEST(Llama2cVocabulary, CharactersTakeTheirBytesIdsAndOthersFollow) {
   EXPECT_EQ(v.source_row[3 + ' '], 4);
 }
 
-// ---- SentencePiece for llama2.c ----
+// ---- SentencePiece vocabularies for llama2.c ----
 
-TEST(Llama2cVocabulary, ASentencePieceVocabularyKeepsItsRows) {
+TEST(Llama2cVocabulary, SentencePieceVocabularyKeepsItsRows) {
   const Llama2cVocabulary v = to_llama2c(tokenizer_of({"▁a", "▁", "a"}));
   EXPECT_EQ(v.pieces[259], " a");
   EXPECT_EQ(v.pieces[1], "\n<s>\n");
@@ -133,28 +135,28 @@ TEST(Llama2cVocabulary, ASentencePieceVocabularyKeepsItsRows) {
   for (size_t i = 0; i < v.source_row.size(); ++i) EXPECT_EQ(v.source_row[i], static_cast<int32_t>(i));
 }
 
-TEST(Llama2cVocabulary, WhatThatProgramCannotHoldIsRefused) {
+TEST(Llama2cVocabulary, RejectsVocabulariesLlama2cCannotStore) {
   const auto refused = [](auto&& change, const std::string& part) {
     SentencePieceVocabulary v = vocabulary_of({"▁", "a"});
     change(v);
     EXPECT_ERROR(to_llama2c(SentencePieceTokenizer(v, "the test")), part);
   };
   using V = SentencePieceVocabulary;
-  refused([](V& v) { v = vocabulary_of({"▁", "a"}, false); }, "256 bytes");
+  refused([](V& v) { v = vocabulary_of({"▁", "a"}, false); }, "256 byte tokens");
   refused([](V& v) { v.bos = 2; }, "1 as BOS");
   refused([](V& v) { v.eos = 1; }, "2 as EOS");
   refused([](V& v) { v.unk = -1; }, "0 as unknown");
-  refused([](V& v) { v.add_bos = false; }, "begins a text with BOS and a space");
-  refused([](V& v) { v.add_space_prefix = false; }, "begins a text with BOS and a space");
-  refused([](V& v) { v.add_eos = true; }, "nothing behind it");
+  refused([](V& v) { v.add_bos = false; }, "adds BOS and a space before a text");
+  refused([](V& v) { v.add_space_prefix = false; }, "adds BOS and a space before a text");
+  refused([](V& v) { v.add_eos = true; }, "nothing after it");
   refused([](V& v) { add_piece(v, "<x>", 0, PieceType::UserDefined); }, "user-defined");
   refused([](V& v) { add_piece(v, std::string("a\0b", 3), 0); }, "zero bytes");
-  refused([](V& v) { std::swap(v.pieces[3], v.pieces[4]); }, "token 3 as the byte 0");
+  refused([](V& v) { std::swap(v.pieces[3], v.pieces[4]); }, "token 3 to be the byte 0");
 }
 
 // ---- tokenizer.bin ----
 
-TEST(Llama2cTokenizer, IsReadAndWrittenByteByByte) {
+TEST(Llama2cTokenizer, RoundTripsByteForByte) {
   const TempDir folder;
   write_bytes(folder / "a.bin", file_of({" a", " ", "a", "  "}));
   const auto tokenizer = read_llama2c_tokenizer(folder / "a.bin", 263);
@@ -164,7 +166,7 @@ TEST(Llama2cTokenizer, IsReadAndWrittenByteByByte) {
   EXPECT_EQ(read_bytes(folder / "a.bin"), read_bytes(folder / "b.bin"));
 }
 
-TEST(Llama2cTokenizer, EveryCutIsRefused) {
+TEST(Llama2cTokenizer, RejectsEveryTruncatedVocabulary) {
   const TempDir folder;
   const std::string whole = file_of({" ", "a"});
   for (size_t size = 1; size < whole.size(); ++size) {
@@ -183,12 +185,13 @@ TEST(Llama2cTokenizer, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(read(file_of({" ", "a"})).vocab_size(), 261);
   EXPECT_ERROR(read(file_of({" ", "a"}), 260), "9 bytes are left after the 260 tokens of the model");
   EXPECT_ERROR(read(file_of({" ", "a"}), 262), "261 tokens, but the model has 262");
-  EXPECT_ERROR(read(with_entry("x")), "needs 4 bytes, but 1 are left");
-  EXPECT_ERROR(read(with_entry(raw(0.0F) + raw(int32_t{0}))), "piece 260 has the length 0");
-  EXPECT_ERROR(read(with_entry(raw(0.0F) + raw(int32_t{-1}))), "piece 260 has the length -1");
+  EXPECT_ERROR(read(with_entry("x")), "needs 4 bytes, but only 1 are left");
+  EXPECT_ERROR(read(with_entry(raw(0.0F) + raw(int32_t{0}))), "piece 260 has length 0");
+  EXPECT_ERROR(read(with_entry(raw(0.0F) + raw(int32_t{-1}))), "piece 260 has length -1");
   EXPECT_ERROR(read(with_entry(raw(0.0F) + raw(int32_t{0x7FFFFFFF}))), "more than the longest's 6");
-  EXPECT_ERROR(read(file_of({" "}, 0x7FFFFFFF) + raw(0.0F) + raw(int32_t{1000})), "needs 1000 bytes, but 0 are left");
-  EXPECT_ERROR(read(file_of({" "}, 0x7FFFFFFF) + raw(0.0F) + raw(int32_t{1025})), "has to be in [1, 1024]");
+  EXPECT_ERROR(read(file_of({" "}, 0x7FFFFFFF) + raw(0.0F) + raw(int32_t{1000})),
+               "needs 1000 bytes, but only 0 are left");
+  EXPECT_ERROR(read(file_of({" "}, 0x7FFFFFFF) + raw(0.0F) + raw(int32_t{1025})), "must be in [1, 1024]");
   EXPECT_ERROR(read(with_entry(entry("a", std::numeric_limits<float>::quiet_NaN()))), "the score of piece 260 is nan");
   EXPECT_ERROR(read(with_entry(entry("\xFF"))), "piece 260 (\"\\xFF\") is not UTF-8");
   EXPECT_ERROR(read(with_entry(entry(" "))), "occurs twice");
@@ -196,7 +199,7 @@ TEST(Llama2cTokenizer, WhatDoesNotFitIsRefused) {
   EXPECT_ERROR(read(file_of({" "}, 5)), "more than the longest's 5");
   EXPECT_ERROR(read(file_of({" "}, 0)), "more than the longest's 0");
   EXPECT_ERROR(read(raw(int32_t{6}) + entry("<unk>") + entry("<s>") + entry("</s>") + entry("a")),
-               "piece 3 is \"a\", but has to stand for the byte 0");
+               "piece 3 is \"a\", but must be the byte 0");
   EXPECT_ERROR(read(raw(int32_t{6}) + entry("<unk>") + entry("<s>") + entry("</s>")), "fewer than the 259");
 }
 

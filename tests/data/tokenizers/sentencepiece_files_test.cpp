@@ -1,4 +1,4 @@
-// SentencePiece vocabularies in GGUF files and Hugging Face directories.
+// Tests SentencePiece vocabularies in GGUF files and Hugging Face directories.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -49,7 +49,7 @@ class SentencePieceGguf : public testing::Test {
   TempDir folder_;
 };
 
-TEST_F(SentencePieceGguf, IsReadBackTheSame) {
+TEST_F(SentencePieceGguf, RoundTripsThroughGgufMetadata) {
   SentencePieceVocabulary v = vocabulary_of(kPieces);
   add_piece(v, "<tool>", 0.5F, PieceType::UserDefined);
   add_piece(v, "[PAD]", -1000.0F, PieceType::Unused);
@@ -64,7 +64,7 @@ TEST_F(SentencePieceGguf, IsReadBackTheSame) {
   EXPECT_EQ(read_vocabulary(read(SentencePieceTokenizer(v, "the test").to_gguf())), v);
 }
 
-TEST_F(SentencePieceGguf, MissingKeysMeanWhatTheyDoInLlamaCpp) {
+TEST_F(SentencePieceGguf, MissingKeysUseLlamaCppsDefaults) {
   SentencePieceVocabulary v = vocabulary_of(kPieces);
   v.bos = 4;
   v.eos = 5;
@@ -79,7 +79,7 @@ TEST_F(SentencePieceGguf, MissingKeysMeanWhatTheyDoInLlamaCpp) {
   EXPECT_TRUE(read_vocabulary(read_without("add_space_prefix", v)).add_space_prefix);
 }
 
-TEST_F(SentencePieceGguf, WhatDoesNotFitIsRefusedByName) {
+TEST_F(SentencePieceGguf, RejectsInconsistentMetadataByName) {
   using core::GgufArray;
   const size_t n = vocabulary_of(kPieces).pieces.size();
   EXPECT_ERROR(read_without("model"), "tokenizer.ggml.model");
@@ -92,7 +92,7 @@ TEST_F(SentencePieceGguf, WhatDoesNotFitIsRefusedByName) {
   EXPECT_ERROR(read_with("token_type", GgufArray{std::vector<int64_t>(n, 1)}), "32-bit integers");
   EXPECT_ERROR(read_with("token_type", GgufArray{std::vector<int32_t>(n, 9)}), "unknown type 9");
   EXPECT_ERROR(read_with("bos_token_id", static_cast<uint32_t>(n)), "the BOS token");
-  EXPECT_ERROR(read_with("eos_token_id", uint32_t{0xFFFFFFFF}), "is no id");
+  EXPECT_ERROR(read_with("eos_token_id", uint32_t{0xFFFFFFFF}), "is not a valid ID");
   EXPECT_ERROR(read_with("eos_token_id", std::string("2")), "not an integer");
   EXPECT_ERROR(read_with("add_bos_token", uint8_t{1}), "not a boolean");
   EXPECT_ERROR(read_with("model", std::string("bert")), "\"bert\" is not supported");
@@ -107,7 +107,7 @@ class SentencePieceHf : public testing::Test {
     return tokenizer_from_hf(folder_.path());
   }
 
-  // The file of a valid vocabulary with one change.
+  // Reads the file of a valid vocabulary after one change.
   template <typename Change>
   std::unique_ptr<Tokenizer> read_changed(Change&& change, const std::string& name = "tokenizer.json") {
     tokenizer_of(kPieces).write_hf(folder_.path());
@@ -120,7 +120,7 @@ class SentencePieceHf : public testing::Test {
   TempDir folder_;
 };
 
-TEST_F(SentencePieceHf, ScoresInSentencePiecesOrderAreReadBackTheSame) {
+TEST_F(SentencePieceHf, OrderedScoresRoundTrip) {
   SentencePieceVocabulary v = vocabulary_of(kPieces);
   // Pieces that merges form come first, and special tokens have no score.
   EXPECT_EQ(read_vocabulary(rewritten(v)), v);
@@ -136,7 +136,7 @@ TEST_F(SentencePieceHf, ScoresInSentencePiecesOrderAreReadBackTheSame) {
   EXPECT_EQ(read_vocabulary(rewritten(v)), v);
 }
 
-TEST_F(SentencePieceHf, OtherScoresAreReadBackToTheSameTokens) {
+TEST_F(SentencePieceHf, OtherScoresRoundTripToTheSameTokens) {
   std::mt19937 random(3);
   const std::vector<std::string> alphabet = {"a", "b", " ", "é", "中", "\n", "<s>"};
   for (int round = 0; round < 30; ++round) {
@@ -152,7 +152,7 @@ TEST_F(SentencePieceHf, OtherScoresAreReadBackToTheSameTokens) {
   }
 }
 
-TEST_F(SentencePieceHf, MergesMayBeListsOfTwo) {
+TEST_F(SentencePieceHf, MergesMayBePairs) {
   const auto read = read_changed([](auto& json) {
     for (auto& merge : json["model"]["merges"]) {
       const auto text = merge.template get<std::string>();
@@ -163,10 +163,10 @@ TEST_F(SentencePieceHf, MergesMayBeListsOfTwo) {
   EXPECT_EQ(read_vocabulary(read), vocabulary_of(kPieces));
 }
 
-TEST_F(SentencePieceHf, WhatIsNotSupportedIsRefusedByName) {
+TEST_F(SentencePieceHf, RejectsUnsupportedTokenizersByName) {
   using Json = nlohmann::ordered_json;
   const auto refused = [&](auto&& change, const std::string& part) { EXPECT_ERROR(read_changed(change), part); };
-  refused([](Json& j) { j["model"]["type"] = "Unigram"; }, "a model of type Unigram is not supported here");
+  refused([](Json& j) { j["model"]["type"] = "Unigram"; }, "a model of type Unigram is not supported");
   refused([](Json& j) { j["pre_tokenizer"] = {{"type", "Metaspace"}}; }, "the pre-tokenizer {\"type\":\"Metaspace\"}");
   refused([](Json& j) { j["normalizer"] = {{"type", "NFKC"}}; }, "the normalizer {\"type\":\"NFKC\"} is not supported");
   refused([](Json& j) { j["normalizer"] = nullptr; }, "the normalizer null");
@@ -176,8 +176,8 @@ TEST_F(SentencePieceHf, WhatIsNotSupportedIsRefusedByName) {
   refused([](Json& j) { j["model"]["dropout"] = 0.1; }, "dropout = 0.1");
   refused([](Json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix");
   refused([](Json& j) { j["model"]["ignore_merges"] = true; }, "ignore_merges");
-  refused([](Json& j) { j["model"]["merges"].erase(0); }, "\"▁a\" of 0 pairs of pieces where it has 1");
-  refused([](Json& j) { std::swap(j["model"]["merges"][0], j["model"]["merges"][2]); }, "one after the other");
+  refused([](Json& j) { j["model"]["merges"].erase(0); }, "\"▁a\" from 0 of 1 pairs of pieces");
+  refused([](Json& j) { std::swap(j["model"]["merges"][0], j["model"]["merges"][2]); }, "are not consecutive");
   refused([](Json& j) { j["added_tokens"][1]["lstrip"] = 1; }, "\"lstrip\"");
   const auto metaspace_refused = [&](const char* key, const Json& setting) {
     const auto change = [&](Json& j) {
@@ -192,7 +192,7 @@ TEST_F(SentencePieceHf, WhatIsNotSupportedIsRefusedByName) {
   metaspace_refused("split", 1);
 }
 
-TEST_F(SentencePieceHf, DamagedFilesAreErrorsThatNameThem) {
+TEST_F(SentencePieceHf, ErrorsNameDamagedFiles) {
   using Json = nlohmann::ordered_json;
   const auto refused = [&](auto&& change, const std::string& part) { EXPECT_ERROR(read_changed(change), part); };
   const auto config_refused = [&](auto&& change, const std::string& part) {
@@ -202,20 +202,21 @@ TEST_F(SentencePieceHf, DamagedFilesAreErrorsThatNameThem) {
   refused([](Json& j) { j["model"] = 5; }, "\"type\" is missing");
   refused([](Json& j) { j["model"].erase("vocab"); }, "\"vocab\" is missing");
   refused([](Json& j) { j["model"]["vocab"] = "x"; }, "not an object");
-  refused([](Json& j) { j["model"]["vocab"]["▁a"] = 260; }, "ids of the vocabulary are not 0 to 270");
+  refused([](Json& j) { j["model"]["vocab"]["▁a"] = 260; }, "vocabulary's IDs are not 0 to 270");
   refused([](Json& j) { j["model"]["vocab"]["▁a"] = 1u << 31U; }, "has 2147483648");
   refused([](Json& j) { j["model"]["vocab"]["▁a"] = -1; }, "has -1");
-  refused([](Json& j) { j["model"]["vocab"]["▁a"] = "1"; }, "ids of the vocabulary");
+  refused([](Json& j) { j["model"]["vocab"]["▁a"] = "1"; }, "vocabulary's IDs");
   refused([](Json& j) { j["model"]["merges"] = "x"; }, "\"merges\"");
   refused([](Json& j) { j["model"]["merges"][1] = 5; }, "the merge 5 is not a pair");
   refused([](Json& j) { j["model"]["merges"][1] = "ab"; }, "has no space");
-  refused([](Json& j) { j["model"]["merges"][1] = "a zz"; }, "not of pieces, or occurs twice");
-  refused([](Json& j) { j["model"]["merges"][1] = j["model"]["merges"][0]; }, "not of pieces, or occurs twice");
+  refused([](Json& j) { j["model"]["merges"][1] = "a zz"; }, "does not join two pieces into a third, or occurs twice");
+  refused([](Json& j) { j["model"]["merges"][1] = j["model"]["merges"][0]; },
+          "does not join two pieces into a third, or occurs twice");
   refused([](Json& j) { j["model"]["unk_token"] = "zz"; }, "\"zz\" is not in the vocabulary");
   refused([](Json& j) { j["model"]["unk_token"] = 3; }, "unk_token is not a string");
   refused([](Json& j) { j["added_tokens"] = 3; }, "added_tokens");
   refused([](Json& j) { j["added_tokens"][0] = 3; }, "\"content\" is missing");
-  refused([](Json& j) { j["added_tokens"][0]["id"] = 7; }, "ids of the vocabulary");
+  refused([](Json& j) { j["added_tokens"][0]["id"] = 7; }, "vocabulary's IDs");
   refused([](Json& j) { j["added_tokens"][0].erase("special"); }, "\"special\" is missing");
   refused([](Json& j) { j["added_tokens"].push_back({{"content", "new"}, {"id", 999}, {"special", true}}); }, "999");
   refused([](Json& j) { j["model"]["vocab"][""] = 271; }, "piece 271 has 0 bytes");
@@ -228,7 +229,7 @@ TEST_F(SentencePieceHf, DamagedFilesAreErrorsThatNameThem) {
   refused([](Json& j) { j["post_processor"]["special_tokens"]["<s>"]["ids"] = {2}; }, "the post-processor");
   config_refused([](Json& j) { j.erase("bos_token"); }, "tokenizer_config.json: bos_token is missing");
   config_refused([](Json& j) { j["eos_token"] = 5; }, "eos_token is missing or not a string");
-  config_refused([](Json& j) { j["eos_token"] = "zz"; }, "tokenizer_config.json: the token \"zz\"");
+  config_refused([](Json& j) { j["eos_token"] = "zz"; }, "tokenizer_config.json: token \"zz\"");
   std::filesystem::remove(folder_ / "tokenizer_config.json");
   EXPECT_ERROR(tokenizer_from_hf(folder_.path()), "tokenizer_config.json");
 }
@@ -241,9 +242,9 @@ TEST_F(SentencePieceHf, AddedTokensMayFollowTheVocabulary) {
   EXPECT_EQ(read_vocabulary(read).types.back(), PieceType::Control);
 }
 
-// ---- Between the formats ----
+// ---- Conversion between the formats ----
 
-TEST(SentencePieceFiles, GgufToHuggingFaceAndBackIsTheSameFile) {
+TEST(SentencePieceFiles, GgufToHuggingFaceAndBackIsIdentical) {
   const TempDir folder;
   write_gguf_file(folder / "a.gguf", tokenizer_of(kPieces).to_gguf());
   load_tokenizer(folder / "a.gguf", 0)->write_hf(folder.path());

@@ -19,7 +19,7 @@ using test::tokenizer_of;
 using test::vocabulary_of;
 using Strings = std::vector<std::string>;
 
-// The definition in plain loops: merge the adjacent pair that forms the piece of the best score, the leftmost first.
+// The definition in plain loops: merge the adjacent pair that forms the piece with the best score, leftmost first.
 std::vector<int32_t> encode_by_definition(const SentencePieceVocabulary& v, const std::string& text) {
   std::map<std::string, int32_t> ids;
   std::map<uint8_t, int32_t> byte_ids;
@@ -61,7 +61,7 @@ std::vector<int32_t> encode_by_definition(const SentencePieceVocabulary& v, cons
   return tokens;
 }
 
-// A vocabulary of random pieces over a small alphabet, so that pairs compete; many scores are equal.
+// Returns random pieces over a small alphabet, so that pairs compete; many scores are equal.
 SentencePieceVocabulary random_vocabulary(std::mt19937& random, const Strings& alphabet, bool spaces_inside) {
   SentencePieceVocabulary v = vocabulary_of({"▁"}, random() % 4 != 0);
   for (int i = 0; i < 60; ++i) {
@@ -70,12 +70,12 @@ SentencePieceVocabulary random_vocabulary(std::mt19937& random, const Strings& a
     if (piece.empty() || std::find(v.pieces.begin(), v.pieces.end(), piece) != v.pieces.end()) continue;
     add_piece(v, piece, -static_cast<float>(random() % 12));
   }
-  if (v.types[3] == PieceType::Byte && random() % 4 == 0) v.types[3 + 0x98] = PieceType::Unused;  // of 😀
+  if (v.types[3] == PieceType::Byte && random() % 4 == 0) v.types[3 + 0x98] = PieceType::Unused;  // a byte of 😀
   v.add_space_prefix = random() % 3 != 0;
   return v;
 }
 
-TEST(SentencePiece, ATextIsEncodedAsTheDefinitionSays) {
+TEST(SentencePiece, EncodesLikeTheDefinition) {
   std::mt19937 random(1);
   const Strings alphabet = {"a", "b", "ab", "c", " ", "  ", "é", "中", "😀", "\n"};
   Strings with_broken = alphabet;
@@ -90,19 +90,19 @@ TEST(SentencePiece, ATextIsEncodedAsTheDefinitionSays) {
   }
 }
 
-TEST(SentencePiece, TheBestScoreIsJoinedFirst) {
+TEST(SentencePiece, MergesTheBestScoreFirst) {
   EXPECT_EQ(pieces_of(tokenizer_of({"ab", "bc", "▁", "a", "b", "c"}), "abc"), (Strings{"▁", "ab", "c"}));
   EXPECT_EQ(pieces_of(tokenizer_of({"bc", "ab", "▁", "a", "b", "c"}), "abc"), (Strings{"▁", "a", "bc"}));
 }
 
-TEST(SentencePiece, OfEqualScoresTheLeftmostIsJoinedFirst) {
+TEST(SentencePiece, TiesMergeTheLeftmostFirst) {
   SentencePieceVocabulary v = vocabulary_of({"▁", "a", "b", "c", "bc", "ab"});
   v.scores.assign(v.scores.size(), 0.0F);
   v.scores.back() = -0.0F;  // equal to 0
   EXPECT_EQ(pieces_of({v, "the test"}, "abc"), (Strings{"▁", "ab", "c"}));
 }
 
-TEST(SentencePiece, ATextGetsASpaceInFrontThatDecodeTakesAway) {
+TEST(SentencePiece, EncodeAddsALeadingSpaceThatDecodeRemoves) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"▁a", "▁", "a"});
   EXPECT_EQ(pieces_of(tokenizer, "a a"), (Strings{"▁a", "▁a"}));
   EXPECT_EQ(pieces_of(tokenizer, " a"), (Strings{"▁", "▁a"}));
@@ -110,7 +110,7 @@ TEST(SentencePiece, ATextGetsASpaceInFrontThatDecodeTakesAway) {
   for (const std::string text : {"", "a", " ", " a", "  a  ", "aa "}) {
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   }
-  EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, "▁a")), " a");  // a token in the middle of a text keeps its space
+  EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, "▁a")), " a");  // a token inside a text keeps its space
 
   SentencePieceVocabulary v = vocabulary_of({"▁a", "▁", "a"});
   v.add_space_prefix = false;
@@ -119,7 +119,7 @@ TEST(SentencePiece, ATextGetsASpaceInFrontThatDecodeTakesAway) {
   EXPECT_EQ(bare.decode(bare.encode(" a")), " a");
 }
 
-TEST(SentencePiece, AnyBytesAreATextAgain) {
+TEST(SentencePiece, DecodeRestoresArbitraryBytes) {
   std::mt19937 random(2);
   const SentencePieceTokenizer tokenizer = tokenizer_of({"▁a", "▁", "a", "b", "ab", "▁▁", "é", "\n", "\n\n"});
   for (int i = 0; i < 2000; ++i) {
@@ -128,16 +128,16 @@ TEST(SentencePiece, AnyBytesAreATextAgain) {
     if (bytes.find("▁") != std::string::npos) continue;
     ASSERT_EQ(tokenizer.decode(tokenizer.encode(bytes)), bytes) << core::printable(bytes);
   }
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a▁b")), "a b");  // the mark is a space, as in every SentencePiece model
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a▁b")), "a b");  // as in every SentencePiece model
 }
 
-TEST(SentencePiece, ACharacterWithoutAPieceIsItsBytes) {
+TEST(SentencePiece, UnknownCharactersFallBackToBytes) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"▁", "a", "aé"});
   EXPECT_EQ(pieces_of(tokenizer, "aé\n"), (Strings{"▁", "a", "<0xC3>", "<0xA9>", "<0x0A>"}));
   EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, "<0xC3>")), "\xC3");
 }
 
-TEST(SentencePiece, AByteThatIsNotUtf8IsItsByteAndNoMore) {
+TEST(SentencePiece, InvalidUtf8FallsBackToSingleBytes) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"▁", "a", "é"});
   EXPECT_EQ(pieces_of(tokenizer,
                       "a\xC3"
@@ -147,7 +147,7 @@ TEST(SentencePiece, AByteThatIsNotUtf8IsItsByteAndNoMore) {
   EXPECT_EQ(pieces_of(tokenizer, "\xE4\xB8"), (Strings{"▁", "<0xE4>", "<0xB8>"}));
 }
 
-TEST(SentencePiece, WithoutBytesARunOfUnknownCharactersIsOneToken) {
+TEST(SentencePiece, UnknownRunsAreOneTokenWithoutByteFallback) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"▁", "a"}, false);
   EXPECT_EQ(pieces_of(tokenizer, "aéxya é"), (Strings{"▁", "a", "<unk>", "a", "▁", "<unk>"}));
   EXPECT_EQ(tokenizer.token_bytes(0), "");
@@ -157,7 +157,7 @@ TEST(SentencePiece, WithoutBytesARunOfUnknownCharactersIsOneToken) {
   EXPECT_ERROR(SentencePieceTokenizer(v, "the test").encode("aé"), "\"é\" is not in the vocabulary");
 }
 
-TEST(SentencePiece, SpecialTokensAreNotLookedForInATextNorMadeByJoins) {
+TEST(SentencePiece, SpecialTokensAreNeitherParsedNorMerged) {
   SentencePieceVocabulary v = vocabulary_of({"▁", "<", "s", ">", "<s", "unk>", "0", "x", "A"});
   v.scores[1] = 100.0F;
   add_piece(v, "<s>x", 200.0F, PieceType::Unused);
@@ -168,7 +168,7 @@ TEST(SentencePiece, SpecialTokensAreNotLookedForInATextNorMadeByJoins) {
     EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, piece)), "");
 }
 
-TEST(SentencePiece, UserDefinedPiecesAreCutOutTheLongestFirst) {
+TEST(SentencePiece, LongestUserDefinedPiecesAreCutOutFirst) {
   SentencePieceVocabulary v = vocabulary_of({"▁", "x", "<", "▁x"});
   for (const char* piece : {"<a", "<a>", "\n"}) add_piece(v, piece, 0, PieceType::UserDefined);
   const SentencePieceTokenizer tokenizer(v, "the test");
@@ -179,13 +179,13 @@ TEST(SentencePiece, UserDefinedPiecesAreCutOutTheLongestFirst) {
   }
 }
 
-TEST(SentencePiece, AMillionEqualLettersAreNotQuadratic) {
+TEST(SentencePiece, EqualLettersAvoidQuadraticTime) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"aa", "aaaa", "▁", "a"});
-  // The plain loops of the definition would take 250,000 passes over the text.
+  // The plain loops of the definition would need 250,000 passes over the text.
   EXPECT_EQ(tokenizer.encode(std::string(1'000'000, 'a')).size(), 1U + 250'000U);
 }
 
-TEST(SentencePiece, ATextBeginsWithBosAndEndsAtEosOrAnotherBos) {
+TEST(SentencePiece, BeginsWithBosAndEndsAtEosOrBos) {
   SentencePieceVocabulary v = vocabulary_of({"▁"});
   const SentencePieceTokenizer tokenizer(v, "the test");
   EXPECT_EQ(tokenizer.prefix_tokens(), (std::vector<int32_t>{1}));
@@ -197,23 +197,23 @@ TEST(SentencePiece, ATextBeginsWithBosAndEndsAtEosOrAnotherBos) {
   EXPECT_TRUE(SentencePieceTokenizer(v, "the test").prefix_tokens().empty());
 }
 
-TEST(SentencePiece, IdsOutsideTheVocabularyAreErrors) {
+TEST(SentencePiece, RejectsIdsOutsideTheVocabulary) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"▁"}, false);
   EXPECT_ERROR(tokenizer.token_bytes(4), "token 4 is outside the vocabulary of 4");
   EXPECT_ERROR(tokenizer.decode({-1}), "token -1");
 }
 
-TEST(SentencePiece, AVocabularyThatMakesNoSenseIsRefused) {
+TEST(SentencePiece, RejectsInconsistentVocabularies) {
   const auto refused = [](auto&& change, const std::string& part) {
     SentencePieceVocabulary v = vocabulary_of({"▁", "a"});
     change(v);
     EXPECT_ERROR(SentencePieceTokenizer(v, "here"), part);
   };
   using V = SentencePieceVocabulary;
-  refused([](V& v) { v = {}; }, "here: 0 pieces make no vocabulary");
+  refused([](V& v) { v = {}; }, "here: 0 pieces are not a valid vocabulary");
   refused([](V& v) { v.scores.pop_back(); }, "here: 261 pieces, but 260 scores");
   refused([](V& v) { v.types.pop_back(); }, "260 types");
-  refused([](V& v) { v.bos = -1; }, "the BOS token is -1, but ids go from 0 to 260");
+  refused([](V& v) { v.bos = -1; }, "the BOS token is -1, but IDs are 0 to 260");
   refused([](V& v) { v.eos = 261; }, "the EOS token is 261");
   refused([](V& v) { v.unk = -2; }, "the unknown token is -2");
   refused([](V& v) { v.pieces[260] = ""; }, "piece 260 has 0 bytes");
@@ -228,7 +228,7 @@ TEST(SentencePiece, AVocabularyThatMakesNoSenseIsRefused) {
   refused([](V& v) { v.pieces[259] = "b"; }, "no piece is \"▁\"");
 }
 
-TEST(SentencePieceText, BytePiecesAreSpeltWithTwoUpperCaseDigits) {
+TEST(SentencePieceText, BytePiecesUseTwoUppercaseDigits) {
   for (int b = 0; b < 256; ++b) EXPECT_EQ(parse_byte_piece(byte_piece(static_cast<uint8_t>(b))), b);
   EXPECT_EQ(byte_piece(0xAF), "<0xAF>");
   for (const char* text : {"", "<0xaf>", "<0xA>", "<0xA", "<0xAF> ", "<0XAF>", "<0xGF>", "0xAF", "<0x-1>"}) {

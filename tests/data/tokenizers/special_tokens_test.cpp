@@ -21,7 +21,7 @@ SpecialTokens tokens_of(const std::vector<std::string>& texts) {
   return SpecialTokens(std::move(tokens));
 }
 
-// "a[0]b" means text, the token 0, text.
+// Returns the split as a string: "a[0]b" is text, token 0, text.
 std::string split(const SpecialTokens& tokens, std::string_view text) {
   std::string parts;
   tokens.split(
@@ -30,7 +30,7 @@ std::string split(const SpecialTokens& tokens, std::string_view text) {
   return parts;
 }
 
-TEST(SpecialTokens, LeftmostThenLongestIsFound) {
+TEST(SpecialTokens, FindsTheLeftmostThenLongest) {
   const SpecialTokens tokens = tokens_of({"<a>", "<a>b", "b<a", "\xFF", "", "<a>"});
   EXPECT_EQ(split(tokens, "<a>"), "[0]");
   EXPECT_EQ(split(tokens, "x<a>bb<a>"), "(x)[1][2](>)");
@@ -43,7 +43,7 @@ TEST(SpecialTokens, LeftmostThenLongestIsFound) {
   EXPECT_EQ(tokens.id_of(""), -1);
 }
 
-TEST(SpecialTokens, TheSearchFindsWhatTryingEachFinds) {
+TEST(SpecialTokens, SearchMatchesBruteForce) {
   std::mt19937 random(5);
   for (int round = 0; round < 300; ++round) {
     std::vector<std::string> texts;
@@ -60,7 +60,7 @@ TEST(SpecialTokens, TheSearchFindsWhatTryingEachFinds) {
   }
 }
 
-TEST(SpecialTokens, AreParsedOnlyInPiecesThatAsk) {
+TEST(SpecialTokens, ParsesSpecialTokensOnlyOnRequest) {
   const CharTokenizer tokenizer = CharTokenizer::from_text("<|endoftx>\n", "the test");
   const auto encode = [&](const std::vector<TextPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
   const Ids end = {tokenizer.end_of_text()};
@@ -72,7 +72,7 @@ TEST(SpecialTokens, AreParsedOnlyInPiecesThatAsk) {
   EXPECT_EQ(tokenizer.special_tokens().id_of(kEndOfText), end[0]);
 }
 
-TEST(SpecialTokens, PiecesAreOneText) {
+TEST(SpecialTokens, PiecesAreEncodedAsOneText) {
   const SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "▁ab", "▁a", "a", "b"});
   const std::vector<TextPiece> pieces = {
       {.text = "a"}, {.text = "b</s> <s>", .parse_special = true}, {.text = "a"}, {.text = "</s>"}};
@@ -86,7 +86,7 @@ TEST(SpecialTokens, PiecesAreOneText) {
   EXPECT_EQ(tokenizer.encode_pieces(pieces), expected);
 }
 
-TEST(SpecialTokens, TakeSpacesOfTheTextAroundThemWhoeverWroteIt) {
+TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   SentencePieceVocabulary v = test::vocabulary_of({"▁", "a", "b", "<", "s", ">", "/"});
   v.add_space_prefix = false;
   v.flags[1].rstrip = true;                          // <s>
@@ -100,7 +100,7 @@ TEST(SpecialTokens, TakeSpacesOfTheTextAroundThemWhoeverWroteIt) {
   };
   EXPECT_EQ(encode({{.text = "<s> ", .parse_special = true}, {.text = "\n\u2003 a<s>"}}), with({1}, "a<s>"));
   EXPECT_EQ(encode({{.text = "<s>", .parse_special = true}, {.text = " </s>b"}}), with({1}, "</s>b"));
-  // A normalized token is found in its piece alone, too: spaces are marks there, three bytes each.
+  // A normalized token is only found within one piece: its spaces are marks, three bytes each.
   EXPECT_EQ(encode({{.text = "    </s"}, {.text = ">", .parse_special = true}}), tokenizer.encode("    </s>"));
   EXPECT_EQ(encode({{.text = "    "}, {.text = "</s>", .parse_special = true}, {.text = "</s>"}}), [&] {
     Ids ids = tokenizer.encode("    ");
@@ -114,7 +114,7 @@ TEST(SpecialTokens, TakeSpacesOfTheTextAroundThemWhoeverWroteIt) {
   EXPECT_EQ(tokenizer.encode_prompt("<s>", {.parse_special = false}), with({1}, "<s>"));
 }
 
-TEST(SpecialTokens, AnEndOfTurnAndAChatTemplateComeFromTheFile) {
+TEST(SpecialTokens, ReadsEndOfTurnAndChatTemplate) {
   const core::test::TempDir folder;
   SentencePieceVocabulary vocabulary = test::vocabulary_of({"▁", "a"});
   test::add_piece(vocabulary, "<end_of_turn>", 0, PieceType::Control);
@@ -135,7 +135,7 @@ TEST(SpecialTokens, AnEndOfTurnAndAChatTemplateComeFromTheFile) {
   }
 }
 
-TEST(SpecialTokens, AChatTemplateMayStandInAListOrAFile) {
+TEST(SpecialTokens, ReadsChatTemplatesFromListsAndFiles) {
   const core::test::TempDir folder;
   test::tokenizer_of({"▁"}).write_hf(folder.path());
   EXPECT_EQ(load_tokenizer(folder.path(), 0)->chat_template(), "");
@@ -153,7 +153,7 @@ TEST(SpecialTokens, AChatTemplateMayStandInAListOrAFile) {
   EXPECT_EQ(with(R"("from a string")"), "from a file");
 }
 
-TEST(SpecialTokens, NamedChatTemplatesAreKeptInEachFormat) {
+TEST(SpecialTokens, KeepsNamedChatTemplatesInEachFormat) {
   const core::test::TempDir folder;
   SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "a"});
   const ChatTemplates all{{"default", "d"}, {"rag", "r"}, {"tool_use", "t"}};
@@ -166,7 +166,7 @@ TEST(SpecialTokens, NamedChatTemplatesAreKeptInEachFormat) {
   EXPECT_EQ(tokenizer.chat_templates(), (ChatTemplates{{"default", "alone"}}));
 }
 
-TEST(SpecialTokens, OtherTokensThatEndATextGoIntoAGguf) {
+TEST(SpecialTokens, GgufStoresAdditionalEosTokens) {
   const core::test::TempDir folder;
   SentencePieceVocabulary vocabulary = test::vocabulary_of({"▁", "a"});
   for (const char* piece : {"<x>", "<y>", "<z>"}) test::add_piece(vocabulary, piece, 0, PieceType::Control);
@@ -174,7 +174,7 @@ TEST(SpecialTokens, OtherTokensThatEndATextGoIntoAGguf) {
   SentencePieceTokenizer tokenizer(vocabulary, "the test");
   tokenizer.end_at({vocabulary.eos, n - 3, n - 1});
   EXPECT_TRUE(tokenizer.ends_text(n - 3) && tokenizer.ends_text(n - 1) && !tokenizer.ends_text(n - 2));
-  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());  // as the ends of a turn and of a message
+  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());  // as tokens that end a turn and a message
   const auto read = load_tokenizer(folder / "a.gguf", 0);
   EXPECT_TRUE(read->ends_text(n - 3) && read->ends_text(n - 1) && !read->ends_text(n - 2));
 }

@@ -13,7 +13,7 @@ namespace {
 using core::test::TempDir;
 using core::test::write_bytes;
 
-TEST(TokenizerFiles, FormatsAreToldApartByContent) {
+TEST(TokenizerFiles, DetectsFormatsByContent) {
   const TempDir folder;
   const SentencePieceTokenizer pieces = test::tokenizer_of({"▁a", "▁", "a"});
   const CharTokenizer characters = CharTokenizer::from_text("banana é", "the test");
@@ -41,7 +41,7 @@ TEST(TokenizerFiles, FormatsAreToldApartByContent) {
   }
 }
 
-TEST(TokenizerFiles, OtherFilesAreRefused) {
+TEST(TokenizerFiles, OtherFilesAreRejected) {
   const TempDir folder;
   const auto load = [&](const std::string& bytes) {
     write_bytes(folder / "file", bytes);
@@ -50,15 +50,15 @@ TEST(TokenizerFiles, OtherFilesAreRefused) {
   EXPECT_ERROR(load_tokenizer(folder / "none", 0), "none");
   EXPECT_ERROR(load_tokenizer(folder.path(), 0), "tokenizer.json");
   EXPECT_ERROR(load(""), "file");
-  EXPECT_ERROR(load("hello"), "no tokenizer that is read here");
-  EXPECT_ERROR(load("\n \t"), "no tokenizer that is read here");
+  EXPECT_ERROR(load("hello"), "not a supported tokenizer");
+  EXPECT_ERROR(load("\n \t"), "not a supported tokenizer");
   EXPECT_ERROR(load("GGUFxxxx"), "GGUF version");
   EXPECT_ERROR(load("{"), "not valid JSON");
-  EXPECT_ERROR(load(std::string(3, '\0')), "no tokenizer that is read here");
-  EXPECT_ERROR(load(std::string(64, '\0')), "the length 0");
+  EXPECT_ERROR(load(std::string(3, '\0')), "not a supported tokenizer");
+  EXPECT_ERROR(load(std::string(64, '\0')), "has length 0");
 }
 
-// A kind of tokenizer without a file format.
+// A tokenizer kind that has no file format.
 class Letters final : public Tokenizer {
  public:
   [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
@@ -73,7 +73,7 @@ class Letters final : public Tokenizer {
   std::string letter_ = "x";
 };
 
-TEST(TokenizerFiles, AKindThatAFormatCannotHoldIsAnError) {
+TEST(TokenizerFiles, RejectsTokenizersTheFormatCannotStore) {
   const Letters letters;
   EXPECT_ERROR(letters.to_gguf(), "a letter tokenizer cannot be written to a GGUF");
   EXPECT_ERROR(letters.write_hf("here"), "here: a letter tokenizer");

@@ -1,4 +1,4 @@
-"""Shared by the tokenizer tests: Folio's tool, a mixed text, llama.cpp's tokens."""
+"""Helpers of the tokenizer tests: Folio's tool, a mixed text, llama.cpp's tokens."""
 
 import contextlib
 import ctypes
@@ -29,7 +29,7 @@ Où est le café ? C'est là, à côté. Grüße aus Köln!  Ça va, naïve œuv
 
 
 def mixed_text(n_bytes):
-    """Code, prose in several scripts, emoji, combining marks, digits and runs of white space."""
+    """Returns code, prose in several scripts, emoji, combining marks, digits and runs of white space."""
     rng = random.Random(7)
     words = (CODE + PROSE).split(" ")
     parts = [CODE, PROSE]
@@ -51,7 +51,7 @@ def mixed_text(n_bytes):
     return "".join(parts)
 
 
-# Names, and what of the text around them they take. One has the beginning of another; some are words.
+# Added tokens with the flags that strip surrounding space. One is a prefix of another; some are words.
 FLAGGED = [("<|end|>", dict(rstrip=True, normalized=False, special=True)),
            ("<|end|>>", dict(lstrip=True, rstrip=True, normalized=False, special=True)),
            ("<mask>", dict(lstrip=True, normalized=False, special=True)),
@@ -73,7 +73,7 @@ def flagged_tokens(base=()):
 
 
 def drawn_texts(n, names=()):
-    """Texts full of special tokens, spaces and marks."""
+    """Returns n texts with many special tokens, spaces and marks."""
     rng = random.Random(17)
     names = [name for name, _ in FLAGGED] + list(names)
     parts = [*names, *names, *[name[:-1] for name in names], *[name[1:] for name in names], " ", " ", "  ", "   ", "\n",
@@ -83,7 +83,7 @@ def drawn_texts(n, names=()):
 
 
 def assert_same_added_tokens(directory, tmp_path, names=(), n=10_000, file=None):
-    """n drawn texts as `tokenizers` encodes them, with special tokens in them and without; by `file` of the directory's."""
+    """Compares n random texts with `tokenizers`, with and without special tokens; Folio can use another `file`."""
     theirs = Tokenizer.from_file(str(directory / "tokenizer.json"))
     texts = drawn_texts(n, names)
     (tmp_path / "texts").write_text(json.dumps(texts))
@@ -99,7 +99,7 @@ def assert_same_added_tokens(directory, tmp_path, names=(), n=10_000, file=None)
             seen |= set(ids)
     added = theirs.get_added_tokens_decoder()
     missing = {token.content for i, token in added.items() if i not in seen}
-    assert not missing & {*names, *(name for name, _ in FLAGGED)}, missing  # each of them occurs
+    assert not missing & {*names, *(name for name, _ in FLAGGED)}, missing  # each occurs
 
 
 def run(*args):
@@ -128,7 +128,7 @@ class Ours:
 
 
 def with_llama_keys(source, target, name="vocabulary"):
-    """The vocabulary as a GGUF without weights, which llama.cpp can load."""
+    """Writes the vocabulary as a GGUF without weights that llama.cpp can load."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, "llama")
     for key, field in reader.fields.items():
@@ -149,7 +149,7 @@ def with_llama_keys(source, target, name="vocabulary"):
 
 @contextlib.contextmanager
 def llama_cpp_vocabulary(path):
-    """A vocabulary in llama.cpp: the module, the vocabulary, and a function from bytes to tokens."""
+    """Loads a vocabulary in llama.cpp; returns the module, the vocabulary, and a function from bytes to tokens."""
     lc = pytest.importorskip("llama_cpp", reason="llama.cpp is there after `make interop`")
     quiet = lc.llama_log_callback(lambda *_: None)
     lc.llama_log_set(quiet, ctypes.c_void_p(0))

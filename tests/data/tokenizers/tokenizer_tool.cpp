@@ -1,15 +1,14 @@
-// A tool for the tests: loads a tokenizer from any file that Folio reads, encodes and decodes texts, and writes the
-// tokenizer in other formats.
-//   tokenizer_tool encode TOKENIZER TEXT_FILE     the ids, as JSON
-//   tokenizer_tool encode-each TOKENIZER JSON_FILE    the ids of each of a list of texts
-//   tokenizer_tool prompts TOKENIZER JSON_FILE    the same, as prompts: BOS first, and special tokens are parsed
-//   tokenizer_tool pieces TOKENIZER JSON_FILE     the ids of [[text, parse_special], …] as one text
-//   tokenizer_tool decode TOKENIZER IDS_FILE      the text of a JSON list of ids
-//   tokenizer_tool show TOKENIZER                 its properties, as JSON
-//   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    to-llama2c prints the source rows
+// Test tool that loads a tokenizer file of any supported format, encodes and decodes, and converts to other formats.
+//   tokenizer_tool encode TOKENIZER TEXT_FILE     prints the ids as JSON
+//   tokenizer_tool encode-each TOKENIZER JSON_FILE    prints the ids of each string of a list
+//   tokenizer_tool prompts TOKENIZER JSON_FILE    the same for prompts: with BOS and parsed special tokens
+//   tokenizer_tool pieces TOKENIZER JSON_FILE     prints the ids of [[text, parse_special], …] as one text
+//   tokenizer_tool decode TOKENIZER IDS_FILE      prints the text of a JSON list of ids
+//   tokenizer_tool show TOKENIZER                 prints its properties as JSON
+//   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    writes the file; to-llama2c prints the source rows
 //   tokenizer_tool to-hf TOKENIZER DIRECTORY
-//   tokenizer_tool characters TEXT_FILE DIRECTORY       a character tokenizer of the text, as a Hugging Face directory
-//   tokenizer_tool time TOKENIZER TEXT_FILE             MB/s of encode
+//   tokenizer_tool characters TEXT_FILE DIRECTORY       writes a character tokenizer of the text
+//   tokenizer_tool time TOKENIZER TEXT_FILE             prints the MB/s of encode
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -46,7 +45,7 @@ Json show(const Tokenizer& tokenizer) {
           {"chat_template", tokenizer.chat_template()}};
 }
 
-// JSON cannot hold bytes that are not UTF-8; tests of those use whole files.
+// JSON can't hold invalid UTF-8; tests of that use whole files.
 std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string& path) {
   const auto json = core::parse_json(core::read_text_file(path), path);
   const auto texts = json.get<std::vector<std::pair<std::string, bool>>>();
@@ -56,7 +55,7 @@ std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string
 }
 
 void time_encode(const Tokenizer& tokenizer, const std::string& text) {
-  const std::clock_t start = std::clock();  // processor time of one thread, since the machine may be shared
+  const std::clock_t start = std::clock();  // CPU time of one thread, since the machine may be shared
   const size_t n = tokenizer.encode(text).size();
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   fmt::print("{} tokens, {:.3f} s, {:.1f} MB/s\n", n, seconds, static_cast<double>(text.size()) / 1e6 / seconds);

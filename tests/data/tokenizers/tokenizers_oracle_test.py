@@ -1,8 +1,8 @@
-"""Folio's SentencePiece tokenizer against other programs: tokenizers, transformers, gguf, llama.cpp.
+"""Compares Folio's SentencePiece tokenizer with tokenizers, transformers, gguf and llama.cpp.
 
-The vocabulary is a small BPE with byte fallback that `tokenizers` trains here on a mixed text. Its pieces and their order
-go into a tokenizer.bin of llama2.c, written from that format's description; Folio reads it, and writes all else.
-FOLIO_TOKENIZER_TOOL names the tool (see tokenizer_tool.cpp).
+The vocabulary is a small BPE with byte fallback that `tokenizers` trains here on a mixed text. This file writes it as
+llama2.c's tokenizer.bin, from that format's description; Folio converts it to the other formats.
+FOLIO_TOKENIZER_TOOL is the path of the tool (see tokenizer_tool.cpp).
 """
 
 import json
@@ -24,11 +24,11 @@ TEXTS = [TEXT, *TEXT.split("\n")[:200], *[f"a{' ' * n}b" for n in range(40)], *[
 
 
 def trained_pieces():
-    """Pieces in the order in which training merged them, then the characters."""
+    """Returns the pieces in the order of their merges, then the characters."""
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
     lines = [line for line in TEXT.split("\n") if line.isprintable()]
-    # Runs of spaces too; words are trained separately, as by SentencePiece.
+    # Includes runs of spaces; words are trained separately, as in SentencePiece.
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(f"{MARK}+[^{MARK}]*"), "isolated")
     tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=1200, show_progress=False, limit_alphabet=300))
     model = json.loads(tokenizer.to_str())["model"]
@@ -37,7 +37,7 @@ def trained_pieces():
 
 
 def llama2c_file(pieces):
-    """tokenizer.bin: int32 longest, then float score, int32 length and bytes of each token, little-endian."""
+    """Returns tokenizer.bin: int32 longest, then float score, int32 length and bytes of each token, little-endian."""
     tokens = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0)]
     tokens += [(f"<0x{byte:02X}>", 0.0) for byte in range(256)]
     tokens += [(piece.replace(MARK, " "), -float(i)) for i, piece in enumerate(pieces)]
@@ -50,11 +50,11 @@ def llama2c_file(pieces):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The same vocabulary in every format: tokenizer.bin from here, the rest from Folio."""
+    """Writes one vocabulary in every format: tokenizer.bin by this file, the others by Folio."""
     folder = tmp_path_factory.mktemp("vocabulary")
     pieces = trained_pieces()
     assert len(pieces) > 1000 and MARK in pieces and max(map(len, pieces)) > 6
-    (folder / "pieces.json").write_text(json.dumps(pieces))  # training breaks ties as it likes: not to be repeated
+    (folder / "pieces.json").write_text(json.dumps(pieces))  # saved, since training breaks ties at random
     (folder / "tokenizer.bin").write_bytes(llama2c_file(pieces))
     (folder / "hf").mkdir()
     ours("to-gguf", folder / "tokenizer.bin", folder / "tokenizer.gguf")
@@ -64,7 +64,7 @@ def files(tmp_path_factory):
 
 def load_tokenizers(directory):
     theirs = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
-    theirs.encode_special_tokens = True  # "<s>" in a text is three characters
+    theirs.encode_special_tokens = True  # "<s>" is encoded as three characters
     return theirs
 
 
@@ -76,9 +76,9 @@ def assert_same_tokens(theirs, tokenizer, tmp_path):
         assert decoded == theirs.decode(ids) == text.replace(MARK, " "), repr(text[:80])
 
 
-def test_tokens_are_those_of_tokenizers(files, tmp_path):
+def test_tokens_match_tokenizers(files, tmp_path):
     theirs = load_tokenizers(files / "hf")
-    assert len(theirs.encode(TEXT).ids) < len(TEXT.encode()) * 0.7  # joins and bytes both happen
+    assert len(theirs.encode(TEXT).ids) < len(TEXT.encode()) * 0.7  # both merges and bytes occur
     assert {3, 3 + 255} & set(theirs.encode("\0", add_special_tokens=False).ids)
     assert_same_tokens(theirs, Ours(files / "tokenizer.bin", tmp_path), tmp_path)
 
@@ -89,7 +89,7 @@ def test_every_format_gives_the_same_tokens(files, tmp_path):
         assert Ours(files / name, tmp_path).encode(TEXT) == expected, name
 
 
-def test_a_beginning_is_added_where_tokenizers_adds_it(files):
+def test_bos_is_added_like_tokenizers(files):
     theirs = load_tokenizers(files / "hf")
     shown = json.loads(ours("show", files / "hf"))
     assert shown == {"kind": "SentencePiece", "vocab_size": theirs.get_vocab_size(), "end_of_text": 2,
@@ -105,12 +105,12 @@ def test_transformers_loads_our_directory(files, tmp_path):
     for text in ("Hello world", "  two\n\nlines ", "Où est 色は 😀?", PROSE):
         assert theirs(text).input_ids == [1] + tokenizer.encode(text)
         assert theirs.decode(theirs(text).input_ids, skip_special_tokens=True) == text
-    theirs.save_pretrained(tmp_path / "saved")  # what transformers writes, we read
+    theirs.save_pretrained(tmp_path / "saved")  # read what transformers saved
     assert Ours(tmp_path / "saved", tmp_path).encode(TEXT) == tokenizer.encode(TEXT)
 
 
-def test_without_bytes_unknown_characters_are_those_of_tokenizers(files, tmp_path):
-    """The same directory without byte pieces: <unk> stands for a run of unknown characters."""
+def test_unknown_characters_match_without_byte_fallback(files, tmp_path):
+    """Uses the same directory without byte pieces, where <unk> replaces a run of unknown characters."""
     directory = tmp_path / "no_bytes"
     directory.mkdir()
     data = json.loads((files / "hf" / "tokenizer.json").read_text())
@@ -124,7 +124,7 @@ def test_without_bytes_unknown_characters_are_those_of_tokenizers(files, tmp_pat
     assert 0 in tokenizer.encode(TEXT)
 
 
-def test_user_defined_tokens_are_cut_out_as_tokenizers_does(files, tmp_path):
+def test_user_defined_tokens_match_tokenizers(files, tmp_path):
     directory = tmp_path / "user_defined"
     directory.mkdir()
     data = json.loads((files / "hf" / "tokenizer.json").read_text())
@@ -158,8 +158,8 @@ def metaspace(scheme, split):
             ({} if split is None else {"split": split})}
 
 
-# Phi-3-mini's and Llama's own; Gemma's, without a space before; what transformers writes for Llama by its settings; and
-# older versions of it.
+# The normalizers of Phi-3-mini and Llama; of Gemma, without a leading space; and those that transformers writes for
+# Llama with its settings, now and in older versions.
 SPACES = {"prepend": {"normalizer": {"type": "Sequence", "normalizers": [*PREPEND, REPLACE]}},
           "replace": {"normalizer": REPLACE},
           **{f"{scheme}-{split}": metaspace(scheme, split) for scheme in ("first", "always", "never")
@@ -169,7 +169,7 @@ SPACES["first-older"]["pre_tokenizer"] |= {"add_prefix_space": True, "str_rep": 
 
 
 def write_shaped(files, directory, spaces, added):
-    """The vocabulary of `files` with other spaces and added tokens."""
+    """Writes the vocabulary of `files` with another handling of spaces, and added tokens."""
     directory.mkdir()
     data = json.loads((files / "hf" / "tokenizer.json").read_text()) | SPACES[spaces]
     without = spaces == "replace" or spaces.startswith("never")
@@ -184,23 +184,23 @@ def write_shaped(files, directory, spaces, added):
 
 
 @pytest.mark.parametrize("spaces", SPACES)
-def test_added_tokens_act_as_in_tokenizers(spaces, files, tmp_path):
-    """A directory of Phi-3-mini's shape: the model has more rows than there are tokens, and </s> takes spaces."""
+def test_added_tokens_match_tokenizers(spaces, files, tmp_path):
+    """Tests a directory like Phi-3-mini's: the model has more rows than tokens, and </s> strips surrounding spaces."""
     directory = tmp_path / "phi3"
     n = write_shaped(files, directory, spaces, flagged_tokens(PHI3))
     shown = json.loads(ours("show", directory))
     assert (shown["kind"], shown["vocab_size"]) == ("SentencePiece", n + 21)
     names = [name for name, _ in PHI3] + ["<s>", "<unk>"]
     assert_same_added_tokens(directory, tmp_path, names)
-    # Written anew, it is the same tokenizer.
+    # Rewritten, it is the same tokenizer.
     (tmp_path / "again").mkdir()
     ours("to-hf", directory, tmp_path / "again")
     assert tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json")).get_vocab_size() == n
     assert_same_added_tokens(tmp_path / "again", tmp_path, names, n=1000)
 
 
-def test_a_gguf_of_phi3s_name_has_its_flags(files, tmp_path):
-    """A GGUF lacks them; llama.cpp takes them from the name."""
+def test_gguf_named_phi3_has_phi3s_flags(files, tmp_path):
+    """A GGUF doesn't store the flags; llama.cpp derives them from the model's name."""
     directory = tmp_path / "phi3"
     write_shaped(files, directory, "prepend", [AddedToken(name, **flags) for name, flags in PHI3])
     ours("to-gguf", directory, tmp_path / "tokenizer.gguf")
@@ -213,8 +213,8 @@ def test_a_gguf_of_phi3s_name_has_its_flags(files, tmp_path):
     assert len(named) < len(other)
 
 
-def test_words_that_are_added_tokens_are_still_results_of_merges(files, tmp_path):
-    """A piece that was added as a token of its own, but for whole words alone."""
+def test_added_words_can_still_result_from_merges(files, tmp_path):
+    """Added tokens that match only whole words are still pieces that merges produce."""
     vocabulary = json.loads((files / "hf" / "tokenizer.json").read_text())["model"]["vocab"]
     words = [piece for piece in vocabulary if piece.isalpha() and piece.isascii() and 1 < len(piece) < 6][:20] + ["a", "b"]
     write_shaped(files, tmp_path / "words", "prepend", flagged_tokens([(w, dict(single_word=True)) for w in words]))
@@ -226,7 +226,7 @@ def test_words_that_are_added_tokens_are_still_results_of_merges(files, tmp_path
 
 @pytest.mark.parametrize("settings", [{}, {"legacy": True}, {"add_prefix_space": False}, {"add_bos_token": True},
                                       {"legacy": True, "add_bos_token": True, "add_eos_token": True}], ids=str)
-def test_what_transformers_saves_of_a_llama_is_read(settings, files, tmp_path):
+def test_llama_tokenizers_saved_by_transformers_are_read(settings, files, tmp_path):
     transformers = pytest.importorskip("transformers")
     model = json.loads((files / "hf" / "tokenizer.json").read_text())["model"]
     merges = [tuple(merge.split(" ")) for merge in model["merges"]]
@@ -243,8 +243,8 @@ def test_what_transformers_saves_of_a_llama_is_read(settings, files, tmp_path):
             assert tokenizer.encode(text) == ids and tokenizer.decode(ids).decode() == theirs.decode(ids)
 
 
-def test_a_bpe_whose_merges_are_not_a_vocabularys_is_refused(tmp_path):
-    """As trained: only one pair forms a piece, though others would also form it."""
+def test_bpe_with_incomplete_merges_is_rejected(tmp_path):
+    """As trained, only one pair forms each piece, though other pairs could form it, too."""
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
     tokenizer.decoder = tokenizers.decoders.Sequence(
@@ -255,19 +255,19 @@ def test_a_bpe_whose_merges_are_not_a_vocabularys_is_refused(tmp_path):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "<s>", "eos_token": "</s>"}')
     done = run("show", tmp_path)
-    assert done.returncode == 1 and b"is not supported here" in done.stderr and b"BPE" in done.stderr, done.stderr
+    assert done.returncode == 1 and b"is not supported" in done.stderr and b"BPE" in done.stderr, done.stderr
 
 
-def test_llama2c_files_are_rewritten_byte_by_byte(files, tmp_path):
+def test_llama2c_files_round_trip_exactly(files, tmp_path):
     for source in ("tokenizer.bin", "tokenizer.gguf", "hf"):
         rows = json.loads(ours("to-llama2c", files / source, tmp_path / "back.bin"))
         assert rows == list(range(len(rows)))
-        if source != "hf":  # which has ranks in place of scores
+        if source != "hf":  # a Hugging Face directory has ranks instead of scores
             assert (tmp_path / "back.bin").read_bytes() == (files / "tokenizer.bin").read_bytes(), source
     assert Ours(tmp_path / "back.bin", tmp_path).encode(TEXT) == Ours(files / "tokenizer.bin", tmp_path).encode(TEXT)
 
 
-def test_gguf_to_hugging_face_and_back_is_the_same_file(files, tmp_path):
+def test_gguf_hugging_face_round_trip_is_identical(files, tmp_path):
     directory = tmp_path / "hf"
     directory.mkdir()
     ours("to-gguf", files / "hf", tmp_path / "a.gguf")
@@ -278,14 +278,14 @@ def test_gguf_to_hugging_face_and_back_is_the_same_file(files, tmp_path):
         assert (directory / name).read_bytes() == (files / "hf" / name).read_bytes()
 
 
-def test_any_bytes_are_a_text_again(files, tmp_path):
+def test_arbitrary_bytes_round_trip(files, tmp_path):
     data = random.Random(11).randbytes(200_000).replace(MARK.encode(), b"")
     for name in ("tokenizer.bin", "tokenizer.gguf", "hf"):
         tokenizer = Ours(files / name, tmp_path)
         assert tokenizer.decode(tokenizer.encode(data)) == data
 
 
-def test_the_gguf_package_reads_our_vocabulary(files):
+def test_gguf_package_reads_the_vocabulary(files):
     fields = gguf.GGUFReader(files / "tokenizer.gguf").fields
     get = lambda key: fields[f"tokenizer.ggml.{key}"].contents()  # noqa: E731
     pieces = json.loads((files / "pieces.json").read_text())
@@ -298,7 +298,7 @@ def test_the_gguf_package_reads_our_vocabulary(files):
     assert (get("bos_token_id"), get("eos_token_id"), get("unknown_token_id")) == (1, 2, 0)
 
 
-def test_tokens_are_those_of_llama_cpp(files, tmp_path):
+def test_tokens_match_llama_cpp(files, tmp_path):
     with_llama_keys(files / "tokenizer.gguf", tmp_path / "model.gguf")
     tokenizer = Ours(files / "tokenizer.gguf", tmp_path)
     with llama_cpp_vocabulary(tmp_path / "model.gguf") as (lc, vocab, encode):
@@ -307,8 +307,8 @@ def test_tokens_are_those_of_llama_cpp(files, tmp_path):
         assert lc.llama_vocab_get_add_bos(vocab) and lc.llama_vocab_bos(vocab) == 1 and lc.llama_vocab_eos(vocab) == 2
 
 
-def test_characters_are_written_for_llama2c(tmp_path):
-    """The file follows the published layout and Folio's mapping of ids, byte by byte."""
+def test_character_vocabulary_is_written_for_llama2c(tmp_path):
+    """The file follows the published layout and Folio's mapping of ids, byte for byte."""
     (tmp_path / "text").write_text("To bé, or 中\n")
     (tmp_path / "hf").mkdir()
     ours("characters", tmp_path / "text", tmp_path / "hf")

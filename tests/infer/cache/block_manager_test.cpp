@@ -1,6 +1,6 @@
-// Laws of infer/cache/block_manager.h: blocks are counted, what is shared is copied before it is written, what was
-// reserved counts when it is committed, and what does not fit changes nothing. And of both halves of the cache
-// together: a decode from any tables gives the bytes of a recomputation. One file: all laws watch the same model of it.
+// Tests infer/cache/block_manager.h: blocks are counted, shared blocks are copied before a write, reserved positions
+// count once committed, and a request that doesn't fit changes nothing. On each machine, decoding with any block table
+// gives the bytes of a recomputation. One file, since all tests share a model of the cache.
 #include "infer/cache/block_manager.h"
 
 #include <gtest/gtest.h>
@@ -22,12 +22,12 @@ using test::run;
 using test::RunnerOn;
 using test::same_bits;
 
-// A machine that only remembers: which author wrote which position of a block.
+// A model of the cache's content: which author wrote each position of a block.
 class Memory {
  public:
   explicit Memory(BlockManager& cache) : cache_(cache) {}
 
-  // Appends positions up to `end` as `author` would.
+  // Appends positions up to `end`, written by `author`.
   void fill(SequenceId sequence, int64_t end, int author) {
     const int64_t first = cache_.length(sequence);
     cache_.reserve(sequence, end - first);
@@ -35,7 +35,7 @@ class Memory {
     for (int64_t p = first; p < end; ++p) blocks_[block(sequence, p)][p % 32] = author * 1000 + p;
     cache_.commit();
   }
-  // Expects positions [first, end) to be what `author` wrote.
+  // Expects positions [first, end) to be written by `author`.
   void expect(SequenceId sequence, int64_t first, int64_t end, int author) {
     for (int64_t p = first; p < end; ++p) ASSERT_EQ(blocks_[block(sequence, p)][p % 32], author * 1000 + p) << p;
   }
@@ -58,7 +58,7 @@ std::vector<BlockId> table(const BlockManager& cache, SequenceId sequence) {
   return {blocks.begin(), blocks.end()};
 }
 
-TEST(BlockManager, TakesABlockForEach32Positions) {
+TEST(BlockManager, AllocatesABlockPer32Positions) {
   BlockManager cache(100);
   const auto a = cache.add_sequence();
   EXPECT_EQ(cache.blocks_in_use(), 0);
@@ -78,7 +78,7 @@ TEST(BlockManager, TakesABlockForEach32Positions) {
   EXPECT_EQ(cache.blocks_in_use(), 8);
 }
 
-TEST(BlockManager, ForkSharesBlocksUntilOneIsWritten) {
+TEST(BlockManager, ForkCopiesBlocksOnWrite) {
   BlockManager cache(10);
   Memory memory(cache);
   const auto parent = cache.add_sequence();
@@ -101,7 +101,7 @@ TEST(BlockManager, ForkSharesBlocksUntilOneIsWritten) {
   memory.expect(child, 0, 70, 1);
   memory.expect(child, 70, 75, 2);
 
-  // Going back into the shared part copies there, too.
+  // Truncating into the shared part copies there, too.
   cache.truncate(child, 20);
   memory.fill(child, 40, 2);
   memory.expect(parent, 0, 73, 1);
@@ -123,8 +123,8 @@ TEST(BlockManager, TheParentMayWriteFirst) {
   memory.expect(parent, 40, 60, 2);
 }
 
-// Within a step nobody writes in place what another of its sequences still reads, or would read after a roll-back.
-TEST(BlockManager, WhatIsSharedAtTheStepsBeginIsCopiedByAll) {
+// Within a step, no sequence overwrites a block that another sequence reads, or would read after a rollback.
+TEST(BlockManager, BlocksSharedAtAStepsStartAreCopiedByAll) {
   BlockManager cache(10);
   const auto a = cache.add_sequence();
   append(cache, a, 40);
@@ -140,7 +140,7 @@ TEST(BlockManager, WhatIsSharedAtTheStepsBeginIsCopiedByAll) {
   EXPECT_TRUE(cache.copies().empty());
 }
 
-TEST(BlockManager, ARollBackLeavesNoTrace) {
+TEST(BlockManager, RollbackRestoresEverything) {
   BlockManager cache(10);
   Memory memory(cache);
   const auto a = cache.add_sequence();
@@ -173,7 +173,7 @@ TEST(BlockManager, ARollBackLeavesNoTrace) {
   memory.expect(b, 40, 50, 2);
 }
 
-TEST(BlockManager, BlocksLiveAsLongAsAnyoneHoldsThem) {
+TEST(BlockManager, BlocksAreFreedWithTheirLastSequence) {
   BlockManager cache(10);
   Memory memory(cache);
   const auto parent = cache.add_sequence();
@@ -182,7 +182,7 @@ TEST(BlockManager, BlocksLiveAsLongAsAnyoneHoldsThem) {
   const auto second = cache.fork(parent);
   cache.release(parent);
   EXPECT_EQ(cache.blocks_in_use(), 3);
-  const auto next = cache.add_sequence();  // may take the parent's id, never its blocks
+  const auto next = cache.add_sequence();  // may reuse the parent's id, but not its blocks
   EXPECT_EQ(cache.length(next), 0);
   memory.fill(next, 64, 5);
   EXPECT_EQ(cache.blocks_in_use(), 5);
@@ -198,7 +198,7 @@ TEST(BlockManager, BlocksLiveAsLongAsAnyoneHoldsThem) {
   EXPECT_EQ(cache.blocks_in_use(), 0);
 }
 
-TEST(BlockManager, TruncateForgetsFromTheEnd) {
+TEST(BlockManager, TruncateFreesBlocksFromTheEnd) {
   BlockManager cache(10);
   Memory memory(cache);
   const auto a = cache.add_sequence();
@@ -216,7 +216,7 @@ TEST(BlockManager, TruncateForgetsFromTheEnd) {
   EXPECT_EQ(cache.length(a), 0);
 }
 
-TEST(BlockManager, GivesBlocksOutAgain) {
+TEST(BlockManager, ReusesFreedBlocks) {
   BlockManager cache(4);
   Memory memory(cache);
   for (int round = 0; round < 50; ++round) {
@@ -234,7 +234,7 @@ TEST(BlockManager, GivesBlocksOutAgain) {
   }
 }
 
-TEST(BlockManager, FullIsKnownBeforeAndIsAnErrorThatLeavesLengths) {
+TEST(BlockManager, FullCacheIsAnErrorThatKeepsLengths) {
   BlockManager cache(3);
   Memory memory(cache);
   const auto a = cache.add_sequence();
@@ -251,9 +251,9 @@ TEST(BlockManager, FullIsKnownBeforeAndIsAnErrorThatLeavesLengths) {
   refuse(b, 40);
   EXPECT_EQ(cache.length(a), 64);
   EXPECT_EQ(cache.length(b), 32);
-  const auto child = cache.fork(a);  // takes no block by itself
+  const auto child = cache.fork(a);  // a fork needs no block by itself
   cache.truncate(child, 60);
-  refuse(child, 1);  // a copy would need one
+  refuse(child, 1);  // would need a copy
   EXPECT_EQ(cache.length(child), 60);
   memory.expect(a, 0, 64, 1);
   memory.expect(child, 0, 60, 1);
@@ -281,7 +281,7 @@ TEST(BlockManager, UnknownSequencesAreErrors) {
   EXPECT_ERROR(cache.release(a), "no sequence");
 }
 
-TEST(BlockManager, ForkOfAReleasedSequenceIsAnErrorAndMakesNone) {
+TEST(BlockManager, ForkOfAReleasedSequenceIsAnError) {
   BlockManager cache(3);
   const auto a = cache.add_sequence();
   const auto b = cache.add_sequence();
@@ -292,7 +292,7 @@ TEST(BlockManager, ForkOfAReleasedSequenceIsAnErrorAndMakesNone) {
   EXPECT_EQ(cache.add_sequence(), b + 1);
 }
 
-// ---- Known prefixes ----
+// ---- Prefix caching ----
 
 std::vector<int32_t> text_of(size_t n, int32_t first = 0) {
   std::vector<int32_t> text(n);
@@ -300,7 +300,7 @@ std::vector<int32_t> text_of(size_t n, int32_t first = 0) {
   return text;
 }
 
-// A sequence that holds the text and was told so.
+// Returns a sequence with all tokens of `text` appended and registered in the prefix cache.
 SequenceId computed(BlockManager& cache, std::span<const int32_t> text) {
   const SequenceId sequence = cache.add_sequence();
   append(cache, sequence, static_cast<int64_t>(text.size()));
@@ -308,7 +308,7 @@ SequenceId computed(BlockManager& cache, std::span<const int32_t> text) {
   return sequence;
 }
 
-TEST(BlockManager, FullBlocksOfATextAreFoundAgain) {
+TEST(BlockManager, FindsFullBlocksOfAPrefix) {
   BlockManager cache(10);
   const auto text = text_of(100);
   const SequenceId first = computed(cache, text);
@@ -330,10 +330,10 @@ TEST(BlockManager, FullBlocksOfATextAreFoundAgain) {
   const SequenceId third = cache.add_sequence();
   EXPECT_EQ(cache.share_prefix(third, other), 32);
   EXPECT_EQ(cache.blocks_in_use(), 1);
-  EXPECT_ERROR(cache.share_prefix(third, text), "has blocks already");
+  EXPECT_ERROR(cache.share_prefix(third, text), "already has blocks");
 }
 
-TEST(BlockManager, EqualTokensBehindAnotherTextAreAnotherBlock) {
+TEST(BlockManager, EqualTokensAfterAnotherPrefixAreNotShared) {
   BlockManager cache(10);
   std::vector<int32_t> periodic(96);
   for (size_t i = 0; i < periodic.size(); ++i) periodic[i] = static_cast<int32_t>(i % 32);
@@ -344,24 +344,24 @@ TEST(BlockManager, EqualTokensBehindAnotherTextAreAnotherBlock) {
   EXPECT_EQ(table(cache, b), std::vector<BlockId>{cache.table(a)[0]}) << "and not the second or third";
 }
 
-TEST(BlockManager, BlocksThatNobodyHoldsAreGivenAwayTheLongestUnusedFirst) {
+TEST(BlockManager, EvictsLeastRecentlyUsedBlocks) {
   BlockManager cache(4);
   const auto old = text_of(64);
   const auto young = text_of(64, 1000);
   cache.release(computed(cache, old));
   cache.release(computed(cache, young));
-  cache.release(computed(cache, text_of(32, 2000)));  // takes the end of the old text
+  cache.release(computed(cache, text_of(32, 2000)));  // reuses the old text's last block
   EXPECT_EQ(cache.find_prefix(old).length, 32);
   EXPECT_EQ(cache.find_prefix(young).length, 64);
   const SequenceId again = cache.add_sequence();
-  cache.share_prefix(again, std::span(old).first(32));  // used again, so now the youngest
+  cache.share_prefix(again, std::span(old).first(32));  // just used, so it is the most recent
   cache.release(again);
   cache.release(computed(cache, text_of(64, 3000)));
   EXPECT_EQ(cache.find_prefix(old).length, 32);
   EXPECT_EQ(cache.find_prefix(young).length, 0);
 }
 
-TEST(BlockManager, WhatIsWrittenAnewIsNotKnownAsWhatItWas) {
+TEST(BlockManager, OverwrittenBlocksLeaveThePrefixCache) {
   BlockManager cache(4);
   const auto text = text_of(64);
   const SequenceId sequence = computed(cache, text);
@@ -377,7 +377,7 @@ TEST(BlockManager, WhatIsWrittenAnewIsNotKnownAsWhatItWas) {
   EXPECT_EQ(cache.find_prefix(text).length, 32);
 }
 
-TEST(BlockManager, ATextThatTwoComputeIsKnownOnce) {
+TEST(BlockManager, EqualBlocksAreCachedOnce) {
   BlockManager cache(8);
   const auto text = text_of(70);
   const SequenceId a = cache.add_sequence();
@@ -391,11 +391,11 @@ TEST(BlockManager, ATextThatTwoComputeIsKnownOnce) {
   EXPECT_EQ(cache.find_prefix(text).free_blocks, 2);
   EXPECT_EQ(cache.free_blocks(), 8);
   const SequenceId all = cache.add_sequence();
-  append(cache, all, 8 * 32);  // every block is there to be taken
+  append(cache, all, 8 * 32);  // uses every block
 }
 
-// Behind two full blocks, six positions of a third.
-TEST(BlockManager, ATailIsTakenByWhoGoesOnFromIt) {
+// Two full blocks, then six positions of a third.
+TEST(BlockManager, ContinuationReusesTheTail) {
   BlockManager cache(8);
   Memory memory(cache);
   const auto text = random_tokens(80, 3, 50);
@@ -426,7 +426,7 @@ TEST(BlockManager, ATailIsTakenByWhoGoesOnFromIt) {
   EXPECT_EQ(cache.find_prefix(text).length, 64) << "it was written, and nobody remembered it";
 }
 
-TEST(BlockManager, OfTailsBehindOneTextTheLongestThatFitsIsTaken) {
+TEST(BlockManager, SelectsTheLongestMatchingTail) {
   BlockManager cache(8);
   const auto text = random_tokens(40, 4, 50);
   for (const size_t n : {34U, 38U, 36U}) {
@@ -445,7 +445,7 @@ TEST(BlockManager, OfTailsBehindOneTextTheLongestThatFitsIsTaken) {
   EXPECT_EQ(cache.find_prefix(other).length, 32);
 }
 
-TEST(BlockManager, ATailThatIsForgottenIsABlockAsAnyOther) {
+TEST(BlockManager, EvictedTailBecomesAnOrdinaryBlock) {
   BlockManager cache(2);
   const auto text = random_tokens(40, 5, 50);
   const SequenceId first = cache.add_sequence();
@@ -454,14 +454,14 @@ TEST(BlockManager, ATailThatIsForgottenIsABlockAsAnyOther) {
   cache.remember_tail(first, text);
   cache.release(first);
   const SequenceId other = cache.add_sequence();
-  append(cache, other, 32);  // takes the block that was left first: the tail
+  append(cache, other, 32);  // reuses the block that was released first: the tail
   EXPECT_EQ(cache.find_prefix(text).length, 32);
   append(cache, other, 32);
   EXPECT_EQ(cache.find_prefix(text).length, 0);
   EXPECT_THROW(append(cache, other, 1), core::Error);
 }
 
-TEST(BlockManager, ATailThatSomebodyElseHoldsIsNotRemembered) {
+TEST(BlockManager, SharedTailsAreNotCached) {
   BlockManager cache(4);
   const auto text = random_tokens(40, 6, 50);
   const SequenceId first = cache.add_sequence();
@@ -476,11 +476,11 @@ TEST(BlockManager, ATailThatSomebodyElseHoldsIsNotRemembered) {
   EXPECT_THROW(cache.remember_tail(cache.add_sequence(), text), core::Error);
 }
 
-TEST(BlockManager, OnlyWhatWasComputedCanBeRemembered) {
+TEST(BlockManager, OnlyComputedPositionsCanBeCached) {
   BlockManager cache(4);
   const SequenceId sequence = cache.add_sequence();
   append(cache, sequence, 40);
-  EXPECT_ERROR(cache.remember(sequence, text_of(41)), "has 40 positions, not 41");
+  EXPECT_ERROR(cache.remember(sequence, text_of(41)), "has 40 positions, but 41 tokens were given");
 }
 
 class PagedCache : public ::testing::TestWithParam<MachineKind> {
@@ -502,9 +502,9 @@ class PagedCache : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, PagedCache, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// Interleaved sequences, released and dirty blocks, tables in any order: a decode from such a cache gives the bytes of
-// one call with the whole sequence in a cache of its own.
-TEST_P(PagedCache, EqualsRecomputed) {
+// Decoding with interleaved sequences, dirty blocks and block tables in any order gives the same bytes as one call with
+// the whole sequence in an empty cache.
+TEST_P(PagedCache, MatchesRecomputation) {
   RunnerOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 16 * 32});
   BlockManager& cache = engine.cache();
   constexpr size_t kLength = 120;
@@ -524,14 +524,14 @@ TEST_P(PagedCache, EqualsRecomputed) {
     const auto got_b = run(engine, rows_of(b, std::span(tokens_b).subspan(i, 1), at));
     ASSERT_TRUE(same_bits(got_a, std::span(expected_a).subspan(i * vocab, vocab))) << "position " << i;
     ASSERT_TRUE(same_bits(got_b, std::span(expected_b).subspan(i * vocab, vocab))) << "position " << i;
-    if (i == 50) {  // forget the last 37 of one and compute them anew
+    if (i == 50) {  // truncate one by 37 positions and recompute them
       cache.truncate(a, 14);
       run(engine, rows_of(a, std::span(tokens_a).subspan(14, 37), 14));
     }
   }
 }
 
-TEST_P(PagedCache, BranchesOfAForkEqualRecomputed) {
+TEST_P(PagedCache, ForksMatchRecomputation) {
   const auto vocab = static_cast<size_t>(config_.vocab_size);
   for (const size_t at : {1U, 31U, 32U, 33U, 50U, 64U}) {
     RunnerOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 20 * 32});
@@ -541,7 +541,7 @@ TEST_P(PagedCache, BranchesOfAForkEqualRecomputed) {
     run(engine, rows_of(parent, common));
     std::vector<SequenceId> branches{parent, cache.fork(parent), cache.fork(parent)};
     std::vector<std::vector<int32_t>> texts;
-    std::vector<Row> rows;  // all branches go on in one ragged batch
+    std::vector<Row> rows;  // all branches continue in one ragged batch
     for (size_t i = 0; i < branches.size(); ++i) {
       const auto own = random_tokens(20 + i, 100 + i, config_.vocab_size);
       const auto more = rows_of(branches[i], own, static_cast<int64_t>(at));

@@ -1,6 +1,6 @@
-// Laws of attention. Each instruction set gives the reference's bits at every length, head width and number of rows,
-// for keys and values of either type, at nine misalignments and right before memory that must not be touched. It writes
-// only its output, and its result depends only on its input.
+// Tests attention: each instruction set gives the reference's bits at every length, head width and number of rows, for
+// each type of keys and values, at nine misalignments and right before unreadable memory. It writes only its output,
+// and its result depends only on its input.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,15 +30,14 @@ class AttentionOfIsa : public ::testing::TestWithParam<core::Isa> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Isa, AttentionOfIsa, ::testing::ValuesIn(kernels::isas_with_kernels()),
-                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+                         ::testing::PrintToStringParamName());
 
 void run(const Kernels& kernels, const AttentionInput<float>& in, float* out) { kernels.attention(in, out); }
 void run(const Kernels& kernels, const AttentionInput<F16>& in, float* out) { kernels.attention_f16(in, out); }
 
 void run(const Kernels& kernels, const AttentionInput<Q8>& in, float* out) { kernels.attention_q8(in, out); }
 
-// Stores the key or value of position j in `head`, whose number d has the index index(d), as a cache of T does, and the
-// same as floats in `wide`.
+// Stores a key or value in `head`, as a cache of T would, with element d at index(d), and as floats in `wide`.
 template <typename Index>
 void store(std::span<const float> x, size_t /*j*/, Index index, float* head, float* wide) {
   for (size_t d = 0; d < x.size(); ++d) head[index(d)] = wide[index(d)] = x[d];
@@ -69,18 +68,18 @@ struct AttentionCase {
   size_t head_dim;
   size_t place;
   double scale_of_queries;
-  size_t window = 1000;  ///< positions that a row sees
+  size_t window = 1000;  ///< positions that a row attends to
   float cap = 0.0F;
   bool sinks = false;
   [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
 };
 
-// The rows that may be computed together, at most `most`.
+// Returns how many rows, at most `most`, can be computed together.
 size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
   return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
 }
 
-// Blocks of a cache of T, and the same numbers as floats.
+// Blocks of a cache of T, and the same values as floats.
 template <typename T>
 struct Blocks {
   std::vector<std::unique_ptr<Guarded<T>>> buffers;
@@ -89,7 +88,7 @@ struct Blocks {
   std::vector<const float*> wide_starts;
 };
 
-// The second of two heads in the second of two layers: where its keys and values begin.
+// Returns the offset of the keys and values of the second of two heads in the second of two layers.
 template <typename T>
 size_t key_offset(size_t head_dim) {
   return 5 * head_size<T>(head_dim);
@@ -99,8 +98,7 @@ size_t value_offset(size_t head_dim) {
   return 7 * head_size<T>(head_dim);
 }
 
-// The rest of each block, and every position that no row sees, is NaN, as uninitialized memory may be: of any type with
-// all its bits set.
+// Sets unused positions, and those that no row attends to, to NaN (all bits set), as uninitialized memory may be.
 template <typename T>
 Blocks<T> make_blocks(const AttentionCase& c) {
   const size_t n_written = c.n_positions + c.n_rows - 1;
@@ -132,14 +130,14 @@ Blocks<T> make_blocks(const AttentionCase& c) {
   return made;
 }
 
-// The expected result is that of the reference on floats.
+// Compares with the reference kernel on floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
   const auto blocks = make_blocks<T>(c);
   const size_t row_stride = c.n_queries * c.head_dim + c.place;
   const size_t size = (c.n_rows - 1) * row_stride + c.n_queries * c.head_dim;
   Buffer query(random_floats(size, c.n_queries + c.head_dim, c.scale_of_queries), c.place);
-  // Each row is written completely, and what is between the rows is not touched.
+  // Every output row must be written completely, and the gaps between rows must not change.
   std::vector<float> before(size, 7.0F);
   for (size_t r = 0; r < c.n_rows; ++r) {
     std::fill_n(before.begin() + static_cast<std::ptrdiff_t>(r * row_stride), c.n_queries * c.head_dim, kNaN);
@@ -212,7 +210,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsAtEveryHeadWidth) {
   }
 }
 
-// Each number of rows with one of the numbers of queries, another at another length; `make long`: with all of them.
+// Tests one number of queries for each number of rows, at varying lengths; `make long` tests all combinations.
 TEST_P(AttentionOfIsa, GivesTheReferencesBitsForEveryNumberOfRows) {
   const bool all = std::getenv("FOLIO_LONG") != nullptr;
   constexpr size_t kQueries[] = {1, 2, 3, 4, 7, 8, 9, 14};
@@ -230,7 +228,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsForEveryNumberOfRows) {
   }
 }
 
-// The rows that begin in one block, too.
+// Includes rows whose window begins within a block.
 TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
   size_t place = 0;
   for (size_t window = 1; window <= 70; ++window) {
@@ -249,7 +247,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
   }
 }
 
-// Scores below and far above the cap, and sinks that are larger or smaller than all scores.
+// Scores below and far above the cap, and sinks above and below all scores.
 TEST_P(AttentionOfIsa, GivesTheReferencesBitsWithCapsAndSinks) {
   size_t place = 0;
   for (const size_t n_positions : {1, 2, 17, 32, 33, 64, 65, 97}) {

@@ -1,4 +1,4 @@
-// Beside matrices in blocks an adapter's numbers have 8 bits, with a scale for each row of a and each column of b.
+// Tests 8-bit adapters for quantized matrices: one scale for each row of a and each column of b.
 #include "infer/cpu/cpu_adapters.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ test::Shape q8_shape() {
   return *std::ranges::find_if(shapes, [](const test::Shape& s) { return s.type == core::DType::Q8_0; });
 }
 
-// What a part of Wo adds to zeros.
+// Returns an adapter's output for Wo, added to zeros.
 std::vector<float> added(const core::Adapter::Part& part, std::span<const float> x) {
   const core::StoredModel model = test::random_model_of(q8_shape());
   core::ThreadPool pool(1);
@@ -45,14 +45,14 @@ core::Adapter::Part random_part() {
   core::Adapter::Part part{.role = core::Role::Wo, .layer = 0, .rank = kRank, .scale = 0.7F, .a = {}, .b = {}};
   part.a = test::random_floats(kRank * static_cast<size_t>(config.query_dim()), 1);
   part.b = test::random_floats(kRank * static_cast<size_t>(config.dim), 2);
-  // Scales of rows and columns differ by much, so that one in the place of another shows.
+  // Scales of rows and columns differ by orders of magnitude, so that a swapped scale is detected.
   const size_t k = part.a.size() / kRank;
   for (size_t i = 0; i < part.a.size(); ++i) part.a[i] *= std::pow(10.0F, static_cast<float>(i / k));
   for (size_t i = 0; i < part.b.size(); ++i) part.b[i] *= std::pow(7.0F, -static_cast<float>(i % kRank));
   return part;
 }
 
-TEST(CpuAdapters, BesideBlocksEachNumberIsOffByAtMostHalfAStep) {
+TEST(CpuAdapters, QuantizedAdapterErrorIsAtMostHalfAStep) {
   const core::Adapter::Part part = random_part();
   const size_t k = part.a.size() / kRank, n = part.b.size() / kRank;
   const auto x = test::random_floats(k, 3);
@@ -81,14 +81,14 @@ TEST(CpuAdapters, BesideBlocksEachNumberIsOffByAtMostHalfAStep) {
       expected += part.scale * b * t[j];
       bound += part.scale * ((std::abs(b) + largest_b[j] / 254) * t_off[j] + largest_b[j] / 254 * std::abs(t[j]));
     }
-    // Float32 sums of k numbers and of a rank's, beside which the bound is a thousand times as large.
+    // 1.001 covers float32 rounding of the sums, about a thousandth of the bound.
     EXPECT_LE(std::abs(got[i] - expected), bound * 1.001) << i;
     worst = std::max(worst, std::abs(got[i] - expected) / bound);
   }
-  EXPECT_GT(worst, 1e-3);  // they are rounded
+  EXPECT_GT(worst, 1e-3);  // values are really rounded
 }
 
-TEST(CpuAdapters, ANewAdapterAddsNothingAndADamagedOneShows) {
+TEST(CpuAdapters, NewAdapterAddsZeroAndDamageShows) {
   core::Adapter::Part part = random_part();
   const auto x = test::random_floats(part.a.size() / kRank, 3);
   std::ranges::fill(part.b, 0.0F);

@@ -1,5 +1,5 @@
-// Laws of infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: the file's numbers in the manifest's roles, once
-// in memory, and for a range of layers only what it needs.
+// Tests infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: weights have the file's values, are not duplicated
+// in memory, and a range of layers loads only its own.
 #include "infer/cpu/cpu_weights.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ CpuWeights load(const core::StoredModel& model, LayerRange layers) {
 }
 CpuWeights load(const core::StoredModel& model) { return load(model, {0, model.config.n_layers}); }
 
-TEST(CpuWeights, AreTheFilesTensorsInTheirRoles) {
+TEST(CpuWeights, TensorsHaveTheirRoles) {
   for (const test::Shape& shape : test::small_shapes()) {
     SCOPED_TRACE(shape.name);
     const auto weights = test::random_weights(shape.config, 3);
@@ -49,7 +49,7 @@ TEST(CpuWeights, AreTheFilesTensorsInTheirRoles) {
   }
 }
 
-TEST(CpuWeights, OfSomeLayersAreOnlyWhatTheyNeed) {
+TEST(CpuWeights, PartialLayersLoadOnlyTheirTensors) {
   for (const test::Shape& shape : test::small_shapes()) {
     SCOPED_TRACE(shape.name);
     const auto model = test::random_model(shape.config);
@@ -70,7 +70,7 @@ TEST(CpuWeights, OfSomeLayersAreOnlyWhatTheyNeed) {
   }
 }
 
-TEST(CpuWeights, EachTypesNumbersAreThoseOfTheFile) {
+TEST(CpuWeights, EveryTypeKeepsTheFilesValues) {
   for (const test::Shape& shape : test::typed_shapes()) {
     SCOPED_TRACE(shape.name);
     const auto model = test::random_model_of(shape);
@@ -85,7 +85,7 @@ TEST(CpuWeights, EachTypesNumbersAreThoseOfTheFile) {
   }
 }
 
-TEST(CpuWeights, CopiesAreTheFilesNumbersInMemoryOfTheirOwn) {
+TEST(CpuWeights, CopiesKeepValuesInTheirOwnMemory) {
   for (const test::Shape& shape : test::typed_shapes()) {
     SCOPED_TRACE(shape.name);
     const auto model = test::random_model_of(shape);
@@ -109,7 +109,7 @@ TEST(CpuWeights, CopiesAreTheFilesNumbersInMemoryOfTheirOwn) {
   }
 }
 
-TEST(CpuWeights, SixteenBitsAreUsedWhereTheyAreMapped) {
+TEST(CpuWeights, SixteenBitWeightsStayMapped) {
   for (const test::Shape& shape : test::typed_shapes()) {
     if (core::quant_info(shape.type) != nullptr) continue;
     const auto model = test::random_model_of(shape);
@@ -127,7 +127,7 @@ TEST(CpuWeights, SixteenBitsAreUsedWhereTheyAreMapped) {
   }
 }
 
-// The resident kilobytes of a file's mapping, from /proc/self/smaps.
+// Returns the resident KiB of a file's mapping, from /proc/self/smaps.
 size_t resident_kib(const std::filesystem::path& file) {
   std::ifstream smaps("/proc/self/smaps");
   size_t kib = 0;
@@ -156,11 +156,11 @@ void expect_one_copy_in_memory(const test::Shape& shape) {
   EXPECT_LT(resident_kib(folder / "model.gguf"), 256U) << "pages of repacked tensors are given back";
   EXPECT_GE(loaded.report().repacked_bytes, blocks);
   EXPECT_LT(loaded.report().repacked_bytes, blocks + (64U << 10U)) << "tiles that are not full, and alignment";
-  // What was given back can still be read.
+  // Released pages can still be read from the file.
   EXPECT_TRUE(std::ranges::equal(model.tensors[0].bytes, tensors[0]));
 }
 
-TEST(CpuWeights, OfWhatIsRepackedOneCopyStaysInMemory) {
+TEST(CpuWeights, KeepsOneCopyOfRepackedWeights) {
   test::Shape shape = test::typed_shapes()[2];
   ASSERT_EQ(shape.type, core::DType::Q8_0);
   shape.config.vocab_size = 4096;
@@ -171,8 +171,8 @@ TEST(CpuWeights, OfWhatIsRepackedOneCopyStaysInMemory) {
   expect_one_copy_in_memory(shape);
 }
 
-// One after the other, as its matrices stand in the file; floats and 16 bits where they are mapped.
-TEST(CpuWeights, OfAStackAreAMatrixForEachExpert) {
+// Experts are consecutive, as in the file; float and 16-bit matrices stay in the mapping.
+TEST(CpuWeights, StackedExpertsAreSeparateMatrices) {
   for (const test::Shape& shape : test::expert_shapes()) {
     SCOPED_TRACE(shape.name);
     const auto model = test::random_model_of(shape);
@@ -203,7 +203,7 @@ TEST(CpuWeights, OfAStackAreAMatrixForEachExpert) {
   }
 }
 
-TEST(CpuWeights, OfAnotherTypeIsAnErrorThatNamesTheTensor) {
+TEST(CpuWeights, RejectsUnsupportedTypesNamingTheTensor) {
   const auto config = test::small_shapes().front().config;
   const auto weights = test::random_weights(config, 3);
   auto views = weights.views();
@@ -236,7 +236,9 @@ TEST(CpuWeights, EveryFormatGivesTheSameWeights) {
   }
 }
 
-TEST(CpuWeights, MissingIsAnError) { EXPECT_ERROR(core::read_model("/nowhere/model.gguf"), "/nowhere/model.gguf"); }
+TEST(CpuWeights, RejectsMissingTensors) {
+  EXPECT_ERROR(core::read_model("/nowhere/model.gguf"), "/nowhere/model.gguf");
+}
 
 }  // namespace
 }  // namespace folio::infer

@@ -1,4 +1,4 @@
-// The kernels for AMX with emulated tile registers, for machines that have all the rest.
+// The AMX kernels with emulated tile registers, for machines with AVX-512 but without AMX.
 #include "tests/infer/cpu/emulated_tiles.h"
 
 #define amx_kernels emulated_amx_kernels

@@ -1,5 +1,5 @@
-// Properties of --fast: inputs are rounded and matrices packed as kernels.h says; every product equals the reference's,
-// bit for bit, whatever else is computed with it; a model's logits depend on their own sequence alone.
+// Tests --fast: inputs are rounded and matrices packed as kernels.h defines; every output equals the reference's bit
+// for bit in any batch; a model's logits depend only on their own sequence.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class FastKernels : public ::testing::TestWithParam<test::KernelSet> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Isa, FastKernels, ::testing::ValuesIn(sets_with_fast_products()),
-                         [](const auto& info) { return info.param.name; });
+                         ::testing::PrintToStringParamName());
 
 std::vector<BF16> rounded(const Kernels& kernels, std::span<const float> x, size_t n, size_t k) {
   std::vector<BF16> rows(n * panel_columns(k));
@@ -46,7 +46,7 @@ std::vector<BF16> rounded(const Kernels& kernels, std::span<const float> x, size
   return rows;
 }
 
-TEST_P(FastKernels, InputsAreRoundedAsTheReferenceDoes) {
+TEST_P(FastKernels, RoundsInputsLikeTheReference) {
   for (const size_t k : {1U, 15U, 16U, 17U, 32U, 96U, 577U}) {
     auto x = random_floats(k, k);
     x[k / 2] = 1.0F + 0x1p-8F;  // ties go to the even one
@@ -59,7 +59,7 @@ TEST_P(FastKernels, InputsAreRoundedAsTheReferenceDoes) {
   }
 }
 
-// Random numbers of many magnitudes, denormals and zeros among them.
+// Random values of many magnitudes, including denormals and zeros.
 std::vector<BF16> random_bf16(size_t n, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<BF16> numbers(n);
@@ -83,7 +83,7 @@ struct Panels {
   }
 };
 
-// What tdpbf16ps computes: the even and the odd columns of each 32 apart.
+// One output by tdpbf16ps: even and odd columns of each 32 are summed separately.
 float by_tiles(const BF16* x, const Panels& w, size_t row) {
   const auto flushed = [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0F, v) : v; };
   const auto number = [&](BF16 v) { return flushed(core::bf16_to_float(v.bits)); };
@@ -98,8 +98,8 @@ float by_tiles(const BF16* x, const Panels& w, size_t row) {
   return total;
 }
 
-// AMX has an order of its own, by Intel's manual; of a processor's the bits are not held against the manual, but
-// against the same row alone.
+// AMX has its own order, from Intel's manual. Hardware is not compared with the manual, only with the same row in a
+// batch of one.
 TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   const bool by_manual = GetParam().name == "emulated_amx";
   size_t turn = 0;
@@ -136,8 +136,8 @@ TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   }
 }
 
-// Each product of a sum meets at most k roundings of 2^-24; a processor may round twice where the formula rounds once.
-TEST_P(FastKernels, AProductIsThatOfTheRoundedNumbersWithinItsRoundings) {
+// Each product of a sum is rounded at most k times by 2^-24; a processor may round twice where the formula rounds once.
+TEST_P(FastKernels, MatmulIsWithinItsRoundingErrors) {
   for (const size_t k : {32U, 160U, 1056U}) {
     constexpr size_t kRows = 20;
     constexpr size_t kOut = 40;
@@ -172,10 +172,10 @@ std::vector<float> logits_of(const core::StoredModel& model, std::span<const int
   return test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
 }
 
-// A number in BF16 is rounded by at most 2^-9 of it; here some ten roundings follow each other.
-TEST(FastMachine, LogitsAreThoseOfRoundedInputs) {
+// Rounding to BF16 has a relative error of at most 2^-9; about ten such roundings follow each other here.
+TEST(FastMachine, LogitsMatchRoundedInputs) {
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
-    test::Shape shape = test::typed_shapes()[2];  // whose widths are multiples of 32
+    test::Shape shape = test::typed_shapes()[2];  // its widths are multiples of 32
     shape.type = type;
     const core::StoredModel model = test::random_model_of(shape);
     const auto text = test::random_tokens(40, 1, model.config.vocab_size);
@@ -192,7 +192,7 @@ TEST(FastMachine, LogitsAreThoseOfRoundedInputs) {
   }
 }
 
-// The logits of two sequences' last tokens, whose rows come `most` at a time, from both in turn.
+// Returns the logits of two sequences' last tokens, computed in steps of `most` rows of each.
 std::vector<float> last_logits(const core::StoredModel& model, Machine& machine, size_t most) {
   Runner runner(model, machine, {.type = CacheType::F32});
   const SequenceId ids[2] = {runner.cache().add_sequence(), runner.cache().add_sequence()};
@@ -212,11 +212,11 @@ std::vector<float> last_logits(const core::StoredModel& model, Machine& machine,
     const auto logits = test::run(runner, rows);
     last.insert(last.end(), logits.begin(), logits.end());
   }
-  std::sort(last.begin(), last.end());  // whichever sequence ended first
+  std::sort(last.begin(), last.end());  // the order depends on which sequence ends first
   return last;
 }
 
-TEST_P(FastKernels, LogitsDependOnTheirOwnSequenceAlone) {
+TEST_P(FastKernels, LogitsDependOnlyOnTheirSequence) {
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
     for (test::Shape shape : test::all_shapes()) {  // one of them has experts
       if (shape.type != core::DType::F16) continue;

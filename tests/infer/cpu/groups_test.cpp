@@ -1,6 +1,6 @@
-// Laws of weights in groups. Repacking moves numbers and changes none. Inputs are quantized as kernels.h says. Each
-// instruction set gives the reference's bits for each kind of group, any quants, any number of inputs and any range of
-// rows. The reference is the product of the stored numbers, within its rounding errors.
+// Tests quantized weights in groups: repacking is lossless, inputs are quantized as kernels.h defines, and each
+// instruction set gives the reference's bits for each kind of group, number of inputs and range of rows. The reference
+// equals the product of the stored values within its rounding errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using test::same_bits;
 constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
                             DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::MXFP4};
 
-// A matrix of a block type, and its tiles.
+// A matrix of a block type, and its repacked tiles.
 struct Packed {
   Packed(DType type, size_t n_out, size_t k, uint64_t seed, std::optional<std::byte> fill = {}, size_t n_threads = 1)
       : blocks(test::random_blocks(type, n_out * k / core::info(type).block_elements, seed, 1.0)) {
@@ -39,7 +39,7 @@ struct Packed {
     tensor = {
         .name = "w", .type = type, .shape = {static_cast<int64_t>(n_out), static_cast<int64_t>(k)}, .bytes = blocks};
     core::ThreadPool pool(n_threads);
-    // All bits are set, so that what repacking omits shows.
+    // All bits are set, to detect bytes that repacking omits.
     tiles = std::make_unique<Guarded<uint8_t>>(group_bytes(tensor), uint8_t{0xFF}, 0);
     matrix = repack(tensor, {tiles->data(), group_bytes(tensor)}, pool);
   }
@@ -70,7 +70,7 @@ struct Quantized {
   std::vector<int32_t> sums;
 };
 
-TEST(Repack, ChangesNoNumber) {
+TEST(Repack, RepackingKeepsValues) {
   for (const DType type : kTypes) {
     for (const size_t n_out : {1U, 15U, 16U, 17U, 40U}) {
       for (const size_t blocks : {1U, 2U, 3U}) {
@@ -84,7 +84,7 @@ TEST(Repack, ChangesNoNumber) {
   }
 }
 
-TEST(Repack, AnyNumberOfThreadsWritesTheSameTiles) {
+TEST(Repack, TilesDoNotDependOnThreads) {
   for (const DType type : kTypes) {
     const Packed one(type, 100, 512, 3);
     const Packed three(type, 100, 512, 3, {}, 3);
@@ -93,7 +93,7 @@ TEST(Repack, AnyNumberOfThreadsWritesTheSameTiles) {
   }
 }
 
-TEST(Repack, TakesTheFilesBytesAndNoMoreThanThreePercent) {
+TEST(Repack, NeedsAtMostThreePercentMoreMemory) {
   for (const DType type : kTypes) {
     const Packed packed(type, 64, 1024, 3);
     const auto bytes = static_cast<double>(packed.tensor.bytes.size());
@@ -102,23 +102,23 @@ TEST(Repack, TakesTheFilesBytesAndNoMoreThanThreePercent) {
   }
 }
 
-TEST(Repack, RefusesATensorWhoseBytesAreNotItsRows) {
-  const std::vector<std::byte> bytes(64 * 33);  // of each row, a byte is missing
+TEST(Repack, RejectsTensorsOfTheWrongSize) {
+  const std::vector<std::byte> bytes(64 * 33);  // one byte missing in each row
   const core::TensorView damaged{.name = "w", .type = core::DType::Q8_0, .shape = {64, 32}, .bytes = bytes};
   for (const size_t n_threads : {1, 2, 4}) {
     core::ThreadPool pool(n_threads);
     std::vector<uint8_t> tiles(group_bytes(damaged));
     for (int again = 0; again < 3; ++again) {
-      EXPECT_ERROR(repack(damaged, tiles, pool), "the tensor w: 2112 bytes are not 64 rows of 32 numbers in Q8_0");
+      EXPECT_ERROR(repack(damaged, tiles, pool), "tensor w has 2112 bytes, expected 64 rows of 32 elements in Q8_0");
     }
   }
 }
 
-TEST(Repack, RefusesOtherTypes) {
+TEST(Repack, RejectsOtherTypes) {
   const std::vector<float> values(64);
   const core::TensorView tensor{
       .name = "w", .type = DType::F32, .shape = {2, 32}, .bytes = std::as_bytes(std::span(values))};
-  EXPECT_ERROR(group_layout(tensor), "the tensor w has type F32, which has no groups");
+  EXPECT_ERROR(group_layout(tensor), "tensor w has type F32, expected one quantized in groups");
 }
 
 class GroupsOfIsa : public ::testing::TestWithParam<test::KernelSet> {
@@ -127,9 +127,9 @@ class GroupsOfIsa : public ::testing::TestWithParam<test::KernelSet> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Isa, GroupsOfIsa, ::testing::ValuesIn(test::kernel_sets()),
-                         [](const auto& info) { return info.param.name; });
+                         ::testing::PrintToStringParamName());
 
-// The largest of each 32 becomes 127 or -127, no number is further than half a step from its value, sums are exact.
+// The largest of 32 values becomes 127 or -127, rounding errors are at most half a step, and sums are exact.
 TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
   for (const size_t k : {32U, 64U, 576U}) {
     auto x = random_floats(k, k, 3.0);
@@ -140,7 +140,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
       for (size_t i = g * 32; i < (g + 1) * 32; ++i) {
         largest = std::max(largest, std::abs(int32_t{q.values[i]}));
         const double error = std::abs(static_cast<double>(x[i]) - static_cast<double>(q.scales[g]) * q.values[i]);
-        ASSERT_LE(error, q.scales[g] * 0.5 * (1.0 + 256 * 0x1.0p-23)) << "number " << i;  // 127 x has 3 roundings
+        ASSERT_LE(error, q.scales[g] * 0.5 * (1.0 + 256 * 0x1.0p-23)) << "number " << i;  // 127 x: 3 roundings
       }
       EXPECT_EQ(largest, 127);
       const auto sum = [&](size_t from, size_t n) {
@@ -156,8 +156,8 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
   }
 }
 
-// Many sizes, ties, zeros, and what is not finite.
-TEST_P(GroupsOfIsa, QuantizedInputsAreTheReferences) {
+// Many magnitudes, ties, zeros, infinities and NaNs.
+TEST_P(GroupsOfIsa, QuantizedInputsMatchTheReference) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x = random_floats(32 * 400, 5, 2.0);
   for (size_t i = 0; i < x.size(); ++i) {
@@ -176,7 +176,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreTheReferences) {
   const Quantized expected(reference_kernels(), x, x.size());
   EXPECT_EQ(got.values, expected.values);
   for (size_t g = 0; g < got.scales.size(); ++g) {
-    if (fast_.isa != core::Isa::Reference) {  // which has no sums
+    if (fast_.isa != core::Isa::Reference) {  // the reference has no sums
       const int8_t* values = &expected.values[g * 32];
       const int32_t first = std::accumulate(values, values + 16, int32_t{0});
       const int32_t last = std::accumulate(values + 16, values + 32, int32_t{0});
@@ -191,7 +191,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreTheReferences) {
   }
 }
 
-TEST_P(GroupsOfIsa, DamagedInputsStayVisible) {
+TEST_P(GroupsOfIsa, NonFiniteInputsStayVisible) {
   const Packed packed(DType::Q4_1, 20, 64, 1);
   for (const float damage : {kNaN, std::numeric_limits<float>::infinity()}) {
     auto x = random_floats(64, 1);
@@ -242,8 +242,8 @@ TEST_P(GroupsOfIsa, MatmulGivesTheReferencesBits) {
   }
 }
 
-// All quants at their largest (or smallest) with all inputs at 127 (or -127): an instruction that saturates its sums
-// would get these wrong.
+// All quants are at their maximum (or minimum) and all inputs at 127 (or -127): saturating instructions would give
+// wrong sums.
 TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
   for (const DType type : kTypes) {
     const size_t k = 2 * core::info(type).block_elements;
@@ -251,12 +251,12 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
       Packed packed(type, 16, k, 1, fill);
       const GroupMatrix& m = packed.matrix;
       for (const uint8_t extreme : {uint8_t{0xFF}, uint8_t{0x00}, uint8_t{0xF0}, uint8_t{0x0F}}) {
-        size_t begin = 0;  // of a block
+        size_t begin = 0;  // offset of a block
         for (size_t column = 0; column < k; column += kBlockColumns) {
           const size_t n = m.groups_of(column / kBlockColumns);
           uint8_t* block = packed.tiles->data() + begin;
           std::fill(block + m.quants_at(n), block + m.block_bytes(n), extreme);
-          // The fill may make NaN scales, whose bits cannot be compared: replace them.
+          // The fill may produce NaN scales, whose bits can't be compared, so they are replaced.
           for (size_t i = 0; i < m.quants_at(n); ++i) {
             block[i] = static_cast<uint8_t>(i % 2 == 1 ? 0x34 : i % 4 == 0 ? 7 : 0x11);
           }
@@ -274,7 +274,7 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
   }
 }
 
-TEST_P(GroupsOfIsa, ARowDoesNotDependOnItsCompanions) {
+TEST_P(GroupsOfIsa, RowsDoNotDependOnTheBatch) {
   constexpr size_t kRows = 35;
   for (const DType type : kTypes) {
     const Packed packed(type, 21, 512, 1);
@@ -293,10 +293,10 @@ TEST_P(GroupsOfIsa, ARowDoesNotDependOnItsCompanions) {
   }
 }
 
-// Against the product of the stored numbers in double precision. A group's term has two roundings (the scales' product
-// and the addition), its minimum's two more (scale * sum, and the addition), with u = 2^-24 each, relative to the
-// absolute values that have been added so far; the integer sums have none.
-TEST(GroupsReference, IsTheProductWithinItsRoundings) {
+// Compares with the product in double precision. A group's term is rounded twice (product of the scales, addition), its
+// minimum's term twice more (scale * sum, addition), each by u = 2^-24 relative to the absolute values added so far;
+// the integer sums are exact.
+TEST(GroupsReference, IsWithinItsRoundingErrors) {
   for (const DType type : kTypes) {
     const size_t k = 3 * core::info(type).block_elements;
     const Packed packed(type, 33, k, 9);
@@ -329,7 +329,7 @@ TEST(GroupsReference, IsTheProductWithinItsRoundings) {
         }
         const double roundings = static_cast<double>(groups) * (packed.matrix.minimums ? 2 : 1) + 2;
         ASSERT_NEAR(got[n * 33 + r], exact, roundings * 0x1.0p-24 * absolute) << core::info(type).name;
-        // And against the unquantized inputs: each is wrong by at most half a step of its group.
+        // Compares with the unquantized inputs, whose error is at most half a step of their group.
         double plain = 0.0;
         double step = 0.0;
         for (size_t c = 0; c < k; ++c) {

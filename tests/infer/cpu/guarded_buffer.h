@@ -1,4 +1,4 @@
-// Buffers that detect a kernel that reads or writes outside of them.
+// Buffers that detect out-of-bounds reads and writes of kernels.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,11 +19,11 @@
 namespace folio::infer::test {
 
 inline constexpr size_t kMisalignments = 9;
-inline constexpr size_t kPageEnd = kMisalignments;  // the placement that ends where an unreadable page begins
+inline constexpr size_t kPageEnd = kMisalignments;  // the placement that ends at an unreadable page
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-/// Numbers that begin 0..8 numbers after a 64-byte boundary, between guards whose bits are all set (as floats: NaN), or
-/// that end right before an unreadable page.
+/// A buffer that begins 0 to 8 elements after a 64-byte boundary, between guards with all bits set (NaN as floats), or
+/// that ends right before an unreadable page.
 template <typename T>
 class Guarded {
  public:
@@ -66,18 +66,18 @@ class Guarded {
 
 using Buffer = Guarded<float>;
 
-/// 0 to 2N + 1 for vectors of N lanes.
+/// Returns the lengths 0 to 2N + 1 for vectors of N lanes.
 inline std::vector<size_t> short_lengths() {
   std::vector<size_t> lengths(2 * kernels::kLanes + 2);
   std::iota(lengths.begin(), lengths.end(), 0);
   return lengths;
 }
 
-/// Lengths around the borders of chunks.
+/// Lengths around multiples of the chunk size.
 inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025, 1039,
                                               1040, 1041, 2047, 2048, 2049, 3089, 4113};
 
-/// Ranges [begin, end) of a matrix's rows: whole and broken groups of 16, one row, and none.
+/// Ranges [begin, end) of matrix rows: whole and partial groups of 16, one row, and no rows.
 inline const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1},   {3, 20}, {15, 33},
                                                             {5, 5},  {16, 18}, {7, 44}};
 

@@ -1,5 +1,5 @@
-// Laws of the kernels for numbers of 16 and 8 bits. Products give the reference's bits on the widened weights, and read
-// nothing else. Floats are rounded to 16 bits as in core/float16.h.
+// Tests the kernels for 16-bit and 8-bit weights: products give the reference's bits on the widened weights and read no
+// other rows; floats are rounded to 16 bits as in core/float16.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ auto kernel_for(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f1
 auto kernel_for(const Kernels& kernels, BF16 /*type*/) { return kernels.matmul_bf16; }
 
 auto kernel_for(const Kernels& kernels, Q8 /*type*/) { return kernels.matmul_q8; }
-auto kernel_near(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f16; }  // it has no other
+auto kernel_near(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f16; }  // F16 has only one kernel
 auto kernel_near(const Kernels& kernels, BF16 /*type*/) { return kernels.matmul_near_bf16; }
 auto kernel_near(const Kernels& kernels, Q8 /*type*/) { return kernels.matmul_near_q8; }
 
@@ -47,7 +47,7 @@ struct NarrowCase {
   bool accumulate;
 };
 
-// Weight rows outside of [begin, end) are NaN: they must not be read.
+// Weight rows outside of [begin, end) are NaN and must not be read.
 template <typename Weight>
 void check(const Kernels& fast, const NarrowCase& c) {
   const auto numbers = random_floats(c.end * c.k, c.k * 31 + c.begin);
@@ -81,7 +81,7 @@ class HalfKernels : public ::testing::TestWithParam<core::Isa> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Isa, HalfKernels, ::testing::ValuesIn(kernels::isas_with_kernels()),
-                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+                         ::testing::PrintToStringParamName());
 
 TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
   auto lengths = short_lengths();
@@ -100,8 +100,8 @@ TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
   }
 }
 
-// All 65,536 numbers, including subnormals and both zeros, as weights.
-TEST_P(HalfKernels, WidenEachNumberExactly) {
+// Uses all 65,536 values as weights, including subnormals and both zeros.
+TEST_P(HalfKernels, WidenEachValueExactly) {
   const std::vector<float> x{1.0F};
   std::vector<F16> f16;
   std::vector<BF16> bf16;
@@ -132,8 +132,8 @@ TEST_P(HalfKernels, WidenEachNumberExactly) {
   }
 }
 
-// The floats at which rounding changes: each 16-bit number, the middle between it and the next, and the neighbours of
-// both, and larger floats. Rounding is monotone: if it is right for these, it is right for all.
+// Returns the floats where rounding changes: each 16-bit value, the midpoints between neighbours, the floats next to
+// these, and larger ones. Rounding is monotone, so if these are right, all floats are.
 std::vector<float> borders_of_f16() {
   std::vector<float> x{65519.996F,
                        65520.0F,
@@ -148,22 +148,22 @@ std::vector<float> borders_of_f16() {
     const float number = core::f16_to_float(bits);
     const float next = bits == 0x7BFF ? 65536.0F : core::f16_to_float(bits + 1);
     add_with_neighbours(number);
-    add_with_neighbours(number + (next - number) / 2);  // exact: a mantissa of 12 bits
+    add_with_neighbours(number + (next - number) / 2);  // exact: needs a 12-bit mantissa
   }
   const size_t positive = x.size();
   for (size_t i = 0; i < positive; ++i) x.push_back(-x[i]);
   return x;
 }
 
-TEST_P(HalfKernels, RoundToTheNearestNumberOf16Bits) {
+TEST_P(HalfKernels, RoundToTheNearest16BitValue) {
   const auto x = borders_of_f16();
   std::vector<F16> got(x.size());
   fast_.to_f16(x.data(), x.size(), got.data());
   for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(got[i].bits, core::float_to_f16(x[i])) << x[i];
 }
 
-// Each pattern of the upper ten bits of the mantissa, with none, one or all of the lower bits set.
-TEST_P(HalfKernels, KeepANaNAndMakeItQuiet) {
+// Tests each pattern of the mantissa's upper ten bits, with none, one or all of the lower bits set.
+TEST_P(HalfKernels, KeepNaNsAndMakeThemQuiet) {
   for (uint32_t upper = 0; upper < 0x400; ++upper) {
     for (const uint32_t lower : {0U, 1U, 0x1FFFU}) {
       if (upper == 0 && lower == 0) continue;  // infinity
@@ -177,7 +177,7 @@ TEST_P(HalfKernels, KeepANaNAndMakeItQuiet) {
   }
 }
 
-TEST_P(HalfKernels, RoundEveryLengthAndNothingElse) {
+TEST_P(HalfKernels, RoundAnyLengthWithoutOverrun) {
   for (const size_t n : short_lengths()) {
     for (size_t place = 0; place <= kPageEnd; ++place) {
       Buffer x(random_floats(n, n, 3.0), place);

@@ -1,5 +1,5 @@
-// The kernels that can be tested here: those of this machine's instruction sets, and those for AMX on emulated
-// registers, where the machine has all the rest.
+// The kernels that can be tested here: those of this machine's instruction sets, and the AMX kernels on emulated tile
+// registers if the machine has everything else they need.
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@ struct KernelSet {
   std::string name;
   const kernels::Kernels* kernels;
 };
+inline void PrintTo(const KernelSet& set, std::ostream* out) { *out << set.name; }
 
 inline std::vector<KernelSet> kernel_sets() {
   std::vector<KernelSet> sets;

@@ -1,6 +1,6 @@
-// Laws of the kernels for floats. Each instruction set gives the reference's bits at every length 0..2N, around the
-// borders of chunks, at nine misalignments and right before memory that must not be touched. It writes only its output,
-// and its result depends only on its input.
+// Tests the float kernels: each instruction set gives the reference's bits at every length 0..2N, around chunk
+// boundaries, at nine misalignments and right before unreadable memory. It writes only its output, and its result
+// depends only on its input.
 #include "infer/reference/kernels.h"
 
 #include <gtest/gtest.h>
@@ -32,9 +32,9 @@ class KernelsOfIsa : public ::testing::TestWithParam<core::Isa> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Isa, KernelsOfIsa, ::testing::ValuesIn(kernels::isas_with_kernels()),
-                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+                         ::testing::PrintToStringParamName());
 
-TEST_P(KernelsOfIsa, TableNamesItself) { EXPECT_EQ(fast_.isa, GetParam()); }
+TEST_P(KernelsOfIsa, TableHasItsName) { EXPECT_EQ(fast_.isa, GetParam()); }
 
 TEST_P(KernelsOfIsa, RmsNormGivesTheReferencesBits) {
   auto lengths = short_lengths();
@@ -62,7 +62,7 @@ struct MatmulCase {
   bool accumulate;
 };
 
-// Weight rows and outputs outside of [begin, end) are NaN: neither may be read.
+// Weight rows and outputs outside of [begin, end) are NaN and must not be read.
 void check_matmul(const Kernels& fast, const MatmulCase& c) {
   const size_t stride = c.end + 3;
   auto values = random_floats(c.end * c.k, c.k * 31 + c.begin);
@@ -132,7 +132,7 @@ TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   }
 }
 
-// Many inputs may take panels: see matmul_panels.h and matmul_packed.h.
+// With many inputs, products may use panels: see matmul_panels.h and matmul_packed.h.
 TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
   size_t place = 0;
   for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {
@@ -145,7 +145,7 @@ TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
   }
 }
 
-TEST_P(KernelsOfIsa, MatmulOfARowDoesNotDependOnItsCompanions) {
+TEST_P(KernelsOfIsa, MatmulRowsDoNotDependOnTheBatch) {
   constexpr size_t kRows = 9;
   constexpr size_t kOut = 21;
   for (const size_t k : {5U, 33U, 1030U}) {
@@ -221,12 +221,12 @@ TEST_P(KernelsOfIsa, SoftCapGivesTheReferencesBits) {
   }
 }
 
-// The second half of what an adapter adds is matmul's sum, of a matrix that lies otherwise.
+// An adapter's second product adds in matmul's order, with another memory layout of the matrix.
 TEST_P(KernelsOfIsa, AddLowRankGivesTheBitsOfAProduct) {
   for (const size_t n : {1, 3, 15, 16, 17, 40, 100}) {
     for (const size_t rank : {1, 2, 7, 8, 9, 16, 17, 37, 256, 1030}) {
       const auto numbers = random_floats(n * rank, n * rank);
-      std::vector<float> rows;  // (n, rank), BF16 exactly
+      std::vector<float> rows;  // (n, rank), exact in BF16
       std::vector<float> panels((n + 15) / 16 * 16 * rank);
       std::vector<BF16> halves(panels.size());
       for (size_t i = 0; i < n * rank; ++i) {
@@ -272,7 +272,7 @@ TEST_P(KernelsOfIsa, AddLowRankGivesTheBitsOfAProduct) {
   }
 }
 
-// With up = 1 and large gates, these show e^-x over its whole range and where it is clamped.
+// With up = 1 and large gates, the results show e^-x over its whole range and where it is clamped.
 TEST_P(KernelsOfIsa, GatesGiveTheReferencesBitsAtExtremes) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> gate{0.0F,    -0.0F, 1e-45F, -1e-45F, 1e-30F, 87.3F, -87.3F, 88.37F,
@@ -286,7 +286,7 @@ TEST_P(KernelsOfIsa, GatesGiveTheReferencesBitsAtExtremes) {
     (fast_.*gated)(gate.data(), up.data(), gate.size(), got.data());
     EXPECT_TRUE(same_bits(got, expected));
   }
-  // Damage has to stay visible: the sampler refuses a logit that is not finite.
+  // NaNs must propagate: the sampler rejects logits that are not finite.
   std::fill(gate.begin(), gate.end(), kNaN);
   for (const auto gated : {&Kernels::swiglu, &Kernels::geglu, &Kernels::clamped_swiglu}) {
     (fast_.*gated)(gate.data(), up.data(), gate.size(), got.data());

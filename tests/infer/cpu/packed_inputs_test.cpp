@@ -21,8 +21,8 @@ std::vector<float> packed_by_kernels(const kernels::Kernels& kernels, const std:
   return out;
 }
 
-// Inputs of one product after the other, wider and narrower, of two users of one pool.
-TEST(PackedInputs, AreThoseOfTheProductInHandOnEveryThread) {
+// Two users of one pool pack inputs of successive products, wider and narrower ones.
+TEST(PackedInputs, ThreadsUseTheCurrentMatmulsInputs) {
   for (const size_t n_threads : {1, 2, 3, 5}) {
     Cpu cpu({.n_threads = n_threads});
     const kernels::Kernels& kernels = cpu.kernels();

@@ -1,5 +1,5 @@
-// Laws of keys and values in 8 bits: each instruction set gives the reference's bytes at every length and alignment,
-// and writes nothing else. A number is off by half a step at most, and one that is not finite damages its whole group.
+// Tests 8-bit keys and values: each instruction set gives the reference's bytes at every length and alignment and
+// writes nothing else. Values are off by at most half a step, and one that is not finite damages its whole group.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ using test::random_floats;
 
 class ToQ8 : public ::testing::TestWithParam<core::Isa> {
  protected:
-  // Compares with the reference.
+  // Compares a set's kernel with the reference.
   void check(std::span<const float> x, size_t place) {
     const size_t n_groups = q8_groups(x.size());
     Buffer in(x, place);
@@ -38,7 +38,7 @@ class ToQ8 : public ::testing::TestWithParam<core::Isa> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Isa, ToQ8, ::testing::ValuesIn(kernels::isas_with_kernels()),
-                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+                         ::testing::PrintToStringParamName());
 
 TEST_P(ToQ8, GivesTheReferencesBytesAtEveryLength) {
   for (size_t n = 0; n <= 3 * kQ8Group + 1; ++n) {
@@ -49,7 +49,7 @@ TEST_P(ToQ8, GivesTheReferencesBytesAtEveryLength) {
   }
 }
 
-// From numbers whose scale is 0, over scales that F16 has few bits for, to those that it can't hold.
+// From values with a scale of 0, through scales that are subnormal in F16, to scales that overflow it.
 TEST_P(ToQ8, GivesTheReferencesBytesAtEveryMagnitude) {
   for (int exponent = -150; exponent <= 128; ++exponent) {
     auto x = random_floats(kQ8Group, static_cast<uint64_t>(exponent + 200), 1.0);
@@ -59,14 +59,14 @@ TEST_P(ToQ8, GivesTheReferencesBytesAtEveryMagnitude) {
   }
 }
 
-// A number that lies between two quants goes to the even one.
+// A value halfway between two quants rounds to the even one.
 TEST_P(ToQ8, GivesTheReferencesBytesForTies) {
   std::vector<float> x{127.0F};  // the scale is 1
   for (int i = 0; i < 31; ++i) x.push_back(static_cast<float>(i) - 15.5F);
   check(x, 0);
 }
 
-TEST_P(ToQ8, GivesTheReferencesBytesForWhatIsNotFinite) {
+TEST_P(ToQ8, GivesTheReferencesBytesForNonFiniteValues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float bad : {kNaN, -kNaN, kInfinity, -kInfinity, std::numeric_limits<float>::signaling_NaN(), 8.4e6F}) {
     for (size_t at = 0; at < 40; ++at) {
@@ -79,12 +79,12 @@ TEST_P(ToQ8, GivesTheReferencesBytesForWhatIsNotFinite) {
   }
 }
 
-// The scale is rounded to 11 bits, so the largest number may be 127.06 steps, which is cut to 127.
-TEST(ReferenceToQ8, IsOffByHalfAStepAtMost) {
+// The scale is rounded to 11 bits, so the largest value may be 127.06 steps, which is clamped to 127.
+TEST(ReferenceToQ8, ErrorIsAtMostHalfAStep) {
   for (const size_t n : {1, 2, 31, 32, 33, 64, 80}) {
     for (uint64_t seed = 0; seed < 50; ++seed) {
       auto x = random_floats(n, seed, 0.5);
-      for (size_t first = 0; first < n; first += kQ8Group) x[first] = 0.4F;  // F16 has all its bits for the scale
+      for (size_t first = 0; first < n; first += kQ8Group) x[first] = 0.4F;  // a scale with all 11 bits of F16
       std::vector<Q8> quants(n);
       std::vector<F16> scales(q8_groups(n));
       reference_kernels().to_q8(x.data(), n, quants.data(), scales.data());
@@ -101,7 +101,7 @@ TEST(ReferenceToQ8, IsOffByHalfAStepAtMost) {
   }
 }
 
-TEST(ReferenceToQ8, ShowsWhatIsNotFiniteInTheWholeGroup) {
+TEST(ReferenceToQ8, NonFiniteValuesSpreadToTheWholeGroup) {
   for (const float bad : {kNaN, std::numeric_limits<float>::infinity(), 8.4e6F}) {
     auto x = random_floats(2 * kQ8Group, 1);
     x[5] = bad;

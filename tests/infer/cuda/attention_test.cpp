@@ -1,6 +1,6 @@
-// Laws of attention on the GPU. The plain form, parts side by side, and parts one after the other lie within their
-// roundings of the textbook's; the last two have the same bits, however rows are cut into items and batches, at every
-// length, head width and window, in all orders, and whatever the cache holds where nothing was stored.
+// Tests attention on the GPU. The plain form, split attention and sequential attention are within rounding errors of
+// the formula. The last two give the same bits for any division of rows into items and batches, at every length, head
+// width and window, in all orders, and with any values in unused cache positions.
 #include <algorithm>
 #include <cmath>
 
@@ -21,19 +21,19 @@ using test::unwritten;
 
 struct Case {
   uint32_t n_kv_heads = 2;
-  uint32_t queries = 2;  ///< that share a key/value head
+  uint32_t queries = 2;  ///< query heads per key/value head
   uint32_t head_dim = 32;
   bool half = false;
   std::vector<int32_t> lengths{1};  ///< of the sequences
-  std::vector<int32_t> n_rows{1};   ///< of each sequence, its last ones
+  std::vector<int32_t> n_rows{1};   ///< of each sequence: its last positions
   int32_t window = 1 << 20;
   int32_t rows_of_item = 0;  ///< 0: as many as fit
   double scale_of_queries = 1.0;
   float cap = 0.0F;
-  double scale_of_sinks = 0.0;  ///< 0: there are none
+  double scale_of_sinks = 0.0;  ///< 0: no sinks
 };
 
-// Keys and values of some sequences in a cache whose other numbers are NaN, and queries.
+// Queries, and keys and values of some sequences in a cache whose other values are NaN.
 class Setting {
  public:
   explicit Setting(const Case& c) : case_(c) {
@@ -42,7 +42,7 @@ class Setting {
     int32_t n_blocks = 0;
     for (const int32_t length : c.lengths) n_blocks += (length + 31) / 32;
     bytes_.assign(static_cast<size_t>(n_blocks) * cache_.block_bytes(), 0xFF);
-    int32_t next = n_blocks;  // blocks are handed out from the end
+    int32_t next = n_blocks;  // blocks are allocated from the end
     for (size_t s = 0; s < c.lengths.size(); ++s) {
       starts_.push_back(static_cast<int32_t>(blocks_.size()));
       for (int32_t b = 0; b < (c.lengths[s] + 31) / 32; ++b) blocks_.push_back(--next);
@@ -63,7 +63,7 @@ class Setting {
   [[nodiscard]] size_t n_rows() const { return positions_.size(); }
   [[nodiscard]] size_t width() const { return size_t{heads_.n_heads} * heads_.head_dim; }
 
-  /// Side by side, or one after the other (items in groups).
+  /// Runs attention split into parts, or sequentially (items in groups). Returns the output rows.
   std::vector<float> run(Form form, bool in_parts, size_t shared_bytes = size_t{99} << 10U) {
     Stream stream(0);
     const auto items = items_of(!in_parts);
@@ -105,7 +105,7 @@ class Setting {
     return on_host<float>(stream, out);
   }
 
-  /// The exact result, and how far a row's head may be from it.
+  /// Compares with the exact result; the bound is derived per row and head.
   void expect_near(const std::vector<float>& got, bool plain) const {
     const size_t dim = heads_.head_dim;
     for (size_t row = 0; row < n_rows(); ++row) {
@@ -117,7 +117,7 @@ class Setting {
         const int32_t last = positions_[row];
         const int32_t first = std::max(0, last + 1 - case_.window);
         std::vector<double> scores;
-        double largest = 0.0;  // Σ |q k| of any position, and the largest |v|
+        double largest = 0.0;  // max Σ |q k| of any position, and max |v|
         double largest_value = 0.0;
         for (int32_t p = first; p <= last; ++p) {
           double score = 0.0;
@@ -138,10 +138,10 @@ class Setting {
         if (has_sink) most = std::max<double>(most, sinks_[head]);
         double sum = has_sink ? std::exp(sinks_[head] - most) : 0.0;
         for (double& s : scores) sum += s = std::exp(s - most);
-        // An error of a score is a relative one of its weight, in the sum and below it. Roundings of the query and of
-        // the weights to F16, of sums, of e^x.
+        // A score's error is a relative error of its weight, in the sum and in the denominator. Rounding of query and
+        // weights to F16, of sums, of e^x.
         const bool rounded = case_.half && !plain;
-        // A cap makes no error larger, and adds that of e^x and of a difference of numbers of its size.
+        // A cap doesn't increase errors, but adds those of e^x and of a difference of values of the cap's size.
         const double of_score = largest * ((rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(dim + 8) * 0x1p-23) +
                                 case_.cap * 16 * 0x1p-24;
         const double of_weight = (rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(scores.size() + 64) * 0x1p-22;
@@ -163,7 +163,7 @@ class Setting {
   }
   [[nodiscard]] float kept(float x) const { return case_.half ? core::f16_to_float(core::float_to_f16(x)) : x; }
 
-  // A position's keys and values, or NaN behind the sequence's end; zeros where the head is padded.
+  // Stores a position's keys and values, or NaN after the sequence's end; the head's padding is zero.
   void store(size_t s, int32_t position) {
     const auto block = static_cast<size_t>(blocks_[static_cast<size_t>(starts_[s] + position / 32)]);
     const auto p = static_cast<size_t>(position % 32);
@@ -209,7 +209,7 @@ class Setting {
   CacheView cache_;
   std::vector<uint8_t> bytes_;
   std::vector<int32_t> blocks_;
-  std::vector<int32_t> starts_;  ///< of each sequence's table
+  std::vector<int32_t> starts_;  ///< start of each sequence's block table
   std::vector<std::vector<float>> keys_;
   std::vector<std::vector<float>> values_;
   std::vector<int32_t> positions_;
@@ -281,8 +281,8 @@ TEST_P(GpuAttention, IsTheTextbooksWithSinks) {
   }
 }
 
-// Scores that are hundreds apart: the softmax is that of the largest.
-TEST_P(GpuAttention, FarScoresAreNoTrouble) {
+// Scores differ by hundreds, so the softmax is that of the largest.
+TEST_P(GpuAttention, DistantScoresStayFinite) {
   Case c{.half = GetParam(), .lengths = {200}, .n_rows = {4}, .scale_of_queries = 300.0};
   Setting setting(c);
   const auto parts = setting.run(Form::Fast, true);
@@ -290,8 +290,8 @@ TEST_P(GpuAttention, FarScoresAreNoTrouble) {
   EXPECT_TRUE(same_bits(setting.run(Form::Fast, false), parts));
 }
 
-// The same rows in other items: one row each, and with the rows of other sequences beside them.
-TEST_P(GpuAttention, ARowDoesNotDependOnItsCompanions) {
+// Computes the same rows in other items: one row each, or next to rows of other sequences.
+TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   Case all{.queries = 3, .head_dim = 64, .half = GetParam(), .lengths = {100, 131, 7}, .n_rows = {100, 70, 7}};
   Setting whole(all);
   const auto expected = whole.run(Form::Fast, false);
@@ -302,8 +302,8 @@ TEST_P(GpuAttention, ARowDoesNotDependOnItsCompanions) {
   EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, false), expected));
 }
 
-// What does not fit shared memory is read from the cache: the same bits.
-TEST_P(GpuAttention, IsTheSameWithLessSharedMemory) {
+// With less shared memory, the rest is read from the cache; the bits are the same.
+TEST_P(GpuAttention, DoesNotDependOnSharedMemorySize) {
   Case c{.n_kv_heads = 1, .queries = 4, .head_dim = 128, .half = GetParam(), .lengths = {150}, .n_rows = {40}};
   Setting setting(c);
   const host::DeviceScope large({.shared_bytes = size_t{227} << 10U});
@@ -311,7 +311,7 @@ TEST_P(GpuAttention, IsTheSameWithLessSharedMemory) {
   EXPECT_TRUE(same_bits(setting.run(Form::Fast, false, size_t{227} << 10U), setting.run(Form::Fast, false)));
 }
 
-TEST_P(GpuAttention, IsTheSameInAllOrders) {
+TEST_P(GpuAttention, DoesNotDependOnThreadOrder) {
   for (const bool in_parts : {true, false}) {
     Setting setting({.half = GetParam(), .lengths = {300, 40}, .n_rows = {9, 1}});
     host::require_same_in_all_orders(

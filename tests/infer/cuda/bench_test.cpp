@@ -1,5 +1,5 @@
-// cuda_bench on the emulator: what it counts is right, every kernel has the forms that it should have, and a row is a
-// line of JSON. What it times here means nothing.
+// Tests cuda_bench on the emulator: operation counts are right, every kernel has its expected forms, and each result is
+// a line of JSON. The times have no meaning here.
 #include "apps/cuda_bench/bench.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ Options tiny_options() {
   return o;
 }
 
-// The rows of a part, through the file.
+// Returns the results of a part of the benchmark, read from its output file.
 std::vector<Record> rows_of(void (*part)(const Bench&, const std::string&), const Options& options) {
   const core::test::TempDir folder;
   const std::string file = (folder / "rows.jsonl").string();
@@ -53,13 +53,13 @@ size_t count(const std::vector<Record>& rows, const char* key, const std::string
   return n;
 }
 
-TEST(CudaBench, ShapesAreThoseOfTheModels) {
+TEST(CudaBench, ShapesMatchPublishedModels) {
   EXPECT_EQ(core::parameter_count(shape("8b", 8192)), 8030261248);    // Llama 3 8B
   EXPECT_EQ(core::parameter_count(shape("1.1b", 2048)), 1100048384);  // TinyLlama 1.1B
   EXPECT_THROW(static_cast<void>(shape("9b", 1)), core::UsageError);
 }
 
-TEST(CudaBench, BytesOfATokenAreThoseOfItsWeights) {
+TEST(CudaBench, BytesPerTokenMatchTheWeights) {
   core::ThreadPool pool(1);
   const auto config = shape("tiny", 64);
   const auto bytes = [&](core::DType type) { return bytes_of_token(random_model(config, type, pool)); };
@@ -73,7 +73,7 @@ TEST(CudaBench, BytesOfATokenAreThoseOfItsWeights) {
   EXPECT_EQ(operations_of_row(config), 2.0 * 2 * static_cast<double>(layer));
 }
 
-TEST(CudaBench, LayersShareTheirBytes) {
+TEST(CudaBench, LayersShareTheirMemory) {
   core::ThreadPool pool(2);
   const auto model = random_model(shape("tiny", 64), core::DType::Q8_0, pool);
   const auto manifest = core::tensor_manifest(model.config);
@@ -84,7 +84,7 @@ TEST(CudaBench, LayersShareTheirBytes) {
   }
 }
 
-TEST(CudaBench, EveryKernelIsTimedInItsForms) {
+TEST(CudaBench, TimesEveryFormOfEveryKernel) {
   Options options = tiny_options();
   options.rows = {2, 70};
   const auto rows = rows_of(time_kernels, options);
@@ -100,24 +100,24 @@ TEST(CudaBench, EveryKernelIsTimedInItsForms) {
     EXPECT_EQ(plain, fast) << kernel;
   }
   for (const char* type : {"F32", "F16", "BF16", "Q8_0", "Q4_0"}) EXPECT_GE(count(rows, "type", type), 10U) << type;
-  EXPECT_EQ(count(rows, "form", "fast, --fast"), 20U);  // where there are many rows
+  EXPECT_EQ(count(rows, "form", "fast, --fast"), 20U);  // for large numbers of rows
   for (const char* kernel : {"route", "group takings", "experts: combine"})
     EXPECT_GE(count(rows, "kernel", kernel), 2U);
   EXPECT_EQ(count(rows, "kernel", "experts: gate, up"), 6U);
   for (const Record& row : rows) EXPECT_GT(row.at("us").get<double>(), 0.0);
 }
 
-TEST(CudaBench, AttentionIsTimedForPromptsAndDecoding) {
+TEST(CudaBench, TimesAttentionForPrefillAndDecode) {
   const auto rows = rows_of(time_attention, tiny_options());
   EXPECT_EQ(rows.size(), 6U);
   EXPECT_EQ(count(rows, "form", "plain"), 3U);
-  // Four operations a number of the query and position: 70 rows see 70 * 71 / 2 positions.
+  // Four operations per element of a query and position: 70 rows attend to 70 * 71 / 2 positions.
   const double operations = 4.0 * 64 * 70 * 71 / 2;
   EXPECT_NEAR(rows[0].at("tflop_per_s").get<double>() * rows[0].at("us").get<double>() * 1e6, operations,
               1e-6 * operations);
 }
 
-TEST(CudaBench, StepsAreHeldAgainstTheirBytes) {
+TEST(CudaBench, ReportsBytesOfDecodeSteps) {
   const Options options = tiny_options();
   const auto rows = rows_of(time_decoding, options);
   ASSERT_EQ(rows.size(), 8U);  // two types, with and without --fast, alone and together
@@ -134,14 +134,14 @@ TEST(CudaBench, StepsAreHeldAgainstTheirBytes) {
   }
 }
 
-TEST(CudaBench, PromptsAreTimedWithTheirProducts) {
+TEST(CudaBench, TimesPrefillAndItsMatmuls) {
   const auto rows = rows_of(time_prompt, tiny_options());
   EXPECT_EQ(count(rows, "part", "products"), 10U);
   EXPECT_EQ(count(rows, "part", "prompt"), 4U);
   for (const Record& row : rows) EXPECT_TRUE(row.at("share_of_cublas").is_null());
 }
 
-TEST(CudaBench, ACopyHasABandwidth) {
+TEST(CudaBench, MeasuresCopyBandwidth) {
   Stream stream(0);
   EXPECT_GT(copy_bandwidth(stream, size_t{64} << 20U), 1e8);
 }

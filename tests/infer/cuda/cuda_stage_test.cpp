@@ -1,5 +1,5 @@
-// Laws of the GPU as a machine, on the emulator: what doesn't fit is an error with the sizes, the cache takes what it
-// is given and no more than the context needs, progress is told, and a step that failed leaves the next ones whole.
+// Tests the GPU machine on the emulator: an error about memory shows the sizes, the KV cache uses no more memory than
+// it is given and needs, progress is reported, and a failed step doesn't affect later ones.
 #include <gtest/gtest.h>
 
 #include "infer/cuda/cuda.h"
@@ -24,16 +24,16 @@ std::vector<float> logits_of(const core::StoredModel& model, Machine& machine, s
   return test::run(runner, test::rows_of(runner.cache().add_sequence(), tokens));
 }
 
-TEST(CudaStage, AModelThatDoesNotFitIsAnErrorWithTheSizes) {
+TEST(CudaStage, RejectsModelsLargerThanMemory) {
   const core::StoredModel model = model_of();
   const DeviceScope small({.memory_bytes = 100'000});
   const auto cuda = make_cuda({});
   EXPECT_ERROR(Runner(model, *cuda),
-               "layers 0 to 2 take 0.00 GB on the GPU, which has 0.00 GB free; leave more layers to the CPU with "
-               "--gpu-layers N, or take a file with smaller weights");
+               "layers 0 to 2 need 0.00 GB on the GPU, which has 0.00 GB free; keep more layers on the CPU with "
+               "--gpu-layers N, or use a file with smaller weights");
 }
 
-TEST(CudaStage, WhereNoBlockOfTheCacheFitsIsAnError) {
+TEST(CudaStage, RejectsMemoryTooSmallForTheCache) {
   const core::StoredModel model = model_of();
   const DeviceScope small({.memory_bytes = 10'000'000});
   const auto cuda = make_cuda({});
@@ -44,8 +44,8 @@ TEST(CudaStage, WhereNoBlockOfTheCacheFitsIsAnError) {
   EXPECT_ERROR(Runner(model, *with_too_much, {.n_sequences = 1'000'000}), "free");
 }
 
-TEST(CudaStage, TheCacheTakesWhatItIsGivenAndNoMoreThanItNeeds) {
-  const core::StoredModel model = model_of();  // its context is 128 positions, four blocks
+TEST(CudaStage, CacheUsesAtMostTheBytesItNeeds) {
+  const core::StoredModel model = model_of();  // a context of 128 positions, four blocks
   const auto cuda = make_cuda({});
   const Runner all(model, *cuda);
   EXPECT_EQ(all.cache().n_blocks(), 4);
@@ -55,13 +55,13 @@ TEST(CudaStage, TheCacheTakesWhatItIsGivenAndNoMoreThanItNeeds) {
   EXPECT_ERROR(Runner(model, *make_cuda({.cache_bytes = 10})), "no memory is left for the KV cache");
 }
 
-TEST(CudaStage, ACacheInQ8IsAnError) {
+TEST(CudaStage, RejectsAQ8Cache) {
   const core::StoredModel model = model_of();
   const auto cuda = make_cuda({});
-  EXPECT_ERROR(Runner(model, *cuda, {.type = CacheType::Q8_0}), "q8_0 is for CPUs alone; take --cache-type f16");
+  EXPECT_ERROR(Runner(model, *cuda, {.type = CacheType::Q8_0}), "q8_0 is supported only on CPUs; use --cache-type f16");
 }
 
-TEST(CudaStage, TellsHowMuchIsLoaded) {
+TEST(CudaStage, ReportsLoadingProgress) {
   const core::StoredModel model = model_of();
   std::vector<uint64_t> done;
   uint64_t all = 0;
@@ -77,7 +77,7 @@ TEST(CudaStage, TellsHowMuchIsLoaded) {
   EXPECT_EQ(runner.load_report().weight_bytes, all);
 }
 
-TEST(CudaStage, WhatIsNotThereIsRefused) {
+TEST(CudaStage, RejectsMissingDevicesAndWideHeads) {
   EXPECT_ERROR(make_cuda({.device = 3}), "3");
   test::Shape wide = test::small_shapes()[0];
   wide.config.dim = 600;
@@ -85,7 +85,7 @@ TEST(CudaStage, WhatIsNotThereIsRefused) {
   wide.config.head_dim = 300;
   const core::StoredModel model = test::random_model_of(wide);
   EXPECT_ERROR(Runner(model, *make_cuda({})),
-               "heads of 300 dimensions are wider than the 256 that run on a GPU; take --device cpu");
+               "head_dim is 300, but the GPU kernels support at most 256; use --device cpu");
 }
 
 void expect_same_however_cut(const core::StoredModel& model, size_t n_tokens, const std::vector<size_t>& cuts) {
@@ -105,23 +105,23 @@ void expect_same_however_cut(const core::StoredModel& model, size_t n_tokens, co
   }
 }
 
-// A prompt in one step, in many, and one row at a time: the same bits, for each type of weights.
-TEST(CudaStage, AStepsRowsDoNotChangeTheResult) {
+// A prompt in one step, in many, and one row at a time gives the same bits, for each type of weights.
+TEST(CudaStage, ResultsDoNotDependOnStepSizes) {
   for (const core::DType type : {core::DType::F32, core::DType::F16, core::DType::BF16, core::DType::Q8_0}) {
     SCOPED_TRACE(core::info(type).name);
     expect_same_however_cut(model_of(type), 100, {1, 7, 64, 65});
   }
 }
 
-// The same with experts. One row at a time, the steps are replayed, whichever experts their rows take.
-TEST(CudaStage, AStepsRowsDoNotChangeTheirExperts) {
+// The same for experts. One row at a time, steps are replayed, whichever experts the rows select.
+TEST(CudaStage, ExpertsDoNotDependOnStepSizes) {
   for (const test::Shape& shape : test::expert_shapes()) {
     SCOPED_TRACE(shape.name);
     if (shape.name != "olmoe_f16") expect_same_however_cut(test::random_model_of(shape), 70, {1, 40});
   }
 }
 
-// The experts of each row of a text, in each layer that has some, and their weights.
+// Returns the weights of the experts of each row, in each layer with experts.
 std::vector<std::vector<float>> routes_of(const core::StoredModel& model, Machine& machine) {
   Runner runner(model, machine);
   const auto tokens = test::random_tokens(60, 1, model.config.vocab_size);
@@ -133,7 +133,7 @@ std::vector<std::vector<float>> routes_of(const core::StoredModel& model, Machin
   return routes;
 }
 
-TEST(CudaStage, RowsTakeTheExpertsThatTheyTakeOnACpu) {
+TEST(CudaStage, ExpertSelectionMatchesTheCpu) {
   for (const test::Shape& shape : test::expert_shapes()) {
     const core::StoredModel model = test::random_model_of(shape);
     Cpu cpu;
@@ -149,7 +149,7 @@ TEST(CudaStage, RowsTakeTheExpertsThatTheyTakeOnACpu) {
   }
 }
 
-TEST(Fuse, ComputesNormsAndActivationsWithTheProductsThatReadThem) {
+TEST(Fuse, FusesNormsAndActivationsIntoMatmuls) {
   const std::vector<Operation> operations{
       Norm{},
       Project(Slot::Normed, std::array{Projection{}}),
@@ -178,8 +178,8 @@ TEST(Fuse, ComputesNormsAndActivationsWithTheProductsThatReadThem) {
             "gate_rows ");
 }
 
-// One sum instead of eight: other roundings, the same model.
-TEST(CudaStage, FastIsNear) {
+// One sum instead of eight rounds differently, but is the same model.
+TEST(CudaStage, FastModeIsClose) {
   const core::StoredModel model = model_of(core::DType::F32);
   const auto exact = logits_of(model, *make_cuda({}), 100);
   const auto fast = logits_of(model, *make_cuda({.fast = true}), 100);
@@ -188,8 +188,8 @@ TEST(CudaStage, FastIsNear) {
   EXPECT_LT(most, 1e-4);
 }
 
-// Memory runs out within a step; when there is more, the sequence goes on as if nothing had been.
-TEST(CudaStage, AStepThatFailedChangesNothing) {
+// Memory runs out within a step; once there is more, the sequence continues unaffected.
+TEST(CudaStage, FailedStepsChangeNothing) {
   const core::StoredModel model = model_of();
   const auto tokens = test::random_tokens(60, 1, model.config.vocab_size);
   const auto cuda = make_cuda({.cache_bytes = 1'000'000});

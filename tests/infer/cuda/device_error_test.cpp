@@ -1,4 +1,4 @@
-// What a user reads where a GPU can't be used: one line that says what, where and what to do.
+// Tests errors of an unusable GPU: one line with the problem, its place and the remedy.
 #include "infer/cuda/device_error.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::string message_of(const std::function<void()>& failing) {
   return "";
 }
 
-TEST(DeviceError, IsOneLineWithItsFactsAndItsRemedy) {
+TEST(DeviceError, MessageIsOneLineWithCauseAndRemedy) {
   const struct {
     std::function<void()> failing;
     std::vector<std::string> parts;
@@ -32,8 +32,8 @@ TEST(DeviceError, IsOneLineWithItsFactsAndItsRemedy) {
       {[] { fail_no_kernels(name_of("A100", 1), 80); }, {"A100, device 1", "8.0", "CMAKE_CUDA_ARCHITECTURES=80"}},
       {[] { fail_out_of_memory("A100, device 1", 3'000'000'000, 1'500'000); },
        {"A100, device 1", "3000.0 MB", "1.5 MB", "--gpu-layers"}},
-      {[] { fail_out_of_memory("a recording", "A100, device 1", 1'500'000); },
-       {"A100, device 1", "a recording", "1.5 MB", "--cache-memory"}},
+      {[] { fail_out_of_memory("capturing a graph", "A100, device 1", 1'500'000); },
+       {"A100, device 1", "capturing a graph", "1.5 MB", "--cache-memory"}},
       {[] { fail_out_of_pinned_memory(64'000'000); }, {"64.0 MB", "batch"}},
       {[] { fail_operation("a kernel", "A100, device 1", "unspecified launch failure"); },
        {"A100, device 1", "a kernel", "unspecified launch failure", "compute-sanitizer"}},

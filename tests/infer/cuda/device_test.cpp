@@ -1,11 +1,11 @@
-// Laws of the device layer on the host's memory: what device.h promises, for kernels and copies alike.
+// Tests infer/cuda/device.h on the host's memory, for kernels and copies.
 #include "infer/cuda/device.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/faults.h"
+#include "tests/infer/cuda/host/emulator.h"
 
 namespace folio::infer::gpu {
 namespace {
@@ -16,7 +16,7 @@ using test::error_of;
 using test::on_device;
 using test::on_host;
 
-TEST(Device, IsNamed) {
+TEST(Device, HasANameAndMemory) {
   const std::vector<DeviceInfo> found = devices();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].name, "host emulation of a GPU");
@@ -31,7 +31,7 @@ TEST(Device, FreshMemoryIsNaN) {
   EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0xFF; }));
 }
 
-TEST(Device, MemoryRunsOut) {
+TEST(Device, RejectsAllocationsBeyondMemory) {
   const host::DeviceScope scope({.n_devices = 2, .memory_bytes = 1000});
   Stream stream(1);
   DeviceMemory first(stream, 600);
@@ -43,7 +43,7 @@ TEST(Device, MemoryRunsOut) {
   EXPECT_NO_THROW(DeviceMemory(stream, 1000));
 }
 
-TEST(Device, MemoryMoves) {
+TEST(Device, MemoryIsMovable) {
   Stream stream(0);
   DeviceMemory a = on_device(stream, std::vector<int>{1, 2, 3});
   DeviceMemory b = std::move(a);
@@ -64,7 +64,7 @@ TEST(Device, CopiesAndFills) {
   EXPECT_EQ(bytes_of(stream, memory), (std::vector<uint8_t>{9, 9, 3, 1, 2, 3}));
 }
 
-TEST(Device, ARecordingRunsAgainAndAgain) {
+TEST(Device, RecordingsCanBeReplayed) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, std::vector<float>{1, 2, 3, 4});
   const DeviceMemory y(stream, x.bytes());

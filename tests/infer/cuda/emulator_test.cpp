@@ -1,4 +1,4 @@
-// Laws of the GPU made of fibers: what is right runs in every order with the same result.
+// Tests the GPU emulator: correct kernels give the same result in every order.
 #include "tests/infer/cuda/host/emulator.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class InOrder : public ::testing::TestWithParam<Order> {
   Stream stream_{0};
 };
 
-INSTANTIATE_TEST_SUITE_P(Orders, InOrder, ::testing::ValuesIn(host::all_orders()));
+INSTANTIATE_TEST_SUITE_P(Orders, InOrder, ::testing::ValuesIn(host::all_orders()), ::testing::PrintToStringParamName());
 
 std::vector<unsigned> count_up(unsigned n) {
   std::vector<unsigned> x(n);
@@ -38,14 +38,14 @@ std::vector<float> count_up_floats(unsigned n) {
   return x;
 }
 
-TEST_P(InOrder, ThreadsThatMeetNobodyRun) {
+TEST_P(InOrder, RunsIndependentThreads) {
   const DeviceMemory x = on_device(stream_, count_up_floats(1000));
   launch(test::scale, {8}, {128}, 0, stream_, x.as<float>(), 2.0F, 999U);
   const auto result = on_host<float>(stream_, x);
   for (unsigned i = 0; i < 1000; ++i) ASSERT_EQ(result[i], i < 999 ? 2.0F * static_cast<float>(i) : 999.0F);
 }
 
-TEST_P(InOrder, EveryThreadKnowsItsIndices) {
+TEST_P(InOrder, ThreadsHaveTheirIndices) {
   const DeviceMemory out(stream_, 2 * 3 * 4 * 5 * 6 * 7 * 4);
   launch(test::indices, {2, 3, 4}, {5, 6, 7}, 0, stream_, out.as<unsigned>());
   const auto result = on_host<unsigned>(stream_, out);
@@ -64,7 +64,7 @@ TEST_P(InOrder, ShufflesAndBarriersSum) {
   }
 }
 
-TEST_P(InOrder, DynamicSharedMemoryIsTheBlocks) {
+TEST_P(InOrder, DynamicSharedMemoryIsPerBlock) {
   const DeviceMemory x = on_device(stream_, count_up_floats(3 * 96));
   const DeviceMemory y(stream_, x.bytes());
   launch(test::reverse_blocks, {3}, {96}, 96 * sizeof(float), stream_, y.as<float>(), x.as<float>());
@@ -72,7 +72,7 @@ TEST_P(InOrder, DynamicSharedMemoryIsTheBlocks) {
   for (unsigned i = 0; i < 288; ++i) ASSERT_EQ(result[i], static_cast<float>(i / 96 * 96 + 95 - i % 96));
 }
 
-TEST_P(InOrder, TheLastBlockJoins) {
+TEST_P(InOrder, LastBlockCombinesPartialSums) {
   const auto x = count_up(1000);
   const DeviceMemory device_x = on_device(stream_, x);
   const DeviceMemory parts(stream_, 16 * 4);
@@ -85,7 +85,7 @@ TEST_P(InOrder, TheLastBlockJoins) {
   }
 }
 
-TEST_P(InOrder, CopiesLandAtTheirWait) {
+TEST_P(InOrder, AsyncCopiesCompleteAtTheirWait) {
   const auto x = count_up(3 * 4 * 64 * 4);
   const DeviceMemory device_x = on_device(stream_, x);
   const DeviceMemory y(stream_, device_x.bytes());
@@ -93,7 +93,7 @@ TEST_P(InOrder, CopiesLandAtTheirWait) {
   EXPECT_EQ(on_host<unsigned>(stream_, y), x);
 }
 
-TEST_P(InOrder, WarpWordsMeanWhatTheyMeanOnAGpu) {
+TEST_P(InOrder, WarpIntrinsicsBehaveAsOnAGpu) {
   const DeviceMemory out(stream_, 32 * 7 * 4);
   launch(test::warp_words, {}, {32}, 0, stream_, out.as<unsigned>());
   const auto result = on_host<unsigned>(stream_, out);
@@ -106,7 +106,7 @@ TEST_P(InOrder, WarpWordsMeanWhatTheyMeanOnAGpu) {
   }
 }
 
-TEST_P(InOrder, HalvesOfAWarpMeetByThemselves) {
+TEST_P(InOrder, HalfWarpsSynchronizeSeparately) {
   const DeviceMemory out(stream_, 32 * 4);
   launch(test::halves, {}, {32}, 0, stream_, out.as<unsigned>());
   const auto result = on_host<unsigned>(stream_, out);
@@ -116,7 +116,7 @@ TEST_P(InOrder, HalvesOfAWarpMeetByThemselves) {
   }
 }
 
-TEST_P(InOrder, AWarpIsInStepAfterItsBarrier) {
+TEST_P(InOrder, WarpBarrierSynchronizesTheWarp) {
   const DeviceMemory x = on_device(stream_, count_up_floats(128));
   const DeviceMemory y(stream_, x.bytes());
   launch(test::reverse_warps, {}, {128}, 0, stream_, y.as<float>(), x.as<float>());

@@ -1,5 +1,5 @@
-// Laws of the kernels of experts. A row's experts and their weights are the reference's bits; takings are grouped
-// without a loss; and each row's product is the bits of multiply() with its expert's matrix, whatever else is there.
+// Tests the expert kernels: a row's experts and weights equal the reference bit for bit, each assignment is in exactly
+// one group, and each row's product equals multiply() with its expert's matrix, independent of other rows.
 #include "infer/cuda/experts.h"
 
 #include <cmath>
@@ -20,7 +20,7 @@ using test::on_device;
 using test::on_host;
 using test::unwritten;
 
-// What rows take, on the device.
+// The experts and weights of rows, in device memory.
 struct TakenMemory {
   TakenMemory(Stream& stream, size_t n_rows, size_t n_chosen)
       : experts(unwritten(stream, n_rows * n_chosen * sizeof(int32_t))),
@@ -47,7 +47,7 @@ struct GroupedMemory {
   Grouped sizes;
 };
 
-// Routes as the reference makes them.
+// Routes computed by the reference.
 struct Expected {
   std::vector<float> routes;
   std::vector<int32_t> experts;
@@ -88,7 +88,7 @@ void expect_reference(const std::vector<float>& logits, const std::vector<float>
   ASSERT_TRUE(same_bits(on_host<float>(stream, taken.weights), expected.weights)) << what;
 }
 
-TEST(Route, HasTheReferencesBits) {
+TEST(Route, MatchesTheReferenceExactly) {
   for (const uint32_t n : {1U, 2U, 5U, 31U, 32U, 33U, 64U, 100U, 257U}) {
     const auto logits = random_floats(3 * n, n, 5.0);
     const auto bias = random_floats(n, n + 1, 0.5);
@@ -107,7 +107,7 @@ TEST(Route, HasTheReferencesBits) {
   }
 }
 
-TEST(Route, OfGroupsHasTheReferencesBits) {
+TEST(Route, ExpertGroupsMatchTheReferenceExactly) {
   for (const auto& [n, groups, of_row, chosen] :
        {std::array{12U, 4U, 2U, 4U}, {8U, 8U, 3U, 2U}, {256U, 8U, 4U, 8U}, {66U, 33U, 32U, 5U}, {70U, 35U, 34U, 60U}}) {
     const auto logits = random_floats(4 * n, n, 5.0);
@@ -126,7 +126,7 @@ TEST(Route, OfGroupsHasTheReferencesBits) {
   }
 }
 
-TEST(Route, AmongEqualsTheFirstAreChosen) {
+TEST(Route, TiesSelectTheFirstExperts) {
   std::vector<float> logits(40, 1.0F);
   expect_reference(logits, {}, {.n_experts = 40, .n_chosen = 6});
   for (const size_t i : {39U, 7U, 33U, 8U}) logits[i] = 2.0F;
@@ -134,8 +134,8 @@ TEST(Route, AmongEqualsTheFirstAreChosen) {
   expect_reference(logits, {}, {.n_experts = 40, .n_chosen = 7});
 }
 
-// Whatever a damaged model says, each expert is one that there is, and is taken once.
-TEST(Route, DamageTakesNoExpertTwice) {
+// With NaNs or infinities, every selected expert is valid and selected only once.
+TEST(Route, NonFiniteLogitsSelectDistinctExperts) {
   Stream stream(0);
   for (const bool sigmoid : {false, true}) {
     for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
@@ -158,7 +158,7 @@ TEST(Route, DamageTakesNoExpertTwice) {
   }
 }
 
-// Random routes of some rows, and the takings by expert in the order of the rows.
+// Returns the assignments of each expert in the order of the rows.
 std::map<int32_t, std::vector<int32_t>> by_expert(const std::vector<int32_t>& experts) {
   std::map<int32_t, std::vector<int32_t>> lists;
   for (size_t i = 0; i < experts.size(); ++i) {
@@ -174,7 +174,7 @@ struct Mixture {
 const std::vector<Mixture> kMixtures{{5, 2, 1},    {5, 2, 3},  {5, 2, 70},  {40, 3, 9},
                                      {300, 4, 20}, {8, 8, 33}, {1, 1, 150}, {300, 2, 700}};
 
-TEST(Group, EachTakingIsInOneGroupOfItsExpert) {
+TEST(Group, EachAssignmentIsInOneGroup) {
   Stream stream(0);
   for (const Mixture& c : kMixtures) {
     const Routing r{.n_experts = c.n_experts, .n_chosen = c.n_chosen};
@@ -182,7 +182,7 @@ TEST(Group, EachTakingIsInOneGroupOfItsExpert) {
     const TakenMemory taken(stream, c.n_rows, c.n_chosen);
     const GroupedMemory grouped(stream, c.n_rows, r);
     route(stream, routes.as<float>(), nullptr, r, c.n_rows, taken.view());
-    for (int again = 0; again < 2; ++again) {  // the counter is left as it was
+    for (int again = 0; again < 2; ++again) {  // the counter is reset each time
       group_takings(stream, taken.view(), r, c.n_rows, grouped.sizes);
       auto lists = by_expert(on_host<int32_t>(stream, taken.experts));
       const auto groups = on_host<ExpertGroup>(stream, grouped.groups);
@@ -204,7 +204,7 @@ TEST(Group, EachTakingIsInOneGroupOfItsExpert) {
   }
 }
 
-TEST(Group, IsTheSameInAllOrders) {
+TEST(Group, DoesNotDependOnThreadOrder) {
   Stream stream(0);
   const Routing r{.n_experts = 20, .n_chosen = 3};
   host::require_same_in_all_orders([&] {
@@ -222,7 +222,7 @@ TEST(Group, IsTheSameInAllOrders) {
   });
 }
 
-// A stack of random matrices: those of Weights, one after the other.
+// A stack of random matrices, each as in Weights.
 struct Stack {
   Stack(Stream& stream, DType type, size_t n, size_t n_out, size_t k, uint64_t seed) {
     std::vector<uint8_t> bytes;
@@ -244,9 +244,9 @@ class ExpertsOf : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ExpertsOf, ::testing::ValuesIn(test::kTypes),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
-// The products of an expert's two matrices, of SwiGLU and of the third: what single products make of each taking, bit
-// for bit. So no row depends on the others, nor on how they are grouped.
-TEST_P(ExpertsOf, EachTakingIsItsOwnProduct) {
+// The products of an expert's two input matrices, of SwiGLU and of the third matrix equal single products for each
+// assignment, bit for bit. So rows depend neither on each other nor on their grouping.
+TEST_P(ExpertsOf, AssignmentsMatchSingleMatmuls) {
   Stream stream(0);
   const size_t block = core::info(GetParam()).block_elements;
   const size_t dim = block == 1 ? 33 : block;
@@ -270,12 +270,12 @@ TEST_P(ExpertsOf, EachTakingIsItsOwnProduct) {
     const DeviceMemory outs = unwritten(stream, n_takings * dim * sizeof(float));
     const test::Packing in(stream, grouped.sizes.slots(), dim, gate.matrix.kind);
     const test::Packing middle(stream, grouped.sizes.slots(), width, gate.matrix.kind);
-    const std::array products{Product{.weight = gate.matrix, .out = gates.as<float>()},
-                              Product{.weight = up.matrix, .out = ups.as<float>()}};
+    const std::array products{Matmul{.weight = gate.matrix, .out = gates.as<float>()},
+                              Matmul{.weight = up.matrix, .out = ups.as<float>()}};
     pack_takings(stream, x.as<float>(), c.n_chosen, grouped.sizes, in.view);
     multiply_experts(stream, in.view, products.data(), 2, grouped.sizes);
     activate_takings(stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped.sizes, middle.view);
-    const Product last{.weight = down.matrix, .out = outs.as<float>()};
+    const Matmul last{.weight = down.matrix, .out = outs.as<float>()};
     multiply_experts(stream, middle.view, &last, 1, grouped.sizes);
 
     const auto experts = on_host<int32_t>(stream, taken.experts);
@@ -293,17 +293,17 @@ TEST_P(ExpertsOf, EachTakingIsItsOwnProduct) {
       ASSERT_TRUE(same_bits(std::span(got).subspan(i * dim, dim), test::product(stream, two, down.each[e])))
           << c.n_rows << ", taking " << i;
     }
-    // Apart, the middle and its packing are the same.
+    // Computed separately, SwiGLU's output and its packing are the same.
     const test::Packing apart(stream, grouped.sizes.slots(), width, gate.matrix.kind);
     const DeviceMemory again = unwritten(stream, outs.bytes());
     pack_takings(stream, gates.as<float>(), 1, grouped.sizes, apart.view);
-    const Product same{.weight = down.matrix, .out = again.as<float>()};
+    const Matmul same{.weight = down.matrix, .out = again.as<float>()};
     multiply_experts(stream, apart.view, &same, 1, grouped.sizes);
     EXPECT_TRUE(same_bits(on_host<float>(stream, again), got));
   }
 }
 
-TEST(Experts, AreTheSameInAllOrders) {
+TEST(Experts, DoNotDependOnThreadOrder) {
   Stream stream(0);
   const Routing r{.n_experts = 4, .n_chosen = 2};
   for (const size_t n_rows : {3U, 40U}) {
@@ -319,7 +319,7 @@ TEST(Experts, AreTheSameInAllOrders) {
           const DeviceMemory out = unwritten(stream, n_rows * 2 * 40 * sizeof(float));
           const test::Packing in(stream, grouped.sizes.slots(), 64, stack.matrix.kind);
           pack_takings(stream, x.as<float>(), 2, grouped.sizes, in.view);
-          const Product product{.weight = stack.matrix, .out = out.as<float>()};
+          const Matmul product{.weight = stack.matrix, .out = out.as<float>()};
           multiply_experts(stream, in.view, &product, 1, grouped.sizes);
           return test::bytes_of(stream, out);
         },
@@ -327,13 +327,13 @@ TEST(Experts, AreTheSameInAllOrders) {
   }
 }
 
-TEST(Experts, AreCombinedInTheirOrder) {
+TEST(Experts, CombinesExpertsInOrder) {
   Stream stream(0);
   for (const size_t dim : test::kSizes) {
     const size_t n_rows = 3;
     const size_t n_chosen = 5;
     std::vector<int32_t> experts(n_rows * n_chosen, 1);
-    experts[n_chosen + 4] = -1;  // a row that takes four
+    experts[n_chosen + 4] = -1;  // a row with four experts
     const auto weights = random_floats(n_rows * n_chosen, 2);
     const auto outs = random_floats(n_rows * n_chosen * dim, 3);
     auto expected = random_floats(n_rows * dim, 4);
@@ -351,8 +351,8 @@ TEST(Experts, AreCombinedInTheirOrder) {
   }
 }
 
-// A sum over dim has dim roundings, and the sigmoid's slope is at most a quarter; exp and three operations follow.
-TEST(Experts, ARowIsGated) {
+// A sum over dim is rounded dim times, the sigmoid's slope is at most 1/4, and exp and three operations follow.
+TEST(Experts, GatesEachRow) {
   Stream stream(0);
   for (const size_t dim : test::kSizes) {
     const size_t n = dim + 3;

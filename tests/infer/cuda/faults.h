@@ -1,4 +1,4 @@
-// What the tests of planted faults share: the error of a launch, and the lines that it has to name.
+// Helpers for tests with planted bugs: the error of a launch, and the source lines that it must name.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace folio::infer::gpu::test {
 
-/// The message of the core::Error that `run` throws; empty if it doesn't.
+/// Returns the message of the core::Error that `run` throws, or an empty string.
 template <typename Run>
 [[nodiscard]] std::string error_of(Run run) {
   try {
@@ -23,7 +23,7 @@ template <typename Run>
   return "";
 }
 
-/// "wrong_kernels.cu:12", the line that is marked "place: NAME".
+/// Returns the line marked "place: NAME", as "wrong_kernels.cu:12".
 [[nodiscard]] inline std::string place_of(const std::string& name) {
   std::ifstream file(FOLIO_WRONG_KERNELS);
   std::string text;
@@ -38,7 +38,7 @@ template <typename Run>
   return ::testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
 }
 
-/// The error of a launch of 1 block with memory for its output.
+/// Returns the error of a launch of 1 block with memory for its output.
 template <typename... Parameters>
 [[nodiscard]] std::string error_of_block(void (*kernel)(unsigned*, Parameters...), unsigned threads) {
   Stream stream(0);

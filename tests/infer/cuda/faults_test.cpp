@@ -1,4 +1,4 @@
-// Every planted fault is seen. What races alone would show is here seen by running in several orders.
+// Tests that every planted bug is detected. Data races are detected here by running in several orders.
 #include "tests/infer/cuda/faults.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::vector<float> numbers(unsigned n) {
   return x;
 }
 
-/// The error of a kernel that reads x and writes y, in one block of 64 threads or less, run in all orders.
+/// Returns the error of a kernel that reads x and writes y, in one block of at most 64 threads, run in all orders.
 template <typename T>
 std::string error_in_orders(void (*kernel)(T*, const T*), unsigned threads) {
   return error_of([&] {
@@ -40,17 +40,17 @@ std::string error_in_orders(void (*kernel)(T*, const T*), unsigned threads) {
   });
 }
 
-TEST(Faults, AMissingBarrierShowsInSomeOrder) {
+TEST(Faults, DetectsAMissingBarrier) {
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier, 64), "depend on their turn"));
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier, 32), "depend on their turn"));
   EXPECT_TRUE(contains(error_in_orders(test::without_second_barrier, 64), "depend on their turn"));
 }
 
-TEST(Faults, CopiesThatNobodyWaitsForAreAnError) {
+TEST(Faults, DetectsCopiesWithoutAWait) {
   EXPECT_TRUE(contains(error_in_orders(test::without_any_copy_wait, 32), "1 of its copies are on their way"));
 }
 
-TEST(Faults, CopiesAreNaNUntilTheirWait) {
+TEST(Faults, AsyncCopiesAreNaNUntilTheirWait) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, numbers(128));
   const DeviceMemory y(stream, x.bytes());
@@ -60,11 +60,11 @@ TEST(Faults, CopiesAreNaNUntilTheirWait) {
   EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0xFF; }));
 }
 
-TEST(Faults, CopiesOfOthersNeedABarrier) {
+TEST(Faults, CopiesOfOtherThreadsNeedABarrier) {
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier_after_copies, 32), "depend on their turn"));
 }
 
-TEST(Faults, ABarrierInABranchIsNamed) {
+TEST(Faults, NamesABarrierInABranch) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
     const std::string error = error_of_block(test::barrier_in_branch, 64);
@@ -73,7 +73,7 @@ TEST(Faults, ABarrierInABranchIsNamed) {
   }
 }
 
-TEST(Faults, TwoBarriersAreBothNamed) {
+TEST(Faults, NamesBothBarriers) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
     const std::string error = error_of_block(test::two_barriers, 64);
@@ -82,7 +82,7 @@ TEST(Faults, TwoBarriersAreBothNamed) {
   }
 }
 
-TEST(Faults, ALaneOutsideItsMaskIsNamed) {
+TEST(Faults, NamesALaneOutsideItsMask) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
     const std::string error = error_of_block(test::lane_outside_mask, 32);
@@ -91,7 +91,7 @@ TEST(Faults, ALaneOutsideItsMaskIsNamed) {
   }
 }
 
-TEST(Faults, ALaneThatReturnedIsNamed) {
+TEST(Faults, NamesALaneThatReturned) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
     const std::string error = error_of_block(test::lane_that_returned, 32);
@@ -100,7 +100,7 @@ TEST(Faults, ALaneThatReturnedIsNamed) {
   }
 }
 
-TEST(Faults, LanesAtTwoPlacesAreBothNamed) {
+TEST(Faults, NamesBothPlacesOfDivergedLanes) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
     const std::string error = error_of_block(test::lanes_at_two_places, 32);
@@ -109,7 +109,7 @@ TEST(Faults, LanesAtTwoPlacesAreBothNamed) {
   }
 }
 
-TEST(Faults, TwoMasksAreBothNamed) {
+TEST(Faults, NamesBothMasks) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
     const std::string error = error_of_block(test::lanes_with_two_masks, 32);
@@ -119,7 +119,7 @@ TEST(Faults, TwoMasksAreBothNamed) {
   }
 }
 
-TEST(Faults, ALaneThatWaitsElsewhereIsNamed) {
+TEST(Faults, NamesALaneWaitingElsewhere) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
     const std::string error = error_of_block(test::lane_at_barrier, 32);
@@ -128,7 +128,7 @@ TEST(Faults, ALaneThatWaitsElsewhereIsNamed) {
   }
 }
 
-TEST(Faults, ALaneThatTheBlockLacksIsNamed) {
+TEST(Faults, NamesALaneOutsideTheBlock) {
   const std::string error = error_of_block(test::lane_not_in_block, 48);
   EXPECT_TRUE(contains(error, place_of("short warp")));
   EXPECT_TRUE(contains(error, "lane 16 of warp 1 is not in the block"));
@@ -140,18 +140,18 @@ std::string error_with_dynamic(void (*kernel)(float*)) {
   return error_of([&] { launch(kernel, {}, {32}, 32 * sizeof(float), stream, out.as<float>()); });
 }
 
-TEST(Faults, OneElementPastSharedMemoryIsSeen) {
+TEST(Faults, DetectsAccessPastSharedMemory) {
 #ifdef FOLIO_ASAN
   EXPECT_DEATH((void)error_with_dynamic(test::write_past_dynamic), "use-after-poison");
   EXPECT_DEATH((void)error_with_dynamic(test::read_past_dynamic), "use-after-poison");
   EXPECT_DEATH((void)error_with_dynamic(test::read_before_array), "use-after-poison");
-#else  // writes only
+#else  // only writes are detected
   EXPECT_TRUE(contains(error_with_dynamic(test::write_past_dynamic), "byte 128 of the dynamic shared memory"));
 #endif
 }
 
-#ifdef FOLIO_ASAN  // otherwise the race detector sees it alone: races_test.cpp
-TEST(Faults, OneElementPastDeviceMemoryIsSeen) {
+#ifdef FOLIO_ASAN  // otherwise only the race detector detects it: races_test.cpp
+TEST(Faults, DetectsAccessPastDeviceMemory) {
   Stream stream(0);
   const DeviceMemory out(stream, 256);
   EXPECT_DEATH(launch(test::write_past_device_memory, {}, {32}, 0, stream, out.as<float>(), 64U),
@@ -159,7 +159,7 @@ TEST(Faults, OneElementPastDeviceMemoryIsSeen) {
 }
 #endif
 
-TEST(Faults, BlocksThatDependOnTheirOrderAreSeen) {
+TEST(Faults, DetectsDependenceOnBlockOrder) {
   const auto error = [](auto run) {
     return error_of([&] {
       host::require_same_in_all_orders([&] {
@@ -182,7 +182,7 @@ TEST(Faults, BlocksThatDependOnTheirOrderAreSeen) {
       "depend on their turn"));
 }
 
-TEST(Faults, AMisalignedLoadIsAnError) {
+TEST(Faults, DetectsMisalignedLoads) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, numbers(64));
   EXPECT_TRUE(
@@ -190,7 +190,7 @@ TEST(Faults, AMisalignedLoadIsAnError) {
                "not a multiple of 16"));
 }
 
-TEST(Faults, ALaunchThatNoGpuTakesIsAnError) {
+TEST(Faults, RejectsLaunchesBeyondGpuLimits) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, numbers(64));
   const auto error = [&](Grid grid, Grid block, size_t shared) {
@@ -205,7 +205,7 @@ TEST(Faults, ALaunchThatNoGpuTakesIsAnError) {
   EXPECT_EQ(error({1}, {32}, size_t{99} << 10U), "");
 }
 
-TEST(Faults, NothingIsLeftBehindAnError) {
+TEST(Faults, RunsNormallyAfterAnError) {
   for (int turn = 0; turn < 200; ++turn) {
     EXPECT_NE(error_of_block(test::lane_at_barrier, 1024), "");
     Stream stream(0);

@@ -1,4 +1,4 @@
-"""scripts/gpu_check where there is no GPU: what it says, what a cut-off step leaves, its table, and its bundle."""
+"""Tests scripts/gpu_check without a GPU: its messages, files of an interrupted step, table and bundle."""
 import importlib.machinery
 import importlib.util
 import json
@@ -28,7 +28,7 @@ sys.path.append(str(ROOT / "tests/apps"))
 from support import wait_until  # noqa: E402
 
 gpu_check = load("gpu_check")
-import gpu_bundle  # noqa: E402: beside it
+import gpu_bundle  # next to gpu_check
 import gpu_summary  # noqa: E402
 
 
@@ -37,7 +37,7 @@ def has_gpu():
 
 
 def measured(what):
-    """The table's row, cell by cell."""
+    """Returns the table's rows as lists of cells."""
     summary = gpu_summary.Summary(what)
     gpu_summary.add_decode(summary)
     return {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:6]] for line in summary.lines}, summary.missed
@@ -49,7 +49,7 @@ def decode_row(**given):
 
 
 @pytest.mark.skipif(has_gpu(), reason="there is a GPU")
-def test_without_a_gpu_each_step_says_so_and_fails(tmp_path):
+def test_steps_fail_with_a_message_without_a_gpu(tmp_path):
     done = subprocess.run([ROOT / "scripts/gpu_check", "run", "--out", tmp_path], capture_output=True, text=True)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
@@ -59,21 +59,21 @@ def test_without_a_gpu_each_step_says_so_and_fails(tmp_path):
 
 @pytest.mark.skipif(has_gpu(), reason="there is a GPU")
 @pytest.mark.parametrize("step", ["decode", "attention"])
-def test_without_a_gpu_peers_say_so_and_fail(step):
+def test_peers_fail_with_a_message_without_a_gpu(step):
     done = subprocess.run([sys.executable, ROOT / "scripts/gpu_peers.py", step], capture_output=True, text=True)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1 and "gpu_peers.py: " in done.stderr
 
 
-def test_an_unknown_step_is_refused(tmp_path):
+def test_unknown_steps_are_rejected(tmp_path):
     done = subprocess.run([ROOT / "scripts/gpu_check", "run", "decod", "--out", tmp_path], capture_output=True, text=True)
     assert done.returncode == 2
 
 
-def test_a_cut_off_command_leaves_its_lines_and_the_step_goes_on(tmp_path, monkeypatch):
+def test_timed_out_command_keeps_its_output(tmp_path, monkeypatch):
     run = gpu_check.Run("decode", tmp_path, time.monotonic() + 600)
 
-    class Timer(threading.Thread):  # its time is up once the command has written a line
+    class Timer(threading.Thread):  # expires once the command has written a line
         def __init__(self, seconds, stop):
             super().__init__(target=lambda: (wait_until(lambda: "\nfirst\n" in (tmp_path / "decode.txt").read_text()), stop()))
 
@@ -91,22 +91,22 @@ def test_a_cut_off_command_leaves_its_lines_and_the_step_goes_on(tmp_path, monke
     assert "first" in text and "slow: cut off" in text and "exit code 3" in text and "third" in text
 
 
-def test_a_step_whose_time_is_up_begins_nothing(tmp_path):
+def test_timed_out_step_starts_no_command(tmp_path):
     run = gpu_check.Run("decode", tmp_path, time.monotonic())
     with pytest.raises(gpu_check.Cut):
         run.command("late", ["touch", tmp_path / "made"])
     assert not (tmp_path / "made").exists() and run.failed == ["late"]
 
 
-def test_a_bar_is_held_missed_or_not_measured():
+def test_targets_are_met_missed_or_not_measured():
     table, missed = measured([decode_row(), decode_row(fast=True, us=80.0), decode_row(type="q8_0", share_of_copy=0.5)])
     assert table["decode 8 B f16, share of a copy's bandwidth"] == ["≥ 85 %", "92 %", "90 %", "yes"]
     assert table["decode 8 B q8_0, share of a copy's bandwidth"] == ["≥ 75 %", "88 %", "50 %", "no"]
     assert table["decode 8 B q4_0, share of a copy's bandwidth"] == ["≥ 60 %", "75 %", "not measured", "no"]
-    assert missed > 2  # what is not measured is not held
+    assert missed > 2  # unmeasured figures count as missed
 
 
-def test_peers_and_batches_are_ratios():
+def test_peers_and_batches_are_shown_as_ratios():
     rows = [decode_row(shape="1.1b", context=128, tokens_per_s=600.0), decode_row(context=512, tokens_per_s=100.0),
             decode_row(context=512, batch=64, tokens_per_s=3100.0),
             {"part": "peer decode", "peer": "generate", "tokens_per_s": 100.0},
@@ -118,7 +118,7 @@ def test_peers_and_batches_are_ratios():
     assert table["64 sequences of 512 over one, 8 B f16"][2:] == ["31 ×", "yes"]
 
 
-def test_half_a_row_does_not_count(tmp_path):
+def test_incomplete_rows_are_ignored(tmp_path):
     (tmp_path / "decode.jsonl").write_text(json.dumps(decode_row()) + '\n{"part": "dec')
     assert gpu_check.read_rows(tmp_path / "decode.jsonl") == [decode_row()]
     assert gpu_check.summarize(tmp_path, ["decode"])[1] > 0
@@ -126,7 +126,7 @@ def test_half_a_row_does_not_count(tmp_path):
 
 
 class Arguments:
-    """What the steps ask for."""
+    """The arguments that the steps read."""
 
     def __init__(self, folder):
         self.out, self.build = folder, BUILD
@@ -136,7 +136,7 @@ class Arguments:
 @pytest.mark.skipif(not (BUILD / "cuda_bench").exists() or not (BUILD / "tests/model_check").exists(),
                     reason="this build has no programs for GPUs")
 @pytest.mark.parametrize("step", list(gpu_check.MEASURED))
-def test_a_step_calls_programs_with_flags_that_they_know(step, tmp_path, monkeypatch):
+def test_steps_use_valid_flags(step, tmp_path, monkeypatch):
     called = []
 
     def command(run, name, argv, seconds=0, env=None):
@@ -147,20 +147,20 @@ def test_a_step_calls_programs_with_flags_that_they_know(step, tmp_path, monkeyp
     gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 600), Arguments(tmp_path))
     assert called
     for argv in called:
-        if "--tool" in argv:  # what the sanitizer runs
+        if "--tool" in argv:  # the command that the sanitizer runs
             argv = argv[argv.index("--error-exitcode") + 2:]
         if argv[0].endswith("export") or "plot" in argv:
             continue
-        if argv[0].endswith("test_engine_device"):  # only a machine with a GPU builds it: its main is the other's
+        if argv[0].endswith("test_engine_device"):  # needs a GPU to build; test_cuda_device has the same main
             argv[0] = str(BUILD / "tests/test_cuda_device")
         done = subprocess.run(argv, capture_output=True, text=True)
-        assert done.returncode == 1, (argv, done.stderr)  # 2 is wrong usage
+        assert done.returncode == 1, (argv, done.stderr)  # 2 would be a usage error
         assert "GPU" in done.stderr, (argv, done.stderr)
 
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches the model")
 @pytest.mark.skipif(not (BUILD / "export").exists(), reason="export is not built")
-def test_the_bundle_has_at_most_60_mb_and_all_that_is_needed(tmp_path):
+def test_bundle_is_complete_and_at_most_60_mb(tmp_path):
     out = tmp_path / "bundle.tar.gz"
     subprocess.run([ROOT / "scripts/gpu_check", "bundle", out, "--build", BUILD], check=True, capture_output=True)
     assert out.stat().st_size <= 60_000_000
@@ -177,7 +177,7 @@ def test_the_bundle_has_at_most_60_mb_and_all_that_is_needed(tmp_path):
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches the model")
 @pytest.mark.skipif(not (BUILD / "export").exists(), reason="export is not built")
-def test_the_first_layers_are_those_of_the_model(tmp_path):
+def test_first_layers_match_the_model(tmp_path):
     gguf = pytest.importorskip("gguf")
     subprocess.run([BUILD / "export", SMOLLM2, "--layers", "2", "--out", tmp_path / "two.gguf"], check=True, capture_output=True)
     two, all_of_it = gguf.GGUFReader(tmp_path / "two.gguf"), gguf.GGUFReader(SMOLLM2)

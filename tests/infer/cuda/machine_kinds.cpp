@@ -1,12 +1,12 @@
-// The machines of test_infer_cuda: those of test_infer, and the GPU that tests/infer/cuda/host emulates.
+// The machines of test_infer_cuda: those of test_infer, and the GPU emulated by tests/infer/cuda/host.
 #include "infer/cuda/cuda.h"
 #include "tests/infer/machines.h"
 
 namespace folio::infer::test {
 namespace {
 
-// A GPU multiplies floats as two numbers of tf32 each (mma.h): up to 2^-20 of each factor and of the product is left
-// out, half of it on average.
+// A GPU multiplies floats as two tf32 numbers each (mma.h), which omits up to 2^-20 of each factor and of the product,
+// half of that on average.
 constexpr double kSplitFloats = 3 * 0x1p-21;
 
 }  // namespace

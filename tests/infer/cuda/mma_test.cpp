@@ -1,24 +1,30 @@
-// Laws of the tile products on the host: each kind gives what three plain loops give, with the layouts of mma.h.
+// Tests the tile products on the host: each kind equals three plain loops, with the layouts of mma.h.
 #include "infer/cuda/mma.h"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <random>
 #include <vector>
 
-#include "tests/infer/cuda/host/emulator.h"
 #include "infer/cuda/numbers.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/cuda/test_kernels.h"
 
 namespace folio::infer::gpu {
+namespace test {
+void PrintTo(Kind kind, std::ostream* out) {
+  *out << std::array{"f16", "bf16", "tf32", "s8", "s8_half"}.at(static_cast<size_t>(kind));
+}
+}  // namespace test
 namespace {
 
 using test::Kind;
 
-/// Operands as matrices: bit patterns of one number each.
-struct Product {
+/// Operands as matrices: the bits of one number per element.
+struct Operands {
   unsigned depth;
   std::vector<uint32_t> a;  // (16, depth)
   std::vector<uint32_t> b;  // (depth, 8)
@@ -42,7 +48,7 @@ double value(Kind kind, uint32_t bits) {
   }
 }
 
-/// Row of A and first k of a word, as the table of mma.h says.
+/// Row of A and first k of a word, according to the table of mma.h.
 struct PlaceInTile {
   unsigned row;
   unsigned k;
@@ -55,7 +61,7 @@ PlaceInTile place_b(unsigned lane, unsigned word, unsigned in_word) {
 }
 size_t place_c(unsigned lane, unsigned i) { return (lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2; }
 
-std::vector<uint32_t> run(Kind kind, const Product& p) {
+std::vector<uint32_t> run(Kind kind, const Operands& p) {
   const unsigned in_word = numbers_in_word(kind);
   const unsigned bits = 32 / in_word;
   std::vector<uint32_t> a(32 * 4);
@@ -105,9 +111,9 @@ class Products : public ::testing::TestWithParam<Kind> {
         return random_() & 0xFFU;
     }
   }
-  Product random_product() {
-    Product p{depth(), std::vector<uint32_t>(16 * depth()), std::vector<uint32_t>(depth() * 8),
-              std::vector<uint32_t>(16 * 8)};
+  Operands random_product() {
+    Operands p{depth(), std::vector<uint32_t>(16 * depth()), std::vector<uint32_t>(depth() * 8),
+               std::vector<uint32_t>(16 * 8)};
     for (uint32_t& x : p.a) x = random_number();
     for (uint32_t& x : p.b) x = random_number();
     for (uint32_t& x : p.c) x = whole() ? static_cast<uint32_t>(random_()) : bits_of(1.5F);
@@ -117,11 +123,12 @@ class Products : public ::testing::TestWithParam<Kind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Products,
-                         ::testing::Values(Kind::kF16, Kind::kBf16, Kind::kTf32, Kind::kS8, Kind::kS8Half));
+                         ::testing::Values(Kind::kF16, Kind::kBf16, Kind::kTf32, Kind::kS8, Kind::kS8Half),
+                         ::testing::PrintToStringParamName());
 
-TEST_P(Products, GiveWhatThreeLoopsGive) {
+TEST_P(Products, MatchATripleLoop) {
   for (int turn = 0; turn < 20; ++turn) {
-    const Product p = random_product();
+    const Operands p = random_product();
     const std::vector<uint32_t> result = run(GetParam(), p);
     for (unsigned r = 0; r < 16; ++r) {
       for (unsigned n = 0; n < 8; ++n) {
@@ -138,10 +145,10 @@ TEST_P(Products, GiveWhatThreeLoopsGive) {
   }
 }
 
-TEST_P(Products, AColumnDependsOnItsOwnColumnAlone) {
-  const Product p = random_product();
+TEST_P(Products, ColumnsAreIndependent) {
+  const Operands p = random_product();
   const std::vector<uint32_t> before = run(GetParam(), p);
-  Product other = p;
+  Operands other = p;
   for (unsigned k = 0; k < p.depth; ++k) other.b[k * 8 + 3] = random_number();
   const std::vector<uint32_t> after = run(GetParam(), other);
   for (unsigned i = 0; i < before.size(); ++i) {
@@ -151,10 +158,10 @@ TEST_P(Products, AColumnDependsOnItsOwnColumnAlone) {
   }
 }
 
-TEST(ProductsOfF16, EveryNumberIsWidenedExactly) {
-  // 1 x h in 8 columns at a time: every pattern of 16 bits comes out as the float that it is, infinities and NaN too.
+TEST(ProductsOfF16, WidensEveryValueExactly) {
+  // 1 x h for 8 columns at a time: every 16-bit pattern must be widened exactly, including infinities and NaN.
   for (uint32_t first = 0; first < 0x10000; first += 8 * 7) {
-    Product p{16, std::vector<uint32_t>(16 * 16), std::vector<uint32_t>(16 * 8), std::vector<uint32_t>(16 * 8)};
+    Operands p{16, std::vector<uint32_t>(16 * 16), std::vector<uint32_t>(16 * 8), std::vector<uint32_t>(16 * 8)};
     for (unsigned r = 0; r < 16; ++r) p.a[r * 16 + r] = 0x3C00;
     for (unsigned n = 0; n < 8; ++n) p.b[5 * 8 + n] = std::min(first + 7 * n, 0xFFFFU);
     const std::vector<uint32_t> result = run(Kind::kF16, p);

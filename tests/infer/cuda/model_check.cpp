@@ -18,12 +18,12 @@ namespace {
 
 constexpr double kDelta = 1e-3;
 
-// By how much a machine of ours may miss what a product takes, relative to it: the bounds that product_test.cpp,
-// row_kernels_test.cpp and attention_test.cpp hold the kernels to.
+// Relative rounding errors of a GPU's products: the bounds that product_test.cpp, row_kernels_test.cpp and
+// attention_test.cpp check.
 constexpr double kF16 = 0x1p-11;
-constexpr double kThreeParts = 3 * 0x1p-20;  // of F32 as TF32: the lower parts of both, and their product
+constexpr double kThreeParts = 3 * 0x1p-20;  // F32 as TF32: the lower parts of both factors, and their product
 
-// A number's rounding as weights of this type ask for it, and that of a sum over k of them, joined in any order.
+// Returns the error of rounding inputs for this type of weights, and of a sum over k of them in any order.
 double error_of_product(core::DType type, size_t k) {
   const auto n = static_cast<double>(k);
   switch (type) {
@@ -33,15 +33,15 @@ double error_of_product(core::DType type, size_t k) {
       return kF16 + (n / 16 + 12) * 0x1p-23;
     case core::DType::BF16:
       return 0x1p-8 + (n / 16 + 12) * 0x1p-23;
-    default:  // quantized by both in the same way
+    default:  // the CPU and the GPU quantize equally
       return (2 * n / 16 + 12) * 0x1p-23;
   }
 }
-// Of a norm, which is what most products take.
+// Returns the error of a norm, the input of most products.
 double error_of_norm(int64_t dim) { return (static_cast<double>(dim) / 2 + 8) * 0x1p-24; }
 double rounding_in_attention(CacheType type) { return type == CacheType::F16 ? kF16 : kThreeParts; }
 
-// A stage whose inputs are off by a random part of what they may be off.
+// A stage that perturbs each input by a random part of its maximum rounding error.
 class PerturbedStage final : public PassThroughStage {
  public:
   PerturbedStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, CacheType cache_type, uint64_t seed)
@@ -64,7 +64,7 @@ class PerturbedStage final : public PassThroughStage {
     for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
     return PassThroughStage::begin(step);
   }
-  // Normed is read several times by a layer with experts, and each product rounds it anew.
+  // In a layer with experts, several products read Normed, and each rounds it by itself.
   void issue(const Operation& operation) override {
     const bool of_experts = std::holds_alternative<Route>(operation) ||
                             std::holds_alternative<ProjectExperts>(operation) ||
@@ -91,7 +91,7 @@ class PerturbedStage final : public PassThroughStage {
     perturb(Slot::ExpertGate, error_of_product(expert_type_, k) + error_of_norm(config_.dim));
   }
   void perturb_inputs(const GateRows& /*o*/) { perturb_input(Slot::Normed, core::DType::F32); }
-  // A probability's rounding has the effect of one of the value that it weighs.
+  // Rounding a probability has the same effect as rounding the value that it weights.
   void perturb_inputs(const RotateAndStore& /*o*/) {
     perturb(Slot::Value, attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
   }
@@ -142,7 +142,7 @@ class PerturbedCpu final : public Machine {
 
 using OnLogits = std::function<void(size_t position, std::span<const float> logits)>;
 
-// A model that reads one sequence.
+// Runs a model on one sequence.
 class Reader {
  public:
   Reader(const core::StoredModel& model, Machine& machine, size_t n_positions, CacheType cache_type)
@@ -150,7 +150,7 @@ class Reader {
                 {.max_positions = static_cast<int64_t>(n_positions), .n_sequences = 1, .type = cache_type}),
         sequence_(runner_.cache().add_sequence()) {}
 
-  /// In as few steps as there can be.
+  /// Runs the tokens in as few steps as possible.
   void read(std::span<const int32_t> tokens, const OnLogits& on_logits) {
     while (!tokens.empty()) {
       const auto some = tokens.first(std::min(tokens.size(), runner_.max_rows()));
@@ -172,7 +172,7 @@ class Reader {
   size_t next_ = 0;
 };
 
-// The prompt and what the CPU drew behind it, with its logits at each position.
+// The prompt and the tokens that the CPU drew after it, with the logits at each position.
 struct Text {
   std::vector<int32_t> tokens;
   std::vector<std::vector<float>> logits;
@@ -199,27 +199,27 @@ size_t likeliest(std::span<const float> logits) {
   return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// The bound. Both do the same operations; what differs is how the inputs of products are rounded and how sums are
-// joined. To first order a logit's deviation is Σ g_i e_i over all numbers x_i that are rounded, where e_i is x_i's
-// error, |e_i| ≤ u_i |x_i|, and g_i is how the logit depends on it. The u_i are the kernels' (listed
-// above); the g_i are the model's, and the CPU itself shows what they come to: it reads the tokens some times more with
-// every x_i multiplied by 1 + u_i r_i, r_i independent and uniform in [-1, 1). The variance of a logit is then
-// σ² = Σ (g_i u_i x_i)² / 3. If errors are independent and of mean zero, Hoeffding's inequality says of any one logit
-// P(|deviation| > t) ≤ 2 exp(-t² / (6 σ²)), and of all V logits at all N positions together that none is beyond
-// t = σ sqrt(6 ln(2 V N / δ)) but with a probability of δ = 1/1000.
+// Derivation of the bound. Both machines do the same operations, but round the inputs of products and join sums
+// differently. To first order, a logit deviates by Σ g_i e_i over all rounded values x_i, where e_i is the error of
+// x_i, |e_i| ≤ u_i |x_i|, and g_i is the derivative of the logit. The u_i are those of the kernels (above). The g_i
+// depend on the model and are measured: the CPU repeats the run several times with every x_i multiplied by 1 + u_i r_i,
+// r_i independent and uniform in [-1, 1). A logit's variance is then σ² = Σ (g_i u_i x_i)² / 3. If errors are
+// independent with mean zero, Hoeffding's inequality gives P(|deviation| > t) ≤ 2 exp(-t² / (6 σ²)) for any one logit.
+// So with probability 1 - δ, δ = 1/1000, no logit of V at any of N positions deviates by more than t = σ sqrt(6 ln(2 V
+// N / δ)).
 //
-// σ² of token j at position p is taken as a_p b_j, a_p the mean over the tokens at the position, b_j the token's share
-// over all positions; the bound of a position is that of its largest b_j.
+// σ² of token j at position p is estimated as a_p b_j, where a_p is the mean over the tokens at the position, and b_j
+// the token's share over all positions. A position's bound uses the largest b_j.
 //
-// Nor is the choice of experts of first order where two of them are all but equal: who checks a model with experts on a
-// few positions sees that, if it happens, as positions beyond their bounds.
+// The selection between two nearly equal experts is not of first order. In a check of a model with experts, it shows as
+// a few positions beyond their bounds.
 //
-// Quantized inputs are not of first order: a number near a border falls on one side or the other, by a 127th of its
-// group's largest, and what comes after it crosses more borders. However small the u_i, deviations end as large as
-// quantization itself makes them. The CPU's runs show that as well, and how many likeliest tokens it changes.
+// Quantized inputs are not of first order either: a value near a border may round to either side, by 1/127 of its
+// group's maximum, and then move later values across borders. However small the u_i, deviations become as large as
+// quantization errors. The CPU's perturbed runs show this, too, and how many likeliest tokens it changes.
 struct Sensitivity {
   std::vector<double> bounds;  ///< (positions)
-  double n_other = 0.0;        ///< positions where the likeliest token is another, in the mean of the runs
+  double n_other = 0.0;        ///< positions with another likeliest token, averaged over the runs
 };
 
 Sensitivity sensitivity_of(const core::StoredModel& model, const Text& text, const CheckOptions& o) {
@@ -227,7 +227,7 @@ Sensitivity sensitivity_of(const core::StoredModel& model, const Text& text, con
   const auto vocab_size = static_cast<size_t>(model.config.vocab_size);
   const auto n_runs = static_cast<double>(o.n_runs);
   Sensitivity result;
-  std::vector<std::vector<float>> squares(n, std::vector<float>(vocab_size));  // means over the runs
+  std::vector<std::vector<float>> squares(n, std::vector<float>(vocab_size));  // averages over the runs
   for (size_t run = 0; run < o.n_runs; ++run) {
     PerturbedCpu cpu(o.n_threads, run + 1);
     Reader(model, cpu, n, o.cache_type).read(text.tokens, [&](size_t position, std::span<const float> logits) {

@@ -1,5 +1,5 @@
-// model_check on the emulator: a GPU's logits lie within the bound for each type of weights and cache, on random models
-// and on one layer of a published one; and a machine that rounds more than it should is seen.
+// Tests model_check on the emulator: a GPU's logits are within the bound for each type of weights and cache, on random
+// models and a published layer, and a machine with larger rounding errors is detected.
 #include "tests/infer/cuda/model_check.h"
 
 #include <filesystem>
@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Types, ModelCheck,
                          ::testing::Values(DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
-TEST_P(ModelCheck, TheGpuIsWithinTheBound) {
+TEST_P(ModelCheck, GpuIsWithinTheBound) {
   const core::StoredModel model = small_model(GetParam());
   for (const CacheType cache_type : {CacheType::F32, CacheType::F16}) {
     const auto machine = make_cuda({});
@@ -59,10 +59,10 @@ class ExpertsChecked : public ::testing::TestWithParam<Shape> {};
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ExpertsChecked, ::testing::ValuesIn(expert_shapes()), shape_name);
 
-TEST_P(ExpertsChecked, TheGpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
+TEST_P(ExpertsChecked, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
-// Families that are no Llamas: norms after, or in place of those before; norms over all heads; gates of gelu; caps,
-// scales, rotations of a part of a head, and a window in some layers with a base of its own.
+// Families other than Llama: norms after the branches, or only there; norms over all heads; GELU gates; caps, scales,
+// partial rotations, and windows in some layers with another RoPE base.
 std::vector<Shape> other_families() {
   const core::ModelConfig base{.vocab_size = 61,
                                .dim = 64,
@@ -118,9 +118,9 @@ class FamiliesChecked : public ::testing::TestWithParam<Shape> {};
 
 INSTANTIATE_TEST_SUITE_P(Shapes, FamiliesChecked, ::testing::ValuesIn(other_families()), shape_name);
 
-TEST_P(FamiliesChecked, TheGpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
+TEST_P(FamiliesChecked, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
-// The GPU, with the weights of another model.
+// The GPU, with another model's weights.
 class Swapped final : public Machine {
  public:
   explicit Swapped(const core::StoredModel& model) : model_(model), inner_(make_cuda({})) {}
@@ -135,8 +135,8 @@ class Swapped final : public Machine {
   std::unique_ptr<Machine> inner_;
 };
 
-// Weights that were rounded to eight bits instead of eleven: one bit more than what a row's rounding may do.
-TEST(ModelChecked, RoundingsThatShouldNotBeAreSeen) {
+// Weights rounded to eight bits instead of eleven, which is more than the kernels may round.
+TEST(ModelChecked, DetectsExcessiveRounding) {
   const core::StoredModel model = small_model(DType::F16);
   core::StoredModel rounded = model;
   std::vector<std::vector<std::byte>> bytes;
@@ -154,7 +154,7 @@ TEST(ModelChecked, RoundingsThatShouldNotBeAreSeen) {
   EXPECT_FALSE(result.holds());
 }
 
-// On the first layer of a published model, which `make smollm2` fetches: its widths, its vocabulary, and its numbers.
+// Tests the first layer of a published model, which `make smollm2` fetches: real widths, vocabulary and weights.
 TEST(ModelChecked, APublishedLayerIsWithinTheBound) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";

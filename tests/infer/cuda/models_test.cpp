@@ -1,5 +1,5 @@
-// Whole models on the emulated GPU: the golden model, and the first layers of a published one. Their likeliest tokens
-// are the CPU's, and with weights in groups the products differ from the CPU's by the order of their sums alone.
+// Tests whole models on the emulated GPU: the golden model, and the first layers of a published one. The likeliest
+// tokens are the CPU's; with quantized weights, products differ from the CPU's only by the order of their sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,13 +7,13 @@
 
 #include "core/formats/model_files.h"
 #include "infer/cuda/cuda.h"
-#include "tests/infer/support.h"
 #include "tests/infer/reference/textbook.h"
+#include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
-// What a machine says after each token of a text: logits, and the likeliest `n_more` tokens, one step each.
+// A machine's logits after each token, and the `n_more` likeliest next tokens, one step each.
 struct Said {
   std::vector<float> logits;
   std::vector<int32_t> more;
@@ -35,7 +35,7 @@ Said said(const core::StoredModel& model, Machine& machine, std::span<const int3
   return s;
 }
 
-// The root of the mean square of what a machine's logits are away from the exact ones.
+// Returns the root mean square error of a machine's logits.
 double error_of(std::span<const float> logits, const std::vector<std::vector<double>>& exact) {
   double sum = 0.0;
   size_t i = 0;
@@ -46,7 +46,7 @@ double error_of(std::span<const float> logits, const std::vector<std::vector<dou
   return std::sqrt(sum / static_cast<double>(i));
 }
 
-// The likeliest tokens are the CPU's, and the logits as near to the exact ones as the CPU's are, up to `factor`.
+// Expects the CPU's likeliest tokens, and logits whose error is at most `factor` times the CPU's.
 void expect_as_good_as_the_cpu(const core::StoredModel& model, const std::vector<int32_t>& prompt, size_t n_more,
                                double factor) {
   Cpu cpu;
@@ -60,13 +60,13 @@ void expect_as_good_as_the_cpu(const core::StoredModel& model, const std::vector
   EXPECT_LE(error_of(got.logits, exact), factor * error_of(expected.logits, exact));
 }
 
-// Both round keys and values to F16; the GPU rounds queries and probabilities, too.
-TEST(GpuModels, TheGoldenModelSaysWhatItSaysOnTheCpu) {
+// Both round keys and values to F16; the GPU also rounds queries and probabilities.
+TEST(GpuModels, GoldenModelMatchesTheCpu) {
   const core::StoredModel model = core::read_model(FOLIO_GOLDEN);
   expect_as_good_as_the_cpu(model, test::random_tokens(9, 1, model.config.vocab_size), 30, 2.0);
 }
 
-// Both round the inputs of products to eight bits, which outweighs all else.
+// Both round the inputs of products to eight bits, which outweighs other errors.
 TEST(GpuModels, APublishedModelsFirstLayersSayWhatTheySayOnTheCpu) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";

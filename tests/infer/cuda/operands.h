@@ -1,4 +1,4 @@
-// Random matrices of every type and rows of inputs, as they are and as products take them.
+// Random matrices of every type, and input rows, plain and packed for products.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline constexpr std::array kTypes{DType::F32,  DType::F16,  DType::BF16, DType:
 
 inline bool in_blocks(DType type) { return core::quant_info(type) != nullptr; }
 
-// A random tensor, and the matrix that it becomes.
+// A random tensor, and the packed matrix made from it.
 struct Weights {
   Weights(Stream& stream, DType type, size_t n_out, size_t k, uint64_t seed = 1) {
     if (in_blocks(type)) {
@@ -55,7 +55,7 @@ struct Weights {
   PackedMatrix matrix;
 };
 
-// Rows of inputs, as they are and packed for a kind of weights.
+// Input rows, plain and packed for a kind of weights.
 struct Inputs {
   Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind, Form form = Form::Fast)
       : rows(std::move(x)), floats(on_device(stream, rows)) {
@@ -91,7 +91,7 @@ struct Packing {
 inline std::vector<float> product(Stream& stream, const Inputs& x, const Weights& w, const float* bias = nullptr,
                                   bool fast_sums = false) {
   const DeviceMemory out = unwritten(stream, size_t{x.packed.n_rows} * w.matrix.n_out * sizeof(float));
-  const Product p{.weight = w.matrix, .bias = bias, .out = out.as<float>()};
+  const Matmul p{.weight = w.matrix, .bias = bias, .out = out.as<float>()};
   multiply(stream, x.packed, &p, 1, fast_sums);
   return on_host<float>(stream, out);
 }

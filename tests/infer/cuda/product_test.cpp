@@ -1,6 +1,5 @@
-// Laws of packed weights and of the products. Packing moves numbers and changes none. Both forms lie within their
-// rounding errors of the exact product, for every type and size. A row's result does not depend on the number of rows,
-// and no result on the order of blocks and threads.
+// Tests packed weights and products. Packing is lossless. Both forms are within rounding errors of the exact product,
+// for every type and size. A row's result depends neither on the number of rows nor on the order of blocks and threads.
 #include <bit>
 #include <cmath>
 
@@ -27,7 +26,7 @@ struct Exact {
   double bound = 0.0;
 };
 
-// Σ w x, and by how much a product may miss it: roundings of the inputs, and of sums that may cut instead of round.
+// Returns Σ w x, and a product's error bound: rounding of the inputs, and of sums that may be truncated.
 Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   const size_t k = x.size();
   Exact e;
@@ -36,7 +35,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   double largest = 0.0;
   std::vector<float> inputs(x.begin(), x.end());
   const bool groups = w.matrix.kind == Kind::Groups;
-  if (groups) {  // what is quantized is defined to the bit, so its error is none of the product's
+  if (groups) {  // quantization is defined bit for bit, so its error doesn't count
     std::vector<int8_t> values(k);
     std::vector<float> scales(k / 32);
     std::vector<float> scaled_sums(k / 32);
@@ -55,24 +54,24 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
     case Kind::F32:  // the lower parts of both, and their product; three sums of n / 8 tiles
       e.bound = magnitudes * (3 * 0x1p-20 + (3 * n / 8 + 12) * 0x1p-23);
       break;
-    case Kind::F16:  // of the inputs' small numbers, multiples of 2^-24 are left where the largest is 2^14
+    case Kind::F16:  // inputs are scaled to a maximum of 2^14; small ones are rounded to multiples of 2^-24
       e.bound = magnitudes * (0x1p-11 + (n / 16 + 12) * 0x1p-23) + weights * largest * 0x1p-38;
       break;
     case Kind::BF16:
       e.bound = magnitudes * (0x1p-8 + (n / 16 + 12) * 0x1p-23);
       break;
     case Kind::Groups: {
-      // With minimums, a group's two summands may be larger than what remains of them. A quant is below 64, or 256.
+      // With minimums, a group's two terms may be larger than their sum. A quant is below 64, or 256.
       const double parts = weights * largest * (w.matrix.minimums ? 64.0 : 1.0);
       e.bound = std::max(magnitudes, parts) * (2 * n / 16 + 12) * 0x1p-23;
       break;
     }
   }
-  e.bound += 1e-37;  // what is below the smallest normal number
+  e.bound += 1e-37;  // values below the smallest normal number
   return e;
 }
 
-TEST(Packed, KeepsEveryNumber) {
+TEST(Packed, KeepsEveryValue) {
   Stream stream(0);
   for (const DType type : kTypes) {
     for (const size_t n_out : {1U, 15U, 16U, 17U, 40U}) {
@@ -91,7 +90,7 @@ TEST(Packed, KeepsEveryNumber) {
   }
 }
 
-TEST(Packed, AnyNumberOfThreadsAndPiecesMakesTheSameTiles) {
+TEST(Packed, TilesDoNotDependOnThreadsOrChunks) {
   Stream stream(0);
   const Weights w(stream, DType::Q4_0, 100, 512);
   std::vector<uint8_t> tiles(w.matrix.bytes(), 0xFF);
@@ -102,7 +101,7 @@ TEST(Packed, AnyNumberOfThreadsAndPiecesMakesTheSameTiles) {
   EXPECT_EQ(tiles, on_host<uint8_t>(stream, w.memory));
 }
 
-TEST(Packed, TakesNoMoreThanTheFileButForWiderQuantsAndScales) {
+TEST(Packed, NeedsTheExpectedBitsPerWeight) {
   Stream stream(0);
   const auto bits = [&](DType type) {
     return 8.0 * static_cast<double>(Weights(stream, type, 64, 1024).matrix.bytes()) / (64 * 1024);
@@ -119,7 +118,7 @@ TEST(Packed, TakesNoMoreThanTheFileButForWiderQuantsAndScales) {
 
 class ProductOf : public ::testing::TestWithParam<DType> {
  protected:
-  // Sizes of k that the type has.
+  // Returns values of k that the type supports.
   [[nodiscard]] std::vector<size_t> widths() const {
     const size_t block = core::info(GetParam()).block_elements;
     if (block == 1) return test::kSizes;
@@ -142,7 +141,7 @@ class ProductOf : public ::testing::TestWithParam<DType> {
 INSTANTIATE_TEST_SUITE_P(Types, ProductOf, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
-TEST_P(ProductOf, LiesWithinItsRoundings) {
+TEST_P(ProductOf, IsWithinRoundingErrors) {
   for (const size_t k : widths()) {
     for (const size_t n_out : {1U, 31U, 33U}) {
       const Weights w(stream_, GetParam(), n_out, k, k + n_out);
@@ -154,7 +153,7 @@ TEST_P(ProductOf, LiesWithinItsRoundings) {
   }
 }
 
-TEST_P(ProductOf, OfManyRowsLiesWithinItsRoundings) {
+TEST_P(ProductOf, ManyRowsAreWithinRoundingErrors) {
   const size_t k = widths().back();
   for (const size_t n_out : {40U, 130U}) {
     const Weights w(stream_, GetParam(), n_out, k, 3);
@@ -164,8 +163,8 @@ TEST_P(ProductOf, OfManyRowsLiesWithinItsRoundings) {
   }
 }
 
-// Plain inputs are not rounded: so it is compared with the sum of the numbers.
-TEST_P(ProductOf, ThePlainFormIsTheSumInOrder) {
+// Plain inputs are not rounded, so the result is compared with the exact sum.
+TEST_P(ProductOf, PlainFormSumsInOrder) {
   for (const size_t k : widths()) {
     const Weights w(stream_, GetParam(), 33, k, k);
     const Inputs x(stream_, random_floats(2 * k, 5), k, w.matrix.kind);
@@ -182,7 +181,7 @@ TEST_P(ProductOf, ThePlainFormIsTheSumInOrder) {
   }
 }
 
-TEST_P(ProductOf, ARowDoesNotDependOnItsCompanions) {
+TEST_P(ProductOf, RowsDoNotDependOnTheBatch) {
   const size_t k = widths().back();
   const Weights w(stream_, GetParam(), 50, k, 3);
   const auto rows = random_floats(140 * k, 4);
@@ -196,7 +195,7 @@ TEST_P(ProductOf, ARowDoesNotDependOnItsCompanions) {
   }
 }
 
-TEST_P(ProductOf, IsTheSameInAllOrders) {
+TEST_P(ProductOf, DoesNotDependOnThreadOrder) {
   const size_t k = widths().back();
   const Weights w(stream_, GetParam(), 40, k, 3);
   for (const size_t n_rows : {1U, 70U}) {
@@ -213,7 +212,7 @@ TEST_P(ProductOf, IsTheSameInAllOrders) {
   }
 }
 
-TEST(Products, SeveralMatricesOfOneFormatAreTheSameAsEach) {
+TEST(Products, BatchedMatricesMatchSingleOnes) {
   Stream stream(0);
   for (const size_t n_rows : {1U, 20U, 70U}) {
     const size_t k = 192;
@@ -223,7 +222,7 @@ TEST(Products, SeveralMatricesOfOneFormatAreTheSameAsEach) {
     const DeviceMemory bias = on_device(stream, random_floats(17, 9));
     const Inputs x(stream, random_floats(n_rows * k, 4), k, Kind::F16);
     std::vector<DeviceMemory> out;
-    std::vector<Product> products;
+    std::vector<Matmul> products;
     for (const Weights* w : {&a, &b, &c}) {
       out.push_back(unwritten(stream, n_rows * w->matrix.n_out * sizeof(float)));
       products.push_back(
@@ -236,7 +235,7 @@ TEST(Products, SeveralMatricesOfOneFormatAreTheSameAsEach) {
   }
 }
 
-TEST(Products, ABiasIsAdded) {
+TEST(Products, AddsABias) {
   Stream stream(0);
   const Weights w(stream, DType::F32, 5, 40);
   const Inputs x(stream, random_floats(80, 4), 40, Kind::F32);
@@ -247,8 +246,8 @@ TEST(Products, ABiasIsAdded) {
   for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i], biases[i % 5] + without[i]);
 }
 
-// Large and small numbers of F16's inputs: the row's scale keeps them in range.
-TEST(Products, InputsBeyondTheRangeOfF16AreScaled) {
+// Inputs far above and below the range of F16: the row's scale moves them into it.
+TEST(Products, ScalesInputsBeyondTheRangeOfF16) {
   Stream stream(0);
   const size_t k = 64;
   const Weights w(stream, DType::F16, 20, k);
@@ -262,7 +261,7 @@ TEST(Products, InputsBeyondTheRangeOfF16AreScaled) {
   }
 }
 
-TEST(Products, DamageStaysVisible) {
+TEST(Products, NonFiniteValuesStayVisible) {
   Stream stream(0);
   for (const DType type : kTypes) {
     const size_t k = 256;
@@ -280,7 +279,7 @@ TEST(Products, DamageStaysVisible) {
   }
 }
 
-TEST(PackedInputs, OfGroupsAreTheReferencesBits) {
+TEST(PackedInputs, PackedGroupsMatchTheReferenceExactly) {
   Stream stream(0);
   for (const size_t k : {32U, 96U, 160U, 576U}) {
     auto rows = random_floats(10 * k, k, 3.0);
@@ -303,7 +302,7 @@ TEST(PackedInputs, OfGroupsAreTheReferencesBits) {
           float sum = 0.0F;
           std::memcpy(&scale, block + x.packed.scale_offset(n % 8, i % kBlockK / 32), sizeof scale);
           std::memcpy(&sum, block + x.packed.sum_offset(n % 8, i % kBlockK / 32), sizeof sum);
-          const auto same = [](float got, float expected) {  // a NaN has the sign that its machine gives it
+          const auto same = [](float got, float expected) {  // a NaN's sign depends on the machine
             return std::isnan(expected) ? std::isnan(got)
                                         : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(expected);
           };
@@ -315,7 +314,7 @@ TEST(PackedInputs, OfGroupsAreTheReferencesBits) {
   }
 }
 
-TEST(PackedInputs, BothFormsAreTheSame) {
+TEST(PackedInputs, BothFormsAreEqual) {
   Stream stream(0);
   for (const Kind kind : {Kind::F32, Kind::F16, Kind::BF16}) {
     for (const size_t k : test::kSizes) {

@@ -1,10 +1,10 @@
-// Laws of the race detector: every planted race is seen in every order, with both lines; what is right is left alone
-// (emulator_test.cpp, built with it, too).
+// Tests the race detector: every planted race is detected in every order, with both lines. emulator_test.cpp, built
+// with the detector as well, tests that correct kernels cause no errors.
 #include <numeric>
 #include <vector>
 
-#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/faults.h"
+#include "tests/infer/cuda/host/emulator.h"
 
 namespace folio::infer::gpu {
 namespace {
@@ -18,7 +18,7 @@ using test::place_of;
 
 class Races : public ::testing::TestWithParam<Order> {
  protected:
-  /// Of a kernel that reads x and writes y, in one block.
+  /// Returns the error of a kernel that reads x and writes y, in one block.
   template <typename T>
   std::string error_of_copy(void (*kernel)(T*, const T*), unsigned threads) {
     std::vector<float> numbers(1024);
@@ -32,9 +32,9 @@ class Races : public ::testing::TestWithParam<Order> {
   Stream stream_{0};
 };
 
-INSTANTIATE_TEST_SUITE_P(Orders, Races, ::testing::ValuesIn(host::all_orders()));
+INSTANTIATE_TEST_SUITE_P(Orders, Races, ::testing::ValuesIn(host::all_orders()), ::testing::PrintToStringParamName());
 
-TEST_P(Races, AMissingBarrier) {
+TEST_P(Races, ReportsAMissingBarrier) {
   const std::string error = error_of_copy(test::without_barrier, 64);
   EXPECT_TRUE(contains(error, "a race in shared memory"));
   EXPECT_TRUE(contains(error, place_of("missing barrier")));
@@ -42,23 +42,23 @@ TEST_P(Races, AMissingBarrier) {
   EXPECT_TRUE(contains(error_of_copy(test::without_second_barrier, 64), "a race in shared memory"));
 }
 
-TEST_P(Races, AMissingWarpBarrier) {
+TEST_P(Races, ReportsAMissingWarpBarrier) {
   EXPECT_TRUE(contains(error_of_copy(test::without_barrier, 32), "a race in shared memory"));
   const std::string error = error_of_copy(test::without_warp_barrier, 32);
   EXPECT_TRUE(contains(error, "a race in shared memory"));
   EXPECT_TRUE(contains(error, place_of("no warp barrier")));
 }
 
-TEST_P(Races, AWarpBarrierOrdersItsLanesAlone) {
+TEST_P(Races, WarpBarrierOrdersOnlyItsLanes) {
   EXPECT_TRUE(contains(error_of_copy(test::half_a_warp_barrier, 32), "a race in shared memory"));
 }
 
-TEST_P(Races, CopiesOfOthersNeedWaitAndBarrier) {
+TEST_P(Races, CopiesOfOtherThreadsNeedWaitAndBarrier) {
   EXPECT_TRUE(contains(error_of_copy(test::without_barrier_after_copies, 32), "a race in shared memory"));
   EXPECT_TRUE(contains(error_of_copy(test::waits_behind_barrier, 32), "a race in shared memory"));
 }
 
-TEST_P(Races, AnAccessOutsideOfSharedArrays) {
+TEST_P(Races, ReportsAccessOutsideSharedArrays) {
   const auto error = [&](void (*kernel)(float*)) {
     const DeviceMemory out(stream_, 256);
     return error_of([&] { launch(kernel, {}, {32}, 32 * sizeof(float), stream_, out.as<float>()); });
@@ -70,7 +70,7 @@ TEST_P(Races, AnAccessOutsideOfSharedArrays) {
   EXPECT_TRUE(contains(error(test::read_before_array), "outside of the shared arrays"));
 }
 
-TEST_P(Races, AnAccessOutsideOfDeviceMemory) {
+TEST_P(Races, ReportsAccessOutsideDeviceMemory) {
   const DeviceMemory out(stream_, 256);
   const auto error = [&](unsigned n) {
     return error_of([&] { launch(test::write_past_device_memory, {}, {32}, 0, stream_, out.as<float>(), n); });
@@ -79,7 +79,7 @@ TEST_P(Races, AnAccessOutsideOfDeviceMemory) {
   EXPECT_TRUE(contains(error(64), "writes 4 bytes at byte 256 of device memory"));
 }
 
-TEST_P(Races, TwoBlocksThatWriteOneWord) {
+TEST_P(Races, ReportsTwoBlocksWritingOneWord) {
   const DeviceMemory out(stream_, 256);
   const std::string error =
       error_of([&] { launch(test::two_blocks_one_word, {8}, {32}, 0, stream_, out.as<unsigned>()); });
@@ -87,19 +87,19 @@ TEST_P(Races, TwoBlocksThatWriteOneWord) {
   EXPECT_TRUE(contains(error, place_of("one word")));
 }
 
-TEST_P(Races, ABlockThatReadsWhatAnotherWrites) {
+TEST_P(Races, ReportsABlockReadingAnothersWrites) {
   const DeviceMemory out(stream_, 256);
   EXPECT_TRUE(contains(error_of([&] { launch(test::reads_other_block, {8}, {32}, 0, stream_, out.as<unsigned>()); }),
                        "a race in device memory"));
 }
 
-TEST_P(Races, TwoWarpsThatWriteOneWord) {
+TEST_P(Races, ReportsTwoWarpsWritingOneWord) {
   const DeviceMemory out(stream_, 256);
   EXPECT_TRUE(contains(error_of([&] { launch(test::two_warps_one_word, {}, {64}, 0, stream_, out.as<unsigned>()); }),
                        "a barrier between them is missing"));
 }
 
-TEST_P(Races, AWriteOfWhatAnotherWarpReads) {
+TEST_P(Races, ReportsAWriteToWhatAnotherWarpReads) {
   const DeviceMemory out(stream_, 4096);
   const std::string error =
       error_of([&] { launch(test::resets_what_others_read, {}, {96}, 0, stream_, out.as<unsigned>()); });
@@ -107,7 +107,7 @@ TEST_P(Races, AWriteOfWhatAnotherWarpReads) {
   EXPECT_TRUE(contains(error, place_of("read before reset")));
 }
 
-TEST_P(Races, JoiningNeedsAFenceAndABarrier) {
+TEST_P(Races, ReductionNeedsAFenceAndABarrier) {
   const auto error = [&](void (*kernel)(unsigned*, unsigned*, unsigned*)) {
     const DeviceMemory total(stream_, 4);
     const DeviceMemory parts(stream_, 4096);

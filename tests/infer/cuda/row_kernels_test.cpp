@@ -1,5 +1,5 @@
-// Laws of the kernels that take rows one by one: norm, SwiGLU, RoPE and the cache, embeddings. Plain, fast and fused
-// forms lie within the derived bound of the reference, or have its bits, at every size and in all orders.
+// Tests the kernels that process single rows: norm, SwiGLU, RoPE and the cache, embeddings. Plain, fast and fused forms
+// are within a derived bound of the reference, or equal to it, at every size and in all orders.
 #include <cmath>
 
 #include "core/float16.h"
@@ -19,8 +19,8 @@ using test::unwritten;
 
 constexpr std::array kKinds{Kind::F32, Kind::F16, Kind::BF16, Kind::Groups};
 
-// |computed - x / sqrt(mean + eps) * weight|: the sum of squares has a relative error of n roundings, of which the root
-// halves; three more operations follow.
+// Bounds |computed - x / sqrt(mean + eps) * weight|: the sum of squares has a relative error of n roundings, halved by
+// the root; three more operations follow.
 double norm_bound(size_t dim, double value) {
   return std::abs(value) * (static_cast<double>(dim) / 2 + 8) * 0x1p-24 + 1e-37;
 }
@@ -37,7 +37,7 @@ std::vector<double> exact_norm(std::span<const float> x, std::span<const float> 
   return out;
 }
 
-TEST(RmsNorm, BothFormsLieWithinTheirRoundings) {
+TEST(RmsNorm, BothFormsAreWithinRoundingErrors) {
   Stream stream(0);
   std::vector<size_t> sizes = test::kSizes;
   sizes.push_back(257);
@@ -58,7 +58,7 @@ TEST(RmsNorm, BothFormsLieWithinTheirRoundings) {
   }
 }
 
-TEST(RmsNorm, InPlaceIsTheSame) {
+TEST(RmsNorm, InPlaceGivesTheSame) {
   Stream stream(0);
   for (const size_t dim : {32U, 300U}) {
     const DeviceMemory x = on_device(stream, random_floats(5 * dim, 1));
@@ -70,7 +70,7 @@ TEST(RmsNorm, InPlaceIsTheSame) {
   }
 }
 
-TEST(RmsNorm, FusedIsAddThenNormThenPack) {
+TEST(RmsNorm, FusedMatchesAddNormAndPack) {
   Stream stream(0);
   for (const Kind kind : kKinds) {
     for (const size_t dim : test::kSizes) {
@@ -102,7 +102,7 @@ TEST(RmsNorm, FusedIsAddThenNormThenPack) {
   }
 }
 
-TEST(Activation, HasTheReferencesBits) {
+TEST(Activation, MatchesTheReferenceExactly) {
   Stream stream(0);
   for (const size_t n : test::kSizes) {
     const auto gate = random_floats(n, n, 20.0);
@@ -121,7 +121,7 @@ TEST(Activation, HasTheReferencesBits) {
   }
 }
 
-TEST(Activation, FusedIsTheSameAndPacked) {
+TEST(Activation, FusedMatchesSeparateKernels) {
   Stream stream(0);
   for (const Kind kind : kKinds) {
     const Activation activation = kind == Kind::F16 ? Activation::Gelu : Activation::Silu;
@@ -142,8 +142,8 @@ TEST(Activation, FusedIsTheSameAndPacked) {
   }
 }
 
-// Each row has its own adapter or none; a rank of 0 is a matrix that the adapter leaves alone.
-TEST(Adapters, ARowGetsItsOwnPart) {
+// Rows use different adapters or none; rank 0 means that the adapter doesn't change the matrix.
+TEST(Adapters, RowsUseTheirOwnAdapters) {
   Stream stream(0);
   const size_t k = 100;
   const size_t n_out = 300;
@@ -183,7 +183,7 @@ TEST(Adapters, ARowGetsItsOwnPart) {
           t += static_cast<double>(a[static_cast<size_t>(slots[row])][j * k + c]) * x[row * k + c];
         sum += 0.7 * t * b[static_cast<size_t>(slots[row])][i * rank + j];
       }
-      // 356 roundings of sums whose terms are at most 0.7 * 256 * 100 * 0.01 together.
+      // 356 roundings of sums whose terms total at most 0.7 * 256 * 100 * 0.01.
       EXPECT_NEAR(got[row * n_out + i], before[row * n_out + i] + sum, 356 * 0x1p-24 * 180) << row << " " << i;
     }
   }
@@ -193,7 +193,7 @@ TEST(Adapters, ARowGetsItsOwnPart) {
   });
 }
 
-TEST(RowKernels, AreTheSameInAllOrders) {
+TEST(RowKernels, DoNotDependOnThreadOrder) {
   Stream stream(0);
   for (const Kind kind : kKinds) {
     const size_t dim = 576;
@@ -215,7 +215,7 @@ TEST(RowKernels, AreTheSameInAllOrders) {
   }
 }
 
-TEST(Residual, RowsAreGatheredAndSumsAdded) {
+TEST(Residual, GathersRowsAndAddsSums) {
   Stream stream(0);
   for (const size_t dim : test::kSizes) {
     const auto x = random_floats(5 * dim, 1);
@@ -241,7 +241,7 @@ TEST(Residual, RowsAreGatheredAndSumsAdded) {
   }
 }
 
-TEST(Residual, EmbeddingsAreScaled) {
+TEST(Residual, ScalesEmbeddings) {
   Stream stream(0);
   const test::Weights w(stream, test::DType::F32, 7, 33);
   const DeviceMemory tokens = on_device(stream, std::vector<int32_t>{6, 2});
@@ -251,7 +251,7 @@ TEST(Residual, EmbeddingsAreScaled) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], w.numbers[(i < 33 ? 6 : 2) * 33 + i % 33] * 5.7F);
 }
 
-TEST(Residual, LogitsAreScaledAndCappedWithTheReferencesBits) {
+TEST(Residual, ScaledAndCappedLogitsMatchTheReference) {
   Stream stream(0);
   for (const size_t n : test::kSizes) {
     for (const auto& [scale, cap] : {std::pair{1.0F, 0.0F}, {0.3F, 0.0F}, {1.0F, 30.0F}, {0.3F, 5.0F}}) {
@@ -265,9 +265,9 @@ TEST(Residual, LogitsAreScaledAndCappedWithTheReferencesBits) {
   }
 }
 
-// Rows of two sequences at their positions: query and key are the reference's rotations, and the cache has key and
-// value where its layout says.
-TEST(Rope, RotatesAsTheReferenceAndStores) {
+// For rows of two sequences, query and key are rotated as by the reference, and key and value are stored at the cache's
+// layout positions.
+TEST(Rope, RotatesLikeTheReferenceAndStores) {
   Stream stream(0);
   for (const auto& [half, form] :
        {std::pair{false, Form::Plain}, {false, Form::Fast}, {true, Form::Plain}, {true, Form::Fast}}) {
@@ -352,8 +352,8 @@ TEST(Rope, RotatesAsTheReferenceAndStores) {
   }
 }
 
-// Each number has a place of its own within the head's bytes.
-TEST(CacheLayout, NoTwoNumbersShareAPlace) {
+// Every value has its own bytes within the head.
+TEST(CacheLayout, EveryValueHasItsOwnBytes) {
   for (const bool half : {false, true}) {
     for (const uint32_t head_dim : {32U, 64U, 128U, 256U}) {
       const CacheView cache{.n_layers = 1, .n_kv_heads = 1, .head_dim = head_dim, .half = half};
@@ -371,7 +371,7 @@ TEST(CacheLayout, NoTwoNumbersShareAPlace) {
   }
 }
 
-TEST(CopyBlocks, CopiesWholeBlocksAndNothingElse) {
+TEST(CopyBlocks, CopiesOnlyWholeBlocks) {
   Stream stream(0);
   CacheView cache{.n_layers = 3, .n_kv_heads = 2, .head_dim = 20, .half = true};
   std::vector<uint8_t> bytes(5 * cache.block_bytes());

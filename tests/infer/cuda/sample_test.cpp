@@ -1,5 +1,5 @@
-// Laws of infer/cuda/sample.h: the token is the one that the host's sampler draws, but where a rounding decides; both
-// forms draw the same; and neither the order of threads and blocks nor the other draws of a launch change it.
+// Tests infer/cuda/sample.h: tokens equal the host sampler's unless rounding decides; both forms draw the same, and
+// neither the order of threads and blocks nor other draws of a launch change them.
 #include "infer/cuda/sample.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ struct Case {
   int64_t position = 0;
 };
 
-// Draws of one vocabulary, side by side.
+// Returns the tokens of several draws from one vocabulary in one launch.
 std::vector<int32_t> drawn(const std::vector<Case>& cases, Form form = Form::Fast) {
   const size_t vocab_size = cases.front().logits.size();
   std::vector<float> logits;
@@ -45,7 +45,7 @@ std::vector<int32_t> drawn(const std::vector<Case>& cases, Form form = Form::Fas
     logits.insert(logits.begin(), c.logits.begin(), c.logits.end());
     draws.push_back(draw_input(row, c.options, c.never, c.history, c.position, vocab_size, ids));
   }
-  ids.push_back(0);  // memory of no bytes is none
+  ids.push_back(0);  // an allocation must not be empty
   Stream stream(0);
   const DeviceMemory device_logits = on_device(stream, logits);
   const DeviceMemory device_draws = on_device(stream, draws);
@@ -77,8 +77,8 @@ std::vector<int32_t> drawn_by_host(const std::vector<Case>& cases) {
   return tokens;
 }
 
-// Whether a rounding may have decided for `token`: top-p or min-p cuts within `margin` of another cut, or the random
-// number is within it of the token's part of the distribution.
+// Returns true if rounding may have decided for `token`: a cut of top-p or min-p within `margin` of another, or a
+// random number within `margin` of the token's interval of the distribution.
 bool is_near_a_border(const Case& c, int32_t token, double margin) {
   const SamplerOptions& o = c.options;
   if (token < 0 || o.temperature == 0.0F) return false;
@@ -127,7 +127,7 @@ bool is_near_a_border(const Case& c, int32_t token, double margin) {
   return false;
 }
 
-// Expects the host's tokens, but at borders. Returns how many were at one and differ.
+// Expects the host's tokens except near borders. Returns how many differ there.
 size_t expect_hosts_tokens(const std::vector<Case>& cases) {
   const auto expected = drawn_by_host(cases);
   const auto got = drawn(cases);
@@ -144,8 +144,8 @@ size_t expect_hosts_tokens(const std::vector<Case>& cases) {
   return n_differ;
 }
 
-// Logits of sixteen shapes: from all equal to a few that stand out, with and without ties, up to the ends of float, and
-// far from zero.
+// Returns logits of sixteen distributions, from all equal to a few outliers, with and without ties, up to the largest
+// floats, and with large offsets.
 std::vector<float> made_up_logits(uint64_t seed, size_t n) {
   const double spreads[] = {0.0, 0.5, 2.0, 3.0, 8.0, 40.0, 1e30, 3.0};
   const double offsets[] = {0.0, 5.0, -100.0, 400.0};
@@ -185,7 +185,7 @@ Case made_up_case(uint64_t number, size_t vocab_size) {
   return c;
 }
 
-// The race detector takes ten times as long, and is satisfied with fewer.
+// The race detector is ten times slower, so it runs fewer draws.
 #ifdef FOLIO_FEW_DRAWS
 constexpr size_t kOneOf = 10;
 #else
@@ -212,7 +212,7 @@ TEST(Sample, DrawsFromLargeVocabularies) {
   expect_hosts_tokens(made_up_cases(39, 9 / std::min<size_t>(kOneOf, 9), 151936));
 }
 
-// FOLIO_DRAWS says how many: 100000, where there is time.
+// FOLIO_DRAWS sets the number of draws, such as 100000.
 TEST(Sample, DrawsTheTokensOfTheHostOfManyRows) {
   const char* many = std::getenv("FOLIO_DRAWS");
   const size_t n = many == nullptr ? 500 / kOneOf : static_cast<size_t>(std::atoll(many));
@@ -221,16 +221,16 @@ TEST(Sample, DrawsTheTokensOfTheHostOfManyRows) {
   std::printf("%zu of %zu draws differ from the host's, all at borders\n", n_differ, n);
 }
 
-TEST(Sample, BothFormsDrawTheSame) {
+TEST(Sample, BothFormsDrawTheSameTokens) {
   for (const size_t vocab_size : {1, 2, 37, 400}) {
     const auto cases = made_up_cases(vocab_size * 777, (vocab_size < 100 ? 200 : 32) / kOneOf, vocab_size);
     EXPECT_EQ(drawn(cases, Form::Fast), drawn(cases, Form::Plain)) << vocab_size;
   }
-  const auto large = made_up_cases(23, 1, 5000 / kOneOf);  // nearly certain: a short walk
+  const auto large = made_up_cases(23, 1, 5000 / kOneOf);  // nearly certain, so few tokens are visited
   EXPECT_EQ(drawn(large, Form::Fast), drawn(large, Form::Plain));
 }
 
-TEST(Sample, GreedyIsTheLargestLogitAndTheLowestIdOfEquals) {
+TEST(Sample, GreedyTiesSelectTheLowestId) {
   const SamplerOptions greedy{.temperature = 0.0F, .top_k = 3, .top_p = 0.5F};
   const auto token = [&](std::vector<float> logits) { return drawn({{std::move(logits), greedy}})[0]; };
   EXPECT_EQ(token({1, 3, 2}), 1);
@@ -244,7 +244,7 @@ TEST(Sample, GreedyIsTheLargestLogitAndTheLowestIdOfEquals) {
   EXPECT_EQ(token(wide), 2048);
 }
 
-// Equals lie in the order of their ids, wherever the row is cut into blocks.
+// Equal logits are kept in the order of their ids, however the row is divided into blocks.
 TEST(Sample, TopKKeepsTheLowestIdsOfEquals) {
   std::vector<float> logits(7000, 1.0F);
   logits[6000] = 2.0F;
@@ -259,7 +259,7 @@ TEST(Sample, TopKKeepsTheLowestIdsOfEquals) {
   }
 }
 
-TEST(Sample, WhatCannotBeDrawnIsSaid) {
+TEST(Sample, ReportsUndrawableRows) {
   for (const size_t vocab_size : {3, 5000}) {
     for (const float temperature : {0.0F, 1.0F}) {
       std::vector<float> fine(vocab_size, 1.0F);
@@ -283,7 +283,7 @@ TEST(Sample, WhatCannotBeDrawnIsSaid) {
   }
 }
 
-TEST(Sample, ExtremeButFiniteLogitsAreDrawnFrom) {
+TEST(Sample, DrawsFromExtremeFiniteLogits) {
   const float huge = std::numeric_limits<float>::max();
   std::vector<Case> cases;
   for (int64_t i = 0; i < 8; ++i) {
@@ -306,16 +306,18 @@ TEST(Sample, ExtremeButFiniteLogitsAreDrawnFrom) {
   }
 }
 
-TEST(Sample, IdsWithoutALogitAreErrors) {
+TEST(Sample, RejectsIdsWithoutALogit) {
   std::vector<int32_t> ids;
   for (const int32_t wrong : {-1, 5, std::numeric_limits<int32_t>::max()}) {
     const std::vector<int32_t> some{1, wrong};
-    EXPECT_ERROR(draw_input(0, {}, some, {}, 0, 5, ids), fmt::format("no logit of token {}: ", wrong));
-    EXPECT_ERROR(draw_input(0, {.repetition_penalty = 2.0F}, {}, some, 0, 5, ids), "no logit of token");
+    EXPECT_ERROR(draw_input(0, {}, some, {}, 0, 5, ids),
+                 fmt::format("token {} is outside the model's vocabulary of 5", wrong));
+    EXPECT_ERROR(draw_input(0, {.repetition_penalty = 2.0F}, {}, some, 0, 5, ids),
+                 "outside the model's vocabulary of 5");
   }
 }
 
-TEST(Sample, OrdersOfThreadsAndBlocksGiveTheSameBytes) {
+TEST(Sample, DrawsDoNotDependOnThreadOrder) {
   const auto cases = made_up_cases(4000, 12, 4500);
   host::require_same_in_all_orders([&] {
     const auto tokens = drawn(cases);
@@ -324,14 +326,14 @@ TEST(Sample, OrdersOfThreadsAndBlocksGiveTheSameBytes) {
   });
 }
 
-TEST(Sample, ADrawDoesNotDependOnTheOthers) {
+TEST(Sample, DrawsAreIndependentOfTheBatch) {
   const auto cases = made_up_cases(9000, 24 / kOneOf, 2500);
   const auto together = drawn(cases);
   for (size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(drawn({cases[i]})[0], together[i]) << i;
 }
 
-// What a program records once draws for other logits, options and ids: only device memory says what is drawn.
-TEST(Sample, ARecordedDrawReadsItsInputsAnew) {
+// A recorded draw uses other logits, options and ids when replayed: it reads all inputs from device memory.
+TEST(Sample, ReplayedDrawsReadNewInputs) {
   constexpr size_t kVocab = 3000;
   constexpr size_t kDraws = 4;
   Stream stream(0);

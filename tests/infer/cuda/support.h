@@ -1,4 +1,4 @@
-// Device memory from vectors and back, matrices of any type, and what the kernels' tests share.
+// Helpers for the kernel tests: copies between vectors and device memory, and matrices of any type.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ template <typename T>
   return memory;
 }
 
-/// Memory that nobody has written: floats in it are NaN, on a GPU as on the emulator.
+/// Returns memory that was never written: as floats NaN, on a GPU and on the emulator.
 [[nodiscard]] inline DeviceMemory unwritten(Stream& stream, size_t bytes) {
   DeviceMemory memory(stream, bytes);
   stream.fill(memory.as<void>(), 0xFF, bytes);
@@ -44,7 +44,7 @@ template <typename T>
   return on_host<uint8_t>(stream, memory);
 }
 
-/// The sizes at which a kernel that works in tiles, warps and blocks goes wrong.
+/// Sizes around those of tiles, warps and blocks.
 inline const std::vector<size_t> kSizes{1, 2, 31, 32, 33, 127, 128, 129, 576};
 
 }  // namespace folio::infer::gpu::test

@@ -1,5 +1,5 @@
-// Small kernels in the language of infer/cuda/kernel.h. Those of right_kernels.cu are right; those of wrong_kernels.cu
-// have one fault each, which the emulator has to see.
+// Small kernels that use infer/cuda/kernel.h. Those of right_kernels.cu are correct; those of wrong_kernels.cu have one
+// bug each, which the emulator must detect.
 #pragma once
 
 #include "infer/cuda/kernel.h"
@@ -7,36 +7,36 @@
 
 namespace folio::infer::gpu::test {
 
-// Blocks of x threads, unless said otherwise.
+// Blocks are one-dimensional unless stated otherwise.
 __global__ void scale(float* x, float by, unsigned n);
-/// sums[block] = the sum of the block's part of x (n): shuffles in warps, shared memory between them.
+/// Writes the sum of each block's part of x (n) to sums[block], with shuffles in warps and shared memory between them.
 __global__ void sum_blocks(unsigned* sums, const unsigned* x, unsigned n);
-/// y = x reversed within each block, through dynamic shared memory.
+/// Reverses x within each block into y, through dynamic shared memory.
 __global__ void reverse_blocks(float* y, const float* x);
-/// total[0] = the sum of x: each block adds a part, and the last block to finish joins the parts (n_blocks).
+/// Writes the sum of x to total[0]: each block adds a part, and the last block to finish joins the parts (n_blocks).
 __global__ void sum_all(unsigned* total, unsigned* parts, unsigned* done, const unsigned* x, unsigned n);
-/// The same in two other ways: what a block writes, the last one reads.
+/// Do the same in two other ways: the last block reads what each block wrote.
 __global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
-/// y = x (16-byte words), 4 tiles a block through asynchronous copies, two on their way at once.
+/// Copies x to y (16-byte words), 4 tiles a block, with asynchronous copies, two of them in flight.
 __global__ void copy_tiles(Words* y, const Words* x);
-/// What each lane gets: [0] __shfl_sync of lane 5, [1] of xor 3, [2] down 4, [3] up 4, [4] ballot of odd lanes, [5]
-/// any, [6] all.
+/// Writes each lane's results: [0] __shfl_sync of lane 5, [1] of xor 3, [2] down 4, [3] up 4, [4] ballot of odd lanes,
+/// [5] any, [6] all.
 __global__ void warp_words(unsigned* out);
-/// The halves of a warp exchange among themselves, in turns, and meet again.
+/// The halves of a warp shuffle separately, in turn, and then together.
 __global__ void halves(unsigned* out);
-/// y = x reversed in each warp: written before __syncwarp, read after it.
+/// Reverses x in each warp into y: written before __syncwarp, read after it.
 __global__ void reverse_warps(float* y, const float* x);
-/// Indices: out[i] = 1000000 block + thread, in 3 dimensions both.
+/// Writes indices in 3 dimensions: out[i] = 1000000 block + thread.
 __global__ void indices(unsigned* out);
 __global__ void shuffle_many(float* out, unsigned n);
 __global__ void multiply_many(float* out, unsigned n);
 
 enum class Kind { kF16, kBf16, kTf32, kS8, kS8Half };
-/// One product of packed fragments: a (32 lanes, 4 words), b (32, 2), c (32, 4).
+/// Multiplies packed fragments once: a (32 lanes, 4 words), b (32, 2), c (32, 4).
 __global__ void multiply(Kind kind, uint32_t* c, const uint32_t* a, const uint32_t* b);
 
-// One fault each. Where a line is named by the error, it says "place: ...".
+// Kernels with one bug each. "place: ..." marks the lines that the error must name.
 __global__ void without_barrier(float* y, const float* x);
 __global__ void without_second_barrier(float* y, const float* x);
 __global__ void without_warp_barrier(float* y, const float* x);

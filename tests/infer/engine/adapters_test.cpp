@@ -1,5 +1,5 @@
-// Laws of adapters: a row's result is the one that it has alone, whatever adapters the rows beside it have, on every
-// machine and instruction set; equal tokens of different adapters never share blocks; the sums are a merged model's.
+// Tests adapters: a row's result doesn't depend on the adapters of other rows, on every machine and instruction set;
+// equal tokens with different adapters never share blocks; results equal a merged model's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Adapters : public ::testing::TestWithParam<MachineKind> {
     c.context_length = 200;
     return c;
   }
-  // 0: none
+  // Returns the logits of one sequence with adapter number `which`; 0: no adapter.
   [[nodiscard]] std::vector<float> logits_alone(std::span<const int32_t> text, int which,
                                                 const CpuOptions& options = {.n_threads = 1}) const {
     RunnerOn runner(GetParam(), model_, options);
@@ -67,7 +67,7 @@ class Adapters : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, Adapters, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(Adapters, AnAdaptedModelIsTheMergedModel) {
+TEST_P(Adapters, AdaptedModelMatchesTheMergedModel) {
   const auto text = test::random_tokens(40, 1, 37);
   const auto plain = logits_alone(text, 0);
   for (int which = 1; which <= 3; ++which) {
@@ -82,14 +82,14 @@ TEST_P(Adapters, AnAdaptedModelIsTheMergedModel) {
       apart = std::max(apart, std::abs(static_cast<double>(got[i] - expected[i])));
     }
     EXPECT_GT(moved, 0.5);
-    // A cache in 16 bits rounds keys and values that differ in their last bits to numbers that differ by 2^-11, one in
-    // 8 bits to numbers that differ by 1 / 127 of the largest.
+    // A 16-bit cache rounds keys and values that differ in their last bits to numbers that differ by 2^-11, an 8-bit
+    // one to numbers that differ by 1 / 127 of the largest.
     const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // by CacheType
     EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]) << "adapter " << which;
   }
 }
 
-TEST_P(Adapters, RowsOfOneAdapterNeedNotBeNeighbours) {
+TEST_P(Adapters, RowsOfAnAdapterNeedNotBeAdjacent) {
   constexpr size_t kSequences = 9;
   constexpr size_t kTokens = 12;
   RunnerOn runner(GetParam(), model_, {.n_threads = 2}, {.n_sequences = kSequences});
@@ -119,7 +119,7 @@ TEST_P(Adapters, RowsOfOneAdapterNeedNotBeNeighbours) {
   }
 }
 
-TEST_P(Adapters, ASumIsBothMerged) {
+TEST_P(Adapters, SumOfAdaptersMatchesMergingBoth) {
   const auto text = test::random_tokens(30, 3, 37);
   const core::Adapter sum = core::sum_of(std::array{adapters_[0], adapters_[2]});
   RunnerOn runner(GetParam(), model_);
@@ -135,16 +135,16 @@ TEST_P(Adapters, ASumIsBothMerged) {
     apart = std::max(apart, std::abs(static_cast<double>(got[i] - expected[i])));
   }
   EXPECT_GT(moved, 0.5);
-  const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // by CacheType, as above
+  const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // by CacheType
   EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]);
 }
 
-TEST_P(Adapters, ARowHasTheBitsThatItHasAlone) {
+TEST_P(Adapters, RowsDoNotDependOnOtherAdapters) {
   const auto text = test::random_tokens(33, 2, 37);
   RunnerOn runner(GetParam(), model_, {.n_threads = 2}, {.n_sequences = 4});
   std::vector<int32_t> numbers = {kNoAdapter};
   for (const core::Adapter& adapter : adapters_) numbers.push_back(runner.load_adapter(adapter));
-  // A row of each sequence after the other, so that neighbours have different adapters; then the rest in runs.
+  // Rows of the sequences alternate, so that neighbours have different adapters; the rest comes in runs.
   std::vector<SequenceId> sequences;
   for (const int32_t number : numbers) sequences.push_back(runner.cache().add_sequence(number));
   std::vector<std::vector<float>> got(numbers.size());
@@ -181,8 +181,8 @@ TEST_P(Adapters, EachInstructionSetGivesTheReferencesBytes) {
   }
 }
 
-// Whatever the base's matrices are.
-TEST_P(Adapters, ABaseOfAnyTypeTakesThem) {
+// Adapters work with matrices of every type.
+TEST_P(Adapters, AdaptersWorkWithEveryWeightType) {
   for (const test::Shape& shape : test::typed_shapes()) {
     const core::StoredModel model = test::random_model_of(shape);
     const std::vector<core::Adapter> adapters = {random_adapter(shape.config, 4, 5),
@@ -212,7 +212,7 @@ TEST_P(Adapters, ABaseOfAnyTypeTakesThem) {
   }
 }
 
-TEST_P(Adapters, EqualPromptsOfDifferentAdaptersShareNothing) {
+TEST_P(Adapters, AdaptersDoNotSharePrefixes) {
   const auto prompt = test::random_tokens(70, 4, 37);
   std::vector<std::vector<int32_t>> alone;
   for (size_t which = 0; which <= adapters_.size(); ++which) {
@@ -226,7 +226,7 @@ TEST_P(Adapters, EqualPromptsOfDifferentAdaptersShareNothing) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   std::vector<int32_t> numbers = {kNoAdapter};
   for (const core::Adapter& adapter : adapters_) numbers.push_back(engine.load_adapter(adapter));
-  for (int round = 0; round < 2; ++round) {  // the second time the cache knows all prompts
+  for (int round = 0; round < 2; ++round) {  // the second time, all prompts are in the prefix cache
     std::vector<RequestId> ids;
     for (const int32_t number : numbers) ids.push_back(engine.add(greedy(prompt, number)));
     while (engine.step()) continue;
@@ -238,21 +238,21 @@ TEST_P(Adapters, EqualPromptsOfDifferentAdaptersShareNothing) {
   }
 }
 
-TEST_P(Adapters, OneThatIsUsedIsNotUnloaded) {
+TEST_P(Adapters, AdaptersInUseAreNotUnloaded) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   const int32_t first = engine.load_adapter(adapters_[0]);
   const int32_t second = engine.load_adapter(adapters_[1]);
   const auto prompt = test::random_tokens(40, 5, 37);
   const RequestId id = engine.add(greedy(prompt, second));
   engine.step();
-  EXPECT_ERROR(engine.unload_adapter(second), "adapter 1 is used by 1 request that has not ended");
+  EXPECT_ERROR(engine.unload_adapter(second), "adapter 1 is in use by 1 request that has not ended");
   engine.unload_adapter(first);
-  EXPECT_ERROR(engine.unload_adapter(first), "there is no adapter 0");
-  EXPECT_ERROR(engine.add(greedy(prompt, first)), "there is no adapter 0");
+  EXPECT_ERROR(engine.unload_adapter(first), "adapter 0 is not loaded");
+  EXPECT_ERROR(engine.add(greedy(prompt, first)), "adapter 0 is not loaded");
   while (engine.step()) continue;
   const auto expected = engine.take(id).tokens;
   engine.unload_adapter(second);
-  // Another one never gets the number, nor what the cache knows of it.
+  // A new adapter never reuses the number or its cached blocks.
   const int32_t third = engine.load_adapter(adapters_[0]);
   EXPECT_EQ(third, 2);
   const RequestId other = engine.add(greedy(prompt, third));
@@ -262,7 +262,7 @@ TEST_P(Adapters, OneThatIsUsedIsNotUnloaded) {
   EXPECT_NE(result.tokens, expected);
 }
 
-// A machine whose stage has no room for adapters, or counts those that it has.
+// A machine whose stage counts its adapters, or has no memory for them.
 class Counting final : public Machine {
  public:
   explicit Counting(bool has_room) : has_room_(has_room) {}
@@ -296,7 +296,7 @@ class Counting final : public Machine {
   bool has_room_;
 };
 
-TEST(AdaptersOfStages, OneThatOneMachineHasNoRoomForIsOnNone) {
+TEST(AdaptersOfStages, FailedLoadsLeaveNoMachineChanged) {
   const core::ModelConfig config = test::small_shapes()[1].config;  // two layers
   const core::StoredModel model = test::random_model(config);
   Counting first(true);
@@ -304,7 +304,7 @@ TEST(AdaptersOfStages, OneThatOneMachineHasNoRoomForIsOnNone) {
   Runner runner(model, std::array{Placement{first, {0, 1}}, Placement{second, {1, 2}}}, {});
   EXPECT_THROW(static_cast<void>(runner.load_adapter(random_adapter(config, 1, 3))), std::bad_alloc);
   EXPECT_EQ(first.n_adapters, 0);
-  EXPECT_ERROR(runner.require_adapter(0), "there is no adapter 0");
+  EXPECT_ERROR(runner.require_adapter(0), "adapter 0 is not loaded");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Laws of infer/engine/async_engine.h: whatever threads ask for at once, each text is the one that it is alone; a fault
-// ends the request that has it; every request ends once.
+// Tests infer/engine/async_engine.h: each output is the one computed alone, for any concurrent requests; an error ends
+// only its own request; every request ends once.
 #include "infer/engine/async_engine.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class AsyncEngineTest : public ::testing::Test {
     while (engine.step()) continue;
     return engine.take(id).text;
   }
-  // Waits for the end of a request; throws its error.
+  // Waits for the end of a request, and rethrows its error.
   static GenerateResult ended(AsyncEngine& engine, Request request) {
     std::promise<GenerateResult> promise;
     GenerateResult result;
@@ -62,7 +62,7 @@ class AsyncEngineTest : public ::testing::Test {
   Engine engine_{model_, cpu_, {.max_positions = 400}};
 };
 
-TEST_F(AsyncEngineTest, ATextIsTheOneThatItIsAlone) {
+TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
   constexpr uint64_t kRequests = 24;
   std::vector<std::string> expected;
   for (uint64_t i = 0; i < kRequests; ++i) expected.push_back(alone(request(i)));
@@ -75,7 +75,7 @@ TEST_F(AsyncEngineTest, ATextIsTheOneThatItIsAlone) {
         const auto own = stream(async, request(i));
         const std::string text = text_of(*own);
         n_wrong += text == expected[i] && own->take_results().front().text == text ? 0 : 1;
-        if (i % 3 == 0) static_cast<void>(stream(async, request(i)));  // is given up
+        if (i % 3 == 0) static_cast<void>(stream(async, request(i)));  // is abandoned
         static_cast<void>(async->statistics());
       }
     }));
@@ -88,8 +88,8 @@ TEST_F(AsyncEngineTest, ATextIsTheOneThatItIsAlone) {
   EXPECT_GT(all.cached_tokens, 0U);
 }
 
-// Requests share forms, and some are given up or cancelled while others draw with the same form.
-TEST_F(AsyncEngineTest, ATextWithAFormIsTheOneThatItIsAlone) {
+// Requests share forms; some are abandoned or cancelled while others use the same form.
+TEST_F(AsyncEngineTest, OutputsWithFormsDoNotDependOnOtherRequests) {
   constexpr uint64_t kRequests = 24;
   const auto tokens = std::make_shared<forms::TokenTree>(tokenizer_);
   std::vector<std::shared_ptr<forms::Form>> all;
@@ -111,7 +111,7 @@ TEST_F(AsyncEngineTest, ATextWithAFormIsTheOneThatItIsAlone) {
     threads.push_back(std::async(std::launch::async, [&, thread] {
       for (uint64_t i = thread; i < kRequests; i += 4) {
         const auto own = stream(async, with_form(i));
-        if (i % 3 == 0) static_cast<void>(stream(async, with_form(i + 1)));  // is given up
+        if (i % 3 == 0) static_cast<void>(stream(async, with_form(i + 1)));  // is abandoned
         if (i % 3 == 1) async->cancel(async->submit({{with_form(i + 2), [](const std::exception_ptr&) {}}}).front());
         n_wrong += text_of(*own) == expected[i] ? 0 : 1;
       }
@@ -121,7 +121,7 @@ TEST_F(AsyncEngineTest, ATextWithAFormIsTheOneThatItIsAlone) {
   EXPECT_EQ(n_wrong, 0);
 }
 
-TEST_F(AsyncEngineTest, ARequestThatCannotRunEndsWithItsError) {
+TEST_F(AsyncEngineTest, InvalidRequestsEndWithTheirError) {
   const auto async = std::make_shared<AsyncEngine>(engine_);
   Request bad = request(1);
   bad.prompt = {3, 37};
@@ -130,7 +130,7 @@ TEST_F(AsyncEngineTest, ARequestThatCannotRunEndsWithItsError) {
   EXPECT_EQ(ended(*async, request(3)).text, alone(request(3)));
 }
 
-TEST_F(AsyncEngineTest, AFaultEndsTheRequestThatHasIt) {
+TEST_F(AsyncEngineTest, CallbackErrorsEndOnlyTheirRequest) {
   const auto async = std::make_shared<AsyncEngine>(engine_);
   Request failing = request(5);
   failing.options.max_tokens = 30;
@@ -140,7 +140,7 @@ TEST_F(AsyncEngineTest, AFaultEndsTheRequestThatHasIt) {
   EXPECT_EQ(text_of(*beside), alone(request(4)));
 }
 
-TEST_F(AsyncEngineTest, DamagedWeightsEndEveryRequestWithAnError) {
+TEST_F(AsyncEngineTest, DamagedWeightsFailEveryRequest) {
   auto weights = test::random_weights(model_.config, 7);
   weights.tensors.back()[5] = std::numeric_limits<float>::quiet_NaN();
   const auto damaged = test::model_from(weights);
@@ -149,7 +149,7 @@ TEST_F(AsyncEngineTest, DamagedWeightsEndEveryRequestWithAnError) {
   for (int i = 0; i < 2; ++i) EXPECT_ERROR(ended(async, request(1)), "not finite");
 }
 
-TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
+TEST_F(AsyncEngineTest, CancelledRequestsKeepTheirTokens) {
   AsyncEngine async(engine_);
   Request slow = request(5);
   slow.options.max_tokens = 80;
@@ -174,11 +174,11 @@ TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
   slow.on_token = {};
   slow.on_end = {};
   EXPECT_EQ(alone(slow).substr(0, result.text.size()), result.text);
-  async.cancel(id);  // has ended
+  async.cancel(id);  // it has already ended
 }
 
-TEST_F(AsyncEngineTest, WhatIsSubmittedTogetherBeginsInTheSameStep) {
-  std::vector<size_t> started;  // by each step
+TEST_F(AsyncEngineTest, RequestsSubmittedTogetherStartTogether) {
+  std::vector<size_t> started;  // number of sequences started in each step
   engine_.watch([&](const StepReport& report) { started.push_back(report.started.size()); });
   {
     AsyncEngine async(engine_);
@@ -191,7 +191,7 @@ TEST_F(AsyncEngineTest, WhatIsSubmittedTogetherBeginsInTheSameStep) {
   EXPECT_EQ(started.front(), 4U);
 }
 
-TEST_F(AsyncEngineTest, EveryRequestEndsOnceWhenTheEngineStops) {
+TEST_F(AsyncEngineTest, StoppingEndsEveryRequestOnce) {
   std::atomic<int> n_ended = 0;
   {
     AsyncEngine async(engine_);

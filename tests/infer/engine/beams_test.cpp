@@ -1,5 +1,5 @@
-// Laws of beams and choices in the engine: a search gives the same texts and scores alone, beside others and in a cache
-// so small that it is preempted. That they are transformers' is tests/apps/beams_test.py.
+// Tests beams and choices in the engine: a search gives the same outputs and scores alone, in a batch, and with a cache
+// so small that it is preempted. tests/apps/beams_test.py compares with transformers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Beams : public test::Texts {
     return {.prompt = test::random_tokens(n_prompt, seed, 37),
             .options = {.max_tokens = 50, .sampler = {.temperature = 1.0F, .seed = seed}, .n = n}};
   }
-  // ln p of tokens after the prompt, by a pass of their own.
+  // Returns ln p of tokens after the prompt, computed in a separate pass.
   [[nodiscard]] double log_prob(const Request& request, std::span<const int32_t> tokens) const {
     Request scored{.prompt = request.prompt};
     scored.prompt.insert(scored.prompt.end(), tokens.begin(), tokens.end());
@@ -38,7 +38,7 @@ class Beams : public test::Texts {
 
 INSTANTIATE_TEST_SUITE_P(Machines, Beams, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(Beams, AScoreIsTheTextsLogProbabilityOverItsLength) {
+TEST_P(Beams, ScoreIsTheLengthNormalizedLogProbability) {
   Request request = searching(20, 1, 4);
   for (const double penalty : {1.0, 0.5, -1.0}) {
     request.options.beams.length_penalty = penalty;
@@ -51,8 +51,8 @@ TEST_P(Beams, AScoreIsTheTextsLogProbabilityOverItsLength) {
   }
 }
 
-// What is left of several samples are samples that are drawn without the policy, wherever they are preempted.
-TEST_P(Beams, APolicyOfARequestsOwnDropsTheLessLikelyHalf) {
+// The samples that the policy keeps equal samples drawn without it, however they are preempted.
+TEST_P(Beams, CustomPolicyKeepsTheLikelierHalf) {
   constexpr size_t kAfter = 8;
   Request request = drawing(33, 2, 6);
   std::vector<GenerateResult> expected = alone(request);
@@ -79,7 +79,7 @@ TEST_P(Beams, APolicyOfARequestsOwnDropsTheLessLikelyHalf) {
   }
 }
 
-TEST_P(Beams, TheBestComesFirstAndNoTextTwice) {
+TEST_P(Beams, ResultsAreDistinctAndBestFirst) {
   const auto results = alone(searching(40, 2, 8));
   ASSERT_EQ(results.size(), 8U);
   for (size_t i = 1; i < results.size(); ++i) {
@@ -90,19 +90,19 @@ TEST_P(Beams, TheBestComesFirstAndNoTextTwice) {
   }
 }
 
-TEST_P(Beams, OneBeamIsTheGreedyText) {
+TEST_P(Beams, OneBeamMatchesGreedy) {
   Request greedy = searching(30, 3, 1);
   greedy.options.beams = {};
   greedy.options.sampler.temperature = 0.0F;
   EXPECT_EQ(alone(searching(30, 3, 1)).front().tokens, alone(greedy).front().tokens);
 }
 
-TEST_P(Beams, TextsAndScoresAreThoseThatTheyHaveAlone) {
+TEST_P(Beams, BeamsDoNotDependOnOtherRequests) {
   const std::vector<Request> requests = {searching(70, 1, 4), drawing(33, 2), searching(5, 3, 8),
                                          drawing(64, 4, 3),   drawing(9, 5),  searching(100, 6, 2)};
   std::vector<std::vector<GenerateResult>> expected;
   for (const Request& request : requests) expected.push_back(alone(request));
-  // Enough for all; and so little that only the largest search fits beside a text or two.
+  // Enough blocks for all; and so few that only the largest search and one or two sequences fit.
   for (const int64_t blocks : {400, 34}) {
     EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
     std::vector<RequestId> ids;
@@ -117,7 +117,7 @@ TEST_P(Beams, TextsAndScoresAreThoseThatTheyHaveAlone) {
   }
 }
 
-TEST_P(Beams, TheirCallbacksComeAtTheEnd) {
+TEST_P(Beams, CallbacksRunAtTheEnd) {
   Request request = searching(10, 1, 4, 12);
   request.options.n = 2;
   std::vector<std::vector<int32_t>> tokens(2);
@@ -132,7 +132,7 @@ TEST_P(Beams, TheirCallbacksComeAtTheEnd) {
   EXPECT_EQ(results[1].tokens, tokens[1]);
 }
 
-TEST_P(Beams, ABrokenOffSearchGivesItsBestSoFar) {
+TEST_P(Beams, CancelledSearchReturnsTheBestSoFar) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   const RequestId id = engine.add(searching(10, 1, 4));
   const RequestId unbegun = engine.add(searching(10, 1, 4));
@@ -147,17 +147,17 @@ TEST_P(Beams, ABrokenOffSearchGivesItsBestSoFar) {
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
 }
 
-TEST_P(Beams, WhatCannotBeSearchedIsRefused) {
+TEST_P(Beams, RejectsInvalidSearches) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 640});
   const auto refused = [&](const auto& change, const char* why) {
     Request request = searching(10, 1, 4);
     change(request.options);
     EXPECT_ERROR(engine.add(request), why);
   };
-  refused([](GenerateOptions& o) { o.beams.width = 65; }, "65 beams are not in [1, 64]");
-  refused([](GenerateOptions& o) { o.beams.width = 40; }, "40 beams are more than the vocabulary's 37 tokens");
-  refused([](GenerateOptions& o) { o.n = 5; }, "5 texts are wanted of 4 beams");
-  refused([](GenerateOptions& o) { o.slide = true; }, "beams don't slide");
+  refused([](GenerateOptions& o) { o.beams.width = 65; }, "the number of beams is 65, but must be in [1, 64]");
+  refused([](GenerateOptions& o) { o.beams.width = 40; }, "40 beams exceed the vocabulary of 37 tokens");
+  refused([](GenerateOptions& o) { o.n = 5; }, "n is 5, but must be at most the number of beams, 4");
+  refused([](GenerateOptions& o) { o.slide = true; }, "do not support a sliding context");
   refused([](GenerateOptions& o) { o.beams.length_penalty = NAN; }, "length_penalty is nan");
   refused([](GenerateOptions& o) { o.max_tokens = 200; }, "4 beams of 209 positions need 32 blocks of the KV cache");
   EXPECT_FALSE(engine.step());

@@ -1,4 +1,5 @@
-// Laws of infer/engine/draft_model.h: drafts are what the smaller model would draw itself, and no text depends on them.
+// Tests infer/engine/draft_model.h: drafts match what the draft model would generate by itself, and a request's output
+// is the same with and without them.
 #include "infer/engine/draft_model.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using test::EngineOn;
 using test::MachineKind;
 using test::random_tokens;
 
-// All layers on the first machine of a kind.
+// A draft model with all layers on a kind's first machine.
 class DraftModelOn : private test::Rig, public DraftModel {
  public:
   DraftModelOn(const MachineKind& kind, const core::StoredModel& model, const core::StoredModel& target,
@@ -34,7 +35,7 @@ core::ModelConfig config_of(int64_t n_layers, int64_t context) {
 
 class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
  protected:
-  // A text with its drafts, as a request has it.
+  // A sequence with its draft tokens, as a request has it.
   struct Drafted {
     std::vector<int32_t> tokens;
     Sampler sampler;
@@ -43,7 +44,7 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
     [[nodiscard]] Drafter::Text text(size_t most) {
       return {.tokens = tokens, .first = first, .most = most, .n_misses = 0, .sampler = sampler, .memory = memory};
     }
-    // Appends drafts, and returns them.
+    // Appends draft tokens, and returns them.
     std::vector<int32_t> draft(DraftModel& model, size_t most) {
       const auto n = static_cast<std::ptrdiff_t>(tokens.size());
       model.draft(std::array{text(most)});
@@ -67,7 +68,7 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, DraftModelTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(DraftModelTest, DraftsAreWhatTheModelDraws) {
+TEST_P(DraftModelTest, DraftsMatchTheModel) {
   const SamplerOptions options[] = {
       {.temperature = 0.0F},
       {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
@@ -88,8 +89,8 @@ TEST_P(DraftModelTest, DraftsAreWhatTheModelDraws) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].tokens, expected[i]) << "text " << i;
 }
 
-// The text goes on otherwise than was drafted, and slides.
-TEST_P(DraftModelTest, ItFollowsTheTextWhereverItGoes) {
+// The sequence differs from the draft tokens, and then its window slides.
+TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
   DraftModelOn model(GetParam(), small_, target_);
   Drafted one = drafted(tokens(50));
   EXPECT_EQ(one.draft(model, 5), drawn(small_, tokens(50), 5));
@@ -107,7 +108,7 @@ TEST_P(DraftModelTest, ItFollowsTheTextWhereverItGoes) {
   EXPECT_EQ(one.draft(model, 4), drawn(small_, window, 4));
 }
 
-TEST_P(DraftModelTest, ALongTextIsReadInStepsBeforeItIsDraftedFor) {
+TEST_P(DraftModelTest, PrefillsLongPromptsBeforeDrafting) {
   const core::StoredModel model = test::random_model(config_of(1, 700), 8);
   DraftModelOn drafter(GetParam(), model, target_, {.n_sequences = 2});
   const size_t n_rows = drafter.runner().max_rows();
@@ -119,7 +120,7 @@ TEST_P(DraftModelTest, ALongTextIsReadInStepsBeforeItIsDraftedFor) {
   EXPECT_EQ(begins_alike.draft(drafter, 2), drawn(model, tokens(600), 2)) << "what was read for one is known";
 }
 
-TEST_P(DraftModelTest, WhereItHasNoRoomItDraftsNothing) {
+TEST_P(DraftModelTest, DraftsNothingWithoutCapacity) {
   DraftModelOn model(GetParam(), small_, target_, {.max_positions = 100, .n_sequences = 1});  // four blocks
   EXPECT_EQ(drafted(tokens(98)).draft(model, 8), drawn(small_, tokens(98), 3)) << "no position for the last";
   EXPECT_EQ(drafted(tokens(100)).draft(model, 8).size(), 1U);
@@ -135,7 +136,7 @@ TEST_P(DraftModelTest, WhereItHasNoRoomItDraftsNothing) {
   EXPECT_EQ(second.draft(model, 2), drawn(small_, tokens(40, 2), 2));
 }
 
-TEST_P(DraftModelTest, WhereItsWeightsAreDamagedItDraftsNothing) {
+TEST_P(DraftModelTest, DraftsNothingWithDamagedWeights) {
   auto weights = test::random_weights(config_of(1, 100), 7);
   weights.tensors.back()[5] = std::numeric_limits<float>::quiet_NaN();
   const auto damaged = test::model_from(weights);
@@ -143,13 +144,13 @@ TEST_P(DraftModelTest, WhereItsWeightsAreDamagedItDraftsNothing) {
   EXPECT_TRUE(drafted(tokens(5)).draft(model, 3).empty());
 }
 
-TEST_P(DraftModelTest, AnotherVocabularyIsRefused) {
+TEST_P(DraftModelTest, RejectsAnotherVocabulary) {
   const core::StoredModel other = test::random_model(test::small_shapes()[0].config);
-  EXPECT_ERROR(DraftModelOn(GetParam(), other, target_), "has a vocabulary of 50 tokens, and ");
-  EXPECT_ERROR(DraftModelOn(GetParam(), other, target_), "one of 37: ");
+  EXPECT_ERROR(DraftModelOn(GetParam(), other, target_), "has a vocabulary of 50 tokens, but ");
+  EXPECT_ERROR(DraftModelOn(GetParam(), other, target_), " has 37; ");
 }
 
-TEST_P(DraftModelTest, NoTextDependsOnTheDrafts) {
+TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
   const test::LetterTokenizer tokenizer;
   const SamplerOptions options[] = {
       {.temperature = 0.0F},
@@ -179,7 +180,7 @@ TEST_P(DraftModelTest, NoTextDependsOnTheDrafts) {
   }
   struct Setting {
     const core::StoredModel& model;
-    int64_t positions;  // few: requests are preempted again and again
+    int64_t positions;  // few, so that requests are preempted repeatedly
     int64_t draft_positions;
   };
   for (const auto& [model, positions, draft_positions] : {Setting{target_, 2000, 2000}, Setting{target_, 160, 100},
@@ -211,8 +212,8 @@ TEST_P(DraftModelTest, NoTextDependsOnTheDrafts) {
   }
 }
 
-// n drafts that are right are n + 1 tokens of a step.
-TEST_P(DraftModelTest, TheSameModelAsDraftIsAlwaysRight) {
+// With n accepted draft tokens, a step yields n + 1 tokens.
+TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
   const bool on_a_gpu_too = GetParam().roundoff > 0x1p-24 && GetParam().make({.n_threads = 1}).size() > 1;
   if (on_a_gpu_too) GTEST_SKIP() << "its logits are not those of a CPU";
   const SamplerOptions options[] = {
@@ -242,13 +243,13 @@ TEST_P(DraftModelTest, TheSameModelAsDraftIsAlwaysRight) {
     EXPECT_EQ(run(1, 0, o), 31U);
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
-    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps for three texts
+    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps for three sequences
     EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6)) << "fifteen rows of a step are tried, five of each";
     EXPECT_EQ(run(3, 11, o), n * (1U + 30 / 6));
   }
 }
 
-TEST_P(DraftModelTest, AModelThatIsSeldomRightIsSeldomAsked) {
+TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   DraftModelOn drafter(GetParam(), small_, target_);
   EngineOn engine(GetParam(), target_);
   engine.draft_with(drafter);
@@ -262,7 +263,7 @@ TEST_P(DraftModelTest, AModelThatIsSeldomRightIsSeldomAsked) {
   EXPECT_LT(result.n_drafts, 40U);
 }
 
-// A draft model that fails fails the step, and every request goes on with the next.
+// If the draft model fails, the step fails, and every request continues in the next one.
 class FailingDrafter final : public Drafter {
  public:
   void draft(std::span<const Text> texts) override {
@@ -272,7 +273,7 @@ class FailingDrafter final : public Drafter {
   int calls = 0;
 };
 
-TEST_P(DraftModelTest, ADrafterThatFailsFailsItsStepAlone) {
+TEST_P(DraftModelTest, DrafterErrorsFailOnlyTheirStep) {
   FailingDrafter drafter;
   EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 2});
   engine.draft_with(drafter);

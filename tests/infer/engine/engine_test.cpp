@@ -1,6 +1,6 @@
-// Laws of infer/engine/engine.h: a request's result is the one that it has alone, whatever runs beside it and however
-// steps cut it; each gets what it asked for of its rows; what fails in one step is made good in the next. One file: the
-// laws share a fixture that runs on each machine.
+// Tests infer/engine/engine.h: a request's result doesn't depend on other requests or on how steps split it, each
+// request gets the logits it asked for, and a failed step is repeated. One file, since all tests share a fixture that
+// runs on each machine.
 #include "infer/engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using test::run;
 using test::RunnerOn;
 using test::same_bits;
 
-// Of 37 tokens, of which two are never drawn.
+// 37 tokens; two are never drawn.
 struct EndlessTokenizer final : test::MadeTokenizer {
   EndlessTokenizer() : MadeTokenizer(std::vector<std::string>(37, "x"), {36, 5}) {}
 };
@@ -62,7 +62,7 @@ class EngineTest : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, EngineTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(EngineTest, ARequestsTokensAreThoseThatItHasAlone) {
+TEST_P(EngineTest, TokensDoNotDependOnOtherRequests) {
   EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 5000});
   std::vector<Request> requests;
   for (const size_t n : {3U, 300U, 1U, 40U, 600U, 7U}) {
@@ -81,8 +81,8 @@ TEST_P(EngineTest, ARequestsTokensAreThoseThatItHasAlone) {
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
 }
 
-// A machine may draw itself: then it gives the tokens that the host would draw from its logits.
-TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
+// A machine that draws tokens itself draws those that the host would draw from its logits.
+TEST_P(EngineTest, TokensMatchTheHost) {
   const SamplerOptions options[] = {
       {.temperature = 0.0F},
       {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
@@ -99,7 +99,7 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
       for (const size_t n : {1U, 30U, 300U}) {
         Request r{.prompt = tokens(n, n), .options = {.max_tokens = 8, .sampler = o}};
         if (n == 30) r.tokenizer = &tokenizer;
-        if (n != 300) {  // the last row of these is drawn from, too
+        if (n != 300) {  // their last row is drawn from, too
           r.on_logits = [&](std::span<const float> some) { logits.insert(logits.end(), some.begin(), some.end()); };
         }
         all.push_back(std::move(r));
@@ -119,12 +119,12 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
     EXPECT_EQ(engine.take(ids.front()).tokens, drawn) << r.prompt.size() << " tokens before";
     ids.erase(ids.begin());
   }
-  std::ranges::sort(logits);  // requests take turns
+  std::ranges::sort(logits);  // requests are interleaved
   std::ranges::sort(expected_logits);
   EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
 }
 
-TEST_P(EngineTest, SpeculationChangesNothing) {
+TEST_P(EngineTest, SpeculationDoesNotChangeTheOutput) {
   const EndlessTokenizer tokenizer;
   std::vector<int32_t> periodic;
   for (int i = 0; i < 30; ++i) periodic.push_back(i % 7);
@@ -142,7 +142,7 @@ TEST_P(EngineTest, SpeculationChangesNothing) {
     r.tokenizer = &tokenizer;
     requests.push_back(r);
   }
-  for (const int64_t positions : {600, 130}) {  // all at once, and preempted again and again
+  for (const int64_t positions : {600, 130}) {  // all at once, or preempted repeatedly
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
     std::vector<RequestId> ids;
     for (Request r : requests) {
@@ -161,15 +161,15 @@ TEST_P(EngineTest, SpeculationChangesNothing) {
   }
 }
 
-TEST_P(EngineTest, ATextThatRepeatsItselfTakesFewerSteps) {
+TEST_P(EngineTest, RepetitiveOutputNeedsFewerSteps) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
-  r.options.sampler.logit_bias = {{7, 100.0F}};  // the same again and again
+  r.options.sampler.logit_bias = {{7, 100.0F}};  // the same token every time
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
   EXPECT_EQ(result_of(engine, r).tokens, std::vector<int32_t>(100, 7));
   EXPECT_LT(engine.statistics().steps, 30U);
 }
 
-TEST_P(EngineTest, ATokenComesWithTheLogitsThatItWasDrawnFrom) {
+TEST_P(EngineTest, CallbacksGetTheLogitsOfEachToken) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
   Request r = drawing(tokens(40, 1), 12);
   r.options.sampler.logit_bias = {{3, 5.0F}};
@@ -189,7 +189,7 @@ TEST_P(EngineTest, ATokenComesWithTheLogitsThatItWasDrawnFrom) {
   EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(9, 2), 20)));
 }
 
-TEST_P(EngineTest, RowsGiveWhatIsAskedForOfThem) {
+TEST_P(EngineTest, RowsReturnTheRequestedValues) {
   const auto text = tokens(600);
   const auto expected = logits_alone(text);
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
@@ -215,16 +215,16 @@ TEST_P(EngineTest, RowsGiveWhatIsAskedForOfThem) {
   EXPECT_EQ(engine.take(beside).tokens, drawn_alone(drawing(tokens(50, 2), 30)));
 }
 
-TEST_P(EngineTest, WhereNothingIsAskedForNothingIsComputed) {
+TEST_P(EngineTest, EmptyRequestsComputeNothing) {
   EngineOn engine(GetParam(), model_);
   const RequestId id = engine.add({.prompt = tokens(5)});
   EXPECT_FALSE(engine.step());
   EXPECT_EQ(engine.take(id).finish_reason, FinishReason::Length);
   EXPECT_FALSE(engine.step());
-  EXPECT_ERROR(engine.take(id), "no request");
+  EXPECT_ERROR(engine.take(id), "unknown or has not ended");
 }
 
-TEST_P(EngineTest, AnObserverSeesItsOwnRequestAlone) {
+TEST_P(EngineTest, ObserversSeeOnlyTheirRequest) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   const auto text = tokens(300, 3);
   std::vector<size_t> rows;
@@ -246,8 +246,8 @@ TEST_P(EngineTest, AnObserverSeesItsOwnRequestAlone) {
   EXPECT_EQ(engine.take(before).tokens, engine.take(after).tokens);
 }
 
-// Five requests that come to need two blocks each, in a cache of four: the youngest are preempted when they run out.
-TEST_P(EngineTest, ARequestThatIsPreemptedGoesOnAsIfNothingHadHappened) {
+// Five requests that need two blocks each, in a cache of four: the youngest are preempted when blocks run out.
+TEST_P(EngineTest, PreemptionDoesNotChangeTheOutput) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 4 * 32});
   std::vector<RequestId> ids;
   std::vector<uint64_t> ended;
@@ -270,7 +270,7 @@ TEST_P(EngineTest, ARequestThatIsPreemptedGoesOnAsIfNothingHadHappened) {
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
 }
 
-TEST_P(EngineTest, WhatTheCacheKnowsOfAPromptIsNotComputedAgain) {
+TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
   EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 1000});
   const auto shared = tokens(70, 1);
   for (const size_t n : {0U, 1U, 27U, 60U}) {
@@ -283,7 +283,7 @@ TEST_P(EngineTest, WhatTheCacheKnowsOfAPromptIsNotComputedAgain) {
       EXPECT_EQ(result.n_cached, known / 32 * 32);
     }
   }
-  // Of rows that somebody asks for, none is left out.
+  // No row with requested results is skipped.
   std::vector<double> log_probs;
   engine.add({.prompt = shared, .on_log_probs = [&](std::span<const double> some) {
                 log_probs.insert(log_probs.end(), some.begin(), some.end());
@@ -292,7 +292,7 @@ TEST_P(EngineTest, WhatTheCacheKnowsOfAPromptIsNotComputedAgain) {
   EXPECT_EQ(log_probs.size(), 69U);
 }
 
-TEST_P(EngineTest, ThePromptOfSeveralChoicesIsComputedOnce) {
+TEST_P(EngineTest, ChoicesShareTheirPrompt) {
   for (const size_t n : {32U, 300U}) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
     Request four = drawing(tokens(n, 1), 20, 5);
@@ -309,7 +309,7 @@ TEST_P(EngineTest, ThePromptOfSeveralChoicesIsComputedOnce) {
   }
 }
 
-TEST_P(EngineTest, ASlidingTextIsTheSameWithWhatTheCacheKnows) {
+TEST_P(EngineTest, PrefixCachingDoesNotChangeSlidingOutput) {
   Request sliding = drawing(tokens(40, 1), 30, 3);
   sliding.options.context = 50;
   sliding.options.slide = true;
@@ -317,23 +317,23 @@ TEST_P(EngineTest, ASlidingTextIsTheSameWithWhatTheCacheKnows) {
   const auto expected = drawn_alone(sliding);
   for (int i = 0; i < 2; ++i) {
     const RequestId id = engine.add(sliding);
-    const RequestId other = engine.add(drawing(tokens(60, 1), 5, 4));  // begins alike
+    const RequestId other = engine.add(drawing(tokens(60, 1), 5, 4));  // has the same prefix
     while (engine.step()) continue;
     EXPECT_EQ(engine.take(id).tokens, expected);
     EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(60, 1), 5, 4)));
   }
 }
 
-TEST_P(EngineTest, WhatCanNeverFitIsRefusedAtOnce) {
+TEST_P(EngineTest, RejectsRequestsLargerThanTheCache) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 64});
   EXPECT_ERROR(engine.add(drawing(tokens(30), 36)), "65 positions need 3 blocks of the KV cache, which has 2");
   EXPECT_FALSE(engine.step());
-  const RequestId id = engine.add(drawing(tokens(30), 35));  // the last token drawn needs no position
+  const RequestId id = engine.add(drawing(tokens(30), 35));  // the last token needs no position
   while (engine.step()) continue;
   EXPECT_EQ(engine.take(id).tokens.size(), 35U);
 }
 
-TEST_P(EngineTest, KeptSequencesThatFillTheCacheAreAnError) {
+TEST_P(EngineTest, RejectsStepsIfHeldSequencesFillTheCache) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 64});
   const auto kept = engine.cache().add_sequence();
   run(engine.runner(), rows_of(kept, tokens(40), 0, false));
@@ -344,11 +344,11 @@ TEST_P(EngineTest, KeptSequencesThatFillTheCacheAreAnError) {
   EXPECT_EQ(engine.take(id).tokens, drawn_alone(drawing(tokens(3), 2)));
 }
 
-TEST_P(EngineTest, ACancelledRequestGivesItsBlocksBackAtOnce) {
+TEST_P(EngineTest, CancelledRequestsFreeTheirBlocks) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 1000});
   const RequestId a = engine.add(drawing(tokens(40, 1), 60, 1));
   const RequestId b = engine.add(drawing(tokens(40, 2), 60, 2));
-  const int n = engine.runner().steps_in_flight() > 1 ? 2 : 1;  // for a token of both
+  const int n = engine.runner().steps_in_flight() > 1 ? 2 : 1;  // steps for one token of each
   for (int i = 0; i < 10 * n; ++i) engine.step();
   engine.cancel(a);
   EXPECT_EQ(engine.cache().blocks_in_use(), 2);
@@ -356,17 +356,17 @@ TEST_P(EngineTest, ACancelledRequestGivesItsBlocksBackAtOnce) {
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_EQ(result.tokens.size(), 10U);
   while (engine.step()) continue;
-  engine.cancel(b);  // has ended
+  engine.cancel(b);  // it has already ended
   EXPECT_EQ(engine.take(b).tokens, drawn_alone(drawing(tokens(40, 2), 60, 2)));
   const RequestId c = engine.add(drawing(tokens(5), 5));
   engine.step();
   engine.drop(c);
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  EXPECT_ERROR(engine.take(c), "no request");
+  EXPECT_ERROR(engine.take(c), "unknown or has not ended");
 }
 
-// Whatever a callback or an observer throws, every request goes on to the result that it would have had.
-TEST_P(EngineTest, WhatIsThrownFromAStepIsMadeGoodInTheNext) {
+// After any exception of a callback or an observer, every request still gets the same result.
+TEST_P(EngineTest, RecoversAfterAnExceptionInAStep) {
   const auto text = tokens(500, 6);
   for (int fail_at = 0; fail_at < 4; ++fail_at) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
@@ -390,7 +390,7 @@ TEST_P(EngineTest, WhatIsThrownFromAStepIsMadeGoodInTheNext) {
   }
 }
 
-TEST_P(EngineTest, DamagedWeightsAreAnErrorOfTheStep) {
+TEST_P(EngineTest, DamagedWeightsFailTheStep) {
   auto weights = test::random_weights(model_.config, 7);
   weights.tensors.back()[5] = std::numeric_limits<float>::quiet_NaN();
   const auto damaged = test::model_from(weights);
@@ -401,8 +401,8 @@ TEST_P(EngineTest, DamagedWeightsAreAnErrorOfTheStep) {
   EXPECT_ERROR(engine.step(), "not finite");
 }
 
-// The one that may draw nothing fails, with each step anew; those before it go on, those behind it wait.
-TEST_P(EngineTest, WhereNothingMayBeDrawnIsAnErrorOfTheStep) {
+// A request without drawable tokens fails in each step; requests before it continue, those after it wait.
+TEST_P(EngineTest, UndrawableTokensFailTheStep) {
   EndlessTokenizer mute;
   mute.suppressed.resize(37);
   std::iota(mute.suppressed.begin(), mute.suppressed.end(), 0);
@@ -415,15 +415,15 @@ TEST_P(EngineTest, WhereNothingMayBeDrawnIsAnErrorOfTheStep) {
   const auto step_each = [&] {
     for (size_t i = 0; i < engine.runner().steps_in_flight(); ++i) engine.step();
   };
-  for (int i = 0; i < 4; ++i) EXPECT_ERROR(step_each(), "no token of the vocabulary may be drawn");
+  for (int i = 0; i < 4; ++i) EXPECT_ERROR(step_each(), "no token can be sampled");
   EXPECT_EQ(engine.take(before).tokens, drawn_alone(drawing(tokens(9, 1), 3, 1)));
   engine.drop(failing);
   while (engine.step()) continue;
   EXPECT_EQ(engine.take(after).tokens, drawn_alone(drawing(tokens(300, 2), 8, 2)));
 }
 
-// Two requests, of which one is read slowly: in a cache and with a place for one alone.
-TEST_P(EngineTest, ARequestWhoseCallerIsBehindIsPausedAndHasTheSameTokens) {
+// Two requests, one of which is read slowly; cache and scheduler have capacity for only one.
+TEST_P(EngineTest, SlowConsumersPauseWithoutChangingTokens) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 160}, {.max_sequences = 1});
   const Request expected = drawing(tokens(70), 80, 3);
   const Request other = drawing(tokens(60, 2), 40, 4);
@@ -459,7 +459,7 @@ TEST_P(EngineTest, ARequestWhoseCallerIsBehindIsPausedAndHasTheSameTokens) {
     alone.options.sampler.seed = choice_seed(3, i);
     EXPECT_EQ(results[i].tokens, drawn_alone(alone)) << "choice " << i;
   }
-  // One that is paused can be cancelled.
+  // A paused request can be cancelled.
   backlog->add(10);
   const RequestId cancelled = engine.add(slow);
   while (engine.step()) continue;
@@ -469,7 +469,7 @@ TEST_P(EngineTest, ARequestWhoseCallerIsBehindIsPausedAndHasTheSameTokens) {
   EXPECT_FALSE(engine.step());
 }
 
-TEST_P(EngineTest, WhatIsNotValidIsRefused) {
+TEST_P(EngineTest, RejectsInvalidRequests) {
   EngineOn engine(GetParam(), model_);
   EXPECT_ERROR(engine.add(drawing({}, 1)), "empty");
   EXPECT_ERROR(engine.add(drawing({3, 37}, 1)), "vocabulary");
@@ -483,7 +483,7 @@ TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   EXPECT_ERROR(engine.add(request), "top_p");
   request = drawing({1}, 1);
   request.options.sampler.logit_bias = {{37, 1.0F}};
-  EXPECT_ERROR(engine.add(request), "bias of token 37");
+  EXPECT_ERROR(engine.add(request), "logit_bias has token 37");
   EndlessTokenizer wrong;
   wrong.suppressed = {3, 37};
   request = drawing({1}, 1);

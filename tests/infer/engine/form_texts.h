@@ -1,4 +1,4 @@
-// What laws of texts with a form share: a vocabulary of pieces, forms of it, and requests.
+// Helpers for tests of structured output: a vocabulary of pieces, forms, and requests.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace folio::infer::test {
 
-/// Of 37 tokens: letters, and pieces of several, so that a text can be cut in many ways; two without bytes, of which
-/// one ends a text. x is a piece's first letter alone.
+/// Returns 37 tokens: letters, pieces of several letters, so that a text has many tokenizations, and two without bytes,
+/// one of which ends a text. x only occurs as the first letter of a piece.
 inline MadeTokenizer piece_tokenizer() {
   const std::string letters = "abcd-!";
   std::vector<std::string> pieces = {"", "xy", "z"};
@@ -31,7 +31,7 @@ inline MadeTokenizer piece_tokenizer() {
   return MadeTokenizer(pieces, {0});
 }
 
-/// Makes the part of a grammar that is the text.
+/// Builds a form's grammar.
 using Build = std::function<forms::Grammar::Part(forms::Grammar&)>;
 
 inline std::shared_ptr<forms::Form> form_of(const data::Tokenizer& tokenizer, const Build& build) {
@@ -53,11 +53,11 @@ class FormTexts : public Texts {
                         .form = std::move(form)},
             .tokenizer = &pieces_};
   }
-  // A text is the beginning of one of the form; if it has ended by itself, it is one.
+  // Expects a prefix of an accepted text; if it ended by itself, an accepted text.
   static void expect_fits(const GenerateResult& result, const Request& request) {
     forms::Form& form = *request.options.form;
     const forms::Form::Place end = form.after(form.start(), result.text);
-    ASSERT_NE(end, forms::Form::kNowhere) << result.text;
+    ASSERT_NE(end, forms::Form::kDead) << result.text;
     const bool may_stop = !request.options.stops.empty() || !request.options.stop_words.empty();
     EXPECT_TRUE(result.finish_reason != FinishReason::Stop || may_stop || form.may_end(end)) << result.text;
   }

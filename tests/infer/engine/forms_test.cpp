@@ -1,5 +1,5 @@
-// Laws of texts that keep to a form: each fits, is the one that it has alone, and is drawn from the model's logits of
-// the allowed tokens. The forms are built of the grammar's pieces.
+// Tests structured output: each output fits its form, equals the one computed alone, and is drawn from the model's
+// logits of the allowed tokens. Forms are built directly from grammar parts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::shared_ptr<Form> text_form(const data::Tokenizer& tokenizer, std::string_vi
   return form_of(tokenizer, [&](Grammar& g) { return g.text(text); });
 }
 
-// [a-d]{1,3}(-[a-d]{1,3}){2,most}!
+// Matches [a-d]{1,3}(-[a-d]{1,3}){2,most}!
 test::Build words(int64_t most) {
   return [most](Grammar& g) {
     const auto word = [&] { return g.repeat([&] { return g.bytes('a', 'd'); }, 1, 3); };
@@ -38,12 +38,12 @@ test::Build words(int64_t most) {
   };
 }
 
-// [a-c]*: it may end anywhere, and never has to.
+// Matches [a-c]*, which may end anywhere and may always continue.
 Grammar::Part endless(Grammar& g) {
   return g.repeat([&] { return g.bytes('a', 'c'); }, 0, -1);
 }
 
-// Nested: "a" list "d", where a list has lists or b between.
+// Matches nested lists: "a", up to four lists or "b", and "d".
 std::shared_ptr<Form> nested(const data::Tokenizer& tokenizer) {
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
   Grammar grammar({.longest_token = tokens->longest()});
@@ -58,14 +58,14 @@ class Forms : public test::FormTexts {};
 
 INSTANTIATE_TEST_SUITE_P(Machines, Forms, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(Forms, ATextFitsAndIsTheOneThatItHasAlone) {
+TEST_P(Forms, OutputsFitTheirFormAndDoNotDependOnOthers) {
   const auto sentence = form_of(pieces_, words(6));
   std::vector<Request> requests;
   for (uint64_t seed = 1; seed <= 4; ++seed) requests.push_back(drawing(sentence, seed, 40, 10 * seed));
   requests.push_back(drawing(nested(pieces_), 5, 60));
   requests.push_back(drawing(form_of(pieces_, endless), 6));
   requests.push_back(drawing(nullptr, 7));
-  requests.push_back(drawing(sentence, 8));  // several texts
+  requests.push_back(drawing(sentence, 8));  // several choices
   requests.back().options.n = 3;
   requests.push_back(drawing(form_of(pieces_, words(60)), 9, 70));  // longer than the context
   requests.back().options.context = 40;
@@ -82,7 +82,7 @@ TEST_P(Forms, ATextFitsAndIsTheOneThatItHasAlone) {
     }
   }
   EXPECT_EQ(expected[0][0].finish_reason, FinishReason::Stop);
-  // All at once, and in a cache so small that they are preempted; without and with drafts.
+  // All at once, and in a cache so small that they are preempted; with and without draft tokens.
   for (const int64_t blocks : {400, 4}) {
     for (const size_t speculate : {0, 5}) {
       EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
@@ -102,8 +102,8 @@ TEST_P(Forms, ATextFitsAndIsTheOneThatItHasAlone) {
   }
 }
 
-// Step by step, from the logits of a pass of its own; the bytes of each token are tried one by one.
-TEST_P(Forms, TheGreedyTextIsTheLikeliestTokenOfThoseThatFit) {
+// Computes the logits in a separate pass for each step, and tries the bytes of each token.
+TEST_P(Forms, GreedySelectsTheLikeliestAllowedToken) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     const auto form = form_of(pieces_, words(5));
     Request request = drawing(form, seed);
@@ -118,8 +118,7 @@ TEST_P(Forms, TheGreedyTextIsTheLikeliestTokenOfThoseThatFit) {
       int32_t best = -1;
       for (int32_t id = 1; id < 37; ++id) {
         const std::string& bytes = pieces_.token_bytes(id);
-        const bool fits =
-            id == 36 ? form->may_end(place) : !bytes.empty() && form->after(place, bytes) != Form::kNowhere;
+        const bool fits = id == 36 ? form->may_end(place) : !bytes.empty() && form->after(place, bytes) != Form::kDead;
         if (fits && (best < 0 || row[static_cast<size_t>(id)] > row[static_cast<size_t>(best)])) best = id;
       }
       if (best == 36) break;
@@ -133,14 +132,14 @@ TEST_P(Forms, TheGreedyTextIsTheLikeliestTokenOfThoseThatFit) {
   }
 }
 
-TEST_P(Forms, AFormThatIsWholeEndsTheTextWithoutATokenForIt) {
-  const test::LetterTokenizer letters;  // never draws its end
+TEST_P(Forms, CompleteFormsEndWithoutAnEndToken) {
+  const test::LetterTokenizer letters;  // its end is never drawn
   Request request = drawing(text_form(letters, "ABC"), 1);
   request.tokenizer = &letters;
   const GenerateResult result = alone(request).front();
   EXPECT_EQ(result.text, "ABC");
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
-  request.options.max_tokens = 3;  // whole with the last one that may come
+  request.options.max_tokens = 3;  // complete with its last allowed token
   EXPECT_EQ(alone(request).front().finish_reason, FinishReason::Stop);
   request.options.max_tokens = 2;
   EXPECT_EQ(alone(request).front().finish_reason, FinishReason::Length);
@@ -156,7 +155,7 @@ TEST_P(Forms, AFormThatIsWholeEndsTheTextWithoutATokenForIt) {
   }
 }
 
-TEST_P(Forms, TokensThatEndATextComeExactlyWhereTheFormMayEnd) {
+TEST_P(Forms, EndTokensAreAllowedOnlyAtTheFormsEnd) {
   Request request = drawing(form_of(pieces_,
                                     [](Grammar& g) {
                                       return g.sequence(Parts{g.text("abca"), endless(g)});
@@ -165,7 +164,7 @@ TEST_P(Forms, TokensThatEndATextComeExactlyWhereTheFormMayEnd) {
   request.options.sampler.logit_bias = {{36, 100.0F}};
   EXPECT_TRUE(alone(request).front().text.starts_with("abca"));
   EXPECT_LE(alone(request).front().text.size(), 5U) << "at the first place where it may";
-  request.options.end_tokens = {3, 8};  // a, which is no letter any more, and !, which never was
+  request.options.end_tokens = {3, 8};  // a, which now ends the text, and !, which has no special meaning
   request.options.sampler.logit_bias = {{8, 100.0F}};
   const GenerateResult result = alone(request).front();
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
@@ -173,8 +172,8 @@ TEST_P(Forms, TokensThatEndATextComeExactlyWhereTheFormMayEnd) {
   EXPECT_EQ(std::ranges::count(result.tokens, 3), 0);
 }
 
-TEST_P(Forms, AFormThatNoTokenGoesOnWithEndsTheTextAndSaysSo) {
-  // x comes only with a y behind it.
+TEST_P(Forms, DeadEndsHaveFinishReasonForm) {
+  // x only occurs in a token with y after it.
   Request request = drawing(text_form(pieces_, "abxz"), 1);
   GenerateResult result = alone(request).front();
   EXPECT_EQ(result.text, "ab");
@@ -183,7 +182,7 @@ TEST_P(Forms, AFormThatNoTokenGoesOnWithEndsTheTextAndSaysSo) {
   result = alone(drawing(text_form(pieces_, "xz"), 1)).front();
   EXPECT_TRUE(result.tokens.empty());
   EXPECT_EQ(result.finish_reason, FinishReason::Form);
-  // What is never drawn is missing, too: - in a form that needs it, and in one that may end before it.
+  // Banned tokens are not available either: "-" in a form that requires it, and in one that may end before it.
   request = drawing(form_of(pieces_, words(3)), 2);
   for (int32_t id = 0; id < 37; ++id) {
     if (pieces_.token_bytes(id).find('-') != std::string::npos) request.options.sampler.bad_words.push_back({id});
@@ -200,16 +199,16 @@ TEST_P(Forms, AFormThatNoTokenGoesOnWithEndsTheTextAndSaysSo) {
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
 }
 
-TEST_P(Forms, AStopTextEndsATextThatIsNotWhole) {
+TEST_P(Forms, StopStringsEndIncompleteForms) {
   Request request = drawing(form_of(pieces_, words(6)), 1);
   request.options.stops = {"-"};
   const GenerateResult result = alone(request).front();
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
   EXPECT_LE(result.text.size(), 3U);
-  EXPECT_NE(request.options.form->after(request.options.form->start(), result.text + "-"), Form::kNowhere);
+  EXPECT_NE(request.options.form->after(request.options.form->start(), result.text + "-"), Form::kDead);
 }
 
-TEST_P(Forms, TokensThatAreForcedTakeNoStepsOfTheirOwn) {
+TEST_P(Forms, ForcedTokensNeedNoSteps) {
   const test::LetterTokenizer letters;
   const std::string text = "ABCDEFGHIJKLMNOPQRSABCDEFGHIJKLMNOPQRS";
   Request request = drawing(text_form(letters, text), 1);
@@ -221,7 +220,7 @@ TEST_P(Forms, TokensThatAreForcedTakeNoStepsOfTheirOwn) {
   EXPECT_LT(engine.statistics().steps, 6U);
 }
 
-TEST_P(Forms, BytesThatAreForcedAreDraftsWhoseTokensTheModelTakesOrNot) {
+TEST_P(Forms, ForcedBytesAreDraftTokens) {
   std::string text;
   for (int i = 0; i < 16; ++i) text += "abc";
   Request request = drawing(text_form(pieces_, text), 1, 60);
@@ -237,7 +236,7 @@ TEST_P(Forms, BytesThatAreForcedAreDraftsWhoseTokensTheModelTakesOrNot) {
   EXPECT_LT(engine.statistics().steps, 6U);
 }
 
-TEST_P(Forms, ADraftModelGuessesWithinTheForm) {
+TEST_P(Forms, DraftModelsFollowTheForm) {
   EngineOn engine(GetParam(), model_);
   DraftModel drafts(model_, model_, engine.machine(0));
   engine.draft_with(drafts);
@@ -251,7 +250,7 @@ TEST_P(Forms, ADraftModelGuessesWithinTheForm) {
   }
 }
 
-TEST_P(Forms, EveryBeamFits) {
+TEST_P(Forms, BeamsFitTheForm) {
   Request request = drawing(form_of(pieces_, words(4)), 3);
   request.options.n = request.options.beams.width = 5;
   std::vector<GenerateResult> expected = alone(request);
@@ -261,7 +260,7 @@ TEST_P(Forms, EveryBeamFits) {
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     expect_fits(result, request);
     texts.insert(result.tokens);
-    // ln p is the model's, over all tokens; what has to end has no token more.
+    // ln p is that of the model over all tokens; a text that must end has no further token.
     std::vector<int32_t> scored = request.prompt;
     scored.insert(scored.end(), result.tokens.begin(), result.tokens.end());
     double log_prob = 0.0;
@@ -275,7 +274,7 @@ TEST_P(Forms, EveryBeamFits) {
     EXPECT_NEAR(*result.score, log_prob / n, 2e-5);
   }
   EXPECT_EQ(texts.size(), 5U);
-  for (const int64_t blocks : {200, 26}) {  // beside others, and preempted
+  for (const int64_t blocks : {200, 26}) {  // with other requests, and preempted
     EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
     const RequestId other = engine.add(drawing(form_of(pieces_, endless), 6, 60, 70));
     for (int i = 0; i < 3; ++i) engine.step();
@@ -287,7 +286,7 @@ TEST_P(Forms, EveryBeamFits) {
   }
 }
 
-TEST_P(Forms, OfAFormWithFewTextsBeamsFindThemAllAndSayThatThereAreNoMore) {
+TEST_P(Forms, BeamsFindAllTextsOfASmallForm) {
   const test::LetterTokenizer letters;
   Request request = drawing(form_of(letters,
                                     [](Grammar& g) {
@@ -304,8 +303,8 @@ TEST_P(Forms, OfAFormWithFewTextsBeamsFindThemAllAndSayThatThereAreNoMore) {
   EXPECT_EQ(texts, (std::multiset<std::string>{"", "", "AB", "ACD", "B"}));
 }
 
-// A fault of one form is its request's alone.
-TEST_P(Forms, AFormThatCannotBeFollowedFailsItsRequest) {
+// An error of a form only affects its request.
+TEST_P(Forms, FormErrorsFailOnlyTheirRequest) {
   const test::LetterTokenizer letters;
   Request request = drawing(form_of(letters,
                                     [](Grammar& g) {
@@ -326,18 +325,18 @@ TEST_P(Forms, AFormThatCannotBeFollowedFailsItsRequest) {
       why = error.what();
     }
   }
-  EXPECT_NE(why.find("ways"), std::string::npos) << why;
+  EXPECT_NE(why.find("possible parses"), std::string::npos) << why;
   ASSERT_EQ(engine.failed(), id);
   engine.drop(id);
   while (engine.step()) continue;
   expect_same(engine.take_all(beside), alone(other));
 }
 
-TEST_P(Forms, AFormNeedsTheTokenizerThatItIsFor) {
+TEST_P(Forms, FormsRequireTheirTokenizer) {
   const test::LetterTokenizer letters;
   EngineOn engine(GetParam(), model_);
   Request request = drawing(text_form(letters, "AB"), 1);
-  EXPECT_ERROR(engine.add(request), "the form is one of another vocabulary");
+  EXPECT_ERROR(engine.add(request), "the form was compiled for another vocabulary");
   request.tokenizer = nullptr;
   EXPECT_ERROR(engine.add(request), "a form needs a tokenizer");
 }

@@ -1,5 +1,5 @@
-// Laws of many forms at once: each text is the one that it has alone, whatever the requests beside it have, also where
-// it is preempted and speculated; with all that requests may ask for besides.
+// Tests many forms at once: each output equals the one computed alone, whatever the other requests are, with
+// preemption, speculation and all other request options.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ class FormsTogether : public test::FormTexts {
   [[nodiscard]] std::shared_ptr<Form> regex(std::string text) const {
     return forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = std::move(text)}, tokens_);
   }
-  // No two are equal. Of four kinds: one length, pieces, words, and one that may end anywhere.
+  // Returns forms that all differ, of four kinds: one length, pieces, words, and one that may end anywhere.
   [[nodiscard]] std::shared_ptr<Form> form(size_t i) const {
     switch (i % 4) {
       case 0:
@@ -37,7 +37,7 @@ class FormsTogether : public test::FormTexts {
     for (size_t i = 0; i < kRequests; ++i) all.push_back(drawing(form(i), i, 24, 5 + 2 * i));
     return all;
   }
-  // In a cache where all run at once, and in one where they are preempted.
+  // Runs with a cache for all requests at once, and with one where they are preempted.
   void expect_as_alone(std::vector<Request> requests, std::span<const core::Adapter> adapters = {}) const {
     std::vector<std::vector<GenerateResult>> expected;
     for (const Request& request : requests) {
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, FormsTogether, ::testing::ValuesIn(test::mach
 
 TEST_P(FormsTogether, SixteenTextsWithFormsOfTheirOwnAreThoseThatTheyAreAlone) { expect_as_alone(requests()); }
 
-TEST_P(FormsTogether, WhateverElseTheRequestsAskFor) {
+TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
   const std::array adapters = {test::random_adapter(config(), 1, 3), test::random_adapter(config(), 2, 16)};
   std::vector<Request> all = requests();
   for (size_t i = 0; i < all.size(); ++i) {
@@ -112,8 +112,8 @@ TEST_P(FormsTogether, WhateverElseTheRequestsAskFor) {
   expect_as_alone(all, adapters);
 }
 
-// Texts of one form whose places have no room together.
-TEST_P(FormsTogether, ManyTextsMakeAFormForgetWhatTheyAskFor) {
+// Sequences of one form whose states don't fit into its memory together.
+TEST_P(FormsTogether, OutputsSurviveEvictedFormStates) {
   const auto small = [&](size_t most_bytes) {
     forms::Grammar grammar({.longest_token = 5});
     const auto rule = grammar.declare();

@@ -1,4 +1,4 @@
-// Holds the engine's thread back after a step until a test lets it continue.
+// Blocks the engine's thread after a step until a test lets it continue.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +26,7 @@ class Gate : public AsyncEngine::Output {
     is_waiting_ = false;
     return false;
   }
-  /// Waits until the thread is held back.
+  /// Waits until the thread is blocked.
   void await_thread() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is_waiting_ && !is_open_; });

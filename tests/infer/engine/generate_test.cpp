@@ -1,5 +1,5 @@
-// Laws of infer/engine/generate.h: when it ends and says why, what it streams, and a text that is a function of the
-// model, the prompt and the options alone.
+// Tests infer/engine/generate.h: when and why it ends, what it streams, and that an output depends only on the model,
+// the prompt and the options.
 #include "infer/engine/generate.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace folio::infer {
 namespace {
 
-// Tokens that are any bytes, parts of a character too.
+// Tokens of arbitrary bytes, including parts of characters.
 test::MadeTokenizer piece_tokenizer(int64_t vocab_size, bool end_may_come) {
   std::vector<std::string> pieces;
   for (const char* piece : {"a", "e", " ", "th", "\n", "\xE2", "\x82\xAC", "\xC3\xA9", "\xF0\x9F", "\x98\x80"}) {
@@ -61,7 +61,7 @@ TEST_P(Generate, EndsAfterMaxTokens) {
   }
 }
 
-TEST_P(Generate, FewerTokensAreABeginningOfMore) {
+TEST_P(Generate, FewerTokensAreAPrefix) {
   const auto all = generate(options(60)).tokens;
   for (const int64_t n : {1, 10, 59}) {
     const auto some = generate(options(n)).tokens;
@@ -69,7 +69,7 @@ TEST_P(Generate, FewerTokensAreABeginningOfMore) {
   }
 }
 
-// The same, with a new sequence and one call for each token: nothing is left over from step to step.
+// Generates the same with a new sequence and one call per token, so that no state persists.
 std::vector<int32_t> recomputed(const test::MachineKind& kind, const core::StoredModel& model,
                                 const data::Tokenizer& tokenizer, std::vector<int32_t> history,
                                 const GenerateOptions& o, size_t context) {
@@ -90,7 +90,7 @@ std::vector<int32_t> recomputed(const test::MachineKind& kind, const core::Store
   return tokens;
 }
 
-TEST_P(Generate, EqualsARecomputationForEachToken) {
+TEST_P(Generate, MatchesRecomputingEachToken) {
   auto o = options(40, 5);
   o.sampler.repetition_penalty = 1.3F;
   o.sampler.repeat_last_n = 20;
@@ -121,7 +121,7 @@ TEST_P(Generate, SlidingEqualsARecomputationFromTheLastHalf) {
   }
 }
 
-TEST_P(Generate, PromptsThatDoNotFitAreErrors) {
+TEST_P(Generate, RejectsPromptsThatDoNotFit) {
   prompt_.clear();
   EXPECT_ERROR(generate(options()), "empty");
   prompt_.assign(101, 0);
@@ -146,13 +146,13 @@ TEST_P(Generate, PromptsThatDoNotFitAreErrors) {
   EXPECT_EQ(generate(options(5)).tokens.size(), 5U) << "the engine is as good as before";
 }
 
-TEST_P(Generate, ACacheThatIsTooSmallIsAnErrorAndGivesItsBlocksBack) {
+TEST_P(Generate, CacheTooSmallIsAnErrorThatFreesBlocks) {
   test::EngineOn small(GetParam(), model_, {.n_threads = 1}, {.max_positions = 32});
   EXPECT_ERROR(infer::generate(small, tokenizer_, prompt_, options(60)), "need 2 blocks of the KV cache, which has 1");
   EXPECT_EQ(small.cache().blocks_in_use(), 0);
 }
 
-TEST_P(Generate, AStopEndsTheTextBeforeIt) {
+TEST_P(Generate, StopStringsAreExcluded) {
   const auto whole = generate(options(80, 9));
   int tried = 0;
   for (size_t at = 5; at + 3 < whole.text.size(); at += 11) {
@@ -172,7 +172,7 @@ TEST_P(Generate, AStopEndsTheTextBeforeIt) {
   EXPECT_EQ(finish_reason_name(FinishReason::Stop), "stop");
 }
 
-TEST_P(Generate, TheEndOfTextStopsAndIsNotShown) {
+TEST_P(Generate, EndOfTextStopsAndIsHidden) {
   tokenizer_ = piece_tokenizer(37, true);
   int stopped = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -185,7 +185,7 @@ TEST_P(Generate, TheEndOfTextStopsAndIsNotShown) {
   EXPECT_GT(stopped, 0);
 }
 
-TEST_P(Generate, NeverDrawsWhatTheTokenizerForbids) {
+TEST_P(Generate, NeverDrawsSuppressedTokens) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const auto result = generate(options(90, seed));
     EXPECT_EQ(result.tokens.size(), 90U);
@@ -193,7 +193,7 @@ TEST_P(Generate, NeverDrawsWhatTheTokenizerForbids) {
   }
 }
 
-TEST_P(Generate, ThePiecesAreTheText) {
+TEST_P(Generate, StreamedPiecesJoinToTheText) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     for (const bool with_stop : {false, true}) {
       auto o = options(80, seed);
@@ -208,7 +208,7 @@ TEST_P(Generate, ThePiecesAreTheText) {
   }
 }
 
-TEST_P(Generate, InterruptedIsSaidSo) {
+TEST_P(Generate, InterruptionHasItsFinishReason) {
   int asked = 0;
   const auto result = generate(options(60), {}, [&] { return ++asked > 7; });
   EXPECT_EQ(result.tokens.size(), 7U);
@@ -217,14 +217,14 @@ TEST_P(Generate, InterruptedIsSaidSo) {
   EXPECT_EQ(result.text, tokenizer_.decode(result.tokens));
 }
 
-TEST_P(Generate, AnInterruptIsHeardWithinAPrompt) {
+TEST_P(Generate, InterruptionStopsPrefill) {
   core::ModelConfig config = test::small_shapes()[1].config;
   config.context_length = 1000;
   const auto model = test::random_model(config);
   test::EngineOn engine(GetParam(), model, {.n_threads = 1}, {.n_sequences = 2});
   const auto prompt = test::random_tokens(700, 3, config.vocab_size);
   const auto o = options(5);
-  int asked = 0;  // before the first step, the second and the third
+  int asked = 0;  // calls before the first, second and third step
   const auto result = infer::generate(engine, tokenizer_, prompt, o, {}, [&] { return ++asked > 2; });
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_TRUE(result.tokens.empty());
@@ -234,7 +234,7 @@ TEST_P(Generate, AnInterruptIsHeardWithinAPrompt) {
   EXPECT_EQ(rest.tokens, infer::generate(other, tokenizer_, prompt, o).tokens) << "what it has is sound";
 }
 
-TEST_P(Generate, TheSeedDecidesTheText) {
+TEST_P(Generate, SeedDeterminesTheText) {
   const auto one = generate(options(60, 1));
   EXPECT_EQ(generate(options(60, 1)).text, one.text);
   EXPECT_NE(generate(options(60, 2)).text, one.text);
@@ -245,12 +245,12 @@ TEST_P(Generate, TheSeedDecidesTheText) {
   EXPECT_EQ(generate(greedy).text, text);
 }
 
-// The wide model's matrices are large enough to be shared among threads when one token is decoded.
+// The wide model's matrices are large enough to be divided among threads when one token is decoded.
 class GenerateOnCpus : public Generate {};
 
 INSTANTIATE_TEST_SUITE_P(Machines, GenerateOnCpus, ::testing::ValuesIn(test::cpu_kinds()), test::kind_name);
 
-TEST_P(GenerateOnCpus, IsTheSameForEachNumberOfThreadsAndInstructionSet) {
+TEST_P(GenerateOnCpus, DoesNotDependOnThreadsOrInstructionSet) {
   for (const test::Shape& shape : {test::small_shapes()[5], test::wide_shape()}) {
     if (test::kSanitized && shape.name == "wide") continue;
     const auto model = test::random_model(shape.config);
@@ -272,7 +272,7 @@ TEST_P(GenerateOnCpus, IsTheSameForEachNumberOfThreadsAndInstructionSet) {
   }
 }
 
-TEST_P(Generate, ABatchGivesEachPromptWhatItGivesAlone) {
+TEST_P(Generate, BatchMatchesSinglePrompts) {
   const std::vector<std::vector<int32_t>> prompts{{3, 1, 4, 1, 5}, {9}, std::vector<int32_t>(40, 2), {3, 1}, {9}};
   for (const bool slide : {false, true}) {
     auto o = options(70, 6);
@@ -295,7 +295,7 @@ TEST_P(Generate, ABatchGivesEachPromptWhatItGivesAlone) {
   }
 }
 
-TEST_P(Generate, ATokenThatEndsIsNotPartOfTheText) {
+TEST_P(Generate, EndTokensAreExcluded) {
   const auto whole = generate(options(60, 2));
   auto o = options(60, 2);
   o.end_tokens = {whole.tokens[20]};
@@ -305,13 +305,13 @@ TEST_P(Generate, ATokenThatEndsIsNotPartOfTheText) {
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
 }
 
-TEST_P(Generate, ABatchThatCannotRunGivesItsBlocksBack) {
+TEST_P(Generate, RejectedBatchesFreeTheirBlocks) {
   EXPECT_TRUE(generate_batch(engine_, tokenizer_, {}, options()).empty());
   EXPECT_ERROR(generate_batch(engine_, tokenizer_, std::vector<std::vector<int32_t>>{{1}, {}}, options()), "empty");
   EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
 }
 
-TEST_P(Generate, WeightsThatAreDamagedAreAnError) {
+TEST_P(Generate, RejectsDamagedWeights) {
   auto weights = test::random_weights(model_.config, 7);
   weights.tensors.back()[5] = std::nanf("");
   const auto damaged = test::model_from(weights);

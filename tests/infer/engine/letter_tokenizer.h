@@ -9,7 +9,7 @@
 
 namespace folio::infer::test {
 
-/// Tokens that are given, of which the last is the end of the text; nothing is encoded.
+/// A tokenizer with given tokens, the last of which is the end of text. Doesn't encode.
 class MadeTokenizer : public data::Tokenizer {
  public:
   explicit MadeTokenizer(std::vector<std::string> pieces, std::vector<int32_t> suppressed)
@@ -30,7 +30,7 @@ class MadeTokenizer : public data::Tokenizer {
   std::vector<std::string> pieces_;
 };
 
-/// Each of 37 tokens is a letter of its own.
+/// 37 tokens, each a letter of its own.
 class LetterTokenizer : public MadeTokenizer {
  public:
   LetterTokenizer() : MadeTokenizer(letters(), {36, 5}) {}

@@ -1,5 +1,5 @@
-// Laws of infer/engine/perplexity.h: each window is read alone, every token but its first is scored, and the steps in
-// which logits are computed change nothing.
+// Tests infer/engine/perplexity.h: windows are independent, every token except a window's first is scored, and results
+// don't depend on the steps that compute logits.
 #include "infer/engine/perplexity.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace folio::infer {
 namespace {
 
-TEST(NegativeLogLikelihood, IsTheLogOfTheSoftmax) {
+TEST(NegativeLogLikelihood, MatchesLogSoftmax) {
   const std::vector<float> logits{1.0F, -2.0F, 0.5F, 3.0F};
   double total = 0.0;
   for (const float logit : logits) total += std::exp(static_cast<double>(logit));
@@ -22,14 +22,14 @@ TEST(NegativeLogLikelihood, IsTheLogOfTheSoftmax) {
   }
 }
 
-TEST(NegativeLogLikelihood, HoldsWhereExponentialsOverflow) {
+TEST(NegativeLogLikelihood, IsStableWhenExponentialsOverflow) {
   EXPECT_NEAR(negative_log_likelihood(std::vector<float>{1000.0F, 1000.0F}, 0), std::log(2.0), 1e-14);
   EXPECT_EQ(negative_log_likelihood(std::vector<float>{5000.0F, 0.0F}, 1), 5000.0);
   EXPECT_EQ(negative_log_likelihood(std::vector<float>{-5000.0F, -9000.0F}, 0), 0.0);
 }
 
-// Tokens that each have a billionth of the probability have some together: in float they would be lost.
-TEST(NegativeLogLikelihood, AddsUpInDouble) {
+// Tokens with a probability of a billionth each matter in sum, which a float would lose.
+TEST(NegativeLogLikelihood, AccumulatesInDouble) {
   std::vector<float> logits(100'000, std::log(1e-9F));
   logits[0] = 0.0F;
   EXPECT_NEAR(negative_log_likelihood(logits, 0), 1e-4, 1e-8);
@@ -52,7 +52,7 @@ class Perplexity : public ::testing::Test {
     EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
     return all;
   }
-  // One forward for each window, in an engine of its own.
+  // Returns the expected scores, from one forward pass per window in a separate engine.
   std::vector<double> expected(std::span<const int32_t> tokens, size_t window) const {
     const auto vocab = static_cast<size_t>(model_.config.vocab_size);
     std::vector<double> all;
@@ -71,9 +71,9 @@ class Perplexity : public ::testing::Test {
   Engine engine_{model_, cpu_};
 };
 
-TEST_F(Perplexity, EqualsTheLogitsOfEachWindowAlone) {
+TEST_F(Perplexity, MatchesTheLogitsOfEachWindow) {
   const auto tokens = test::random_tokens(680, 3, 50);
-  // 600 and 680 take several steps; 7, 339 and 226 leave a last window of 1, 2 and 2 tokens.
+  // 600 and 680 need several steps; 7, 339 and 226 have a last window of 1, 2 and 2 tokens.
   for (const size_t window : {2U, 7U, 32U, 100U, 339U, 226U, 257U, 600U, 680U, 700U}) {
     const auto got = scores(tokens, static_cast<int64_t>(window));
     EXPECT_EQ(got, expected(tokens, window)) << "windows of " << window;
@@ -81,7 +81,7 @@ TEST_F(Perplexity, EqualsTheLogitsOfEachWindowAlone) {
   }
 }
 
-TEST_F(Perplexity, AWindowIsReadAlone) {
+TEST_F(Perplexity, WindowsAreIndependent) {
   auto tokens = test::random_tokens(64, 4, 50);
   const auto before = scores(tokens, 16);
   tokens[3] = (tokens[3] + 1) % 50;
@@ -90,9 +90,9 @@ TEST_F(Perplexity, AWindowIsReadAlone) {
   EXPECT_TRUE(std::equal(before.begin() + 15, before.end(), after.begin() + 15));
 }
 
-TEST_F(Perplexity, AModelThatKnowsNothingHasThePerplexityOfItsVocabulary) {
+TEST_F(Perplexity, UniformModelHasTheVocabularysPerplexity) {
   auto weights = test::random_weights(config(), 7);
-  for (float& value : weights.tensors.front()) value = 0.0F;  // the embedding, which is the output too
+  for (float& value : weights.tensors.front()) value = 0.0F;  // the embedding, which is also the output matrix
   const auto model = test::model_from(weights);
   Engine engine(model, cpu_);
   score_windows(engine, test::random_tokens(40, 1, 50), 16, [](std::span<const double> log_probs) {
@@ -101,14 +101,14 @@ TEST_F(Perplexity, AModelThatKnowsNothingHasThePerplexityOfItsVocabulary) {
   });
 }
 
-TEST_F(Perplexity, EndsWhereItIsToldTo) {
+TEST_F(Perplexity, StopsOnRequest) {
   int calls = 0;
   score_windows(engine_, test::random_tokens(100, 5, 50), 10, [&](std::span<const double>) { return ++calls < 3; });
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
 }
 
-TEST_F(Perplexity, RefusesWhatCannotBeScored) {
+TEST_F(Perplexity, RejectsUnscorableInput) {
   const auto tokens = test::random_tokens(20, 5, 50);
   const auto ignore = [](std::span<const double>) { return true; };
   EXPECT_ERROR(score_windows(engine_, tokens, 1, ignore), "window");

@@ -1,4 +1,4 @@
-// Laws of infer/engine/prompt_lookup.h, and of the pace of drafts in infer/engine/drafts.h.
+// Tests infer/engine/prompt_lookup.h, and the number of draft tokens in infer/engine/drafts.h.
 #include "infer/engine/prompt_lookup.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace folio::infer {
 namespace {
 
-TEST(PromptLookup, DraftsAreWhatFollowedTheLastTokensBefore) {
+TEST(PromptLookup, DraftsContinueTheLastMatch) {
   EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}, 8),
             (std::vector<int32_t>{4, 5, 1, 2, 3, 4, 5, 1}));
   EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}, 2), (std::vector<int32_t>{4, 5}));
@@ -25,7 +25,7 @@ TEST(PromptLookup, DraftsAreWhatFollowedTheLastTokensBefore) {
     EXPECT_TRUE(PromptLookup::drafts(text, 8).empty());
 }
 
-TEST(PromptLookup, WhatWasWrongOftenHasToBeSurer) {
+TEST(PromptLookup, PoorDraftsRequireLongerMatches) {
   const std::vector<int32_t> text{1, 2, 3, 4, 5, 6, 7, 2, 3, 4, 5};
   EXPECT_EQ(PromptLookup::drafts(text, 2, 4), (std::vector<int32_t>{6, 7}));
   EXPECT_TRUE(PromptLookup::drafts(text, 2, 5).empty()) << "four tokens are not enough";
@@ -44,7 +44,7 @@ TEST(PromptLookup, WhatWasWrongOftenHasToBeSurer) {
   EXPECT_EQ(n_drafts(3), 0U);
 }
 
-TEST(DraftPace, TriesAsMuchAsComesTrue) {
+TEST(DraftPace, AdaptsToTheAcceptedDrafts) {
   DraftPace pace(8);
   EXPECT_EQ(pace.n_wanted(), 8U);
   pace.learn(8, 2);
@@ -56,7 +56,7 @@ TEST(DraftPace, TriesAsMuchAsComesTrue) {
   EXPECT_EQ(DraftPace(0).n_wanted(), 0U);
 }
 
-TEST(DraftPace, WhatNeverComesTrueIsSeldomTried) {
+TEST(DraftPace, RetriesRejectedDraftsRarely) {
   DraftPace pace(8);
   int tries = 0;
   for (int step = 0; step < 1000; ++step) {

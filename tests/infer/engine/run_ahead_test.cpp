@@ -1,5 +1,5 @@
-// Laws of steps that are issued before the tokens of the step before are seen: nobody can tell, but for the time. Each
-// holds on machines that never run ahead, too.
+// Tests steps that are issued before the previous step's tokens are read: results don't change. Each test also passes
+// on machines that never run ahead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
     return test::drawn_by_host(GetParam(), model_, r);
   }
-  // The request goes on after what it has said, which the cache knows, as the whole text does alone.
+  // Expects the request to continue after its cached output as the whole sequence does alone.
   void expect_goes_on(Engine& engine, Request r, std::span<const int32_t> said) const {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
@@ -52,11 +52,11 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// ---- That it does ----
+// ---- It runs ahead ----
 
 class Watched : public RunAhead {
  protected:
-  // The events of the last machine of the kind; whether it runs ahead.
+  // Returns the events of the kind's last machine, and stores whether it runs ahead.
   std::string events(std::vector<Request> requests) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;
@@ -73,19 +73,19 @@ class Watched : public RunAhead {
     draws_ = last.draws;
     return events;
   }
-  bool several_ = false;  ///< steps may be in flight: each text is in one of its own
+  bool several_ = false;  ///< steps may be in flight: each sequence has its own step
   bool runs_ahead_ = false;
   bool draws_ = false;
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, Watched, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(Watched, AStepIsBegunBeforeTheTokensOfTheOneBeforeAreWaitedFor) {
+TEST_P(Watched, IssuesAStepBeforeReadingThePreviousTokens) {
   const std::string got = events({request(5, 6, 1), request(40, 4, 2)});
   EXPECT_EQ(got, runs_ahead_ ? "bbwbwbwbwbww" : draws_ ? "bwbwbwbwbwbw" : several_ ? "bbbbbbbbbb" : "bbbbbb");
 }
 
-TEST_P(Watched, WhatHasToKnowTheTokenWaits) {
+TEST_P(Watched, WaitsIfARequestNeedsTheToken) {
   Request penalized = request(5, 3, 1);
   penalized.options.sampler.repetition_penalty = 1.1F;
   std::string got = events({penalized, request(4, 3, 2)});
@@ -101,9 +101,9 @@ TEST_P(Watched, WhatHasToKnowTheTokenWaits) {
   EXPECT_EQ(got, runs_ahead_ ? "bbwwbbwbww" : draws_ ? "bwbwbwbwbw" : "bbbbb");
 }
 
-// ---- That nobody can tell ----
+// ---- Results don't change ----
 
-TEST_P(RunAhead, TokensAreThoseThatTheHostDraws) {
+TEST_P(RunAhead, TokensMatchTheHost) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 6});
   std::vector<Request> requests{request(5, 12, 1), request(40, 1, 2), request(1, 2, 3), request(60, 9, 4)};
   requests[0].options.sampler = {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4};
@@ -123,7 +123,7 @@ TEST_P(RunAhead, TokensAreThoseThatTheHostDraws) {
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
 }
 
-TEST_P(RunAhead, RowsOfDrawnTokensAreThoseOfTheTokens) {
+TEST_P(RunAhead, RowsOfUnreadTokensMatchRowsOfTokens) {
   RunnerOn runner(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
   Sampler sampler({.temperature = 1.0F, .seed = 3}, {});
   const auto text = random_tokens(6, 1, 37);
@@ -151,8 +151,8 @@ TEST_P(RunAhead, RowsOfDrawnTokensAreThoseOfTheTokens) {
   EXPECT_TRUE(same_bits(logits, run(runner, next)));
 }
 
-// A token, or a text, that ends it comes as a surprise: the row behind it is in flight.
-TEST_P(RunAhead, WhatEndsATextLeavesNoRowBehindIt) {
+// When an end token or stop string ends a sequence, the row after it is already in flight.
+TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
   const Request plain = request(23, 20, 6);
   const auto expected = drawn_by_host(plain);
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
@@ -179,7 +179,7 @@ TEST_P(RunAhead, WhatEndsATextLeavesNoRowBehindIt) {
   }
 }
 
-TEST_P(RunAhead, ACancelledRequestLeavesTheRowsOfItsTokens) {
+TEST_P(RunAhead, CancellingKeepsComputedRows) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
   const Request plain = request(30, 20, 1);
   const auto expected = drawn_by_host(plain);
@@ -189,7 +189,7 @@ TEST_P(RunAhead, ACancelledRequestLeavesTheRowsOfItsTokens) {
     const RequestId owner = engine.add(request(32, 20, 2));
     const Request beside = request(9, 8, 3);
     const RequestId other = engine.add(beside);
-    const size_t n = engine.runner().steps_in_flight();  // a text is in each n-th step
+    const size_t n = engine.runner().steps_in_flight();  // a sequence is in every n-th step
     for (size_t i = 0; i < 3 * n; ++i) EXPECT_TRUE(engine.step());
     if (drop) {
       engine.drop(id);
@@ -200,7 +200,7 @@ TEST_P(RunAhead, ACancelledRequestLeavesTheRowsOfItsTokens) {
       EXPECT_EQ(engine.take(id).tokens.size(), 3U);
     }
     EXPECT_EQ(engine.cache().blocks_in_use(), 1);
-    const Request late = request(33, 6, 4);  // in the blocks that are free again
+    const Request late = request(33, 6, 4);  // uses the released blocks
     const RequestId last = engine.add(late);
     while (engine.step()) continue;
     EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
@@ -209,7 +209,7 @@ TEST_P(RunAhead, ACancelledRequestLeavesTheRowsOfItsTokens) {
   }
 }
 
-TEST_P(RunAhead, AfterTheLastRequestNothingIsLeft) {
+TEST_P(RunAhead, NothingRemainsAfterTheLastRequest) {
   EngineOn engine(GetParam(), model_);
   const RequestId id = engine.add(request(4, 20, 1));
   EXPECT_TRUE(engine.step());
@@ -223,7 +223,7 @@ TEST_P(RunAhead, AfterTheLastRequestNothingIsLeft) {
   EXPECT_EQ(engine.take(other).tokens, drawn_by_host(next));
 }
 
-TEST_P(RunAhead, WhatACallbackThrowsIsMadeGood) {
+TEST_P(RunAhead, RecoversAfterACallbackThrows) {
   const Request requests[] = {request(5, 6, 1), request(31, 7, 2), request(12, 3, 3)};
   for (int fail_at = 1; fail_at < 16; fail_at += 4) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
@@ -249,8 +249,8 @@ TEST_P(RunAhead, WhatACallbackThrowsIsMadeGood) {
   }
 }
 
-// A token whose embedding is damaged is fed on, and the row behind the draw that fails is in flight, too.
-TEST_P(RunAhead, ADrawThatFailsIsTheSameErrorEachTime) {
+// A token with a damaged embedding is fed to the next step, and the row after the failed draw is in flight, too.
+TEST_P(RunAhead, FailedDrawsRepeatTheSameError) {
   const Request r = request(5, 20, 6);
   const auto expected = drawn_by_host(r);
   const auto first = std::find(expected.begin() + 3, expected.end(), expected[3]) - expected.begin();
@@ -267,12 +267,12 @@ TEST_P(RunAhead, ADrawThatFailsIsTheSameErrorEachTime) {
   requests.add(failing);
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(engine.step());
   for (int i = 0; i < 3; ++i) {
-    EXPECT_ERROR(engine.step(), "not finite at position 9");
+    EXPECT_ERROR(engine.step(), "position 9 are not finite");
   }
   EXPECT_EQ(shown, tokenizer_.decode(std::vector(expected.begin(), expected.begin() + 4)));
 }
 
-TEST_P(RunAhead, AStepOfAnotherCallerComesBetween) {
+TEST_P(RunAhead, AllowsInterleavedStepsOfOtherCallers) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
   const Request r = request(5, 9, 1);
   const Request beside = request(8, 9, 2);
@@ -296,7 +296,7 @@ TEST_P(RunAhead, AStepOfAnotherCallerComesBetween) {
   EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
 }
 
-TEST(InFlight, ThereAreAsManyStepsAsTheMachineTakesIfThereAreTexts) {
+TEST(InFlight, FillsTheMachinesStepsInFlight) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   for (const size_t n_texts : {1, 2, 3, 8}) {
     test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);
@@ -313,14 +313,14 @@ TEST(InFlight, ThereAreAsManyStepsAsTheMachineTakesIfThereAreTexts) {
   }
 }
 
-// A text that was left out while others came is not left out for ever, and steps are of the same size again.
-TEST(InFlight, WhereTextsEndTheOthersAreSharedOutAnew) {
+// A sequence that is omitted while others arrive is scheduled again, and steps have equal sizes again.
+TEST(InFlight, RebalancesStepsWhenSequencesEnd) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);
   Engine engine(model, machine, {.n_sequences = 12});
   std::vector<size_t> shares;
   engine.watch([&](const StepReport& report) { shares.push_back(report.shares.size()); });
-  for (size_t i = 0; i < 12; ++i) {  // of the first four texts one goes on
+  for (size_t i = 0; i < 12; ++i) {  // only one of the first four sequences continues
     engine.add({.prompt = random_tokens(5, i, 37), .options = {.max_tokens = i < 3 ? 2 : 20}});
   }
   for (int i = 0; i < 18; ++i) EXPECT_TRUE(engine.step());
@@ -329,12 +329,12 @@ TEST(InFlight, WhereTextsEndTheOthersAreSharedOutAnew) {
   while (engine.step()) continue;
 }
 
-TEST(Replay, AStepThatIsFedIsReplayed) {
+TEST(Replay, ReplaysDecodeSteps) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
   Engine engine(model, machine);
   engine.add({.prompt = random_tokens(5, 1, 37), .options = {.max_tokens = 20}});
-  EXPECT_TRUE(engine.step());  // the prompt, and the first of those that follow
+  EXPECT_TRUE(engine.step());  // the prompt, and the first following token
   const int issued = machine.last_stage->n_issued;
   while (engine.step()) continue;
   EXPECT_EQ(machine.last_stage->n_issued, issued);

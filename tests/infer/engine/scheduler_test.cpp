@@ -1,4 +1,4 @@
-// Laws of infer/engine/scheduler.h, on the made-up machine of simulation.h.
+// Tests infer/engine/scheduler.h on the simulated machine of simulation.h.
 #include "infer/engine/scheduler.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ std::vector<int32_t> text_of(size_t n, int32_t seed) {
   return text;
 }
 
-TEST(Scheduler, RunningRequestsComeFirstAndTheRestIsFilledWithPrompts) {
+TEST(Scheduler, SchedulesRunningRequestsBeforePrompts) {
   Simulation s(100, {.max_rows = 50, .max_sequences = 10});
   TextRequest a(text_of(20, 1), 100);
   TextRequest b(text_of(60, 2), 100);
@@ -41,7 +41,7 @@ TEST(Scheduler, RunningRequestsComeFirstAndTheRestIsFilledWithPrompts) {
     }
     return n;
   };
-  EXPECT_EQ(rows(), (std::vector<size_t>{20, 30}));  // b's prompt is cut
+  EXPECT_EQ(rows(), (std::vector<size_t>{20, 30}));  // b's prompt is split
   s.step();
   EXPECT_EQ(rows(), (std::vector<size_t>{1, 30, 10}));
   s.step();
@@ -57,7 +57,7 @@ TEST(Scheduler, NoMoreRunThanMay) {
   EXPECT_EQ(s.scheduler.waiting().size(), 3U);
 }
 
-TEST(Scheduler, TheYoungestIsPreemptedWhenBlocksRunOut) {
+TEST(Scheduler, PreemptsTheYoungestWhenBlocksRunOut) {
   Simulation s(4, {.max_rows = 200, .max_sequences = 10});
   TextRequest old(text_of(32, 1), 60);
   TextRequest young(text_of(32, 2), 60);
@@ -75,7 +75,7 @@ TEST(Scheduler, TheYoungestIsPreemptedWhenBlocksRunOut) {
   EXPECT_EQ(young.texts.at(0), written_alone(text_of(32, 2), 60));
 }
 
-TEST(Scheduler, AKnownPrefixIsNotComputedAgain) {
+TEST(Scheduler, DoesNotRecomputeACachedPrefix) {
   Simulation s(100, {.max_rows = 500, .max_sequences = 10});
   TextRequest first(text_of(100, 1), 2);
   s.add(first);
@@ -93,14 +93,14 @@ TEST(Scheduler, AKnownPrefixIsNotComputedAgain) {
   EXPECT_EQ(s.n_rows - rows, 5U);
 }
 
-TEST(Scheduler, WhatTwoBeginWithIsComputedOnce) {
+TEST(Scheduler, ComputesSharedPrefixesOnce) {
   Simulation s(100, {.max_rows = 40, .max_sequences = 10});
   TextRequest choices(text_of(100, 1), 5, 3);
   s.add(choices);
   while (!choices.done()) s.step();
   EXPECT_EQ(s.n_rows, 100U + 4 + 1 + 4 + 1 + 4) << "a row of the prompt each, and the tokens but for the last";
   for (const auto& text : choices.texts) EXPECT_EQ(text, written_alone(text_of(100, 1), 5));
-  // The older one may be gone before the younger starts.
+  // The older one may be removed before the younger starts.
   TextRequest two(text_of(100, 2), 3, 2);
   s.add(two);
   s.step();
@@ -109,7 +109,7 @@ TEST(Scheduler, WhatTwoBeginWithIsComputedOnce) {
   EXPECT_EQ(two.texts.at(0), written_alone(text_of(100, 2), 3));
 }
 
-TEST(Scheduler, BeamsShareWhatTheyHaveInCommon) {
+TEST(Scheduler, BeamsShareCommonBlocks) {
   Simulation s(100, {.max_rows = 40, .max_sequences = 10});
   TextRequest beams(text_of(100, 1), 6, 4, true);
   s.add(beams);
@@ -123,7 +123,7 @@ TEST(Scheduler, BeamsShareWhatTheyHaveInCommon) {
   EXPECT_LE(most, 3 + 4 + 2) << "three whole blocks of the prompt, and one of each beam";
 }
 
-// Two searches in a cache with room for one and a half.
+// Two searches in a cache that fits one and a half.
 TEST(Scheduler, BeamsArePreemptedAndStartTogether) {
   Simulation s(21, {.max_rows = 200, .max_sequences = 8});
   TextRequest old(text_of(40, 1), 100, 4, true);
@@ -156,12 +156,12 @@ TEST(Scheduler, BeamsCountAsManySequences) {
   s.step();
   EXPECT_TRUE(next->runs());
   TextRequest too_many(text_of(5, 3), 3, 6, true);
-  EXPECT_ERROR(s.add(too_many), "6 beams are more than the 5 sequences that may run");
+  EXPECT_ERROR(s.add(too_many), "6 beams exceed the maximum of 5 sequences");
   TextRequest too_long(text_of(64, 3), 1600, 2, true);
   EXPECT_ERROR(s.add(too_long), "2 beams of 1663 positions need 104 blocks");
 }
 
-TEST(Scheduler, WhatCanNeverFitIsRefusedAtOnce) {
+TEST(Scheduler, RejectsRequestsLargerThanTheCache) {
   Simulation s(3, {.max_rows = 50, .max_sequences = 2});
   TextRequest fits(text_of(90, 1), 7);
   TextRequest too_long(text_of(90, 1), 8);
@@ -169,7 +169,7 @@ TEST(Scheduler, WhatCanNeverFitIsRefusedAtOnce) {
   EXPECT_ERROR(s.add(too_long), "97 positions need 4 blocks of the KV cache, which has 3");
 }
 
-TEST(Scheduler, JobsGoOnOnlyWhereBlocksAreLeftAndNobodyCanStart) {
+TEST(Scheduler, JobsContinueOnlyIfNoneCanStart) {
   Simulation s(3, {.max_rows = 100, .max_sequences = 10});
   TextRequest a(text_of(32, 1), 10);
   TextRequest b(text_of(31, 2), 10);
@@ -186,12 +186,12 @@ TEST(Scheduler, JobsGoOnOnlyWhereBlocksAreLeftAndNobodyCanStart) {
   EXPECT_FALSE(s.scheduler.can_continue(both));  // b needs a second block
 }
 
-// Steps that are like the one before are left out.
-TEST(Scheduler, ItsTraceCanBeRead) {
+// Steps that equal the previous one are omitted.
+TEST(Scheduler, TraceIsReadable) {
   Simulation s(5, {.max_rows = 64, .max_sequences = 3});
   TextRequest a(text_of(60, 1), 30);
   TextRequest b(text_of(40, 2), 40);
-  TextRequest c(text_of(61, 1), 5);  // begins as a does
+  TextRequest c(text_of(61, 1), 5);  // a's prompt plus one token, so that it can reuse a's first KV block
   const auto name = [&](const Sequence* s) { return s->request() == a.id ? "a" : s->request() == b.id ? "b" : "c"; };
   std::string trace;
   std::string before;
@@ -228,7 +228,7 @@ TEST(Scheduler, ItsTraceCanBeRead) {
             " 47: 3 free; c 1\n");
 }
 
-TEST(Scheduler, APausedSequenceComesBackBeforeYoungerOnesThatWait) {
+TEST(Scheduler, PausedSequencesResumeBeforeYoungerOnes) {
   Simulation s(100, {.max_rows = 50, .max_sequences = 2});
   TextRequest a(text_of(5, 1), 4);
   TextRequest b(text_of(5, 2), 4);
@@ -250,8 +250,8 @@ TEST(Scheduler, APausedSequenceComesBackBeforeYoungerOnesThatWait) {
   EXPECT_EQ(a.texts.at(0), written_alone(text_of(5, 1), 4));
 }
 
-// Random arrivals, lengths, shared beginnings, choices, searches, pauses and cancellations.
-TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
+// Random arrivals, lengths, shared prefixes, choices, searches, pauses and cancellations.
+TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
   constexpr int64_t kSteps = test::kSanitized ? 25'000 : 100'000;
   std::mt19937_64 random(1);
   const auto up_to = [&](size_t n) { return static_cast<size_t>(random() % n); };
@@ -276,7 +276,7 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
         size_t n_prompt = 1 + up_to(most);
         if (!requests.empty() && up_to(4) == 0) n_prompt = std::min(requests.back().prompt.size(), most);
         std::vector<int32_t> prompt = text_of(n_prompt, static_cast<int32_t>(up_to(3)));
-        if (up_to(3) == 0) {  // equal blocks behind different beginnings
+        if (up_to(3) == 0) {  // equal blocks after different prefixes
           for (size_t i = 0; i < n_prompt; ++i) prompt[i] = static_cast<int32_t>(i % 32);
         }
         for (size_t i = up_to(n_prompt); i < n_prompt && up_to(2) == 0; ++i) prompt[i] = static_cast<int32_t>(up_to(2));
@@ -284,7 +284,7 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
                                                      static_cast<int32_t>(up_to(3)) - 1);
         try {
           s.add(request);
-        } catch (const core::Error&) {  // beams that the cache can never hold; those that just fit are taken
+        } catch (const core::Error&) {  // beams that can never fit into the cache; those that just fit are accepted
           ++n_refused;
           requests.pop_back();
         }
@@ -309,7 +309,7 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
       for (const auto* sequence : running) n_shared += sequence->n_cached();
       ASSERT_TRUE(std::ranges::is_sorted(running, {}, &Sequence::key));
       ASSERT_TRUE(std::ranges::is_sorted(waiting, {}, &Sequence::key));
-      // Every block is held as often as tables have it, and the others are free.
+      // Every block's reference count equals its uses in tables, and the other blocks are free.
       std::map<BlockId, int> held;
       for (const auto* sequence : running) {
         for (const BlockId block : s.cache.table(sequence->id())) ++held[block];

@@ -1,5 +1,5 @@
-// A scheduler on a made-up machine: where a real one writes keys and values it writes a hash of the text up to there,
-// and checks before each row that the blocks hold those of the text so far. The next token is a function of that text.
+// A scheduler on a simulated machine: instead of keys and values it writes a hash of the sequence so far, and before
+// each row it checks that the blocks have the right hashes. The next token is a function of the sequence.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ inline std::vector<int32_t> written_alone(std::vector<int32_t> text, size_t n_mo
   return text;
 }
 
-// What a made-up search goes on with: of two tokens behind each text the `width` that a hash likes best. Pairs of a
-// text's index and a token.
+// Returns the continuations of a simulated search: of two tokens after each text, the `width` with the best hashes, as
+// pairs of a text's index and a token.
 inline std::vector<std::pair<size_t, int32_t>> followed(const std::vector<std::vector<int32_t>>& texts, size_t width) {
   std::vector<std::tuple<uint64_t, size_t, int32_t>> candidates;
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -82,7 +82,7 @@ struct TextSequence final : public Sequence {
   bool computed = false;  ///< the next token is known
 };
 
-// A request: some choices, or one search.
+// A request with several choices, or one search.
 struct TextRequest {
   static inline RequestId n_made = 0;
 
@@ -95,7 +95,7 @@ struct TextRequest {
   TextRequest& operator=(const TextRequest&) = delete;
 
   [[nodiscard]] bool done() const { return live.empty(); }
-  // For those of one sequence.
+  // Accesses the sequence of a request that has only one.
   TextSequence& operator*() { return sequences.front(); }
   TextSequence* operator->() { return &sequences.front(); }
 
@@ -105,13 +105,13 @@ struct TextRequest {
   size_t n_more;
   size_t n;
   int32_t adapter;
-  std::deque<TextSequence> sequences;  ///< from the time when it is added
+  std::deque<TextSequence> sequences;  ///< filled when the request is added
   bool paused = false;
-  std::vector<size_t> live;                 ///< of a search: in its order; of choices those that go on
-  std::vector<std::vector<int32_t>> texts;  ///< of those that have ended
+  std::vector<size_t> live;                 ///< a search's sequences in its order, or the choices that continue
+  std::vector<std::vector<int32_t>> texts;  ///< of finished sequences
 };
 
-// A scheduler with its cache and the made-up machine.
+// A scheduler with its cache and the simulated machine.
 class Simulation {
  public:
   Simulation(int64_t n_blocks, const SchedulerLimits& limits)
@@ -125,7 +125,7 @@ class Simulation {
     for (const size_t i : request.live) scheduler.add(request.sequences[i]);
     requests_[request.id] = &request;
   }
-  // A request of choices gives up its places, and comes back later.
+  // Removes a request of choices from the scheduler, to add it again later.
   void pause(TextRequest& request) {
     request.paused = true;
     for (const size_t i : request.live) {
@@ -142,7 +142,7 @@ class Simulation {
     requests_.erase(request.id);
   }
 
-  // Plans a step and runs it. The requests that are done are removed, and returned.
+  // Plans and runs a step. Removes and returns the finished requests.
   std::vector<TextRequest*> step() {
     ++n_steps;
     n_free = cache.free_blocks();
@@ -177,7 +177,7 @@ class Simulation {
   BlockManager cache;
   Scheduler scheduler;
   int64_t n_steps = 0;
-  int64_t n_free = 0;  ///< blocks, before the last plan
+  int64_t n_free = 0;  ///< blocks before the last plan
   size_t n_rows = 0;
   size_t n_preempted = 0;
   size_t n_ended = 0;  ///< sequences
@@ -185,7 +185,7 @@ class Simulation {
 
  private:
   static TextSequence& of(Sequence* sequence) { return static_cast<TextSequence&>(*sequence); }
-  // Writes the rows into their places.
+  // Writes the rows to their positions.
   void run(TextSequence& sequence, size_t n) {
     const auto table = cache.table(sequence.id());
     const auto length = static_cast<size_t>(cache.length(sequence.id()));
@@ -217,7 +217,7 @@ class Simulation {
     }
   }
 
-  // When all sequences know what comes next.
+  // Advances a search once all its sequences have their next tokens.
   void search(TextRequest& request) {
     std::vector<std::vector<int32_t>> texts;
     for (const size_t i : request.live) {

@@ -1,5 +1,5 @@
-// Laws of infer/engine/text_stream.h: the pieces of a stream are its texts, whenever they are fetched; whoever waits is
-// told; what is given up ends.
+// Tests infer/engine/text_stream.h: a stream delivers its complete outputs, whenever they are fetched; waiting callers
+// are notified; abandoned requests end.
 #include "infer/engine/text_stream.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::random_tokens;
 
-constexpr auto kHang = 120s;  // only ends a test that would wait for ever
+constexpr auto kHang = 120s;  // only ends a test that would hang
 
 class TextStreamTest : public ::testing::Test {
  protected:
@@ -42,7 +42,7 @@ class TextStreamTest : public ::testing::Test {
                                                    EventQueueOptions options = {}) {
     return TextStream::submit(async_, std::move(requests), pieces, std::move(options));
   }
-  // All that a stream says, by choice.
+  // Returns a stream's complete outputs, by choice.
   static std::vector<std::string> read(TextStream& stream, size_t n_choices) {
     std::vector<std::string> texts(n_choices);
     while (!stream.ended()) {
@@ -64,7 +64,7 @@ class TextStreamTest : public ::testing::Test {
   std::shared_ptr<test::Gate> gate_ = test::Gate::after_steps_of(*async_);
 };
 
-TEST_F(TextStreamTest, PiecesAreTheTextsOfTheirChoices) {
+TEST_F(TextStreamTest, PiecesJoinToTheTextsOfTheChoices) {
   const auto stream = submit({request(1), request(2, 3), request(3)});
   auto expected = alone(request(1));
   for (const auto& more : {alone(request(2, 3)), alone(request(3))}) {
@@ -76,15 +76,15 @@ TEST_F(TextStreamTest, PiecesAreTheTextsOfTheirChoices) {
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(results[i].text, expected[i]);
 }
 
-TEST_F(TextStreamTest, WithoutPiecesThereAreResultsAlone) {
+TEST_F(TextStreamTest, ReturnsOnlyResultsWithoutPieces) {
   const auto stream = submit({request(1), request(4)}, false);
   while (!stream->ended()) EXPECT_TRUE(stream->next(1s).empty());
   EXPECT_EQ(stream->take_results()[1].text, alone(request(4))[0]);
 }
 
-TEST_F(TextStreamTest, WhatIsFetchedLateIsOnePiece) {
+TEST_F(TextStreamTest, LateReadsReturnOnePiece) {
   const auto late = submit({request(1)});
-  static_cast<void>(read(*submit({request(8)}), 1));  // runs beside the first, and ends after it
+  static_cast<void>(read(*submit({request(8)}), 1));  // runs together with the first, and ends after it
   static_cast<void>(read(*submit({request(8)}), 1));
   const auto pieces = late->next(1s);
   ASSERT_EQ(pieces.size(), 1U);
@@ -94,15 +94,15 @@ TEST_F(TextStreamTest, WhatIsFetchedLateIsOnePiece) {
   EXPECT_TRUE(late->ended());
 }
 
-// The second stream is not read before the first one has ended.
-TEST_F(TextStreamTest, AStreamThatIsNotReadIsPausedAndOthersContinue) {
+// The second stream is only read after the first one has ended.
+TEST_F(TextStreamTest, UnreadStreamsPauseAndOthersContinue) {
   const auto late = submit({request(1), request(8)}, true, {.limit = 10});
   EXPECT_EQ(read(*submit({request(2)}), 1), alone(request(2)));
   while (async_->statistics().paused < 2) std::this_thread::yield();
   EXPECT_EQ(read(*late, 2), (std::vector{alone(request(1))[0], alone(request(8))[0]}));
 }
 
-TEST_F(TextStreamTest, ANotifierCanBeReadWhenThereAreNews) {
+TEST_F(TextStreamTest, NotifierIsReadableAfterDelivery) {
   const auto notifier = std::make_shared<Notifier>();
   EXPECT_FALSE(readable(*notifier, 0ms));
   const auto stream = submit({request(1)}, true, {.on_delivery = [notifier] { notifier->notify(); }});
@@ -115,7 +115,7 @@ TEST_F(TextStreamTest, ANotifierCanBeReadWhenThereAreNews) {
   EXPECT_EQ(text, alone(request(1))[0]);
 }
 
-TEST_F(TextStreamTest, AnErrorComesOnceAndEndsTheOthers) {
+TEST_F(TextStreamTest, ErrorsAreThrownOnceAndEndTheOthers) {
   Request bad = request(1);
   bad.prompt = {37};
   const auto stream = submit({request(2), bad, request(3)}, false);
@@ -127,11 +127,11 @@ TEST_F(TextStreamTest, AnErrorComesOnceAndEndsTheOthers) {
   EXPECT_EQ(read(*submit({request(2)}), 1), alone(request(2)));
 }
 
-TEST_F(TextStreamTest, WhatIsCancelledOrGivenUpEnds) {
+TEST_F(TextStreamTest, CancelledAndDroppedStreamsEnd) {
   std::vector<Request> many(40, request(8));
   gate_->close();
   const auto stream = submit(many);
-  gate_->await_thread();  // a step was done
+  gate_->await_thread();  // after a step
   stream->cancel();
   gate_->open();
   while (!stream->ended()) static_cast<void>(stream->next(1s));
@@ -142,7 +142,7 @@ TEST_F(TextStreamTest, WhatIsCancelledOrGivenUpEnds) {
   EXPECT_EQ(async_->statistics().blocks_in_use, 0);
 }
 
-TEST_F(TextStreamTest, AnEngineThatStopsEndsItsStreamsAndTakesNoOthers) {
+TEST_F(TextStreamTest, StoppingEndsStreamsAndRejectsNewOnes) {
   const auto stream = submit(std::vector<Request>(40, request(8)));
   async_->stop();
   while (!stream->ended()) static_cast<void>(stream->next(1s));
@@ -151,7 +151,7 @@ TEST_F(TextStreamTest, AnEngineThatStopsEndsItsStreamsAndTakesNoOthers) {
   EXPECT_TRUE(later->ended());
 }
 
-TEST_F(TextStreamTest, AnEngineMayStopWhileManySubmitLongLists) {
+TEST_F(TextStreamTest, StopsDuringConcurrentSubmissions) {
   std::vector<std::thread> threads;
   std::atomic<int> n_ended = 0;
   for (int t = 0; t < 4; ++t) {

@@ -1,4 +1,4 @@
-// What laws of texts share: a small model on the machines of a kind, the texts that requests have alone, and adapters.
+// Helpers for tests of outputs: a small model on the machines of a kind, the outputs of requests alone, and adapters.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace folio::infer::test {
 
-/// Of some of the matrices, so that every place has rows with and without a part.
+/// Returns an adapter of some matrices, so that each one occurs with and without a low-rank part.
 inline core::Adapter random_adapter(const core::ModelConfig& config, uint64_t seed, size_t rank) {
   using core::Role;
   constexpr std::array kTargets = {Role::Wq, Role::Wk, Role::Wv, Role::Wo, Role::W1, Role::W3, Role::W2};
@@ -48,7 +48,7 @@ class Texts : public ::testing::TestWithParam<MachineKind> {
     while (engine.step()) continue;
     return engine.take_all(id);
   }
-  /// The adapters are numbered from 0 on.
+  /// Returns a request's results alone in an engine. The adapters are numbered from 0.
   [[nodiscard]] std::vector<GenerateResult> alone(const Request& request,
                                                   std::span<const core::Adapter> adapters = {}) const {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});

@@ -1,5 +1,5 @@
-// Laws of words of several tokens: those that end a text, and those that it never says; and of tails: who goes on from
-// a text computes nothing again.
+// Tests words of several tokens that end a sequence or are banned, and cached tails: continuing a finished sequence
+// recomputes nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Words : public test::Texts {
 
 INSTANTIATE_TEST_SUITE_P(Machines, Words, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(Words, AStopWordEndsTheTextAndIsItsEnd) {
+TEST_P(Words, StopWordsEndTheOutputAndAreIncluded) {
   Request request = drawing(prompt(20, 1), 1);
   const Tokens whole = alone(request).front().tokens;
   const Tokens word = {whole[10], whole[11], whole[12]};
@@ -46,7 +46,7 @@ TEST_P(Words, AStopWordEndsTheTextAndIsItsEnd) {
   EXPECT_EQ(cut.finish_reason, FinishReason::Stop);
 }
 
-TEST_P(Words, AWordMayBeginInThePrompt) {
+TEST_P(Words, StopWordsMayBeginInThePrompt) {
   Request request = drawing(prompt(20, 2), 2);
   const int32_t first = alone(request).front().tokens.front();
   request.options.stop_words = {{request.prompt[18], request.prompt[19], first}};
@@ -56,8 +56,8 @@ TEST_P(Words, AWordMayBeginInThePrompt) {
   EXPECT_NE(alone(request).front().tokens.front(), first);
 }
 
-// Each token is the likeliest of those that complete no bad word.
-TEST_P(Words, ABadWordIsNeverThereAndTheRestIsAsItWas) {
+// Each token is the likeliest one that completes no bad word.
+TEST_P(Words, BadWordsAreNeverGenerated) {
   Request request = drawing(prompt(20, 3), 3);
   request.options.sampler.temperature = 0.0F;
   const Tokens greedy = alone(request).front().tokens;
@@ -86,7 +86,7 @@ TEST_P(Words, ABadWordIsNeverThereAndTheRestIsAsItWas) {
   for (const Tokens& word : words) EXPECT_FALSE(contains(got, word));
 }
 
-TEST_P(Words, BeamsKeepToThem) {
+TEST_P(Words, BeamsRespectStopAndBadWords) {
   Request request{.prompt = prompt(20, 4), .options = {.max_tokens = 24, .n = 4, .beams = {.width = 4}}};
   const auto free = alone(request);
   const Tokens best = free.front().tokens;
@@ -108,7 +108,7 @@ TEST_P(Words, BeamsKeepToThem) {
   EXPECT_TRUE(stopped);
 }
 
-TEST_P(Words, WhatIsNoWordIsRefused) {
+TEST_P(Words, RejectsInvalidWords) {
   EngineOn engine(GetParam(), model_);
   Request request = drawing(prompt(5, 5), 5);
   request.options.stop_words = {{}};
@@ -122,8 +122,8 @@ TEST_P(Words, WhatIsNoWordIsRefused) {
   }
 }
 
-// Every position of a text but the last, which is never computed.
-TEST_P(Words, WhoGoesOnFromATailComputesNothingAgain) {
+// Every position is cached except the last, which is never computed.
+TEST_P(Words, ContinuingFromATailRecomputesNothing) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   Request request = drawing(prompt(45, 6), 6, 20);
   request.options.remember_tail = true;
@@ -140,15 +140,15 @@ TEST_P(Words, WhoGoesOnFromATailComputesNothingAgain) {
   EXPECT_EQ(engine.statistics().rows - rows, text.size() - 1 - 64);
 }
 
-TEST_P(Words, WithoutTailsWholeBlocksAreFound) {
+TEST_P(Words, WithoutTailsOnlyFullBlocksAreShared) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   Request request = drawing(prompt(45, 6), 6, 30);
   request.prompt = joined(request.prompt, run(engine, request).front().tokens);
   EXPECT_EQ(run(engine, request).front().n_cached, 64U);
 }
 
-// Texts that go on from each other in a cache that holds a few of them, some at the same time.
-TEST_P(Words, TextsAreThoseOfAnEmptyCacheWhateverTailsThereAre) {
+// Continues outputs repeatedly, some concurrently, in a cache that fits only a few of them.
+TEST_P(Words, TailsDoNotChangeOutputs) {
   EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 14 * kBlockPositions});
   std::vector<Tokens> texts = {prompt(3, 20), prompt(30, 21), prompt(33, 22)};
   uint64_t seed = 0;

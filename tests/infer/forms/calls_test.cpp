@@ -1,4 +1,4 @@
-// Answers that call functions (infer/forms/calls.h), of formats as they are found in published templates.
+// Tests infer/forms/calls.h: outputs that call functions, in the formats of published chat templates.
 #include "infer/forms/calls.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using Kind = data::CallPiece::Kind;
 
 const char* const kCity = R"({"type": "object", "properties": {"city": {"enum": ["Bern", "Rom"]}}, "required": ["city"],
                              "additionalProperties": false})";
-// With two members, to see the space behind a comma.
+// Two members, to test the space after a comma.
 const char* const kBoth =
     R"({"properties": {"a": {"const": [1, {"b": 2}]}, "c": {"type": "null"}}, "required": ["a", "c"],
                              "additionalProperties": false, "type": "object"})";
@@ -29,7 +29,7 @@ std::shared_ptr<Form> form_of(CallsForm calls) {
   return make_form(options, test::all_bytes());
 }
 
-TEST(Calls, AreHeldToTheirFunctionFromTheTriggerOn) {
+TEST(Calls, AreConstrainedAfterTheTrigger) {
   const auto form = form_of({.format = hermes()});
   const auto is = [&](std::string_view text) { return test::takes(*form, text); };
   const std::string rome = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rom\"}}\n</tool_call>";
@@ -44,11 +44,11 @@ TEST(Calls, AreHeldToTheirFunctionFromTheTriggerOn) {
        {"<tool_call>\n{\"name\": \"other", "<tool_call>{", "<tool_call>\n{\"name\": \"weather\", \"arguments\": {}",
         "<tool_call>\n{\"name\": \"time\", \"arguments\": {\"city",
         "So <tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ber\""}) {
-    EXPECT_EQ(form->after(form->start(), wrong), Form::kNowhere) << wrong;
+    EXPECT_EQ(form->after(form->start(), wrong), Form::kDead) << wrong;
   }
 }
 
-TEST(Calls, HaveTheTemplatesSpaces) {
+TEST(Calls, FollowTheTemplatesWhitespace) {
   data::ToolFormat dense = hermes();
   dense.has_spaces = false;
   for (const bool spaced : {false, true}) {
@@ -63,33 +63,33 @@ TEST(Calls, HaveTheTemplatesSpaces) {
   }
 }
 
-TEST(Calls, MayBeRequiredAndBeOne) {
+TEST(Calls, MayBeRequiredAndLimitedToOne) {
   const auto form = form_of({.format = hermes(), .several = false, .has_answer = false});
   EXPECT_EQ(form->forced(form->start()), '<');
   const std::string time = "<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>";
   EXPECT_TRUE(test::takes(*form, time));
-  EXPECT_EQ(form->after(form->start(), time + "\n"), Form::kNowhere);
+  EXPECT_EQ(form->after(form->start(), time + "\n"), Form::kDead);
   EXPECT_FALSE(test::takes(*form, ""));
 }
 
-TEST(Calls, WithoutAMarkBeginTheAnswer) {
+TEST(Calls, BeginTheAnswerWithoutATrigger) {
   const auto form = form_of({.format = llama()});
   EXPECT_TRUE(test::takes(*form, "{\"name\": \"time\", \"parameters\": {}}"));
   EXPECT_TRUE(test::takes(*form, "{\"name\" is a key"));
   EXPECT_TRUE(test::takes(*form, " {\"name\": \"x"));
-  EXPECT_EQ(form->after(form->start(), "{\"name\": \"x"), Form::kNowhere);
+  EXPECT_EQ(form->after(form->start(), "{\"name\": \"x"), Form::kDead);
 }
 
-TEST(Calls, OrAnAnswerThatHasAFormItself) {
+TEST(Calls, OrAnAnswerWithItsOwnForm) {
   CallsForm calls{.format = llama()};
   calls.answer = {.kind = FormOptions::Kind::JsonObject};
   const auto form = form_of(std::move(calls));
   EXPECT_TRUE(test::takes(*form, "{\"name\": \"time\", \"parameters\": {}}"));
   EXPECT_TRUE(test::takes(*form, "{\"a\":1}"));
-  EXPECT_EQ(form->after(form->start(), "It"), Form::kNowhere);
+  EXPECT_EQ(form->after(form->start(), "It"), Form::kDead);
 }
 
-TEST(Calls, HaveIdsWhereTheModelWritesThem) {
+TEST(Calls, HaveIdsIfTheTemplateHasThem) {
   data::ToolFormat mistral{.opening = "[TOOL_CALLS] [{\"name\": \"", .trigger = "[TOOL_CALLS]", .closing = "\"}]"};
   mistral.call = hermes().call;
   mistral.call.push_back({.kind = Kind::Text, .text = ", \"id\": \""});
@@ -99,12 +99,12 @@ TEST(Calls, HaveIdsWhereTheModelWritesThem) {
   EXPECT_FALSE(test::takes(*form, "[TOOL_CALLS] [{\"name\": \"time\", \"arguments\": {}, \"id\": \"aB3\"}]"));
 }
 
-TEST(Calls, ARefusedSchemaNamesItsFunction) {
+TEST(Calls, SchemaErrorsNameTheFunction) {
   try {
     static_cast<void>(form_of({.format = hermes(), .functions = {{"f", R"({"properties": {"a": {"not": {}}}})"}}}));
     FAIL();
   } catch (const core::Error& error) {
-    EXPECT_EQ(std::string(error.what()).substr(0, 37), "the tools: function f: #/properties/a");
+    EXPECT_EQ(std::string(error.what()).substr(0, 33), "tools: function f: #/properties/a");
   }
 }
 

@@ -1,4 +1,4 @@
-// What FormCache keeps.
+// Tests infer/forms/form_cache.h: recently used forms are reused.
 #include "infer/forms/form_cache.h"
 
 #include <gtest/gtest.h>
@@ -13,14 +13,14 @@ namespace {
 
 FormOptions regex_of(std::string text) { return {.kind = FormOptions::Kind::Regex, .text = std::move(text)}; }
 
-TEST(FormCache, KeepsFormsByWhatTheySay) {
+TEST(FormCache, CachesFormsByContent) {
   const test::ListTokenizer tokenizer({"a", "b", "ab", "{", "}", "\""});
   FormCache cache(tokenizer, 2);
   EXPECT_EQ(cache.form({}), nullptr);
   const auto a = cache.form(regex_of("a*"));
   EXPECT_EQ(cache.form(regex_of("a*")), a);
   EXPECT_NE(cache.form(regex_of("b*")), a);
-  EXPECT_NE(cache.form({.kind = FormOptions::Kind::Grammar, .text = "root ::= \"a\""}), a);  // a third: a* is forgotten
+  EXPECT_NE(cache.form({.kind = FormOptions::Kind::Grammar, .text = "root ::= \"a\""}), a);  // the third form evicts a*
   EXPECT_NE(cache.form(regex_of("a*")), a);
   const auto one = cache.form({.kind = FormOptions::Kind::Choice, .choices = {"ab"}});
   EXPECT_NE(cache.form({.kind = FormOptions::Kind::Choice, .choices = {"a", "b"}}), one);
@@ -28,7 +28,7 @@ TEST(FormCache, KeepsFormsByWhatTheySay) {
   EXPECT_TRUE(test::takes(*a, "aaa"));
 }
 
-TEST(FormCache, AnswersSeveralThreads) {
+TEST(FormCache, IsThreadSafe) {
   const test::ListTokenizer tokenizer({"a", "b", "ab"});
   FormCache cache(tokenizer, 4);
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Laws of infer/forms/form.h and make_form: a token may come exactly if its bytes may come one by one.
+// Tests infer/forms/form.h and make_form: a token is allowed exactly if its bytes are allowed one by one.
 #include "infer/forms/form.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace folio::infer::forms {
 namespace {
 
-TEST(Form, ATokenMayComeIfItsBytesMay) {
+TEST(Form, TokensAreAllowedIfTheirBytesAre) {
   const infer::test::LetterTokenizer tokenizer;  // '0' to 'T'
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
   Grammar grammar;
@@ -30,15 +30,15 @@ TEST(Form, ATokenMayComeIfItsBytesMay) {
   EXPECT_EQ(form.forced(form.start()), 'A');
   for (const std::string_view text : {"", "A", "A1", "A12", "A123", "A12B"}) {
     const Form::Place place = form.after(form.start(), text);
-    ASSERT_NE(place, Form::kNowhere) << text;
+    ASSERT_NE(place, Form::kDead) << text;
     EXPECT_EQ(test::allowed_ids(form, place), test::tried_ids(form, place, tokenizer)) << text;
     EXPECT_EQ(form.may_end(place), text == "A12B") << text;
   }
-  EXPECT_EQ(form.after(form.start(), "A1B"), Form::kNowhere);
+  EXPECT_EQ(form.after(form.start(), "A1B"), Form::kDead);
 }
 
-// The first copy of a part defines the rule that all copies call.
-TEST(Form, AMaskFarFromTheEndsOfARepetitionIsRightWhereTheFirstCopyDefinesARule) {
+// The first copy of a repeated part defines the rule that all copies call.
+TEST(Form, MasksAreCorrectInsideRepeatedRules) {
   const test::ListTokenizer tokenizer({"a", "b", "ab", "aab", "."});
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
   for (const auto& [least, most] : {std::pair{0, 20}, {20, -1}, {20, 40}, {20, 20}}) {
@@ -56,21 +56,21 @@ TEST(Form, AMaskFarFromTheEndsOfARepetitionIsRightWhereTheFirstCopyDefinesARule)
     grammar.finish(rule, tokens->bytes());
     Form form(std::move(grammar), tokens);
     Form::Place place = form.start();
-    for (int n = 0; n < 50 && place != Form::kNowhere; ++n, place = form.after(place, 'a')) {
+    for (int n = 0; n < 50 && place != Form::kDead; ++n, place = form.after(place, 'a')) {
       EXPECT_EQ(test::allowed_ids(form, place), test::tried_ids(form, place, tokenizer)) << least << " " << n;
     }
   }
 }
 
-// All ranks of a node's tokens, and each token once.
-TEST(TokenTree, HasEachTokenAtItsBytes) {
+// Each node's range covers exactly the tokens below it, and each token occurs once.
+TEST(TokenTree, ContainsEachTokenOnce) {
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {
     const test::ListTokenizer tokenizer(test::random_texts(1 + random() % 60, "ab\xFF", 1 + random() % 5, random));
     const TokenTree tree(tokenizer);
     std::vector<int32_t> reached;
-    std::vector<std::string> way;  // what leads to the nodes above
-    std::vector<uint32_t> ends;    // and where their subtrees end
+    std::vector<std::string> way;  // bytes that lead to each ancestor
+    std::vector<uint32_t> ends;    // where their subtrees end
     for (uint32_t n = 0; n < tree.nodes().size(); ++n) {
       const TokenTree::Node& node = tree.nodes()[n];
       while (!ends.empty() && ends.back() <= n) {
@@ -104,9 +104,9 @@ FormOptions choice(std::vector<std::string> texts) {
   return {.kind = FormOptions::Kind::Choice, .choices = std::move(texts)};
 }
 
-// All texts of up to five of three letters are tokens: parts of the tree that have only letters that may come in any
-// order for some while, or without end, are taken whole, and no others.
-TEST(Form, ARunIsAsLongAsItIs) {
+// The tokens are all strings of up to five of three letters. Subtrees whose letters are allowed in any order, for some
+// length or forever, are accepted as a whole; other subtrees must not be.
+TEST(Form, MasksMatchForRunsOfAnyLength) {
   std::vector<std::string> texts{""};
   for (size_t i = 0; texts[i].size() < 5; ++i) {
     for (const char letter : {'a', 'b', 'c'}) texts.push_back(texts[i] + letter);
@@ -120,14 +120,14 @@ TEST(Form, ARunIsAsLongAsItIs) {
     for (const std::string& begin : texts) {
       for (const std::string_view more : {"", "aa", "bcb", "abab"}) {
         const Form::Place place = form->after(form->start(), begin + std::string(more));
-        if (place == Form::kNowhere) continue;
+        if (place == Form::kDead) continue;
         ASSERT_EQ(test::allowed_ids(*form, place), test::tried_ids(*form, place, tokenizer)) << text << ", " << begin;
       }
     }
   }
 }
 
-TEST(MakeForm, AChoiceIsOneOfTheTexts) {
+TEST(MakeForm, ChoiceAcceptsExactlyItsTexts) {
   std::mt19937 random(1);
   for (int round = 0; round < 100; ++round) {
     auto texts = test::random_texts(1 + random() % 20, "ab", 5, random);
@@ -143,8 +143,8 @@ TEST(MakeForm, AChoiceIsOneOfTheTexts) {
   EXPECT_TRUE(test::takes(*make_form(choice({"", "a"}), test::all_bytes()), ""));
 }
 
-// More texts than there are ways to read one: what they have in common is read once.
-TEST(MakeForm, AChoiceMayHaveThousandsOfTexts) {
+// More choices than a state may have parses: their common prefixes are parsed once.
+TEST(MakeForm, ChoiceMayHaveThousandsOfTexts) {
   std::vector<std::string> texts;
   for (int i = 0; i < 20'000; ++i) texts.push_back("number " + std::to_string(i));
   const auto form = make_form(choice(texts), test::all_bytes());
@@ -152,7 +152,7 @@ TEST(MakeForm, AChoiceMayHaveThousandsOfTexts) {
   EXPECT_FALSE(test::takes(*form, "number 20000"));
 }
 
-TEST(MakeForm, SaysWhatIsWrongAndWhere) {
+TEST(MakeForm, ErrorsLocateTheProblem) {
   const auto message = [](const FormOptions& options) {
     try {
       static_cast<void>(make_form(options, std::make_shared<TokenTree>(infer::test::LetterTokenizer())));
@@ -161,23 +161,23 @@ TEST(MakeForm, SaysWhatIsWrongAndWhere) {
     }
     return std::string();
   };
-  EXPECT_EQ(message(regex("A(B")), "the regular expression: character 2: a ( without its )");
-  EXPECT_EQ(message(regex("[^\\s\\S]")), "the regular expression: no text fits it");
+  EXPECT_EQ(message(regex("A(B")), "regular expression: character 2: unmatched (");
+  EXPECT_EQ(message(regex("[^\\s\\S]")), "regular expression: no output can match it");
   EXPECT_EQ(message(regex("A\\{B\\}")),
-            "the regular expression: the model's vocabulary can't write it: no token has the byte 0x7b, \"{\"");
+            "regular expression: the model's vocabulary cannot produce it: no token contains the byte 0x7b, \"{\"");
   EXPECT_EQ(message(regex("é")),
-            "the regular expression: the model's vocabulary can't write it: no token has the byte 0xc3");
+            "regular expression: the model's vocabulary cannot produce it: no token contains the byte 0xc3");
   EXPECT_EQ(message(regex("\\{|A")), "");
-  EXPECT_EQ(message(gbnf("root ::= A")), "the grammar: line 1: the rule A is not defined");
+  EXPECT_EQ(message(gbnf("root ::= A")), "grammar: line 1: the rule A is not defined");
   EXPECT_EQ(message(gbnf("root ::= root")),
-            "the grammar: the rule root begins with itself, which is not supported; write it with a repetition");
-  EXPECT_EQ(message(choice({})), "the choices: there is none");
+            "grammar: the rule root is left-recursive, which is not supported; use a repetition");
+  EXPECT_EQ(message(choice({})), "choices: the list is empty");
   EXPECT_EQ(message(choice({"yes", "no"})),
-            "the choices: the model's vocabulary can't write it: no token has the byte 0x6e, \"n\"");
+            "choices: the model's vocabulary cannot produce it: no token contains the byte 0x6e, \"n\"");
 }
 
-// Each text of some hundred letters is at a place of its own, with up to 201 ways to have been read.
-TEST(Form, ForgetsAllPlacesButOneWhereThereIsNoRoom) {
+// Each text of more than a hundred letters has its own state, with up to 201 parses.
+TEST(Form, EvictsStatesIfMemoryIsFull) {
   const auto form = make_form(regex("[ab]*a[ab]{200}"), test::all_bytes());
   std::mt19937 random(1);
   std::string text;
@@ -188,18 +188,18 @@ TEST(Form, ForgetsAllPlacesButOneWhereThereIsNoRoom) {
       place = form->after(place, static_cast<uint8_t>(letter));
       text += letter;
     } catch (const NoRoom& error) {
-      EXPECT_STREQ(error.what(), "what is to be remembered of a text of this form takes more than 8192 KB");
+      EXPECT_STREQ(error.what(), "the parser states of the constrained output need more than 8192 KB");
       EXPECT_GT(form->n_places(), 2'000U);
       place = form->forget(place);
       EXPECT_EQ(form->n_places(), 2U);
     }
     ASSERT_EQ(form->may_end(place), text.size() > 200 && text[text.size() - 201] == 'a') << text.size() << " letters";
   }
-  EXPECT_EQ(form->after(form->start(), "abc"), Form::kNowhere);
+  EXPECT_EQ(form->after(form->start(), "abc"), Form::kDead);
 }
 
-// On a published vocabulary, which is not in the repository.
-TEST(Form, MasksOfAPublishedVocabularyEqualTryingEachToken) {
+// Tests a published vocabulary, which is not in the repository.
+TEST(Form, MasksOfAPublishedVocabularyMatchBruteForce) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
   const auto tokenizer = data::load_tokenizer(file, 0);
@@ -217,7 +217,7 @@ TEST(Form, MasksOfAPublishedVocabularyEqualTryingEachToken) {
     const auto form = make_form(options, tokens);
     for (const std::string_view text : texts) {
       const Form::Place place = form->after(form->start(), text);
-      ASSERT_NE(place, Form::kNowhere) << options.text << " after " << text;
+      ASSERT_NE(place, Form::kDead) << options.text << " after " << text;
       EXPECT_EQ(test::allowed_ids(*form, place), test::tried_ids(*form, place, *tokenizer))
           << options.text << " after " << text;
       EXPECT_TRUE(form->may_end(place) || !test::allowed_ids(*form, place).empty())

@@ -1,11 +1,10 @@
-// What forms say of texts, for tests in Python. Reads lines of JSON from the standard input:
+// Test tool that checks texts against forms. Reads lines of JSON from standard input, such as
 //   {"schema": "…", "free": false, "texts": ["…"], "walks": 10, "length": 60, "seed": 1}
-// with "grammar", or "regex" and "search", in place of "schema", and answers each with a line: {"error": "…"}, or for
-// each text whether it is one of the form and how many of its bytes may come, and the texts of random walks;
-// "unfinished" counts those that came to no end. With --tokens MODEL the vocabulary is that model's; each mask on a
-// walk is compared with trying every token, and "masks" says how many were. {"schema": "…", "bench": 3, "length": 60}
-// draws texts token by token, and says what a fresh form took for each of them; {"vocabulary": true} asks for the bytes
-// of the tokens, in hexadecimal.
+// or with "grammar", or "regex" and "search", instead of "schema". Answers each with a line: {"error": "…"}, or for
+// each text whether the form accepts it and how many of its bytes are valid, and the texts of random walks;
+// "unfinished" counts walks that didn't end. With --tokens MODEL, the vocabulary is that model's; each mask on a walk
+// is compared with trying every token, and "masks" counts them. {"schema": "…", "bench": 3, "length": 60} draws texts
+// token by token and times a new form on each; {"vocabulary": true} prints the bytes of all tokens in hexadecimal.
 #include <time.h>
 
 #include <algorithm>
@@ -26,7 +25,7 @@ namespace {
 constexpr size_t kMostSteps = 20'000;
 
 struct Vocabulary {
-  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: one token for each byte
+  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: one token per byte
   std::shared_ptr<const TokenTree> tokens;
 };
 
@@ -34,12 +33,12 @@ std::vector<uint8_t> possible(Form& form, Form::Place place, std::string_view of
   std::vector<uint8_t> bytes;
   for (const char c : of) {
     const auto byte = static_cast<uint8_t>(c);
-    if (form.after(place, byte) != Form::kNowhere) bytes.push_back(byte);
+    if (form.after(place, byte) != Form::kDead) bytes.push_back(byte);
   }
   return bytes;
 }
 
-// A random text of the form: free for some bytes, then with what closes it first. Empty if it does not end.
+// Returns a random text of the form: any allowed bytes up to `length`, then closing ones. Empty if it doesn't end.
 std::optional<std::string> walk(Form& form, size_t length, std::mt19937& random,
                                 const std::function<void(Form::Place)>& look) {
   static const std::string kAll = [] {
@@ -84,7 +83,7 @@ Grammar::Part part_of(Grammar& grammar, const nlohmann::json& question) {
                           question.value("free", false) ? JsonSpaces::Anywhere : JsonSpaces::None);
 }
 
-// Of this process, in microseconds: what others do beside it is not in it.
+// Returns this process's CPU time in microseconds, which other processes don't affect.
 double cpu_us() {
   timespec at{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
@@ -99,8 +98,8 @@ Grammar grammar_of(const nlohmann::json& question, const Vocabulary& vocabulary)
   return grammar;
 }
 
-// Tokens of a random text of the form, each of the allowed with the same probability; one in six, and all once it is
-// long, of those that close something, if there are such.
+// Draws the tokens of a random text with equal probability from the allowed ones. One in six, and all after `length`,
+// come from tokens that close something, if any are allowed.
 std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t length, std::mt19937& random) {
   std::vector<int32_t> text;
   Form::Place place = form.start();
@@ -124,7 +123,7 @@ std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t 
   return text;
 }
 
-// Microseconds for each token of drawn texts: behind it, to find the place and to write the mask, a bit for each token.
+// Returns the microseconds per token of drawn texts: the time to advance the form and to write the mask.
 nlohmann::json bench(const nlohmann::json& question, const Vocabulary& vocabulary) {
   const data::Tokenizer& tokenizer = *vocabulary.tokenizer;
   Form form(grammar_of(question, vocabulary), vocabulary.tokens);
@@ -165,7 +164,7 @@ nlohmann::json answer(const nlohmann::json& question, const Vocabulary& vocabula
     size_t n = 0;
     for (const char c : text.get_ref<const std::string&>()) {
       const Form::Place next = form.after(place, static_cast<uint8_t>(c));
-      if (next == Form::kNowhere) break;
+      if (next == Form::kDead) break;
       place = next;
       ++n;
     }

@@ -1,4 +1,4 @@
-// GBNF: the texts of grammars, and what is refused, with its line.
+// Tests GBNF grammars: the texts they accept and reject, and the error messages for invalid or unsupported grammars.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -62,41 +62,40 @@ TEST(Gbnf, ItsTextsAreThoseOfRoot) {
   }
 }
 
-TEST(Gbnf, RefusesByNameWhatItDoesNotSupport) {
+TEST(Gbnf, RejectsUnsupportedSyntaxByName) {
   const std::vector<std::pair<std::string_view, std::string_view>> cases{
-      {"", "there is no rule \"root\", which is the whole text"},
-      {"start ::= \"a\"", "there is no rule \"root\", which is the whole text"},
-      {"root ::= \"a\"\n  other", "line 2: ::= is expected behind other, not \"\""},
+      {"", "the rule \"root\" is missing; it defines the whole output"},
+      {"start ::= \"a\"", "the rule \"root\" is missing; it defines the whole output"},
+      {"root ::= \"a\"\n  other", "line 2: expected ::= after other, found \"\""},
       {"root ::= a |\n  b\na ::= \"x\"", "line 2: the rule b is not defined"},
       {"root ::= \"a\"\nroot ::= \"b\"", "line 2: the rule root is defined twice"},
-      {"root ::= root \"a\" | \"a\"",
-       "the rule root begins with itself, which is not supported; write it with a repetition"},
+      {"root ::= root \"a\" | \"a\"", "the rule root is left-recursive, which is not supported; use a repetition"},
       {"root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a | \"y\"",
-       "the rule a begins with itself, which is not supported; write it with a repetition"},
-      {"root ::= \"a\" root", "no text fits it"},
+       "the rule a is left-recursive, which is not supported; use a repetition"},
+      {"root ::= \"a\" root", "no output can match it"},
       {"root ::= <think> \"a\"", "line 1: tokens (<name>, <[id]>) are not supported; write their text"},
       {"root ::= !<[5]>", "line 1: tokens (<name>, <[id]>) are not supported; write their text"},
-      {"root ::= \"a", "line 1: a literal without its closing \""},
-      {"root ::= \"\\q\"", "line 1: there is no escape \\q"},
-      {"root ::= \"\\u12\"", "line 1: an escape is \\xHH, \\uHHHH or \\UHHHHHHHH"},
-      {"root ::= \"\\U00110000\"", "line 1: there is no such character"},
-      {"root ::= [a", "line 1: a [ without its ]"},
-      {"root ::= []", "line 1: an empty set of characters; a ] in it is \\]"},
-      {"root ::= [z-a]", "line 1: a range of characters goes upwards"},
-      {"root ::= (\"a\"\n", "line 2: a ( without its )"},
-      {"root ::= \"a\")", "line 1: \")\" is not understood here"},
-      {"root ::= * \"a\"", "line 1: \"* \"a\"\" is not understood here"},
-      {"root ::= \"a\"**", "line 1: a repetition of a repetition; put the inner one into ( )"},
-      {"root ::= \"a\"{,3}", "line 1: a repetition is {m}, {m,} or {m,n}"},
-      {"root ::= \"a\"{3", "line 1: a repetition is {m}, {m,} or {m,n}"},
-      {"root ::= \"a\"{3,2}", "line 1: a repetition from more to fewer"},
-      {"root ::= \"a\"{100001}", "line 1: more than 100000 repetitions"},
-      {"= \"a\"", "line 1: a rule's name is expected, not \"= \"a\"\""},
-      {"root ::= \"\xFF\"", "line 1: not UTF-8"},
+      {"root ::= \"a", "line 1: unterminated string literal"},
+      {"root ::= \"\\q\"", "line 1: unknown escape \\q"},
+      {"root ::= \"\\u12\"", "line 1: invalid escape, expected \\xHH, \\uHHHH or \\UHHHHHHHH"},
+      {"root ::= \"\\U00110000\"", "line 1: invalid Unicode code point"},
+      {"root ::= [a", "line 1: unmatched ["},
+      {"root ::= []", "line 1: empty character class; write \\] for a literal ]"},
+      {"root ::= [z-a]", "line 1: invalid character range, the end precedes the start"},
+      {"root ::= (\"a\"\n", "line 2: unmatched ("},
+      {"root ::= \"a\")", "line 1: unexpected \")\""},
+      {"root ::= * \"a\"", "line 1: unexpected \"* \"a\"\""},
+      {"root ::= \"a\"**", "line 1: invalid nested repetition; put the inner one in ( )"},
+      {"root ::= \"a\"{,3}", "line 1: invalid repetition, expected {m}, {m,} or {m,n}"},
+      {"root ::= \"a\"{3", "line 1: invalid repetition, expected {m}, {m,} or {m,n}"},
+      {"root ::= \"a\"{3,2}", "line 1: invalid repetition, the minimum exceeds the maximum"},
+      {"root ::= \"a\"{100001}", "line 1: the repetition count exceeds 100000"},
+      {"= \"a\"", "line 1: expected a rule name, found \"= \"a\"\""},
+      {"root ::= \"\xFF\"", "line 1: invalid UTF-8"},
   };
   for (const auto& [grammar, message] : cases) EXPECT_EQ(gbnf_refusal(grammar), message) << grammar;
   EXPECT_EQ(gbnf_refusal("root ::= " + std::string(300, '(') + "\"a\"" + std::string(300, ')')),
-            "line 1: groups are nested more than 200 deep");
+            "line 1: groups are nested more than 200 levels deep");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Laws of infer/forms/grammar.h and form.h, on grammars drawn at random: their texts are those that a plain recognizer
-// takes, and a token may come exactly if its bytes may come one by one.
+// Tests infer/forms/grammar.h and form.h on random grammars: they accept the same texts as a simple recognizer, and a
+// token is allowed exactly if its bytes are allowed one by one.
 #include "infer/forms/grammar.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kLetters = "abc";
 
-// Rules as trees. The recognizer below reads the trees, and knows nothing of states and edges.
+// Rules as syntax trees. The recognizer below works on the trees, without states and edges.
 struct Rules {
   std::vector<Syntax> trees;
 };
@@ -32,7 +32,7 @@ class Recognizer {
   bool takes() { return ends(rules_.trees[0], 0).contains(text_.size()); }
 
  private:
-  // Where a reading of `tree` from `begin` on may end.
+  // Returns the positions where a parse of `tree` that starts at `begin` may end.
   const std::set<size_t>& ends(const Syntax& tree, size_t begin) {
     const auto key = std::pair{&tree, begin};
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
@@ -54,7 +54,7 @@ class Recognizer {
         break;
       case Syntax::Kind::Repeat: {
         std::set<size_t> now{begin};
-        // More than a text of so many bytes can tell apart, if each reads one; those that read none change nothing.
+        // More repetitions than bytes can't matter: each must consume a byte, and empty ones change nothing.
         const auto enough = tree.least + static_cast<int64_t>(text_.size()) + 1;
         const auto most = tree.most < 0 ? enough : tree.most;
         for (int64_t i = 0; i <= most && !now.empty(); ++i) {
@@ -101,7 +101,7 @@ class Drawn {
 
   Syntax call() {
     Syntax call{.kind = Syntax::Kind::Call, .rule = static_cast<Grammar::Rule>(random_() % n_rules_)};
-    if (random_() % 8 == 0) return call;  // may begin with itself: such grammars are refused
+    if (random_() % 8 == 0) return call;  // may be left-recursive, which is rejected
     Syntax all;
     all.parts = {letters(), std::move(call)};
     return all;
@@ -155,7 +155,7 @@ Grammar grammar_of(const Rules& rules, const GrammarLimits& limits) {
   return grammar;
 }
 
-// Places to look at: some steps of some walks by bytes that may come.
+// Returns states and texts from random walks along allowed bytes.
 std::vector<std::pair<Form::Place, std::string>> walked(Form& form, size_t n_walks, size_t length, std::mt19937& random,
                                                         Form::Place from) {
   std::vector<std::pair<Form::Place, std::string>> places{{from, ""}};
@@ -165,7 +165,7 @@ std::vector<std::pair<Form::Place, std::string>> walked(Form& form, size_t n_wal
     for (size_t i = 0; i < length; ++i) {
       std::vector<char> next;
       for (const char c : kLetters) {
-        if (form.after(place, static_cast<uint8_t>(c)) != Form::kNowhere) next.push_back(c);
+        if (form.after(place, static_cast<uint8_t>(c)) != Form::kDead) next.push_back(c);
       }
       if (next.empty()) break;
       text += next[random() % next.size()];
@@ -176,7 +176,7 @@ std::vector<std::pair<Form::Place, std::string>> walked(Form& form, size_t n_wal
   return places;
 }
 
-// Every text of up to `length` letters, in order of length.
+// Returns every text of up to `length` letters, in order of length.
 std::vector<std::string> all_texts(std::string_view letters, size_t length) {
   std::vector<std::string> texts{""};
   for (size_t i = 0; i < texts.size() && texts[i].size() < length; ++i) {
@@ -185,7 +185,7 @@ std::vector<std::string> all_texts(std::string_view letters, size_t length) {
   return texts;
 }
 
-// A text that leads from the place to an end. "?" if none was found, though there may be one; nothing if there is none.
+// Returns a text that leads from the state to an end, "?" if the search found none, nullopt if there is none.
 std::optional<std::string> completion(Form& form, Form::Place from, std::mt19937& random) {
   std::vector<std::pair<Form::Place, std::string>> queue{{from, ""}};
   std::set<Form::Place> seen{from};
@@ -195,7 +195,7 @@ std::optional<std::string> completion(Form& form, Form::Place from, std::mt19937
     if (i == 300) break;
     for (const char c : kLetters) {
       const Form::Place next = form.after(place, static_cast<uint8_t>(c));
-      if (next != Form::kNowhere && seen.insert(next).second) queue.emplace_back(next, text + c);
+      if (next != Form::kDead && seen.insert(next).second) queue.emplace_back(next, text + c);
     }
     if (i + 1 == queue.size()) return {};
   }
@@ -224,7 +224,7 @@ void check_form(const Rules& rules, Form& form, std::string_view letters, const 
     ASSERT_EQ(test::allowed_ids(form, place), test::tried_ids(form, place, tokenizer)) << "\"" << text << "\"";
     std::vector<uint8_t> next;
     for (int byte = 0; byte < 256; ++byte) {
-      if (form.after(place, static_cast<uint8_t>(byte)) != Form::kNowhere) next.push_back(static_cast<uint8_t>(byte));
+      if (form.after(place, static_cast<uint8_t>(byte)) != Form::kDead) next.push_back(static_cast<uint8_t>(byte));
     }
     const bool is_forced = next.size() == 1 && !form.may_end(place);
     ASSERT_EQ(form.forced(place), is_forced ? std::optional(next[0]) : std::nullopt) << "\"" << text << "\"";
@@ -236,14 +236,14 @@ void check_form(const Rules& rules, Form& form, std::string_view letters, const 
   }
 }
 
-// Each seed is a grammar and a vocabulary. With tokens of few bytes, repetitions are long after few copies.
+// Each seed gives a grammar and a vocabulary. With short tokens, few copies are enough for a long repetition.
 void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, size_t longest) {
   Counts counts;
   for (uint32_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const Drawn drawn(seed, most_repeats);
-    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // one may be lacking
+    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // one may be missing
     const test::ListTokenizer tokenizer(test::random_texts(30, letters, longest, random));
     const auto tokens = std::make_shared<TokenTree>(tokenizer);
     try {
@@ -252,13 +252,13 @@ void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, si
       Form form(std::move(grammar), tokens);
       ++counts.built;
       check_form(drawn.rules(), form, letters, tokenizer, random, counts);
-    } catch (const core::Error& error) {  // begins with itself, has no text, or is too large
+    } catch (const core::Error& error) {  // left-recursive, without texts, or too large
       const std::string_view what = error.what();
       counts.too_large += what.find("in more than 4096 ways") != std::string_view::npos ? 1 : 0;
     }
     if (testing::Test::HasFatalFailure()) return;
   }
-  // That the draws were not all refused or empty.
+  // Ensures that most random grammars were neither rejected nor empty.
   EXPECT_GT(counts.built, n_seeds / 3);
   EXPECT_LT(counts.too_large, n_seeds / 10);
   EXPECT_GT(counts.taken, counts.built);
@@ -272,8 +272,8 @@ TEST(Grammar, LongRepetitionsAreExact) { check_drawn(100'000, 400, 20, 3); }
 
 TEST(Grammar, TokensOfOneByteShareMost) { check_drawn(200'000, 200, 12, 1); }
 
-// A part that is a call may read nothing or not: `finish` knows.
-TEST(Grammar, ARepeatedCallIsRepeatedAsOftenAsItSays) {
+// Only finish() can determine if a called rule may be empty.
+TEST(Grammar, RepeatedRuleCallsAreCountedExactly) {
   for (const bool reads_nothing : {false, true}) {
     Grammar grammar({.longest_token = 2});
     const auto text = grammar.declare();
@@ -293,7 +293,7 @@ TEST(Grammar, ARepeatedCallIsRepeatedAsOftenAsItSays) {
   }
 }
 
-// Two thousand copies look like those near the ends, and two more.
+// Two thousand copies need only the states near both ends and two more.
 TEST(Grammar, LongRepetitionsShareWhatIsKnownOfThem) {
   Grammar grammar({.longest_token = 3});
   const auto text = grammar.declare();
@@ -306,7 +306,7 @@ TEST(Grammar, LongRepetitionsShareWhatIsKnownOfThem) {
   EXPECT_LT(different.size(), 600U);
 }
 
-TEST(Grammar, RefusesWhatHasNoTextOrNoEnd) {
+TEST(Grammar, RejectsEmptyAndEndlessGrammars) {
   const auto message = [](const std::function<void(Grammar&, Grammar::Rule)>& make, const std::bitset<256>& bytes) {
     Grammar grammar;
     const auto rule = grammar.declare("first");
@@ -319,25 +319,25 @@ TEST(Grammar, RefusesWhatHasNoTextOrNoEnd) {
     return std::string();
   };
   const std::bitset<256> all = std::bitset<256>().set();
-  EXPECT_EQ(message([](Grammar& g, Grammar::Rule r) { g.define(r, g.choice({})); }, all), "no text fits it");
+  EXPECT_EQ(message([](Grammar& g, Grammar::Rule r) { g.define(r, g.choice({})); }, all), "no output can match it");
   EXPECT_EQ(message(
                 [](Grammar& g, Grammar::Rule r) {
                   g.define(r, g.sequence(std::array{g.text("a"), g.call(r)}));
                 },
                 all),
-            "no text fits it");
+            "no output can match it");
   EXPECT_EQ(message(
                 [](Grammar& g, Grammar::Rule r) {
                   g.define(r, g.sequence(std::array{g.optional(g.text("a")), g.call(r)}));
                 },
                 all),
-            "the rule first begins with itself, which is not supported; write it with a repetition");
+            "the rule first is left-recursive, which is not supported; use a repetition");
   EXPECT_EQ(message([](Grammar& g, Grammar::Rule r) { g.define(r, g.call(g.declare("second"))); }, all),
             "the rule second is not defined");
   EXPECT_EQ(
       message([](Grammar& g, Grammar::Rule r) { g.define(r, g.text("a{")); }, all & ~(std::bitset<256>(1) << '{')),
-      "the model's vocabulary can't write it: no token has the byte 0x7b, \"{\"");
-  // Another way is left.
+      "the model's vocabulary cannot produce it: no token contains the byte 0x7b, \"{\"");
+  // No error: a byte of "a{" is in no token, but the alternative "b" can be produced.
   EXPECT_EQ(message(
                 [](Grammar& g, Grammar::Rule r) {
                   g.define(r, g.choice(std::array{g.text("a{"), g.text("b")}));
@@ -347,11 +347,11 @@ TEST(Grammar, RefusesWhatHasNoTextOrNoEnd) {
   EXPECT_NE(
       message([](Grammar& g, Grammar::Rule r) { g.define(r, g.repeat([&] { return g.text("abc"); }, 0, 1'000'000)); },
               all)
-          .find("it needs more than 200000 states"),
+          .find("needs more than 200000 states"),
       std::string::npos);
 }
 
-// Every code point's bytes are read, and no other bytes.
+// Every code point's UTF-8 encoding is accepted, and no other bytes.
 TEST(Grammar, CharactersAreUtf8) {
   std::mt19937 random(5);
   const auto tokens = test::all_bytes();
@@ -380,7 +380,7 @@ TEST(Grammar, CharactersAreUtf8) {
     grammar.define(rule, grammar.characters(ranges));
     try {
       grammar.finish(rule);
-    } catch (const core::Error&) {  // surrogates alone
+    } catch (const core::Error&) {  // only surrogates
       continue;
     }
     Form form(std::move(grammar), tokens);

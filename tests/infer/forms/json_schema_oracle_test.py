@@ -1,6 +1,6 @@
-"""What a form of a JSON schema takes, held against the jsonschema package and Python's json.
+"""Compares forms of JSON schemas with the jsonschema package and Python's json.
 
-Schemas are drawn here, of all that is supported, and instances by hypothesis-jsonschema. FOLIO_LONG draws more.
+Draws schemas from all supported features, and instances with hypothesis-jsonschema. FOLIO_LONG draws more.
 """
 
 import copy
@@ -27,12 +27,12 @@ ROOT = Path(__file__).resolve().parents[3]
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 DRAFT = jsonschema.Draft202012Validator
 
-# Integers have no greatest length in JSON; Python reads 4,300 digits unless it is told otherwise.
+# JSON doesn't limit the length of integers; Python by default reads at most 4,300 digits.
 sys.set_int_max_str_digits(0)
 
 
 class Tool:
-    """A running form_tool."""
+    """Runs form_tool."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -73,12 +73,12 @@ NAMES = ["a", "b", "ab", "abc", "é", "", 'q"', "x\ny", "\U0001f600"]
 TEXTS = ["", "a", "b", "ab", 'say "x"', "\\", "é", "\n", "\U0001f600", "/"]
 
 FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "uri"]
-# Those that Python, RE2 and ECMAScript read alike.
+# Patterns with the same meaning in Python, RE2 and ECMAScript.
 PATTERNS = ["^a+$", "b", '^["\\\\]{1,3}$', "^(ab|\\n|é)*c?$", "^[0-9a-f]{2,4}$", "^x[^a-z]y", "^😀|^[\u0100-🙏]{2}$", "^.?$"]
 
 
 class Drawn:
-    """A random schema of what is supported."""
+    """A random schema of supported features."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -148,7 +148,7 @@ class Drawn:
             to["pattern"] = r.choice(PATTERNS)
             if r.random() < 0.5:
                 return to
-        few = 5 if r.random() < 0.9 else 400  # far from both ends, a repetition's copies are taken for a loop
+        few = 5 if r.random() < 0.9 else 400  # far from both ends, a repetition is treated as a loop
         if r.random() < 0.4:
             to["minLength"] = r.randrange(few)
         if r.random() < 0.4:
@@ -187,7 +187,7 @@ class Drawn:
             to["maxItems"] = to.get("minItems", 0) + r.randrange(3 if r.random() < 0.9 else 200)
         if r.random() < 0.3:
             to["uniqueItems"] = True
-            if to.get("maxItems", 2) > 1 or r.random() < 0.5:  # else the items may be any
+            if to.get("maxItems", 2) > 1 or r.random() < 0.5:  # otherwise any items are valid
                 to.pop("prefixItems", None)
                 to["items"] = {"enum": self.values() + self.values()}
         return to
@@ -251,25 +251,25 @@ class Drawn:
 
 
 def instances(schema, seed, n=6):
-    """Values that fit, as hypothesis-jsonschema draws them; fewer if it finds none."""
+    """Returns valid values drawn by hypothesis-jsonschema, fewer than n if it finds no more."""
     found = []
 
     @hypothesis.seed(seed)
     @hypothesis.settings(max_examples=n, database=None, deadline=None, phases=[hypothesis.Phase.generate],
                          suppress_health_check=list(hypothesis.HealthCheck))
-    @hypothesis.given(from_schema(copy.deepcopy(schema)))  # it writes into schemas
+    @hypothesis.given(from_schema(copy.deepcopy(schema)))  # it modifies schemas
     def draw(value):
         found.append(value)
 
     try:
         draw()
-    except Exception:  # it knows no value, or not this schema
+    except Exception:  # it finds no value, or doesn't support the schema
         pass
-    return [value for value in found if validates(schema, value)]  # it knows no prefixItems
+    return [value for value in found if validates(schema, value)]  # it doesn't support prefixItems
 
 
 def orders(value):
-    """The value with the keys of its objects in every order."""
+    """Yields the value with the keys of its objects in every order."""
     if isinstance(value, list):
         yield from (list(items) for items in itertools.product(*[list(orders(item)) for item in value]))
     elif isinstance(value, dict):
@@ -288,8 +288,8 @@ def n_orders(value):
 
 
 def is_written_otherwise(value):
-    """Whether a number in it may have to be written otherwise than json.dumps does, or not at all: 1.0 for an integer,
-    1e-310, 1e999."""
+    """Returns True if the form may write one of its numbers differently from json.dumps, or not at all: 1.0 for an
+    integer, 1e-310, 1e999."""
     if isinstance(value, float):
         return not math.isfinite(value) or value.is_integer() or abs(value) < 1e-307
     if isinstance(value, (list, dict)):
@@ -327,7 +327,7 @@ def check_accepted(schema, text, why):
     assert validates(schema, value), (why, schema, text)
 
 
-def test_finished_walks_validate(tool):
+def test_complete_outputs_are_valid(tool):
     n = refused = unfinished = 0
     for seed in range(N_SCHEMAS):
         schema = Drawn(seed).schema()
@@ -345,16 +345,16 @@ def test_finished_walks_validate(tool):
 
 
 def check_canonical(tool, schema, value, why):
-    """A valid value that is written as json.dumps writes it is taken in some order of its keys."""
+    """Checks that the form accepts a valid value, as json.dumps writes it, with some order of its keys."""
     if is_written_otherwise(value) or n_orders(value) > 200:
         return 0
     if any(f'"format":"{name}"' in dumped(schema) for name in ["email", "ipv6", "uuid"]):
-        return 0  # jsonschema asks for an @ alone, and Python takes other UUIDs and addresses than the RFCs
+        return 0  # jsonschema only requires an @, and Python's UUIDs and addresses differ from the RFCs
     assert any(tool.takes(schema, [dumped(one) for one in orders(value)])), (why, schema, value)
     return 1
 
 
-def test_valid_instances_are_taken(tool):
+def test_valid_instances_are_accepted(tool):
     n = 0
     for seed in range(N_SCHEMAS // 6):
         schema = Drawn(seed).schema()
@@ -364,7 +364,7 @@ def test_valid_instances_are_taken(tool):
     assert n > N_SCHEMAS // 6
 
 
-def test_mutations_are_taken_if_and_only_if_valid(tool):
+def test_mutations_are_accepted_only_if_valid(tool):
     n = n_taken = n_valid = 0
     for seed in range(N_SCHEMAS):
         schema = Drawn(seed).schema()
@@ -390,8 +390,8 @@ FEW = [{"enum": ["a", 1, [1], None]}, {"type": "boolean"}, {"type": "integer", "
 
 @pytest.mark.parametrize("bounds", [{}, {"minItems": 2}, {"maxItems": 2}, {"minItems": 1, "maxItems": 3}, {"minItems": 9}], ids=str)
 @pytest.mark.parametrize("items", FEW, ids=str)
-def test_items_that_all_differ_are_those_of_jsonschema(tool, items, bounds):
-    """Every array of at most three of the values, behind two other items, too."""
+def test_unique_items_match_jsonschema(tool, items, bounds):
+    """Tests every array of at most three of the values, also after two other items."""
     values = [*{dumped(v): v for v in ["a", "b", 0, 1, -1, 2, True, False, None, [1], "0", 0.0]}.values()]
     for more in ({}, {"prefixItems": [{"const": "b"}, items]}):
         schema = {"type": "array", "uniqueItems": True, "items": items, **bounds, **more}
@@ -404,8 +404,8 @@ def test_items_that_all_differ_are_those_of_jsonschema(tool, items, bounds):
         assert tool.takes(schema, texts) == valid, schema
 
 
-def test_distinct_items_of_which_there_are_many(tool):
-    """All ten, in any order; three of forty."""
+def test_many_unique_items(tool):
+    """Tests all ten items in any order, and three of many."""
     assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(10)]}, "minItems": 10},
                       [dumped([*range(9, -1, -1)]), dumped([*range(9)]), dumped([*range(9), 3])]) == [True, False, False]
     assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(24)]}, "maxItems": 3},
@@ -413,7 +413,7 @@ def test_distinct_items_of_which_there_are_many(tool):
 
 
 def openapi_type(validator, types, instance, schema):
-    """OpenAPI 3.0.3's nullable: null is a type more, where there is a type."""
+    """Implements OpenAPI 3.0.3's nullable: null is an additional type if there is a type."""
     types = [types] if isinstance(types, str) else types
     if not any(validator.is_type(instance, one) for one in [*types, *(["null"] if schema.get("nullable") else [])]):
         yield jsonschema.ValidationError("type")
@@ -422,7 +422,7 @@ def openapi_type(validator, types, instance, schema):
 OPENAPI = jsonschema.validators.extend(DRAFT, {"type": openapi_type})
 
 
-def test_nullable_is_a_type_more(tool):
+def test_nullable_adds_the_null_type(tool):
     schema = {"type": "object", "required": ["a", "b", "c"], "additionalProperties": False, "properties": {
         "a": {"type": "string", "nullable": True, "maxLength": 2}, "b": {"type": ["integer", "boolean"], "nullable": False},
         "c": {"type": "string", "enum": ["x", None], "nullable": True}}}
@@ -445,8 +445,8 @@ class Pet(pydantic.BaseModel):
 
 
 @pytest.mark.parametrize("combination", ["oneOf", "anyOf"])
-def test_what_a_discriminator_chooses_is_parsed_by_pydantic(tool, combination):
-    """Which refuses an object without the property, though its schema allows that."""
+def test_discriminated_outputs_are_parsed_by_pydantic(tool, combination):
+    """Pydantic rejects an object without the property, even if its schema allows it."""
     text = dumped(Pet.model_json_schema()).replace('"oneOf"', f'"{combination}"')
     said = tool.ask(text, walks=300, seed=1)
     assert "error" not in said and len(said["walks"]) > 200, said
@@ -456,7 +456,7 @@ def test_what_a_discriminator_chooses_is_parsed_by_pydantic(tool, combination):
                              '{"pet":{"kind":"cow","lives":3}}']) == [True, False, True, False]
 
 
-# Far from both ends of a repetition its copies are taken for a loop.
+# Far from both ends, a repetition is treated as a loop.
 FAR = [
     {"type": "string", "maxLength": 500},
     {"type": "array", "minItems": 300, "maxItems": 600},
@@ -465,7 +465,7 @@ FAR = [
 
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
-def test_masks_are_what_trying_each_token_gives():
+def test_masks_match_brute_force():
     tool = Tool("--tokens", SMOLLM2)
     try:
         n = 0

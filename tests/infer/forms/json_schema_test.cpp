@@ -1,5 +1,5 @@
-// Laws of JSON schemas as forms: what they take, how it is written, and what is refused. json_schema_oracle_test.py
-// holds drawn schemas against another program.
+// Tests JSON schemas as forms: the texts they accept, their formatting, and rejected schemas.
+// json_schema_oracle_test.py compares random schemas with another program.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -39,16 +39,16 @@ void expect(std::string_view schema, std::initializer_list<std::string_view> tak
   for (const std::string_view text : others) EXPECT_FALSE(test::takes(form, text)) << schema << " " << text;
 }
 
-TEST(JsonSchema, PropertiesComeInTheirOrderThenOthers) {
+TEST(JsonSchema, DeclaredPropertiesComeFirstInOrder) {
   expect(R"({"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"}},"required":["b"]})",
          {R"({"b":null})", R"({"a":null,"b":null})", R"({"b":null,"c":1,"aa":{}})", R"({"b":null,"c":1,"c":2})"},
          {R"({})", R"({"a":null})", R"({"b":null,"a":null})", R"({"c":1,"b":null})", R"({"b":null,"b":null})",
           R"({"b":null,"c":1,"a":null})", R"({"b":null,})", R"({,"b":null})", R"({"b":null,"\u0061":1})"});
   EXPECT_EQ(refusal(R"({"type":"object","properties":{"a":{}},"additionalProperties":false,"required":["z"]})"),
-            "no text fits it");
+            "no output can match it");
 }
 
-TEST(JsonSchema, SpacesStandWhereJsonAllowsThemIfAtAll) {
+TEST(JsonSchema, WhitespaceIsAllowedWhereJsonAllowsIt) {
   const char* schema = R"({"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"}},
                            "c":{"const":{"x":[1]}}}})";
   const char* spaced = "{ \"a\" : [ 1 ,\n\t2 ] , \"c\":{ \"x\" : [ 1 ] } , \"d\": { } \r}";
@@ -61,14 +61,14 @@ TEST(JsonSchema, SpacesStandWhereJsonAllowsThemIfAtAll) {
   EXPECT_FALSE(test::takes(free, R"({"a":[1 2]})"));
 }
 
-TEST(JsonSchema, StringsAreWrittenInAnyWayAndCountedInCodePoints) {
+TEST(JsonSchema, StringsMayBeEscapedAndCountCodePoints) {
   expect(R"({"type":"string","minLength":1,"maxLength":2})",
          {R"("a")", R"("é😀")", R"("\ud83d\ude00\n")", R"("\uD83D\uDE00")", R"("\/\u0000")", "\"\x7f\"", R"("\\\"")"},
          {R"("")", R"("abc")", R"("\ud83d")", R"("\ude00")", R"("\ud83da")", R"("\ud83d\u0041")", "\"\n\"", R"("\x")",
           "\"\xff\"", R"("\u12")", R"("\a")"});
 }
 
-TEST(JsonSchema, KeysAndConstantsAreWrittenInOneWay) {
+TEST(JsonSchema, KeysAndConstantsHaveOneSpelling) {
   expect(R"({"enum":["é\n\u001f/",[1,{"b":2,"a":1}],1.0]})", {"\"é\\n\\u001f/\"", R"([1,{"b":2,"a":1}])", "1.0"},
          {R"("\u00e9\n\u001f/")", R"("é\n\u001F/")", R"([1,{"a":1,"b":2}])", "1"});
   expect(R"({"type":"object","additionalProperties":{"type":"null"}})", {R"({"\n":null})", R"({"":null})"},
@@ -88,7 +88,7 @@ TEST(JsonSchema, NumbersAreComparedAsDecimals) {
          {"0.99999999999999999", "1", "1.0"});
 }
 
-TEST(JsonSchema, WhatIsNotSupportedIsRefusedWithItsPlace) {
+TEST(JsonSchema, ErrorsLocateUnsupportedKeywords) {
   EXPECT_EQ(refusal(R"({"properties":{"a":{"not":{}}}})"), "#/properties/a: 'not' is not supported");
   EXPECT_EQ(
       refusal(R"({"items":{"anyOf":[{"uniqueItems":true}]}})"),
@@ -96,26 +96,26 @@ TEST(JsonSchema, WhatIsNotSupportedIsRefusedWithItsPlace) {
       "with 'minimum' and 'maximum'), or with 'maxItems' 1");
   EXPECT_EQ(
       refusal(R"({"items":{"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":99}}})"),
-      "#/items: 'uniqueItems' has too many ways to choose from 99 values; set a smaller 'maxItems'");
+      "#/items: 'uniqueItems' has too many combinations of 99 values; set a smaller 'maxItems'");
   EXPECT_EQ(refusal(R"({"properties":{"a":{"nullable":true,"minLength":1}}})"),
-            "#/properties/a: 'nullable' needs a 'type' beside it; or write anyOf, with {\"type\": \"null\"}");
+            "#/properties/a: 'nullable' requires 'type'; or use 'anyOf' with {\"type\": \"null\"}");
   const std::string tagged =
       R"({"$defs":{"x":{"properties":{"k":{"const":"x"}}},"y":{"properties":{"k":{"const":"y"}}}},)"
       R"("oneOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/y"}],"discriminator":)";
   EXPECT_EQ(refusal(tagged + R"({"propertyName":"k","mapping":{"x":"#/$defs/x"}}})"), "");
   EXPECT_EQ(refusal(tagged + R"({"propertyName":"j"}})"),
-            "#: 'discriminator' needs a 'const' or an 'enum' of texts for 'j' in each branch");
+            "#: 'discriminator' requires 'j' to be a 'const' or 'enum' of strings in each branch");
   EXPECT_EQ(refusal(tagged + R"({"propertyName":"k","mapping":{"x":"#/$defs/y"}}})"),
-            "#: the 'mapping' of 'discriminator' leads from x to #/$defs/y, which is no branch that has it");
+            "#: the 'mapping' of 'discriminator' maps x to #/$defs/y, which is not a branch with that value");
   EXPECT_EQ(refusal(tagged + R"({"mapping":{}}})"),
-            "#: 'discriminator' has to have a 'propertyName', and perhaps a 'mapping'");
+            "#: 'discriminator' must have a string 'propertyName' and may have an object 'mapping'");
   EXPECT_EQ(refusal(R"({"items":{"type":"object","discriminator":{"propertyName":"k"}}})"),
-            "#/items: 'discriminator' is only supported beside 'oneOf' or 'anyOf'");
+            "#/items: 'discriminator' is only supported next to 'oneOf' or 'anyOf'");
   EXPECT_EQ(refusal(R"({"$ref":"other.json"})"),
-            "#: '$ref' \"other.json\" is not supported; only \"#\" and \"#/…\" within the schema");
+            "#: '$ref' \"other.json\" is not supported; only \"#\" and \"#/…\" are");
   EXPECT_EQ(refusal(R"({"minimum":"1"})"), "#: this value of 'minimum' is not supported");
   EXPECT_EQ(refusal(R"({"$schema":"http://localhost/mine.json"})"),
-            "#: '$schema' \"http://localhost/mine.json\" is not supported; only the drafts of json-schema.org");
+            "#: '$schema' \"http://localhost/mine.json\" is not supported; only drafts of json-schema.org are");
   for (const char* schema :
        {"", "{", "3", "[]", R"({"type":"text"})", R"({"oneOf":[{"type":"integer"},{"type":"number"}]})",
         R"({"$ref":"#"})", R"({"$ref":"#/$defs/a"})",
@@ -128,7 +128,7 @@ TEST(JsonSchema, WhatIsNotSupportedIsRefusedWithItsPlace) {
   }
 }
 
-// Definitions of which each says `of` the next, twice. 28 of them would be looked at 2 to the power of 28 times.
+// Returns definitions that each combine the next one twice: naive expansion would visit 2^28 schemas.
 std::string doubling(const std::string& combination, const std::string& last) {
   std::string schema = R"({"$ref":"#/$defs/0","type":"string","$defs":{)";
   for (int i = 0; i < 28; ++i) {
@@ -145,8 +145,8 @@ std::string members(int n, const std::string& member) {
   return "{" + all + "}";
 }
 
-// Each limit is a count, so that it is reached long before a schema would be computed.
-TEST(JsonSchema, WhatWouldExplodeIsRefused) {
+// Limits are counts, so that they are reached before an expensive schema is compiled.
+TEST(JsonSchema, RejectsSchemasThatGrowTooLarge) {
   std::string nested = "true";
   for (int i = 0; i < 20; ++i) nested = fmt::format(R"({{"items":{},"maxItems":3000}})", nested);
   std::string alternatives;
@@ -161,26 +161,26 @@ TEST(JsonSchema, WhatWouldExplodeIsRefused) {
   std::string values;
   for (int i = 0; i < 60'000; ++i) values += fmt::format("{}\"{}\"", i > 0 ? "," : "", i * 7919);
   const std::vector<std::pair<std::string, std::string_view>> cases{
-      {doubling("allOf", "{}"), "it is too large"},
-      {doubling("allOf", R"({"type":"string"})"), "lead to more than 4000 schemas"},
+      {doubling("allOf", "{}"), "too large after expanding"},
+      {doubling("allOf", R"({"type":"string"})"), "expand to more than 4000 schemas"},
       {doubling("anyOf", R"({"type":"string"})"), "more than 256 alternatives"},
-      {doubling("anyOf", "false"), "it is too large"},
-      {doubling("oneOf", "false"), "it is too large"},
+      {doubling("anyOf", "false"), "too large after expanding"},
+      {doubling("oneOf", "false"), "too large after expanding"},
       {nested, "more than 200000 states"},
       {fmt::format(R"({{"allOf":[{}]}})", alternatives), "more than 256 alternatives"},
-      {fmt::format(R"({{"enum":[{}]}})", values), "it has "},
+      {fmt::format(R"({{"enum":[{}]}})", values), "bytes, but at most "},
       {fmt::format(R"({{"properties":{}}})", members(300, R"({{"type":"string","maxLength":2{:03}}})")),
        "more than 200000 states"},
-      {R"({"pattern":"(a|b)*a(a|b){20}","maxLength":100})", "too large to be combined with other conditions"},
-      {fmt::format(R"({{"allOf":[{}]}})", patterns), "more than 10000 states together with the other conditions"},
-      {R"({"pattern":"^\\p{L}*$","maxLength":5000})", "too large to be combined with other conditions"},
+      {R"({"pattern":"(a|b)*a(a|b){20}","maxLength":100})", "too large to combine with other constraints"},
+      {fmt::format(R"({{"allOf":[{}]}})", patterns), "more than 10000 states when combined with the other constraints"},
+      {R"({"pattern":"^\\p{L}*$","maxLength":5000})", "too large to combine with other constraints"},
   };
   for (const auto& [schema, message] : cases) {
     EXPECT_NE(refusal(schema).find(message), std::string::npos) << schema.substr(0, 200) << ": " << refusal(schema);
   }
 }
 
-TEST(JsonSchema, SchemasThatSayTheSameShareTheirStates) {
+TEST(JsonSchema, EquivalentSchemasShareStates) {
   const auto n_states = [](const std::string& schema) {
     Grammar grammar;
     const Grammar::Rule rule = grammar.declare();
@@ -194,7 +194,7 @@ TEST(JsonSchema, SchemasThatSayTheSameShareTheirStates) {
   EXPECT_LT(many, one + 400 * 50);
 }
 
-TEST(JsonSchema, PropertiesAreCounted) {
+TEST(JsonSchema, CountsProperties) {
   expect(R"({"type":"object","properties":{"a":{"const":1},"b":{"const":1},"c":{"const":1}},"required":["b"],
              "minProperties":2,"maxProperties":2,"additionalProperties":false})",
          {R"({"a":1,"b":1})", R"({"b":1,"c":1})"}, {R"({"b":1})", R"({"a":1,"b":1,"c":1})", R"({"a":1,"c":1})", "{}"});
@@ -202,7 +202,7 @@ TEST(JsonSchema, PropertiesAreCounted) {
          {R"({"a":1})", R"({"x":2})", R"({"a":1,"x":2})", R"({"x":1,"y":2})"}, {"{}", R"({"a":1,"x":2,"y":3})"});
 }
 
-TEST(JsonSchema, PatternsSayWhichPropertiesTheyAreOf) {
+TEST(JsonSchema, PatternPropertiesMatchByName) {
   expect(
       R"({"type":"object","properties":{"a1":{"type":"integer"}},"patternProperties":{"^a":{"enum":[1,2,"x"]},"1$":{}},
              "additionalProperties":{"type":"null"}})",
@@ -212,13 +212,13 @@ TEST(JsonSchema, PatternsSayWhichPropertiesTheyAreOf) {
          {R"("")", R"("abcd")", R"("A")"});
 }
 
-TEST(JsonSchema, RecursionGoesByRules) {
+TEST(JsonSchema, RecursionUsesRules) {
   expect(R"({"$defs":{"n":{"type":"object","properties":{"v":{"type":"integer"},"n":{"$ref":"#/$defs/n"}},
               "required":["v"],"additionalProperties":false}},"$ref":"#/$defs/n"})",
          {R"({"v":1})", R"({"v":1,"n":{"v":2,"n":{"v":3}}})"}, {R"({"v":1,"n":{}})", R"({"v":1,"n":{"v":2})"});
 }
 
-TEST(JsonSchema, AnObjectIsAnyObject) {
+TEST(JsonSchema, JsonObjectAcceptsAnyObject) {
   Grammar grammar;
   const Grammar::Rule rule = grammar.declare();
   grammar.define(rule, json_object_part(grammar, JsonSpaces::None));

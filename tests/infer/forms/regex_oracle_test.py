@@ -1,7 +1,7 @@
-"""What forms of regular expressions and grammars take, held against Python's re and json.
+"""Compares forms of regular expressions and grammars with Python's re and json.
 
-Expressions are drawn here, of all that is supported; FOLIO_LONG draws more. With re.ASCII, \\d, \\w and \\s are RE2's, but
-for the vertical tab, which is left out.
+Draws expressions from all supported features; FOLIO_LONG draws more. With re.ASCII, \\d, \\w and \\s are RE2's except
+for the vertical tab, which is excluded.
 """
 
 import json
@@ -23,7 +23,7 @@ LETTERS = list("aab1_ -.^$]\\\n\réü日😀")
 
 
 class Tool:
-    """A running form_tool."""
+    """Runs form_tool."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
@@ -43,17 +43,17 @@ def tool():
 
 
 class Drawn:
-    """A random expression, in the syntax that RE2 and Python share."""
+    """A random expression in the syntax that RE2 and Python share."""
 
     def __init__(self, seed, end_anchor="$", most_times=4, n_stars=0):
         self.random = random.Random(seed)
         self.most_times = most_times
         self.n_names = 0
-        self.n_stars = n_stars  # of two; Python backtracks: stars within stars take it too long, and so do some others
+        self.n_stars = n_stars  # at most two: Python backtracks, and nested stars take too long
         begin = self.random.choice(["", "", "^"])
         end = self.random.choice(["", "", end_anchor])
         self.text = begin + self.choice(3) + end
-        if begin or end:  # they bind closer than |
+        if begin or end:  # anchors bind closer than |
             self.text = self.random.choice([f"{begin}({self.choice(2)}){end}", f"({begin}{self.item(1)}|{self.item(1)}){end}"])
 
     def choice(self, depth):
@@ -108,7 +108,7 @@ class TooLong(Exception):
 
 
 def in_time(match):
-    """The same function; it raises TooLong where it takes more than 0.1 s."""
+    """Wraps a function so that it raises TooLong after 0.1 s."""
 
     def interrupt(*_):
         raise TooLong
@@ -125,10 +125,10 @@ def in_time(match):
 
 
 @pytest.mark.parametrize("search", [False, True])
-def test_an_expression_takes_what_re_matches(tool, search):
+def test_expressions_match_pythons_re(tool, search):
     n = dict.fromkeys(["taken", "refused", "texts", "walks", "too long"], 0)
     for seed in range(N):
-        # Python's $ is also before a line's end at the end of the text; RE2's is not. Its \s has the vertical tab.
+        # Python's $ also matches before a final line end, RE2's doesn't; Python's \s includes the vertical tab.
         text = Drawn(seed + N * search).text
         python = re.compile(Drawn(seed + N * search, end_anchor="\\Z").text, re.ASCII)
         match = in_time(python.search if search else python.fullmatch)
@@ -142,11 +142,11 @@ def test_an_expression_takes_what_re_matches(tool, search):
 
 
 def check_texts(tool, form, match, seed, n, without="\0"):
-    """Walks of a form, but those `without` a character, changed walks and other texts, held against `match`."""
+    """Compares random walks (`without` a character), modified walks and other texts with `match`."""
     rng = random.Random(seed)
     said = tool.ask(**form, walks=8, length=6, seed=seed)
     if "error" in said:
-        assert said["error"] == "no text fits it", (form, said)
+        assert said["error"] == "no output can match it", (form, said)
         n["refused"] += 1
         assert not any(match("".join(rng.choices(LETTERS, k=k % 4))) for k in range(40)), form
         return
@@ -160,19 +160,19 @@ def check_texts(tool, form, match, seed, n, without="\0"):
         assert whole == bool(match(text)), (form, text)
         n["texts"] += 1
         n["taken"] += whole
-        if not whole and n_bytes < len(text.encode()):  # then no text begins so
+        if not whole and n_bytes < len(text.encode()):  # then no valid text has this prefix
             assert not any(other.encode().startswith(text.encode()[: n_bytes + 1]) and match(other) for other in texts)
 
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
-def test_masks_are_what_trying_each_token_gives():
-    """With many repetitions: far from both ends, their copies are taken for a loop. Without stars, in which walks stay."""
+def test_masks_match_brute_force():
+    """Uses many repetitions, which are treated as loops far from both ends, and few stars, where walks would stay."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
     for seed in range(N // 10):
         said = tool.ask(regex=Drawn(seed, most_times=300, n_stars=2).text, walks=1, length=150, seed=seed)
-        limits = ("it needs more", "no text fits", "a text of this form can be read", "what is to be remembered")
-        assert said.get("error", "it needs more").startswith(limits), (seed, said)
+        limits = ("needs more", "no output can match it", "the constrained output has", "the parser states")
+        assert said.get("error", "needs more").startswith(limits), (seed, said)
         n += said.get("masks", 0)
     tool.process.stdin.close()
     tool.process.wait()
@@ -183,8 +183,8 @@ def test_masks_are_what_trying_each_token_gives():
 CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp Cc Cf Co".split()
 
 
-def test_classes_of_unicode_are_python_s_categories(tool):
-    """At both ends of each run of code points of a category, of those that are assigned in Python's Unicode."""
+def test_unicode_classes_match_python(tool):
+    """Tests both ends of each run of code points with the same category, if Python's Unicode assigns them."""
     category = [unicodedata.category(chr(c)) for c in range(sys.maxunicode + 1)]
     ends = [c for c in range(1, len(category)) if category[c - 1] != category[c]]
     ends = [c for c in sorted({*ends, *(c - 1 for c in ends)}) if category[c] not in ("Cn", "Cs")]
@@ -199,7 +199,7 @@ def test_classes_of_unicode_are_python_s_categories(tool):
 
 
 class DrawnGrammar:
-    """A random grammar whose rules do not call themselves, and the expression for Python that is the same."""
+    """A random grammar without recursion, and the equal Python expression."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -263,7 +263,7 @@ class DrawnGrammar:
         return name, f"(?:{python})"
 
 
-def test_a_grammar_takes_what_re_matches(tool):
+def test_grammars_match_pythons_re(tool):
     n = dict.fromkeys(["taken", "refused", "texts", "walks", "too long"], 0)
     for seed in range(N // 2):
         grammar = DrawnGrammar(seed)
@@ -303,7 +303,7 @@ def is_json(text):
         return False
 
 
-def test_a_grammar_of_json_takes_what_json_reads(tool):
+def test_json_grammar_matches_pythons_json(tool):
     rng = random.Random(1)
     n = {False: 0, True: 0}
     for seed in range(N // 15):

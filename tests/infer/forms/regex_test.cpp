@@ -1,4 +1,4 @@
-// Regular expressions: what their texts are, and what is refused, by name. regex_oracle_test.py compares with Python's.
+// Tests regular expressions: the texts they match, and errors. regex_oracle_test.py compares with Python's.
 #include "infer/forms/regex.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ struct Case {
   std::vector<std::string> others;
 };
 
-TEST(Regex, ItsTextsAreThoseThatTheWholeMatches) {
+TEST(Regex, ItsTextsAreThoseThatFullyMatch) {
   const std::vector<Case> cases{
       {"", {""}, {"a"}},
       {"abc", {"abc"}, {"", "ab", "abcd"}},
@@ -87,7 +87,7 @@ TEST(Regex, ItsTextsAreThoseThatTheWholeMatches) {
   }
 }
 
-TEST(Regex, ASearchTakesAnyTextAroundIt) {
+TEST(Regex, SearchAllowsSurroundingText) {
   const std::vector<Case> cases{
       {"b", {"b", "abc", "\nb\n"}, {"", "a"}},
       {"", {"", "abc"}, {}},
@@ -109,7 +109,7 @@ TEST(Regex, ASearchTakesAnyTextAroundIt) {
   }
 }
 
-TEST(Regex, RefusesByNameWhatItDoesNotSupport) {
+TEST(Regex, RejectsUnsupportedSyntaxByName) {
   const std::vector<std::pair<std::string_view, std::string_view>> cases{
       {"a(?=b)", "character 2: look-ahead is not supported"},
       {"a(?!b)", "character 2: look-ahead is not supported"},
@@ -117,53 +117,53 @@ TEST(Regex, RefusesByNameWhatItDoesNotSupport) {
       {"(?<!a)b", "character 1: look-behind is not supported"},
       {"(a)\\1", "character 4: backreferences are not supported"},
       {"(?P<n>a)(?P=n)", "character 9: backreferences are not supported"},
-      {"é\\b", "character 2: boundaries of words (\\b) are not supported"},
-      {"\\B", "character 1: boundaries of words (\\B) are not supported"},
-      {"(?i)a", "character 1: flags, and groups but (...), (?:...) and (?P<name>...), are not supported"},
+      {"é\\b", "character 2: word boundaries (\\b) are not supported"},
+      {"\\B", "character 1: word boundaries (\\B) are not supported"},
+      {"(?i)a", "character 1: flags and groups other than (...), (?:...) and (?P<name>...) are not supported"},
       {"a\\p{Greek}",
-       "character 2: of the classes of Unicode, general categories but C and Cn are supported, not \"Greek\""},
-      {"\\pC", "character 1: of the classes of Unicode, general categories but C and Cn are supported, not \"C\""},
-      {"\\p{sc=Grek}", "character 1: of the classes of Unicode, general categories are supported: \\p{Lu}"},
+       "character 2: Unicode class \"Greek\" is not supported; only general categories except C and Cn are"},
+      {"\\pC", "character 1: Unicode class \"C\" is not supported; only general categories except C and Cn are"},
+      {"\\p{sc=Grek}", "character 1: only Unicode general categories are supported, such as \\p{Lu}"},
       {"\\Z", "character 1: \\Z is not supported here"},
       {"[\\z]", "character 2: \\z is not supported here"},
       {"\\C", "character 1: \\C is not supported here"},
-      {"a++", "character 3: possessive repetitions are not supported"},
-      {"a**", "character 3: a repetition of a repetition; put the inner one into ( )"},
-      {"a*{2}", "character 3: a repetition of a repetition; put the inner one into ( )"},
-      {"*a", "character 1: nothing stands before the repetition"},
-      {"(+a)", "character 2: nothing stands before the repetition"},
-      {"a|{2}", "character 3: nothing stands before the repetition"},
-      {"a{1001}", "character 2: more than 1000 repetitions"},
-      {"a{99999999999999999999}", "character 2: more than 1000 repetitions"},
-      {"a{3,2}", "character 2: a repetition from more to fewer"},
-      {"a{,5}", "character 2: programs differ on {,n}; write {0,n}, or \\{ for the brace"},
-      {"a(b", "character 2: a ( without its )"},
-      {"ab)", "character 3: a ) without its ("},
-      {"[ab", "character 1: a [ without its ]"},
-      {"[a-", "character 1: a [ without its ]"},
-      {"[z-a]", "character 2: a range of characters goes upwards"},
-      {"[\\d-z]", "character 2: a range of characters goes from one to another; escape its -"},
-      {"[[:nothing:]]", "character 2: there is no such class; escape the [ if it is a character"},
-      {"\\", "character 1: nothing stands behind the \\"},
-      {"\\x4", "character 1: hexadecimal digits are \\xHH, \\x{H...} or \\uHHHH"},
-      {"\\x{110000}", "character 1: there is no such character"},
-      {"\\ud800", "character 1: there is no such character"},
-      {"a^b", "character 2: ^ is supported at the beginning only; write \\^ for the character"},
-      {"a$b", "character 2: $ is supported at the end only; write \\$ for the character"},
-      {"(^a)*", "character 2: ^ is supported at the beginning only; write \\^ for the character"},
-      {"a\xFF", "character 2: not UTF-8"},
+      {"a++", "character 3: possessive quantifiers are not supported"},
+      {"a**", "character 3: invalid nested repetition; put the inner one in ( )"},
+      {"a*{2}", "character 3: invalid nested repetition; put the inner one in ( )"},
+      {"*a", "character 1: nothing to repeat"},
+      {"(+a)", "character 2: nothing to repeat"},
+      {"a|{2}", "character 3: nothing to repeat"},
+      {"a{1001}", "character 2: the repetition count exceeds 1000"},
+      {"a{99999999999999999999}", "character 2: the repetition count exceeds 1000"},
+      {"a{3,2}", "character 2: invalid repetition, the minimum exceeds the maximum"},
+      {"a{,5}", "character 2: regex engines differ on {,n}; write {0,n}, or \\{ for a literal {"},
+      {"a(b", "character 2: unmatched ("},
+      {"ab)", "character 3: unmatched )"},
+      {"[ab", "character 1: unmatched ["},
+      {"[a-", "character 1: unmatched ["},
+      {"[z-a]", "character 2: invalid character range, the end precedes the start"},
+      {"[\\d-z]", "character 2: invalid character range, both ends must be one character; write \\- for a literal -"},
+      {"[[:nothing:]]", "character 2: unknown character class; write \\[ for a literal ["},
+      {"\\", "character 1: trailing backslash"},
+      {"\\x4", "character 1: invalid escape, expected \\xHH, \\x{H...} or \\uHHHH"},
+      {"\\x{110000}", "character 1: invalid Unicode code point"},
+      {"\\ud800", "character 1: invalid Unicode code point"},
+      {"a^b", "character 2: ^ is only supported at the beginning; write \\^ for a literal ^"},
+      {"a$b", "character 2: $ is only supported at the end; write \\$ for a literal $"},
+      {"(^a)*", "character 2: ^ is only supported at the beginning; write \\^ for a literal ^"},
+      {"a\xFF", "character 2: invalid UTF-8"},
   };
   for (const auto& [expression, message] : cases) EXPECT_EQ(regex_refusal(expression), message) << expression;
   EXPECT_EQ(regex_refusal(std::string(300, '(') + std::string(300, ')')),
-            "character 201: groups are nested more than 200 deep");
-  EXPECT_EQ(regex_refusal(std::string(70'000, 'a')), "it has 70000 bytes; at most 65536 are read");
+            "character 201: groups are nested more than 200 levels deep");
+  EXPECT_EQ(regex_refusal(std::string(70'000, 'a')), "has 70000 bytes, but at most 65536 are allowed");
 }
 
-TEST(Regex, ClassesOfUnicodeAreItsGeneralCategories) {
+TEST(Regex, UnicodeClassesAreGeneralCategories) {
   const std::vector<Case> cases{
       {"\\p{Lu}", {"A", "É", "Ω", "\xF0\x9D\x90\x80"}, {"a", "1", "日"}},
       {"\\pL", {"a", "日", "ª"}, {"1", "_", "€"}},
-      {"\\PN", {"a", "\xCD\xB8"}, {"1", "٣", "Ⅷ"}},  // U+0378 is not assigned
+      {"\\PN", {"a", "\xCD\xB8"}, {"1", "٣", "Ⅷ"}},  // U+0378 is unassigned
       {"[\\p{Sc}\\P{Any}x]", {"$", "€", "x"}, {"a"}},
       {"[^\\PL]", {"a", "é"}, {"1"}},
       {"\\p{L}{2,1000}", {"ab", "日本語"}, {"a", "a1"}},
@@ -176,7 +176,7 @@ TEST(Regex, ClassesOfUnicodeAreItsGeneralCategories) {
   }
 }
 
-TEST(Regex, PatternsOfSchemasAreReadAsEcmaDoes) {
+TEST(Regex, SchemaPatternsFollowEcmaScript) {
   const std::vector<Case> cases{
       {"^\\s$", {" ", "\v", "\xC2\xA0", "\xEF\xBB\xBF"}, {"a"}},
       {"^\\S$", {"a", "\xC2\x85"}, {"\v", "\xC2\xA0", "\xEF\xBB\xBF"}},
@@ -195,13 +195,13 @@ TEST(Regex, PatternsOfSchemasAreReadAsEcmaDoes) {
   }
 }
 
-// Long before it would be computed.
-TEST(Regex, RefusesWhatWouldNeedTooManyStates) {
+// Rejects them before the states are built.
+TEST(Regex, RejectsPatternsWithTooManyStates) {
   const std::vector<std::pair<std::string_view, std::string_view>> cases{
-      {"(a{1000}){1000}", "it needs more than 200000 states"},
-      {"(((a?){1000}){1000}){1000}", "it needs more than 200000 states"},
-      {"(a*[acegikmo]{1000}){70}", "it needs more than 600000 edges"},
-      {"(.?.?.?.?.?.?){1000}", "a text of this form can be read in more than 4096 ways"},
+      {"(a{1000}){1000}", "needs more than 200000 states"},
+      {"(((a?){1000}){1000}){1000}", "needs more than 200000 states"},
+      {"(a*[acegikmo]{1000}){70}", "needs more than 600000 edges"},
+      {"(.?.?.?.?.?.?){1000}", "the constrained output has more than 4096 possible parses"},
   };
   for (const auto& [expression, message] : cases) {
     try {

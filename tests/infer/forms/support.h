@@ -1,4 +1,4 @@
-// Vocabularies, and what a form is to allow of them, found by trying every token.
+// Vocabularies, and the expected masks of a form, found by trying every token.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace folio::infer::forms::test {
 
-/// Its tokens are these texts.
+/// A tokenizer with the given texts as tokens.
 class ListTokenizer final : public data::Tokenizer {
  public:
   explicit ListTokenizer(std::vector<std::string> texts) : texts_(std::move(texts)) {}
@@ -35,14 +35,14 @@ inline std::shared_ptr<const TokenTree> tree_of(std::vector<std::string> texts) 
   return std::make_shared<TokenTree>(ListTokenizer(std::move(texts)));
 }
 
-/// One token for each byte.
+/// Returns a vocabulary of one token per byte.
 inline std::shared_ptr<const TokenTree> all_bytes() {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
   return tree_of(std::move(texts));
 }
 
-/// `n` random texts of 1 to `longest` of these bytes, some of them equal, and one that is empty.
+/// Returns `n` random texts of 1 to `longest` of these bytes, with possible duplicates, and an empty one.
 inline std::vector<std::string> random_texts(size_t n, std::string_view bytes, size_t longest, std::mt19937& random) {
   std::vector<std::string> texts{""};
   for (size_t i = 0; i < n; ++i) {
@@ -53,7 +53,7 @@ inline std::vector<std::string> random_texts(size_t n, std::string_view bytes, s
   return texts;
 }
 
-/// The ids that a place allows, as it says, in order.
+/// Returns the sorted ids in the mask of a state.
 inline std::vector<int32_t> allowed_ids(Form& form, Form::Place place) {
   std::vector<int32_t> ids;
   for (const auto& [first, last] : form.allowed(place)) {
@@ -63,20 +63,20 @@ inline std::vector<int32_t> allowed_ids(Form& form, Form::Place place) {
   return ids;
 }
 
-/// The same, by trying each token's bytes one by one.
+/// Returns the same ids, found by trying the bytes of each token.
 inline std::vector<int32_t> tried_ids(Form& form, Form::Place place, const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const std::string& bytes = tokenizer.token_bytes(id);
-    if (!bytes.empty() && form.after(place, bytes) != Form::kNowhere) ids.push_back(id);
+    if (!bytes.empty() && form.after(place, bytes) != Form::kDead) ids.push_back(id);
   }
   return ids;
 }
 
-/// Whether this is a text of the form.
+/// Returns true if the form accepts the text.
 inline bool takes(Form& form, std::string_view text) {
   const Form::Place place = form.after(form.start(), text);
-  return place != Form::kNowhere && form.may_end(place);
+  return place != Form::kDead && form.may_end(place);
 }
 
 }  // namespace folio::infer::forms::test

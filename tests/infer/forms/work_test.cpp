@@ -1,4 +1,4 @@
-// What compiling and following a form may cost, counted in steps.
+// Tests limits on the cost of compiling and following a form, counted in steps.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::string repeated(const std::string& part, size_t n) {
   return all;
 }
 
-// An object of n properties of that schema, each with a title of its own: those that say the same share their states.
+// Returns an object with n properties of the same schema but different titles, without which they would share states.
 std::string object_of(const std::string& schema, size_t n) {
   std::string all;
   for (size_t i = 0; i < n; ++i) {
@@ -41,7 +41,7 @@ FormOptions tools_of(const std::string& schema, size_t n) {
   return {.kind = Kind::Calls, .calls = std::make_shared<CallsForm>(calls)};
 }
 
-// The place that uses a budget up; empty if none does.
+// Returns the place in the schema that exhausts a budget, or an empty string.
 std::string place_of(const FormOptions& options, const core::WorkBudget& budget) {
   try {
     static_cast<void>(make_form(options, test::all_bytes(), budget));
@@ -52,7 +52,7 @@ std::string place_of(const FormOptions& options, const core::WorkBudget& budget)
   return {};
 }
 
-// Requests of 64 to 450 KB whose forms take from a second to minutes to compile.
+// Requests of 64 to 450 KB whose forms would take a second to minutes to compile.
 TEST(FormWork, WhatTakesMoreThanTheBudgetIsRejectedWithItsPlace) {
   const std::string pattern = R"({"enum":["a"],"pattern":"^(a|b)*a(a|b){9}$"})";
   EXPECT_EQ(place_of({.kind = Kind::JsonSchema, .text = object_of(pattern, 480)}, core::WorkBudget()).substr(0, 24),
@@ -67,8 +67,8 @@ TEST(FormWork, WhatTakesMoreThanTheBudgetIsRejectedWithItsPlace) {
   EXPECT_NE(in_tools.find("].function.parameters.properties.p"), std::string::npos) << in_tools;
 }
 
-// The same text, of each kind: half of its own work is not enough, its own work is.
-TEST(FormWork, IsTheSameEachTimeAndAllOfItIsCounted) {
+// For each kind of form, half of its work as a budget is too little, and its exact work is enough.
+TEST(FormWork, IsDeterministicAndFullyCounted) {
   std::vector<std::string> choices;
   for (int i = 0; i < 500; ++i) choices.push_back("choice " + std::to_string(i));
   const std::vector<FormOptions> all{
@@ -91,15 +91,15 @@ TEST(FormWork, IsTheSameEachTimeAndAllOfItIsCounted) {
   }
 }
 
-TEST(FormWork, IsCancelled) {
+TEST(FormWork, CompilationCanBeCancelled) {
   const core::WorkBudget budget;
   budget.cancel();
   EXPECT_THROW(static_cast<void>(make_form({.kind = Kind::Regex, .text = "a"}, test::all_bytes(), budget)),
                core::WorkCancelled);
 }
 
-// A place that is read in many ways, at each of which all bytes lead elsewhere.
-TEST(FormWork, FindingTheTokensOfAPlaceIsBounded) {
+// A state with many parses, each with different successors for all bytes.
+TEST(FormWork, MaskComputationIsBounded) {
   Grammar grammar;
   const Grammar::Rule rule = grammar.declare();
   grammar.define(rule, regex_part(grammar, "(.|..|...)*a.{40}"));

@@ -1,5 +1,5 @@
-// The law of inputs in 8 bits: a product's rounding makes the same integers and the same scale of what was sent so as
-// of the numbers themselves.
+// Tests infer/forward/eight_bits.h: quantizing values that were sent in 8 bits gives the same integers and scale as
+// quantizing the originals.
 #include "infer/forward/eight_bits.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using Group = std::array<float, kEightBitsGroup>;
 
 struct Quantized {
   std::array<int8_t, kEightBitsGroup> values;
-  uint32_t scale;  ///< its bits
+  uint32_t scale;  ///< as bits
   friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 
@@ -42,7 +42,7 @@ void expect_same(const Group& group) {
   EXPECT_EQ(quantized(sent), quantized(group)) << "of a group that begins with " << group[0];
 }
 
-TEST(EightBits, AreRoundedAsTheNumbersAre) {
+TEST(EightBits, MatchTheReferenceRounding) {
   for (uint64_t g = 0; g < 20000; ++g) {
     const float magnitude = std::ldexp(1.0F, static_cast<int>(core::random_below(1, g, 200)) - 100);
     Group group;
@@ -53,7 +53,7 @@ TEST(EightBits, AreRoundedAsTheNumbersAre) {
   }
 }
 
-TEST(EightBits, AreRoundedAsTheNumbersAreAtTheEdges) {
+TEST(EightBits, MatchTheReferenceRoundingAtExtremes) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const float largest :
        {0.0F, -0.0F, 1e-45F, 9.9e-31F, 1e-30F, 1.1e-30F, 127.0F, 1e38F, std::numeric_limits<float>::max(), kInf, -kInf,

@@ -1,6 +1,6 @@
-// Laws of experts in the forward pass that need models of their own: what nobody takes is not read, a row that is not a
-// number hurts itself alone, and all rows may take the same experts. What experts compute is in forward_test.cpp and
-// tests/infer/ranks, which run them among the other shapes.
+// Tests experts in the forward pass with special models: unused experts are not read, a row with NaNs affects only
+// itself, and all rows may use the same experts. forward_test.cpp and tests/infer/ranks test what experts compute, with
+// all other shapes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 core::ModelConfig experts_config() { return test::expert_shapes()[1].config; }  // 3 of 20 experts, and a shared one
 
-// Calls change(role, numbers) for each tensor.
+// Returns a model after change(role, values) edited each tensor.
 template <typename Change>
 core::StoredModel changed_model(Change&& change) {
   core::Weights weights = test::random_weights(experts_config(), 5);
@@ -34,7 +34,7 @@ std::vector<float> logits_on(Machine& machine, const core::StoredModel& model, s
   return test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
 }
 
-TEST(Experts, ThatNobodyTakesAreNotRead) {
+TEST(Experts, UnselectedExpertsAreNotRead) {
   const auto n_experts = static_cast<size_t>(experts_config().n_experts);
   const auto n_taken = static_cast<size_t>(experts_config().experts_per_token);
   const auto equal_scores = [](Role role, std::vector<float>& numbers) {
@@ -57,7 +57,7 @@ TEST(Experts, ThatNobodyTakesAreNotRead) {
   EXPECT_TRUE(same_bits(logits_on(shards, poisoned, text), expected));
 }
 
-TEST(Experts, ARowThatIsNotANumberHurtsItselfAlone) {
+TEST(Experts, NaNRowsAffectOnlyThemselves) {
   constexpr int32_t kBad = 3;
   const auto dim = static_cast<ptrdiff_t>(experts_config().dim);
   const core::StoredModel model = changed_model([&](Role role, std::vector<float>& numbers) {
@@ -68,7 +68,7 @@ TEST(Experts, ARowThatIsNotANumberHurtsItselfAlone) {
   std::ranges::replace(text, kBad, kBad + 1);
   const auto expected = test::alone(model, text);
   const auto vocab = static_cast<size_t>(experts_config().vocab_size);
-  const auto is_other = [&](size_t i) { return i % vocab != kBad; };  // its embedding is the output's row, too
+  const auto is_other = [&](size_t i) { return i % vocab != kBad; };  // its embedding is also an output row
   const auto check = [&](Machine& machine) {
     Runner runner(model, machine, {});
     auto rows = test::rows_of(runner.cache().add_sequence(), text);
@@ -93,8 +93,8 @@ TEST(Experts, ARowThatIsNotANumberHurtsItselfAlone) {
   check(shards);
 }
 
-// As many rows for an expert as a step has, and then tokens one after the other.
-TEST(Experts, RowsThatAllTakeTheSameAreThoseThatTheyAreAlone) {
+// An expert gets all rows of a step; then tokens come one at a time.
+TEST(Experts, RowsOfOneExpertMatchSingleRows) {
   for (const float score : {0.0F, kNan, std::numeric_limits<float>::infinity()}) {
     const core::StoredModel model = changed_model([&](Role role, std::vector<float>& numbers) {
       if (role == Role::Router) std::ranges::fill(numbers, score);

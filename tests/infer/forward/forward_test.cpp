@@ -1,6 +1,6 @@
-// Laws of infer/forward: the formulas of a Llama, and on each machine bytes that depend on a row's own sequence alone:
-// not on how a prompt is cut, on the rows beside it, on the number of threads or on the instruction set. One file: the
-// laws share their shapes and their machines.
+// Tests infer/forward: results match a Llama's formulas, and on each machine they depend only on a row's own sequence,
+// not on how a prompt is split, other rows of the batch, the number of threads or the instruction set. One file, since
+// all tests share shapes and machines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class ForwardOn : public ::testing::TestWithParam<Case> {
     return random_tokens(n, seed, model_.config.vocab_size);
   }
   [[nodiscard]] const MachineKind& kind() const { return GetParam().kind; }
-  // All logits of one sequence on a machine of its own.
+  // Returns all logits of one sequence, computed on a new machine.
   [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text, const CpuOptions& cpu = {.n_threads = 1},
                                          const Observer& observer = {}) const {
     RunnerOn runner(kind(), model_, cpu);
@@ -74,16 +74,15 @@ class ForwardOn : public ::testing::TestWithParam<Case> {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_name);
 
-// A relative error of a stage is about u sqrt(K), u that of a product, for roundings point in all directions (Higham
-// 2002, 2.8). A layer has eight stages (two norms, four products in a row, softmax, silu), nine where heads are
-// normalized, two more with norms after the branches, three more with experts (the router, softmax and the sum), the
-// output two more; errors of stages add, relative to the size of the logits. Where matrices are in groups, their inputs
-// have an error of their own: a step of m / 127, hence m / (127 sqrt(12)) on average, and m, the largest of 32 numbers,
-// is at most sqrt(32) of their root mean square. Four matrices stand in a row in a layer, and then comes the output;
-// the router is a fifth. Where the cache is in F16, values have the error of its rounding, 2^-11 at most. Keys have it,
-// too, which moves a score by 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, once in the numerator and
-// once in the denominator.
-TEST_P(ForwardOn, IsTheTextbooksModel) {
+// A stage's relative error is about u sqrt(K), with u that of a product, since roundings point in all directions
+// (Higham 2002, 2.8). A layer has eight stages (two norms, four products in a row, softmax, silu): one more with
+// normalized heads, two more with norms after the branches, three more with experts (router, softmax, sum). The output
+// has two. Errors add, relative to the size of the logits. Quantized matrices also round their inputs by a step of m /
+// 127, so m / (127 sqrt(12)) on average, where m, the largest of 32 values, is at most sqrt(32) times their root mean
+// square; this happens four times a layer, once for the output and once for a router. An F16 cache rounds values by at
+// most 2^-11. Rounded keys move a score by 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, in the
+// numerator and the denominator.
+TEST_P(ForwardOn, MatchesTheTextbookModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
   Textbook::Choices choices;
@@ -120,8 +119,8 @@ TEST_P(ForwardOn, IsTheTextbooksModel) {
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
   }
-  // A score moves by at most half of what the router's output does, and so do two of them, and those of two experts of
-  // a group.
+  // A score moves by at most half as much as the router's output. Compared are two scores, or two groups' sums of two
+  // scores.
   EXPECT_LE(textbook.worst_choice(), 2.0 * tolerance / size * textbook.largest_route());
 }
 
@@ -154,7 +153,7 @@ TEST_P(ForwardOn, APromptCutAnywhereEqualsTheWhole) {
   RunnerOn engine(kind(), model_);
   std::vector<size_t> cuts;
   for (size_t cut = 1; cut < text.size(); cut += wide ? 13 : 1) cuts.push_back(cut);
-  // On the emulator those beside the borders of blocks (32 positions) and of the kernels' tiles (8 and 16 rows).
+  // On the emulator, only cuts near the borders of blocks (32 positions) and of the kernels' tiles (8 and 16 rows).
   if (is_emulated(kind()) && std::getenv("FOLIO_LONG") == nullptr) {
     cuts = {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 67};
     std::erase_if(cuts, [&](size_t cut) { return cut >= text.size(); });
@@ -169,7 +168,7 @@ TEST_P(ForwardOn, APromptCutAnywhereEqualsTheWhole) {
   }
 }
 
-TEST_P(ForwardOn, InARaggedBatchEqualsAlone) {
+TEST_P(ForwardOn, RaggedBatchMatchesSingleSequences) {
   const std::vector<size_t> lengths{1, 33, 7, 64, 32, 2, 50};
   RunnerOn engine(kind(), model_, {.n_threads = 2}, {.max_positions = 1000});
   std::vector<std::vector<int32_t>> texts;
@@ -180,7 +179,7 @@ TEST_P(ForwardOn, InARaggedBatchEqualsAlone) {
     expected.push_back(alone(texts[s]));
     sequences.push_back(engine.cache().add_sequence());
   }
-  // Each call takes some of every sequence that has tokens left, its rows in turn: 1 row of the first, 2, 3, …
+  // Each call has tokens of every unfinished sequence, interleaved: 1 row of the first, 2 of the second, …
   std::vector<size_t> done(lengths.size(), 0);
   for (int call = 0; call < 100; ++call) {
     std::vector<Row> rows;
@@ -234,10 +233,10 @@ TEST_P(ForwardOn, ALaterTokenChangesNothingBefore) {
     const auto after = alone(other);
     const size_t same = changed * vocab_of(model_);
     EXPECT_TRUE(same_bits(std::span(after).first(same), std::span(before).first(same))) << changed;
-    // Inputs in 8 bits may round a distant token's influence away, never that of the token itself.
+    // With 8-bit inputs, rounding may hide a distant token's influence, but not the token's own.
     size_t last = core::quant_info(GetParam().shape.type) != nullptr ? changed + 1 : text.size();
     const core::ModelConfig& c = model_.config;
-    if (c.sliding_window > 0 && c.window_period == 1) {  // each layer reaches so far back
+    if (c.sliding_window > 0 && c.window_period == 1) {  // how far all layers reach back
       last = std::min(last, changed + 1 + static_cast<size_t>(c.n_layers * (c.sliding_window - 1)));
       const size_t beyond = last * vocab_of(model_);
       EXPECT_TRUE(same_bits(std::span(after).subspan(beyond), std::span(before).subspan(beyond))) << changed;
@@ -258,7 +257,7 @@ TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
   rows[0].wants_logits = rows[3].wants_logits = false;
   std::vector<std::string> names;
   std::map<std::string, std::vector<float>> seen;
-  bool only_logits = false;  // from the last layer's heads on
+  bool only_logits = false;  // set at the last layer's heads
   const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     only_logits = only_logits || name == fmt::format("layers.{}.heads", c.n_layers - 1);
     EXPECT_EQ(n_rows, only_logits ? 3U : 5U) << name;
@@ -294,7 +293,7 @@ TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
     for (float& v : row) v *= c.embedding_scale;
     EXPECT_TRUE(same_bits(std::span(seen["embedding"]).subspan(i * dim, dim), row));
   }
-  // Whoever watches changes nothing.
+  // An observer doesn't change results.
   RunnerOn unwatched(kind(), model_);
   static_cast<void>(unwatched.cache().add_sequence());
   EXPECT_TRUE(same_bits(run(unwatched, rows), logits));
@@ -316,7 +315,7 @@ class RunnerTest : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, RunnerTest, ::testing::ValuesIn(machine_kinds()), test::kind_name);
 
-TEST_P(RunnerTest, WantedRowsGiveTheirLogitsInOrder) {
+TEST_P(RunnerTest, ReturnsLogitsOfRequestedRowsInOrder) {
   const auto text = tokens(50);
   const auto all = alone(text);
   for (const uint64_t pattern : {0ULL, 1ULL, 1ULL << 49, 0x155555555ULL, 0x2F0F00F0FF01AULL}) {
@@ -333,15 +332,15 @@ TEST_P(RunnerTest, WantedRowsGiveTheirLogitsInOrder) {
   }
 }
 
-TEST_P(RunnerTest, NoRowsAreNoWork) {
+TEST_P(RunnerTest, EmptyBatchesDoNothing) {
   RunnerOn engine(kind(), model_);
   EXPECT_TRUE(run(engine, {}).empty());
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
 }
 
-TEST_P(RunnerTest, MoreRowsThanAStepTakesGoInSteps) {
+TEST_P(RunnerTest, LargeBatchesAreSplitIntoSteps) {
   constexpr size_t kSequences = 7;
-  constexpr size_t kEach = 90;  // 630 rows: steps of 256, 256 and 118, whose borders cut sequences
+  constexpr size_t kEach = 90;  // 630 rows: steps of 256, 256 and 118, which split sequences
   RunnerOn engine(kind(), model_, {.n_threads = 2}, {.max_positions = 3000});
   std::vector<Row> rows;
   std::vector<std::vector<float>> expected;
@@ -367,7 +366,7 @@ TEST_P(RunnerTest, MoreRowsThanAStepTakesGoInSteps) {
   }
 }
 
-TEST_P(RunnerTest, WithoutWantedRowsTheObserverSeesNoLogits) {
+TEST_P(RunnerTest, LogitsAreObservedOnlyIfRequested) {
   RunnerOn engine(kind(), model_);
   bool saw = false;
   run(engine, rows_of(engine.cache().add_sequence(), tokens(3), 0, false),
@@ -375,7 +374,7 @@ TEST_P(RunnerTest, WithoutWantedRowsTheObserverSeesNoLogits) {
   EXPECT_FALSE(saw);
 }
 
-TEST_P(RunnerTest, WhatIsNotValidIsAnErrorThatChangesNothing) {
+TEST_P(RunnerTest, InvalidRowsAreErrorsThatChangeNothing) {
   RunnerOn engine(kind(), model_);
   const auto text = tokens(10);
   const auto a = engine.cache().add_sequence();
@@ -407,7 +406,7 @@ TEST_P(RunnerTest, WhatIsNotValidIsAnErrorThatChangesNothing) {
   EXPECT_TRUE(same_bits(run(engine, rows_of(a, more, 10)), std::span(expected).last(vocab_)));
 }
 
-TEST_P(RunnerTest, TheContextIsTheEnd) {
+TEST_P(RunnerTest, RejectsPositionsBeyondTheContext) {
   const auto context = static_cast<size_t>(model_.config.context_length);
   RunnerOn engine(kind(), model_, {.n_threads = 1}, {.max_positions = 1000});
   const auto a = engine.cache().add_sequence();
@@ -417,7 +416,7 @@ TEST_P(RunnerTest, TheContextIsTheEnd) {
   EXPECT_ERROR(run(engine, rows_of(a, tokens(1), static_cast<int64_t>(context))), "past the context");
 }
 
-TEST_P(RunnerTest, AFullCacheRollsTheWholeBatchBack) {
+TEST_P(RunnerTest, FullCacheRollsBackTheBatch) {
   RunnerOn engine(kind(), model_, {.n_threads = 1}, {.max_positions = 3 * 32});
   BlockManager& cache = engine.cache();
   const auto text = tokens(60);
@@ -427,7 +426,7 @@ TEST_P(RunnerTest, AFullCacheRollsTheWholeBatchBack) {
   run(engine, rows_of(b, std::span(text).first(30)));
   auto rows = rows_of(a, std::span(text).subspan(30, 10), 30);
   const auto more = rows_of(b, std::span(text).subspan(30, 10), 30);
-  rows.insert(rows.end(), more.begin(), more.end());  // four blocks, where there are three
+  rows.insert(rows.end(), more.begin(), more.end());  // four blocks, where three are free
   EXPECT_ERROR(run(engine, rows), "full");
   EXPECT_EQ(cache.length(a), 30);
   EXPECT_EQ(cache.length(b), 30);
@@ -437,16 +436,16 @@ TEST_P(RunnerTest, AFullCacheRollsTheWholeBatchBack) {
       same_bits(run(engine, rows_of(a, std::span(text).subspan(30, 10), 30)), std::span(expected).last(10 * vocab_)));
 }
 
-// An observer, like anything else that throws within a step, leaves the lengths and the blocks as they were; what is
-// computed then is what would have been.
-TEST_P(RunnerTest, WhatIsThrownWithinAStepChangesNothing) {
+// An exception within a step, such as an observer's, leaves lengths and blocks unchanged, and later steps compute the
+// same results as without it.
+TEST_P(RunnerTest, ExceptionsInAStepChangeNothing) {
   RunnerOn engine(kind(), model_, {.n_threads = 1}, {.max_positions = 1000});
   BlockManager& cache = engine.cache();
   const auto text = tokens(60);
   const auto expected = alone(text);
   const auto a = cache.add_sequence();
   run(engine, rows_of(a, std::span(text).first(40)));
-  const auto b = cache.fork(a);  // whose last block is copied in the step
+  const auto b = cache.fork(a);  // its last block is copied in the step
   auto rows = rows_of(a, std::span(text).subspan(40), 40);
   const auto more = rows_of(b, std::span(text).subspan(40, 10), 40);
   rows.insert(rows.end(), more.begin(), more.end());
@@ -464,7 +463,7 @@ TEST_P(RunnerTest, WhatIsThrownWithinAStepChangesNothing) {
   EXPECT_TRUE(same_bits(std::span(got).subspan(20 * vocab_), std::span(expected).subspan(40 * vocab_, 10 * vocab_)));
 }
 
-TEST(Runner, AStepOfTheSameShapeIsReplayed) {
+TEST(Runner, ReplaysStepsOfTheSameShape) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
   Runner runner(model, machine);
@@ -484,7 +483,7 @@ TEST(Runner, AStepOfTheSameShapeIsReplayed) {
   EXPECT_GT(machine.last_stage->n_issued, issued) << "an observed step is not replayed";
 }
 
-TEST(Runner, LogitsStayWhereTokensAreDrawnUnlessTheyAreWanted) {
+TEST(Runner, LogitsStayOnTheDeviceUnlessRequested) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   const auto vocab_size = static_cast<size_t>(model.config.vocab_size);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
@@ -515,7 +514,7 @@ TEST(Runner, LogitsStayWhereTokensAreDrawnUnlessTheyAreWanted) {
   EXPECT_TRUE(same_bits(output.logits.subspan(vocab_size), std::span(logits).subspan(6 * vocab_size, vocab_size)));
 }
 
-TEST(Runner, AMachineServesSeveralModels) {
+TEST(Runner, MachineServesSeveralModels) {
   const auto one = test::random_model(test::small_shapes()[1].config, 1);
   const auto two = test::random_model(test::small_shapes()[2].config, 2);
   Cpu cpu({.n_threads = 2});
@@ -535,8 +534,8 @@ TEST(Runner, AMachineServesSeveralModels) {
   }
 }
 
-TEST(Runner, LayersThatArePlacedWronglyAreAnError) {
-  const auto model = test::random_model(test::small_shapes()[1].config);  // of two layers
+TEST(Runner, RejectsInvalidLayerPlacement) {
+  const auto model = test::random_model(test::small_shapes()[1].config);  // has two layers
   Cpu cpu({.n_threads = 1});
   const auto place = [&](const std::vector<LayerRange>& ranges) {
     std::vector<Placement> placements;
@@ -545,12 +544,12 @@ TEST(Runner, LayersThatArePlacedWronglyAreAnError) {
   };
   EXPECT_NO_THROW(place({{0, 1}, {1, 2}}));
   EXPECT_ERROR(place({{0, 1}}), "1 layers were placed, but the model has 2");
-  EXPECT_ERROR(place({{0, 1}, {0, 2}}), "placed after layer 1");
-  EXPECT_ERROR(place({{0, 0}, {0, 2}}), "no layer");
+  EXPECT_ERROR(place({{0, 1}, {0, 2}}), "layers 0 to 2 are out of order: layer 1 is next");
+  EXPECT_ERROR(place({{0, 0}, {0, 2}}), "empty range of layers: 0 to 0");
   EXPECT_ERROR(place({}), "0 layers");
 }
 
-TEST(Runner, ACacheOfFewerBitsTakesFewerBytesAndRounds) {
+TEST(Runner, SmallerCacheTypesSaveMemoryAndRound) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   Cpu cpu({.n_threads = 1});
   const Runner whole(model, cpu);
@@ -558,7 +557,7 @@ TEST(Runner, ACacheOfFewerBitsTakesFewerBytesAndRounds) {
   const Runner quarter(model, cpu, {.type = CacheType::Q8_0});
   EXPECT_EQ(whole.block_bytes(), 2 * half.block_bytes());
   const auto head_dim = static_cast<size_t>(model.config.head_dim);
-  const size_t of_head = head_dim + 2 * kernels::q8_groups(head_dim);  // of a position, in bytes
+  const size_t of_head = head_dim + 2 * kernels::q8_groups(head_dim);  // bytes per position
   EXPECT_EQ(whole.block_bytes() * of_head, 4 * head_dim * quarter.block_bytes());
   const auto text = random_tokens(50, 1, model.config.vocab_size);
   const auto exact = test::alone(model, text);
@@ -569,7 +568,7 @@ TEST(Runner, ACacheOfFewerBitsTakesFewerBytesAndRounds) {
   EXPECT_FALSE(same_bits(f16, q8_0));
 }
 
-TEST(CacheType, IsF16ByDefaultUnlessTheWeightsAreF32) {
+TEST(CacheType, DefaultsToF16UnlessWeightsAreF32) {
   const auto default_of = [](core::DType type) {
     return default_cache_type(
         test::random_model_of({.name = "of a type", .config = test::small_shapes()[1].config, .type = type}));
@@ -578,7 +577,7 @@ TEST(CacheType, IsF16ByDefaultUnlessTheWeightsAreF32) {
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) EXPECT_EQ(default_of(type), CacheType::F16);
 }
 
-TEST(Runner, HeadsWiderThanTheKernelsTakeAreAnError) {
+TEST(Runner, RejectsHeadsTooWideForTheKernels) {
   const core::ModelConfig config{
       .vocab_size = 4, .dim = 514, .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .hidden_dim = 2, .context_length = 8};
   const auto model = test::random_model(config);
@@ -586,7 +585,7 @@ TEST(Runner, HeadsWiderThanTheKernelsTakeAreAnError) {
   EXPECT_ERROR(Runner(model, cpu), "514");
 }
 
-TEST(Cpu, TheEnvironmentPicksTheKernels) {
+TEST(Cpu, EnvironmentSelectsTheKernels) {
   for (const core::Isa isa : kernels::isas_with_kernels()) {
     const core::test::ScopedEnv env("FOLIO_ISA", std::string(core::isa_name(isa)).c_str());
     EXPECT_EQ(Cpu({.n_threads = 1}).kernels().isa, isa);

@@ -1,4 +1,4 @@
-// A machine that passes everything on to another, and writes down in which order the engine asks.
+// A machine that forwards all calls to another one and records the order of the engine's calls.
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ class WatchedMachine final : public Machine {
     draws = stage->info().draws;
     return stage;
   }
-  bool draws = false;  ///< whether the stage that was loaded last does
+  bool draws = false;  ///< whether the last loaded stage draws tokens
 
  private:
   std::unique_ptr<Machine> inner_;

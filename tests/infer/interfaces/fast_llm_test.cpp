@@ -1,5 +1,5 @@
-// Laws of infer/interfaces/fast_llm.h: its tokens and texts are generate's, whoever fetches them and however many run;
-// who waits sleeps; every handle ends once.
+// Tests infer/interfaces/fast_llm.h: tokens and outputs equal generate's for any number of threads and requests,
+// waiting threads sleep, and every handle ends once.
 #include "infer/interfaces/fast_llm.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kPrompts = {"ROMEO:", "JULIET:\nWhat", "First Citizen:", "K", "O, "};
 
-// The i-th of many requests, each with other options.
+// Returns the options of the i-th request, which all differ.
 GenerationConfig config_of(int i) {
   GenerationConfig config{.output_token_limit = 1 + i * 13 % 80, .seed = static_cast<uint64_t>(i)};
   if (i % 2 == 1) config.top_k = 5 + i;
@@ -31,7 +31,7 @@ GenerationConfig config_of(int i) {
   if (i % 5 == 2) config.temperature = 1.3F;
   if (i % 3 == 1) config.repeat_penalty = 1.2F;
   if (i % 6 == 1) config.last_n = 0;
-  if (i % 7 == 3) config.stop_token_ids = {0, 5};  // two that the text has often
+  if (i % 7 == 3) config.stop_token_ids = {0, 5};  // two frequent tokens
   if (i % 11 == 5) config.output_token_limit = 0;
   return config;
 }
@@ -55,8 +55,8 @@ std::vector<int32_t> fetched(Model& model, int handle) {
   return tokens;
 }
 
-// Random weights in a file, large enough that a token takes a while, with the golden model's tokenizer and a window
-// that no test fills.
+// Writes a model with random weights that is slow enough for a noticeable time per token, with the golden model's
+// tokenizer and a window that no test fills.
 fs::path slow_model(const fs::path& folder) {
   const LoadedModel golden = LoadedModel::open(FOLIO_GOLDEN);
   core::ModelConfig config = golden.config();
@@ -72,7 +72,7 @@ fs::path slow_model(const fs::path& folder) {
   return folder / "slow.gguf";
 }
 
-// The golden model with a chat template that needs only its letters.
+// Writes the golden model with a chat template that uses only its letters.
 fs::path chatting_model(const fs::path& folder) {
   fs::copy(FOLIO_GOLDEN, folder / "chatting");
   std::ifstream in(fs::path(FOLIO_GOLDEN) / "tokenizer_config.json");
@@ -84,7 +84,7 @@ fs::path chatting_model(const fs::path& folder) {
   return folder / "chatting";
 }
 
-TEST(FastLlm, HandlesGiveTheTokensThatGenerateGives) {
+TEST(FastLlm, HandlesMatchGenerate) {
   constexpr int kHandles = 64;
   LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN);
   Model model(FOLIO_GOLDEN);
@@ -107,7 +107,7 @@ TEST(FastLlm, HandlesGiveTheTokensThatGenerateGives) {
   }
 }
 
-TEST(FastLlm, ThreadsThatShareAHandleGetEachTokenOnce) {
+TEST(FastLlm, ThreadsSharingAHandleGetEachTokenOnce) {
   Model model(FOLIO_GOLDEN);
   const GenerationConfig config{.output_token_limit = 200, .top_k = 30, .seed = 3};
   std::vector<int32_t> expected = fetched(model, model.LaunchResponseTokens(model.Encode("ROMEO:"), config));
@@ -125,8 +125,8 @@ TEST(FastLlm, ThreadsThatShareAHandleGetEachTokenOnce) {
   EXPECT_EQ(all, expected);
 }
 
-// A thread that asks again and again is never seen asleep, and fetches all tokens.
-TEST(FastLlm, WhoWaitsSleeps) {
+// A polling thread is never asleep, and fetches all tokens.
+TEST(FastLlm, FetchingBlocksWithoutPolling) {
   const test::TempDir folder;
   Model model(slow_model(folder.path()), {.machines = {.n_threads = 1}});
   const int handle = model.LaunchResponseTokens(model.Encode("ROMEO:"), {.output_token_limit = 2000});
@@ -147,7 +147,7 @@ TEST(FastLlm, WhoWaitsSleeps) {
   waiting.join();
 }
 
-TEST(FastLlm, AnAbortEndsWhoWaitsAndNobodyElse) {
+TEST(FastLlm, AbortWakesOnlyItsWaiters) {
   const test::TempDir folder;
   Model model(slow_model(folder.path()), {.machines = {.n_threads = 1}});
   const int endless = model.LaunchResponseTokens(model.Encode("ROMEO:"));
@@ -160,19 +160,19 @@ TEST(FastLlm, AnAbortEndsWhoWaitsAndNobodyElse) {
   model.AbortResponse(endless);
   model.AbortResponse(other);
   EXPECT_EQ(model.FetchResponseTokens(endless), -1);
-  EXPECT_ERROR(model.FetchResponseTokens(7), "there is no handle 7: launch gives them, and gave 2");
-  EXPECT_ERROR((model.AbortResponse(-1), 0), "there is no handle -1");
+  EXPECT_ERROR(model.FetchResponseTokens(7), "unknown handle 7: launch has returned 2 so far");
+  EXPECT_ERROR((model.AbortResponse(-1), 0), "unknown handle -1");
 }
 
-TEST(FastLlm, WhatWasNotFetchedEndsWithTheModel) {
+TEST(FastLlm, UnfetchedRequestsEndWithTheModel) {
   const test::TempDir folder;
   const fs::path file = slow_model(folder.path());
   Model model(file, {.machines = {.n_threads = 1}});
   for (int i = 0; i < 40; ++i) static_cast<void>(model.LaunchResponseTokens(model.Encode("ROMEO:")));
-  EXPECT_GE(model.FetchResponseTokens(39), 0);  // all run; 65,000 tokens of each would take minutes
+  EXPECT_GE(model.FetchResponseTokens(39), 0);  // all run; 65,000 tokens each would take minutes
 }
 
-TEST(FastLlm, AnErrorIsOfTheFirstFetch) {
+TEST(FastLlm, FirstFetchThrowsTheError) {
   Model model(FOLIO_GOLDEN);
   const int handle = model.LaunchResponseTokens(std::vector<int>(300, 1));
   EXPECT_ERROR(model.FetchResponseTokens(handle), "the prompt has 300 tokens, more than the context of 256");
@@ -183,24 +183,24 @@ TEST(FastLlm, AnErrorIsOfTheFirstFetch) {
   EXPECT_EQ(model.Response("ROMEO:", {}, {.output_token_limit = 5}).size(), 5U);
 }
 
-TEST(FastLlm, AnOptionOutOfItsRangeIsNamed) {
+TEST(FastLlm, ErrorsNameOptionsOutOfRange) {
   Model model(FOLIO_GOLDEN);
   const std::vector<int> prompt = model.Encode("K");
-  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.repeat_penalty = 0.0F}), "repeat_penalty is 0, but has to be in [");
-  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.top_p = 1.5F}), "top_p is 1.5, but has to be in [0, 1]");
-  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = -1.0F}), "temperature is -1, but has to be in [");
+  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.repeat_penalty = 0.0F}), "repeat_penalty is 0, but must be in [");
+  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.top_p = 1.5F}), "top_p is 1.5, but must be in [0, 1]");
+  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = -1.0F}), "temperature is -1, but must be in [");
   EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = NAN}), "temperature is nan");
 }
 
-// 0, 1, 2, … with the texts of a token each, and -1 with the whole.
-TEST(FastLlm, ABatchsCallsAreInTheOrderOfItsTokens) {
+// Callbacks come with 0, 1, 2, … and one token's texts, then with -1 and the whole outputs.
+TEST(FastLlm, BatchCallbacksAreInTokenOrder) {
   LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN);
   Model model(FOLIO_GOLDEN);
   const GenerationConfig config{.output_token_limit = 60, .top_k = 20, .stop_token_ids = {0}, .seed = 5};
   std::vector<std::string> expected;
   for (const std::string& prompt : kPrompts) expected.push_back(alone.generate(prompt, options_of(config)).text);
   size_t longest = 0;
-  for (const std::string& text : expected) longest = std::max(longest, text.size());  // a letter each
+  for (const std::string& text : expected) longest = std::max(longest, text.size());  // one letter a token
 
   std::vector<std::string> outputs{"what was here"};
   std::vector<std::string> texts(kPrompts.size());
@@ -239,13 +239,13 @@ TEST(FastLlm, ABatchsCallsAreInTheOrderOfItsTokens) {
   EXPECT_TRUE(outputs.empty());
 }
 
-TEST(FastLlm, WhatACallbackThrowsEndsItsText) {
+TEST(FastLlm, CallbackExceptionsEndTheirOutput) {
   Model model(FOLIO_GOLDEN);
   EXPECT_ERROR(model.Response("ROMEO:", [](int, const char*) { core::fail("enough"); }), "enough");
   EXPECT_EQ(model.Response("ROMEO:", {}, {.output_token_limit = 5}).size(), 5U);
 }
 
-TEST(FastLlm, WithoutATemplateTextsStandOneAfterTheOther) {
+TEST(FastLlm, WithoutATemplateMessagesAreConcatenated) {
   Model model(FOLIO_GOLDEN);
   const std::string history = model.MakeHistory("not used", 0, "ROMEO:", " ay");
   EXPECT_EQ(history, "ROMEO: ay");
@@ -254,7 +254,7 @@ TEST(FastLlm, WithoutATemplateTextsStandOneAfterTheOther) {
   model.WarmUp();
 }
 
-TEST(FastLlm, AHistoryIsWhatTheTemplateWritesOfTheWholeConversation) {
+TEST(FastLlm, HistoryMatchesTheRenderedConversation) {
   const test::TempDir folder;
   Model model(chatting_model(folder.path()));
   std::string history = model.MakeHistory("", 0, "Who", "I");
@@ -271,7 +271,7 @@ class FastLlmChat : public ::testing::Test {
   }
 };
 
-TEST_F(FastLlmChat, AHistoryIsInTokensWhatTheConversationIs) {
+TEST_F(FastLlmChat, HistoryTokensMatchTheConversation) {
   using data::ChatRole;
   Model model(FOLIO_SMOLLM2);
   const data::ChatTemplate chat(model.tokenizer().chat_template(), "the file");
@@ -283,7 +283,7 @@ TEST_F(FastLlmChat, AHistoryIsInTokensWhatTheConversationIs) {
             data::encode_chat(model.tokenizer(), chat, messages));
 }
 
-// Tokens of this vocabulary are bytes where it must be, so a character may take several.
+// This vocabulary falls back to bytes, so a character may have several tokens.
 TEST_F(FastLlmChat, CallsHaveWholeCharacters) {
   LoadedModel alone = LoadedModel::open(FOLIO_SMOLLM2);
   Model model(FOLIO_SMOLLM2);

@@ -1,4 +1,4 @@
-// For the tests of FasterTransformer's interface: the caller's side of a call, and a model with the engine beside it.
+// Helpers for the tests of FasterTransformer's interface: a caller's arrays, and a model with a reference engine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline core::ModelConfig config() {
   return c;
 }
 
-// The caller's side: arrays, and tensors that are views of them.
+// The caller's arrays, and tensors that are views of them.
 class Batch {
  public:
   Batch(std::vector<Tokens> prompts, int32_t length, size_t beam_width = 1) : width_(beam_width) {
@@ -36,7 +36,7 @@ class Batch {
     Tokens ids, lengths;
     for (const Tokens& p : prompts) {
       ids.insert(ids.end(), p.begin(), p.end());
-      ids.resize(ids.size() + longest - p.size(), 999);  // padding is never looked at
+      ids.resize(ids.size() + longest - p.size(), 999);  // padding is never read
       lengths.push_back(static_cast<int32_t>(p.size()));
     }
     const size_t n = prompts.size();
@@ -68,7 +68,7 @@ class Batch {
     shape.push_back(most_new);
     out["output_log_probs"] = {.type = TYPE_FP32, .shape = shape, .data = output_log_probs.data()};
   }
-  // Of text i, its prompt included.
+  // Returns the tokens of sequence i, including its prompt.
   [[nodiscard]] Tokens text(size_t i, size_t beam = 0) const {
     const size_t at = i * width_ + beam;
     const size_t length = output_ids.size() / sequence_length.size();
@@ -94,7 +94,7 @@ class FasterTransformer : public ::testing::Test {
   }
   static Tokens prompt(size_t n, uint64_t seed) { return test::random_tokens(n, seed, 36); }
   void forward(Batch& batch) { llama_.forward(&batch.out, &batch.in, &weights_); }
-  // The engine by itself. The tokenizer's suppressed tokens are the bad words.
+  // Returns the engine's results. The tokenizer's suppressed tokens are bad words.
   [[nodiscard]] std::vector<GenerateResult> engine_texts(const Tokens& p, GenerateOptions options) const {
     Cpu cpu({.n_threads = 1});
     Engine engine(weights_.file(), cpu, {.max_positions = 6000});

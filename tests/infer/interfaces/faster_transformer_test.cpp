@@ -1,5 +1,5 @@
-// FasterTransformer's interface: its texts are the engine's, and a session computes nothing twice. That the texts are
-// transformers' is tests/python/faster_transformer_test.py.
+// Tests FasterTransformer's interface: outputs equal the engine's, and a session computes no position twice.
+// tests/python/faster_transformer_test.py compares outputs with transformers'.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace folio::infer::faster_transformer {
 namespace {
 
-TEST_F(FasterTransformer, GreedyTextsOfARaggedBatchAreTheEngines) {
+TEST_F(FasterTransformer, GreedyRaggedBatchMatchesTheEngine) {
   const std::vector<Tokens> prompts = {prompt(5, 1), prompt(70, 2), prompt(33, 3)};
   Batch batch(prompts, 90);
   batch.want_log_probs(85);
@@ -28,7 +28,7 @@ TEST_F(FasterTransformer, GreedyTextsOfARaggedBatchAreTheEngines) {
   }
 }
 
-TEST_F(FasterTransformer, SamplersAreOfEachText) {
+TEST_F(FasterTransformer, SamplingOptionsApplyPerSequence) {
   const std::vector<Tokens> prompts = {prompt(9, 4), prompt(9, 4), prompt(12, 5)};
   Batch batch(prompts, 40);
   batch.ints("runtime_top_k", {3}, {0, 5, 1});
@@ -47,7 +47,7 @@ TEST_F(FasterTransformer, SamplersAreOfEachText) {
   }
 }
 
-TEST_F(FasterTransformer, BeamsAreTheEngines) {
+TEST_F(FasterTransformer, BeamsMatchTheEngine) {
   const std::vector<Tokens> prompts = {prompt(40, 6), prompt(7, 7)};
   Batch batch(prompts, 60, 4);
   batch.floats("len_penalty", {1.0F, 0.5F});
@@ -72,7 +72,7 @@ TEST_F(FasterTransformer, BeamsAreTheEngines) {
   }
 }
 
-TEST_F(FasterTransformer, AnEndIdIsPartOfTheTextAndFillsTheRest) {
+TEST_F(FasterTransformer, EndIdIsIncludedAndPadsTheOutput) {
   const Tokens p = prompt(10, 8);
   Batch free({p}, 40);
   forward(free);
@@ -91,19 +91,19 @@ TEST_F(FasterTransformer, AnEndIdIsPartOfTheTextAndFillsTheRest) {
   EXPECT_EQ(never.text(0), whole);
 }
 
-TEST_F(FasterTransformer, WordsAreIdsAndEnds) {
+TEST_F(FasterTransformer, WordListsUseIdsAndOffsets) {
   const std::vector<Tokens> prompts = {prompt(10, 9), prompt(10, 10)};
   Batch free(prompts, 40);
   forward(free);
   const Tokens a = free.text(0), b = free.text(1);
-  Batch stops(prompts, 40);  // of the first text one of three tokens and one of one, of the second one of two
+  Batch stops(prompts, 40);  // of the first prompt: three tokens, and one; of the second: two
   stops.ints("stop_words_list", {2, 2, 4}, {a[25], a[26], a[27], 36, 3, 4, -1, -1, b[30], b[31], 0, 0, 2, -1, -1, -1});
   forward(stops);
   EXPECT_LE(stops.text(0).size(), 28U);
   EXPECT_EQ(stops.text(0), Tokens(a.begin(), a.begin() + std::ssize(stops.text(0))));
   EXPECT_TRUE(std::equal(a.begin() + 25, a.begin() + 28, stops.text(0).end() - 3));
   EXPECT_TRUE(std::equal(b.begin() + 30, b.begin() + 32, stops.text(1).end() - 2));
-  Batch bad(prompts, 40);  // of both
+  Batch bad(prompts, 40);  // its bad_words_list has no batch dimension, so it applies to both prompts
   bad.ints("bad_words_list", {2, 3}, {a[10], b[10], b[11], 1, 3, -1});
   forward(bad);
   const Tokens first = bad.text(0), got = bad.text(1);
@@ -111,18 +111,18 @@ TEST_F(FasterTransformer, WordsAreIdsAndEnds) {
   EXPECT_EQ(std::search(got.begin() + 10, got.end(), b.begin() + 10, b.begin() + 12), got.end());
 }
 
-TEST_F(FasterTransformer, ATextWithoutAPromptBeginsWithItsStartId) {
+TEST_F(FasterTransformer, EmptyPromptsBeginWithTheStartId) {
   Batch batch({{}, prompt(3, 1)}, 20);
   batch.ints("start_id", {2}, {4, 9});
   forward(batch);
   EXPECT_EQ(batch.text(0), engine_texts({4}, {.max_tokens = 20, .sampler = {.temperature = 0.0F}}).front().tokens);
   EXPECT_EQ(batch.text(1).front(), prompt(3, 1).front());
   Batch none({{}}, 20);
-  forward(none);  // the tokenizer's
+  forward(none);  // the tokenizer's default prompt
   EXPECT_EQ(none.text(0), engine_texts({36}, {.max_tokens = 20, .sampler = {.temperature = 0.0F}}).front().tokens);
 }
 
-TEST_F(FasterTransformer, ATextThatIsThereAlreadyStays) {
+TEST_F(FasterTransformer, CompletePromptsAreUnchanged) {
   Batch batch({prompt(8, 1), prompt(4, 2)}, 8);
   batch.want_log_probs(4);
   forward(batch);
@@ -131,8 +131,8 @@ TEST_F(FasterTransformer, ATextThatIsThereAlreadyStays) {
   EXPECT_EQ(batch.text(1).size(), 8U);
 }
 
-// Each position of a text but the last, which nobody asks for, is computed once.
-TEST_F(FasterTransformer, ASessionGoesOnAndComputesNothingTwice) {
+// Each position is computed once, except the last one, which isn't needed.
+TEST_F(FasterTransformer, SessionsContinueWithoutRecomputation) {
   std::vector<Tokens> texts = {prompt(45, 11), prompt(3, 12), prompt(64, 13)};
   Batch first(texts, 90);
   first.ints("session_len", {1}, {250});
@@ -166,7 +166,7 @@ TEST_F(FasterTransformer, ASessionGoesOnAndComputesNothingTwice) {
   expect_refused(over, "output_seq_len is 251, more than the session_len of 250");
 }
 
-TEST_F(FasterTransformer, OfBeamsTheBestGoesOn) {
+TEST_F(FasterTransformer, SessionsContinueTheBestBeam) {
   Batch first({prompt(40, 16)}, 60, 3);
   first.ints("session_len", {1}, {120});
   forward(first);
@@ -177,30 +177,31 @@ TEST_F(FasterTransformer, OfBeamsTheBestGoesOn) {
   const Tokens all = joined(first.text(0), prompt(5, 17));
   const auto expected = engine_texts(all, {.max_tokens = 35, .n = 3, .beams = {.width = 3, .length_penalty = 0.0}});
   for (size_t b = 0; b < 3; ++b) EXPECT_EQ(next.text(0, b), joined(all, expected[b].tokens));
-  // One row for the token that was the last, five for the new ones, and one for each of three beams' 34 tokens.
+  // One row for the last token, five for the new ones, and 34 for each of three beams.
   EXPECT_EQ(llama_.statistics().rows - rows, 1U + 5U + 3U * 34U);
 }
 
-TEST_F(FasterTransformer, ASessionEndsWithItsBuffer) {
+TEST_F(FasterTransformer, SessionsEndWithTheirBuffer) {
   const auto go_on = [&](size_t n = 1, size_t width = 1) {
     auto batch = std::make_unique<Batch>(std::vector<Tokens>(n, {1}), 40, width);
     batch->go_on();
     return batch;
   };
-  expect_refused(*go_on(), "continue_gen goes on from a call with session_len");
+  expect_refused(*go_on(), "continue_gen needs an earlier call with session_len");
   Batch first({prompt(5, 1)}, 20);
   forward(first);
-  expect_refused(*go_on(), "continue_gen goes on from a call with session_len");
+  expect_refused(*go_on(), "continue_gen needs an earlier call with session_len");
   first.ints("session_len", {1}, {40});
   forward(first);
-  expect_refused(*go_on(2), "input_ids has the shape [2, 1], but continue_gen needs [1, max_input_length]");
-  expect_refused(*go_on(1, 2), "output_ids has the shape [1, 2, 40], but continue_gen needs [1, 1, output_seq_len]");
+  expect_refused(*go_on(2), "input_ids has shape [2, 1], but the session of continue_gen needs [1, max_input_length]");
+  expect_refused(*go_on(1, 2),
+                 "output_ids has shape [1, 2, 40], but the session of continue_gen needs [1, 1, output_seq_len]");
   auto other = go_on();
   other->ints("session_len", {1}, {41});
-  expect_refused(*other, "session_len is 41, but the session's is 40");
+  expect_refused(*other, "session_len is 41, but the session was started with 40");
   forward(*go_on());
   llama_.freeBuffer();
-  expect_refused(*go_on(), "continue_gen goes on from a call with session_len");
+  expect_refused(*go_on(), "continue_gen needs an earlier call with session_len");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The kinds of ranks that properties_test.cpp runs on: each program that it is part of has its own.
+// The kinds of ranks that properties_test.cpp tests; each program that includes it defines its own.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@ namespace folio::infer::test {
 struct RankKind {
   std::string name;
   std::vector<CacheType> cache_types;
-  size_t least;        ///< ranks; as many as a model has tiles for where these are fewer
-  bool in_eight_bits;  ///< the inputs of matrices in blocks are given so
-  /// Does `work` with a model on n ranks, and returns the bytes that they have given each other.
+  size_t least;        ///< ranks, or a model's number of tiles if that is smaller
+  bool in_eight_bits;  ///< whether inputs of quantized matrices are sent in 8 bits
+  /// Runs `work` with a model on n ranks, and returns the bytes that they exchanged.
   std::function<uint64_t(size_t n, const core::StoredModel& model, const CacheOptions& options,
                          const std::function<void(Runner&)>& work)>
       run;
@@ -29,10 +29,10 @@ inline size_t most_ranks(const core::ModelConfig& config) {
   return std::min<size_t>(4, shard_tiles(static_cast<size_t>(config.dim)));
 }
 
-inline constexpr size_t kLength = 37;  ///< of a text
+inline constexpr size_t kLength = 37;  ///< tokens of a sequence
 inline constexpr size_t kFirst = 9;
 
-/// Logits of a prompt, and then of a token at a time; and of the last token of a prompt in two steps.
+/// Returns the logits of a prompt and of single tokens after it, and of the last token of a prompt in two steps.
 inline std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
   const auto sequence = runner.cache().add_sequence();
   auto logits = run(runner, rows_of(sequence, text.first(text.size() - 3)));

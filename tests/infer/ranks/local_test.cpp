@@ -1,5 +1,5 @@
-// Properties of shards, the ranks of one process (infer/ranks/local.h), beside those of all ranks: how many there are,
-// and a shard that fails fails the step alone.
+// Tests shards, the ranks of one process (infer/ranks/local.h), in addition to the properties of all ranks: their
+// number, and that a failing shard only fails the step.
 #include "infer/ranks/local.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace folio::infer {
 
-// Weights are used where they are mapped, or copied to each shard's memory.
+// Weights are used in the mapped file, or copied to each shard's memory.
 std::vector<test::RankKind> test::rank_kinds() {
   const auto threads = [](bool copies) {
     return [copies](size_t n, const core::StoredModel& model, const CacheOptions& options,
@@ -31,7 +31,7 @@ std::vector<test::RankKind> test::rank_kinds() {
 
 namespace {
 
-TEST(Shards, HeadsAndTilesAreSharedOutEvenly) {
+TEST(Shards, DividesHeadsAndTilesEvenly) {
   size_t last = 0;
   for (size_t rank = 0; rank < 4; ++rank) {  // SmolLM2's three key/value heads: a fourth shard has none
     const Share heads = share_of(3, rank, 4);
@@ -45,7 +45,7 @@ TEST(Shards, HeadsAndTilesAreSharedOutEvenly) {
   EXPECT_EQ(rows_of_rank(20, 0, 4).last, 0U);
 }
 
-TEST(Shards, ByDefaultEachHasANodeAThreadAndATile) {
+TEST(Shards, DefaultsToANodeThreadAndTilePerShard) {
   const core::ModelConfig config = test::small_shapes()[1].config;  // 60 wide: 4 tiles
   EXPECT_EQ(default_shards(1, 8, config), 1U);
   EXPECT_EQ(default_shards(2, 8, config), 2U);
@@ -53,17 +53,17 @@ TEST(Shards, ByDefaultEachHasANodeAThreadAndATile) {
   EXPECT_EQ(default_shards(8, 8, config), 4U);
 }
 
-TEST(Shards, MoreThanTilesAreRefused) {
+TEST(Shards, RejectsMoreShardsThanTiles) {
   const core::StoredModel model = test::random_model(test::small_shapes()[1].config);  // 60 wide
   ShardedCpu machine(5, {.n_threads = 1}, core::memory_nodes());
-  EXPECT_ERROR(Runner(model, machine), "5 shards are more than the 4 tiles of 16 rows");
+  EXPECT_ERROR(Runner(model, machine), "width of 60 has 4 tiles of 16 rows, too few for 5 shards");
   Cpu cpu({.n_threads = 1});
   EXPECT_ERROR(ShardedCpu(2, {.n_threads = 1}, core::memory_nodes())
                    .load(model, {.layers = {0, 2}, .rank = 1, .n_ranks = 3}, CacheType::F32),
-               "can't be rank 1 of 3 shards");
+               "cannot be rank 1 of 3");
 }
 
-TEST(Shards, OneThatFailsEndsTheMeetingOfAll) {
+TEST(Shards, FailedShardEndsTheBarrierForAll) {
   ShardThreads threads(3, core::memory_nodes());
   LocalGroup group(3);
   const auto meet = [&](size_t i) {
@@ -76,7 +76,7 @@ TEST(Shards, OneThatFailsEndsTheMeetingOfAll) {
       meet(i);
       ++n_met;
       if (i == 1) throw std::bad_alloc();
-      meet(i);  // waits for 1, which never comes
+      meet(i);  // waits for 1, which never arrives
       ADD_FAILURE() << "met";
     };
     EXPECT_THROW(threads.run(work, [&] { group.break_off(); }), std::bad_alloc);
@@ -86,17 +86,17 @@ TEST(Shards, OneThatFailsEndsTheMeetingOfAll) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space of their own
-// Some threads start, and then one does not.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve address space
+// Some threads start before one can't be started.
 TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   const std::string text = core::test::in_little_memory(
       [] { return core::test::error_of([] { const ShardThreads threads(5000, core::memory_nodes()); }); });
-  EXPECT_EQ(text.substr(0, 20), "the thread of shard ") << text;
-  EXPECT_NE(text.find(" of 5000 cannot be started: "), std::string::npos) << text;
+  EXPECT_EQ(text.substr(0, 33), "cannot start the thread of shard ") << text;
+  EXPECT_NE(text.find(" of 5000: "), std::string::npos) << text;
 }
 #endif
 
-TEST(MemoryNodes, AreReadFromTheSystemsFiles) {
+TEST(MemoryNodes, ReadsNodesFromSysfs) {
   const core::test::TempDir folder;
   const auto write = [&](const std::string& name, const std::string& text) {
     std::filesystem::create_directories((folder / name).parent_path());
@@ -104,7 +104,7 @@ TEST(MemoryNodes, AreReadFromTheSystemsFiles) {
   };
   write("online", "0,2-3\n");
   write("node0/cpulist", "0-1\n");
-  write("node2/cpulist", "1023\n");  // none that this process may run on
+  write("node2/cpulist", "1023\n");  // this process may not run there
   write("node3/cpulist", "0,5000-5001,x\n");
   const auto nodes = core::memory_nodes(folder / ".");
   ASSERT_EQ(nodes.size(), 2U);

@@ -1,5 +1,5 @@
-// Properties of the ranks of a model, on any transport, in every type, family and shape: they compute the bytes of one
-// CPU, observers see whole slots, their weights are the model's once, and they give each other what the formula says.
+// Tests ranks on any transport, with every type, family and shape: they compute the bytes of one CPU, observers get
+// whole slots, weights are not duplicated, and the exchanged bytes match the formula.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -30,11 +30,11 @@ INSTANTIATE_TEST_SUITE_P(All, RanksOf,
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
 
-TEST_P(RanksOf, ComputeWhatOneCpuDoesAndGiveEachOtherWhatTheFormulaSays) {
+TEST_P(RanksOf, MatchOneCpuAndTheTrafficFormula) {
   const auto& [kind, shape] = GetParam();
   const core::StoredModel model = random_model_of(shape);
   const auto text = random_tokens(kLength, 1, model.config.vocab_size);
-  uint64_t vectors = 0;  // each rank has all of them
+  uint64_t vectors = 0;  // copied to each rank
   for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
     if (!spec.is_matrix()) vectors += static_cast<uint64_t>(spec.elements()) * sizeof(float);
   }

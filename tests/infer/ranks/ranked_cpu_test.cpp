@@ -1,6 +1,6 @@
-// Properties of the ranks of several processes (infer/ranks/net), beside those of all ranks; they are threads here,
-// each with a machine of its own: logits have the bytes of one CPU on any grid; the stages of a pipeline compute steps
-// of different sequences at once; a rank that has gone or doesn't answer is an error that names it.
+// Tests ranks of several processes (infer/ranks/net), here threads with a machine each: logits equal those of one CPU
+// on any grid, pipeline stages compute steps of different sequences concurrently, and a rank that fails or doesn't
+// answer is an error that names it.
 #include "infer/ranks/net/ranked_cpu.h"
 
 #include <arpa/inet.h>
@@ -36,7 +36,7 @@ using test::logits_of;
 using test::same_bits;
 using test::Shape;
 
-// A port that nobody listens on.
+// Returns a port that is not in use.
 uint16_t free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -59,8 +59,8 @@ std::string describe(const Grid& g) {
   return fmt::format("{} ranks in {} stages{}", g.n_ranks, g.n_stages, g.shared_memory ? "" : " by messages");
 }
 
-std::vector<World> worlds(const Grid& grid, std::chrono::seconds timeout = std::chrono::seconds(300)) {
-  std::vector<World> all;
+std::vector<RankConfig> rank_configs(const Grid& grid, std::chrono::seconds timeout = std::chrono::seconds(300)) {
+  std::vector<RankConfig> all;
   const uint16_t port = free_port();
   for (size_t rank = 0; rank < grid.n_ranks; ++rank) {
     all.push_back({.rank = rank,
@@ -74,12 +74,12 @@ std::vector<World> worlds(const Grid& grid, std::chrono::seconds timeout = std::
   return all;
 }
 
-// Rank 0 does `lead`; the others load the model and follow. What they have given each other, in bytes. `may_follow` is
-// called by each of these before it does so.
+// Runs `lead` on rank 0, while the others load the model and follow. Returns the exchanged bytes. Each follower calls
+// `may_follow` first.
 uint64_t with_machine(
     const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
     const std::function<void(RankedCpu&)>& lead, const std::function<void(size_t)>& may_follow = [](size_t) {}) {
-  const auto all = worlds(grid);
+  const auto all = rank_configs(grid);
   std::vector<std::future<uint64_t>> others;
   for (size_t rank = 1; rank < grid.n_ranks; ++rank) {
     others.push_back(std::async(std::launch::async, [&, rank] {
@@ -100,7 +100,7 @@ uint64_t with_machine(
   return given;
 }
 
-// Rank 0 does `work` with a model on the grid.
+// Runs `work` on rank 0 with a model on the grid.
 uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
                     const std::function<void(Runner&)>& work) {
   return with_machine(grid, model, options, [&](RankedCpu& machine) {
@@ -123,14 +123,14 @@ class PipelineOf : public ::testing::TestWithParam<Shape> {};
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PipelineOf, ::testing::ValuesIn(test::all_shapes()), test::shape_name);
 
-TEST_P(PipelineOf, GivesTheBytesOfOneCpu) {
+TEST_P(PipelineOf, MatchesOneCpuExactly) {
   const core::StoredModel model = test::random_model_of(GetParam());
   if (model.config.n_layers == 1) return;
   const size_t n_ranks = test::most_ranks(model.config) >= 2 ? 4 : 2;
   expect_same_bytes({.n_ranks = n_ranks, .n_stages = 2}, model, CacheType::F16);
 }
 
-TEST(Ranks, OfAnyGridGiveTheSameBytes) {
+TEST(Ranks, GridsGiveTheSameBytes) {
   const core::StoredModel model = test::random_model(test::small_shapes()[1].config);
   ASSERT_EQ(test::most_ranks(model.config), 4U);
   for (const bool shared_memory : {true, false}) {
@@ -141,7 +141,7 @@ TEST(Ranks, OfAnyGridGiveTheSameBytes) {
   }
 }
 
-TEST(Ranks, AnAdapterIsLoadedOnAllAndUnloaded) {
+TEST(Ranks, AdaptersAreLoadedOnAllRanks) {
   for (const core::DType type : {core::DType::F32, core::DType::Q8_0}) {
     const auto shapes = test::all_shapes();
     const core::StoredModel model =
@@ -167,7 +167,7 @@ TEST(Ranks, AnAdapterIsLoadedOnAllAndUnloaded) {
   }
 }
 
-TEST(Ranks, AStepLongerThanAPlaceOfSharedMemoryIsWhole) {
+TEST(Ranks, StepsMayExceedASharedMemorySlot) {
   core::ModelConfig config = test::small_shapes()[0].config;
   config.vocab_size = 3000;  // 200 rows of logits: 2.4 MB
   const core::StoredModel model = test::random_model(config);
@@ -183,13 +183,13 @@ TEST(Ranks, AStepLongerThanAPlaceOfSharedMemoryIsWhole) {
   }
 }
 
-TEST(Ranks, APromptGoesThroughThePipelineInPieces) {
+TEST(Ranks, PromptsPassThePipelineInChunks) {
   const std::vector<StepRow> rows(200, StepRow{.token = 0, .table = 0, .position = 0, .needs_logits = true});
   const std::vector<BlockCopy> copies(1);
   const Step step{.rows = rows, .tables = {}, .table_starts = {}, .copies = copies, .n_logit_rows = 200, .draws = {}};
   EXPECT_EQ(pieces_of(step, 1).size(), 1U);
   const auto pieces = pieces_of(step, 2);
-  EXPECT_EQ(pieces.size(), 6U);  // of at least 32 rows
+  EXPECT_EQ(pieces.size(), 6U);  // pieces have at least 32 rows
   size_t n = 0;
   for (const Step& piece : pieces) {
     EXPECT_EQ(piece.rows.data(), rows.data() + n);
@@ -212,8 +212,8 @@ core::StoredModel model_of_layers(int64_t n) {
   return test::random_model(config);
 }
 
-// The last stage has done nothing when rank 0 has issued a step for each of them.
-TEST(Pipeline, AStepIsIssuedForEachStageBeforeTheFirstIsDone) {
+// The last stage has not started when rank 0 has issued a step for each stage.
+TEST(Pipeline, IssuesAStepPerStageBeforeTheFirstEnds) {
   const core::StoredModel model = model_of_layers(4);
   for (const Grid grid : {Grid{2, 2}, Grid{3, 3}, Grid{4, 4}, Grid{4, 2, false}}) {
     std::promise<void> issued;
@@ -242,8 +242,8 @@ TEST(Pipeline, AStepIsIssuedForEachStageBeforeTheFirstIsDone) {
   }
 }
 
-// Whatever is under way: the last stage waits until rank 0 takes logits, and rank 0 until a step finds room.
-TEST(Pipeline, LogitsThatNobodyTakesStopNoStep) {
+// The last stage waits until rank 0 collects logits, and rank 0 until a step fits, whatever is in flight.
+TEST(Pipeline, UncollectedLogitsDoNotBlockSteps) {
   const core::StoredModel model = model_of_layers(4);
   const CacheOptions options{.max_positions = 10000};
   const auto text = test::random_tokens(90, 1, model.config.vocab_size);
@@ -267,8 +267,8 @@ TEST(Pipeline, LogitsThatNobodyTakesStopNoStep) {
   }
 }
 
-// Requests come, end, are cancelled, fork and are preempted while steps are under way.
-TEST(Pipeline, TextsAreThoseOfOneProcess) {
+// Requests arrive, end, are cancelled, fork and are preempted while steps are in flight.
+TEST(Pipeline, OutputsMatchOneProcess) {
   core::StoredModel model = model_of_layers(4);
   const core::Adapter adapter = test::random_adapter(model.config, 5, 4);
   std::vector<Request> requests;
@@ -314,7 +314,7 @@ TEST(Pipeline, TextsAreThoseOfOneProcess) {
   }
 }
 
-TEST(Ranks, AnOrderIsReadAsItWasWritten) {
+TEST(Ranks, OrdersRoundTrip) {
   const std::vector<StepRow> rows{{.token = 3, .table = 1, .position = 7, .needs_logits = true, .adapter = 2}};
   const std::vector<BlockId> tables{4, 5};
   const std::vector<int32_t> starts{0, 1, 2};
@@ -331,11 +331,11 @@ TEST(Ranks, AnOrderIsReadAsItWasWritten) {
   }
 }
 
-// What rank 0 says when rank 1 does `work` instead of following it.
+// Returns rank 0's error if rank 1 runs `work` instead of following it.
 std::string error_of_rank_0(const Grid& grid, std::chrono::seconds timeout,
                             const std::function<void(RankedCpu&, std::promise<void>&)>& work) {
   const core::StoredModel model = test::random_model(test::small_shapes()[0].config);
-  const auto all = worlds(grid, timeout);
+  const auto all = rank_configs(grid, timeout);
   std::promise<void> rank_0_ends;
   auto other = std::async(std::launch::async, [&] {
     RankedCpu machine(all[1], grid.n_stages, {.n_threads = 1});
@@ -356,19 +356,19 @@ std::string error_of_rank_0(const Grid& grid, std::chrono::seconds timeout,
   return text;
 }
 
-TEST(Ranks, OneThatIsGoneIsNamed) {
+TEST(Ranks, NamesALostRank) {
   for (const Grid grid : {Grid{2, 1, true}, Grid{2, 1, false}, Grid{2, 2, true}}) {
     const std::string text = error_of_rank_0(grid, std::chrono::seconds(300), [](RankedCpu&, auto&) {});
-    EXPECT_TRUE(text.starts_with("rank 1 of 2 is gone")) << text;
+    EXPECT_TRUE(text.starts_with("rank 1 of 2 disconnected")) << text;
   }
 }
 
-// A process of its own is the only rank that can be killed. It stops in the middle of the message.
-TEST(Ranks, OneThatDiesWhileItTakesAMessageIsNamed) {
-  const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the system keeps of it
-  const auto all = worlds({.n_ranks = 2});
+// Only a separate process can be killed. It stops in the middle of the message.
+TEST(Ranks, NamesARankThatDiesWhileReceiving) {
+  const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the system buffers
+  const auto all = rank_configs({.n_ranks = 2});
   const pid_t rank_1 = ::fork();
-  if (rank_1 == 0) {  // it ends here, whatever happens
+  if (rank_1 == 0) {  // this process always ends here
     static_cast<void>(core::test::error_of([&] {
       Peers peers(all[1]);
       test::stop_after_bytes(message.size() / 64);
@@ -383,20 +383,23 @@ TEST(Ranks, OneThatDiesWhileItTakesAMessageIsNamed) {
   EXPECT_TRUE(WIFSTOPPED(status));
   ::kill(rank_1, SIGKILL);
   ::waitpid(rank_1, nullptr, 0);
-  EXPECT_ERROR(peers.wait_until_taken(1, Channel::Orders), "rank 1 of 2 is gone");
+  EXPECT_ERROR(peers.wait_until_taken(1, Channel::Orders), "rank 1 of 2 disconnected");
 }
 
-// What waited would wait for an hour.
-TEST(Ranks, BehindALossNothingWaits) {
-  const auto all = worlds({.n_ranks = 2}, std::chrono::hours(1));
+// Waiting calls would otherwise wait for an hour.
+TEST(Ranks, NothingWaitsAfterALostRank) {
+  const auto all = rank_configs({.n_ranks = 2}, std::chrono::hours(1));
   std::promise<void> rank_0_ends;
+  std::promise<void> rank_1_is_connected;
   auto rank_1 = std::async(std::launch::async, [&] {
     const Peers peers(all[1]);
+    rank_1_is_connected.set_value();
     rank_0_ends.get_future().wait();
   });
   {
     Peers peers(all[0]);
-    peers.give_up("the step failed");
+    rank_1_is_connected.get_future().wait();
+    peers.mark_failed("the step failed");
     for (int i = 0; i < 2; ++i) EXPECT_ERROR(peers.receive(1, Channel::Orders, kForever), "the step failed");
   }
   rank_0_ends.set_value();
@@ -407,12 +410,12 @@ TEST(Ranks, OneThatDoesNotAnswerIsNamedAfterTheTimeout) {
   for (const Grid grid : {Grid{2, 1, true}, Grid{2, 1, false}}) {
     const std::string text = error_of_rank_0(grid, std::chrono::seconds(5),
                                              [](RankedCpu&, auto& rank_0_ends) { rank_0_ends.get_future().wait(); });
-    EXPECT_TRUE(text.starts_with("rank 1 of 2 did not answer within 5 s")) << text;
+    EXPECT_TRUE(text.starts_with("rank 1 of 2 did not respond within 5 s")) << text;
   }
 }
 
-TEST(Ranks, AnotherModelIsRefused) {
-  const auto all = worlds({.n_ranks = 2});
+TEST(Ranks, RejectsAnotherModel) {
+  const auto all = rank_configs({.n_ranks = 2});
   const core::StoredModel one = test::random_model(test::small_shapes()[0].config);
   core::StoredModel other = test::random_model(test::small_shapes()[0].config);
   std::vector<std::byte> bytes(other.tensors[3].bytes.begin(), other.tensors[3].bytes.end());
@@ -425,41 +428,42 @@ TEST(Ranks, AnotherModelIsRefused) {
     });
   };
   auto rank_1 = std::async(std::launch::async, load, 1, std::cref(other));
-  EXPECT_NE(load(0, one).find("rank 1 of 2 has another model than rank 0"), std::string::npos);
-  EXPECT_NE(rank_1.get().find("rank 1 of 2 has another model than rank 0"), std::string::npos);
+  EXPECT_NE(load(0, one).find("rank 1 of 2 has a different model"), std::string::npos);
+  EXPECT_NE(rank_1.get().find("rank 1 of 2 has a different model"), std::string::npos);
 }
 
 TEST(Rendezvous, NamesThoseThatDoNotCome) {
-  const auto all = worlds({.n_ranks = 4}, std::chrono::seconds(5));
+  const auto all = rank_configs({.n_ranks = 4}, std::chrono::seconds(5));
   std::optional<Rendezvous> here(all[0]);
   Rendezvous comes(all[2]);
   auto rank_2 = std::async(std::launch::async,
                            [&] { return core::test::error_of([&] { static_cast<void>(comes.gather("2")); }); });
-  EXPECT_ERROR(here->gather("0"), "ranks 1, 3 of 4 did not come to 127.0.0.1 port");
+  EXPECT_ERROR(here->gather("0"), "ranks 1, 3 of 4 did not connect to 127.0.0.1 port");
   here.reset();
-  EXPECT_NE(rank_2.get().find("rank 2 of 4 has no answer from rank 0"), std::string::npos);
-  EXPECT_ERROR(Rendezvous(worlds({.n_ranks = 2}, std::chrono::seconds(1))[1]), "rank 1 of 2 can't reach rank 0");
+  EXPECT_NE(rank_2.get().find("rank 2 of 4 got no response from rank 0"), std::string::npos);
+  EXPECT_ERROR(Rendezvous(rank_configs({.n_ranks = 2}, std::chrono::seconds(1))[1]),
+               "rank 1 of 2 could not reach rank 0");
 }
 
-TEST(Rendezvous, TwoOfOneRankAndOtherCountsAreRefused) {
-  const auto all = worlds({.n_ranks = 3});
-  const auto come = [](World world) {
+TEST(Rendezvous, RejectsDuplicateRanksAndOtherCounts) {
+  const auto all = rank_configs({.n_ranks = 3});
+  const auto come = [](RankConfig world) {
     return core::test::error_of([&] { static_cast<void>(Rendezvous(world).gather("")); });
   };
   auto one = std::async(std::launch::async, come, all[1]);
   auto two = std::async(std::launch::async, come, all[1]);
-  EXPECT_ERROR(Rendezvous(all[0]).gather(""), "two processes say that they are rank 1 of 3");
+  EXPECT_ERROR(Rendezvous(all[0]).gather(""), "two processes are rank 1 of 3");
   one.get();
   two.get();
-  World other = all[1];
+  RankConfig other = all[1];
   other.n_ranks = 2;
   auto of_two = std::async(std::launch::async, come, other);
   EXPECT_ERROR(Rendezvous(all[0]).gather(""), "rank 1 was started with WORLD_SIZE=2, but rank 0 with 3");
   of_two.get();
 }
 
-TEST(Rendezvous, AStrangerIsNoRank) {
-  const auto all = worlds({.n_ranks = 2});
+TEST(Rendezvous, IgnoresOtherConnections) {
+  const auto all = rank_configs({.n_ranks = 2});
   auto rank_1 = std::async(std::launch::async, [&] {
     sockaddr_in address{};
     address.sin_family = AF_INET;

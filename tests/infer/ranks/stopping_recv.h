@@ -1,4 +1,4 @@
-// recv() as Gloo calls it, which can stop the process in the middle of a message.
+// A replacement of recv(), which Gloo calls, that can stop the process in the middle of a message.
 #pragma once
 
 #include <cstddef>

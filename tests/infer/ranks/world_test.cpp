@@ -1,6 +1,4 @@
-// What the environment says of ranks: torchrun's variables, and which are wrong.
-#include "infer/ranks/net/world.h"
-
+// Tests ranks in the environment (infer/ranks/net/rank_config.h): torchrun's variables, and errors for invalid ones.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "infer/ranks/net/rank_config.h"
 #include "tests/core/support.h"
 
 namespace folio::infer {
@@ -33,15 +32,15 @@ class WorldOf : public ::testing::Test {
   };
 };
 
-TEST_F(WorldOf, OneProcessIsNone) {
-  EXPECT_FALSE(world_of_environment());
+TEST_F(WorldOf, OneProcessHasNoRankConfiguration) {
+  EXPECT_FALSE(rank_config_from_environment());
   set({{"WORLD_SIZE", "1"}});
-  EXPECT_FALSE(world_of_environment());
+  EXPECT_FALSE(rank_config_from_environment());
 }
 
-TEST_F(WorldOf, TheVariablesSayWhoThisIs) {
+TEST_F(WorldOf, ReadsTheEnvironmentVariables) {
   set(kTwo());
-  const auto world = world_of_environment();
+  const auto world = rank_config_from_environment();
   ASSERT_TRUE(world);
   EXPECT_EQ(world->rank, 1U);
   EXPECT_EQ(world->n_ranks, 2U);
@@ -52,18 +51,18 @@ TEST_F(WorldOf, TheVariablesSayWhoThisIs) {
   EXPECT_TRUE(world->shared_memory);
 }
 
-TEST_F(WorldOf, TorchrunsAgentKeepsItsPort) {
+TEST_F(WorldOf, UsesThePortAfterTorchrunsAgent) {
   set(kTwo());
   set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"LOCAL_WORLD_SIZE", "1"}, {"FOLIO_RANK_TIMEOUT", "5"}});
   set({{"FOLIO_RANK_TRANSPORT", "gloo"}});
-  const auto world = world_of_environment();
+  const auto world = rank_config_from_environment();
   EXPECT_EQ(world->port, 29502);
   EXPECT_EQ(world->n_local, 1U);
   EXPECT_EQ(world->timeout.count(), 5);
   EXPECT_FALSE(world->shared_memory);
 }
 
-TEST_F(WorldOf, WhatIsWrongIsNamed) {
+TEST_F(WorldOf, ErrorsNameTheVariable) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"RANK", "2"},
                                                                                     {"RANK", "-1"},
                                                                                     {"RANK", ""},
@@ -78,7 +77,7 @@ TEST_F(WorldOf, WhatIsWrongIsNamed) {
     clear();
     set(kTwo());
     set({{name, value}});
-    EXPECT_ERROR(world_of_environment(), name);
+    EXPECT_ERROR(rank_config_from_environment(), name);
   }
 }
 

@@ -1,6 +1,6 @@
-// Laws of infer/reference: the formulas of kernels.h, computed directly in double precision. Tolerances are bounds of
-// the rounding error. One operation has the relative error u = 2^-24, and n operations in a row at most n u (Higham
-// 2002, chapter 3), times the sum of the absolute values where terms cancel.
+// Tests infer/reference against the formulas of kernels.h in double precision. Tolerances bound the rounding error: one
+// operation has the relative error u = 2^-24, n operations in a row at most n u (Higham 2002, chapter 3), times the sum
+// of the absolute values where terms cancel.
 #include "infer/reference/reference.h"
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ namespace {
 using test::random_floats;
 
 constexpr double kU = 0x1.0p-24;
-constexpr double kExpError = 4 * kU;  // 2 units in the last place, each at most 2 u of the number
+constexpr double kExpError = 4 * kU;  // 2 units in the last place, each at most 2 u of the value
 
-// The number of roundings of one product in a sum over k: the additions of its lane, four joins, and the chunks.
+// Returns how often one product in a sum over k is rounded: in the additions of its lane, four joins, and the chunks.
 double roundings(size_t k) {
   return static_cast<double>((std::min(k, kChunk) + kLanes - 1) / kLanes + 4 + (k + kChunk - 1) / kChunk);
 }
 
-TEST(Reference, DotIsWithinItsRoundings) {
+TEST(Reference, DotIsWithinRoundingErrors) {
   for (size_t k = 0; k <= 3100; k = k < 40 ? k + 1 : k + 61) {
     const auto a = random_floats(k, k);
     const auto b = random_floats(k, k + 1);
@@ -39,7 +39,7 @@ TEST(Reference, DotIsWithinItsRoundings) {
   }
 }
 
-// The order that kernels.h promises, written out again, for numbers so far apart that another order gives other bits.
+// Adds in the order that kernels.h defines, for values so far apart that any other order gives different bits.
 TEST(Reference, DotAddsInTheDocumentedOrder) {
   for (const size_t k : {1U, 15U, 16U, 17U, 33U, 100U, 1024U, 1025U, 2500U}) {
     auto a = random_floats(k, k);
@@ -56,7 +56,7 @@ TEST(Reference, DotAddsInTheDocumentedOrder) {
   }
 }
 
-TEST(Reference, MatmulIsADotForEachOutput) {
+TEST(Reference, MatmulIsADotPerOutput) {
   constexpr size_t kK = 37;
   constexpr size_t kStride = 9;
   const auto x = random_floats(3 * kK, 1);
@@ -91,7 +91,7 @@ TEST(Reference, ExpIsWithinTwoUnitsInTheLastPlace) {
   EXPECT_LE(worst, 2.0);
 }
 
-TEST(Reference, ExpIsExactAtZeroAndHeldAtItsEnds) {
+TEST(Reference, ExpIsExactAtZeroAndClamped) {
   EXPECT_EQ(reference::exp(0.0F), 1.0F);
   EXPECT_EQ(reference::exp(-0.0F), 1.0F);
   EXPECT_EQ(reference::exp(1e-20F), 1.0F);
@@ -101,9 +101,9 @@ TEST(Reference, ExpIsExactAtZeroAndHeldAtItsEnds) {
   EXPECT_TRUE(std::isfinite(reference::exp(1e30F)));
 }
 
-// The sum has positive terms only, so its relative error is at most roundings(k) u, and the square root halves it.
-// Mean, + eps, root, division, and two products add at most 5 u.
-TEST(Reference, RmsNormIsWithinItsRoundings) {
+// All terms are positive, so the sum's relative error is at most roundings(k) u, which the square root halves. Mean, +
+// eps, root, division, and two products add at most 5 u.
+TEST(Reference, RmsNormIsWithinRoundingErrors) {
   for (const size_t n : {1U, 2U, 15U, 16U, 17U, 100U, 1023U, 1030U, 2500U}) {
     for (const double eps : {1e-6, 1e-5, 0.5}) {
       const auto x = random_floats(n, n, 2.0);
@@ -121,9 +121,9 @@ TEST(Reference, RmsNormIsWithinItsRoundings) {
   }
 }
 
-// A pair is a complex number that is rotated by its angle. Two roundings of terms of at most |x|, and one of
-// each cosine and sine: 4 u |x|.
-TEST(Reference, RopeTurnsEachPairByItsAngle) {
+// A pair is a complex number that is rotated by its angle. Two roundings of terms of at most |x|, and one each of
+// cosine and sine: 4 u |x|.
+TEST(Reference, RopeRotatesEachPairByItsAngle) {
   using core::RopePairs;
   for (const auto& [head_dim, pairs] : {std::pair{2U, RopePairs::Adjacent},
                                         {6U, RopePairs::Adjacent},
@@ -159,8 +159,8 @@ TEST(Reference, RopeTurnsEachPairByItsAngle) {
   }
 }
 
-// e^-x, the sum, the quotient and the product: kExpError + 3 u, and u for the products of errors.
-TEST(Reference, SwigluIsWithinItsRoundings) {
+// Errors: kExpError for e^-x, u each for the sum, the quotient and the product, and u for products of errors.
+TEST(Reference, SwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 80.0);
   const auto up = random_floats(5000, 2, 3.0);
   std::vector<float> out(gate.size());
@@ -171,9 +171,9 @@ TEST(Reference, SwigluIsWithinItsRoundings) {
   }
 }
 
-// The argument of e^ has four roundings and two rounded constants: so many u of it are a relative error of e^. The tanh
-// is written as a quotient, since 1 + tanh of a number far below 0 has no digits left.
-TEST(Reference, GegluIsWithinItsRoundings) {
+// The exponent has four roundings and two rounded constants; its absolute error becomes a relative error of e^. The
+// tanh is a quotient, since 1 + tanh cancels for very negative values.
+TEST(Reference, GegluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 8.0);
   const auto up = random_floats(5000, 2, 3.0);
   std::vector<float> out(gate.size());
@@ -182,14 +182,14 @@ TEST(Reference, GegluIsWithinItsRoundings) {
     const double g = gate[i];
     const double argument = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
     const double exact = g / (1.0 + std::exp(-2.0 * argument)) * up[i];
-    if (2.0 * std::abs(argument) > 80.0) continue;  // where e^ is clamped
+    if (2.0 * std::abs(argument) > 80.0) continue;  // e^ is clamped here
     ASSERT_LE(std::abs(out[i] - exact), (kExpError + (4 + 6 * std::abs(2.0 * argument)) * kU) * std::abs(exact) + 1e-30)
         << gate[i];
   }
 }
 
-// As SwiGLU, with a rounding more in the argument of e^, and two in up + 1 and its product.
-TEST(Reference, ClampedSwigluIsWithinItsRoundings) {
+// As SwiGLU, with one more rounding in the exponent, and two in up + 1 and its product.
+TEST(Reference, ClampedSwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 20.0);
   const auto up = random_floats(5000, 2, 20.0);
   std::vector<float> out(gate.size());
@@ -202,8 +202,8 @@ TEST(Reference, ClampedSwigluIsWithinItsRoundings) {
   }
 }
 
-// cap · tanh(x / cap) is a difference of two numbers of the size of the cap, each with e^'s error and 3 roundings.
-TEST(Reference, SoftCapIsWithinItsRoundings) {
+// cap · tanh(x / cap) is a difference of two values of the cap's size, each with e^'s error and 3 roundings.
+TEST(Reference, SoftCapIsWithinRoundingErrors) {
   const float cap = 30.0F;
   std::vector<float> x = random_floats(2000, 1, 100.0);
   const std::vector<float> before = x;
@@ -214,8 +214,8 @@ TEST(Reference, SoftCapIsWithinItsRoundings) {
   }
 }
 
-// A sink takes its share of the weights and adds nothing: it is one more position whose value is 0.
-TEST(Reference, ASinkIsAPositionWithoutAValue) {
+// A sink only adds to the softmax's denominator, like one more position whose value is 0.
+TEST(Reference, SinkActsAsAPositionWithZeroValue) {
   const size_t head_dim = 4;
   std::vector<float> block(head_size<float>(head_dim) * 2);
   const auto numbers = random_floats(block.size(), 3);
@@ -249,10 +249,10 @@ TEST(Reference, ASinkIsAPositionWithoutAValue) {
   for (size_t d = 0; d < head_dim; ++d) EXPECT_NEAR(out[d], expected[d] / sum, 1e-6);
 }
 
-// An error ds of a score changes its weight by a factor 1 ± ds, where ds is that of a dot product over head_dim, and
-// u |s - m| more for the difference. Numerator and denominator each have this error, that of e^, up to 32 additions,
-// and three operations and another e^ for each block. The result is relative to Σ w |v|.
-TEST(Reference, AttentionIsASoftmaxOverThePositionsSeen) {
+// An error ds of a score changes its weight by a factor 1 ± ds, where ds is the error of a dot product over head_dim
+// plus u |s - m| for the difference. Numerator and denominator each have this error, that of e^, up to 32 additions,
+// and three operations and another e^ per block. The result's error is relative to Σ w |v|.
+TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
     for (const auto& [n_positions, window] : {std::pair{1U, 200U},
                                               {2U, 200U},

@@ -1,6 +1,5 @@
-// Laws of infer/reference/route.h: the formula, written out in double precision with sorted lists, for each kind of
-// score, with and without a bias, groups and a norm; ties go to the first; nothing chooses
-// too many.
+// Tests infer/reference/route.h against the formula in double precision with sorted lists, for each kind of score, with
+// and without bias, groups and normalization. Ties select the lower index, and NaNs never select too many experts.
 #include "infer/reference/route.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@ namespace {
 using core::RouterScore;
 using test::random_floats;
 
-// The indices of the n largest values, among equals the first.
+// Returns the indices of the n largest values; among equal ones, the first.
 std::vector<size_t> largest(const std::vector<double>& values, size_t n) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -57,7 +56,7 @@ std::vector<double> expected_routes(const std::vector<float>& logits, const std:
   return routes;
 }
 
-TEST(Route, IsItsFormula) {
+TEST(Route, MatchesTheRoutingFormula) {
   constexpr double kU = 0x1.0p-24;
   struct Groups {
     size_t n_experts, n_groups, groups_chosen, n_chosen;
@@ -82,7 +81,7 @@ TEST(Route, IsItsFormula) {
             const auto expected = expected_routes(logits, bias, routing);
             for (size_t i = 0; i < got.size(); ++i) {
               EXPECT_EQ(got[i] == 0.0F, expected[i] == 0.0) << i << " of " << g.n_experts << ", seed " << seed;
-              // Of exp and the largest logit's difference, of sums of n terms, and of three operations more.
+              // Roundings of exp and the largest logit's difference, of sums of n terms, and of three more operations.
               const double roundings = 4.0 + 6.0 + 2.0 * static_cast<double>(g.n_experts) + 3.0;
               EXPECT_NEAR(got[i], expected[i], roundings * kU * expected[i]);
             }
@@ -93,20 +92,20 @@ TEST(Route, IsItsFormula) {
   }
 }
 
-TEST(Route, AmongEqualsTakesTheFirst) {
+TEST(Route, TiesSelectTheFirst) {
   std::vector<float> all(6, 0.25F);
   route(all.data(), nullptr, {.n_experts = 6, .n_chosen = 2, .normalizes = true});
   EXPECT_EQ(all, (std::vector<float>{0.5F, 0.5F, 0, 0, 0, 0}));
   std::vector<float> two{-1.0F, 3.0F, 0.0F, 3.0F, 3.0F};
   route(two.data(), nullptr, {.n_experts = 5, .n_chosen = 2, .normalizes = true});
   EXPECT_EQ(two, (std::vector<float>{0, 0.5F, 0, 0.5F, 0}));
-  std::vector<float> groups(6, 0.0F);  // of two: the first two
+  std::vector<float> groups(6, 0.0F);  // groups of two experts; the first two are chosen
   route(groups.data(), nullptr, {.n_experts = 6, .n_chosen = 3, .n_groups = 3, .groups_chosen = 2});
   EXPECT_TRUE(groups[0] > 0 && groups[1] > 0 && groups[2] > 0);
   EXPECT_EQ(groups[3] + groups[4] + groups[5], 0.0F);
 }
 
-TEST(Route, ABiasChoosesAndDoesNotWeigh) {
+TEST(Route, BiasAffectsOnlySelection) {
   std::vector<float> x{2.0F, 1.0F, 0.0F};
   const std::vector<float> bias{-1.0F, 0.0F, 0.5F};
   route(x.data(), bias.data(), {.score = RouterScore::Sigmoid, .n_experts = 3, .n_chosen = 1});
@@ -115,8 +114,8 @@ TEST(Route, ABiasChoosesAndDoesNotWeigh) {
   EXPECT_EQ(x[2], 0.5F);
 }
 
-// Such a row takes as many experts as any, and they see it: what comes of it is not a number either.
-TEST(Route, OfWhatIsNotANumberChoosesNoMoreThanOfOthers) {
+// A row with NaNs selects as many experts as any other, and its output is NaN, too.
+TEST(Route, NaNRowsSelectAsManyAsOthers) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const RouterScore score : {RouterScore::Softmax, RouterScore::Sigmoid}) {
     for (const size_t n_groups : {1U, 4U}) {
@@ -128,7 +127,7 @@ TEST(Route, OfWhatIsNotANumberChoosesNoMoreThanOfOthers) {
                               .groups_chosen = std::min<size_t>(2, n_groups),
                               .normalizes = true};
         for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
-          for (size_t place = 0; place < 9; ++place) {  // and at last everywhere
+          for (size_t place = 0; place < 9; ++place) {  // the last: in all places
             auto x = random_floats(8, place);
             auto bias = random_floats(8, place + 1);
             auto& hurt = with_bias ? bias : x;

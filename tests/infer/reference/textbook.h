@@ -1,5 +1,5 @@
-// A model of any family in double precision, as a textbook has it: no cache, no blocks, one position after the other.
-// What the engine computes in a hundred clever ways has to be this.
+// A model of any family in double precision, as in a textbook: no cache, no blocks, one position at a time. The
+// engine's results are compared with it.
 #pragma once
 
 #include <algorithm>
@@ -28,18 +28,18 @@ class Textbook {
     if (c_.tie_embeddings) model_[Role::Output] = model_[Role::TokenEmbedding];
   }
 
-  /// The largest Σ_d |q_d k_d| / sqrt(head_dim) so far: by so much a relative error of the keys moves a score.
+  /// Returns the largest Σ_d |q_d k_d| / sqrt(head_dim) so far: how far a relative error of the keys moves a score.
   [[nodiscard]] double largest_score() const { return largest_score_; }
 
-  /// The experts that a row takes, of each layer and position: by (layer, position), a flag for each.
+  /// The experts of each (layer, position), as one flag per expert.
   using Choices = std::map<std::pair<size_t, size_t>, std::vector<bool>>;
   void set_choices(Choices choices) { choices_ = std::move(choices); }
-  /// By how much the score of an expert, or a group, that was left out was more than that of one that was chosen.
+  /// Returns the largest amount by which an omitted expert's or group's score exceeded a chosen one's.
   [[nodiscard]] double worst_choice() const { return worst_choice_; }
-  /// The largest output of a router.
+  /// Returns the largest absolute output of a router.
   [[nodiscard]] double largest_route() const { return largest_route_; }
 
-  /// (tokens, vocab_size)
+  /// Returns logits (tokens, vocab_size).
   std::vector<std::vector<double>> logits(std::span<const int32_t> tokens) {
     std::vector<std::vector<double>> result;
     keys_.assign(layers_.size(), {});
@@ -79,7 +79,7 @@ class Textbook {
 
   static double capped(double x, double cap) { return cap > 0.0 ? cap * std::tanh(x / cap) : x; }
 
-  // The queries or keys of all heads, x: biases, the norm of each head, and the rotation by the position.
+  // Finishes the queries or keys x of all heads: adds biases, normalizes heads, rotates by the position.
   void finish(Vector& x, size_t l, const std::vector<float>& bias, const std::vector<float>& norm,
               size_t position) const {
     const auto head_dim = static_cast<size_t>(c_.head_dim);
@@ -88,7 +88,7 @@ class Textbook {
     const bool local = c_.local_rope_theta > 0.0F && c_.has_window(static_cast<int64_t>(l));
     const double theta = local ? c_.local_rope_theta : c_.rope_theta;
     add(x, bias);
-    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // of a head, or of all
+    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // per head, or over all heads
       const auto begin = x.begin() + static_cast<ptrdiff_t>(first);
       const Vector of_heads = normed({begin, begin + static_cast<ptrdiff_t>(norm.size())}, norm);
       std::copy(of_heads.begin(), of_heads.end(), begin);
@@ -159,7 +159,7 @@ class Textbook {
     const Vector routes = c_.has_experts(static_cast<int64_t>(l)) ? routes_of(l, position, ffn_in) : Vector{};
     for (size_t e = 0; e < routes.size(); ++e) {
       if (routes[e] == 0.0) continue;
-      const auto expert = [&](Role role) {  // its matrix, or bias
+      const auto expert = [&](Role role) {  // the expert's matrix, or bias
         const auto size = static_cast<ptrdiff_t>(w[role].size() / routes.size());
         const auto first = w[role].begin() + static_cast<ptrdiff_t>(e) * size;
         return std::vector<float>(first, first + size);
@@ -182,7 +182,7 @@ class Textbook {
     for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(c_.residual_scale) * branch[i];
   }
 
-  // W2 (silu(W1 in + b1) * (W3 in + b3)), or with another gate
+  // Returns W2 (silu(W1 in + b1) * (W3 in + b3)), or the same with another gate.
   [[nodiscard]] Vector feed_forward(const Vector& in, const std::vector<float>& w1, const std::vector<float>& w3,
                                     const std::vector<float>& w2, const std::vector<float>& b1 = {},
                                     const std::vector<float>& b3 = {}) const {
@@ -206,8 +206,8 @@ class Textbook {
 
   static double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-  // The weight of each expert, 0 of those that are not chosen. What a model in 8 bits chooses where two scores are
-  // close is nobody's truth: so the experts are those of `choices`, and how much better others would have been is kept.
+  // Returns each expert's weight, 0 if not chosen. With 8-bit rounding, close scores may select either expert, so the
+  // chosen ones come from `choices`, and the largest excess of an omitted score is kept.
   Vector routes_of(size_t l, size_t position, const Vector& in) {
     auto& w = layers_[l];
     Vector scores = times(w[Role::Router], in);
@@ -233,7 +233,7 @@ class Textbook {
     for (size_t e = 0; e < chosen.size(); ++e) {
       if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
     }
-    // A group that gave no expert may have been chosen all the same: nothing is said of those.
+    // A chosen group may have none of the experts, so groups are only compared if each one has some.
     const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
     if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);
     Vector within;

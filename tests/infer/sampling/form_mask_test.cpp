@@ -1,4 +1,4 @@
-// Laws of infer/sampling/form_mask.h: a form that forgets says what one says that has room for all.
+// Tests infer/sampling/form_mask.h: a form that must discard states gives the same masks as one with enough memory.
 #include "infer/sampling/form_mask.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::shared_ptr<Form> form_of(std::string_view gbnf, const data::Tokenizer& toke
   return std::make_shared<Form>(std::move(grammar), tokens, most_bytes);
 }
 
-// What a mask says behind a history; the logits that are kept are their tokens.
+// A mask after a history; allowed tokens are those whose logits are kept.
 struct Said {
   WayOn way_on;
   bool may_end;
@@ -51,8 +51,8 @@ Said said(FormMask& mask, std::span<const int32_t> history, int32_t vocab_size) 
   return said;
 }
 
-// Texts that share a form, and take turns. Some are cut, as those with drafts are, and begun anew.
-TEST(FormMask, AFormThatForgetsSaysTheSame) {
+// Interleaved sequences with the same form. Some are truncated, as after rejected draft tokens, or restarted.
+TEST(FormMask, EvictionDoesNotChangeMasks) {
   struct Case {
     const char* grammar;
     size_t most_bytes;
@@ -82,13 +82,13 @@ TEST(FormMask, AFormThatForgetsSaysTheSame) {
       ASSERT_EQ(said(small_masks[text], history, vocab_size), expected) << grammar << ", turn " << turn;
       ASSERT_LE(small->n_bytes(), most_bytes);
       const auto token = static_cast<int32_t>(random() % static_cast<size_t>(vocab_size));
-      ASSERT_EQ(small_masks[text].goes_on_with(token, history), roomy_masks[text].goes_on_with(token, history));
+      ASSERT_EQ(small_masks[text].accepts(token, history), roomy_masks[text].accepts(token, history));
       if (expected.way_on != WayOn::Tokens || history.size() > 400) {
         history.resize(2);
         continue;
       }
       std::vector<float> kept = expected.kept;
-      std::erase(kept, 0.0F);  // the token that ends a text
+      std::erase(kept, 0.0F);  // the end-of-text token
       history.push_back(static_cast<int32_t>(kept[random() % kept.size()]));
     }
     EXPECT_GT(small->generation(), 2U) << grammar;
@@ -96,8 +96,8 @@ TEST(FormMask, AFormThatForgetsSaysTheSame) {
   }
 }
 
-// A long text alone needs room for a place at a time.
-TEST(FormMask, ATextMayBeLongerThanThereIsRoomForItsPlaces) {
+// A single long sequence only needs memory for one state at a time.
+TEST(FormMask, SequencesMayOutgrowTheStateMemory) {
   const ListTokenizer tokenizer({"", "a", "b"});
   const auto form = form_of("root ::= [ab]* \"a\" [ab]{100}", tokenizer, 100'000);
   FormMask mask(form, tokenizer, {}, 0);
@@ -110,7 +110,7 @@ TEST(FormMask, ATextMayBeLongerThanThereIsRoomForItsPlaces) {
   EXPECT_GT(form->generation(), 10U);
 }
 
-TEST(FormMask, APlaceThatHasNoRoomAloneFailsItsText) {
+TEST(FormMask, StatesLargerThanMemoryFailTheSequence) {
   const ListTokenizer tokenizer({"", "a", "b"});
   const auto form = form_of("root ::= \"b\" [ab]* \"a\" [ab]{100}", tokenizer, 1'500);
   FormMask mask(form, tokenizer, {}, 0);

@@ -1,6 +1,6 @@
-// Laws of infer/sampling/sampler.h: each filter's exact distribution, a draw that depends on (seed, position) alone,
-// and no token from options or logits that make no sense. Distributions are checked by drawing at many positions.
-// One file: the laws share the distributions that they draw from.
+// Tests infer/sampling/sampler.h: each filter's exact distribution, draws that depend only on (seed, position), and
+// errors for invalid options or logits. Distributions are checked with draws at many positions. One file, since all
+// tests share distributions.
 #include "infer/sampling/sampler.h"
 
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// Everything off, so that a test turns on what it is about.
+// Returns options with every filter off; each test enables what it needs.
 SamplerOptions plain() { return {.temperature = 1.0F, .top_p = 1.0F, .seed = 11}; }
 
-// Shuffled, so that an order by id is not one by likelihood.
+// Not sorted, so that the order of ids differs from that of probabilities.
 const std::vector<double> kShares{0.10, 0.40, 0.05, 0.30, 0.15};
 
 std::vector<float> logits_of(const std::vector<double>& shares) {
@@ -45,8 +45,8 @@ std::vector<double> normalized(std::vector<double> weights) {
   return weights;
 }
 
-// Pearson's chi-square of 20000 draws. Its mean is the degrees of freedom and its variance twice that; five standard
-// deviations above the mean are never reached by the right distribution, and by far by a wrong one.
+// Checks Pearson's chi-square of 20000 draws. Its mean is the degrees of freedom, its variance twice that; the limit of
+// five standard deviations above the mean is only exceeded by a wrong distribution.
 void expect_distribution(const SamplerOptions& options, const std::vector<double>& expected,
                          std::span<const int32_t> history = {}, std::vector<int32_t> never = {},
                          std::optional<FormMask> form = {}) {
@@ -68,10 +68,10 @@ void expect_distribution(const SamplerOptions& options, const std::vector<double
   EXPECT_LE(chi_square, freedom + 5 * std::sqrt(2 * freedom));
 }
 
-TEST(Sampler, GreedyIsTheLargestLogitAndTheLowestIdOfEquals) {
+TEST(Sampler, GreedyTiesSelectTheLowestId) {
   auto options = plain();
   options.temperature = 0.0F;
-  options.top_k = 3;  // no filter takes the largest away
+  options.top_k = 3;  // filters never remove the largest
   options.top_p = 0.5F;
   Sampler sampler(options, {});
   EXPECT_EQ(draw(sampler, {1, 3, 2}, 0), 1);
@@ -82,9 +82,9 @@ TEST(Sampler, GreedyIsTheLargestLogitAndTheLowestIdOfEquals) {
   EXPECT_EQ(draw(sampler, {7}, 5), 0);
 }
 
-TEST(Sampler, DrawsTheSoftmax) { expect_distribution(plain(), kShares); }
+TEST(Sampler, DrawsFromTheSoftmax) { expect_distribution(plain(), kShares); }
 
-TEST(Sampler, TemperatureIsAPowerOfTheShares) {
+TEST(Sampler, TemperatureExponentiatesProbabilities) {
   for (const double temperature : {0.5, 0.8, 2.0}) {
     auto options = plain();
     options.temperature = static_cast<float>(temperature);
@@ -116,29 +116,29 @@ TEST(Sampler, TopKKeepsTheLowestIdsOfEquals) {
   EXPECT_GT(count[2], 400);
 }
 
-TEST(Sampler, TopPKeepsTheFewestThatHaveTheShare) {
+TEST(Sampler, TopPKeepsTheSmallestSufficientSet) {
   auto options = plain();
-  options.top_p = 0.75F;  // 0.40 + 0.30 are less, so the third comes too
+  options.top_p = 0.75F;  // 0.40 + 0.30 is less, so a third is kept
   expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0.15}));
   options.top_p = 0.69F;
   expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0}));
-  options.top_p = 1e-6F;  // one is always kept
+  options.top_p = 1e-6F;  // one token is always kept
   expect_distribution(options, {0, 1, 0, 0, 0});
 }
 
-TEST(Sampler, MinPKeepsAShareOfTheLikeliest) {
+TEST(Sampler, MinPIsRelativeToTheLikeliest) {
   auto options = plain();
-  options.min_p = 0.3F;  // 0.12 and more
+  options.min_p = 0.3F;  // at least 0.12
   expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0.15}));
-  options.min_p = 0.2F;  // 0.08 and more
+  options.min_p = 0.2F;  // at least 0.08
   expect_distribution(options, normalized({0.10, 0.40, 0, 0.30, 0.15}));
   options.min_p = 1.0F;
   expect_distribution(options, {0, 1, 0, 0, 0});
 }
 
-// Whatever cuts keeps what it would of the allowed tokens alone: here of 0.10, 0.05 and 0.15.
-TEST(Sampler, AFormForbidsBeforeAnythingIsCut) {
-  const forms::test::ListTokenizer tokenizer({"", "b", "c", "d", "e"});  // the first ends a text
+// Filters only consider the allowed tokens, here those with 0.10, 0.05 and 0.15.
+TEST(Sampler, FormsMaskBeforeFilters) {
+  const forms::test::ListTokenizer tokenizer({"", "b", "c", "d", "e"});  // the first is the end of text
   const auto tokens = std::make_shared<forms::TokenTree>(tokenizer);
   const auto form = forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = "[ce]*"}, tokens);
   const auto expect = [&](const SamplerOptions& options, const std::vector<double>& expected) {
@@ -152,10 +152,10 @@ TEST(Sampler, AFormForbidsBeforeAnythingIsCut) {
   options.top_k = 2;
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
-  options.min_p = 0.5F;  // 0.075 and more
+  options.min_p = 0.5F;  // at least 0.075
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
-  options.top_p = 0.4F;  // 0.15 of 0.30 is more
+  options.top_p = 0.4F;  // 0.15 of 0.30 is enough
   expect(options, {0, 0, 0, 0, 1});
   options = plain();
   options.temperature = 0.0F;
@@ -164,24 +164,24 @@ TEST(Sampler, AFormForbidsBeforeAnythingIsCut) {
   expect(options, {0, 0, 1, 0, 0});
 }
 
-// top-k, top-p, min-p, then temperature. Each of these numbers would keep others in another order.
-TEST(Sampler, FiltersActInTheirOrder) {
+// The order is top-k, top-p, min-p, temperature; with these values any other order keeps other tokens.
+TEST(Sampler, FiltersAreAppliedInOrder) {
   auto options = plain();
   options.temperature = 5.0F;
-  options.top_p = 0.75F;  // at temperature 5 first, four would be needed
+  options.top_p = 0.75F;  // at temperature 5 four would be needed
   auto flat = std::vector<double>{0, std::pow(0.40, 0.2), 0, std::pow(0.30, 0.2), std::pow(0.15, 0.2)};
   expect_distribution(options, normalized(flat));
   options.top_k = 4;
-  options.top_p = 0.72F;  // of the four: 0.421, 0.316 (together 0.737), ...; of all: 0.40 + 0.30 are not enough
+  options.top_p = 0.72F;  // of the four: 0.421 + 0.316 = 0.737 is enough; of all: 0.40 + 0.30 is not
   flat[4] = 0;
   expect_distribution(options, normalized(flat));
   options.top_k = 0;
   options.top_p = 1.0F;
-  options.min_p = 0.8F;  // at temperature 5 first, all but two would stay
+  options.min_p = 0.8F;  // at temperature 5 three would be kept
   expect_distribution(options, {0, 1, 0, 0, 0});
 }
 
-// The same draw, with the whole vocabulary sorted and all probabilities added in that order.
+// Draws the same token after sorting the whole vocabulary and adding all probabilities in that order.
 int32_t draw_by_full_sort(const SamplerOptions& o, const std::vector<float>& logits, int64_t position) {
   struct Token {
     int32_t id;
@@ -215,7 +215,7 @@ int32_t draw_by_full_sort(const SamplerOptions& o, const std::vector<float>& log
   return tokens.back().id;
 }
 
-// Sixteen shapes of logits: from all equal to a few that stand out, with and without ties, and up to the ends of float.
+// Returns logits of sixteen distributions: all equal or with some outliers, with and without ties, up to FLT_MAX.
 std::vector<float> random_logits(uint64_t seed, size_t n) {
   const double spreads[] = {0.0, 0.5, 3.0, 8.0, 40.0, 1000.0, 1e30, 3.0};
   const double spread = spreads[seed % 8];
@@ -230,7 +230,7 @@ std::vector<float> random_logits(uint64_t seed, size_t n) {
   return logits;
 }
 
-TEST(Sampler, DrawsAsIfTheWholeVocabularyWereSorted) {
+TEST(Sampler, MatchesAFullSort) {
   for (const size_t n : {1, 2, 17, 300, 5000}) {
     for (uint64_t seed = 0; seed < (test::kSanitized ? 4U : 16U); ++seed) {
       const std::vector<float> logits = random_logits(seed, n);
@@ -254,8 +254,8 @@ TEST(Sampler, DrawsAsIfTheWholeVocabularyWereSorted) {
   }
 }
 
-// Equal probabilities whose sums meet top-p exactly: the last bit of the total decides how many are kept.
-TEST(Sampler, RoundingDecidesAsInAFullSort) {
+// Equal probabilities sum to top-p exactly, so the last bit of the total decides how many are kept.
+TEST(Sampler, RoundsLikeAFullSort) {
   for (const size_t n : {10, 100, 1000, 1024, 3000}) {
     const std::vector<float> logits(n, 1.5F);
     for (size_t tenths = 1; tenths < 10; ++tenths) {
@@ -267,7 +267,7 @@ TEST(Sampler, RoundingDecidesAsInAFullSort) {
       }
     }
   }
-  for (int denominator = 1; denominator < 200; ++denominator) {  // a weight that is min-p, but for its rounding
+  for (int denominator = 1; denominator < 200; ++denominator) {  // equal to min-p except for rounding
     auto options = plain();
     options.min_p = 1.0F / static_cast<float>(denominator);
     const auto logit = static_cast<float>(std::log(static_cast<double>(options.min_p)));
@@ -279,7 +279,7 @@ TEST(Sampler, RoundingDecidesAsInAFullSort) {
   }
 }
 
-TEST(Sampler, ADrawIsAFunctionOfSeedAndPosition) {
+TEST(Sampler, DrawsDependOnlyOnSeedAndPosition) {
   Sampler one(plain(), {});
   Sampler two(plain(), {});
   std::vector<int32_t> forwards;
@@ -298,8 +298,8 @@ TEST(Sampler, ADrawIsAFunctionOfSeedAndPosition) {
   EXPECT_GT(differ, 100);
 }
 
-// Neighbours are equal as often as chance has it, Σ p² of the time: within five standard deviations of 20000 draws.
-TEST(Sampler, DrawsOfNeighbouringPositionsAndSeedsAreIndependent) {
+// Draws of neighbours are equal with probability Σ p²; the bound is five standard deviations of 20000 draws.
+TEST(Sampler, AdjacentPositionsAndSeedsAreIndependent) {
   constexpr int kDraws = 20000;
   double equal = 0.0;
   for (const double share : kShares) equal += share * share;
@@ -324,7 +324,7 @@ TEST(Sampler, PenaltyDividesPositiveAndMultipliesNegativeLogits) {
   options.temperature = 0.0F;
   options.repetition_penalty = 2.0F;
   Sampler sampler(options, {});
-  const std::vector<int32_t> history{1, 3, 1, 1};  // often is as once
+  const std::vector<int32_t> history{1, 3, 1, 1};  // repeated tokens count once
   std::vector<float> logits{0.5F, 3.0F, 1.4F, -1.0F, 0.0F};
   EXPECT_EQ(sampler.sample(logits, history, 0), 1);  // 3 / 2 is still the largest
   EXPECT_EQ(logits, (std::vector<float>{0.5F, 1.5F, 1.4F, -2.0F, 0.0F}));
@@ -335,7 +335,7 @@ TEST(Sampler, PenaltyDividesPositiveAndMultipliesNegativeLogits) {
   EXPECT_EQ(draw(rewards, {1.5F, 1.0F}, 0, std::vector<int32_t>{1}), 1);
 }
 
-TEST(Sampler, PenaltyLooksAtTheLastNTokens) {
+TEST(Sampler, PenaltyAppliesToTheLastNTokens) {
   auto options = plain();
   options.temperature = 0.0F;
   options.repetition_penalty = 10.0F;
@@ -357,20 +357,20 @@ TEST(Sampler, PenaltyLooksAtTheLastNTokens) {
 
 // Source: OpenAI's API reference, "Frequency and presence penalties": logit -= count * frequency + (count > 0) *
 // presence.
-TEST(Sampler, PresenceAndFrequencyCountWhatWasGenerated) {
+TEST(Sampler, PresenceAndFrequencyCountGeneratedTokens) {
   auto options = plain();
   options.temperature = 0.0F;
   options.presence_penalty = 0.5F;
   options.frequency_penalty = 0.25F;
   Sampler sampler(options, {}, 2);
-  const std::vector<int32_t> history{0, 4, 1, 3, 1, 1};  // 0 and 4 are the prompt's
+  const std::vector<int32_t> history{0, 4, 1, 3, 1, 1};  // 0 and 4 belong to the prompt
   std::vector<float> logits{0.5F, 3.0F, 1.5F, -1.0F, 0.0F};
   EXPECT_EQ(sampler.sample(logits, history, 0), 1);
   EXPECT_EQ(logits, (std::vector<float>{0.5F, 1.75F, 1.5F, -1.75F, 0.0F}));
   EXPECT_EQ(draw(sampler, {1.0F, 0.9F}, 0, std::vector<int32_t>{0, 0}), 0) << "nothing was generated yet";
 }
 
-TEST(Sampler, ABiasIsAddedToItsLogit) {
+TEST(Sampler, AddsLogitBias) {
   auto options = plain();
   options.logit_bias = {{4, 1.0F}, {1, -100.0F}};
   std::vector<double> shares = kShares;
@@ -379,29 +379,29 @@ TEST(Sampler, ABiasIsAddedToItsLogit) {
   expect_distribution(options, normalized(shares));
   options.logit_bias = {{5, 1.0F}};
   Sampler sampler(options, {});
-  EXPECT_ERROR(draw(sampler, logits_of(kShares), 0), "no logit of token 5");
+  EXPECT_ERROR(draw(sampler, logits_of(kShares), 0), "token 5 is outside the model's vocabulary");
 }
 
 TEST(Sampler, PenaltyComesBeforeTheSoftmax) {
   auto options = plain();
   options.repetition_penalty = 3.0F;
   std::vector<double> shares = kShares;
-  const double logit = std::log(0.40) + 1.5;  // positive
+  const double logit = std::log(0.40) + 1.5;  // positive, so it is divided
   shares[1] = std::exp(logit / 3.0 - 1.5);
   expect_distribution(options, normalized(shares), std::vector<int32_t>{1});
 }
 
-TEST(Sampler, NeverDrawsWhatIsForbidden) {
+TEST(Sampler, NeverDrawsForbiddenTokens) {
   expect_distribution(plain(), normalized({0.10, 0, 0.05, 0.30, 0}), {}, {1, 4});
   auto options = plain();
-  options.top_k = 2;  // of those that are left
+  options.top_k = 2;  // of the remaining ones
   expect_distribution(options, normalized({0.10, 0, 0, 0.30, 0}), {}, {1, 4});
   options.temperature = 0.0F;
   Sampler greedy(options, {1});
   EXPECT_EQ(draw(greedy, logits_of(kShares), 0), 3);
 }
 
-TEST(Sampler, TheLastOfABadWordIsNotDrawnBehindItsOthers) {
+TEST(Sampler, NeverCompletesABadWord) {
   SamplerOptions options = plain();
   options.bad_words = {{3}, {2, 4}, {0, 2, 1}};
   EXPECT_TRUE(options.needs_history() && options.on_host());
@@ -418,19 +418,20 @@ TEST(Sampler, TheLastOfABadWordIsNotDrawnBehindItsOthers) {
   EXPECT_THROW(Sampler(options, {}), core::Error);
 }
 
-TEST(Sampler, IdsWithoutALogitAreErrors) {
+TEST(Sampler, RejectsIdsWithoutALogit) {
   for (const int32_t wrong : {-1, 5, std::numeric_limits<int32_t>::max()}) {
     Sampler forbids(plain(), {1, wrong});
-    EXPECT_ERROR(draw(forbids, logits_of(kShares), 0), fmt::format("no logit of token {}: ", wrong));
+    EXPECT_ERROR(draw(forbids, logits_of(kShares), 0),
+                 fmt::format("token {} is outside the model's vocabulary", wrong));
     auto options = plain();
     options.repetition_penalty = 2.0F;
     Sampler penalizes(options, {});
     EXPECT_ERROR(draw(penalizes, logits_of(kShares), 0, std::vector<int32_t>{wrong, 2}),
-                 fmt::format("no logit of token {}: ", wrong));
+                 fmt::format("token {} is outside the model's vocabulary", wrong));
   }
 }
 
-TEST(Sampler, NothingLeftIsAnError) {
+TEST(Sampler, RejectsAnEmptyCandidateSet) {
   for (const float temperature : {0.0F, 1.0F}) {
     auto options = plain();
     options.temperature = temperature;
@@ -441,7 +442,7 @@ TEST(Sampler, NothingLeftIsAnError) {
   }
 }
 
-TEST(Sampler, LogitsThatAreNotFiniteAreAnErrorThatNamesThePosition) {
+TEST(Sampler, ErrorsNameThePositionOfNonFiniteLogits) {
   for (const float wrong : {kNaN, kInf, -kInf}) {
     for (const float temperature : {0.0F, 1.0F}) {
       for (size_t at = 0; at < 3; ++at) {
@@ -456,7 +457,7 @@ TEST(Sampler, LogitsThatAreNotFiniteAreAnErrorThatNamesThePosition) {
   }
 }
 
-TEST(Sampler, ExtremeButFiniteLogitsAreDrawnFrom) {
+TEST(Sampler, DrawsFromExtremeFiniteLogits) {
   const float huge = std::numeric_limits<float>::max();
   Sampler sampler(plain(), {});
   for (int64_t i = 0; i < 100; ++i) {
@@ -478,7 +479,7 @@ TEST(Sampler, ExtremeButFiniteLogitsAreDrawnFrom) {
   for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(draw(cold, logits_of(kShares), i), 1);
 }
 
-TEST(Sampler, OptionsOutOfRangeAreErrorsThatNameThem) {
+TEST(Sampler, ErrorsNameInvalidOptions) {
   const auto refuses = [](const char* name, auto change) {
     auto options = plain();
     change(options);

@@ -1,5 +1,5 @@
-// Laws of infer/sampling/stop_filter.h: what is shown does not depend on how the text was cut, never holds a part of a
-// stop string, and comes in whole characters.
+// Tests infer/sampling/stop_filter.h: the output doesn't depend on how the text is split into tokens, never contains a
+// part of a stop string, and consists of whole characters.
 #include "infer/sampling/stop_filter.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ std::vector<std::string> cut_at_random(const std::string& text, uint64_t seed) {
   return tokens;
 }
 
-TEST(StopFilter, WithoutStopsShowsAllAtOnce) {
+TEST(StopFilter, WithoutStopsReturnsTextImmediately) {
   StopFilter filter({});
   EXPECT_EQ(filter.push("Hello"), "Hello");
   EXPECT_EQ(filter.push(""), "");
@@ -55,9 +55,9 @@ TEST(StopFilter, WithoutStopsShowsAllAtOnce) {
   EXPECT_FALSE(filter.stopped());
 }
 
-// Stops that repeat themselves, and a text that nearly is one: looking through what is held back for each token would
-// take 10^13 steps.
-TEST(StopFilter, ALongStopThatNearlyMatchesCostsItsBytes) {
+// Repetitive stop strings and a text that nearly matches: rescanning the held text for each token would take 10^13
+// steps.
+TEST(StopFilter, NearMatchesTakeLinearTime) {
   constexpr size_t kHalf = 50'000;
   const std::string run(kHalf, 'a');
   StopFilter filter({"x" + run + run + "z", run + "b" + run});
@@ -70,7 +70,7 @@ TEST(StopFilter, ALongStopThatNearlyMatchesCostsItsBytes) {
   EXPECT_TRUE(filter.stopped());
 }
 
-TEST(StopFilter, StopsAcrossTokenBorders) {
+TEST(StopFilter, FindsStopsAcrossTokens) {
   const std::string text = "one END two END";
   for (size_t cut = 0; cut <= text.size(); ++cut) {
     const auto shown = show({"END"}, {text.substr(0, cut), text.substr(cut)});
@@ -80,7 +80,7 @@ TEST(StopFilter, StopsAcrossTokenBorders) {
   EXPECT_EQ(show({"END"}, bytes_of(text)).text, "one ");
 }
 
-TEST(StopFilter, NeverShowsAPartOfAStop) {
+TEST(StopFilter, NeverShowsPartOfAStop) {
   StopFilter filter({"\n\nUser:"});
   EXPECT_EQ(filter.push("Yes.\n"), "Yes.");
   EXPECT_EQ(filter.push("\n"), "");
@@ -91,20 +91,20 @@ TEST(StopFilter, NeverShowsAPartOfAStop) {
   EXPECT_EQ(filter.finish(), "");
 }
 
-TEST(StopFilter, ShowsWhatTurnedOutNotToBeAStop) {
+TEST(StopFilter, ReleasesTextThatIsNotAStop) {
   StopFilter filter({"\n\nUser:"});
   EXPECT_EQ(filter.push("Yes.\n\nUse"), "Yes.");
   EXPECT_EQ(filter.push("ful"), "\n\nUseful");
   EXPECT_FALSE(filter.stopped());
 }
 
-TEST(StopFilter, AFalseStartMayHoldATrueOne) {
+TEST(StopFilter, FindsStopsWithinFalseStarts) {
   EXPECT_EQ(show({"aab"}, bytes_of("aaab!")).text, "a");
   EXPECT_EQ(show({"abac"}, bytes_of("ababac!")).text, "ab");
   EXPECT_EQ(show({"aaa"}, bytes_of("aabaa")).text, "aabaa");
 }
 
-TEST(StopFilter, FinishGivesBackWhatWasHeld) {
+TEST(StopFilter, FinishReleasesHeldText) {
   StopFilter filter({"END"});
   EXPECT_EQ(filter.push("the EN"), "the ");
   EXPECT_EQ(filter.finish(), "EN");
@@ -113,25 +113,25 @@ TEST(StopFilter, FinishGivesBackWhatWasHeld) {
   EXPECT_EQ(show({}, {"\xE2\x82"}).text, "\xE2\x82");
 }
 
-TEST(StopFilter, TheEarliestOfSeveralStopsEnds) {
+TEST(StopFilter, EarliestStopEnds) {
   EXPECT_EQ(show({"two", "one"}, {"zero one two"}).text, "zero ");
   EXPECT_EQ(show({"one", "two"}, bytes_of("zero two one")).text, "zero ");
   EXPECT_EQ(show({"x", "yyy"}, bytes_of("ayyx")).text, "ayy");
 }
 
-TEST(StopFilter, AnEmptyStopIsNone) {
+TEST(StopFilter, IgnoresEmptyStops) {
   const auto shown = show({"", "END"}, {"abc", "E"});
   EXPECT_EQ(shown.text, "abcE");
   EXPECT_FALSE(shown.stopped);
 }
 
-TEST(StopFilter, StopAtTheVeryBeginningShowsNothing) {
+TEST(StopFilter, StopAtTheBeginningShowsNothing) {
   const auto shown = show({"ab"}, {"a", "b"});
   EXPECT_EQ(shown.text, "");
   EXPECT_TRUE(shown.stopped);
 }
 
-TEST(StopFilter, CharactersAreShownWhole) {
+TEST(StopFilter, ShowsOnlyWholeCharacters) {
   const std::string text = "aé€😀z→";
   for (uint64_t seed = 0; seed < 50; ++seed) {
     const auto tokens = seed == 0 ? bytes_of(text) : cut_at_random(text, seed);
@@ -151,26 +151,26 @@ TEST(StopFilter, CharactersAreShownWhole) {
   EXPECT_EQ(filter.push("\x80!"), "😀!");
 }
 
-TEST(StopFilter, StopsMayBeOfManyBytes) {
+TEST(StopFilter, StopsMayBeMultibyteCharacters) {
   EXPECT_EQ(show({"→"}, bytes_of("a→b")).text, "a");
   EXPECT_EQ(show({"😀"}, {"x\xF0\x9F", "\x98", "\x80y"}).text, "x");
-  // Another character with the same first bytes is shown.
+  // A character with the same first bytes is output.
   EXPECT_EQ(show({"😀"}, bytes_of("x😁y")).text, "x😁y");
 }
 
-TEST(StopFilter, InvalidBytesPassAndHoldNothingUp) {
+TEST(StopFilter, InvalidBytesAreNotHeldBack) {
   StopFilter filter({"END"});
   EXPECT_EQ(filter.push("\xFF"), "\xFF");
   EXPECT_EQ(filter.push("\x80\x80\x80\x80\x80"), "\x80\x80\x80\x80\x80");
   EXPECT_EQ(filter.push("\xC0\xAF"), "\xC0\xAF");
   EXPECT_EQ(filter.push("\xE2\x41"), "\xE2\x41");
-  EXPECT_EQ(filter.push("\xED\xA0"), "\xED\xA0");  // a surrogate never becomes whole
-  // Text does not pile up, whatever comes.
+  EXPECT_EQ(filter.push("\xED\xA0"), "\xED\xA0");  // a surrogate is never completed
+  // The filter never holds back more and more text.
   StopFilter any({"END", "\xFF\xFE"});
   size_t in = 0;
   size_t out = 0;
   for (uint64_t i = 0; i < 20000; ++i) {
-    const std::string byte(1, static_cast<char>(core::random_below(1, i, 255)));  // all but 0xFF
+    const std::string byte(1, static_cast<char>(core::random_below(1, i, 255)));  // any byte except 0xFF
     in += 1;
     out += any.push(byte).size();
     ASSERT_LE(in - out, 5U) << "byte " << i;
@@ -178,7 +178,7 @@ TEST(StopFilter, InvalidBytesPassAndHoldNothingUp) {
   }
 }
 
-TEST(StopFilter, WhatIsShownDoesNotDependOnTheCuts) {
+TEST(StopFilter, ResultDoesNotDependOnTokenBoundaries) {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     std::string text;
     for (uint64_t i = 0; i < 30; ++i) text += "ab"[core::random_below(seed, i, 2)];

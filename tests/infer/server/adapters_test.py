@@ -1,5 +1,5 @@
-"""Many adapters in one server: each text is the one that `generate --lora` gives alone, whatever is loaded, dropped
-and read again meanwhile; names and errors; vLLM's routes."""
+"""Tests many adapters in one server: each output equals that of `generate --lora`, whichever adapters are loaded,
+evicted and reloaded meanwhile; names and errors; vLLM's routes."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from wire import Wire, get, metric
 N = 16
 PROMPTS = ["ROMEO:", "JULIET:\nWhat", "O"]
 TOKENS = 40
-# Some layers alone with other ranks, and all of them.
+# Four adapters of some matrices with different ranks, and four of all matrices.
 KINDS = [dict(rank=1 + i, targets=targets) for i, targets in enumerate(
     [["q_proj", "v_proj"], ["down_proj"], ["k_proj", "o_proj"], ["gate_proj", "up_proj", "down_proj"]])] + [dict()] * 4
 
@@ -34,7 +34,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(folders):
-    """alone(name, prompt) is what `generate` says; an empty name is the model itself."""
+    """alone(name, prompt) returns the output of `generate`; an empty name is the model without an adapter."""
     texts = {}
 
     def text(name, prompt):
@@ -48,7 +48,7 @@ def alone(folders):
 
 
 def bytes_of(folder):
-    """Of the numbers in an adapter: safetensors has them behind a header."""
+    """Returns the bytes of an adapter's values, which follow the header in safetensors."""
     data = (folder / "adapter_model.safetensors").read_bytes()
     return len(data) - 8 - int.from_bytes(data[:8], "little")
 
@@ -65,7 +65,7 @@ def served(folders):
 
 
 def post(server, path, body):
-    """Status and body of the answer."""
+    """Returns status and body of the response."""
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=HANG) as answer:
@@ -81,13 +81,13 @@ def ask(server, name, prompt, n=TOKENS):
 
 
 def at_once(work, n_threads=16):
-    """Runs work(i) on as many threads; raises what one raised."""
+    """Runs work(i) on n_threads threads, and raises the first error of any."""
     errors = []
 
     def one(i):
         try:
             work(i)
-        except BaseException as error:  # noqa: BLE001: raised again
+        except BaseException as error:  # raised again
             errors.append(error)
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(n_threads)]
@@ -109,19 +109,19 @@ def ask_many(server, alone, names, n_each=12):
             assert answer["choices"][0]["text"] == alone(name, prompt)[:n], (name, prompt, n)
             assert answer["model"] == (name or "golden")
 
-    for name in names:  # before threads ask for them
+    for name in names:  # before threads need them
         for prompt in PROMPTS:
             alone(name, prompt)
     at_once(client)
 
 
-def test_each_text_is_the_one_that_generate_gives(served, folders, alone):
+def test_outputs_match_generate(served, folders, alone):
     texts = {alone(name, PROMPTS[0]) for name in ["", *folders]}
     assert len(texts) == N + 1
     ask_many(served, alone, ["", *folders])
 
 
-def test_openais_client_names_them(served, folders, alone):
+def test_openai_client_lists_adapters(served, folders, alone):
     client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=HANG)
     models = {model.id: model for model in client.models.list()}
     assert set(models) == {"golden", *folders}
@@ -138,7 +138,7 @@ def test_openais_client_names_them(served, folders, alone):
     assert post(served, "/tokenize", {"model": "a99", "prompt": "RO"})[0] == 404
 
 
-def test_metrics_say_which(served):
+def test_metrics_are_per_adapter(served):
     def tokens():
         text = get(served, "/metrics")[2].decode()
         return [float(line.split()[1]) for line in text.splitlines()
@@ -151,15 +151,15 @@ def test_metrics_say_which(served):
     assert metric(served, "folio_adapters") == metric(served, "folio_adapters_held") == N
 
 
-def test_a_choice_of_beams_has_the_adapter(served, folders):
+def test_beams_use_the_adapter(served, folders):
     expected = generate(GOLDEN, "-p", "ROMEO:", "--beams", 3, "-n", 12, "-t", 1, "--lora", folders["a4"])["text"]
     status, body = post(served, "/v1/completions", {"model": "a4", "prompt": "ROMEO:", "use_beam_search": True,
                                                     "best_of": 3, "max_tokens": 12})
     assert status == 200 and json.loads(body)["choices"][0]["text"] == expected
 
 
-def test_what_is_dropped_from_memory_is_read_again(folders, alone):
-    """Room for about three of sixteen, and all of them asked for at once."""
+def test_evicted_adapters_are_reloaded(folders, alone):
+    """Memory for about three of sixteen adapters, all of which are requested at once."""
     room = 3 * max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "2", "--name", "golden", "--adapter-memory", str(room), *flags_of(folders))
     try:
@@ -170,13 +170,13 @@ def test_what_is_dropped_from_memory_is_read_again(folders, alone):
         used = [ask(server, name, "O", 1)[0] for name in ("a0", "a1", "a0", "a1")]
         loads = metric(server, "folio_adapter_loads_total")
         assert used == [200] * 4 and ask(server, "a1", "O", 1)[0] == 200
-        assert metric(server, "folio_adapter_loads_total") == loads  # what was used lately is still there
+        assert metric(server, "folio_adapter_loads_total") == loads  # recently used adapters are still loaded
     finally:
         server.stop()
 
 
-def test_who_does_not_wait_for_room_ends(folders, alone):
-    """One adapter fits. Clients that leave while theirs waits hold nobody up."""
+def test_disconnected_clients_do_not_block_adapters(folders, alone):
+    """Only one adapter fits. Clients that disconnect while theirs waits don't block others."""
     room = max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(room), *flags_of(folders))
     try:
@@ -204,7 +204,7 @@ def unload(server, name):
     return post(server, "/v1/unload_lora_adapter", {"lora_name": name})
 
 
-def test_vllms_routes(open_server, folders, alone, tmp_path):
+def test_vllm_routes(open_server, folders, alone, tmp_path):
     assert load(open_server, "one", folders["a1"]) == (200, "Success: LoRA adapter 'one' added successfully.")
     assert ask(open_server, "one", "ROMEO:")[1]["choices"][0]["text"] == alone("a1", "ROMEO:")
     status, body = load(open_server, "one", folders["a2"])
@@ -222,7 +222,7 @@ def test_vllms_routes(open_server, folders, alone, tmp_path):
     assert unload(open_server, "two")[0] == 404
     assert unload(open_server, "one") == (200, "Success: LoRA adapter 'one' removed successfully.")
     assert ask(open_server, "one", "ROMEO:")[0] == 404
-    # The name may come again, for another adapter; it may be in a GGUF.
+    # The name can be reused for another adapter, also from a GGUF.
     subprocess.run([BUILD / "export", folders["a2"], "--format", "gguf-lora", "--base", GOLDEN, "--out",
                     tmp_path / "a2.gguf"], check=True, capture_output=True)
     assert load(open_server, "two", GOLDEN / "model.safetensors")[0] == 400
@@ -234,7 +234,7 @@ def test_vllms_routes(open_server, folders, alone, tmp_path):
     assert status == 400 and "--max-adapters" in json.loads(body)["error"]["message"]
 
 
-def test_a_request_that_runs_keeps_its_adapter(open_server, folders, tmp_path):
+def test_running_requests_keep_their_adapter(open_server, folders, tmp_path):
     shutil.copytree(folders["a4"], tmp_path / "a4")
     assert load(open_server, "gone", tmp_path / "a4")[0] == 200
     expected = generate(GOLDEN, "-p", "ROMEO:", "-n", 200, "-s", 7, "--temperature", 1, "--top-p", 1, "-t", 1, "--lora",
@@ -253,7 +253,7 @@ def test_a_request_that_runs_keeps_its_adapter(open_server, folders, tmp_path):
 
 
 def test_loads_and_unloads_under_load(open_server, folders, alone):
-    """Some ask for what stays, while others come and go; a name that is away is 404, and nothing else."""
+    """Requests use permanent adapters while others are loaded and unloaded; an unloaded one gives 404."""
     for i in range(8):
         assert load(open_server, f"a{i}", folders[f"a{i}"])[0] == 200
     for name in folders:
@@ -263,7 +263,7 @@ def test_loads_and_unloads_under_load(open_server, folders, alone):
     def client(i):
         draw = random.Random(i)
         for _ in range(25):
-            if i < 4:  # these come and go
+            if i < 4:  # these are loaded and unloaded
                 name = f"a{8 + draw.randrange(4)}"
                 status = (load(open_server, name, folders[name]) if draw.random() < 0.6 else unload(open_server, name))[0]
                 assert status in (200, 400, 404)
@@ -282,20 +282,20 @@ def test_loads_and_unloads_under_load(open_server, folders, alone):
     assert metric(open_server, "folio_adapters_held") == metric(open_server, "folio_adapter_bytes") == 0
 
 
-def test_clients_load_none_without_the_flag(served, folders):
+def test_loading_requires_the_flag(served, folders):
     for status, body in (load(served, "new", folders["a1"]), unload(served, "a1")):
         assert status == 403 and "--allow-adapter-loading" in json.loads(body)["error"]["message"]
 
 
-def test_the_end_while_adapters_are_read(tmp_path):
-    """Under AddressSanitizer: what is read then is read to its end, and goes nowhere."""
+def test_shutdown_while_loading_adapters(tmp_path):
+    """For AddressSanitizer: adapters that are being read at shutdown are read completely and then discarded."""
     folder = write_adapter(tmp_path / "large", GOLDEN, 1, rank=256)
     server = Serve(GOLDEN, "-t", "1", "--allow-adapter-loading", "--grace", "0")
     wires = [Wire(server) for _ in range(200)]
     try:
         for i, wire in enumerate(wires):
             wire.request("POST", "/v1/load_lora_adapter", {"lora_name": f"n{i}", "lora_path": str(folder)})
-        assert wires[0].answer()[0] == 200  # most of them are still to be read
+        assert wires[0].answer()[0] == 200  # most of them are not yet read
         server.process.send_signal(signal.SIGTERM)
         for wire in wires:
             wire.socket.close()
@@ -306,7 +306,7 @@ def test_the_end_while_adapters_are_read(tmp_path):
         server.stop()
 
 
-def test_a_folder_that_is_gone_is_an_error_of_the_request_alone(folders, alone, tmp_path):
+def test_missing_folder_fails_only_its_request(folders, alone, tmp_path):
     for name in ("a4", "a5"):
         shutil.copytree(folders[name], tmp_path / name)
     server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(bytes_of(folders["a4"])),
@@ -325,11 +325,11 @@ def test_a_folder_that_is_gone_is_an_error_of_the_request_alone(folders, alone, 
     (["--adapter", "nameless"], WRONG_USAGE, "NAME=PATH"), (["--adapter", "=x"], WRONG_USAGE, "NAME=PATH"),
     (["--adapter", "a=x:loud"], WRONG_USAGE, "loud"), (["--adapter", "a=/nowhere"], FAILED, "/nowhere"),
     (["--adapter", "a b=/nowhere"], FAILED, "a b"), (["--adapter-memory", "much"], WRONG_USAGE, "much")])
-def test_wrong_flags_are_refused(flags, code, part):
+def test_invalid_flags_are_rejected(flags, code, part):
     assert_refused(run("serve", "-m", GOLDEN, "--port", 0, *flags), code, part)
 
 
-def test_names_and_memory_of_flags_are_checked(folders):
+def test_names_and_memory_are_validated(folders):
     def refused(part, *flags):
         assert_refused(run("serve", "-m", GOLDEN, "--name", "golden", "--port", 0, *flags), FAILED, part)
 

@@ -1,4 +1,4 @@
-"""The API as OpenAI's Python client and LangChain call it; every text is the one that `generate` gives alone."""
+"""Tests the API with OpenAI's Python client and LangChain: every output equals that of `generate`."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from support import GOLDEN, HANG, ROOT, generate, one_json, succeed
 from wire import metric
 
 PROMPT = "ROMEO:\nWhat"
-# What the server's fields are called by `generate`, and values that matter.
+# The flags of `generate` for the API's fields, with values that affect the output.
 FIELDS = {
     "temperature": ("--temperature", 0.7),
     "top_p": ("--top-p", 0.8),
@@ -26,7 +26,7 @@ FIELDS = {
     "frequency_penalty": ("--frequency-penalty", 0.7),
     "logit_bias": ("--logit-bias", {"1": 4.0}),
 }
-EXTRA = {"top_k", "min_p", "repetition_penalty"}  # not OpenAI's: the client takes them as extra_body
+EXTRA = {"top_k", "min_p", "repetition_penalty"}  # not OpenAI's: the client sends them as extra_body
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def client_of(server):
 
 
 def alone(prompt, seed, n=24, **fields):
-    """The text by `generate`, with OpenAI's defaults where nothing else is said."""
+    """Returns the output of `generate`, with OpenAI's defaults for unspecified fields."""
     flags = {"--temperature": 1, "--top-p": 1, "--repeat-last-n": 100000}
     for name, value in fields.items():
         flags[FIELDS[name][0]] = "=".join(map(str, *value.items())) if name == "logit_bias" else value
@@ -57,7 +57,7 @@ def completion(client, prompt, seed, n=24, **fields):
 
 
 def post(server, path, body):
-    """Status and JSON of the answer."""
+    """Returns status and JSON of the response."""
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=HANG) as reply:
@@ -67,7 +67,7 @@ def post(server, path, body):
 
 
 def streamed(chunks):
-    """The texts of a stream's choices, and why each ended."""
+    """Returns the texts and finish reasons of a stream's choices."""
     texts, reasons = {}, {}
     for chunk in chunks:
         for choice in chunk.choices:
@@ -79,7 +79,7 @@ def streamed(chunks):
 
 
 @pytest.mark.parametrize("name", [None, *FIELDS])
-def test_a_text_is_generates_streamed_or_not(golden, name):
+def test_completions_match_generate(golden, name):
     fields = {} if name is None else {name: FIELDS[name][1]}
     expected = alone(PROMPT, 5, **fields)
     whole = completion(client_of(golden), PROMPT, 5, **fields)
@@ -92,13 +92,13 @@ def test_a_text_is_generates_streamed_or_not(golden, name):
         assert expected != alone(PROMPT, 5)
 
 
-def test_echo_without_new_tokens_scores_a_text(golden):
+def test_echo_without_new_tokens_scores_the_prompt(golden):
     done = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=0, echo=True, logprobs=0)
     assert done.choices[0].text == PROMPT and done.usage.completion_tokens == 0
     assert len(done.choices[0].logprobs.token_logprobs) == len(PROMPT)
 
 
-def test_a_stream_has_what_an_answer_has(golden):
+def test_streams_match_whole_answers(golden):
     fields = {"model": "golden", "prompt": PROMPT, "max_tokens": 12, "seed": 4, "echo": True, "logprobs": 2, "user": "u"}
     whole = client_of(golden).completions.create(**fields).choices[0]
     chunks = [chunk.choices[0] for chunk in client_of(golden).completions.create(**fields, stream=True)]
@@ -108,7 +108,7 @@ def test_a_stream_has_what_an_answer_has(golden):
         assert streamed_list == getattr(whole.logprobs, name)
 
 
-def test_choices_draw_with_hashes_of_the_seed(golden):
+def test_choices_use_hashes_of_the_seed(golden):
     def splitmix64(x):
         x = (x + 0x9E3779B97F4A7C15) % 2**64
         x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
@@ -124,7 +124,7 @@ def test_choices_draw_with_hashes_of_the_seed(golden):
     assert [texts[i] for i in range(4)] == expected
 
 
-def test_beams_are_generates(golden):
+def test_beams_match_generate(golden):
     fields = {"use_beam_search": True, "best_of": 4, "length_penalty": 2.0, "early_stopping": "never"}
     flags = ["--beams", 4, "--beams-out", 3, "--length-penalty", 2, "--early-stopping=never", "-n", 20, "-t", 1]
     done = client_of(golden).completions.create(model="golden", prompt=[PROMPT, "aaaa"], max_tokens=20, n=3,
@@ -137,7 +137,7 @@ def test_beams_are_generates(golden):
     assert done.usage.completion_tokens == sum(len(beam["tokens"]) for beam in expected)
 
 
-def test_prompts_are_texts_or_ids_or_lists_of_them(golden):
+def test_prompts_may_be_texts_ids_or_lists(golden):
     client = client_of(golden)
     ids = {text: post(golden, "/tokenize", {"prompt": text})[1]["tokens"] for text in ("MENENIUS:", "The ")}
     expected = [alone(text, 3) for text in ids]
@@ -147,17 +147,17 @@ def test_prompts_are_texts_or_ids_or_lists_of_them(golden):
     assert post(golden, "/detokenize", {"tokens": ids["The "]})[1] == {"prompt": "The "}
 
 
-def test_speculation_changes_no_text(server, golden):
+def test_speculation_does_not_change_completions(server, golden):
     expected = [c.text for c in completion(client_of(golden), [PROMPT, "aaaa"], 5, n=60).choices]
     for flags in (("--speculate", "4"), ("--speculate", "4", "--draft-model", GOLDEN)):
         guessing = server(GOLDEN, "-t", "1", "--name", "golden", *flags)
         assert [c.text for c in completion(client_of(guessing), [PROMPT, "aaaa"], 5, n=60).choices] == expected
-    assert metric(guessing, "folio_drafts_right_total") == metric(guessing, "folio_drafts_total") > 60  # its own model
+    assert metric(guessing, "folio_drafts_right_total") == metric(guessing, "folio_drafts_total") > 60  # the same model
 
 
-def test_a_larger_cache_takes_fewer_steps_with_drafts(server):
+def test_larger_caches_allow_more_drafts(server):
     steps = []
-    for positions in (256, 2048):  # one context of 256, and eight
+    for positions in (256, 2048):  # capacity for one sequence of 256, and for eight
         guessing = server(GOLDEN, "-t", "1", "--name", "golden", "--speculate", "4", "--draft-model", GOLDEN,
                           "--cache-tokens", positions)
         completion(client_of(guessing), [PROMPT + letter * 40 for letter in "abcdefgh"], 5, n=100)
@@ -165,7 +165,7 @@ def test_a_larger_cache_takes_fewer_steps_with_drafts(server):
     assert steps[1] < steps[0] < 8 * 100, steps
 
 
-def test_a_text_ends_at_its_stops(golden):
+def test_completions_end_at_stop_strings(golden):
     text = alone(PROMPT, 5, n=40)
     stop = text[10:13]
     cut = text[:text.index(stop)]
@@ -176,8 +176,8 @@ def test_a_text_ends_at_its_stops(golden):
         assert (texts, reasons) == ({0: cut}, {0: "stop"})
 
 
-def test_a_text_ends_at_its_stop_tokens(golden):
-    """As at a stop string of one character, which a token is here; the token is not part of the text."""
+def test_completions_end_at_stop_tokens(golden):
+    """A stop token acts like a stop string of its one character; it isn't part of the output."""
     client = client_of(golden)
     whole = client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40, logprobs=0).choices[0]
     ids = [entry["id"] for entry in whole.logprobs.model_dump()["content"]]
@@ -190,12 +190,12 @@ def test_a_text_ends_at_its_stop_tokens(golden):
                                      extra_body={"stop_token_ids": []}).choices[0].text == whole.text
 
 
-def test_top_k_minus_one_is_off(golden):
+def test_top_k_minus_one_disables_it(golden):
     texts = {completion(client_of(golden), PROMPT, 5, top_k=k).choices[0].text for k in (0, -1)}
     assert texts == {alone(PROMPT, 5)} == {alone(PROMPT, 5, top_k=-1)} != {alone(PROMPT, 5, top_k=2)}
 
 
-def test_a_model_is_described_by_its_name(server, golden, chatty):
+def test_models_are_listed_by_name(server, golden, chatty):
     client = client_of(golden)
     assert client.models.retrieve("golden") == client.models.list().data[0]
     odd = server(GOLDEN, "-t", "1", "--name", "a/b c%2")
@@ -203,12 +203,12 @@ def test_a_model_is_described_by_its_name(server, golden, chatty):
     for name in ("other", "golden/", "%", ""):
         with pytest.raises(openai.NotFoundError if name else ValueError):
             client.models.retrieve(name)
-    # Names that don't exist are no names of metrics.
+    # Unknown names don't appear in metrics.
     text = urllib.request.urlopen(golden.url + "/metrics").read().decode()
     assert "/v1/models/{model}" in text and "/v1/models/other" not in text
 
 
-def test_a_seed_is_drawn_and_returned(golden):
+def test_random_seed_is_returned(golden):
     client = client_of(golden)
     first, second = (client.completions.create(model="golden", prompt=PROMPT, max_tokens=24) for _ in range(2))
     assert first.seed != second.seed
@@ -219,7 +219,7 @@ MESSAGES = [{"role": "system", "content": "he is"}, {"role": "user", "content": 
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
-def test_a_chat_is_chats(chatty, temperature):
+def test_chat_completions_match_chat(chatty, temperature):
     expected = one_json(succeed("chat", "-m", chatty.args[2], "--system", "he is", "-p", "hello", "-s", 3, "-n", 16,
                                 "--temperature", temperature, "--top-p", 1, "-t", 1, "--json").stdout)
     fields = {"model": "chatty", "messages": MESSAGES, "seed": 3, "temperature": temperature}
@@ -236,12 +236,12 @@ def test_a_chat_is_chats(chatty, temperature):
     entries = [e for c in chunks if c.choices and c.choices[0].logprobs for e in c.choices[0].logprobs.content]
     assert [e.id for e in entries] == expected["tokens"]
     assert all(len(e.top_logprobs) == 2 and e.top_logprobs[0].logprob >= e.top_logprobs[1].logprob for e in entries)
-    if temperature == 0:  # else there are bytes that are no text
+    if temperature == 0:  # otherwise some bytes are invalid UTF-8
         assert bytes(b for e in entries for b in e.bytes).decode() == expected["text"]
     assert post(chatty, "/tokenize", {"messages": MESSAGES})[1]["tokens"] == expected["prompt_tokens"]
 
 
-def test_a_known_prompt_is_not_computed_again(chatty):
+def test_cached_prompts_are_not_recomputed(chatty):
     client = client_of(chatty)
     messages = [{"role": "user", "content": "hello " * 30}]
     create = lambda: client.chat.completions.create(model="chatty", messages=messages, seed=1, max_tokens=8)  # noqa: E731
@@ -251,7 +251,7 @@ def test_a_known_prompt_is_not_computed_again(chatty):
     assert first.choices[0].message.content == second.choices[0].message.content
 
 
-# What clients send to OpenAI and vLLM, and changes nothing here.
+# Fields that clients send to OpenAI and vLLM, and that have no effect here.
 UNUSED = {"metadata": {"a": "b"}, "service_tier": "auto", "store": False, "prompt_cache_key": "k", "verbosity": "low",
           "safety_identifier": "s", "prompt_cache_retention": "24h", "user": "u", "nobody_knows_this": None, "audio": None,
           "function_call": None, "chat_template_kwargs": None, "top_k": None}
@@ -259,7 +259,7 @@ UNUSED = {"metadata": {"a": "b"}, "service_tier": "auto", "store": False, "promp
 
 @pytest.mark.parametrize(("path", "fields"), [
     ("/v1/completions", {"prompt": "a"}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi", "x": None}]})])
-def test_what_other_servers_take_changes_nothing(chatty, path, fields):
+def test_fields_of_other_servers_are_ignored(chatty, path, fields):
     fields |= {"seed": 1, "max_tokens": 5}
     status, plain = post(chatty, path, fields)
     assert status == 200 and post(chatty, path, fields | UNUSED)[1]["choices"] == plain["choices"]
@@ -270,7 +270,7 @@ def test_what_other_servers_take_changes_nothing(chatty, path, fields):
             assert status == 400 and answer["error"]["param"] == name, answer
 
 
-def test_what_is_of_beams_may_have_its_default_without_them(golden):
+def test_beam_fields_may_have_defaults_without_beams(golden):
     """LangChain's VLLMOpenAI sends all of these."""
     fields = {"use_beam_search": False, "best_of": 1, "length_penalty": 1.0, "early_stopping": False}
     done = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1, extra_body=fields)
@@ -278,14 +278,14 @@ def test_what_is_of_beams_may_have_its_default_without_them(golden):
     assert done.choices[0].text == plain.choices[0].text
 
 
-def test_a_chat_has_beams(chatty):
+def test_beams_in_a_chat(chatty):
     done = client_of(chatty).chat.completions.create(model="chatty", messages=[{"role": "user", "content": "hello"}], n=2,
                                                      max_tokens=8, extra_body={"use_beam_search": True})
     scores = [c.model_extra["score"] for c in done.choices]
     assert len(scores) == 2 and scores == sorted(scores, reverse=True)
 
 
-def test_langchain_talks_to_it(chatty):
+def test_langchain_client(chatty):
     from langchain_openai import ChatOpenAI
     chat = ChatOpenAI(base_url=f"{chatty.url}/v1", api_key="none", model="chatty", temperature=0, max_tokens=12,
                       max_retries=0)
@@ -295,16 +295,16 @@ def test_langchain_talks_to_it(chatty):
     assert "".join(c.content for c in chat.stream([("system", "he is"), ("user", "hello")])) == said.content
 
 
-def test_a_character_model_says_why_it_does_not_chat(golden):
+def test_chat_without_a_template_explains_why(golden):
     with pytest.raises(openai.BadRequestError, match="no chat template.*/v1/completions"):
         client_of(golden).chat.completions.create(model="golden", messages=[{"role": "user", "content": "hi"}])
     assert post(golden, "/tokenize", {"messages": [{"role": "user", "content": "hi"}]})[0] == 400
 
 
-def test_the_client_lines_of_the_pages_run_as_they_stand(golden, capsys):
+def test_documented_client_code_runs(golden, capsys):
     for page in ("README.md", "docs/server.md"):
         [lines] = re.findall(r"(?:^    .*\n)*^    .*base_url.*\n(?:^    .*\n)*", (ROOT / page).read_text(), re.M)
-        exec(textwrap.dedent(lines).replace("http://127.0.0.1:8080", golden.url), {})  # this one has a free port
+        exec(textwrap.dedent(lines).replace("http://127.0.0.1:8080", golden.url), {})  # this server has a free port
         assert len(capsys.readouterr().out) > 10
 
 
@@ -313,7 +313,7 @@ def test_the_client_lines_of_the_pages_run_as_they_stand(golden, capsys):
     ("completions", "promt", "prompt"), ("chat/completions", "top-k", "top_k"), ("chat/completions", "mesages", "messages"),
     ("chat/completions", "sede", "seed"), ("chat/completions", "repeat_penalty", "repetition_penalty"),
     ("completions", "nonsense", None), ("completions", "x" * 100_000, None)], ids=lambda x: str(x)[:20])
-def test_an_unknown_field_suggests_the_nearest(golden, path, unknown, nearest):
+def test_unknown_fields_suggest_the_nearest(golden, path, unknown, nearest):
     status, answer = post(golden, f"/v1/{path}", {unknown: 1})
     found = re.search(r"\(did you mean (\w+)\?\)", answer["error"]["message"])
     assert status == 400 and (found and found[1]) == nearest, answer
@@ -338,7 +338,7 @@ WRONG = [
     ({"max_tokens": 0}, "max_tokens", "[1,"),
     ({"max_tokens": 2**70}, "max_tokens", ""),
     ({"seed": 1.5}, "seed", "integer"),
-    ({"stop": 3}, "stop", "text"),
+    ({"stop": 3}, "stop", "string"),
     ({"stop": [""]}, "stop", "empty"),
     ({"stop": ["x"] * 17}, "stop", "16"),
     ({"stop_token_ids": 3}, "stop_token_ids", "list"),
@@ -352,14 +352,14 @@ WRONG = [
     ({"stream": True, "stream_options": {"x": 1}}, "x", "unknown"),
     ({"logprobs": 21}, "logprobs", "[0, 20]"),
     ({"suffix": "x"}, "suffix", "not supported"),
-    ({"best_of": 2}, "best_of", "not supported"),
-    ({"user": 3}, "user", "text"),
+    ({"best_of": 2}, "best_of", "only supported as 1"),
+    ({"user": 3}, "user", "string"),
     ({"model": "gpt-4"}, "model", "golden"),
-    ({"prompt": 3}, "prompt", "text"),
+    ({"prompt": 3}, "prompt", "string"),
     ({"prompt": []}, "prompt", "list"),
     ({"prompt": [1, -1]}, "prompt", "-1"),
     ({"prompt": [1, 10**6]}, "prompt", "vocabulary"),
-    ({"prompt": ["a", 1]}, "prompt", "text"),
+    ({"prompt": ["a", 1]}, "prompt", "string"),
     ({"prompt": ["a"] * 129}, "prompt", "128"),
     ({"prompt": "Zürich"}, "prompt", "ü"),
     ({"prompt": "a" * 5000}, "prompt", "5000"),
@@ -381,7 +381,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("fields", "param", "part"), WRONG, ids=lambda x: json.dumps(x)[:40])
-def test_what_is_wrong_is_refused_by_name(golden, fields, param, part):
+def test_invalid_fields_are_rejected_by_name(golden, fields, param, part):
     status, answer = post(golden, "/v1/completions", {"prompt": "a", "max_tokens": 2, **fields})
     error = answer["error"]
     assert status == (404 if param == "model" else 400)
@@ -394,7 +394,7 @@ def test_what_is_wrong_is_refused_by_name(golden, fields, param, part):
     ({"messages": [{"content": "x"}]}, "role"),
     ({"messages": [{"role": "function", "content": "x"}]}, "role"),
     ({"messages": [{"role": "user"}]}, "content"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "not texts"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "type text only"),
     ({"messages": [{"role": "user", "content": "hi", "tool_calls": [{}]}]}, "tool_calls"),
     ({"messages": [{"role": "tool", "content": "hi"}]}, "tool_call_id"),
     ({"tools": [{}]}, "tools"),
@@ -406,12 +406,12 @@ def test_what_is_wrong_is_refused_by_name(golden, fields, param, part):
     ({"include_reasoning": "no"}, "include_reasoning"),
     ({"messages": [{"role": "assistant", "content": "a", "reasoning": 3}]}, "reasoning"),
 ], ids=lambda x: json.dumps(x)[:40])
-def test_what_is_wrong_in_a_chat(chatty, fields, part):
+def test_invalid_chats_are_rejected(chatty, fields, part):
     status, answer = post(chatty, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], **fields})
     assert status == 400 and part in answer["error"]["message"], answer
 
 
-def test_metrics_are_prometheus(golden):
+def test_metrics_follow_the_prometheus_format(golden):
     def read():
         with urllib.request.urlopen(f"{golden.url}/metrics", timeout=HANG) as reply:
             families = list(text_string_to_metric_families(reply.read().decode()))

@@ -1,4 +1,4 @@
-// Reading answers with calls: wherever a text is cut, the same comes out, and it is what was written.
+// Tests parsing of outputs with tool calls: the result is what was written, however the text is split.
 #include "infer/server/call_reader.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ std::ostream& operator<<(std::ostream& out, const Answer& answer) {
   return out << (answer.is_whole ? " whole" : " cut off");
 }
 
-// In pieces that end at `cuts`, and at the end.
+// Reads the text in pieces that end at `cuts`, and at the end.
 Answer read(const data::ToolFormat& format, bool has_answer, std::string_view text, std::span<const size_t> cuts) {
   CallReader reader(format, has_answer, 7);
   Answer answer;
@@ -91,7 +91,7 @@ std::string random_of(std::mt19937& random, std::span<const std::string_view> pa
 
 std::string random_arguments(std::mt19937& random) {
   constexpr std::array<std::string_view, 12> kInStrings{"a", "\\\"", "\\\\",         "{",       "}",           "]", "[",
-                                                        ",", "Ü😀",   "</tool_call>", "\\u00e9", "[TOOL_CALLS]"};
+                                                        ",", "Ü😀",  "</tool_call>", "\\u00e9", "[TOOL_CALLS]"};
   std::string text = "{";
   for (size_t n = random() % 4; n > 0; --n) {
     if (text.size() > 1) text += ", ";
@@ -113,10 +113,16 @@ std::string random_arguments(std::mt19937& random) {
   return text + "}";
 }
 
-class CallReaderTest : public ::testing::TestWithParam<data::ToolFormat> {};
+struct NamedFormat {
+  std::string name;
+  data::ToolFormat format;
+};
+void PrintTo(const NamedFormat& named, std::ostream* out) { *out << named.name; }
 
-TEST_P(CallReaderTest, GivesWhatWasWrittenWhereverItIsCut) {
-  const data::ToolFormat& format = GetParam();
+class CallReaderTest : public ::testing::TestWithParam<NamedFormat> {};
+
+TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
+  const data::ToolFormat& format = GetParam().format;
   constexpr std::array<std::string_view, 10> kWords{"I ",    "look. ",     "\n",          "  ",        "<",
                                                     "<tool", "[TOOL_CALL", "to=function", "{\"name\"", "Ü😀"};
   constexpr std::array<std::string_view, 4> kNames{"f", "get_weather", "Add-2.x", "a1"};
@@ -128,7 +134,7 @@ TEST_P(CallReaderTest, GivesWhatWasWrittenWhereverItIsCut) {
     if (!has_answer) n = std::max(n, size_t{1});
     if (has_answer && (n == 0 || !format.only_at_start)) expected.content = random_of(random, kWords, 8);
     std::string text = has_answer ? expected.content : format.before;
-    if (n > 0) {  // whitespace before calls is theirs
+    if (n > 0) {  // whitespace before calls belongs to the calls
       expected.content.resize(expected.content.find_last_not_of(" \t\r\n") + 1);
       text += format.opening;
     }
@@ -153,15 +159,15 @@ TEST_P(CallReaderTest, GivesWhatWasWrittenWhereverItIsCut) {
     std::vector<size_t> some = all;
     std::erase_if(some, [&](size_t) { return random() % 5 != 0; });
     ASSERT_EQ(read(format, has_answer, text, some), expected) << text;
-    for (size_t i = 0; i < n; ++i) {  // ids are drawn, one for each call
+    for (size_t i = 0; i < n; ++i) {  // ids are random, one per call
       for (size_t j = 0; j < i; ++j) EXPECT_NE(whole.calls[i].id, whole.calls[j].id);
     }
   }
 }
 
-// A text that max_tokens or a stop cuts off.
-TEST_P(CallReaderTest, ABeginningGivesABeginning) {
-  const data::ToolFormat& format = GetParam();
+// The text is cut off by max_tokens or a stop string.
+TEST_P(CallReaderTest, TruncatedTextGivesAPrefix) {
+  const data::ToolFormat& format = GetParam().format;
   std::string text = format.opening;
   size_t end_of_call = 0;
   for (const data::CallPiece& piece : format.call) {
@@ -184,12 +190,10 @@ TEST_P(CallReaderTest, ABeginningGivesABeginning) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<data::ToolFormat>& info) {
-  constexpr std::array kFormats{"Hermes", "Llama31", "Mistral", "GptOss"};
-  return kFormats.at(info.index);
-}
-
-INSTANTIATE_TEST_SUITE_P(Formats, CallReaderTest, ::testing::Values(hermes(), llama(), mistral(), gpt_oss()), name_of);
+INSTANTIATE_TEST_SUITE_P(Formats, CallReaderTest,
+                         ::testing::Values(NamedFormat{"Hermes", hermes()}, NamedFormat{"Llama31", llama()},
+                                           NamedFormat{"Mistral", mistral()}, NamedFormat{"GptOss", gpt_oss()}),
+                         ::testing::PrintToStringParamName());
 
 // ---- AnswerReader ----
 
@@ -200,7 +204,7 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
-// Cut before each byte at which `cuts` says so. What comes after it is enough is not read, as the engine does it.
+// Reads the text split before each byte where `cuts` is true, up to where the reader has enough, as the engine does.
 template <typename Cuts>
 Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text, Cuts&& cuts) {
   AnswerReader reader(thinking, tools, 7);
@@ -216,7 +220,7 @@ Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view
   return whole;
 }
 
-// The same wherever it is cut.
+// Reads the text whole, and expects the same result for every way to split it.
 Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text) {
   const Whole whole = read_whole(thinking, tools, text, [](size_t) { return false; });
   EXPECT_EQ(read_whole(thinking, tools, text, [](size_t) { return true; }), whole) << text;
@@ -226,7 +230,7 @@ Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view
   return whole;
 }
 
-TEST(AnswerReader, SplitsReasoningOff) {
+TEST(AnswerReader, SeparatesReasoning) {
   using enum data::Thinking;
   const auto expect = [](data::Thinking thinking, std::string_view text, std::string_view reasoning,
                          std::string_view content) {
@@ -249,7 +253,7 @@ TEST(AnswerReader, SplitsReasoningOff) {
   expect(None, "<think>a</think>b", "", "<think>a</think>b");
 }
 
-TEST(AnswerReader, ARepeatedCallAndTheMostCallsAreEnough) {
+TEST(AnswerReader, StopsAtRepeatedCallsAndTheCallLimit) {
   const data::test::ByteTokenizer tokenizer;
   const auto writing = std::make_shared<const CallWriting>(tokenizer, hermes());
   const ToolUse tools{.writing = writing, .has_answer = true, .most_calls = 3};
@@ -276,7 +280,7 @@ TEST(AnswerReader, ARepeatedCallAndTheMostCallsAreEnough) {
   expect({a, d, c}, {a, d, c}, true);
   expect({a, b, c, d}, {a, b, c}, true);
   expect({c, d, d, a}, {c, d}, true);
-  // A call that is cut off is there, though it may have become a repetition.
+  // A truncated call is returned, even if it might have become a repetition.
   const std::string text = text_of({a, a});
   const Whole cut = read_whole(data::Thinking::None, &tools, text.substr(0, text.rfind("1}") + 1));
   EXPECT_EQ(cut.answer.calls, (std::vector<Call>{a, {.name = "f", .arguments = R"({"a": 1)"}}));

@@ -11,7 +11,7 @@ from support import BUILD, HANG, environment  # noqa: E402
 
 
 class Serve:
-    """A running `serve`. It can be stopped, and started again at the same address."""
+    """A running `serve`. It can be stopped, and restarted at the same address."""
 
     def __init__(self, model, *flags, **more):
         self.args = [BUILD / "serve", "-m", model, *flags]
@@ -35,7 +35,7 @@ class Serve:
 
 @pytest.fixture(scope="session")
 def server():
-    """server(model, *flags) is a running `serve`: the same one for the same arguments."""
+    """server(model, *flags) returns a running `serve`, one for each set of arguments."""
     running = {}
 
     def serve(model, *flags):
@@ -51,5 +51,5 @@ def server():
 
 @pytest.fixture(scope="session")
 def endless(tmp_path_factory):
-    """A model with so long a context that no test sees the end of a text."""
+    """A model with a context so long that no test reaches its end."""
     return write_chat_model(tmp_path_factory.mktemp("endless") / "endless.gguf", context=1 << 20)

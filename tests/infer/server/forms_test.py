@@ -1,7 +1,7 @@
-"""Forms of answers and calls of tools as OpenAI's Python client asks for them: what it parses, streams and echoes.
+"""Tests structured output and tool calls with OpenAI's Python client: parsing, streaming and messages sent back.
 
-The models have random weights, so what they write is held by the form alone. Strings end since the quotation mark is
-made likely by logit_bias, as are brackets and calls."""
+The models have random weights, so only the form constrains their output. logit_bias makes quotation marks, brackets
+and calls likely, so that strings end."""
 
 import concurrent.futures
 import datetime
@@ -24,7 +24,7 @@ VOCABULARY = [*PIECES, *((mark, 0.0, 3) for mark in MARKS), ("<tool_call>", -90.
 ID = {text: i for i, (text, _, _) in enumerate(VOCABULARY)}
 ENDS = {ID[f"<0x{ord(c):02X}>"]: 6.0 for c in '"]},'}
 CALLS = ENDS | {ID[mark]: 7.0 for mark in ("<tool_call>", "[TOOL_CALLS]")}
-MANY = CALLS | {ID[text]: 30.0 for text in ("<tool_call>", "[TOOL_CALLS]", "<0x0A>", "<0x2C>")}  # one call after the other
+MANY = CALLS | {ID[text]: 30.0 for text in ("<tool_call>", "[TOOL_CALLS]", "<0x0A>", "<0x2C>")}  # one call after another
 ASK = [{"role": "user", "content": "he is the user"}]
 TEMPLATES = {"words": published_templates.SMOLLM2, "Qwen 2.5": published_templates.QWEN25,
              "Mistral v3": published_templates.MISTRAL_V3}
@@ -32,7 +32,7 @@ TEMPLATES = {"words": published_templates.SMOLLM2, "Qwen 2.5": published_templat
 
 @pytest.fixture(scope="module")
 def models(server, tmp_path_factory):
-    """models(name) is the server of a model with that template."""
+    """models(name) returns the server of a model with that template."""
     folder = tmp_path_factory.mktemp("forms")
 
     def serve(name):
@@ -62,14 +62,14 @@ def smollm2(server):
 
 
 class Asking:
-    """OpenAI's client of a server, with what all requests here have."""
+    """A server's OpenAI client with the fields that all requests here share."""
 
     def __init__(self, server):
         self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANG)
         self.chat = self.client.chat.completions
 
     def __call__(self, **fields):
-        """The answer, which is the same streamed."""
+        """Returns the response, after checking that streaming gives the same."""
         fields = {"model": "m", "messages": ASK, "seed": 1, "max_tokens": 2000, **fields}
         whole = self.chat.create(**fields)
         assert_is(self.chat.create(**fields, stream=True), whole.choices)
@@ -86,8 +86,8 @@ class Asking:
         return error.value.body
 
 
-def test_too_much_work_is_refused_with_its_place(model):
-    """Of a schema and a regular expression, which would take seconds to minutes."""
+def test_expensive_forms_are_rejected_with_their_location(model):
+    """Tests a schema and a regular expression that would take seconds to minutes."""
     schema = {"properties": {f"p{i}": {"title": str(i), "enum": ["a"], "pattern": "^(a|b)*a(a|b){9}$"} for i in range(480)}}
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     error = model.refused(response_format=form)
@@ -97,7 +97,7 @@ def test_too_much_work_is_refused_with_its_place(model):
 
 
 def assert_is(stream, choices):
-    """The deltas of a stream add up to these choices."""
+    """Checks that the deltas of a stream add up to these choices."""
     texts, calls, reasons = ([""] * len(choices), [[] for _ in choices], [None] * len(choices))
     for chunk in stream:
         for choice in chunk.choices:
@@ -105,7 +105,7 @@ def assert_is(stream, choices):
             assert reasons[i] is None, "nothing comes after the end"
             texts[i] += delta.content or ""
             for call in delta.tool_calls or []:
-                if call.index == len(calls[i]):  # it begins with its id and name, which don't come again
+                if call.index == len(calls[i]):  # a new call; its id and name are sent once
                     assert call.type == "function" and re.fullmatch("[a-zA-Z0-9]{9}", call.id)
                     calls[i].append([call.function.name, ""])
                 else:
@@ -119,7 +119,7 @@ def assert_is(stream, choices):
         assert reasons[i] == choice.finish_reason
 
 
-# ---- OpenAI's helpers for forms ----
+# ---- OpenAI's helpers for structured output ----
 
 class Color(enum.Enum):
     red = "red"
@@ -165,7 +165,7 @@ class Term(pydantic.BaseModel):
 
 
 @pytest.mark.parametrize(("form", "bias"), [(Person, ENDS), (Tree, ENDS | {ID["<0x7B>"]: 5.0}), (Term, ENDS)])
-def test_a_model_of_pydantic_is_parsed(model, form, bias):
+def test_pydantic_models_are_parsed(model, form, bias):
     fields = {"model": "m", "messages": ASK, "max_tokens": 4000, "logit_bias": bias}
     parsed = []
     for seed in range(6):
@@ -180,7 +180,7 @@ def test_a_model_of_pydantic_is_parsed(model, form, bias):
     assert len({repr(p) for p in parsed}) > 2
 
 
-def test_an_answer_that_is_cut_off_says_so(model):
+def test_truncated_answers_have_finish_reason_length(model):
     for n in (1, 5, 17):
         with pytest.raises(openai.LengthFinishReasonError):
             model.chat.parse(model="m", messages=ASK, max_tokens=n, seed=1, response_format=Person)
@@ -196,7 +196,7 @@ def test_any_json_object(any_model):
     assert any_model(max_tokens=20, response_format={"type": "text"}).choices[0].message.content == plain
 
 
-# ---- the names that other servers gave these fields ----
+# ---- fields as other servers name them ----
 
 SCHEMA = {"type": "object", "properties": {"z": {"type": "integer"}, "a": {"type": "string", "maxLength": 5}},
           "required": ["z", "a"], "additionalProperties": False}
@@ -224,14 +224,14 @@ def fits(kind, text):
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_all_names_of_a_form_are_the_same(any_model, kind):
+def test_all_names_of_a_form_are_equivalent(any_model, kind):
     bias = ENDS | {ID["<0x21>"]: 6.0}
     for seed in (1, 2, 3):
         texts = {any_model.text(seed=seed, logit_bias=bias, extra_body=fields) for fields in NAMES[kind]}
         assert len(texts) == 1 and fits(kind, texts.pop())
 
 
-def test_whitespace_is_the_requests(model):
+def test_whitespace_is_set_per_request(model):
     for seed in range(4):
         fields = {"seed": seed, "logit_bias": ENDS | {ID["<0x20>"]: 4.0, ID["<0x0A>"]: 4.0}}
         free = model.text(**fields, extra_body={"structured_outputs": {"json": SCHEMA, "disable_any_whitespace": False}})
@@ -240,7 +240,7 @@ def test_whitespace_is_the_requests(model):
         assert re.search(r"\s", free[:-1].split('"a"')[0])
 
 
-def test_a_text_is_generates(server):
+def test_forms_match_generate(server):
     golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden"))
     flags = ["-n", 60, "-t", 1, "--temperature", 1, "--top-p", 1, "--repeat-last-n", 100000]
     for seed in range(3):
@@ -253,16 +253,16 @@ def test_a_text_is_generates(server):
             assert "".join(c.choices[0].text for c in golden.client.completions.create(**fields, stream=True)) == alone["text"]
 
 
-def test_a_vocabulary_that_cannot_write_it_is_refused(server):
+def test_vocabularies_unable_to_write_a_form_are_rejected(server):
     golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden"))
     with pytest.raises(openai.BadRequestError, match="0x7b") as error:
         golden.client.completions.create(model="golden", prompt="a", extra_body={"guided_json": SCHEMA})
     assert error.value.body["param"] == "guided_json"
 
 
-# ---- with all else that a request may say ----
+# ---- combined with other request fields ----
 
-def test_choices_stops_and_probabilities(model):
+def test_choices_stops_and_logprobs(model):
     line = {"guided_regex": "[a-z]{10}, [a-z]{10}\\."}
     done = model(n=4, extra_body=line, logprobs=True, top_logprobs=3)
     texts = [choice.message.content for choice in done.choices]
@@ -270,7 +270,7 @@ def test_choices_stops_and_probabilities(model):
     assert texts[0] == model.text(extra_body=line)
     for choice, text in zip(done.choices, texts):
         assert b"".join(bytes(t.bytes) for t in choice.logprobs.content).decode() == text
-        # The model's own, before the form: most of it is for what may not come.
+        # The model's own probabilities, before the mask: most of the probability is on forbidden tokens.
         assert all(t.logprob < -1 and t.top_logprobs[0].logprob >= t.logprob for t in choice.logprobs.content)
     [choice] = model(extra_body=line, stop=[","]).choices
     assert (choice.message.content, choice.finish_reason) == (texts[0][:10], "stop")
@@ -278,14 +278,14 @@ def test_choices_stops_and_probabilities(model):
     assert all(re.fullmatch(line["guided_regex"], choice.message.content) for choice in beams.choices)
 
 
-def test_probabilities_are_the_models_own(server):
+def test_logprobs_are_unconstrained(server):
     golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden")).client.completions
     done = golden.create(model="golden", prompt="ROMEO:", seed=1, max_tokens=30, logprobs=0, extra_body={"guided_regex": "[A-Z]{12}"})
     scored = golden.create(model="golden", prompt="ROMEO:" + done.choices[0].text, max_tokens=0, echo=True, logprobs=0)
     assert done.choices[0].logprobs.token_logprobs == pytest.approx(scored.choices[0].logprobs.token_logprobs[6:], abs=1e-4)
 
 
-def test_requests_at_once_keep_to_their_own_forms(any_model):
+def test_concurrent_requests_follow_their_own_forms(any_model):
     forms = [{"guided_regex": f"{letter}[a-z]{{{n}}}{letter}"} for n, letter in enumerate("abcdefgh", 5)]
     forms += [{"guided_json": {"type": "object", "properties": {name: {"type": "string", "maxLength": 9}}, "required": [name],
                                "additionalProperties": False}} for name in ("x", "y", "Zürich", "a b")]
@@ -328,7 +328,7 @@ def assert_valid(calls):
     assert len({call.id for call in calls}) == len(calls)
 
 
-def test_the_choice_of_tools(any_model):
+def test_tool_choice(any_model):
     seen = {"one": 0, "several": 0, "text": 0, "both": 0}
     for seed in range(4 if SANITIZED else 12):
         fields = {"tools": TOOLS, "seed": seed, "logit_bias": CALLS, "max_tokens": 1000}
@@ -357,8 +357,8 @@ def distinct(choice):
 
 
 @pytest.mark.parametrize("choice", ["required", "auto"])
-def test_a_call_that_repeats_another_ends_the_answer(any_model, choice):
-    """Without it: a model with random weights, to which another call is likely, calls until the context is full."""
+def test_repeated_call_ends_the_answer(any_model, choice):
+    """Otherwise a model with random weights, to which calls are likely, would call until the context is full."""
     one = tool(parameters={"type": "object", "properties": {}, "additionalProperties": False})
     few = tool(parameters={"type": "object", "properties": {"a": {"enum": [1, 12, 3]}}, "required": ["a"],
                            "additionalProperties": False})
@@ -370,7 +370,7 @@ def test_a_call_that_repeats_another_ends_the_answer(any_model, choice):
     assert counts <= {1, 2, 3}
 
 
-def test_an_answer_has_a_most_of_calls(server, tmp_path):
+def test_number_of_calls_is_limited(server, tmp_path):
     path = write_chat_model(tmp_path / "m.gguf", TEMPLATES["Qwen 2.5"], context=8192, pieces=VOCABULARY)
     wide = tool(parameters={"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
                             "additionalProperties": False})
@@ -380,13 +380,13 @@ def test_an_answer_has_a_most_of_calls(server, tmp_path):
     assert max(counts[2]) == 2 and max(counts[32]) > 2 and all(a == min(2, b) for a, b in zip(counts[2], counts[32])), counts
 
 
-def test_with_no_tools_the_model_is_not_told(any_model):
+def test_tool_choice_none_hides_the_tools(any_model):
     none, plain, told = (any_model(max_tokens=9, **fields) for fields in ({"tools": TOOLS, "tool_choice": "none"}, {}, {"tools": TOOLS}))
     assert none.choices[0].message == plain.choices[0].message
     assert none.usage.prompt_tokens == plain.usage.prompt_tokens < told.usage.prompt_tokens
 
 
-def test_arguments_are_parsed(any_model):
+def test_arguments_are_parsed_by_the_client(any_model):
     fields = {"model": "m", "messages": ASK, "tools": TOOLS, "tool_choice": "required", "logit_bias": CALLS, "max_tokens": 3000}
     for seed in range(4):
         [choice] = any_model.chat.parse(**fields, seed=seed).choices
@@ -398,7 +398,7 @@ def test_arguments_are_parsed(any_model):
         assert [c.function.parsed_arguments for c in stream.get_final_completion().choices[0].message.tool_calls] == parsed
 
 
-def test_what_tools_returned_goes_back(any_model):
+def test_tool_results_are_accepted(any_model):
     messages = [*ASK]
     tokens = 0
     untold = {"tools": TOOLS, "tool_choice": "none", "max_tokens": 9}
@@ -416,7 +416,7 @@ def test_what_tools_returned_goes_back(any_model):
     assert any_model(messages=sent, **untold).usage.prompt_tokens == lengths[-1]
 
 
-def test_a_call_that_is_cut_off_says_so(any_model):
+def test_truncated_calls_have_finish_reason_length(any_model):
     fields = {"tools": TOOLS, "tool_choice": "required", "seed": 3, "logit_bias": CALLS}
     done = any_model(**fields)
     whole = [c.function.arguments for c in done.choices[0].message.tool_calls]
@@ -442,7 +442,7 @@ def test_arguments_are_an_object(model, parameters):
     assert done.choices[0].message.tool_calls[0].function.arguments == '{"a": 1}'
 
 
-def test_a_call_or_an_answer_of_a_form(any_model):
+def test_call_or_answer_with_a_form(any_model):
     kinds = set()
     for seed in range(12):
         [choice] = any_model(tools=TOOLS, seed=seed, logit_bias=CALLS | {ID["<0x7B>"]: 7.0},
@@ -456,14 +456,14 @@ def test_a_call_or_an_answer_of_a_form(any_model):
     assert kinds == {"tool_calls", "stop"}
 
 
-def test_several_answers_with_calls(any_model):
+def test_several_choices_with_calls(any_model):
     done = any_model(n=3, tools=TOOLS, tool_choice="required", logit_bias=CALLS, logprobs=True)
     for choice in done.choices:
         assert_valid(choice.message.tool_calls)
         assert len(choice.logprobs.content) > 10
 
 
-# ---- what is wrong ----
+# ---- errors ----
 
 def schema_format(schema):
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
@@ -478,7 +478,7 @@ WRONG = [
     (schema_format({"$defs": {"a/b": {"not": {}}}, "$ref": "#/$defs/a~1b"}), "response_format", ["#/$defs/a~1b", "not"]),
     (schema_format({"type": "array", "uniqueItems": True}), "response_format", ["uniqueItems"]),
     (schema_format({"type": "strange"}), "response_format", ["#", "type"]),
-    (schema_format({"enum": []}), "response_format", ["no text fits"]),
+    (schema_format({"enum": []}), "response_format", ["no output can match"]),
     (schema_format(3), "response_format.json_schema.schema", ["schema"]),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", ["missing"]),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}, "response_format.json_schema.schema", ["missing"]),
@@ -489,9 +489,9 @@ WRONG = [
     ({"guided_json": 3}, "guided_json", ["schema"]),
     ({"guided_regex": "(yes"}, "guided_regex", []),
     ({"guided_regex": r"a\b"}, "guided_regex", ["\\b"]),
-    ({"guided_regex": 3}, "guided_regex", ["text"]),
+    ({"guided_regex": 3}, "guided_regex", ["string"]),
     ({"guided_choice": []}, "guided_choice", []),
-    ({"guided_choice": ["a", 3]}, "guided_choice", ["texts"]),
+    ({"guided_choice": ["a", 3]}, "guided_choice", ["strings"]),
     ({"guided_grammar": "root ::= x"}, "guided_grammar", ["x"]),
     ({"grammar": "a ::= b"}, "grammar", []),
     ({"structured_outputs": {}}, "structured_outputs", ["one of"]),
@@ -504,16 +504,17 @@ WRONG = [
     ({**tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice", ["g"]),
     ({**tool(), "parallel_tool_calls": 1}, "parallel_tool_calls", ["true"]),
     ({**tool(), "guided_regex": "a", "grammar": "b"}, "grammar", ["guided_regex"]),
-    ({**tool(), "tool_choice": "required", "guided_regex": 3}, "guided_regex", ["text"]),
+    ({**tool(), "tool_choice": "required", "guided_regex": 3}, "guided_regex", ["string"]),
     ({"tools": tool()["tools"] * 2}, "tools", ["two functions f"]),
     (tool(name="a b"), "tools", ["a b"]),
-    (tool(name=3), "tools.function.name", ["text"]),
+    (tool(name=3), "tools.function.name", ["string"]),
     (tool(parameters={"properties": {"a": {"not": {}}}}), "tools", ["function f", "#/properties/a", "not"]),
     (tool(parameters={"type": "string"}), "tools", ["f", "object"]),
     (tool(parameters={"type": ["string", "null"]}), "tools", ["f", "object"]),
-    ({**tool(parameters={"anyOf": [{"type": "null"}, {"type": "string"}]}), "tool_choice": "required"}, "tools", ["no text fits"]),
+    ({**tool(parameters={"anyOf": [{"type": "null"}, {"type": "string"}]}), "tool_choice": "required"}, "tools",
+     ["no output can match"]),
     ({**tool(parameters={"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}), "tool_choice": "required"}, "tools",
-     ["no text fits"]),
+     ["no output can match"]),
     (tool(parameters=[1]), "tools", ["schema"]),
     (tool(what=1), "tools.function.what", ["unknown"]),
     ({"tools": [{"type": "retrieval"}]}, "tools", ["function"]),
@@ -523,7 +524,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("fields", "param", "parts"), WRONG, ids=lambda x: json.dumps(x)[:60])
-def test_what_is_wrong_is_refused_by_name(model, fields, param, parts):
+def test_invalid_fields_are_rejected_by_name(model, fields, param, parts):
     error = model.refused(extra_body=fields)
     assert error["param"] == param, error
     name = param.split(".")[0]
@@ -545,7 +546,7 @@ CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "argume
     ([{"role": "tool", "content": "a", "tool_call_id": 3}], "tool_call_id"),
     ([{"role": "assistant", "content": "a", "function_call": {"name": "f"}}], "function_call"),
 ], ids=lambda x: json.dumps(x)[:60])
-def test_wrong_messages_are_refused(model, messages, part):
+def test_invalid_messages_are_rejected(model, messages, part):
     error = model.refused(extra_body={"messages": ASK + messages})
     assert error["param"] == "messages" and part in error["message"], error
 
@@ -561,7 +562,7 @@ def test_smollm2_answers_and_calls(smollm2):
         assert len(value.street) <= 20
         [choice] = smollm2(messages=ask, seed=seed, tools=TOOLS, tool_choice="required", max_tokens=300).choices
         assert_valid(choice.message.tool_calls[:-1] if choice.finish_reason == "length" else choice.message.tool_calls)
-    # Greedy, it would repeat a call until the context is full.
+    # With greedy decoding, it would repeat a call until the context is full.
     few = tool(parameters={"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"],
                            "additionalProperties": False}, name="get_weather", description="The weather of a city.")
     ask = [{"role": "user", "content": "he is"}]

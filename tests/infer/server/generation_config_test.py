@@ -1,5 +1,5 @@
-"""generation_config.json and general.sampling.*, written by transformers and by the gguf package, and what
-generate, chat and serve make of them. A text drawn with a file's values is the one that flags with these values give."""
+"""Tests generation_config.json and general.sampling.*, written by transformers and the gguf package, in generate, chat
+and serve. Outputs with a file's values equal those with the same values as flags."""
 
 import json
 import re
@@ -25,7 +25,7 @@ SHORT = ["-n", 24, "-s", 5, "-t", 1]
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """A chat model as a Hugging Face directory without a generation_config.json, and as a GGUF."""
+    """Writes a chat model as a Hugging Face directory without generation_config.json, and as a GGUF."""
     home = tmp_path_factory.mktemp("plain")
     file = write_chat_model(home / "chat.gguf")
     folder = export(file, home / "hf", "--format", "hf")
@@ -34,7 +34,7 @@ def plain(tmp_path_factory):
 
 
 def model_with(plain, tmp_path, **values):
-    """The directory with such a file, as transformers saves it."""
+    """Writes the directory with a generation_config.json, as transformers saves it."""
     folder = tmp_path / "model"
     shutil.copytree(plain[0], folder)
     GenerationConfig(**values).save_pretrained(folder)
@@ -49,7 +49,7 @@ def texts_of(model, *flags):
     return generate(model, "-p", "hello", *SHORT, *flags)["tokens"], chat(model, *flags)
 
 
-def test_a_files_values_are_the_defaults_of_generate_and_chat(plain, tmp_path):
+def test_generation_config_sets_the_defaults(plain, tmp_path):
     folder = model_with(plain, tmp_path, do_sample=True, **VALUES)
     expected = texts_of(plain[0], *FLAGS)
     assert texts_of(folder) == expected != texts_of(folder, "--generation-config", "none") == texts_of(plain[0])
@@ -60,7 +60,7 @@ def test_a_files_values_are_the_defaults_of_generate_and_chat(plain, tmp_path):
     assert "sampling:" not in succeed("generate", "--json", "-m", plain[0], "-p", "hello", *SHORT).stderr
 
 
-def test_a_gguf_has_them_as_llama_cpp_does(plain, tmp_path):
+def test_gguf_stores_defaults_like_llama_cpp(plain, tmp_path):
     folder = model_with(plain, tmp_path, do_sample=True, **VALUES)
     file = export(folder, tmp_path / "model.gguf")
     fields = gguf.GGUFReader(file).fields
@@ -76,8 +76,8 @@ def test_a_gguf_has_them_as_llama_cpp_does(plain, tmp_path):
     assert {name: getattr(back, name) for name in VALUES} == pytest.approx(VALUES)
 
 
-def test_each_of_the_files_tokens_ends_a_text_as_in_transformers(plain, tmp_path):
-    torch.set_num_threads(1)  # beside another test, two threads wait for each other
+def test_eos_tokens_end_generation_like_transformers(plain, tmp_path):
+    torch.set_num_threads(1)  # two threads would wait for each other next to another test
     prompt = generate(plain[0], "-p", "hello", "-n", 0)["prompt_tokens"]
     greedy = generate(plain[0], "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["tokens"]
     late = next(t for t in greedy if greedy.index(t) >= 4)
@@ -88,14 +88,14 @@ def test_each_of_the_files_tokens_ends_a_text_as_in_transformers(plain, tmp_path
         theirs = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24)[0, len(prompt):].tolist()
         assert ours["finish_reason"] == "stop" and ours["tokens"] + [theirs[-1]] == theirs and len(theirs) < 24
         assert generate(folder, "-p", "hello", "-n", 24, "--temp", 0, "-t", 1, "--generation-config", "none")["tokens"] == greedy
-    # Written again, and as a GGUF, whose second one is the end of a turn.
+    # Exported again, and as a GGUF, where the second token ends a turn.
     assert late in GenerationConfig.from_pretrained(export(folder, tmp_path / "again", "--format", "hf")).eos_token_id
     file = export(folder, tmp_path / "model.gguf")
     assert gguf.GGUFReader(file).fields["tokenizer.ggml.eot_token_id"].contents() == late
     assert generate(file, "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["finish_reason"] == "stop"
 
 
-def test_config_json_says_the_ends_where_there_is_no_other_file(plain, tmp_path):
+def test_config_json_is_the_fallback_for_eos(plain, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(plain[0], folder)
     greedy = generate(folder, "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["tokens"]
@@ -104,7 +104,7 @@ def test_config_json_says_the_ends_where_there_is_no_other_file(plain, tmp_path)
     assert generate(folder, "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["tokens"] == greedy[:greedy.index(greedy[5])]
 
 
-def test_a_servers_requests_and_page_have_the_files_defaults(plain, tmp_path):
+def test_server_and_page_use_the_defaults(plain, tmp_path):
     folder = model_with(plain, tmp_path, do_sample=True, **VALUES)
     server = Serve(folder, "-t", "1")
     other = Serve(plain[0], "-t", "1", "--generation-config", "none")
@@ -130,10 +130,10 @@ def test_a_servers_requests_and_page_have_the_files_defaults(plain, tmp_path):
 @pytest.mark.parametrize("field, value, part", [
     ("temperature", -1, "[0, 100]"), ("temperature", "hot", "a number"), ("top_p", 1.5, "[0, 1]"), ("top_p", [0.5], "a number"),
     ("top_k", 2.5, "an integer"), ("top_k", -2, "[-1,"), ("min_p", True, "a number"), ("repetition_penalty", 0, "[0.001, 100]"),
-    ("eos_token_id", 10**6, "the vocabulary has the ids 0 to"), ("eos_token_id", [1, "x"], "the vocabulary"),
+    ("eos_token_id", 10**6, "the vocabulary has IDs 0 to"), ("eos_token_id", [1, "x"], "the vocabulary"),
     ("eos_token_id", {"a": 1}, "the vocabulary"), ("eos_token_id", -1, "the vocabulary")])
 @pytest.mark.parametrize("program", ["generate", "chat", "serve", "export"])
-def test_a_bad_value_is_refused_with_file_field_and_remedy(plain, tmp_path, field, value, part, program):
+def test_invalid_value_errors_name_file_field_and_remedy(plain, tmp_path, field, value, part, program):
     folder = tmp_path / "model"
     shutil.copytree(plain[0], folder)
     (folder / "generation_config.json").write_text(json.dumps({field: value}))
@@ -145,22 +145,22 @@ def test_a_bad_value_is_refused_with_file_field_and_remedy(plain, tmp_path, fiel
 
 
 @pytest.mark.parametrize("text, part", [("[]", "not a JSON object"), ("{", "generation_config.json"), ("", "generation_config.json")])
-def test_a_bad_file_is_refused(plain, tmp_path, text, part):
+def test_invalid_files_are_rejected(plain, tmp_path, text, part):
     folder = tmp_path / "model"
     shutil.copytree(plain[0], folder)
     (folder / "generation_config.json").write_text(text)
     assert_refused(run("generate", "-m", folder, "-p", "hello"), FAILED, folder, part)
 
 
-def test_a_directory_without_the_file_is_refused(plain, tmp_path):
+def test_directories_without_the_file_are_rejected(plain, tmp_path):
     done = run("generate", "-m", plain[1], "-p", "hello", "--generation-config", tmp_path)
     assert_refused(done, FAILED, tmp_path, "generation_config.json", "auto, none")
 
 
 @pytest.mark.parametrize("key, kind, value, part", [
-    ("temp", sound.F32, -1.0, "temperature is -1, but has to be in [0, 100]"), ("temp", sound.F32, float("nan"), "not a number"),
+    ("temp", sound.F32, -1.0, "temperature is -1, but must be in [0, 100]"), ("temp", sound.F32, float("nan"), "a finite number"),
     ("top_p", sound.U32, 2, "general.sampling.top_p"), ("top_k", sound.STRING, "x", "general.sampling.top_k")])
-def test_a_bad_value_of_a_gguf_is_refused(tmp_path, key, kind, value, part):
+def test_invalid_gguf_values_are_rejected(tmp_path, key, kind, value, part):
     model = sound.Gguf(sound.Shape())
     model.key(f"general.sampling.{key}", kind, value)
     (tmp_path / "model.gguf").write_bytes(model.pack())
@@ -168,7 +168,7 @@ def test_a_bad_value_of_a_gguf_is_refused(tmp_path, key, kind, value, part):
 
 
 @pytest.mark.parametrize("last_n, all_of_them", [(3, 3), (0, 0), (-1, 2**31 - 1)])
-def test_a_ggufs_penalty_looks_back_as_far_as_it_says(tmp_path, last_n, all_of_them):
+def test_gguf_penalty_window_is_used(tmp_path, last_n, all_of_them):
     model = sound.Gguf(sound.Shape())
     (tmp_path / "plain.gguf").write_bytes(model.pack())
     model.key("general.sampling.penalty_repeat", sound.F32, 5.0)
@@ -179,7 +179,7 @@ def test_a_ggufs_penalty_looks_back_as_far_as_it_says(tmp_path, last_n, all_of_t
 
 
 def test_published_files_are_read(plain, tmp_path):
-    """As Llama 3, Qwen 2.5 and GLM-4 publish them, but for the ids."""
+    """Uses the files of Llama 3, Qwen 2.5 and GLM-4 with other ids."""
     for values in ({"bos_token_id": 1, "do_sample": True, "eos_token_id": [2, 3], "temperature": 0.6, "max_length": 4096, "top_p": 0.9,
                     "transformers_version": "4.42.3"},
                    {"bos_token_id": 1, "pad_token_id": 2, "do_sample": True, "eos_token_id": [2, 3], "repetition_penalty": 1.05,

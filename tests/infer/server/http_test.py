@@ -1,4 +1,4 @@
-"""What the server makes of HTTP, of clients that are slow, hostile or gone, and of signals."""
+"""Tests HTTP, clients that are slow, hostile or disconnected, and signals."""
 
 import fcntl
 import json
@@ -14,7 +14,7 @@ from wire import Wire, get, metric
 
 ORIGIN = "https://example.org"
 LONG = {"prompt": "R", "max_tokens": 255}
-ENDLESS = {"prompt": "he", "max_tokens": 1_000_000, "temperature": 0}  # of the model of that name
+ENDLESS = {"prompt": "he", "max_tokens": 1_000_000, "temperature": 0}  # for the `endless` model
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def golden(server):
 
 @pytest.fixture
 def start(server):
-    """start(*flags) is a server of the test's own."""
+    """start(*flags) starts a server for this test only."""
     started = []
 
     def serve(*flags, model=GOLDEN, **more):
@@ -42,14 +42,14 @@ def error_of(body):
     return error["message"]
 
 
-def test_the_address_and_then_the_models_name_are_printed(start):
-    serve = start("--name", "my model")  # it reads the address
+def test_address_and_model_name_are_printed(start):
+    serve = start("--name", "my model")  # reads the printed address
     assert json.loads(get(serve, "/v1/models")[2])["data"][0]["id"] == "my model"
     serve.process.terminate()
     assert serve.process.stdout.read() == "model: my model\n"
 
 
-def test_a_stream_read_byte_by_byte(golden):
+def test_stream_of_events_byte_by_byte(golden):
     with Wire(golden) as wire:
         status, headers = wire.complete(max_tokens=20, stream=True, stream_options={"include_usage": True}).head()
         assert status == 200 and headers["content-type"] == "text/event-stream"
@@ -73,14 +73,14 @@ def test_a_stream_read_byte_by_byte(golden):
     (("POST", "/v1/completions", b'{"temperature": NaN}'), 400, ""),
     (("POST", "/v1/completions", b'{"temperature": 1e999}'), 400, ""),
 ], ids=lambda x: str(x)[:50])
-def test_what_is_refused(golden, request_line, status, part):
+def test_invalid_requests_are_rejected(golden, request_line, status, part):
     with Wire(golden) as wire:
         got, _, body = wire.request(*request_line).answer()
         assert got == status and part in error_of(body)
-        assert wire.request().answer()[0] == 200  # the connection goes on
+        assert wire.request().answer()[0] == 200  # the connection stays usable
 
 
-def test_a_body_has_to_be_json(golden):
+def test_body_must_be_json(golden):
     with Wire(golden) as wire:
         for media_type, status in (("text/plain", 415), (None, 415), ("application/x-www-form-urlencoded", 415),
                                    ("application/json; charset=utf-8", 200), ("Application/JSON ;x", 200)):
@@ -95,7 +95,7 @@ def test_a_body_has_to_be_json(golden):
                                   "GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
                                   "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n"
                                   "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
-def test_what_is_no_http(golden, text):
+def test_malformed_http_is_rejected(golden, text):
     with Wire(golden) as wire:
         wire.send(text)
         status, headers, body = wire.answer()
@@ -107,11 +107,11 @@ def test_large_headers_and_bodies(golden):
     with Wire(golden) as wire:
         wire.request(X="x" * 20_000)
         assert wire.answer()[0] == 431 and wire.ended()
-    with Wire(golden) as wire:  # told by its length, before it is sent
+    with Wire(golden) as wire:  # rejected by its length, before it is sent
         wire.send(f"POST /v1/completions HTTP/1.1\r\nHost: {wire.host}\r\nContent-Length: {10**12}\r\n\r\n")
         status, _, body = wire.answer()
         assert status == 413 and "4194304 bytes" in error_of(body)
-    with Wire(golden) as wire:  # chunks say nothing of the whole
+    with Wire(golden) as wire:  # chunks don't specify the total size
         wire.send(f"POST /tokenize HTTP/1.1\r\nHost: {wire.host}\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(64):
             wire.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
@@ -128,7 +128,7 @@ def test_large_headers_and_bodies(golden):
             assert wire.answer()[0] == 431
 
 
-def test_all_but_the_body_is_checked_before_the_body_is_read(start):
+def test_headers_are_checked_before_the_body_is_read(start):
     server = start("--api-key", "secret")
     key = "Bearer secret"
     for method, path, status, fields in (
@@ -141,14 +141,14 @@ def test_all_but_the_body_is_checked_before_the_body_is_read(start):
                 wire.request(method, path, **framing, **fields)
                 got, headers, _ = wire.answer()
                 assert (got, headers["connection"]) == (status, "close") and wire.ended(), (status, framing)
-        with Wire(server) as wire:  # a small body that is still to come does not end the connection
+        with Wire(server) as wire:  # a small pending body doesn't end the connection
             wire.request(method, path, Content_Length=18_000, **fields)
             assert wire.answer()[0] == status
             wire.send(b"GET / HTTP/1.1\r\n\r\n" * 1000)
             assert wire.request("GET", "/v1/models", Authorization=key).answer()[0] == 200
 
 
-def test_bodies_of_all_connections_have_a_limit(start):
+def test_total_body_memory_is_limited(start):
     server = start("--body-memory", "4M")
     with Wire(server) as first, Wire(server) as second:
         for wire, n in ((first, 2_200_000), (second, 600_000)):  # neither body ends
@@ -161,23 +161,23 @@ def test_bodies_of_all_connections_have_a_limit(start):
         status, headers, body = next(wire for wire in (first, second) if wire.socket is refused).answer()
         assert status == 503 and "--body-memory" in error_of(body) and int(headers["retry-after"]) > 0
 
-    def is_read():  # once the server has seen that the others are gone
+    def is_read():  # once the server has noticed the disconnects
         with Wire(server) as wire:
             return wire.request("POST", "/tokenize", {"prompt": "a", "x": "x" * 4_000_000}).answer()[0] == 400
 
     wait_until(is_read)
 
 
-def test_versions_and_connections(golden):
-    with Wire(golden) as wire:  # 1.0 has no chunks: the stream ends with the connection
+def test_http_versions_and_connections(golden):
+    with Wire(golden) as wire:  # HTTP/1.0 has no chunks: the stream ends with the connection
         status, headers, body = wire.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 4, "stream": True},
                                              version="1.0").answer()
         assert status == 200 and "transfer-encoding" not in headers and body.endswith(b"data: [DONE]\n\n")
     with Wire(golden) as wire:
         status, headers, body = wire.request("HEAD", "/health").head() + (b"",)
         assert status == 200 and int(headers["content-length"]) > 0
-        assert wire.request().answer()[0] == 200  # and nothing of a body came before
-    with Wire(golden) as wire:  # several at once are answered in order
+        assert wire.request().answer()[0] == 200  # no body was sent before
+    with Wire(golden) as wire:  # pipelined requests are answered in order
         for n in (3, 1, 2):
             wire.complete(max_tokens=n)
         assert [json.loads(wire.answer()[2])["usage"]["completion_tokens"] for _ in range(3)] == [3, 1, 2]
@@ -193,7 +193,7 @@ def test_versions_and_connections(golden):
         assert wire.answer()[0] == 200 and wire.ended()
 
 
-def test_a_host_that_is_not_this_one(start):
+def test_other_hosts_are_rejected(start):
     server = start("--allowed-host", "folio.test")
     for host, status in ((f"127.0.0.1:{server.port}", 200), ("localhost", 200), ("folio.test:80", 200),
                          ("folio.test", 200), ("evil.test", 403), ("folio.test.evil.test", 403), ("", 403),
@@ -202,7 +202,7 @@ def test_a_host_that_is_not_this_one(start):
         assert get(server, "/", Host=host)[0] == status, host
 
 
-def test_the_key(start):
+def test_api_key(start):
     server = start("--api-key", "secret")
     for given, status in ((None, 401), ("Bearer secret", 200), ("Bearer secre", 401), ("Bearer secrets", 401),
                           ("secret", 401), ("Bearer ", 401), ("bearer secret", 401), ("Basic secret", 401)):
@@ -216,7 +216,7 @@ def test_the_key(start):
         assert wire.complete(max_tokens=2).answer()[0] == 401
 
 
-def test_pages_elsewhere(start):
+def test_cross_origin_requests(start):
     server = start("--allowed-origin", ORIGIN)
     allowed = "access-control-allow-origin"
     with Wire(server) as wire:
@@ -228,17 +228,17 @@ def test_pages_elsewhere(start):
                 assert allowed not in wire.request(method, path, Origin=origin).answer()[1]
 
 
-def test_the_page_lets_nothing_in(golden):
+def test_content_security_policy(golden):
     status, headers, body = get(golden, "/")
     policy = headers["content-security-policy"]
     nonce = policy.split("script-src 'nonce-")[1].split("'")[0]
     assert status == 200 and policy.startswith("default-src 'none'") and "unsafe" not in policy
     assert body.count(f'<script nonce="{nonce}">'.encode()) == body.count(b"<script") == 1
     assert body.count(f'<style nonce="{nonce}">'.encode()) == body.count(b"<style") == 1
-    assert nonce not in get(golden, "/")[1]["content-security-policy"]  # each time another
+    assert nonce not in get(golden, "/")[1]["content-security-policy"]  # a new one each time
 
 
-def test_a_client_that_goes_away_ends_its_request(start, endless):
+def test_disconnecting_ends_the_request(start, endless):
     server = start("--max-sequences", "1", model=endless)
     with Wire(server) as first, Wire(server) as waits:
         first.complete(**ENDLESS)
@@ -253,7 +253,7 @@ def test_a_client_that_goes_away_ends_its_request(start, endless):
     assert metric(server, "folio_cache_blocks_in_use") == 0
 
 
-def test_a_client_that_does_not_read_pauses_only_its_own(start):
+def test_slow_client_pauses_only_its_requests(start):
     server = start("--max-sequences", "2")
     with Wire(server, receive_buffer=4096) as deaf:
         deaf.complete(**LONG, n=60, logprobs=20, stream=True)
@@ -272,7 +272,7 @@ def test_a_client_that_does_not_read_pauses_only_its_own(start):
 
 
 @pytest.mark.parametrize("fields", [{"n": 16}, {"n": 12, "echo": True, "prompt": "R" * 200, "max_tokens": 40}])
-def test_a_client_that_reads_late_gets_all(golden, fields):
+def test_late_reader_gets_everything(golden, fields):
     fields = {**LONG, "logprobs": 20, **fields}
     with Wire(golden, timeout=120) as whole, Wire(golden, timeout=120, receive_buffer=4096) as late:
         late.complete(**fields, stream=True)
@@ -289,26 +289,26 @@ def test_a_client_that_reads_late_gets_all(golden, fields):
         assert [seen[c["index"]] for c in body["choices"]] == [(c["text"], c["logprobs"]) for c in body["choices"]]
 
 
-def test_a_full_queue(start, endless):
+def test_full_queue(start, endless):
     server = start("--max-queue", "10", "--max-sequences", "1", model=endless)
     with Wire(server) as first, Wire(server) as second:
         first.complete(**ENDLESS, n=10)
         wait_until(lambda: metric(server, "folio_requests_running") + metric(server, "folio_requests_waiting") == 10)
         status, headers, body = second.complete(n=1).answer()
         assert status == 429 and int(headers["retry-after"]) > 0 and "10" in error_of(body)
-        for too_many in ({"n": 11}, {"prompt": ["R"] * 11}, {"prompt": ["R"] * 4, "n": 3}):  # waiting would not help
+        for too_many in ({"n": 11}, {"prompt": ["R"] * 11}, {"prompt": ["R"] * 4, "n": 3}):  # retrying would not help
             status, headers, body = second.complete(**too_many).answer()
             assert status == 400 and "retry-after" not in headers and "--max-queue" in error_of(body)
 
 
-def test_a_request_that_takes_too_long(start, endless):
+def test_request_timeout(start, endless):
     server = start("--request-timeout", "1", model=endless)
     with Wire(server) as wire:
         status, _, body = wire.complete(**ENDLESS).answer()
         assert status == 503 and "1 s" in error_of(body)
 
 
-def test_a_request_that_can_never_fit(start):
+def test_request_larger_than_the_cache(start):
     server = start("--cache-tokens", "64")
     with Wire(server) as wire:
         status, _, body = wire.complete(**LONG).answer()
@@ -316,11 +316,11 @@ def test_a_request_that_can_never_fit(start):
         assert wire.complete(max_tokens=4).answer()[0] == 200
 
 
-def test_the_end_lets_running_requests_end(start):
+def test_shutdown_waits_for_running_requests(start):
     server = start("--grace", "600")
     with Wire(server) as wire:
         wire.complete(**LONG, n=4, stream=True).head()
-        pause(server.process)  # before the end of the text
+        pause(server.process)  # before the output ends
         server.process.send_signal(signal.SIGTERM)
         server.process.send_signal(signal.SIGCONT)
         events = list(wire.events())
@@ -328,20 +328,20 @@ def test_the_end_lets_running_requests_end(start):
         assert server.process.wait(HANG) == 0
 
 
-def test_the_end_refuses_further_requests(start, endless):
+def test_shutdown_rejects_new_requests(start, endless):
     server = start("--grace", "600", model=endless)
     with Wire(server) as wire, Wire(server) as late:
         wire.complete(**ENDLESS)
         wait_until(lambda: metric(server, "folio_requests_running") == 1)
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: late.complete(max_tokens=1).answer()[0] == 503)
-        server.process.send_signal(signal.SIGTERM)  # the second time nothing is waited for
+        server.process.send_signal(signal.SIGTERM)  # a second signal doesn't wait
         status, _, body = wire.answer()
-        assert status == 503 and "the server ends" in error_of(body)
+        assert status == 503 and "the server is shutting down" in error_of(body)
         assert server.process.wait(HANG) == 0
 
 
-def test_the_end_does_not_wait_for_a_connection_that_stays_open(start):
+def test_shutdown_does_not_wait_for_idle_connections(start):
     server = start("--grace", "0")
     with Wire(server) as wire:
         wire.send("nonsense\r\n\r\n")
@@ -350,7 +350,7 @@ def test_the_end_does_not_wait_for_a_connection_that_stays_open(start):
         assert server.process.wait(HANG) == 0
 
 
-def test_head_ends_and_watches_nothing(start):
+def test_head_requests_end_at_once(start):
     server = start()
     for path in ("/engine", "/", "/health", "/metrics", "/openapi.json", "/v1/models"):
         for _ in range(65 if path == "/engine" else 1):
@@ -361,17 +361,17 @@ def test_head_ends_and_watches_nothing(start):
         assert wire.request("GET", "/engine").head()[0] == 200
 
 
-def test_the_end_cuts_off_what_runs_on(start, endless):
+def test_shutdown_cuts_off_after_the_grace_period(start, endless):
     server = start("--grace", "0", model=endless)
     with Wire(server) as wire:
         wire.complete(**ENDLESS, stream=True).head()
         server.process.send_signal(signal.SIGINT)
         *_, last = wire.events()
-        assert "the server ends" in json.loads(last)["error"]["message"]
+        assert "the server is shutting down" in json.loads(last)["error"]["message"]
         assert server.process.wait(HANG) == 0
 
 
-def test_a_full_disk_for_the_log(start):
+def test_full_disk_for_the_log(start):
     with open("/dev/full", "w") as full:
         server = start(stderr=full)
     with Wire(server) as wire:
@@ -379,7 +379,7 @@ def test_a_full_disk_for_the_log(start):
             assert wire.complete(max_tokens=2).answer()[0] == 200
 
 
-def test_a_log_that_nobody_reads(start):
+def test_unread_log_does_not_block(start):
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     server = start(stderr=writer)
@@ -393,13 +393,13 @@ def test_a_log_that_nobody_reads(start):
         os.close(fd)
 
 
-def test_errors_that_cannot_be_written():
+def test_unwritable_stderr_keeps_the_exit_code():
     with open("/dev/full", "w") as full:
         for flags, code in ((("--nonsense",), 2), (("-m", "/nonexistent"), 1)):
             assert subprocess.run([BUILD / "serve", *flags], stderr=full, timeout=60).returncode == code
 
 
-def test_texts_are_logged_only_if_asked_for(start, tmp_path):
+def test_texts_are_logged_only_on_request(start, tmp_path):
     for flags, logged in (((), False), (("--log-texts",), True)):
         with open(tmp_path / "log", "w") as log:
             server = start(*flags, stderr=log)
@@ -413,7 +413,7 @@ def test_texts_are_logged_only_if_asked_for(start, tmp_path):
         assert ("MENENIUS" in log) == (json.dumps(answer)[1:-1] in log) == logged
 
 
-def test_it_goes_on_after_it_was_stopped(golden):
+def test_server_continues_after_sigstop(golden):
     with Wire(golden) as wire:
         wire.complete(**LONG, stream=True).head()
         pause(golden.process)
@@ -421,7 +421,7 @@ def test_it_goes_on_after_it_was_stopped(golden):
         assert list(wire.events())[-1] == "[DONE]"
 
 
-def test_a_port_that_is_taken(golden):
+def test_port_in_use(golden):
     assert_refused(run("serve", "-m", GOLDEN, "--port", golden.port), 1, golden.port, "--port")
     assert_refused(run("serve", "-m", GOLDEN, "--host", "nowhere.invalid"), 1, "nowhere.invalid", "--host")
     assert_refused(run("serve", "-m", GOLDEN, "--host", "192.0.2.1"), 1, "192.0.2.1")
@@ -439,7 +439,7 @@ def test_wrong_usage(flags):
 
 
 def test_many_connections(start):
-    """The limit of descriptors is raised, and idle connections cost next to nothing."""
+    """The descriptor limit is raised, and idle connections use little memory."""
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 3000:
@@ -455,7 +455,7 @@ def test_many_connections(start):
         with Wire(server) as wire:
             assert wire.complete(max_tokens=5).answer()[0] == 200
         assert metric(server, "process_resident_memory_bytes") - before < 64e6
-        assert len(os.listdir(f"/proc/{server.process.pid}/task")) <= 3 + ("tsan" in str(BUILD))  # which has one of its own
+        assert len(os.listdir(f"/proc/{server.process.pid}/task")) <= 3 + ("tsan" in str(BUILD))  # ThreadSanitizer adds one
         for wire in wires:
             wire.socket.close()
         wait_until(lambda: metric(server, "process_open_fds") < 50)

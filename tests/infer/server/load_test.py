@@ -1,7 +1,7 @@
-"""Many clients at once, for long: every text is the one that `generate` gives alone, whatever else goes on. Beside them
-are clients that read slowly, late or not at all, ask for more than they read, or leave.
+"""Runs many clients for a long time: every output equals that of `generate`. Other clients read slowly, late or not at
+all, request more than they read, or disconnect.
 
-FOLIO_SOAK=100000 is the number of requests for `make soak`; else it is 2,000, and 300 under sanitizers."""
+FOLIO_SOAK=100000 sets the number of requests for `make soak`; the default is 2,000, or 300 under sanitizers."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ CLIENTS = 24
 CONTEXT = 256
 GREEDY = {"n": 8, "logprobs": 20, "stream": True}  # some 5 MB
 BEAMS = {"use_beam_search": True, "best_of": 3, "n": 2, "max_tokens": 12}
-# Few blocks and few rows: prompts are cut, sequences are preempted, cached prefixes are forgotten. Who reads late may.
+# Few blocks and rows: prompts are split, sequences preempted, cached prefixes evicted. The timeouts allow late readers.
 FLAGS = ("-t", "1", "--max-sequences", "12", "--max-batch-tokens", "40", "--cache-tokens", "1024",
          "--write-timeout", "100000", "--request-timeout", "100000")
 
 
 def stories(n):
-    """Prompts with seeds, some with a common beginning; what `generate` says after each, up to the context; and its two
-    best beams."""
+    """Returns prompts with seeds, some with common prefixes; the output of `generate` for each, up to the context; and
+    its two best beams."""
     draw = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJ\n,.:'"
     preambles = ["", "".join(draw.choices(letters, k=70)), "".join(draw.choices(letters, k=130))]
@@ -45,7 +45,7 @@ def stories(n):
 
 
 def texts_of(wire, n=65536):
-    """Of the choices of a stream, read `n` bytes at a time."""
+    """Returns the outputs of a stream's choices, read `n` bytes at a time."""
     texts = {}
     for event in wire.events(n):
         if event != "[DONE]":
@@ -56,7 +56,7 @@ def texts_of(wire, n=65536):
 
 @contextlib.contextmanager
 def slow_clients(port, n):
-    """`n` clients that say nothing, speak slowly, or ask without reading are there inside."""
+    """Inside, `n` clients are connected that send nothing, send slowly, or don't read."""
     ready, done = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
@@ -75,7 +75,7 @@ def slow_clients(port, n):
 
 
 class Client(threading.Thread):
-    """Asks for texts, one after the other, and leaves some before their end."""
+    """Sends requests one after another, and disconnects during some of them."""
 
     def __init__(self, server, told, number, counts):
         super().__init__()
@@ -89,7 +89,7 @@ class Client(threading.Thread):
             while self.counts.next():
                 wire = self.ask(wire)
             wire.socket.close()
-        except BaseException as error:  # noqa: BLE001: raised again by who waits
+        except BaseException as error:  # raised again in the main thread
             self.error = error
 
     def ask(self, wire):
@@ -97,10 +97,10 @@ class Client(threading.Thread):
         n = self.draw.randint(1, len(text))
         fields = {"prompt": prompt, "seed": seed, "max_tokens": n}
         kind = self.draw.random()
-        if kind < 0.1:  # leaves at once, while it perhaps waits
+        if kind < 0.1:  # disconnects at once, maybe while queued
             wire.complete(**fields, stream=self.draw.random() < 0.5).socket.close()
             return Wire(self.server)
-        if kind < 0.2:  # leaves in the middle
+        if kind < 0.2:  # disconnects in the middle
             events = wire.complete(**fields, stream=True) and wire.head() and wire.events()
             began = "".join(json.loads(next(events))["choices"][0]["text"] for _ in range(min(n, 3)))
             assert text.startswith(began)
@@ -134,7 +134,7 @@ class Counts:
         self.lock = threading.Lock()
         self.left = n
         self.n_compared = 0
-        self.others = {}  # texts of choices that `generate` was not asked for: always the same
+        self.others = {}  # choices without a reference output must stay the same
 
     def next(self):
         with self.lock:
@@ -146,7 +146,7 @@ class Counts:
             self.n_compared += 1
 
     def compare(self, fields, first, texts):
-        """With `first`, and the other choices with what they were before."""
+        """Compares choice 0 with `first`, and the others with their earlier outputs."""
         assert texts[0] == first and len(texts) == GREEDY["n"], fields
         with self.lock:
             self.n_compared += 1
@@ -154,7 +154,7 @@ class Counts:
 
 
 def ask_many(server, told, n, first_seed):
-    """Meanwhile others ask for much and don't read. Some of them read it late, and some never do."""
+    """Other clients request much output and don't read it; some read it late, some never."""
     counts = Counts(n)
     clients = [Client(server, told, first_seed + i, counts) for i in range(CLIENTS)]
     late = []
@@ -178,7 +178,7 @@ def ask_many(server, told, n, first_seed):
 
 
 def settled(server, descriptors):
-    """Resident memory once nothing runs and no more descriptors are open than before."""
+    """Returns resident memory once nothing runs and no more descriptors are open than before."""
     for name, value in (("folio_requests_running", 0), ("folio_requests_waiting", 0),
                         ("folio_requests_paused", 0), ("process_open_fds", descriptors)):
         wait_until(lambda: metric(server, name) == value)
@@ -186,7 +186,7 @@ def settled(server, descriptors):
     return metric(server, "process_resident_memory_bytes")
 
 
-def test_every_text_is_the_one_that_it_is_alone(server):
+def test_outputs_do_not_depend_on_load(server):
     serve = server(GOLDEN, *FLAGS)
     told = stories(48)
     n_compared = 0
@@ -202,6 +202,6 @@ def test_every_text_is_the_one_that_it_is_alone(server):
     print(f"{n_compared} texts compared; MB after each thousand: {[round(m / 1e6, 1) for m in memory]}")
     if not SANITIZED:
         assert max(memory) - start < 64e6
-    if len(memory) >= 20 and not SANITIZED:  # AddressSanitizer keeps what was freed
+    if len(memory) >= 20 and not SANITIZED:  # AddressSanitizer keeps freed memory
         assert memory[-1] - memory[1] < 2e6
-        assert memory[-1] - memory[9] < 1e6  # what each kind of request needs once was there before
+        assert memory[-1] - memory[9] < 1e6  # by then, each kind of request has run once

@@ -1,5 +1,5 @@
-// Laws of infer/server/local_service.h: callers on many threads get what they would get over HTTP; a reply that nobody
-// wants ends its requests; a service ends whatever runs.
+// Tests infer/server/local_service.h: callers on many threads get the same responses as over HTTP, an abandoned reply
+// ends its requests, and stopping a service ends all requests.
 #include "infer/server/local_service.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kHang = 120s;  // only ends a test that would wait for ever
-/// Encoding "wait" takes until open() is called.
+constexpr auto kHang = 120s;  // only ends a test that would hang
+/// Encoding "wait" blocks until open() is called.
 class GatedTokenizer final : public test::LetterTokenizer {
  public:
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
@@ -70,11 +70,11 @@ class LocalServiceTest : public ::testing::Test {
 
   void TearDown() override {
     gate_->open();
-    async_.stop();  // nobody is called from now on
+    async_.stop();  // no callbacks from now on
   }
 };
 
-TEST_F(LocalServiceTest, ManyCallersGetTheTextsThatTheyGetAlone) {
+TEST_F(LocalServiceTest, ConcurrentCallersGetTheSameTexts) {
   constexpr uint64_t kRequests = 24;
   std::vector<std::string> expected;
   for (uint64_t i = 0; i < kRequests; ++i) {
@@ -88,7 +88,7 @@ TEST_F(LocalServiceTest, ManyCallersGetTheTextsThatTheyGetAlone) {
         Json body = completion(i);
         body["stream"] = true;
         const auto reply = service_.request(post("/v1/completions", body));
-        if (i % 3 == 0) static_cast<void>(service_.request(post("/v1/completions", completion(i))));  // and gives up
+        if (i % 3 == 0) static_cast<void>(service_.request(post("/v1/completions", completion(i))));  // and abandons it
         std::string events = body_of(*reply);
         std::string text;
         for (size_t at = 0; events.compare(at, 7, "data: {") == 0; at = events.find("\n\n", at) + 2) {
@@ -102,7 +102,7 @@ TEST_F(LocalServiceTest, ManyCallersGetTheTextsThatTheyGetAlone) {
   for (auto& thread : threads) EXPECT_EQ(thread.get(), 0);
 }
 
-TEST_F(LocalServiceTest, StatusAndHeadersAreThoseOfTheServer) {
+TEST_F(LocalServiceTest, StatusAndHeadersMatchTheServer) {
   const auto reply = service_.request(post("/v1/completions", {{"prompt", "0"}, {"nonsense", 1}}));
   EXPECT_EQ(reply->status(kHang), 400);
   EXPECT_EQ(Json::parse(body_of(*reply))["error"]["message"], "unknown field: nonsense");
@@ -118,7 +118,7 @@ TEST_F(LocalServiceTest, StatusAndHeadersAreThoseOfTheServer) {
   EXPECT_EQ(body_of(*head), "");
 }
 
-TEST_F(LocalServiceTest, TheCallersSeedIsForARequestThatNamesNone) {
+TEST_F(LocalServiceTest, CallersSeedIsTheDefault) {
   Json body = completion(5);
   const Json named = answer(post("/v1/completions", body));
   body.erase("seed");
@@ -129,20 +129,20 @@ TEST_F(LocalServiceTest, TheCallersSeedIsForARequestThatNamesNone) {
   EXPECT_EQ(given["choices"], named["choices"]);
 }
 
-TEST_F(LocalServiceTest, AReplyThatIsGivenUpEndsItsRequests) {
+TEST_F(LocalServiceTest, DroppedRepliesEndTheirRequests) {
   Json body = completion(1);
   body.update({{"stream", true}, {"n", 128}, {"max_tokens", 80}});
   gate_->close();
   auto reply = service_.request(post("/v1/completions", body));
-  gate_->await_thread();  // a step was done
+  gate_->await_thread();  // after a step
   reply.reset();
-  static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));  // which comes after that
+  static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));  // handled after that one
   gate_->open();
   while (async_.statistics().running + async_.statistics().waiting > 0) std::this_thread::yield();
   EXPECT_LT(async_.statistics().tokens, 128U * 80U);
 }
 
-TEST_F(LocalServiceTest, OthersAreAnsweredWhileARequestIsPrepared) {
+TEST_F(LocalServiceTest, AnswersOthersWhilePreparingARequest) {
   const auto first = service_.request(post("/v1/completions", {{"prompt", "wait"}, {"max_tokens", 2}}));
   tokenizer_.wait_until_entered();
   const auto second = service_.request(post("/v1/completions", completion(1)));
@@ -152,20 +152,20 @@ TEST_F(LocalServiceTest, OthersAreAnsweredWhileARequestIsPrepared) {
   EXPECT_EQ(second->status(60s), 200);
 }
 
-TEST_F(LocalServiceTest, ARequestThatIsGivenUpBeforeItIsPreparedNeverRuns) {
+TEST_F(LocalServiceTest, RequestsDroppedDuringPreparationNeverRun) {
   const auto first = service_.request(post("/tokenize", {{"prompt", "wait"}}));
   tokenizer_.wait_until_entered();
   auto second = service_.request(post("/v1/completions", completion(1)));
-  EXPECT_EQ(status_of("/health"), 200);  // the second waits to be prepared by now
+  EXPECT_EQ(status_of("/health"), 200);  // by now the second is waiting to be prepared
   second.reset();
-  EXPECT_EQ(status_of("/health"), 200);  // and was given up
+  EXPECT_EQ(status_of("/health"), 200);  // and has been abandoned
   tokenizer_.open();
   EXPECT_EQ(service_.request(post("/tokenize", {{"prompt", "x"}}))->status(60s), 200);
   EXPECT_EQ(first->status(60s), 200);
   EXPECT_EQ(async_.statistics().tokens, 0U);
 }
 
-TEST_F(LocalServiceTest, AServiceThatStopsAnswersWhatIsBeingPrepared) {
+TEST_F(LocalServiceTest, StoppingAnswersRequestsInPreparation) {
   const auto prepared = service_.request(post("/v1/completions", {{"prompt", "wait"}}));
   tokenizer_.wait_until_entered();
   const auto waits = service_.request(post("/v1/completions", completion(2)));
@@ -175,8 +175,8 @@ TEST_F(LocalServiceTest, AServiceThatStopsAnswersWhatIsBeingPrepared) {
   tokenizer_.open();
 }
 
-// Of streams, events and bytes; and of whole answers.
-TEST_F(LocalServiceTest, AnAnswerThatIsReadLateIsTheSame) {
+// Tests streams (events and bytes) and whole responses.
+TEST_F(LocalServiceTest, LateReadsGetTheSameAnswer) {
   Json body = completion(1);
   body.update({{"n", 16}, {"max_tokens", 80}, {"logprobs", 20}, {"echo", true}});
   const auto choices = answer(post("/v1/completions", body))["choices"];
@@ -210,8 +210,8 @@ TEST_F(LocalServiceTest, AnAnswerThatIsReadLateIsTheSame) {
   EXPECT_TRUE(Json(streamed) == choices);
 }
 
-// A reply that is lost within any of its calls.
-TEST_F(LocalServiceTest, AReplyThatIsLostWhileItIsWrittenEndsItsRequest) {
+// A reply that is closed within any of its calls.
+TEST_F(LocalServiceTest, FailedWritesEndTheirRequest) {
   struct LostReply final : HttpReply {
     int n_writes = 0;
     void add_header(std::string_view, std::string_view) override {}
@@ -253,7 +253,7 @@ TEST_F(LocalServiceTest, AReplyThatIsLostWhileItIsWrittenEndsItsRequest) {
   async.stop();
 }
 
-TEST_F(LocalServiceTest, AServiceThatStopsEndsWhatRuns) {
+TEST_F(LocalServiceTest, StoppingEndsRunningRequests) {
   Json body = completion(1);
   body.update({{"stream", true}, {"n", 128}, {"max_tokens", 80}});
   const auto runs = service_.request(post("/v1/completions", body));

@@ -1,4 +1,4 @@
-// Properties of infer/server/log.h: a line is written whole or not at all, and never waited for.
+// Tests infer/server/log.h: a line is written completely or not at all, and writing never blocks.
 #include "infer/server/log.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 namespace folio::infer::server {
 namespace {
 
-// Two ends of a pipe or of a pair of sockets; what is written can be read without waiting.
+// Two ends of a pipe or a socket pair; reading doesn't block.
 struct Ends {
   std::array<int, 2> fd{};
   Ends() = default;
@@ -37,7 +37,7 @@ void fill_and_drain(Ends& ends) {
   const int flags = fcntl(ends.fd[1], F_GETFL);
   {
     const Log log(ends.fd[1]);
-    for (int i = 0; i < 10'000; ++i) log.line(std::string(200, 'a'));  // more than is kept of what nobody reads
+    for (int i = 0; i < 10'000; ++i) log.line(std::string(200, 'a'));  // more than the log buffers if nobody reads
     std::string text = ends.all();
     EXPECT_GT(text.size(), 200U);
     EXPECT_LT(text.size(), 10'000U * 200U);
@@ -48,7 +48,7 @@ void fill_and_drain(Ends& ends) {
     EXPECT_NE(text.find(" b\\x0Ac\\x01"), std::string::npos);
     EXPECT_EQ(text.find('\n'), text.size() - 1);
   }
-  EXPECT_EQ(fcntl(ends.fd[1], F_GETFL), flags);  // which a shell may share
+  EXPECT_EQ(fcntl(ends.fd[1], F_GETFL), flags);  // a shell may share them
 }
 
 TEST(Log, NeverWaitsForAPipe) {

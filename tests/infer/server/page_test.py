@@ -1,4 +1,4 @@
-"""The server's page in a browser: conversations, alternatives, forms, tools, two tabs, a server that goes away, a phone."""
+"""Tests the server's page in a browser: conversations, alternatives, forms, tools, tabs, a stopped server, a phone."""
 
 import json
 import random
@@ -32,7 +32,7 @@ def browser():
 
 @pytest.fixture
 def visitor(browser):
-    """visitor(url) is a page of one person: its tabs share what the browser keeps. Nothing may throw, nor be blocked."""
+    """visitor(url) opens the page; its tabs share browser storage. Errors and blocked requests fail the test."""
     wrong = []
     contexts = []
 
@@ -45,7 +45,7 @@ def visitor(browser):
         page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
         page.goto(url)
         if not locked:
-            expect(page.locator("#model")).to_contain_text("positions")
+            expect(page.locator("#model")).to_contain_text("context")
         return page
 
     yield visit
@@ -55,7 +55,7 @@ def visitor(browser):
 
 
 def settle(page, **values):
-    """Fills in sampling values, and the system message."""
+    """Sets sampling values, and the system message."""
     page.locator("#settings-said").click()
     for name, value in values.items():
         page.locator("#system" if name == "system" else f"#set-{name}").fill(str(value))
@@ -77,7 +77,7 @@ def answers(page):
 
 
 def kept(page):
-    """The conversations in the browser's storage."""
+    """Returns the conversations in the browser's storage."""
     texts = page.evaluate("Object.entries(localStorage).filter(([key]) => key.startsWith('folio.conversation.')).map(([, text]) => text)")
     return [json.loads(text) for text in texts]
 
@@ -98,7 +98,7 @@ def chat_page(server, visitor):
     return page
 
 
-def test_a_conversation_goes_on_is_edited_and_survives_a_reload(chat_page):
+def test_conversation_is_editable_and_survives_reload(chat_page):
     page = chat_page
     settle(page, system="Answer in one sentence.")
     say(page, "What is the capital of France?")
@@ -117,7 +117,7 @@ def test_a_conversation_goes_on_is_edited_and_survives_a_reload(chat_page):
     expect(page.locator("#system")).to_have_value("Answer in one sentence.")
 
     page.get_by_role("button", name="Edit").first.click()
-    page.get_by_label("Edit the message").fill("What is the capital of Spain?")
+    page.get_by_label("Edit message").fill("What is the capital of Spain?")
     page.locator(".editor").get_by_role("button", name="Send").click()
     ended(page)
     expect(page.locator(".user .body")).to_have_text(["What is the capital of Spain?"])
@@ -126,7 +126,7 @@ def test_a_conversation_goes_on_is_edited_and_survives_a_reload(chat_page):
     expect(page.locator(".model .body")).to_have_text([first, second], use_inner_text=False)
 
 
-def test_escape_stops_and_what_came_stays(chat_page):
+def test_escape_stops_and_keeps_the_partial_answer(chat_page):
     page = chat_page
     settle(page, max_tokens=1500)
     say(page, "Tell a very long story about a lighthouse, with many chapters.")
@@ -139,7 +139,7 @@ def test_escape_stops_and_what_came_stays(chat_page):
     expect(page.locator("#figures dd").first).to_have_text("0")  # the server stopped, too
 
 
-def test_an_alternative_goes_on_from_there(text_page):
+def test_selecting_an_alternative_continues_from_it(text_page):
     page = text_page
     say(page, "ROMEO:")
     ended(page)
@@ -158,7 +158,7 @@ def test_an_alternative_goes_on_from_there(text_page):
     assert len(after) == 4 + 12, "the alternative, and max_tokens behind it"
 
 
-def test_the_keyboard_finds_an_alternative_of_a_chat(chat_page):
+def test_keyboard_selects_an_alternative(chat_page):
     page = chat_page
     say(page, "Name a colour.")
     ended(page)
@@ -174,7 +174,7 @@ def test_the_keyboard_finds_an_alternative_of_a_chat(chat_page):
     assert after[0] == before[0] and after[1] == chosen
 
 
-def test_two_tabs_see_each_other_and_overwrite_nothing(server, visitor):
+def test_two_tabs_stay_in_sync(server, visitor):
     url = server(GOLDEN).url
     one = visitor(url)
     settle(one, max_tokens=5)
@@ -195,11 +195,11 @@ def test_two_tabs_see_each_other_and_overwrite_nothing(server, visitor):
     assert sorted(len(conversation["messages"]) for conversation in kept(one)) == [2, 6]
 
 
-def test_of_two_tabs_that_write_at_once_the_later_writes_a_copy(text_page):
+def test_concurrent_tab_writes_make_a_copy(text_page):
     page = text_page
     say(page, "JULIET:")
     ended(page)
-    # What another tab does between two looks of this one.
+    # Another tab changes the conversation between two checks of this one.
     page.evaluate("""() => {
       const key = Object.keys(localStorage).find((key) => key.startsWith("folio.conversation."));
       localStorage.setItem(key, JSON.stringify({ ...JSON.parse(localStorage.getItem(key)), revision: "other" }));
@@ -210,14 +210,14 @@ def test_of_two_tabs_that_write_at_once_the_later_writes_a_copy(text_page):
     assert sorted(len(conversation["messages"]) for conversation in kept(page)) == [2, 4]
 
 
-def test_a_server_goes_away_and_comes_back(server, visitor):
-    serve = server(GOLDEN, "--max-sequences", "4")  # one of its own
+def test_page_reconnects_to_a_restarted_server(server, visitor):
+    serve = server(GOLDEN, "--max-sequences", "4")  # a server of its own
     page = visitor(serve.url)
     settle(page, max_tokens=5)
     say(page, "ROMEO:")
     ended(page)
     serve.stop()
-    expect(page.locator("#away")).to_contain_text("away")
+    expect(page.locator("#away")).to_contain_text("unreachable")
     say(page, "\nJULIET:")
     expect(page.locator(".failed")).to_be_visible()
     page.locator("#draft").fill("not sent yet")
@@ -231,7 +231,7 @@ def test_a_server_goes_away_and_comes_back(server, visitor):
     expect(page.locator("#draft")).to_have_value("not sent yet")
 
 
-def test_a_phone_needs_no_horizontal_scrolling(server, visitor):
+def test_no_horizontal_scrolling_on_phones(server, visitor):
     page = visitor(server(GOLDEN).url, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     settle(page, max_tokens=20, seed=1)
     say(page, "ROMEO: " + "O" * 100)
@@ -248,21 +248,21 @@ def test_a_phone_needs_no_horizontal_scrolling(server, visitor):
 
 
 @pytest.mark.parametrize("width", [390, 1000, 1280])
-def test_the_conversation_has_the_height_and_the_engine_can_be_hidden(server, visitor, width):
+def test_conversation_fills_the_height(server, visitor, width):
     page = visitor(server(GOLDEN).url, viewport={"width": width, "height": 800})
     expect(page.locator("#engine")).to_be_visible()
     assert page.locator("main").bounding_box()["height"] > 690
-    page.get_by_role("button", name="Hide the engine").click()
+    page.get_by_role("button", name="Hide engine").click()
     page.reload()
-    expect(page.locator("#model")).to_contain_text("positions")
+    expect(page.locator("#model")).to_contain_text("context")
     expect(page.locator("#engine")).to_be_hidden()
     main = page.locator("main").bounding_box()
     assert main["height"] > 690 and main["x"] + main["width"] == width
-    page.get_by_role("button", name="Show the engine").click()
+    page.get_by_role("button", name="Show engine").click()
     expect(page.locator("#steps")).to_be_visible()
 
 
-def test_the_draft_grows_with_its_text(text_page):
+def test_input_grows_with_its_text(text_page):
     height = lambda: text_page.locator("#draft").bounding_box()["height"]
     two = height()
     text_page.locator("#draft").fill("a\n" * 7)
@@ -275,7 +275,7 @@ def test_the_draft_grows_with_its_text(text_page):
     assert height() == two
 
 
-def test_what_a_model_says_stays_text(text_page):
+def test_model_output_is_escaped(text_page):
     page = text_page
 
     def forged(route):
@@ -323,7 +323,7 @@ def ask_for(page, schema=None, tools=""):
 
 
 def forge(page, answer):
-    """answer(body) is the stream's deltas and its finish reason. Returns the requests that came."""
+    """Answers requests with answer(body): deltas and a finish reason. Returns the received requests."""
     came = []
 
     def forged(route):
@@ -341,31 +341,31 @@ def call_lines(page):
     return page.locator(".calls:not(:empty)").all_text_contents()
 
 
-def test_an_answer_fits_the_schema(random_page):
+def test_answers_match_the_schema(random_page):
     page = random_page
     ask_for(page, json.dumps(SCHEMA))
     expect(page.locator("#settings-said")).to_contain_text("schema")
     for _ in range(2):
         say(page, "he is the user")
         ended(page)
-        page.reload()  # the schema is kept
+        page.reload()  # the schema persists
     first, second = answers(page)
     assert list(json.loads(first)) == ["count", "color"]
     jsonschema.validate(json.loads(first), SCHEMA)
     jsonschema.validate(json.loads(second), SCHEMA)
     page.locator(".token").first.click()
     page.locator("#choices button:not(.taken)").first.click()
-    expect(page.locator("#notice")).to_contain_text("no schema")
+    expect(page.locator("#notice")).to_contain_text("ignores the schema")
     ended(page)
 
 
-def test_a_wrong_setting_is_said_at_its_field_and_not_sent(random_page):
+def test_invalid_settings_are_shown_and_not_sent(random_page):
     page = random_page
     came = forge(page, lambda body: ([{"content": "yes"}], "stop"))
     for field, wrong, why, right in [
             ("set-temperature", "100.5", "a number from 0 to 100.", "0.5"), ("set-top_k", "1.5", "a whole number", "40"),
             ("set-max_tokens", "0", "from 1 to", "7"), ("set-stop", "x\n" * 17, "At most 16", "x"),
-            ("schema", '{"type": ', "no JSON", "{}"), ("schema", "[1]", "JSON object", "")]:
+            ("schema", '{"type": ', "Invalid JSON", "{}"), ("schema", "[1]", "JSON object", "")]:
         page.locator("#settings-said").click()
         page.locator(f"#{field}").fill(wrong)
         expect(page.locator(f"#{field}-wrong")).to_contain_text(why)
@@ -384,7 +384,7 @@ def test_a_wrong_setting_is_said_at_its_field_and_not_sent(random_page):
     assert "response_format" not in body
 
 
-def test_each_setting_has_a_line_of_explanation(text_page):
+def test_each_setting_has_a_description(text_page):
     controls = text_page.locator("#settings [aria-describedby]").all()
     assert len(controls) == 11
     for control in controls:
@@ -406,12 +406,12 @@ MARKDOWN = {
 
 
 @pytest.mark.parametrize("source", MARKDOWN)
-def test_markdown_becomes_elements(random_page, source):
+def test_markdown_is_rendered(random_page, source):
     html = random_page.evaluate("(text) => drawMarkdown(document.createElement('div'), text.split('\\n')).innerHTML", source)
     assert html == MARKDOWN[source]
 
 
-def test_markdown_that_grows_is_that_of_the_whole_text(random_page):
+def test_incremental_markdown_matches_the_whole(random_page):
     draw = random.Random(3)
     signs = ["**", "*", "_", "`", "```\n", "\n", "\n\n", "- ", "  ", "1. ", "> ", "|", "|-|\n", "# ", "[a](https://b.c)", "~~",
              "\\", "x", "y z", "<i>"]
@@ -425,7 +425,7 @@ def test_markdown_that_grows_is_that_of_the_whole_text(random_page):
     assert differ == []
 
 
-def test_a_chat_is_formatted_and_its_code_can_be_copied(random_page):
+def test_chats_are_formatted_and_code_can_be_copied(random_page):
     page = random_page
     code = f"def f():\n    return '{HOSTILE}'"
     text = f"It is **this**:\n\n```python\n{code}\n```\n[more](https://example.org/)"
@@ -462,7 +462,7 @@ def test_a_chat_is_formatted_and_its_code_can_be_copied(random_page):
     assert "1234567890123456" not in page.locator(".model").text_content()
     tools.get_by_role("button", name="Seed").click()
     expect(page.locator("#notice")).to_contain_text("1234567890123456")
-    page.get_by_role("button", name="Use it").click()
+    page.get_by_role("button", name="Use this seed").click()
     expect(page.locator("#set-seed")).to_have_value("1234567890123456")
 
     tools.get_by_role("button", name="Tokens").click()
@@ -471,10 +471,10 @@ def test_a_chat_is_formatted_and_its_code_can_be_copied(random_page):
     expect(page.locator(".model strong")).to_have_text("this")
 
 
-def test_a_form_that_the_server_refuses_is_said(text_page):
+def test_rejected_forms_are_shown(text_page):
     page = text_page
     page.locator("#settings-said").click()
-    expect(page.locator("#tools-box")).to_be_hidden()  # a text calls none
+    expect(page.locator("#tools-box")).to_be_hidden()  # completions have no tools
     page.locator("#schema").fill(json.dumps(SCHEMA))
     page.locator("#settings-said").click()
     say(page, "ROMEO:")
@@ -482,7 +482,7 @@ def test_a_form_that_the_server_refuses_is_said(text_page):
     expect(page.locator(".failed").last).to_contain_text("0x7b")
 
 
-def test_a_call_goes_to_the_page_and_back(random_page):
+def test_tool_call_round_trip(random_page):
     page = random_page
     ask_for(page, tools="required")
     came = []
@@ -499,7 +499,7 @@ def test_a_call_goes_to_the_page_and_back(random_page):
     jsonschema.validate(json.loads(call["function"]["arguments"]), tool["parameters"])
     lines = [f"{tool['name']} {call['function']['arguments']}", returned["content"]]
     assert call_lines(page) == lines and answers(page)[0] == "" != answers(page)[1]
-    expect(page.locator(".model .tools").first).to_contain_text("calls a tool")
+    expect(page.locator(".model .tools").first).to_contain_text("tool call")
 
     page.reload()
     assert call_lines(page) == lines
@@ -509,7 +509,7 @@ def test_a_call_goes_to_the_page_and_back(random_page):
     assert came[2]["messages"][:3] == came[1]["messages"] and len(came[2]["messages"]) == 5
 
 
-def test_calls_that_come_in_pieces_are_answered(random_page):
+def test_streamed_calls_are_answered(random_page):
     page = random_page
     ask_for(page, tools="auto")
     given = '{"expression": "(3 + 4.5) * -2 / 4"}'
@@ -534,7 +534,7 @@ def test_calls_that_come_in_pieces_are_answered(random_page):
     assert [message["tool_call_id"] for message in returned] == ["a1", "a2", "a3"]
     assert returned[0]["content"] == "-3.75"
     assert returned[1]["content"].startswith("error: ") and "Nowhere" in returned[1]["content"]
-    assert returned[2]["content"] == "error: there is no function constructor"
+    assert returned[2]["content"] == "error: unknown function constructor"
     calls, *results = call_lines(page)
     assert calls == f'calculate {given}get_time {{"time_zone": "Nowhere/At_all"}}constructor {{}}'
     assert results == [message["content"] for message in returned]
@@ -546,7 +546,7 @@ def test_calls_that_come_in_pieces_are_answered(random_page):
     expect(page.locator(".calls:not(:empty)")).to_have_text([calls, *results], use_inner_text=False)
 
 
-def test_a_model_that_only_calls_has_to_answer_after_five_rounds(random_page):
+def test_model_must_answer_after_five_rounds_of_calls(random_page):
     page = random_page
     ask_for(page, tools="auto")
 
@@ -562,7 +562,7 @@ def test_a_model_that_only_calls_has_to_answer_after_five_rounds(random_page):
     assert [body["tool_choice"] for body in came] == ["auto"] * 5 + ["none"]
 
 
-def test_a_call_that_is_cut_off_is_not_run(random_page):
+def test_truncated_calls_are_not_run(random_page):
     page = random_page
     ask_for(page, tools="auto")
     call = {"index": 0, "id": "c1", "function": {"name": "calculate", "arguments": '{"expression": "1 +'}}
@@ -575,7 +575,7 @@ def test_a_call_that_is_cut_off_is_not_run(random_page):
     assert call_lines(page) == ['calculate {"expression": "1 +'] * 2
 
 
-def test_the_calculator_calculates(text_page):
+def test_calculator(text_page):
     draw = random.Random(1)
 
     def expression(depth):
@@ -586,7 +586,7 @@ def test_the_calculator_calculates(text_page):
 
     def value(text):
         try:
-            return eval(text)  # what was drawn is Python, too
+            return eval(text)  # the random expression is also valid Python
         except ZeroDivisionError:
             return None
 
@@ -597,7 +597,7 @@ def test_the_calculator_calculates(text_page):
     assert text_page.evaluate("""(all) => all.filter((one) => { try { calculate(one); return true; } catch { return false; } })""", wrong) == []
 
 
-def test_the_clock_knows_time_zones(text_page):
+def test_clock_supports_time_zones(text_page):
     times = text_page.evaluate("""["UTC", "Asia/Tokyo"].map((time_zone) => runTool({ name: "get_time", arguments: JSON.stringify({ time_zone }) }))""")
     hours = [int(re.search(r"(\d\d):\d\d:\d\d", text)[1]) for text in times]
     assert (hours[1] - hours[0]) % 24 == 9, times
@@ -622,15 +622,15 @@ def test_an_export_can_be_imported(text_page, tmp_path):
     expect(page.locator("#list button").first).to_have_text("from chat")
 
 
-def test_a_key_is_asked_for_and_kept_for_the_visit(server, visitor):
+def test_api_key_is_requested_and_kept_for_the_session(server, visitor):
     page = visitor(server(GOLDEN, "--api-key", "sesame").url, locked=True)
     for key in ("wrong", "sesame"):
         expect(page.get_by_label("key")).to_be_visible()
         page.get_by_label("key").fill(key)
-        page.get_by_role("button", name="Use it").click()
-    expect(page.locator("#model")).to_contain_text("positions")
+        page.get_by_role("button", name="Submit").click()
+    expect(page.locator("#model")).to_contain_text("context")
     page.reload()
-    expect(page.locator("#model")).to_contain_text("positions")
+    expect(page.locator("#model")).to_contain_text("context")
     expect(page.locator("#key-form")).to_be_hidden()
     settle(page, max_tokens=5)
     say(page, "ROMEO:")
@@ -638,12 +638,12 @@ def test_a_key_is_asked_for_and_kept_for_the_visit(server, visitor):
     expect(page.locator(".token")).to_have_count(5)
 
 
-def test_the_live_view_shows_steps_and_blocks_and_no_text(text_page):
+def test_live_view_shows_steps_and_blocks_but_no_text(text_page):
     page = text_page
     settle(page, max_tokens=100)
     say(page, "ROMEO:")
     expect(page.locator("#steps")).to_have_attribute("aria-label", re.compile(r"Steps \d+ to \d+, \d+ sequence"))
     ended(page)
-    expect(page.locator("#blocks")).to_have_attribute("aria-label", re.compile(r"^0 of \d+ blocks held"))
+    expect(page.locator("#blocks")).to_have_attribute("aria-label", re.compile(r"^0 of \d+ blocks in use"))
     expect(page.locator("#happened li").first).to_contain_text("starts")
     assert "ROMEO" not in page.locator("aside").text_content()

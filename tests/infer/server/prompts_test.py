@@ -1,8 +1,8 @@
-"""What a prompt's text is, and where its tokens and those of the answer begin: `tokenizers`' tokens and offsets.
+"""Compares prompts, and the offsets of their tokens and the output's, with `tokenizers`.
 
-Models of random weights as transformers saves them: a SentencePiece vocabulary (Llama's, Metaspace), and byte-level ones
-behind the template that adds BOS (Llama 3's), one of which normalizes texts (Qwen's). Most of their answers are bytes that are no UTF-8.
-"""
+The models have random weights and are saved by transformers: a SentencePiece vocabulary (Llama's, Metaspace), and
+byte-level ones with a template that adds BOS (Llama 3's), or with normalization (Qwen's). Most output bytes are invalid
+UTF-8."""
 
 import codecs
 import json
@@ -53,7 +53,7 @@ def byte_level(normalizer=None):
 
 @pytest.fixture(scope="module", params=[sentencepiece, byte_level, normalized], ids=lambda f: f.__name__)
 def model(request, server, tmp_path_factory):
-    """A server, its directory, and transformers' tokenizer and model."""
+    """Returns a server, its directory, and transformers' tokenizer and model."""
     folder = tmp_path_factory.mktemp(request.param.__name__)
     fast = request.param()
     torch.manual_seed(3)
@@ -69,7 +69,7 @@ def model(request, server, tmp_path_factory):
 
 
 def complete(served, **fields):
-    """The choice, where no object of the answer has a key twice."""
+    """Returns the choice, after checking that no JSON object has a duplicate key."""
     def once(pairs):
         assert len(dict(pairs)) == len(pairs), pairs
         return dict(pairs)
@@ -81,7 +81,7 @@ def complete(served, **fields):
 
 
 def encoded(fast, text, parse_special=True):
-    """By `tokenizers`, without BOS."""
+    """Encodes with `tokenizers`, without BOS."""
     tokenizer = Tokenizer.from_str(fast.backend_tokenizer.to_str())
     tokenizer.encode_special_tokens = not parse_special
     return tokenizer.encode(text, add_special_tokens=False)
@@ -92,7 +92,7 @@ def with_bos(fast, ids):
 
 
 @pytest.mark.parametrize("text", PROMPTS)
-def test_special_tokens_in_a_prompt_are_parsed_unless_asked(model, text, tmp_path):
+def test_special_tokens_in_prompts_are_parsed_by_default(model, text, tmp_path):
     served, folder, fast, _ = model
     parsed, plain = encoded(fast, text).ids, encoded(fast, text, parse_special=False).ids
     assert ("<" in text and "<tool>" not in text) == (parsed != plain)
@@ -111,20 +111,20 @@ def test_special_tokens_in_a_prompt_are_parsed_unless_asked(model, text, tmp_pat
         assert [int(i) for i in done.stdout.split()] == ids
 
 
-def test_an_empty_prompt(model):
+def test_empty_prompt(model):
     served, _, fast, _ = model
     assert post(served, "/tokenize", {"prompt": ""})[1]["tokens"] == [fast.bos_token_id]
     assert post(served, "/tokenize", {"prompt": "", "add_special_tokens": False})[1]["tokens"] == []
     assert complete(served, prompt="", add_special_tokens=False, max_tokens=1)["text"] is not None
 
 
-def test_what_is_of_prompts_is_not_of_messages(server, tmp_path):
+def test_prompt_fields_are_rejected_for_messages(server, tmp_path):
     chatty = server(write_chat_model(tmp_path / "chat.gguf"), "-t", "1")
     messages = [{"role": "user", "content": "<|im_end|>"}]
     for field in ("parse_special", "add_special_tokens"):
         status, answer = post(chatty, "/tokenize", {"messages": messages, field: True})
         assert status == 400 and answer["error"]["param"] == field and "'prompt'" in answer["error"]["message"]
-    # What a user says stays text, and the markers of the template are tokens.
+    # User content stays text; the template's markers become tokens.
     tokens = post(chatty, "/tokenize", {"messages": messages})[1]["tokens"]
     mark = post(chatty, "/tokenize", {"prompt": "<|im_end|>"})[1]["tokens"]
     assert len(mark) == 1 and tokens.count(mark[0]) < 1 + len(messages) + 1
@@ -134,8 +134,8 @@ def test_what_is_of_prompts_is_not_of_messages(server, tmp_path):
 
 @pytest.mark.parametrize("parse_special", [True, False])
 @pytest.mark.parametrize("text", PROMPTS)
-def test_text_offset_is_tokenizers(model, text, parse_special):
-    """A BOS that was added has no place in the text; names of tokens that are in it have."""
+def test_text_offset_matches_tokenizers(model, text, parse_special):
+    """An added BOS has no offset in the text; token names within the text have one."""
     served, _, fast, _ = model
     theirs = encoded(fast, text, parse_special)
     n_added = len(with_bos(fast, theirs.ids)) - len(theirs.ids)
@@ -148,7 +148,7 @@ def test_text_offset_is_tokenizers(model, text, parse_special):
 
 
 def places(data):
-    """For each byte, which character of data.decode(errors="replace") has it."""
+    """Returns the text, and for each byte the index of its character in data.decode(errors="replace")."""
     broken = {}
 
     def note(error):
@@ -166,7 +166,7 @@ def places(data):
 
 
 @pytest.mark.parametrize("echo", [False, True])
-def test_offsets_of_an_answer_are_places_in_its_text(model, echo):
+def test_text_offsets_index_the_output(model, echo):
     served, *_ = model
     fields = dict(prompt="hello é", echo=echo, max_tokens=100, logprobs=20, temperature=1.5)
     done = complete(served, **fields)
@@ -181,7 +181,7 @@ def test_offsets_of_an_answer_are_places_in_its_text(model, echo):
         expected.append(place[at])
         at += len(part)
     assert logprobs["text_offset"][start:] == expected
-    # A stream has the same, though the text of a character comes with its last token.
+    # A stream has the same offsets, although a character is sent with its last token.
     seen = {name: [] for name in logprobs}
     for chunk in client_of(served).completions.create(model="random", seed=1, stream=True,
                                                             logit_bias=served.endless, **fields):
@@ -190,13 +190,13 @@ def test_offsets_of_an_answer_are_places_in_its_text(model, echo):
     assert seen == logprobs
 
 
-def test_the_alternatives_have_names_of_their_own(model):
-    """Of which those of parts of characters are OpenAI's: "bytes:\\xe2\\x80"."""
+def test_alternatives_have_distinct_names(model):
+    """Parts of characters have OpenAI's names: "bytes:\\xe2\\x80"."""
     served, *_ = model
     done = complete(served, prompt="hello", max_tokens=60, logprobs=20, temperature=1.5)
     n_parts = 0
     for top, entry, token in zip(done["logprobs"]["top_logprobs"], done["logprobs"]["content"], done["logprobs"]["tokens"]):
-        assert len(top) == len(entry["top_logprobs"]) == 20  # no name replaced another one
+        assert len(top) == len(entry["top_logprobs"]) == 20  # no duplicate names
         assert token == entry["token"]
         for name, alternative in zip(top, entry["top_logprobs"]):
             data = bytes(alternative["bytes"])
@@ -208,8 +208,8 @@ def test_the_alternatives_have_names_of_their_own(model):
     assert n_parts > 20
 
 
-def test_a_continuation_is_scored_as_lm_eval_does(model):
-    """Its loop finds the first token of the continuation by text_offset."""
+def test_continuation_scores_match_lm_eval(model):
+    """lm_eval finds the first token of the continuation by text_offset."""
     served, _, fast, llama = model
     context, continuation = "hello", " world é"
     ids = with_bos(fast, encoded(fast, context + continuation).ids)
@@ -226,7 +226,7 @@ def test_a_continuation_is_scored_as_lm_eval_does(model):
     assert math.isclose(sum(logprobs["token_logprobs"][at:-1]), expected, abs_tol=2e-3)
 
 
-def test_greedy_is_transformers_greedy(server):
+def test_greedy_matches_transformers(server):
     golden = server(GOLDEN, "-t", "1", "--name", "golden")
     model = transformers.AutoModelForCausalLM.from_pretrained(GOLDEN)
     tokenizer = transformers.AutoTokenizer.from_pretrained(GOLDEN)
@@ -234,7 +234,7 @@ def test_greedy_is_transformers_greedy(server):
     out = model.generate(**inputs, max_new_tokens=20, do_sample=False)
     ours = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=20, temperature=0, logprobs=3)
     assert ours.choices[0].text == tokenizer.decode(out[0, inputs.input_ids.shape[1]:])
-    # And the probabilities are those of its logits, the prompt's with "echo", too.
+    # The log probabilities match its logits, with "echo" also the prompt's.
     echoed = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=20, temperature=0,
                                                   logprobs=3, echo=True)
     with torch.no_grad():

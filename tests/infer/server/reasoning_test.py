@@ -1,5 +1,5 @@
-"""Reasoning of models that think: split from the answer as their templates split it, streamed or not, and given back in a
-conversation. The models have random weights; logit_bias makes the marks likely."""
+"""Tests reasoning models: reasoning is separated from the answer as by their templates, streamed or not, and sent back
+in a conversation. The models have random weights; logit_bias makes the marks likely."""
 
 import re
 
@@ -25,7 +25,7 @@ def client_of(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reasoning")
 
     def client(name, kind=4):
-        """`kind` of the marks' tokens: 4 are texts that are looked for, 3 are control tokens, which have no text."""
+        """`kind` of the marks' tokens: 4 are matched as text, 3 are control tokens without text."""
         path = folder / f"{name} {kind}.gguf"
         if not path.exists():
             write_chat_model(path, TEMPLATES.get(name, published_templates.SMOLLM2), context=8192,
@@ -37,7 +37,7 @@ def client_of(server, tmp_path_factory):
 
 
 def answer(client, **fields):
-    """Reasoning and content, which are the same streamed."""
+    """Returns reasoning and content, after checking that streaming gives the same."""
     fields = {"model": "m", "messages": ASK, "max_tokens": 60, "logit_bias": MARKS, **fields}
     [choice] = client.chat.completions.create(**fields).choices
     message = choice.message.model_dump()
@@ -51,7 +51,7 @@ def answer(client, **fields):
 
 
 def split(text, begun):
-    """As Qwen 3's template does, of an answer that begins with reasoning."""
+    """Splits off the reasoning of an answer, as Qwen 3's template does."""
     if not begun and not text.lstrip().startswith("<think>"):
         return None, text
     text = text if begun else text.lstrip().removeprefix("<think>")
@@ -62,7 +62,7 @@ def split(text, begun):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_reasoning_is_what_stands_before_the_mark(client_of, name):
+def test_reasoning_ends_at_the_marker(client_of, name):
     client = client_of(name)
     prompt = client.with_options(base_url=str(client.base_url).removesuffix("v1/")).post(
         "/tokenize", body={"messages": ASK}, cast_to=object)["tokens"]
@@ -77,7 +77,7 @@ def test_reasoning_is_what_stands_before_the_mark(client_of, name):
     assert (True, True) in kinds, kinds
 
 
-def test_a_template_that_does_not_think_has_no_reasoning(server, tmp_path):
+def test_templates_without_thinking_have_no_reasoning(server, tmp_path):
     path = write_chat_model(tmp_path / "m.gguf", context=8192, pieces=VOCABULARY)
     client = openai.OpenAI(base_url=f"{server(path, '-t', '1', '--name', 'm').url}/v1", api_key="none", timeout=HANG)
     text = "<think>us</think>he"
@@ -85,7 +85,7 @@ def test_a_template_that_does_not_think_has_no_reasoning(server, tmp_path):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_form_begins_behind_the_reasoning(client_of, name):
+def test_forms_begin_after_the_reasoning(client_of, name):
     answers = [answer(client_of(name), seed=seed, max_tokens=2000, extra_body={"guided_regex": "us|he"}) for seed in range(SEEDS // 2)]
     assert all(re.fullmatch("us|he", content) for _, content in answers)
     assert any(reasoning for reasoning, _ in answers)
@@ -93,7 +93,7 @@ def test_a_form_begins_behind_the_reasoning(client_of, name):
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
 @pytest.mark.parametrize("name", ["Qwen 3", "SmolLM3"])
-def test_calls_come_behind_the_reasoning(client_of, name, choice):
+def test_calls_follow_the_reasoning(client_of, name, choice):
     seen = 0
     for seed in range(SEEDS // 2):
         [made] = client_of(name).chat.completions.create(
@@ -108,12 +108,12 @@ def test_calls_come_behind_the_reasoning(client_of, name, choice):
 
 @pytest.mark.parametrize("variables", [{}, {"enable_thinking": False}, {"enable_thinking": True}], ids=str)
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_template_has_more_variables(client_of, name, variables):
-    """The prompt is the one that transformers renders."""
+def test_chat_template_kwargs(client_of, name, variables):
+    """The prompt equals transformers' rendering."""
     client = client_of(name)
     [text], _ = render_jinja_template(conversations=[ASK], chat_template=TEMPLATES[name], add_generation_prompt=True,
                                       **({"bos_token": "<s>"} | variables))
-    parts = re.split(r"(<s>|<think>|</think>|<\|im_start\|>|<\|im_end\|>)", text)  # a text's own marks are no tokens there
+    parts = re.split(r"(<s>|<think>|</think>|<\|im_start\|>|<\|im_end\|>)", text)  # marks within contents are not parsed
     expected = len(parts) // 2 + sum(
         client.completions.create(model="m", prompt=part, max_tokens=1).usage.prompt_tokens for part in parts[::2] if part)
     said = client.chat.completions.create(model="m", messages=ASK, max_tokens=1, extra_body={"chat_template_kwargs": variables})
@@ -123,7 +123,7 @@ def test_a_template_has_more_variables(client_of, name, variables):
         assert none.usage.prompt_tokens == expected
 
 
-def test_reasoning_goes_back_under_both_names(client_of):
+def test_reasoning_is_accepted_under_both_names(client_of):
     client = client_of("Qwen 3")
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
     said = {"role": "assistant", "content": None, "tool_calls": [call]}

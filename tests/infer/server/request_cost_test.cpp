@@ -1,5 +1,5 @@
-// What requests hold in memory, in bytes of the heap: in proportion to what was sent and to the choices asked for, and
-// not to the product of both; and no reply is made before its client reads it.
+// Tests the heap memory of requests: proportional to the request's size plus its choices, not to their product, and no
+// reply is built before its client reads it.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -48,13 +48,13 @@ class RequestCostTest : public ::testing::Test {
     return service_.request(
         {.method = "POST", .path = path, .body = body.dump(), .host = "localhost", .content_type = "application/json"});
   }
-  // The most bytes that `n` such requests held until the engine had all of them.
+  // Returns the peak of bytes that `n` such requests used until the engine had all of them.
   int64_t most_held(const Json& body, size_t n) {
     const int64_t before = n_live;
     n_most = before;
     std::vector<std::unique_ptr<LocalReply>> replies;
     for (size_t i = 0; i < n; ++i) replies.push_back(ask(body));
-    EXPECT_EQ(ask({{"prompt", "a"}}, "/tokenize")->status(60s), 200);  // it is prepared after them
+    EXPECT_EQ(ask({{"prompt", "a"}}, "/tokenize")->status(60s), 200);  // prepared after them
     std::promise<void> had;
     async_.call([&](Engine& engine) {
       EXPECT_GT(engine.sequences().size(), 500U) << "they were not accepted";
@@ -62,7 +62,7 @@ class RequestCostTest : public ::testing::Test {
     });
     had.get_future().wait();
     const int64_t most = n_most - before;
-    replies.clear();  // gives them up; the queue is free when the service has seen their ends
+    replies.clear();  // abandons them; the queue is empty once the service has seen this
     do {
       EXPECT_EQ(service_.request({.method = "GET", .path = "/health", .host = "localhost"})->status(60s), 200);
     } while (async_.statistics().running + async_.statistics().waiting > 0);
@@ -83,7 +83,7 @@ class RequestCostTest : public ::testing::Test {
   }
 };
 
-TEST_F(RequestCostTest, AChoiceCostsTheSameWhateverTheRequestSays) {
+TEST_F(RequestCostTest, CostPerChoiceDoesNotDependOnOptions) {
   const auto per_choice = [&](Json body) {
     body["n"] = 128;
     body["max_tokens"] = 50;
@@ -94,7 +94,7 @@ TEST_F(RequestCostTest, AChoiceCostsTheSameWhateverTheRequestSays) {
   Json stops = Json::array();
   for (char letter = 'a'; letter < 'a' + 16; ++letter) stops.push_back(std::string(4096, letter));
   const auto bytes_of = [](const Json& body) { return static_cast<int64_t>(body.dump().size()); };
-  // What was sent is there some times: as it came, parsed, and as the engine has it; here it is 1/128 a choice.
+  // A request exists in several copies (received, parsed, in the engine); per choice, 1/128 of each.
   constexpr int64_t kCopies = 16;
   for (const Json& body : {Json{{"prompt", {1}}, {"stop", stops}}, Json{{"prompt", test::random_tokens(3900, 1, 36)}},
                            Json{{"prompt", {1}}, {"stop", stops}, {"stream", true}}}) {
@@ -105,8 +105,8 @@ TEST_F(RequestCostTest, AChoiceCostsTheSameWhateverTheRequestSays) {
   EXPECT_LT(most_held(prompts, 8) / 1024, 2 * least + kCopies * bytes_of(prompts) / 128);
 }
 
-// Of the rows of the prompt once, however many choices they are for; what is sent of it is made when it is read.
-TEST_F(RequestCostTest, AnAnswerCostsWhatItIsMadeOf) {
+// The prompt's rows are stored once for all choices, and their output is built when it is read.
+TEST_F(RequestCostTest, AnswersCostTheMemoryOfTheirParts) {
   for (const bool stream : {false, true}) {
     const Json body = {{"prompt", test::random_tokens(500, 1, 36)},
                        {"echo", true},

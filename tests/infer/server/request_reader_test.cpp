@@ -1,5 +1,5 @@
-// Properties of infer/server/request_reader.h: where a request ends never depends on how its bytes are split, is never
-// open to interpretation, and is always within bounds.
+// Tests infer/server/request_reader.h: the end of a request doesn't depend on how its bytes are split, is unambiguous,
+// and always within limits.
 #include "infer/server/request_reader.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 constexpr RequestLimits kLimits{.max_header = 512, .max_body = 4096};
 const std::string kPost = "POST /a HTTP/1.1\r\nHost: h\r\n";
 
-// The status of the error, or 0. `size` is how many bytes are read at once.
+// Returns the error's status, or 0. Reads `size` bytes at once.
 int status_of(std::string_view bytes, size_t size, RequestReader& reader) {
   try {
     while (!bytes.empty() && !reader.is_complete()) {
@@ -45,7 +45,7 @@ std::optional<std::string> body_of(const std::string& bytes) {
   return reader.is_complete() ? std::optional(reader.body()) : std::nullopt;
 }
 
-TEST(RequestReader, ReadsBodiesOfEitherFraming) {
+TEST(RequestReader, ReadsSizedAndChunkedBodies) {
   EXPECT_EQ(body_of("GET / HTTP/1.1\r\n\r\n"), "");
   EXPECT_EQ(body_of("\r\n\r\nGET / HTTP/1.0\r\nHost:\r\n\r\n"), "");
   EXPECT_EQ(body_of(kPost + "content-length:3 \r\n\r\nabc"), "abc");
@@ -55,7 +55,7 @@ TEST(RequestReader, ReadsBodiesOfEitherFraming) {
   EXPECT_EQ(body_of(kPost + "Transfer-Encoding: chunked\r\n\r\n0;x\r\nContent-Length: 7\r\nX: y\r\n\r\n"), "");
 }
 
-TEST(RequestReader, LeavesTheNextRequestAlone) {
+TEST(RequestReader, StopsBeforeTheNextRequest) {
   const std::string both = kPost + "Content-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n";
   RequestReader reader(kLimits);
   const size_t head = reader.read(both);
@@ -65,7 +65,7 @@ TEST(RequestReader, LeavesTheNextRequestAlone) {
   EXPECT_TRUE(reader.is_complete());
 }
 
-TEST(RequestReader, FieldsAndConnections) {
+TEST(RequestReader, ReadsFieldsAndConnectionOptions) {
   RequestReader reader(kLimits);
   const std::string text =
       "GET /p?q HTTP/1.1\r\nhOST: \t h:1 \r\nConnection: te\r\nConnection: a , Close\r\nORIGIN:o\r\n\r\n";
@@ -76,7 +76,7 @@ TEST(RequestReader, FieldsAndConnections) {
   EXPECT_FALSE(reader.head().keep_alive);
 }
 
-TEST(RequestReader, FramingThatOthersMayReadOtherwiseIsRefused) {
+TEST(RequestReader, RejectsAmbiguousFraming) {
   for (const char* fields : {"Transfer-Encoding: gzip\r\n",
                              "Transfer-Encoding: identity\r\n",
                              "Transfer-Encoding: gzip, chunked\r\n",
@@ -128,7 +128,7 @@ TEST(RequestReader, FramingThatOthersMayReadOtherwiseIsRefused) {
   }
 }
 
-TEST(RequestReader, ChunksHaveOneReading) {
+TEST(RequestReader, RejectsMalformedChunks) {
   const std::string head = kPost + "Transfer-Encoding: chunked\r\n\r\n";
   for (const char* chunks :
        {"xyz\r\n", "\r\n", "-1\r\n", "+1\r\na\r\n", "0x1\r\na\r\n", "1 \r\na\r\n", " 1\r\na\r\n", "1\na\r\n",
@@ -141,7 +141,7 @@ TEST(RequestReader, ChunksHaveOneReading) {
   }
 }
 
-TEST(RequestReader, EveryPartThatNeverEndsIsBounded) {
+TEST(RequestReader, LimitsEveryPartOfARequest) {
   const std::string chunked = kPost + "Transfer-Encoding: chunked\r\n\r\n";
   const std::string chunk_with_extension = "1;" + std::string(30, 'x') + "\r\na\r\n";
   struct Case {
@@ -166,7 +166,7 @@ TEST(RequestReader, EveryPartThatNeverEndsIsBounded) {
   }
 }
 
-TEST(RequestReader, ASkippedBodyIsCheckedAndNotStored) {
+TEST(RequestReader, ChecksSkippedBodiesWithoutStoringThem) {
   RequestReader reader(kLimits);
   const std::string text = kPost + "Content-Length: 3\r\n\r\nabc";
   const size_t head = reader.read(text);

@@ -1,5 +1,5 @@
-"""`/v1/responses` as OpenAI's Python client calls it: what it parses, its events in their order, and that a response is
-the answer that /v1/chat/completions gives to the same conversation."""
+"""Tests `/v1/responses` with OpenAI's Python client: parsing, the order of events, and that a response equals that of
+/v1/chat/completions for the same conversation."""
 
 import json
 
@@ -37,7 +37,7 @@ def chat(client, messages, **fields):
     return client.chat.completions.create(model="m", messages=messages, **{"seed": 1, "logit_bias": ENDS, "max_tokens": 400, **fields})
 
 
-def test_a_response_is_the_chats_answer(client):
+def test_responses_match_chat_completions(client):
     made = create(client, instructions="us", max_output_tokens=9)
     said = chat(client, [{"role": "system", "content": "us"}, {"role": "user", "content": "he is"}], max_tokens=9)
     assert made.output_text == said.choices[0].message.content != ""
@@ -51,7 +51,7 @@ def test_a_response_is_the_chats_answer(client):
     assert again.output_text == made.output_text and again.id != made.id
 
 
-def test_a_model_of_pydantic_is_parsed(client):
+def test_pydantic_models_are_parsed(client):
     fields = {"model": "m", "input": "he", "text_format": Person, "extra_body": {"seed": 2, "logit_bias": ENDS}}
     parsed = client.responses.parse(**fields)
     assert isinstance(parsed.output_parsed, Person) and parsed.status == "completed"
@@ -75,13 +75,13 @@ def without_repeats(kinds):
 
 
 def same(response):
-    """Without what differs from one response to another."""
+    """Returns a response without fields that differ each time."""
     text = response.model_dump_json(exclude={"created_at": True, "usage": {"input_tokens_details"}})
     return json.loads(text.replace(response.id.removeprefix("resp_"), "ID")) | {"output": [
         {**item.model_dump(), "id": None, "call_id": None} for item in response.output]}
 
 
-def test_the_events_of_a_text(client):
+def test_events_of_a_text_response(client):
     whole = create(client, max_output_tokens=30, include=["message.output_text.logprobs"], top_logprobs=2)
     events = events_of(client, max_output_tokens=30, include=["message.output_text.logprobs"], top_logprobs=2)
     assert without_repeats([event.type for event in events]) == [
@@ -98,7 +98,7 @@ def test_the_events_of_a_text(client):
     assert {event.item_id for event in deltas} == {events[2].item.id} == {events[-1].response.output[0].id}
 
 
-def test_functions_are_called_and_their_outputs_go_back(client):
+def test_function_calls_and_outputs(client):
     fields = {"tools": [TOOL], "extra_body": {"logit_bias": CALLS}}
     whole = create(client, **fields, tool_choice="required")
     events = events_of(client, **fields, tool_choice="required")
@@ -124,8 +124,8 @@ def test_functions_are_called_and_their_outputs_go_back(client):
     assert [item.name for item in named.output] == ["get_weather"]
 
 
-def test_reasoning_is_an_item_of_its_own(client):
-    """The form of the text begins behind it."""
+def test_reasoning_is_a_separate_item(client):
+    """The output's form begins after the reasoning."""
     more = {"guided_regex": "us", "logit_bias": {len(VOCABULARY): 9.0, len(VOCABULARY) + 1: 9.0}}
     whole = create(client, extra_body=more)
     events = events_of(client, extra_body=more)
@@ -137,7 +137,7 @@ def test_reasoning_is_an_item_of_its_own(client):
         "response.reasoning_text.done", "response.content_part.done"]
     assert same(events[-1].response) == same(whole)
     assert whole.usage.output_tokens_details.reasoning_tokens > 0
-    # It goes back as the chat's reasoning_content, with the answer that it led to.
+    # It is sent back as the chat's reasoning_content, with the answer that follows it.
     asked = {"role": "user", "content": "he is"}
     back = create(client, input=[asked, *(item.model_dump() for item in whole.output), asked], max_output_tokens=1)
     said = chat(client, [asked, {"role": "assistant", "content": "us", "reasoning_content": thought}, asked], max_tokens=1)
@@ -158,7 +158,7 @@ def test_reasoning_is_an_item_of_its_own(client):
     ({"input": "he us " * 5000}, "input", "context"),
     ({"tools": [{"type": "web_search"}]}, "tools", "functions"),
     ({"tools": [TOOL, TOOL]}, "tools", "get_weather"),
-    ({"tool_choice": {"type": "function", "name": "f"}, "tools": [TOOL]}, "tool_choice", "none of the tools"),
+    ({"tool_choice": {"type": "function", "name": "f"}, "tools": [TOOL]}, "tool_choice", "not in 'tools'"),
     ({"text": {"format": {"type": "json_schema", "name": "n", "schema": {"not": {}}}}}, "text.format", "'not'"),
     ({"text": {"format": {"type": "xml"}}}, "text.format", "json_object"),
     ({"include": ["file_search_call.results"]}, "include", "file_search_call"),
@@ -166,7 +166,7 @@ def test_reasoning_is_an_item_of_its_own(client):
     ({"extra_body": {"n": 2}}, "n", "unknown"),
     ({"extra_body": {"max_tokens": 2}}, "max_tokens", "unknown"),
 ], ids=lambda x: json.dumps(x)[:40])
-def test_what_is_wrong_is_refused_by_name(client, fields, param, part):
+def test_invalid_fields_are_rejected_by_name(client, fields, param, part):
     with pytest.raises(openai.BadRequestError) as error:
         create(client, **fields)
     body = error.value.body

@@ -1,4 +1,4 @@
-"""schemathesis asks the running server for what its own description says, and for what it doesn't."""
+"""Runs schemathesis against the server: requests that match its own API description, and ones that don't."""
 
 import subprocess
 import sys
@@ -7,9 +7,9 @@ from pathlib import Path
 from chat_model import write_chat_model
 
 
-def test_the_server_is_as_it_describes_itself(server, tmp_path):
+def test_server_matches_its_openapi_schema(server, tmp_path):
     serve = server(write_chat_model(tmp_path / "chatty.gguf"), "-t", "1", "--api-key", "key")
-    # What the vocabulary and the context can't hold is refused, which a schema can't say. /engine never ends.
+    # Prompts beyond the vocabulary or the context are rejected, which a schema can't express. /engine never ends.
     done = subprocess.run([Path(sys.executable).with_name("st"), "run", f"{serve.url}/openapi.json", "-H",
                            "Authorization: Bearer key", "--max-examples", "30", "--seed", "1", "--exclude-path", "/engine",
                            "--exclude-checks", "positive_data_acceptance", "--phases", "coverage,fuzzing"],

@@ -1,4 +1,4 @@
-// The parts of the server that need no network: what a request may ask for, probabilities, times.
+// Tests parts of the server that need no network: request parsing, probabilities, times.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ class ApiTest : public ::testing::Test {
   ServedModel served_{.name = "m", .context = 100'000, .tokenizer = tokenizer_};
 };
 
-TEST_F(ApiTest, AnAnswerOfHundredsOfMegabytesIsRefused) {
+TEST_F(ApiTest, RejectsHugeAnswers) {
   Json body = {{"prompt", "a"}, {"logprobs", 20}, {"max_tokens", 10'000}, {"n", 10}};
   EXPECT_NO_THROW(static_cast<void>(parse_completion(body, served_, 1)));
   body["n"] = 100;
@@ -33,14 +33,14 @@ TEST_F(ApiTest, AnAnswerOfHundredsOfMegabytesIsRefused) {
   EXPECT_NO_THROW(static_cast<void>(parse_completion(body, served_, 1)));
 }
 
-TEST_F(ApiTest, MaxTokensAreWhatTheContextHasRoomFor) {
+TEST_F(ApiTest, LimitsMaxTokensToTheContext) {
   const auto request = parse_completion({{"prompt", "abc"}, {"max_tokens", 1'000'000}}, served_, 1);
   EXPECT_EQ(request.options.max_tokens, 100'000 - 3);
   EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 1).options.max_tokens, 16);
   EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 77).options.sampler.seed, 77U);
 }
 
-// The code of the error that a request gets.
+// Returns the error code of a request.
 std::string code_of(const Json& body, const ServedModel& served, const ParseOptions& options = {}) {
   try {
     static_cast<void>(parse_completion(body, served, 1, {}, options));
@@ -51,7 +51,7 @@ std::string code_of(const Json& body, const ServedModel& served, const ParseOpti
   return "";
 }
 
-TEST_F(ApiTest, WhatCostsLittleIsCheckedBeforeAFormIsCompiled) {
+TEST_F(ApiTest, ChecksCheapFieldsBeforeCompilingForms) {
   served_.context = 10;
   served_.forms = std::make_shared<AnswerForms>(tokenizer_, served_.chat_template);
   const core::WorkBudget budget(100);
@@ -68,7 +68,7 @@ TEST_F(ApiTest, WhatCostsLittleIsCheckedBeforeAFormIsCompiled) {
   EXPECT_EQ(code_of({{"prompt", std::string(101, 'a')}}, served_, {.budget = core::WorkBudget(100)}), "too_much_work");
 }
 
-TEST_F(ApiTest, TooMuchWorkNamesThePartOfTheField) {
+TEST_F(ApiTest, WorkLimitErrorsNameTheField) {
   served_.forms = std::make_shared<AnswerForms>(tokenizer_, served_.chat_template);
   const Json schema = {{"properties", {{"a", {{"enum", {"a"}}, {"pattern", "^(a|b)*a(a|b){9}$"}}}}}};
   Json body = {{"prompt", "a"}};
@@ -85,7 +85,7 @@ TEST_F(ApiTest, TooMuchWorkNamesThePartOfTheField) {
   }
 }
 
-TEST(TokenLogprob, HasTheLikeliestInOrderAndTheLowerIdFirst) {
+TEST(TokenLogprob, TopLogprobsAreSortedWithTiesById) {
   const std::vector<float> logits = {1.0F, 3.0F, -2.0F, 3.0F, 0.5F};
   double total = 0.0;
   for (const float logit : logits) total += std::exp(static_cast<double>(logit));
@@ -101,7 +101,7 @@ TEST(TokenLogprob, HasTheLikeliestInOrderAndTheLowerIdFirst) {
   EXPECT_EQ(token_logprob(0, logits, 20).top.size(), logits.size());
 }
 
-TEST(Latencies, QuantilesAreOfTheLastOnes) {
+TEST(Latencies, QuantilesCoverRecentValues) {
   Latencies times;
   EXPECT_FALSE(times.quantiles().has_value());
   for (int i = 0; i < 1000; ++i) times.add(100.0);

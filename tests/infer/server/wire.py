@@ -1,4 +1,4 @@
-"""HTTP by hand, for what no client library does: a byte at a time, half a request, an answer that is not read."""
+"""A raw HTTP client for what client libraries don't do: one byte at a time, half a request, unread responses."""
 
 import json
 import socket
@@ -49,13 +49,13 @@ class Wire:
         return found
 
     def head(self):
-        """Status and headers of the next answer."""
+        """Returns status and headers of the next response."""
         first, *lines = self._until(b"\r\n\r\n").decode().split("\r\n")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         return int(first.split()[1]), headers
 
     def answer(self):
-        """Status, headers and body of the next answer."""
+        """Returns status, headers and body of the next response."""
         status, headers = self.head()
         if headers.get("transfer-encoding") == "chunked":
             return status, headers, b"".join(self.chunks())
@@ -70,7 +70,7 @@ class Wire:
         return status, headers, body
 
     def chunks(self, n=65536):
-        """The chunks of a body, read `n` bytes at a time."""
+        """Yields the chunks of a body, read `n` bytes at a time."""
         while True:
             size = int(self._until(b"\r\n", n), 16)
             while len(self.buffer) < size + 2:
@@ -81,7 +81,7 @@ class Wire:
             yield data
 
     def events(self, n=65536):
-        """The data of the events of a stream, up to the last."""
+        """Yields the data of a stream's events."""
         text = b""
         for chunk in self.chunks(n):
             text += chunk
@@ -91,7 +91,7 @@ class Wire:
                 yield event[len(b"data: "):].decode()
 
     def ended(self):
-        """Whether the server has ended the connection."""
+        """Waits for the end of the connection. Returns True if the server ended it."""
         try:
             while self.socket.recv(65536):
                 pass
@@ -106,7 +106,7 @@ def get(server, path, **headers):
 
 
 def metric(server, name):
-    """The value of a metric without labels."""
+    """Returns the value of a metric without labels."""
     for line in get(server, "/metrics")[2].decode().splitlines():
         if line.startswith(name + " "):
             return float(line.split()[1])

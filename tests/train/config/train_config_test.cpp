@@ -33,8 +33,8 @@ std::string usage_error_of(const std::function<void()>& action) {
   return {};
 }
 
-TEST(TrainConfig, PresetsHaveTheSizesThatTheyAreKnownBy) {
-  // V d + L (4 d² + 3 d h + 2 d) + d, and V d more with a head of its own.
+TEST(TrainConfig, PresetsHaveTheExpectedSizes) {
+  // V d + L (4 d² + 3 d h + 2 d) + d, and another V d with an untied head.
   EXPECT_EQ(parameters_of("tiny"), 66 * 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 2 * 128) + 128);
   EXPECT_EQ(parameters_of("tiny"), 812416);
   EXPECT_EQ(parameters_of("baby"), 2 * 66 * 384 + 6 * (4 * 384 * 384 + 3 * 384 * 1024 + 2 * 384) + 384);
@@ -42,25 +42,25 @@ TEST(TrainConfig, PresetsHaveTheSizesThatTheyAreKnownBy) {
   EXPECT_EQ(parameters_of("blog"), parameters_of("tiny") + 66 * 128);
 }
 
-TEST(TrainConfig, TheFirstPresetIsTheDefault) {
+TEST(TrainConfig, FirstPresetIsTheDefault) {
   EXPECT_EQ(preset_names().front(), "tiny");
   EXPECT_TRUE(preset("tiny") == TrainConfig());
 }
 
-TEST(TrainConfig, EveryPresetIsValidAndCarriesItsName) {
+TEST(TrainConfig, EveryPresetIsValidAndNamed) {
   for (const auto& name : preset_names()) {
     EXPECT_NO_THROW(validate(preset(name))) << name;
     EXPECT_EQ(preset(name).preset, name);
   }
 }
 
-TEST(TrainConfig, AnUnknownPresetNamesTheKnownOnes) {
+TEST(TrainConfig, UnknownPresetErrorListsPresets) {
   const std::string message = usage_error_of([] { static_cast<void>(preset("huge")); });
   for (const char* part : {"--preset", "huge", "tiny", "race", "blog", "baby"})
     EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 
-TEST(TrainConfig, TheBlogPresetIsTheTutorials) {
+TEST(TrainConfig, BlogPresetMatchesTheTutorial) {
   const TrainConfig c = preset("blog");
   EXPECT_EQ(c.batch_size, 32);
   EXPECT_EQ(c.window, 16);
@@ -71,7 +71,7 @@ TEST(TrainConfig, TheBlogPresetIsTheTutorials) {
   EXPECT_DOUBLE_EQ(c.beta2, 0.999);
 }
 
-// Each field has another value, so that mixing up two fields fails the test.
+// Returns a configuration whose fields all differ, so that mixing up two fields fails the test.
 TrainConfig unusual() {
   TrainConfig c;
   int n = 0;
@@ -98,7 +98,7 @@ TrainConfig unusual() {
   core::ModelConfig::visit_fields(c.model, [&](const char*, auto& value, auto&&) { vary(value); });
   c.preset = "baby";
   c.seed = 0xFFFFFFFFFFFFFFFFULL;
-  c.lr = 0.1 + 0.2;  // no short decimal
+  c.lr = 0.1 + 0.2;  // has no short decimal form
   return c;
 }
 
@@ -108,13 +108,13 @@ TEST(TrainConfig, JsonRoundTripKeepsEveryBit) {
   EXPECT_EQ(config_from_json(nlohmann::json::parse(text), "here"), c);
 }
 
-TEST(TrainConfig, RanksAndThreadsAreInNoFileOfARun) {
+TEST(TrainConfig, RanksAndThreadsAreNotSaved) {
   const auto json = to_json(TrainConfig());
   for (const char* key : {"minutes", "epochs", "threads", "shared_experts", "data_parallel", "zero", "rank_timeout"})
     EXPECT_FALSE(json.contains(key)) << key;
 }
 
-TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
+TEST(TrainConfig, OlderConfigsWithoutAFamilyAreLlama) {
   TrainConfig c;
   c.model.dim = 96;
   c.model.head_dim = 24;
@@ -123,21 +123,21 @@ TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
   EXPECT_EQ(config_from_json(json, "here"), c);
 }
 
-TEST(TrainConfig, WhatAnOlderRunDoesNotHaveIsTheDefault) {
+TEST(TrainConfig, MissingKeysOfOlderRunsUseDefaults) {
   auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
   for (const char* key : {"decay_fraction", "ema", "patience", "export", "sample", "momentum"})
     ASSERT_EQ(json.erase(key), 1U) << key;
   EXPECT_EQ(config_from_json(json, "here"), preset("baby"));
 }
 
-TEST(TrainConfig, ARunFromBeforeTheFusedFormsGoesOnWithoutThem) {
+TEST(TrainConfig, OlderRunsContinueUnfused) {
   auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
   json.erase("fused");
   json.erase("recompute");
   EXPECT_FALSE(config_from_json(json, "here").fused);
 }
 
-TEST(TrainConfig, WindowsAcrossDocumentsAreABooleanOrAName) {
+TEST(TrainConfig, AcrossDocumentsIsABooleanOrAName) {
   TrainConfig c;
   EXPECT_EQ(to_json(c)["across_documents"], true);
   c.across_documents = AcrossDocuments::Mask;
@@ -148,7 +148,7 @@ TEST(TrainConfig, WindowsAcrossDocumentsAreABooleanOrAName) {
   EXPECT_EQ(config_from_json(json, "here").across_documents, AcrossDocuments::False);
 }
 
-TEST(TrainConfig, AMissingKeyIsNamed) {
+TEST(TrainConfig, ErrorsNameMissingKeys) {
   auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
   for (const char* key : {"warmup_steps", "preset", "model"}) {
     auto less = json;
@@ -157,7 +157,7 @@ TEST(TrainConfig, AMissingKeyIsNamed) {
   }
 }
 
-TEST(TrainConfig, DifferencesAreShownFromAndTo) {
+TEST(TrainConfig, DifferencesShowOldAndNewValues) {
   TrainConfig a;
   a.lr = 0.001;
   TrainConfig b = a;
@@ -171,7 +171,7 @@ TEST(TrainConfig, DifferencesAreShownFromAndTo) {
   }
 }
 
-TEST(TrainConfig, IntervalsOfLoggingAndTheDeviceAreNoDifference) {
+TEST(TrainConfig, LogIntervalsAndDeviceAreNotDifferences) {
   TrainConfig a;
   TrainConfig b;
   b.eval_every = b.checkpoint_every = b.log_every = 3;
@@ -182,12 +182,12 @@ TEST(TrainConfig, IntervalsOfLoggingAndTheDeviceAreNoDifference) {
   EXPECT_EQ(describe_difference(a, b), "");
 }
 
-TEST(TrainConfig, ANameThatIsNoneIsAnErrorThatListsThem) {
+TEST(TrainConfig, UnknownNamesListTheChoices) {
   for (const char* key : {"schedule", "optimizer", "dtype", "device", "export", "log_style"}) {
     auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
     json[key] = "sgd";
     const std::string message = test::error_of([&] { static_cast<void>(config_from_json(json, "here")); });
-    for (const char* part : {"here: ", key, "\"sgd\" has to be one of: "}) {
+    for (const char* part : {"here: ", key, "\"sgd\" is unknown, expected one of: "}) {
       EXPECT_NE(message.find(part), std::string::npos) << message;
     }
   }
@@ -198,7 +198,7 @@ struct Wrong {
   std::function<void(TrainConfig&)> spoil;
 };
 
-TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
+TEST(TrainConfig, ValidationErrorsNameTheFlag) {
   const std::vector<Wrong> wrongs{
       {"--window", [](TrainConfig& c) { c.window = c.model.context_length + 1; }},
       {"--min-lr", [](TrainConfig& c) { c.min_lr = 2 * c.lr; }},
@@ -208,12 +208,12 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
          c.lora_rank = 8;
          c.optimizer = OptimizerKind::GaLore;
        }},
-      {"--zero 1: adapters are not divided",
+      {"--zero 1 does not support adapters",
        [](TrainConfig& c) {
          c.lora_rank = 8;
          c.mesh = {.data = 2, .zero = 1};
        }},
-      {"--zero 2 divides", [](TrainConfig& c) { c.mesh.zero = 2; }},
+      {"--zero 2 shards", [](TrainConfig& c) { c.mesh.zero = 2; }},
       {"--tensor-parallel 3: the model has 4 heads",
        [](TrainConfig& c) {
          c.mesh.tensor = 3;
@@ -228,14 +228,14 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
   }
 }
 
-TEST(TrainConfig, AFlagWithoutAnEffectIsRefusedWhereItIsTyped) {
+TEST(TrainConfig, RejectsFlagsWithoutEffect) {
   const auto is_momentum = [](const char* flag) { return std::string_view(flag) == "--momentum"; };
   EXPECT_EQ(usage_error_of([&] { validate(TrainConfig(), {.typed = is_momentum}); }),
-            "--momentum changes nothing with --optimizer adamw; leave it out, or take --optimizer muon");
+            "--momentum has no effect with --optimizer adamw; remove it or use --optimizer muon");
   EXPECT_NO_THROW(validate(TrainConfig(), {.given = is_momentum}));
 }
 
-TEST(TrainConfig, AConstantScheduleHasNoSmallestRate) {
+TEST(TrainConfig, ConstantScheduleIgnoresMinLr) {
   TrainConfig c;
   c.schedule = ScheduleKind::Constant;
   c.min_lr = 2 * c.lr;

@@ -1,4 +1,4 @@
-// A model all of which is fused.
+// A model whose modules are all fused.
 #pragma once
 
 #include <memory>

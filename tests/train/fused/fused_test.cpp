@@ -1,5 +1,5 @@
-// The fused forms: their gradients against central differences in double, and both passes against the plain modules,
-// which are the truth.
+// Tests the fused modules: gradients equal central differences in double, and both passes equal the plain modules',
+// which are the reference.
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -41,7 +41,7 @@ core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
           .tie_embeddings = tied};
 }
 
-// Lengths on both sides of the loops' blocks of 16 and 32; heads that are no whole number of vectors.
+// Returns lengths on both sides of the loops' blocks of 16 and 32, and heads that don't fill whole vectors.
 std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;
@@ -66,7 +66,7 @@ std::vector<Case> cases() {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class Fused : public testing::TestWithParam<Case> {};
-// The plain form draws other masks of dropout.
+// Without dropout, since the plain modules draw other masks.
 class FusedBesidePlain : public Fused {};
 
 std::vector<Case> cases_without_dropout() {
@@ -74,11 +74,11 @@ std::vector<Case> cases_without_dropout() {
   std::erase_if(all, [](const Case& c) { return c.dropout > 0; });
   return all;
 }
-const auto kName = [](const testing::TestParamInfo<Case>& info) { return info.param.name; };
-INSTANTIATE_TEST_SUITE_P(All, Fused, testing::ValuesIn(cases()), kName);
-INSTANTIATE_TEST_SUITE_P(All, FusedBesidePlain, testing::ValuesIn(cases_without_dropout()), kName);
+INSTANTIATE_TEST_SUITE_P(All, Fused, testing::ValuesIn(cases()), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(All, FusedBesidePlain, testing::ValuesIn(cases_without_dropout()),
+                         testing::PrintToStringParamName());
 
-/// Parameters far from their initial values, so that no part of the model is nearly linear.
+/// Returns the model with parameters far from their initial values, so that no part is nearly linear.
 nn::Llama with_weights(nn::Llama model, torch::ScalarType type) {
   torch::manual_seed(5);
   model->to(type);
@@ -98,7 +98,7 @@ Tokens tokens(const core::ModelConfig& config, int64_t batch = 3) {
   return {rows.narrow(1, 0, config.context_length), rows.narrow(1, 1, config.context_length)};
 }
 
-/// ‖a - b‖ / ‖b‖
+/// Returns ‖a - b‖ / ‖b‖.
 double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a - b).to(torch::kDouble).norm() / b.to(torch::kDouble).norm()).item<double>();
 }
@@ -108,7 +108,7 @@ struct Result {
   std::vector<torch::Tensor> gradients;
 };
 Result run(nn::Llama& model, const Tokens& t) {
-  torch::manual_seed(7);  // the same keys of dropout in each pass
+  torch::manual_seed(7);  // the same dropout masks in each pass
   auto loss = model->loss(t.inputs, t.targets);
   return {loss.detach(), torch::autograd::grad({loss}, model->parameters())};
 }
@@ -120,17 +120,17 @@ void expect_equal(const Result& actual, const Result& expected) {
   }
 }
 
-TEST_P(Fused, GradientsAreCentralDifferences) {
+TEST_P(Fused, GradientsMatchCentralDifferences) {
   auto model = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kDouble);
   const Tokens t = tokens(GetParam().config, 2);
   const auto loss = [&] {
-    torch::manual_seed(7);  // the same keys of dropout in each pass
+    torch::manual_seed(7);  // the same dropout masks in each pass
     return model->loss(t.inputs, t.targets);
   };
   expect_gradients(loss, model->parameters(), 24);
 }
 
-// In double the whole model agrees to thirteen digits, so what differs in float is rounding.
+// In double, whole models agree to thirteen digits, so any difference in float is due to rounding.
 void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   by_hand = with_weights(by_hand, torch::kDouble);
@@ -142,11 +142,11 @@ void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& c
   }
 }
 
-TEST_P(FusedBesidePlain, EqualsThePlainForm) {
+TEST_P(FusedBesidePlain, MatchesThePlainForm) {
   expect_equal(fused_llama(GetParam().config), nn::family_llama(GetParam().config), GetParam().config);
 }
 
-// In bfloat16 a number has 8 significant bits, so each rounding is off by up to 2^-9.
+// bfloat16 has 8 significant bits, so each rounding has an error of up to 2^-9.
 void expect_as_near_in_bfloat16(nn::Llama by_hand, nn::Llama plain, nn::Llama exact, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   exact = with_weights(exact, torch::kDouble);
@@ -164,12 +164,12 @@ void expect_as_near_in_bfloat16(nn::Llama by_hand, nn::Llama plain, nn::Llama ex
   }
 }
 
-TEST_P(FusedBesidePlain, InBfloat16IsAsNearAsThePlainForm) {
+TEST_P(FusedBesidePlain, Bfloat16ErrorMatchesThePlainForm) {
   const core::ModelConfig& config = GetParam().config;
   expect_as_near_in_bfloat16(fused_llama(config), nn::family_llama(config), nn::family_llama(config), config);
 }
 
-struct ReluNetwork : torch::nn::Module {  // its matrices have the names of a SwiGLU's
+struct ReluNetwork : torch::nn::Module {  // its matrices have a SwiGLU's names
   explicit ReluNetwork(int64_t dim)
       : w1(register_module("w1", nn::Linear(dim, 8))), w2(register_module("w2", nn::Linear(8, dim))) {}
   torch::Tensor forward(const torch::Tensor& x) { return w2->forward(torch::relu(w1->forward(x))); }
@@ -187,7 +187,7 @@ struct OtherNetwork : Base {
   bool is_gate;
 };
 
-TEST(FusedForm, CallsAnotherFeedForwardNetwork) {
+TEST(FusedForm, CallsACustomFeedForward) {
   const core::ModelConfig config = cases().front().config;
   const fused::Fusion all{.blocks = true, .ends = true};
   for (const bool is_gate : {false, true}) {
@@ -197,11 +197,11 @@ TEST(FusedForm, CallsAnotherFeedForwardNetwork) {
     };
     const auto plain = [&] { return nn::Llama(config, std::make_shared<OtherNetwork<nn::FamilyParts>>(is_gate)); };
     expect_equal(by_hand(0.0), plain(), config);
-    expect_as_near_in_bfloat16(by_hand(1e-12), plain(), plain(), config);  // a dropout that drops nothing
+    expect_as_near_in_bfloat16(by_hand(1e-12), plain(), plain(), config);  // dropout that drops nothing
   }
 }
 
-TEST_P(FusedBesidePlain, InFloatABlockEqualsThePlainOne) {
+TEST_P(FusedBesidePlain, FloatBlockMatchesThePlainOne) {
   const core::ModelConfig& config = GetParam().config;
   const auto results = [&](nn::Block block) {
     torch::manual_seed(5);
@@ -221,14 +221,14 @@ TEST_P(FusedBesidePlain, InFloatABlockEqualsThePlainOne) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_LE(distance(actual[i], expected[i]), 1e-6) << i;
 }
 
-TEST_P(Fused, RecomputedActivationsGiveTheSameBits) {
+TEST_P(Fused, RecomputationIsBitExact) {
   const Tokens t = tokens(GetParam().config);
   auto kept = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kFloat);
   auto recomputed = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}, true), torch::kFloat);
   expect_equal(run(recomputed, t), run(kept, t));
 }
 
-TEST(FusedForm, SeesThatAWeightHasChanged) {
+TEST(FusedForm, UsesUpdatedWeights) {
   const core::ModelConfig config = shape(1, 5, true);
   auto by_hand = with_weights(fused_llama(config), torch::kFloat);
   auto plain = with_weights(nn::family_llama(config), torch::kFloat);
@@ -251,8 +251,8 @@ TEST(FusedForm, EvaluatesWithoutDropout) {
   EXPECT_LE(distance(by_hand->loss(t.inputs, t.targets), plain->loss(t.inputs, t.targets)), 1e-6);
 }
 
-// More logits than are held at a time.
-TEST(FusedForm, ALargeHeadIsComputedInParts) {
+// More logits than are in memory at a time.
+TEST(FusedForm, ComputesLargeHeadsInChunks) {
   torch::manual_seed(8);
   constexpr int64_t kRows = 2200, kClasses = 8192, kWidth = 4;
   const auto leaf = [](std::vector<int64_t> sizes) { return torch::randn(sizes, torch::kDouble).requires_grad_(); };
@@ -263,33 +263,33 @@ TEST(FusedForm, ALargeHeadIsComputedInParts) {
   const auto normed = x * torch::rsqrt(x.square().mean(-1, true) + 1e-5) * weight;
   const auto expected = torch::cross_entropy_loss(torch::linear(normed, head), targets);
   EXPECT_LE(distance(actual, expected), 1e-12);
-  // A factor other than 1, as accumulated batches have.
+  // A factor other than 1, as with gradient accumulation.
   const auto gradients = torch::autograd::grad({actual * 0.5}, {x, weight, head});
   const auto plain = torch::autograd::grad({expected * 0.5}, {x, weight, head});
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_LE(distance(gradients[i], plain[i]), 1e-12) << i;
 }
 
-TEST(FusedForm, RefusesTargetsOutsideTheVocabulary) {
+TEST(FusedForm, RejectsTargetsOutsideTheVocabulary) {
   const core::ModelConfig config = shape(1, 5, true);
   auto model = fused_llama(config);
   const Tokens t = tokens(config);
   expect_error([&] { model->loss(t.inputs, t.targets + config.vocab_size); }, {"[0, 11)"});
 }
 
-TEST(FusedForm, FamiliesWithOtherPartsHaveNone) {
+TEST(FusedForm, OtherFamiliesCannotBeFused) {
   core::ModelConfig config = shape(1, 5, true);
   config.family = core::Family::Qwen3;
   EXPECT_FALSE(fused::can_be_fused(config));
 }
 
-// Bounds: five standard deviations of the binomial distribution's.
-TEST(FusedDropout, DropsItsShareAndKeepsTheMean) {
+// The bound is five standard deviations of the binomial distribution.
+TEST(FusedDropout, DropsTheFractionAndKeepsTheMean) {
   torch::manual_seed(1);
   const auto y = fused::dropout(torch::ones({1000, 100}), 0.2);
   const double kept = (y != 0).to(torch::kDouble).mean().item<double>();
   EXPECT_NEAR(kept, 0.8, 5 * std::sqrt(0.16 / 1e5));
   EXPECT_TRUE(((y == 0) | (y == 1.25)).all().item<bool>());
-  // Neither rows nor columns are alike, and a number says nothing of its neighbours.
+  // Neither rows nor columns correlate, and neighbours are independent.
   const auto m = (y != 0).to(torch::kDouble) - 0.8;
   for (const int64_t axis : {0, 1}) {
     EXPECT_LE(m.mean(axis).abs().max().item<double>(), 5.5 * std::sqrt(0.16 / (axis == 0 ? 1000 : 100)));
@@ -299,7 +299,7 @@ TEST(FusedDropout, DropsItsShareAndKeepsTheMean) {
   }
 }
 
-TEST(FusedDropout, EachCallDrawsAnotherMaskAndTheSeedRepeatsThem) {
+TEST(FusedDropout, MasksDifferPerCallAndRepeatWithTheSeed) {
   const auto draw = [] { return fused::dropout(torch::ones({10, 50}), 0.5); };
   torch::manual_seed(1);
   const auto first = draw(), second = draw();
@@ -308,7 +308,7 @@ TEST(FusedDropout, EachCallDrawsAnotherMaskAndTheSeedRepeatsThem) {
   EXPECT_FALSE(torch::equal(first, second));
 }
 
-TEST(FusedLoops, EachInstructionSetHasItsNameAndOnlyItsOwnLoops) {
+TEST(FusedLoops, InstructionSetsUseTheirOwnLoops) {
   using core::Isa;
   const auto isas = core::supported_isas();
   const auto here = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
@@ -321,7 +321,7 @@ TEST(FusedLoops, EachInstructionSetHasItsNameAndOnlyItsOwnLoops) {
   }
 }
 
-TEST(FusedDropout, AlmostEverythingIsDroppedJustBelowOne) {
+TEST(FusedDropout, DropsAlmostEverythingJustBelowOne) {
   for (const double probability : {1.0 - 1e-10, 1.0 - 1e-16}) {
     EXPECT_EQ(fused::make_dropout(probability, 1, 2).threshold, 0xFFFFFFFFU) << probability;
   }

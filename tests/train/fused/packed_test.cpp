@@ -1,4 +1,4 @@
-// Several sequences in one row: each is what it is by itself, in the plain and in the fused form.
+// Tests several sequences packed into one row: each result is the same as alone, with plain and fused modules.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -46,7 +46,7 @@ nn::Llama model_of(const PackedCase& c) {
   return in_double(c.fused ? fused_llama(config) : nn::family_llama(config, {.written_out = true}), 0.3);
 }
 
-// Lengths on both sides of the loops' blocks of 16 and 32; two rows, the second with other borders.
+// Lengths on both sides of the loops' blocks of 16 and 32; the two rows have different borders.
 constexpr int64_t kLength = 60;
 const std::vector<std::vector<int64_t>> kRows{{3, 17, 1, 39}, {35, 20, 5}};
 
@@ -62,7 +62,7 @@ torch::Tensor starts_of(const std::vector<std::vector<int64_t>>& rows) {
   return torch::tensor(starts).view({-1, kLength});
 }
 
-TEST_P(FusedPacked, LossAndGradientsAreThoseOfEachSequenceAlone) {
+TEST_P(FusedPacked, PackedLossAndGradientsMatchSingleSequences) {
   auto model = model_of(GetParam());
   const auto tokens = torch::randint(11, {2, kLength + 1});
   const auto inputs = tokens.narrow(1, 0, kLength), targets = tokens.narrow(1, 1, kLength);
@@ -87,7 +87,7 @@ TEST_P(FusedPacked, LossAndGradientsAreThoseOfEachSequenceAlone) {
     const double error = (actual[i] - expected[i]).norm().item<double>() / expected[i].norm().item<double>();
     EXPECT_LE(error, 1e-12) << model->named_parameters().keys()[i];
   }
-  // Otherwise the borders would say nothing.
+  // Checks that the borders matter.
   const auto mixed = model->loss(inputs, targets);
   EXPECT_GT(std::abs(mixed.item<double>() - packed.item<double>()), 1e-3);
 }

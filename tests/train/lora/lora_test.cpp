@@ -1,5 +1,5 @@
-// Frozen weights and low-rank adapters: the model is that of the file, the adapter adds what its formula says, and
-// gradients are the adapter's alone, in the plain and in the fused form.
+// Tests frozen weights and low-rank adapters, with plain and fused modules: the model equals its file, the adapter adds
+// its formula, and only the adapter has gradients.
 #include "train/lora/lora.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 
 using core::DType;
 
-// Rows are whole blocks of 32.
+// Returns a shape whose rows are whole blocks of 32.
 core::ModelConfig lora_shape(core::Family family = core::Family::Llama, bool tied = true) {
   return {.family = family,
           .vocab_size = 13,
@@ -39,7 +39,7 @@ core::ModelConfig lora_shape(core::Family family = core::Family::Llama, bool tie
           .tie_embeddings = tied};
 }
 
-// A model file's contents, in memory.
+// Returns a model file's contents in memory.
 core::StoredModel stored(const core::ModelConfig& config, DType type) {
   torch::manual_seed(3);
   core::Weights weights{.config = config, .tensors = {}};
@@ -65,7 +65,7 @@ core::StoredModel stored(const core::ModelConfig& config, DType type) {
   return model;
 }
 
-// The same numbers as parameters.
+// Returns a trainable model with the same values.
 nn::Llama trained(const core::StoredModel& model) {
   nn::Llama llama = nn::family_llama(model.config, {.written_out = true});
   const core::Weights weights = core::to_weights(model);
@@ -97,7 +97,7 @@ nn::Llama frozen_llama(const LoraCase& c, const std::shared_ptr<const core::Stor
   return model;
 }
 
-// With adapters that do something.
+// Returns a model with nonzero adapters.
 nn::Llama adapted_llama(const LoraCase& c, double dropout = 0.0) {
   const auto weights = std::make_shared<const core::StoredModel>(stored(lora_shape(c.family, c.tied), DType::F32));
   nn::Llama model = frozen_llama(c, weights);
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
                     LoraCase{.name = "FusedRecomputed", .fused = true, .recompute = true, .targets = "q,o,gate"}),
     [](const auto& info) { return info.param.name; });
 
-TEST_P(FusedLora, AFrozenModelIsTheModelOfItsFile) {
+TEST_P(FusedLora, FrozenModelMatchesItsFile) {
   const LoraTokens t = lora_tokens();
   for (const DType type : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
     const core::StoredModel file = stored(lora_shape(GetParam().family, GetParam().tied), type);
@@ -149,7 +149,7 @@ TEST_P(FusedLora, AFrozenModelIsTheModelOfItsFile) {
   }
 }
 
-TEST_P(FusedLora, ANewAdapterChangesNothingAndOnlyItIsTrained) {
+TEST_P(FusedLora, NewAdapterChangesNothingAndIsTrainedAlone) {
   const auto weights =
       std::make_shared<const core::StoredModel>(stored(lora_shape(GetParam().family, GetParam().tied), DType::Q8_0));
   nn::Llama model = frozen_llama(GetParam(), weights);
@@ -163,8 +163,8 @@ TEST_P(FusedLora, ANewAdapterChangesNothingAndOnlyItIsTrained) {
   }
 }
 
-// W + scale B A as the weight.
-TEST_P(FusedLora, AnAdapterIsItsFormula) {
+// The weight is W + scale B A.
+TEST_P(FusedLora, AdapterMatchesTheFormula) {
   nn::Llama adapted = adapted_llama(GetParam());
   nn::Llama merged = trained(stored(lora_shape(GetParam().family, GetParam().tied), DType::F32));
   merged->to(torch::kDouble);
@@ -184,19 +184,19 @@ TEST_P(FusedLora, AnAdapterIsItsFormula) {
   EXPECT_NEAR(adapted->loss(t.inputs, t.targets).item<double>(), expected, 1e-12 * expected);
 }
 
-TEST_P(FusedLora, GradientsAreCentralDifferences) {
+TEST_P(FusedLora, GradientsMatchCentralDifferences) {
   for (const double dropout : {0.0, 0.3}) {
     nn::Llama model = adapted_llama(GetParam(), dropout);
     const LoraTokens t = lora_tokens();
     const auto loss = [&] {
-      torch::manual_seed(7);  // the same masks of dropout in each pass
+      torch::manual_seed(7);  // the same dropout masks in each pass
       return model->loss(t.inputs, t.targets);
     };
     expect_gradients(loss, trained_parameters(model), 3);
   }
 }
 
-TEST(LoraTargets, AreNamedAsTheirLayers) {
+TEST(LoraTargets, TargetsAreNamedLikeTheirLayers) {
   using core::Role;
   EXPECT_EQ(train::lora::lora_targets("down,q,q"), (std::vector{Role::Wq, Role::W2}));
   EXPECT_EQ(train::lora::lora_targets("all").size(), 7U);

@@ -1,4 +1,4 @@
-// Ring attention against the attention of one process. Ranks are threads.
+// Tests ring attention against one process's attention. Ranks are threads.
 #include "train/parallel/context.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -35,17 +35,17 @@ core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t
           .context_length = 64};
 }
 
-// Chunk pairs (query, key) of one step, a diagonal one as a half.
+// Returns the number of chunk pairs (query, key) in one step; a diagonal one counts half.
 double work_of(int64_t rank, int64_t from) {
   const RingBlock block = ring_block(rank, from);
   const double pairs = static_cast<double>((2 - block.first_query) * block.n_keys);
   return block.causal ? pairs / 2 : pairs;
 }
 
-TEST(RingBlocks, CoverWhatTheMaskShowsOnceAndNothingElse) {
+TEST(RingBlocks, CoverTheMaskExactlyOnce) {
   for (int64_t C = 1; C <= 8; ++C) {
     const auto chunk_of = [C](int64_t rank, int64_t i) { return i == 0 ? rank : 2 * C - 1 - rank; };
-    const Tensor seen = torch::zeros({2 * C, 2 * C}, torch::kInt64);  // by chunks
+    const Tensor seen = torch::zeros({2 * C, 2 * C}, torch::kInt64);  // (query chunk, key chunk)
     for (int64_t rank = 0; rank < C; ++rank) {
       for (int64_t from = 0; from < C; ++from) {
         const RingBlock block = ring_block(rank, from);
@@ -60,7 +60,7 @@ TEST(RingBlocks, CoverWhatTheMaskShowsOnceAndNothingElse) {
   }
 }
 
-TEST(RingBlocks, AreTheSameWorkForAllRanksInEachStepAndHalfOfAllPairs) {
+TEST(RingBlocks, BalanceWorkAcrossRanks) {
   for (int64_t C = 1; C <= 8; ++C) {
     for (int64_t rank = 0; rank < C; ++rank) {
       double work = 0;
@@ -68,12 +68,12 @@ TEST(RingBlocks, AreTheSameWorkForAllRanksInEachStepAndHalfOfAllPairs) {
         EXPECT_EQ(work_of(rank, (rank + C - step) % C), 2.0);
         work += work_of(rank, (rank + C - step) % C);
       }
-      EXPECT_EQ(work, 4.0 * static_cast<double>(C) / 2);  // its two chunks see 2C chunks each without a mask
+      EXPECT_EQ(work, 4.0 * static_cast<double>(C) / 2);  // each of its two chunks attends to 2C chunks if unmasked
     }
   }
 }
 
-TEST(ContextAttention, OnARingIsTheWholeAttention) {
+TEST(ContextAttention, RingMatchesFullAttention) {
   for (const int64_t C : {1, 2, 3, 4}) {
     // As many key heads as query heads, or one; with biases; with a norm of each head.
     for (const auto& [family, n_kv_heads] : {std::pair<core::Family, int64_t>{core::Family::Llama, 4},
@@ -90,7 +90,7 @@ TEST(ContextAttention, OnARingIsTheWholeAttention) {
   }
 }
 
-TEST(ContextAttention, OnARingWithDividedHeadsIsTheWholeAttention) {
+TEST(ContextAttention, RingWithSplitHeadsMatchesFullAttention) {
   for (const auto& [C, t] : {std::pair<int64_t, int64_t>{2, 2}, {3, 2}, {2, 3}}) {
     const auto whole = attention_config(core::Family::Llama, 6, t == 2 ? 2 : 6);
     auto part = whole;
@@ -108,26 +108,27 @@ TEST(ContextAttention, OnARingWithDividedHeadsIsTheWholeAttention) {
   }
 }
 
-// q, k and v of a whole sequence, and what a single process makes of them, with the gradients of sum(r · out).
+// q, k and v of a whole sequence, and one process's result with the gradients of sum(r · out).
 struct Sequence {
   Tensor q, k, v, r, out;
 
   explicit Sequence(torch::ScalarType type, double magnitude) {
+    torch::manual_seed(1);  // tests before this one draw on several threads, in any order
     const auto made = [&](int64_t heads) { return (magnitude * randn({1, heads, 16, 8})).to(type); };
     q = made(4);
     k = made(2);
     v = randn({1, 2, 16, 8}).to(type);
     r = randn({1, 4, 16, 8}).to(type);
     for (Tensor* x : {&q, &k, &v}) x->set_requires_grad(true);
-    // In double, whatever the type is.
+    // The reference is computed in double for every type.
     const auto wide = [](const Tensor& x) { return x.to(torch::kDouble); };
     out = at::scaled_dot_product_attention(wide(q), wide(k), wide(v), {}, 0.0, /*is_causal=*/true, 1.0,
                                            /*enable_gqa=*/true);
     (out * wide(r)).sum().backward();
   }
 
-  // The largest difference of two ranks' outputs, and of their gradients, to these, as parts of the largest number, or
-  // of 1.
+  // Returns the largest difference of two ranks' outputs and gradients from these, relative to the largest value, or to
+  // 1.
   [[nodiscard]] double largest_error() const {
     std::vector<double> errors(2);
     test::on_ranks(test::mesh_of({{Axis::Context, 2}}), [&](World& world) {
@@ -152,17 +153,17 @@ struct Sequence {
 };
 
 TEST(RingAttention, MergesBlocksOfAnyMagnitude) {
-  // Scores of some thousands: e^score is infinite, even in double.
+  // Scores of some thousands: e^score overflows even in double.
   EXPECT_LT(Sequence(torch::kDouble, 30.0).largest_error(), 1e-9);
 }
 
-TEST(RingAttention, RoundsAsItsInputsDo) {
+TEST(RingAttention, RoundsToTheInputType) {
   EXPECT_LT(Sequence(torch::kFloat, 1.0).largest_error(), 1e-5);
-  // Outputs, weights and gradients are rounded to 8 bits each; what is merged is not rounded again.
+  // Outputs, weights and gradients are rounded to 8 bits each; merging doesn't round again.
   EXPECT_LT(Sequence(torch::kBFloat16, 1.0).largest_error(), 4.0 / 256);
 }
 
-TEST(RingAttention, SendsWhatTheHeaderSays) {
+TEST(RingAttention, SendsTheDocumentedBytes) {
   constexpr int64_t C = 3, B = 2, H = 4, G = 2, K = 8, kLength = 2 * C * 2;
   test::on_ranks(test::mesh_of({{Axis::Context, C}}), [&](World& world) {
     Group& group = world.along({Axis::Context});
@@ -175,7 +176,7 @@ TEST(RingAttention, SendsWhatTheHeaderSays) {
   });
 }
 
-TEST(ContextAttention, RefusesByNameWhatItHasNot) {
+TEST(ContextAttention, RejectsUnsupportedConfigurationsByName) {
   test::on_ranks(test::mesh_of({{Axis::Context, 1}}), [&](World& world) {
     Group& group = world.along({Axis::Context});
     const auto made = [&](core::ModelConfig c, double dropout = 0.0) {

@@ -1,4 +1,4 @@
-// A mixture whose experts are divided among ranks gives each rank's rows what the whole mixture gives them.
+// Tests train/parallel/expert.h: with experts divided among ranks, each rank's rows get the whole mixture's results.
 #include "train/parallel/expert.h"
 
 #include <torch/types.h>
@@ -32,7 +32,7 @@ nn::ExpertProducts products_of(const core::ModelConfig& c, bool fused) {
   return fused ? fused::expert_products(c) : nn::ExpertProducts();
 }
 
-// Ranks with rows_of(rank) rows each: outputs, and gradients of Σ y ⊙ r, against the whole mixture on all rows.
+// Gives rank r rows[r] rows, and compares outputs and gradients of Σ y ⊙ r with the whole mixture on all rows.
 void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused, const std::vector<int64_t>& rows) {
   const auto n_ranks = static_cast<int64_t>(rows.size());
   std::vector<Tensor> xs, rs;
@@ -46,7 +46,7 @@ void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused,
   const Tensor all_chosen = whole->take_load().chosen;
 
   std::mutex mutex;
-  std::map<std::string, Tensor> sums;  // of the gradients of whole copies
+  std::map<std::string, Tensor> sums;  // gradients of whole copies, summed
   on_ranks(test::mesh_of({{Axis::Expert, n_ranks}}), [&](World& world) {
     Group& group = world.along({Axis::Expert});
     const auto rank = static_cast<size_t>(group.index());
@@ -91,7 +91,7 @@ void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused,
   }
 }
 
-TEST(ExpertParallel, OutputsAndGradientsAreTheWholeMixtures) {
+TEST(ExpertParallel, OutputsAndGradientsMatchTheWholeMixture) {
   torch::manual_seed(3);
   for (const core::ModelConfig& c : folio::test::mixture_configs()) {
     SCOPED_TRACE(core::info(c.family).name);
@@ -104,21 +104,21 @@ TEST(ExpertParallel, OutputsAndGradientsAreTheWholeMixtures) {
   }
 }
 
-// All rows take the same two experts of four: ranks with the others get none, and have to take part all the same.
-TEST(ExpertParallel, ARankWithoutRowsHasGradientsOfZero) {
+// All rows select the same two of four experts: ranks with the others get no rows, and must still take part.
+TEST(ExpertParallel, RanksWithoutRowsHaveZeroGradients) {
   torch::manual_seed(3);
   const core::ModelConfig c = mixture_config(core::Family::Mixtral);
   for (const bool fused : {false, true}) {
     auto whole = folio::test::in_double(nn::Mixture(c, products_of(c, fused)), 0.5);
     {
       const torch::NoGradGuard no_grad;
-      whole->named_parameters()["router.weight"].zero_();  // all logits are alike: every row takes the same two
+      whole->named_parameters()["router.weight"].zero_();  // equal logits: every row selects the same two
     }
     expect_as_whole(whole, c, fused, {4, 4, 3, 2});
   }
 }
 
-TEST(ExpertParallel, SendsARowForEachExpertThatIsElsewhere) {
+TEST(ExpertParallel, SendsARowPerRemoteExpert) {
   torch::manual_seed(3);
   const core::ModelConfig c = mixture_config(core::Family::Mixtral);
   const auto router = randn({kExperts, c.dim});
@@ -133,7 +133,7 @@ TEST(ExpertParallel, SendsARowForEachExpertThatIsElsewhere) {
     const Tensor chosen = part->take_load().chosen;
     const auto here = chosen.view({2, -1}).sum(1)[group.index()].item<int64_t>();
     const int64_t away = 2 * 6 - here;  // 6 rows, 2 experts each
-    // Both ranks have the same rows here, so what comes is what the other sends away, and it goes back.
+    // Both ranks have the same rows, so each receives as many as it sends, and sends them back.
     const int64_t counts = kExperts / 2 * 8;
     EXPECT_EQ(group.bytes_sent(), counts + (away + here) * c.dim * 8);
   });

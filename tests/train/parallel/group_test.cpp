@@ -9,7 +9,7 @@ namespace {
 
 using torch::Tensor;
 
-// t of a rank: each element is its place in the tensor, and in its hundreds the rank.
+// Returns a tensor whose elements are their index plus 100 times the rank.
 Tensor of_rank(int64_t rank, std::vector<int64_t> shape, torch::ScalarType type) {
   int64_t n = 1;
   for (const int64_t size : shape) n *= size;
@@ -20,6 +20,9 @@ struct Case {
   int64_t n_ranks;
   torch::ScalarType type;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.n_ranks << (c.type == torch::kFloat ? "_float" : "_double");
+}
 
 class Groups : public testing::TestWithParam<Case> {
  protected:
@@ -36,7 +39,7 @@ void expect_same(const Tensor& got, const Tensor& expected) {
   EXPECT_TRUE(torch::equal(got, expected)) << got << expected;
 }
 
-TEST_P(Groups, SumAndLargestAreOfAllRanks) {
+TEST_P(Groups, ReducesSumAndMaximumOverAllRanks) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
     Tensor expected = torch::zeros({3, 5}, type);
     for (int64_t r = 0; r < group.size(); ++r) expected += of_rank(r, {3, 5}, type);
@@ -44,7 +47,7 @@ TEST_P(Groups, SumAndLargestAreOfAllRanks) {
     group.sum(t);
     expect_same(t, expected);
 
-    Tensor columns = of_rank(rank, {5, 3}, type).t();  // of another layout in memory
+    Tensor columns = of_rank(rank, {5, 3}, type).t();  // another memory layout
     group.sum(columns);
     Tensor expected_columns = torch::zeros({5, 3}, type);
     for (int64_t r = 0; r < group.size(); ++r) expected_columns += of_rank(r, {5, 3}, type);
@@ -57,7 +60,7 @@ TEST_P(Groups, SumAndLargestAreOfAllRanks) {
   });
 }
 
-TEST_P(Groups, SumAtOneRankAndBroadcastFromIt) {
+TEST_P(Groups, ReducesToARankAndBroadcasts) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
     for (int64_t root = 0; root < group.size(); ++root) {
       Tensor t = of_rank(rank, {7}, type);
@@ -71,7 +74,7 @@ TEST_P(Groups, SumAtOneRankAndBroadcastFromIt) {
   });
 }
 
-TEST_P(Groups, GatherPutsAllBehindEachOther) {
+TEST_P(Groups, AllGatherConcatenates) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
     for (int64_t dim = 0; dim < 3; ++dim) {
       std::vector<Tensor> all;
@@ -81,7 +84,7 @@ TEST_P(Groups, GatherPutsAllBehindEachOther) {
   });
 }
 
-TEST_P(Groups, SumScatterGivesEachItsPartOfTheSum) {
+TEST_P(Groups, ReduceScatterGivesEachRankItsPart) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
     const std::vector<int64_t> shape{2 * group.size(), 3 * group.size()};
     Tensor sum = torch::zeros(shape, type);
@@ -92,7 +95,7 @@ TEST_P(Groups, SumScatterGivesEachItsPartOfTheSum) {
   });
 }
 
-TEST_P(Groups, ExchangeBringsRowsToTheirRanks) {
+TEST_P(Groups, AllToAllDeliversRows) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
     // Rank r sends (r + i) % 3 rows to rank i: some send none.
     const auto n_rows = [](int64_t from, int64_t to) { return (from + to) % 3; };
@@ -106,19 +109,19 @@ TEST_P(Groups, ExchangeBringsRowsToTheirRanks) {
     }
     expect_same(group.exchange(torch::cat(out), sent, received), torch::cat(expected));
 
-    // Nothing at all.
+    // No rows at all.
     const std::vector<int64_t> none(static_cast<size_t>(group.size()), 0);
     expect_same(group.exchange(torch::empty({0, 2}, type), none, none), torch::empty({0, 2}, type));
   });
 }
 
-TEST_P(Groups, SendArrivesWhereItsTagIsAwaited) {
+TEST_P(Groups, SendMatchesReceivesByTag) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
     if (group.size() == 1) return;
     const int64_t n = group.size(), next = (rank + 1) % n, before = (rank + n - 1) % n;
     const Tensor a = of_rank(rank, {3}, type), b = of_rank(rank, {2, 2}, type);
     Tensor got_a = torch::empty({3}, type), got_b = torch::empty({2, 2}, type);
-    // Awaited in the other order.
+    // Receives are issued in the opposite order.
     Pending in_b = group.receive(got_b, before, 2), in_a = group.receive(got_a, before, 1);
     Pending out_a = group.send(a, next, 1), out_b = group.send(b, next, 2);
     in_b.wait();
@@ -134,12 +137,9 @@ TEST_P(Groups, SendArrivesWhereItsTagIsAwaited) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Groups,
                          testing::Values(Case{1, torch::kFloat}, Case{2, torch::kFloat}, Case{3, torch::kDouble},
                                          Case{4, torch::kFloat}, Case{5, torch::kDouble}),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}", info.param.n_ranks,
-                                              info.param.type == torch::kFloat ? "float" : "double");
-                         });
+                         testing::PrintToStringParamName());
 
-TEST(Group, MovesTypesThatGlooDoesNotSum) {
+TEST(Group, MovesTypesThatGlooCannotSum) {
   test::on_ranks(test::mesh_of({{Axis::Data, 2}}), [](World& world) {
     Group& group = world.everyone();
     const Tensor t = torch::full({2, 3}, world.mesh().rank() + 1, torch::kBFloat16);
@@ -151,7 +151,7 @@ TEST(Group, MovesTypesThatGlooDoesNotSum) {
   });
 }
 
-TEST(Group, CountsTheBytesThatItSends) {
+TEST(Group, CountsSentBytes) {
   test::on_ranks(test::mesh_of({{Axis::Data, 4}}), [](World& world) {
     Group& group = world.everyone();
     const auto sent_by = [&](const std::function<void()>& call) {
@@ -164,24 +164,24 @@ TEST(Group, CountsTheBytesThatItSends) {
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.gather(t, 0)); }), 32 * 3);
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.sum_scatter(t, 0)); }), 32 * 3 / 4);
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.exchange(t, {2, 2, 2, 2}, {2, 2, 2, 2})); }), 3 * 2 * 4);
-    // A tree: the root sends twice, one of those who get it first once more; each rank but the root gets it once.
+    // A tree: the root sends twice, and one receiver sends once more; each rank except the root receives once.
     Tensor sends = torch::full({1}, sent_by([&] { group.broadcast(t, 1); }), torch::kInt64);
     group.sum(sends);
     EXPECT_EQ(sends.item<int64_t>(), 3 * 32);
   });
 }
 
-TEST(Group, NamesTheRankThatDoesNotCome) {
+TEST(Group, NamesAMissingRank) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   try {
     const Group group(store, "ranks 0, 3", {0, 3}, 0, std::chrono::milliseconds(300));
     FAIL() << "nobody else came";
   } catch (const RankLost& error) {
-    EXPECT_STREQ(error.what(), "ranks 0, 3: rank 3 did not come within 0.3 s");
+    EXPECT_STREQ(error.what(), "ranks 0, 3: rank 3 did not connect within 0.3 s");
   }
 }
 
-TEST(Group, ARankThatStaysAwayIsATimeout) {
+TEST(Group, AbsentRanksCauseATimeout) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < 2; ++rank) {
@@ -194,7 +194,7 @@ TEST(Group, ARankThatStaysAwayIsATimeout) {
         group.sum(t);
         ADD_FAILURE() << "rank 1 did not take part";
       } catch (const RankLost& error) {
-        EXPECT_EQ(std::string(error.what()).find("ranks 0, 1, sum: "), 0U) << error.what();
+        EXPECT_EQ(std::string(error.what()).find("ranks 0, 1, all-reduce: "), 0U) << error.what();
       }
     });
   }

@@ -5,7 +5,7 @@
 namespace folio::train::parallel {
 namespace {
 
-TEST(Mesh, LinesHaveTheRanksThatDifferInOneDimension) {
+TEST(Mesh, GroupsContainRanksThatDifferInOneDimension) {
   MeshShape shape;
   shape[Axis::Data] = 2;
   shape[Axis::Tensor] = 3;

@@ -1,5 +1,5 @@
-// The law of all parallelisms: on every mesh of at most eight ranks, the loss and the gradient of every parameter are
-// one process's. In double, with ranks as threads.
+// Tests all parallelisms: on every mesh of at most eight ranks, the loss and every parameter's gradient equal one
+// process's. In double, with ranks as threads.
 #include <torch/utils.h>
 
 #include <map>
@@ -21,7 +21,7 @@ using torch::Tensor;
 
 constexpr int64_t kMostRanks = 8;
 
-// All shapes with a product of at most kMostRanks.
+// Returns all mesh shapes of at most kMostRanks ranks.
 std::vector<MeshShape> all_meshes() {
   std::vector<MeshShape> meshes{MeshShape{}};
   for (const Axis axis : kAxes) {
@@ -37,7 +37,7 @@ std::vector<MeshShape> all_meshes() {
   return meshes;
 }
 
-// A model of experts, or not, that the mesh divides: grouped heads, and in models without experts tied embeddings.
+// Returns a model that the mesh divides: grouped heads, with experts or with tied embeddings.
 TrainConfig config_for(const MeshShape& mesh, bool experts) {
   const int64_t t = mesh[Axis::Tensor];
   TrainConfig c;
@@ -71,7 +71,7 @@ struct Expected {
   std::map<std::string, Tensor> gradients;
 };
 
-// One process, in the plain form, as the trainer accumulates.
+// Returns one process's results with plain modules, accumulated like the trainer does.
 Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vector<data::Batch>& batches) {
   Expected expected;
   double n_counted = 0.0;
@@ -100,6 +100,13 @@ struct Case {
   bool experts;
   int64_t chunks = 1;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << (c.experts ? "experts" : "dense");
+  for (const Axis axis : kAxes) {
+    if (c.mesh[axis] > 1) *out << "_" << name_of(axis) << c.mesh[axis];
+  }
+  *out << (c.chunks > 1 ? "_interleaved" : "");
+}
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
@@ -113,10 +120,10 @@ std::vector<Case> all_cases() {
 
 class Meshes : public testing::TestWithParam<Case> {};
 
-TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
+TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   const auto& [mesh, experts, chunks] = GetParam();
   TrainConfig c = config_for(mesh, experts);
-  if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // an interleaved schedule wants a multiple of the stages
+  if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // interleaved schedules need a multiple of the stages
   c.mesh.pipeline_chunks = chunks;
   torch::manual_seed(5);
   auto whole = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);
@@ -125,7 +132,7 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
     batches.push_back(test::random_batch(c, static_cast<uint64_t>(70 + i), true));
   const Expected expected = of_one_process(whole, c, batches);
 
-  std::mutex one_at_a_time;  // prints what is wrong
+  std::mutex one_at_a_time;  // for printed errors
   test::on_ranks(mesh, [&](World& world) {
     RankModel model(c, world, torch::kCPU, Use::Training, nullptr, torch::kDouble);
     model.load(whole);
@@ -153,36 +160,29 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
   });
 }
 
-std::string name_of_case(const testing::TestParamInfo<Case>& info) {
-  std::string name = info.param.experts ? "experts" : "dense";
-  for (const Axis axis : kAxes) {
-    if (info.param.mesh[axis] > 1) name += fmt::format("_{}{}", name_of(axis), info.param.mesh[axis]);
-  }
-  return info.param.chunks > 1 ? name + "_interleaved" : name;
-}
-
-// make test runs those of a few ranks, make ranks the others, which take a minute.
+// Returns the cases of `least` to `most` ranks; more than four ranks are tested separately, since they take a minute.
 std::vector<Case> cases_of(int64_t least, int64_t most) {
   std::vector<Case> cases = all_cases();
   std::erase_if(cases, [&](const Case& c) { return c.mesh.n_ranks() < least || c.mesh.n_ranks() > most; });
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(UpToFourRanks, Meshes, testing::ValuesIn(cases_of(1, 4)), name_of_case);
-INSTANTIATE_TEST_SUITE_P(FiveToEightRanks, Meshes, testing::ValuesIn(cases_of(5, kMostRanks)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(UpToFourRanks, Meshes, testing::ValuesIn(cases_of(1, 4)), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(FiveToEightRanks, Meshes, testing::ValuesIn(cases_of(5, kMostRanks)),
+                         testing::PrintToStringParamName());
 
-TEST(MeshOnGpus, WhatNcclCanNotCarryIsRefused) {
+TEST(MeshOnGpus, RejectsWhatNcclCannotSend) {
   TrainConfig c = config_for(test::mesh_of({{Axis::Data, 2}}), false);
   c.mesh.pipeline = 2;
   EXPECT_NO_THROW(validate(c));
   c.device = DeviceKind::Cuda;
-  EXPECT_ERROR(validate(c), "--pipeline-parallel: between two ranks NCCL takes messages in one order");
+  EXPECT_ERROR(validate(c), "--pipeline-parallel does not support --device cuda: NCCL requires a fixed order");
   c.mesh = {.context = 2};
   c.window = 4;
-  EXPECT_ERROR(validate(c), "--context-parallel: its attention is for CPUs");
+  EXPECT_ERROR(validate(c), "--context-parallel supports only CPUs");
   c.mesh = {.data = 2};
   if (!has_nccl()) {
     World world(nullptr, test::mesh_of({{Axis::Data, 2}}), 0);
-    EXPECT_ERROR(RankModel(c, world), "by NCCL, which this build lacks");
+    EXPECT_ERROR(RankModel(c, world), "require NCCL, which this build lacks");
   }
 }
 

@@ -1,4 +1,4 @@
-// A pipeline's outputs and gradients are those of the whole model in one process, whatever the order of the work.
+// Tests train/parallel/pipeline.h: outputs and gradients equal one process's, for any order of the work.
 #include "train/parallel/pipeline.h"
 
 #include <torch/types.h>
@@ -17,7 +17,7 @@ using torch::Tensor;
 
 constexpr int64_t kWidth = 3;
 
-// A stage is y = tanh(x w), [2, kWidth]; the last one's objective is the sum of y ⊙ y, a mean over microbatches.
+// A stage is y = tanh(x w), [2, kWidth]; the objective is the sum of the last y ⊙ y, averaged over microbatches.
 struct Model {
   std::vector<Tensor> weights;  // of each stage
   std::vector<Tensor> inputs;   // of each microbatch
@@ -90,7 +90,7 @@ void expect_as_in_one_process(int64_t n_ranks, int64_t n_chunks, int64_t n_micro
     run_pipeline(interleaved(n_ranks, n_chunks, n_microbatches)[rank], n_chunks, work, line);
     loss[rank] = sum;
     for (int64_t c = 0; c < n_chunks; ++c) actual.gradients[stage_of(c)] = w[static_cast<size_t>(c)].grad();
-    // x of each microbatch to the next stage, twice, and dx to the one before; 8 bytes a number.
+    // x of each microbatch goes to the next stage twice, and dx to the previous one; 8 bytes per value.
     const int64_t borders = n_chunks - (line.index() == n_ranks - 1 ? 1 : 0);
     const int64_t back = n_chunks - (line.index() == 0 ? 1 : 0);
     EXPECT_EQ(line.bytes_sent(), (2 * borders + back) * n_microbatches * 2 * kWidth * 8);
@@ -99,12 +99,12 @@ void expect_as_in_one_process(int64_t n_ranks, int64_t n_chunks, int64_t n_micro
   EXPECT_EQ(loss.back(), expected.loss);
   EXPECT_EQ(evaluated.back(), expected.loss);
   for (size_t i = 0; i < expected.gradients.size(); ++i) {
-    // The same sums over microbatches, in the same order.
+    // Sums over microbatches are in the same order.
     EXPECT_TRUE(actual.gradients[i].equal(expected.gradients[i])) << "stage " << i;
   }
 }
 
-TEST(Pipeline, LossAndGradientsAreOneProcesss) {
+TEST(Pipeline, LossAndGradientsMatchOneProcess) {
   for (const int64_t n_ranks : {2, 3, 4}) {
     for (const int64_t n_chunks : {1, 2}) {
       for (const int64_t n_microbatches : {1, 2, 5}) expect_as_in_one_process(n_ranks, n_chunks, n_microbatches);

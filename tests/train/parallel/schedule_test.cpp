@@ -1,5 +1,4 @@
-// Schedules of pipelines: everything is done once and nobody waits forever, and what they cost is what their source
-// says.
+// Tests pipeline schedules: every action happens once, without deadlocks, and idle times match the published formulas.
 #include "train/parallel/schedule.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +21,7 @@ using experiments::Times;
 
 constexpr Times kTimes{.forward = 2, .backward_input = 3, .backward_weights = 2, .both = 7};
 
-// All counts of stages, chunks and microbatches in question.
+// Calls body for all tested numbers of ranks, chunks and microbatches.
 template <typename Body>
 void for_all(Body&& body) {
   for (const int64_t ranks : {1, 2, 3, 4, 5, 8}) {
@@ -35,8 +34,8 @@ void for_all(Body&& body) {
   }
 }
 
-// Each action once, in an order in which nobody waits forever: simulate() throws otherwise.
-TEST(Schedule, EveryMicrobatchGoesThroughEveryChunkOnceEachWay) {
+// Each action occurs once, in an order without deadlock: otherwise simulate() throws.
+TEST(Schedule, EveryMicrobatchPassesEveryChunkOnce) {
   for_all([](int64_t ranks, int64_t chunks, int64_t microbatches) {
     const Schedule schedule = interleaved(ranks, chunks, microbatches);
     ASSERT_EQ(std::ssize(schedule), ranks);
@@ -53,16 +52,16 @@ TEST(Schedule, EveryMicrobatchGoesThroughEveryChunkOnceEachWay) {
   });
 }
 
-// (p - 1)(F + B) of every rank, and a v-th of it with v chunks: a chunk's times are v-ths of a stage's.
-TEST(Schedule, IdleTimeIsThatOfOneWayThroughThePipeline) {
+// Every rank idles for (p - 1)(F + B), divided by v with v chunks, whose times are 1/v of a stage's.
+TEST(Schedule, IdleTimeMatchesTheFormula) {
   for_all([](int64_t ranks, int64_t chunks, int64_t microbatches) {
-    if (chunks > 1 && microbatches < ranks) return;  // a group of fewer leaves gaps of its own
+    if (chunks > 1 && microbatches < ranks) return;  // a smaller group leaves other gaps
     const auto timeline = simulate(plan_interleaved(ranks, chunks, microbatches), kTimes);
     for (const int64_t idle : idle_times(timeline)) EXPECT_EQ(idle, (ranks - 1) * (kTimes.forward + kTimes.backward()));
   });
 }
 
-TEST(Schedule, ARankHoldsAsManyMicrobatchesAsThereAreStagesFromItOn) {
+TEST(Schedule, HoldsAsManyMicrobatchesAsRemainingStages) {
   for (const int64_t ranks : {1, 2, 4, 8}) {
     for (const int64_t microbatches : {1, 3, 8, 100}) {
       const auto held = most_held(experiments::plan_1f1b(ranks, microbatches));
@@ -73,7 +72,7 @@ TEST(Schedule, ARankHoldsAsManyMicrobatchesAsThereAreStagesFromItOn) {
   }
 }
 
-TEST(Schedule, WithOneChunkItIs1F1B) {
+TEST(Schedule, OneChunkGives1F1B) {
   const std::vector<Action> last{{Action::Kind::Forward, 0, 0},
                                  {Action::Kind::Backward, 0, 0},
                                  {Action::Kind::Forward, 0, 1},
@@ -81,10 +80,10 @@ TEST(Schedule, WithOneChunkItIs1F1B) {
   EXPECT_EQ(interleaved(4, 1, 2).back(), last);
 }
 
-// A simulation that let everything pass would prove nothing.
-TEST(Schedule, ASimulationSaysWhoWaitsForever) {
+// Checks that the simulation detects a deadlock.
+TEST(Schedule, SimulationReportsDeadlocks) {
   Plan plan = experiments::plan_1f1b(2, 2);
-  std::swap(plan.ranks[1][0], plan.ranks[1][1]);  // back before forward
+  std::swap(plan.ranks[1][0], plan.ranks[1][1]);  // backward before forward
   try {
     static_cast<void>(simulate(plan, kTimes));
     FAIL();

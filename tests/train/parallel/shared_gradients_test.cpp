@@ -22,14 +22,14 @@ std::vector<Tensor> parameters_of(int64_t rank) {
   return all;
 }
 
-// Of different magnitudes, so that the bits of a sum tell its order.
+// Returns gradients of different magnitudes, so that the bits of a sum depend on its order.
 Tensor gradient_of(int64_t rank, size_t i, double step) {
   const Tensor places = torch::arange(torch::zeros(kShapes[i]).numel(), torch::kDouble).view(kShapes[i]);
   return (torch::sin(places + static_cast<double>(rank) + step) * std::pow(10.0, static_cast<double>(rank)))
       .to(torch::kFloat);
 }
 
-// Of this process's mappings of shared memory, how many still have a name that would outlive it.
+// Returns how many of this process's shared memory mappings still have a name, which would outlive it.
 size_t named_pieces() {
   size_t n = 0;
   std::ifstream maps("/proc/self/maps");
@@ -40,17 +40,17 @@ size_t named_pieces() {
 
 class SharedGradientsOf : public testing::TestWithParam<int64_t> {};
 
-TEST_P(SharedGradientsOf, AreAddedInTheOrderOfTheRanks) {
+TEST_P(SharedGradientsOf, AreAddedInRankOrder) {
   test::on_ranks(test::mesh_of({{Axis::Data, GetParam()}}), [&](World& world) {
     Group& group = world.everyone();
     const std::vector<Tensor> parameters = parameters_of(group.index());
     const auto gradients = SharedGradients::open(parameters, {}, group);
     ASSERT_TRUE(gradients);
     group.meet();
-    EXPECT_EQ(named_pieces(), 0U);  // their names are gone as soon as all have opened them
+    EXPECT_EQ(named_pieces(), 0U);  // names are removed once all have opened them
     for (int step = 0; step < 3; ++step) {
       for (size_t i = 0; i < parameters.size(); ++i) {
-        // The last rank has none for one of them, as one whose tokens chose other experts.
+        // The last rank has no gradient for one of them, like a rank whose tokens selected other experts.
         const bool none = i == 3 && group.index() == group.size() - 1;
         parameters[i].mutable_grad() = none ? Tensor() : gradient_of(group.index(), i, step);
       }
@@ -64,7 +64,7 @@ TEST_P(SharedGradientsOf, AreAddedInTheOrderOfTheRanks) {
   });
 }
 
-TEST_P(SharedGradientsOf, BringEachParameterFromItsOwner) {
+TEST_P(SharedGradientsOf, BroadcastEachParameterFromItsOwner) {
   test::on_ranks(test::mesh_of({{Axis::Data, GetParam()}}), [](World& world) {
     Group& group = world.everyone();
     const std::vector<Tensor> parameters = parameters_of(group.index());
@@ -88,9 +88,9 @@ TEST_P(SharedGradientsOf, BringEachParameterFromItsOwner) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, SharedGradientsOf, testing::Values(2, 3));
+INSTANTIATE_TEST_SUITE_P(Ranks, SharedGradientsOf, testing::Values(2, 3), testing::PrintToStringParamName());
 
-TEST(SharedGradients, AreNoneWhereTheRanksAreToTakeGloo) {
+TEST(SharedGradients, AreDisabledByTheGlooTransport) {
   ::setenv("FOLIO_RANK_TRANSPORT", "gloo", 1);
   test::on_ranks(test::mesh_of({{Axis::Data, 2}}), [](World& world) {
     EXPECT_EQ(SharedGradients::open(parameters_of(0), {}, world.everyone()), nullptr);

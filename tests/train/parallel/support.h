@@ -1,4 +1,4 @@
-// Ranks as threads of one process, which meet in a store that they share; their mesh, and batches.
+// Ranks as threads of one process that connect through a shared store; their mesh, and batches.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,14 +19,14 @@
 
 namespace folio::train::parallel::test {
 
-/// A mesh with these numbers of ranks, and one in each other dimension.
+/// Returns a mesh with these numbers of ranks, and one rank in each other dimension.
 inline MeshShape mesh_of(std::initializer_list<std::pair<Axis, int64_t>> sizes) {
   MeshShape shape;
   for (const auto& [axis, n] : sizes) shape[axis] = n;
   return shape;
 }
 
-/// Random tokens. With `some_ignored` a fifth of the targets does not count, so that ranks have unequally many.
+/// Returns random tokens. With `some_ignored`, a fifth of the targets is ignored, so that ranks have different counts.
 inline data::Batch random_batch(const TrainConfig& c, uint64_t seed, bool some_ignored) {
   data::Batch batch{.rows = c.batch_size, .length = c.window, .inputs = {}, .targets = {}};
   const auto vocab = static_cast<uint64_t>(c.model.vocab_size);
@@ -39,11 +39,11 @@ inline data::Batch random_batch(const TrainConfig& c, uint64_t seed, bool some_i
   return batch;
 }
 
-/// Calls body(world) on a thread for each rank. If some throw, throws what the rank with the lowest number did.
+/// Calls body(world) on one thread per rank. Rethrows the exception of the lowest rank that throws.
 inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& body) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> errors(static_cast<size_t>(shape.n_ranks()));
-  // A rank that ends closes its connections, and another one may not have made all of its own yet.
+  // Kept until all end: a rank that ends closes its connections, while another one may still be connecting.
   std::vector<std::unique_ptr<World>> worlds(errors.size());
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < shape.n_ranks(); ++rank) {
@@ -54,7 +54,7 @@ inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& 
         body(*world);
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
-        world.reset();  // the others end, too
+        world.reset();  // ends the other ranks, too
       }
     });
   }

@@ -1,4 +1,4 @@
-// Collectives with their gradients, and tensor parallel layers, against one process. Ranks are threads.
+// Tests collectives with their gradients, and tensor-parallel layers, against one process. Ranks are threads.
 #include "train/parallel/tensor.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ core::ModelConfig config_for(core::Family family, int64_t n_heads, int64_t n_kv_
           .context_length = 32};
 }
 
-// A rank's part of the heads.
+// Returns a rank's share of the heads.
 core::ModelConfig divided(core::ModelConfig c, int64_t t) {
   c.n_heads /= t;
   c.n_kv_heads /= t;
@@ -42,7 +42,7 @@ core::ModelConfig divided(core::ModelConfig c, int64_t t) {
   return c;
 }
 
-TEST(Collectives, AGathersGradientIsTheSumOfAllRanksGradients) {
+TEST(Collectives, GatherGradientIsTheSumOverRanks) {
   for (const int64_t n : {1, 2, 3}) {
     for (const int64_t dim : {0, 1}) {
       const Tensor x = randn({2 * n, 3 * n, 2}), r = randn({n, 2 * n, 3 * n, 2});
@@ -59,7 +59,7 @@ TEST(Collectives, AGathersGradientIsTheSumOfAllRanksGradients) {
   }
 }
 
-TEST(Collectives, AScatteredSumsGradientIsAllRanksGradients) {
+TEST(Collectives, ReduceScatterGradientIsGathered) {
   for (const int64_t n : {1, 2, 3}) {
     for (const int64_t dim : {0, 1}) {
       const Tensor x = randn({n, 2 * n, 3 * n, 2}), r = randn({2 * n, 3 * n, 2});
@@ -76,8 +76,8 @@ TEST(Collectives, AScatteredSumsGradientIsAllRanksGradients) {
   }
 }
 
-TEST(Collectives, AnExchangesGradientsGoBackToWhereTheRowsCameFrom) {
-  // Rows that rank i sends to rank j; some send nothing.
+TEST(Collectives, AllToAllGradientsReturnToTheirSources) {
+  // Numbers of rows that rank i sends to rank j; some send none.
   const std::vector<std::vector<int64_t>> rows = {{1, 0, 3}, {2, 2, 0}, {0, 4, 1}};
   const Tensor x = randn({3, 5, 2});
   test::on_ranks(test::mesh_of({{Axis::Tensor, 3}}), [&](World& world) {
@@ -94,12 +94,12 @@ TEST(Collectives, AnExchangesGradientsGoBackToWhereTheRowsCameFrom) {
     const auto own = x[group.index()].narrow(0, 0, n).clone().set_requires_grad(true);
     const auto here = exchange_rows(own, rows[i], received, group);
     EXPECT_TRUE(torch::equal(here, torch::cat(expected)));
-    here.square().sum().backward();  // each row's gradient is then twice the row
+    here.square().sum().backward();  // so each row's gradient is twice the row
     EXPECT_TRUE(torch::equal(own.grad(), 2 * own));
   });
 }
 
-TEST(TensorParallel, AttentionOfDividedHeadsIsTheWholeAttention) {
+TEST(TensorParallel, SplitHeadsMatchFullAttention) {
   for (const int64_t t : {1, 2, 3, 4}) {
     // Llama's heads; with biases; with a norm of each head, whose weight all ranks have.
     for (const auto family : {core::Family::Llama, core::Family::Qwen2, core::Family::Qwen3}) {
@@ -116,7 +116,7 @@ TEST(TensorParallel, AttentionOfDividedHeadsIsTheWholeAttention) {
   }
 }
 
-TEST(TensorParallel, SequencesBehindEachOtherDontSeeEachOther) {
+TEST(TensorParallel, PackedSequencesDoNotAttendToEachOther) {
   const auto c = config_for(core::Family::Llama, 4, 2);
   const auto rope = nn::FamilyParts().rope(c);
   const auto starts = torch::tensor({{0, 0, 0, 3, 3, 3, 3, 7}, {0, 1, 1, 1, 1, 1, 6, 6}}, torch::kInt64);
@@ -128,7 +128,7 @@ TEST(TensorParallel, SequencesBehindEachOtherDontSeeEachOther) {
       randn({2, 8, c.dim}), starts);
 }
 
-TEST(TensorParallel, FeedForwardOfDividedHiddenNumbersIsTheWhole) {
+TEST(TensorParallel, SplitFeedForwardMatchesTheWhole) {
   for (const int64_t t : {1, 2, 3, 4}) {
     test::expect_whole_layer(
         AnyModule(in_double(nn::SwiGLU(10, 12), 0.3)), test::mesh_of({{Axis::Tensor, t}}),
@@ -137,7 +137,7 @@ TEST(TensorParallel, FeedForwardOfDividedHiddenNumbersIsTheWhole) {
   }
 }
 
-TEST(TensorParallel, SendsWhatTheHeaderSays) {
+TEST(TensorParallel, SendsTheDocumentedBytes) {
   constexpr int64_t kT = 3, kB = 2, kLength = 6, kDim = 10;
   test::on_ranks(test::mesh_of({{Axis::Tensor, kT}}), [&](World& world) {
     Group& group = world.along({Axis::Tensor});
@@ -150,7 +150,7 @@ TEST(TensorParallel, SendsWhatTheHeaderSays) {
   });
 }
 
-TEST(TensorParallel, TrainingAndEvaluationReachTheInnerLayer) {
+TEST(TensorParallel, TrainingModeReachesTheInnerLayer) {
   test::on_ranks(test::mesh_of({{Axis::Tensor, 2}}), [&](World& world) {
     const auto c = config_for(core::Family::Llama, 2, 2);
     nn::FamilyAttention inner(c, nn::FamilyParts().rope(c), /*dropout=*/0.5);

@@ -1,4 +1,4 @@
-// What ranks that own parts of the optimizer's state, of gradients and of weights train is what one process trains.
+// Tests train/parallel/zero.h: ranks that own parts of optimizer state, gradients and weights train like one process.
 #include "train/parallel/zero.h"
 
 #include <torch/utils.h>
@@ -17,12 +17,12 @@ namespace {
 
 using torch::Tensor;
 
-TEST(Owners, HaveAboutTheSameSizes) {
+TEST(Owners, AreBalanced) {
   std::vector<Piece> pieces;
   for (const int64_t n : {100, 7, 60, 50, 40, 3, 30}) pieces.push_back({.name = "", .local = torch::empty({n})});
   pieces[5].tied_ends = true;
   assign_owners(pieces, 3);
-  EXPECT_EQ(pieces[5].owner, 0);  // whatever else a stage has
+  EXPECT_EQ(pieces[5].owner, 0);  // tied ends are always at 0
   std::vector<int64_t> held(3, 0);
   for (const Piece& piece : pieces) held[static_cast<size_t>(piece.owner)] += piece.local.numel();
   for (const int64_t n : held) EXPECT_NEAR(static_cast<double>(n), 290.0 / 3, 15.0);
@@ -34,6 +34,10 @@ struct Case {
   OptimizerKind optimizer;
   bool shares_memory = true;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << fmt::format("{}_zero{}_data{}_tensor{}_pipeline{}{}", name_of(c.optimizer), c.zero, c.mesh[Axis::Data],
+                      c.mesh[Axis::Tensor], c.mesh[Axis::Pipeline], c.shares_memory ? "" : "_sockets");
+}
 
 std::vector<Case> all_cases() {
   constexpr OptimizerKind kAdamW = OptimizerKind::AdamW, kMuon = OptimizerKind::Muon;
@@ -47,10 +51,10 @@ std::vector<Case> all_cases() {
   for (int64_t zero = 1; zero <= 3; ++zero) {
     add(zero, kAdamW, 3, 1, 1);
     add(zero, kMuon, 3, 1, 1);
-    add(zero, kMuon, 2, 2, 1);   // which has parts of matrices
+    add(zero, kMuon, 2, 2, 1);   // parts of matrices
     add(zero, kAdamW, 2, 1, 2);  // tied embeddings at both ends
   }
-  const size_t before = cases.size();  // what goes through memory on one host goes through sockets, too
+  const size_t before = cases.size();  // cases with shared memory also run over sockets
   for (size_t i = 0; i < before; ++i) {
     if (cases[i].zero >= 2 || !cases[i].mesh.is_data_alone()) continue;
     cases.push_back(cases[i]);
@@ -80,7 +84,7 @@ TrainConfig config_of(const Case& test) {
 }
 
 constexpr int kSteps = 3;
-constexpr double kRate = 1e-2, kScale = 0.7;  // as if the gradients were clipped
+constexpr double kRate = 1e-2, kScale = 0.7;  // as if gradients were clipped
 
 std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
   std::vector<data::Batch> batches;
@@ -91,7 +95,7 @@ std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
 
 class ZeroStages : public testing::TestWithParam<Case> {};
 
-TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
+TEST_P(ZeroStages, MatchTheWeightsOfOneProcess) {
   const Case& test = GetParam();
   const TrainConfig c = config_of(test);
   torch::manual_seed(5);
@@ -117,7 +121,7 @@ TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
   }
 
   if (!test.shares_memory) ::setenv("FOLIO_RANK_TRANSPORT", "gloo", 1);
-  std::mutex one_at_a_time;  // prints what is wrong
+  std::mutex one_at_a_time;  // for printed errors
   test::on_ranks(test.mesh, [&](World& world) {
     RankModel model(c, world, torch::kCPU, Use::Training, nullptr, torch::kDouble);
     model.load(first);
@@ -134,14 +138,14 @@ TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
     const auto expected = whole->named_parameters();
     int64_t compared = 0;
     for (const Piece& piece : model.pieces()) {
-      if (piece.local.numel() == 0) continue;  // at its owner
+      if (piece.local.numel() == 0) continue;  // only its owner has it
       SCOPED_TRACE(fmt::format("{}, rank {}, {}", to_string(test.mesh), world.mesh().rank(), piece.name));
       folio::test::expect_close(piece.local.detach(), part_of(expected[piece.name], piece, world.mesh()).detach(),
                                 1e-9);
       compared += piece.local.numel();
     }
     EXPECT_GT(compared, 0);
-    // Of moments, a data rank has its share.
+    // A data rank has its share of the moments.
     int64_t state = 0, all = 0;
     for (const Optimizer::State& s : own->state()) state += s.tensor.numel();
     for (const Optimizer::State& s : optimizer->state()) all += s.tensor.numel();
@@ -156,11 +160,7 @@ TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
   ::unsetenv("FOLIO_RANK_TRANSPORT");
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, ZeroStages, testing::ValuesIn(all_cases()), [](const auto& info) {
-  const MeshShape& m = info.param.mesh;
-  return fmt::format("{}_zero{}_data{}_tensor{}_pipeline{}{}", name_of(info.param.optimizer), info.param.zero,
-                     m[Axis::Data], m[Axis::Tensor], m[Axis::Pipeline], info.param.shares_memory ? "" : "_sockets");
-});
+INSTANTIATE_TEST_SUITE_P(Stages, ZeroStages, testing::ValuesIn(all_cases()), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace folio::train::parallel

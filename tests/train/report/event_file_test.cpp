@@ -1,4 +1,4 @@
-// The bytes of a TensorBoard event file. tests/apps/tensorboard_test.py reads such files with TensorBoard itself.
+// Tests the bytes of a TensorBoard event file. tests/apps/tensorboard_test.py reads such files with TensorBoard.
 #include "train/report/event_file.h"
 
 #include <gtest/gtest.h>
@@ -11,20 +11,20 @@ namespace {
 using core::test::read_bytes;
 using core::test::TempDir;
 
-TEST(EventFile, TheChecksumIsThatOfRfc3720) {
+TEST(EventFile, ChecksumMatchesRfc3720) {
   EXPECT_EQ(crc32c(""), 0U);
   EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
-  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);  // appendix B.4
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);  // RFC 3720, appendix B.4
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
 }
 
-// The fields of an Event after its wall time, a key and eight bytes: `record` begins with a length of eight bytes and
-// its checksum of four.
+// Returns an Event's fields after its wall time (a key and eight bytes) in `record`, which begins with a length of
+// eight bytes and a checksum of four.
 std::string after_the_time(const std::string& record) {
   return record.substr(8 + 4 + 9, record.size() - 8 - 4 - 9 - 4);
 }
 
-TEST(EventFile, HoldsTheFieldsOfTheProtocol) {
+TEST(EventFile, HasTheProtocolsFields) {
   const TempDir run;
   {
     EventFile events(run.path(), 299);
@@ -46,7 +46,7 @@ TEST(EventFile, HoldsTheFieldsOfTheProtocol) {
                     }));
 }
 
-TEST(EventFile, EachProcessWritesItsOwn) {
+TEST(EventFile, EachProcessWritesItsOwnFile) {
   const TempDir run;
   { EventFile events(run.path(), 0); }
   const std::string first = read_bytes(run / "events.out.tfevents.000000");

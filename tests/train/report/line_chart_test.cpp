@@ -33,7 +33,7 @@ TEST(LineChart, IsOneWellFormedDocument) {
   EXPECT_EQ(count(svg, "<circle"), 3U);
 }
 
-TEST(LineChart, EscapesWhateverANameHolds) {
+TEST(LineChart, EscapesNames) {
   const std::string nasty = "a<b>&\"c\"'\x01\xFF</svg>中";
   LineChart chart{.title = nasty,
                   .x_label = nasty,
@@ -45,7 +45,7 @@ TEST(LineChart, EscapesWhateverANameHolds) {
   EXPECT_NE(svg.find("a&lt;b&gt;&amp;&quot;c&quot;'\xEF\xBF\xBD\xEF\xBF\xBD&lt;/svg&gt;中"), std::string::npos);
 }
 
-TEST(LineChart, PointsThatAreNotFiniteLeaveAGap) {
+TEST(LineChart, NonFinitePointsLeaveAGap) {
   const std::string svg =
       chart_of({{0, 1}, {1, 2}, {2, kNan}, {3, 1}, {4, kInfinity}, {kNan, 2}, {5, 3}, {6, 2.5}, {7, -kInfinity}}).svg();
   EXPECT_EQ(xml_fault(svg), "");
@@ -56,7 +56,7 @@ TEST(LineChart, PointsThatAreNotFiniteLeaveAGap) {
   EXPECT_NE(svg.find(">line 2.500<"), std::string::npos) << "the last finite value";
 }
 
-TEST(LineChart, OnLogarithmicAxesAPowerIsAStraightLine) {
+TEST(LineChart, PowersAreStraightLinesOnLogAxes) {
   LineChart chart = chart_of({{1, 3}, {10, 300}, {100, 30000}});
   chart.log_x = chart.log_y = true;
   const std::string svg = chart.svg();
@@ -67,7 +67,7 @@ TEST(LineChart, OnLogarithmicAxesAPowerIsAStraightLine) {
   EXPECT_NEAR(std::stod(at[4]) - std::stod(at[2]), std::stod(at[6]) - std::stod(at[4]), 0.11);
 }
 
-TEST(LineChart, WithNothingToShowItSaysSo) {
+TEST(LineChart, ShowsANoteIfThereIsNoData) {
   for (const bool log_x : {false, true}) {
     for (LineChart chart : {LineChart{}, chart_of({}), chart_of({{0, kNan}})}) {
       chart.log_x = log_x;
@@ -80,7 +80,7 @@ TEST(LineChart, WithNothingToShowItSaysSo) {
   }
 }
 
-TEST(LineChart, ALogarithmicAxisSkipsWhatIsNotAboveZero) {
+TEST(LineChart, LogAxesSkipNonPositiveValues) {
   LineChart chart = chart_of({{-1, 5}, {0, 4}, {1, 3}, {10, 2}, {1000, 1}});
   chart.log_x = true;
   const std::string svg = chart.svg();
@@ -90,7 +90,7 @@ TEST(LineChart, ALogarithmicAxisSkipsWhatIsNotAboveZero) {
     EXPECT_NE(svg.find(tick), std::string::npos) << tick;
 }
 
-TEST(LineChart, ALogarithmicHeightOfLessThanADecadeHasNoTickAtZero) {
+TEST(LineChart, LogAxesBelowADecadeHaveNoTickAtZero) {
   LineChart chart = chart_of({{1, 1.1}, {2, 2.2}, {3, 4.4}});
   chart.log_y = true;
   std::vector<double> heights;
@@ -101,7 +101,7 @@ TEST(LineChart, ALogarithmicHeightOfLessThanADecadeHasNoTickAtZero) {
   EXPECT_NEAR(heights[0] - heights[1], heights[1] - heights[2], 0.15);
 }
 
-TEST(LineChart, AnySizeOfNumbersGivesADocumentOfSomeSize) {
+TEST(LineChart, AnyMagnitudeGivesAFiniteDocument) {
   for (const double size : {1e-300, 1e-12, 1e-3, 1.0, 1e7, 1e15, 1e99, 1e308}) {
     for (const bool log_x : {false, true}) {
       LineChart chart = chart_of({{size, size}, {2 * size, -size}, {2.5 * size, 3 * size}});
@@ -123,7 +123,7 @@ TEST(LineChart, EqualValuesStillHaveARange) {
   }
 }
 
-TEST(LineChart, ManyPointsAreThinnedButKeepTheirSpikes) {
+TEST(LineChart, ThinningKeepsSpikes) {
   std::vector<LineChart::Point> points(100'000);
   for (size_t i = 0; i < points.size(); ++i) points[i] = {static_cast<double>(i), 1.0};
   points[54'321].y = 9.0;

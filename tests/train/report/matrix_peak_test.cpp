@@ -8,22 +8,22 @@
 namespace folio::train {
 namespace {
 
-TEST(MatrixPeak, ATokensOperationsAreThoseOfTheFormula) {
+TEST(MatrixPeak, FlopsPerTokenMatchTheFormula) {
   core::ModelConfig c = preset("tiny").model;  // 812,416 parameters, 4 layers, 4 heads of 32; tied
   c.vocab_size = 66;
   EXPECT_EQ(operations_per_token(c, 256), 6.0 * 812416 + 12.0 * 4 * 128 * 256);
   EXPECT_EQ(operations_per_token(c, 64), 6.0 * 812416 + 12.0 * 4 * 128 * 64);
-  c.tie_embeddings = false;  // one matrix more, that is only looked up
+  c.tie_embeddings = false;  // adds a matrix that is only looked up
   EXPECT_EQ(operations_per_token(c, 256), 6.0 * 812416 + 12.0 * 4 * 128 * 256);
 }
 
-TEST(MatrixPeak, IsMeasuredAndLeavesTheRandomNumbersAsTheyAre) {
+TEST(MatrixPeak, MeasurementKeepsTheRandomState) {
   torch::manual_seed(5);
   const torch::Tensor expected = torch::randn({4});
   for (const Precision dtype : {Precision::F32, Precision::Bf16}) {
     torch::manual_seed(5);
     const MatrixPeak peak = matrix_peak(dtype, torch::kCPU);
-    EXPECT_GT(peak.operations_per_s, 1e8) << name_of(dtype);  // a machine of the last century
+    EXPECT_GT(peak.operations_per_s, 1e8) << name_of(dtype);  // every machine is faster
     EXPECT_GE(peak.size, 512);
     EXPECT_TRUE(torch::equal(torch::randn({4}), expected));
   }

@@ -11,7 +11,7 @@
 namespace folio::train {
 namespace {
 
-TEST(MemoryUse, CountsTensorsOfAllThreadsAndForgetsNone) {
+TEST(MemoryUse, CountsTensorsOfAllThreads) {
   std::optional<MemoryUse> use(std::in_place);
   torch::Tensor kept = torch::zeros({1000}, torch::kDouble);
   EXPECT_EQ(use->bytes(), 8000);
@@ -22,7 +22,7 @@ TEST(MemoryUse, CountsTensorsOfAllThreadsAndForgetsNone) {
   use->reset_peak();
   EXPECT_EQ(use->peak(), 8000);
   use.reset();
-  EXPECT_EQ(kept.sum().item<double>(), 0.0);  // outlives who counted it
+  EXPECT_EQ(kept.sum().item<double>(), 0.0);  // outlives the MemoryUse object
 }
 
 }  // namespace

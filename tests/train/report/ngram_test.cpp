@@ -20,7 +20,7 @@ using data::split_tokens;
 using data::Splits;
 using Tokens = std::vector<int32_t>;
 
-// Random tokens, small ones more often, so that n-grams repeat.
+// Returns random tokens, small ones more often, so that n-grams repeat.
 Tokens random_tokens(size_t n, int32_t vocab_size, uint64_t seed) {
   Tokens tokens(n);
   for (size_t i = 0; i < n; ++i) {
@@ -30,7 +30,7 @@ Tokens random_tokens(size_t n, int32_t vocab_size, uint64_t seed) {
   return tokens;
 }
 
-// The definitions, without a trie: every context is searched for in the whole text.
+// The definitions without a trie: every context is searched for in the whole text.
 class Definition {
  public:
   Definition(Tokens train, int32_t vocab_size) : train_(std::move(train)), vocab_size_(vocab_size) {}
@@ -78,7 +78,7 @@ Tokens context_before(const Tokens& tokens, size_t at, int order) {
   return {end - static_cast<std::ptrdiff_t>(length), end};
 }
 
-// P(token | history) from the losses of the history with and without the token.
+// Returns P(token | history) from the losses of the history with and without the token.
 template <typename Loss>
 double probability(const Loss& loss, Tokens history, int32_t token) {
   const auto sum = [&] { return history.empty() ? 0.0 : loss(history) * static_cast<double>(history.size()); };
@@ -88,7 +88,7 @@ double probability(const Loss& loss, Tokens history, int32_t token) {
 }
 
 TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
-  // a b a b a c: after a come b, b, c; after b come a, a; c is last, so nothing follows it.
+  // a b a b a c: a is followed by b, b, c; b is followed by a, a; c is last, so nothing follows it.
   const NgramCounts counts(Tokens{0, 1, 0, 1, 0, 2}, 3, 2);
   const auto witten_bell = [&](const Tokens& history, int32_t token, int order) {
     return probability([&](const Tokens& t) { return counts.witten_bell_loss(t, order); }, history, token);
@@ -138,10 +138,11 @@ struct Setting {
   int32_t vocab_size;
   size_t train_size;
 };
+void PrintTo(const Setting& s, std::ostream* out) { *out << s.train_size << "_of_" << s.vocab_size; }
 
 class NgramAgainstDefinition : public testing::TestWithParam<Setting> {};
 
-TEST_P(NgramAgainstDefinition, LossesAreThoseOfTheDefinition) {
+TEST_P(NgramAgainstDefinition, LossesMatchTheDefinition) {
   const auto [vocab_size, train_size] = GetParam();
   const Tokens train = random_tokens(train_size, vocab_size, 3);
   const Tokens validation = random_tokens(120, vocab_size, 4);
@@ -162,9 +163,10 @@ TEST_P(NgramAgainstDefinition, LossesAreThoseOfTheDefinition) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, NgramAgainstDefinition,
                          testing::Values(Setting{1, 10}, Setting{2, 1}, Setting{2, 2}, Setting{3, 500},
-                                         Setting{66, 2000}, Setting{5000, 3000}));
+                                         Setting{66, 2000}, Setting{5000, 3000}),
+                         testing::PrintToStringParamName());
 
-TEST(Ngram, CountingHigherOrdersChangesNoLowerOne) {
+TEST(Ngram, HigherOrdersDoNotChangeLowerOnes) {
   const Tokens train = random_tokens(2000, 9, 5);
   const Tokens validation = random_tokens(500, 9, 6);
   const NgramCounts all(train, 9, 8);
@@ -175,7 +177,7 @@ TEST(Ngram, CountingHigherOrdersChangesNoLowerOne) {
   }
 }
 
-TEST(Ngram, ASplitsFirstTokensHaveShorterContexts) {
+TEST(Ngram, FirstTokensHaveShorterContexts) {
   const Tokens train{0, 1, 0, 1, 0, 2};
   const NgramCounts counts(train, 3, 4);
   EXPECT_DOUBLE_EQ(counts.witten_bell_loss(Tokens{1}, 4), -std::log(3.0 / 9));
@@ -183,23 +185,23 @@ TEST(Ngram, ASplitsFirstTokensHaveShorterContexts) {
   EXPECT_DOUBLE_EQ(counts.witten_bell_loss(Tokens{0, 1}, 4), -(std::log(4.0 / 9) + std::log(24.0 / 45)) / 2);
 }
 
-TEST(Ngram, WithoutSmoothingAnUnseenTokenCostsInfinitelyMuch) {
+TEST(Ngram, UnseenTokensCostInfinityWithoutSmoothing) {
   const NgramCounts counts(Tokens{0, 1, 0, 1}, 3, 2);
   EXPECT_TRUE(std::isinf(counts.add_k_loss(Tokens{0, 0}, 2, 0.0)));
   EXPECT_TRUE(std::isfinite(counts.witten_bell_loss(Tokens{0, 0, 2}, 2)));
 }
 
-TEST(Ngram, AnOrderThatWasNotCountedIsAnError) {
+TEST(Ngram, RejectsUncountedOrders) {
   const Tokens train{0, 1, 2, 1};
-  EXPECT_ERROR(NgramCounts(train, 3, 0), "1 to 16, not 0");
-  EXPECT_ERROR(NgramCounts(train, 3, 17), "1 to 16, not 17");
+  EXPECT_ERROR(NgramCounts(train, 3, 0), "is 0, expected 1 to 16");
+  EXPECT_ERROR(NgramCounts(train, 3, 17), "is 17, expected 1 to 16");
   const NgramCounts counts(train, 3, 2);
-  EXPECT_ERROR(counts.witten_bell_loss(train, 3), "order 1 to 2 were counted, not of order 3");
-  EXPECT_ERROR(counts.add_k_loss(train, 0, 0.1), "not of order 0");
+  EXPECT_ERROR(counts.witten_bell_loss(train, 3), "order 3 were not counted, expected 1 to 2");
+  EXPECT_ERROR(counts.add_k_loss(train, 0, 0.1), "order 0 were not counted");
 }
 
-TEST(Ngram, TinyShakespeareCostsWhatOthersMeasured) {
-  const std::string text = data::load_corpus("tinyshakespeare").text;  // `make test` has put it there
+TEST(Ngram, TinyShakespeareMatchesPublishedLosses) {
+  const std::string text = data::load_corpus("tinyshakespeare").text;  // put there by `make test`
   const Tokens tokens = data::CharTokenizer::from_text(text, "TinyShakespeare").encode(text);
   const data::Splits splits = data::split_tokens(tokens, 0.1, 0.0);
   const NgramCounts counts(splits.train, 65, 5);

@@ -1,4 +1,4 @@
-// Helpers of the pictures' tests.
+// Helpers for the charts' tests.
 #pragma once
 
 #include <regex>
@@ -7,7 +7,7 @@
 
 namespace folio::train::test {
 
-/// The first violation of those XML rules that our SVG writer could break; empty if there is none.
+/// Returns the first violation of the XML rules that our SVG writer could break, or an empty string.
 inline std::string xml_fault(const std::string& text) {
   static const std::regex kTag(R"(<(/?)([a-z]+)((?: [a-zA-Z:-]+="[^"<&]*(?:&(?:amp|lt|gt|quot);[^"<&]*)*")*)(/?)>)");
   static const std::regex kText(R"((?:[^<>&]|&(?:amp|lt|gt|quot);)*)");
@@ -29,7 +29,7 @@ inline std::string xml_fault(const std::string& text) {
   return rest == "\n" ? "" : "something after the root: " + rest;
 }
 
-/// How often `part` occurs.
+/// Returns the number of occurrences of `part`.
 inline size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;

@@ -21,14 +21,14 @@ using test::Saved;
 using test::Small;
 using test::TempDir;
 
-TEST(Checkpoint, IsAHuggingFaceDirectoryWithTheOptimizerBesideIt) {
+TEST(Checkpoint, IsAHuggingFaceDirectoryWithOptimizerState) {
   const Saved saved;
   EXPECT_EQ(names_in(saved.run / "checkpoints/step-000001"),
             (std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
                                    "optimizer.safetensors", "trainer.json"}));
 }
 
-TEST(Checkpoint, LastAndBestStayAndOlderOnesGo) {
+TEST(Checkpoint, KeepsOnlyLastAndBest) {
   const TempDir run;
   const fs::path checkpoints = run / "checkpoints";
   Small small;
@@ -50,7 +50,7 @@ TEST(Checkpoint, LastAndBestStayAndOlderOnesGo) {
   EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000005");
 }
 
-TEST(Checkpoint, LinksAreRelativeSoThatARunCanBeMoved) {
+TEST(Checkpoint, LinksAreRelative) {
   const TempDir run;
   Small small;
   small.trainer.step();
@@ -60,12 +60,12 @@ TEST(Checkpoint, LinksAreRelativeSoThatARunCanBeMoved) {
   EXPECT_EQ(read_trainer_state(run / "after/checkpoints/best").step, 1);
 }
 
-TEST(Checkpoint, WhatAKilledSaveLeftIsSwept) {
+TEST(Checkpoint, RemovesFilesOfKilledSaves) {
   const TempDir run;
   const fs::path checkpoints = run / "checkpoints";
   fs::create_directories(checkpoints / ".step-000003.tmp");
   test::write_bytes(checkpoints / ".step-000003.tmp/model.safetensors", "half");
-  fs::create_directories(checkpoints / ".step-000001.tmp");  // in the way of the one to come
+  fs::create_directories(checkpoints / ".step-000001.tmp");  // in the way of the next one
   test::write_bytes(checkpoints / ".step-000001.tmp/foreign", "half");
   test::write_bytes(checkpoints / "notes.txt", "a reader's own");
   Small small;
@@ -75,7 +75,7 @@ TEST(Checkpoint, WhatAKilledSaveLeftIsSwept) {
   EXPECT_FALSE(fs::exists(checkpoints / "step-000001/foreign"));
 }
 
-TEST(Checkpoint, AReadersOwnCopiesStay) {
+TEST(Checkpoint, KeepsUsersCopies) {
   const TempDir run;
   const fs::path checkpoints = run / "checkpoints";
   for (const char* name : {"step-000001-copy", "step-", "mine", ".step-x.tmp"}) {
@@ -89,7 +89,7 @@ TEST(Checkpoint, AReadersOwnCopiesStay) {
             (std::set<std::string>{"last", "step-000001", "step-000001-copy", "step-", "mine", ".step-x.tmp"}));
 }
 
-TEST(Checkpoint, AStepThatALinkNamesIsNotWrittenAgain) {
+TEST(Checkpoint, DoesNotRewriteALinkedStep) {
   Saved saved;
   const auto written = fs::last_write_time(saved.last() / "model.safetensors");
   saved.trainer.save(saved.run.path());
@@ -97,7 +97,7 @@ TEST(Checkpoint, AStepThatALinkNamesIsNotWrittenAgain) {
   EXPECT_EQ(fs::read_symlink(saved.last()), "step-000001");
 }
 
-TEST(Checkpoint, ALinkThatAKilledSaveLeftBehindIsPutRight) {
+TEST(Checkpoint, RepairsLinksOfKilledSaves) {
   const TempDir run;
   const fs::path checkpoints = run / "checkpoints";
   Small small;
@@ -108,7 +108,7 @@ TEST(Checkpoint, ALinkThatAKilledSaveLeftBehindIsPutRight) {
   small.trainer.step();
   small.trainer.note_validation_loss(1.0);
   small.trainer.save(run.path());
-  // Killed between the two renames: `last` is new, `best` is not.
+  // As after a kill between the two renames: `last` is new, `best` is not.
   fs::rename(run / "kept", checkpoints / "step-000001");
   fs::remove(checkpoints / "best");
   fs::create_directory_symlink("step-000001", checkpoints / "best");
@@ -118,16 +118,16 @@ TEST(Checkpoint, ALinkThatAKilledSaveLeftBehindIsPutRight) {
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002"}));
 }
 
-TEST(Checkpoint, NothingToRecoverIsNoError) {
+TEST(Checkpoint, RecoveryWithoutCheckpointsIsNoError) {
   const TempDir run;
   EXPECT_NO_THROW(recover_checkpoints(run.path()));
-  fs::create_directories(run / "checkpoints/.step-000000.tmp");  // killed in its first save
+  fs::create_directories(run / "checkpoints/.step-000000.tmp");  // as after a kill in its first save
   fs::create_directories(run / "checkpoints/step-000000");
   recover_checkpoints(run.path());
   EXPECT_TRUE(fs::is_empty(run / "checkpoints"));
 }
 
-TEST(Checkpoint, ABestOneThatIsMissingIsNamed) {
+TEST(Checkpoint, NamesAMissingBestCheckpoint) {
   const TempDir run;
   Small small;
   small.trainer.note_validation_loss(1.0);
@@ -138,7 +138,7 @@ TEST(Checkpoint, ABestOneThatIsMissingIsNamed) {
   EXPECT_ERROR((recover_checkpoints(run.path()), 0), "the best checkpoint, step-000000, is missing");
 }
 
-TEST(Checkpoint, HoldsEveryTensorAtAMultipleOf64Bytes) {
+TEST(Checkpoint, AlignsTensorsInTheFilesTo64Bytes) {
   const Saved saved;
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     const core::SafetensorsFile file(saved.last() / name);
@@ -146,7 +146,7 @@ TEST(Checkpoint, HoldsEveryTensorAtAMultipleOf64Bytes) {
     for (const core::TensorView& tensor : file.tensors()) {
       if (tensor.name.starts_with("__pad__.")) continue;
       ++tensors;
-      // A mapping begins at a page.
+      // A mapping is page-aligned.
       EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.bytes.data()) % 64, 0U) << tensor.name;
     }
     EXPECT_GE(tensors, core::tensor_manifest(saved.trainer.config().model).size());
@@ -167,7 +167,7 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
   const auto loaded = state_of();
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     const std::string bytes = test::read_bytes(last / name);
-    // Changes of the model don't change the file …
+    // Changing the model doesn't change the file …
     const torch::NoGradGuard no_grad;
     for (torch::Tensor& p : model.llama()->parameters()) p.add_(1.0);
     for (const auto& [name, tensor] : optimizer.state()) tensor.add_(1.0);
@@ -175,7 +175,7 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
     load_checkpoint(last, model, nullptr, optimizer, read_trainer_state(last));
   }
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    // … and changing or removing the file does not change the model.
+    // … and changing or removing the file doesn't change the model.
     std::fstream file(last / name, std::ios::in | std::ios::out | std::ios::binary);
     const std::string zeros(fs::file_size(last / name), '\0');
     file.write(zeros.data(), static_cast<std::streamsize>(zeros.size()));
@@ -185,17 +185,17 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
   EXPECT_TRUE(test::same_bits(state_of(), loaded));
 }
 
-TEST(Checkpoint, MomentsOfAnotherStepAreRefused) {
+TEST(Checkpoint, RejectsMomentsOfAnotherStep) {
   Saved saved;
   const std::string moments = test::read_bytes(saved.last() / "optimizer.safetensors");
   saved.trainer.step();
   saved.trainer.save(saved.run.path());
   test::write_bytes(fs::canonical(saved.last()) / "optimizer.safetensors", moments);
   Small other;
-  EXPECT_ERROR((other.trainer.resume(saved.last()), 0), "not those of step 2");
+  EXPECT_ERROR((other.trainer.resume(saved.last()), 0), "not from step 2");
 }
 
-TEST(Checkpoint, AMomentOfAnotherTypeOrShapeIsRefused) {
+TEST(Checkpoint, RejectsMomentsOfAnotherTypeOrShape) {
   Saved saved;
   const fs::path path = fs::canonical(saved.last()) / "optimizer.safetensors";
   const std::string name = "exp_avg." + saved.trainer.model()->named_parameters()[0].key();
@@ -212,20 +212,20 @@ TEST(Checkpoint, AMomentOfAnotherTypeOrShapeIsRefused) {
   EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 ")) << change("\"F32\"", "\"I32\"");
   const std::string turned =
       change(fmt::format("[{},{}]", shape[0], shape[1]), fmt::format("[{},{}]", shape[1], shape[0]));
-  EXPECT_TRUE(test::contains(turned, fmt::format("has to be F32 [{}, {}]", shape[0], shape[1]))) << turned;
+  EXPECT_TRUE(test::contains(turned, fmt::format("expected F32 [{}, {}]", shape[0], shape[1]))) << turned;
 }
 
-TEST(Checkpoint, AStateThatTheOptimizerLacksIsRefused) {
+TEST(Checkpoint, RejectsUnknownOptimizerState) {
   const Saved saved;
   const fs::path path = fs::canonical(saved.last()) / "optimizer.safetensors";
   std::string bytes = test::read_bytes(path);
   const size_t first = bytes.find("exp_avg_sq.");
   test::write_bytes(path, bytes.replace(first, 10, "exp_avg_xx"));
   Small other;
-  EXPECT_ERROR((other.trainer.resume(saved.last()), 0), "it has exp_avg_xx.");
+  EXPECT_ERROR((other.trainer.resume(saved.last()), 0), "unexpected tensor exp_avg_xx.");
 }
 
-TEST(Checkpoint, TheStateComesBack) {
+TEST(Checkpoint, RestoresTheTrainerState) {
   const TempDir run;
   Small small;
   small.trainer.step();
@@ -246,7 +246,7 @@ TEST(Checkpoint, TheStateComesBack) {
   EXPECT_EQ(state.environment.threads, at::get_num_threads());
 }
 
-TEST(Checkpoint, AnOlderRunsStateIsRead) {
+TEST(Checkpoint, ReadsStateOfOlderRuns) {
   const TempDir run;
   Small small;
   small.trainer.note_validation_loss(1.25);
@@ -259,7 +259,7 @@ TEST(Checkpoint, AnOlderRunsStateIsRead) {
   EXPECT_EQ(read_trainer_state(run / "checkpoints/last").evaluations_since_best, 0);
 }
 
-TEST(Checkpoint, WeightsMomentsAndGeneratorComeBack) {
+TEST(Checkpoint, RestoresWeightsMomentsAndGenerator) {
   Saved a;
   const torch::Tensor drawn = torch::randn({5});
   parallel::RankModel model(a.trainer.config(), a.trainer.world());
@@ -273,14 +273,14 @@ TEST(Checkpoint, WeightsMomentsAndGeneratorComeBack) {
   EXPECT_TRUE(moved);
 }
 
-TEST(Checkpoint, ADirectoryThatCannotBeWrittenIsNamed) {
+TEST(Checkpoint, NamesAnUnwritableDirectory) {
   const TempDir run;
   test::write_bytes(run / "checkpoints", "a file in the way");
   Small small;
   EXPECT_ERROR((small.trainer.save(run.path()), 0), "checkpoints");
 }
 
-TEST(Checkpoint, ALaterVersionIsRefused) {
+TEST(Checkpoint, RejectsLaterVersions) {
   const Saved saved;
   const fs::path path = saved.last() / "trainer.json";
   std::string json = test::read_bytes(path);
@@ -289,7 +289,7 @@ TEST(Checkpoint, ALaterVersionIsRefused) {
   EXPECT_ERROR(read_trainer_state(saved.last()), "version 3");
 }
 
-TEST(Checkpoint, AnotherEnvironmentIsDescribed) {
+TEST(Checkpoint, DescribesAnotherEnvironment) {
   const Environment here{.folio = "0.2.0", .libtorch = "2.13.0", .cpu = "AVX2", .threads = 2};
   EXPECT_EQ(describe_difference(here, here), "");
   Environment there = here;
@@ -298,7 +298,7 @@ TEST(Checkpoint, AnotherEnvironmentIsDescribed) {
   EXPECT_EQ(describe_difference(here, there), "libtorch \"2.13.0\" -> \"2.14.0\", threads 2 -> 4");
 }
 
-TEST(Checkpoint, ADigestTellsTextsApart) {
+TEST(Checkpoint, DigestMatchesPublishedVectors) {
   // FNV-1a's published test vectors.
   EXPECT_EQ(test::digest_of(""), "cbf29ce484222325");
   EXPECT_EQ(test::digest_of("a"), "af63dc4c8601ec8c");

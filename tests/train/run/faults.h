@@ -1,5 +1,5 @@
-// Injects faults into system calls: within the scope of a Faults object, the calls that change files are counted, and
-// one of them fails, or the process is killed before it. faults.cpp overrides the C library's functions.
+// Injects faults into system calls: within the scope of a Faults object, calls that change files are counted, and one
+// of them fails, or the process is killed before it. faults.cpp overrides the C library's functions.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace folio::train::test {
 
 class Faults {
  public:
-  /// Only counts. fsync does nothing and succeeds: it takes milliseconds, and a kill loses no data that the kernel has.
+  /// Only counts. fsync is skipped: it takes milliseconds, and a kill loses no data that the kernel has.
   Faults() : Faults(0, 0) {}
-  /// The call number `at`, from 1, fails with the errno `error`; with kKill the process is killed there.
+  /// Makes call number `at`, counted from 1, fail with the errno `error`; with kKill, kills the process there.
   Faults(int at, int error);
   ~Faults();
   Faults(const Faults&) = delete;
@@ -19,10 +19,10 @@ class Faults {
 
   static constexpr int kKill = -1;
 
-  /// Names of the calls so far: "write", "rename", …
+  /// Returns the names of the calls so far: "write", "rename", …
   [[nodiscard]] const std::vector<std::string>& calls() const { return calls_; }
 
-  /// Counts a call; true if it is to fail, with errno set.
+  /// Counts a call; returns true with errno set if it must fail.
   bool strikes(const char* call);
 
  private:

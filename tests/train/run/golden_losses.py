@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The ten golden losses of golden_losses_test.cpp, by PyTorch and none of Folio's code.
+"""Prints the ten golden losses of golden_losses_test.cpp, computed by PyTorch without Folio's code.
 
 Usage: golden_losses.py     (torch; a second)
 
-The text, the batches and the first weights follow fixed rules on SplitMix64 (src/core/random.h), which are written down
-here once more, so that no file has to travel between the two sides. The model is Llama as its paper gives it, with
-torch.optim.AdamW and torch's clipping; accumulation is one batch of twice the rows, since the mean of two means over
-equally many tokens is the mean of all. It runs in float64, and in float32 to show what rounding alone makes of the
-losses (4e-7): the test's tolerance of 1e-5 leaves other orders of summation room. To make the numbers anew, run this
-and put its two lists into the test.
+Text, batches and initial weights follow fixed rules on SplitMix64 (src/core/random.h), which are repeated here, so
+that the two sides need no shared files. The model is the Llama of the paper, with torch.optim.AdamW and torch's
+clipping; accumulation is one batch of twice the rows, since the mean of two means over equally many tokens is the
+mean of all. It runs in float64, and in float32 to show the effect of rounding on the losses (4e-7): the test's
+tolerance of 1e-5 allows other orders of summation. To update the numbers, run this script and copy its two lists
+into the test.
 """
 
 import math
@@ -63,7 +63,7 @@ def shapes(vocab):
 
 
 def first_weights(vocab, dtype):
-    """Weights in [-1/8, 1/8), norms 1 more; multiples of 2^-18, so float32 holds them exactly."""
+    """Returns weights in [-1/8, 1/8), plus 1 for norms; multiples of 2^-18, which float32 represents exactly."""
     weights = {}
     for index, (name, shape) in enumerate(shapes(vocab)):
         n = math.prod(shape)
@@ -116,7 +116,7 @@ def losses(dtype):
     characters = sorted(set(text))
     tokens = [characters.index(c) for c in text]
     tokens = tokens[:math.floor(len(tokens) * 0.9)]  # the training split
-    w = first_weights(len(characters) + 1, dtype)  # and <|endoftext|>
+    w = first_weights(len(characters) + 1, dtype)  # plus <|endoftext|>
     optimizer = torch.optim.AdamW([
         {"params": [t for name, t in w.items() if t.dim() == 2 and name != "tok_embeddings"], "weight_decay": DECAY},
         {"params": [t for name, t in w.items() if t.dim() == 1 or name == "tok_embeddings"], "weight_decay": 0.0},

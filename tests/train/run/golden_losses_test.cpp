@@ -1,4 +1,4 @@
-// Ten steps of the trainer against an independent implementation in PyTorch, golden_losses.py.
+// Compares ten steps of the trainer with an independent implementation in PyTorch, golden_losses.py.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,19 +15,19 @@ constexpr double kLosses[] = {3.229019143, 2.989273162, 2.758136655, 2.612678701
 constexpr double kNorms[] = {1.879591524, 1.952426146, 1.720072064, 1.142157618, 1.325287447,
                              1.526492358, 1.347083459, 1.368639755, 1.161123696, 1.021281144};
 
-// Float32 differs from these float64 numbers by 4e-7 in PyTorch. A wrong eps, theta, decay group, clipping, bias
+// PyTorch's float32 losses differ from these float64 values by 4e-7. A wrong eps, theta, decay group, clipping, bias
 // correction or schedule moves a loss by more than 1e-4 within the ten steps.
 constexpr double kGoldenTolerance = 1e-5;
 
 TrainConfig golden_config(bool fused = true) {
   TrainConfig c = test::small_config();
   c.fused = fused;
-  c.dropout = 0.0;  // two random generators would drop other elements
+  c.dropout = 0.0;  // two random generators would drop different elements
   c.decay_embeddings = false;
   return c;
 }
 
-// The same initial weights as in the script: multiples of 2^-18, plus 1 for norms.
+// Returns the script's initial weights: multiples of 2^-18, plus 1 for norms.
 core::Weights first_weights(const core::ModelConfig& config) {
   core::Weights weights{.config = config, .tensors = {}};
   for (const auto& spec : core::tensor_manifest(config)) {
@@ -58,7 +58,7 @@ void expect_golden_losses(const TrainConfig& config) {
 TEST(Trainer, TenGoldenLosses) { expect_golden_losses(golden_config()); }
 TEST(Trainer, TenGoldenLossesOfThePlainForm) { expect_golden_losses(golden_config(false)); }
 
-TEST(Trainer, TheGoldenLossesAreNotThoseOfTheSeedsOwnWeights) {
+TEST(Trainer, GoldenLossesRequireTheGoldenWeights) {
   test::Small small(golden_config());
   EXPECT_GT(std::abs(small.trainer.step().loss - kLosses[0]), 100 * kGoldenTolerance);
 }

@@ -1,4 +1,4 @@
-// A resumed run equals an undisturbed one bit for bit, with dropout, accumulation and the optimizer's state.
+// Tests that a resumed run equals an uninterrupted one bit for bit, with dropout, accumulation and optimizer state.
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
@@ -39,7 +39,7 @@ bool run_on(Small& small, const TempDir& run, std::function<bool()> interrupted 
   return run_to_end(small.trainer, {.run = run.path(), .baseline = 0, .interrupted = std::move(interrupted)});
 }
 
-// Interrupts runs of 12 steps after those in `stops`, goes on, and compares all bits with an undisturbed one's.
+// Interrupts a 12-step run after the steps in `stops`, resumes it, and compares all bits with an uninterrupted run.
 void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& stops) {
   const TempDir undisturbed;
   Small whole(config);
@@ -74,10 +74,10 @@ void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& sto
   }
 }
 
-TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) { expect_repeated_bits(small_config(), {1, 4, 6, 11}); }
+TEST(Resume, InterruptedRunIsBitExact) { expect_repeated_bits(small_config(), {1, 4, 6, 11}); }
 
-// With biases, and with norms of heads.
-TEST(Resume, ARunOfAnotherFamilyRepeatsTheBits) {
+// Tests biases, and norms of heads.
+TEST(Resume, OtherFamiliesAreBitExact) {
   for (const core::Family family : {core::Family::Qwen2, core::Family::Qwen3}) {
     TrainConfig c = small_config();
     c.model.family = family;
@@ -85,8 +85,8 @@ TEST(Resume, ARunOfAnotherFamilyRepeatsTheBits) {
   }
 }
 
-// With Muon's momentum of stacks, and with biases of selection.
-TEST(Resume, ARunWithExpertsRepeatsTheBits) {
+// Tests Muon's momentum of expert stacks, and selection biases.
+TEST(Resume, ExpertsAreBitExact) {
   TrainConfig c = small_config();
   c.model.family = core::Family::Mixtral;
   c.model.n_experts = 4;
@@ -103,35 +103,35 @@ TEST(Resume, ARunWithExpertsRepeatsTheBits) {
   expect_repeated_bits(c, {6});
 }
 
-TEST(Resume, ARunWithAnAverageRepeatsTheBits) {
+TEST(Resume, WeightAveragingIsBitExact) {
   TrainConfig c = small_config();
   c.ema = 0.9;
   c.schedule = ScheduleKind::Wsd;
   expect_repeated_bits(c, {1, 6});
 }
 
-TEST(Resume, ARunByMuonRepeatsTheBits) {
+TEST(Resume, MuonIsBitExact) {
   TrainConfig c = small_config();
   c.optimizer = OptimizerKind::Muon;
   expect_repeated_bits(c, {1, 6});
 }
 
-TEST(Resume, ARunByGaLoreRepeatsTheBits) {
+TEST(Resume, GaLoreIsBitExact) {
   TrainConfig c = small_config();
   c.optimizer = OptimizerKind::GaLore;
   c.rank = 6;
   c.galore_every = 4;
-  expect_repeated_bits(c, {1, 4, 6});  // at 4 with a new subspace, at the others in one that the checkpoint has
+  expect_repeated_bits(c, {1, 4, 6});  // at 4 with a new subspace, otherwise with the checkpoint's
 }
 
-TEST(Resume, PatienceGoesOnWhereItWas) {
+TEST(Resume, PatienceIsRestored) {
   TrainConfig c = small_config();
   c.eval_every = 1;
-  c.lr = 0.5;  // so large that the loss is the lowest before it
+  c.lr = 0.5;  // so large that the initial loss is the lowest
   c.warmup_steps = 0;
   c.steps = 1000;
   c.patience = 4;
-  c.dropout = 0.0;  // these trainers share its random numbers
+  c.dropout = 0.0;  // these trainers share a random generator
   const TempDir undisturbed, run;
   Small whole(c), first(c), second(c), third(c);
   ASSERT_TRUE(run_on(whole, undisturbed));
@@ -149,7 +149,7 @@ TEST(Resume, PatienceGoesOnWhereItWas) {
   EXPECT_EQ(third.trainer.state().step, end);
 }
 
-TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
+TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   const TempDir run;
   {
     Small first;
@@ -158,7 +158,7 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
   }
   const auto before = read_log(run / "log.jsonl");
   ASSERT_EQ(before.size(), 6U);
-  // As if it was killed at step 8 in the middle of a line.
+  // As after a kill at step 8 in the middle of a line.
   const std::string log = test::read_bytes(run / "log.jsonl");
   test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
   Small second;
@@ -173,33 +173,33 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
   }
 }
 
-// The error of a trainer that resumes another one's checkpoint.
+// Returns the error of a trainer that resumes another one's checkpoint.
 std::string refusal(const TrainConfig& config, const std::string& text) {
   const Saved first;
   Small other(config, text);
   return test::error_of([&] { other.trainer.resume(first.last()); });
 }
 
-TEST(Resume, AnotherTextIsRefused) {
+TEST(Resume, RejectsAnotherText) {
   std::string text = small_text(600);
   std::swap(text[0], text[1]);  // the same length and vocabulary
   const std::string message = refusal(small_config(), text);
-  EXPECT_TRUE(test::contains(message, "another text") && test::contains(message, test::digest_of(text)) &&
+  EXPECT_TRUE(test::contains(message, "a different text") && test::contains(message, test::digest_of(text)) &&
               test::contains(message, test::digest_of(small_text(600))))
       << message;
 }
 
-TEST(Resume, AnotherVocabularyIsRefusedWithTheDifference) {
+TEST(Resume, RejectsAnotherVocabularyShowingTheDifference) {
   std::string text = small_text(600);
   std::replace(text.begin(), text.end(), '?', '!');
   text += "q";
   const std::string message = refusal(small_config(), text);
-  for (const char* part : {"another vocabulary", "without \"?\"", "with \"!\" \"q\""}) {
+  for (const char* part : {"a different vocabulary", "without \"?\"", "with \"!\" \"q\""}) {
     EXPECT_TRUE(test::contains(message, part)) << message;
   }
 }
 
-TEST(Resume, OtherValuesAreRefusedWithTheDifference) {
+TEST(Resume, RejectsOtherValuesShowingTheDifference) {
   TrainConfig c = small_config();
   c.lr = 0.02;
   c.optimizer = OptimizerKind::Muon;
@@ -210,7 +210,7 @@ TEST(Resume, OtherValuesAreRefusedWithTheDifference) {
   EXPECT_FALSE(test::contains(message, "window")) << message;
 }
 
-TEST(Resume, MinutesAreRememberedAndSoIsTheirMeasurement) {
+TEST(Resume, MinutesAndMeasurementsAreRestored) {
   const TempDir run;
   TrainConfig c = small_config();
   c.steps = 1000;
@@ -230,13 +230,13 @@ TEST(Resume, MinutesAreRememberedAndSoIsTheirMeasurement) {
   second.trainer.resume(run / "checkpoints/last");
   for (int i = 10; i < kMeasuredSteps; ++i) {
     second.trainer.step();
-    // The first step of a process is a warm-up and is not counted.
+    // A process's first step is a warm-up and not counted.
     EXPECT_EQ(second.trainer.measure(i == 10 ? 5.0 : 0.5).has_value(), i == kMeasuredSteps - 1);
   }
-  EXPECT_EQ(second.trainer.config().steps, kMeasuredSteps + 82);  // 60 - 5 - 9 / 2 - 5 - 9 / 2 seconds
+  EXPECT_EQ(second.trainer.config().steps, kMeasuredSteps + 82);  // (60 - 5 - 9 / 2 - 5 - 9 / 2) seconds
 }
 
-TEST(Resume, MinutesAreTurnedIntoStepsOnce) {
+TEST(Resume, MinutesBecomeStepsOnce) {
   const TempDir run;
   TrainConfig c = small_config();
   c.checkpoint_every = 1000;
@@ -245,7 +245,7 @@ TEST(Resume, MinutesAreTurnedIntoStepsOnce) {
   int64_t steps = 0;
   {
     Small first(c);
-    const auto killed = [&]() -> bool {  // right after the number was set, long before the next checkpoint
+    const auto killed = [&]() -> bool {  // right after the number was set, before the next checkpoint
       if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
       return false;
     };
@@ -257,7 +257,7 @@ TEST(Resume, MinutesAreTurnedIntoStepsOnce) {
   EXPECT_EQ(saved.config.steps, steps);
 }
 
-TEST(Resume, OtherIntervalsAreTaken) {
+TEST(Resume, AcceptsOtherIntervals) {
   const Saved first;
   TrainConfig c = small_config();
   c.log_every = 3;
@@ -267,19 +267,19 @@ TEST(Resume, OtherIntervalsAreTaken) {
   EXPECT_EQ(second.trainer.config().log_every, 3);
 }
 
-TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
+TEST(Resume, RejectsAnotherVocabularyInTheCheckpoint) {
   const Saved first;
   auto characters = dynamic_cast<const data::CharTokenizer&>(first.dataset.tokenizer()).characters();
   std::swap(characters[0], characters[1]);
   data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(first.last()));
   Small second;
   const std::string message = test::error_of([&] { second.trainer.resume(first.last()); });
-  for (const char* part : {"another vocabulary", "id 0", "\" \" -> \"\\x0A\""}) {
+  for (const char* part : {"a different vocabulary", "id 0", "\" \" -> \"\\x0A\""}) {
     EXPECT_TRUE(test::contains(message, part)) << message;
   }
 }
 
-TEST(Resume, ADamagedCheckpointIsNamed) {
+TEST(Resume, NamesADamagedCheckpoint) {
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "trainer.json"}) {
     const Saved first;
     const auto path = fs::weakly_canonical(first.last()) / file;

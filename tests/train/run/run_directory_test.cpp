@@ -40,7 +40,7 @@ TEST_F(RunDirectory, IsNamedAfterTheDataset) {
   EXPECT_EQ(run_state(choice.path), RunState::Absent);
 }
 
-TEST_F(RunDirectory, FinishedRunsAreKeptAndTheNextNumberIsTaken) {
+TEST_F(RunDirectory, KeepsFinishedRunsAndUsesTheNextNumber) {
   make("text", RunState::Finished);
   EXPECT_EQ(choose().path.filename(), "text-2");
   make("text-2", RunState::Finished);
@@ -48,14 +48,14 @@ TEST_F(RunDirectory, FinishedRunsAreKeptAndTheNextNumberIsTaken) {
   EXPECT_EQ(run_state(home_ / "runs/text"), RunState::Finished);
 }
 
-TEST_F(RunDirectory, AnUnfinishedRunAsksForResumeOrForce) {
+TEST_F(RunDirectory, UnfinishedRunRequiresResumeOrForce) {
   make("text", RunState::Unfinished);
   EXPECT_ERROR(choose(), "--resume");
   EXPECT_ERROR(choose(), "--force");
   EXPECT_TRUE(choose({}, true).resume);
 }
 
-TEST_F(RunDirectory, TheUnfinishedOneBehindFinishedOnesIsResumed) {
+TEST_F(RunDirectory, ResumesTheUnfinishedRunAfterFinishedOnes) {
   make("text", RunState::Finished);
   make("text-2", RunState::Unfinished);
   EXPECT_ERROR(choose(), "text-2");
@@ -64,33 +64,33 @@ TEST_F(RunDirectory, TheUnfinishedOneBehindFinishedOnesIsResumed) {
   EXPECT_TRUE(choice.resume);
 }
 
-TEST_F(RunDirectory, ALogAloneIsAnUnfinishedRunThatHasNothingToResume) {
+TEST_F(RunDirectory, RunWithOnlyALogCannotBeResumed) {
   fs::create_directories(home_ / "runs/text");
   write_bytes(home_ / "runs/text/log.jsonl", "");
   EXPECT_ERROR(choose(), "--force");
   EXPECT_ERROR(choose({}, true), "--force");
 }
 
-TEST_F(RunDirectory, NothingToResumeIsSaid) {
-  EXPECT_ERROR(choose({}, true), "leave --resume out");
+TEST_F(RunDirectory, ReportsNothingToResume) {
+  EXPECT_ERROR(choose({}, true), "remove --resume");
   make("text", RunState::Finished);
   EXPECT_ERROR(choose({}, true), "resume");
 }
 
-TEST_F(RunDirectory, OutIsTakenAsItIs) {
+TEST_F(RunDirectory, OutIsUsedUnchanged) {
   make("text", RunState::Finished);
   const std::string out = home_ / "elsewhere";
   EXPECT_EQ(choose(out).path, out);
 }
 
-TEST_F(RunDirectory, AFinishedOutIsNotOverwritten) {
+TEST_F(RunDirectory, DoesNotOverwriteAFinishedOut) {
   const fs::path run = make("mine", RunState::Finished);
   EXPECT_ERROR(choose(run.string()), "--force");
   EXPECT_ERROR(choose(run.string(), true), "nothing to resume");
   EXPECT_EQ(run_state(run), RunState::Finished);
 }
 
-TEST_F(RunDirectory, ForceRemovesWhatARunLeftAndNothingElse) {
+TEST_F(RunDirectory, ForceRemovesOnlyTheRunsFiles) {
   const fs::path run = make("text", RunState::Finished);
   write_bytes(run / "notes.txt", "a reader's own");
   RunChoice choice = choose({}, false, true);
@@ -102,7 +102,7 @@ TEST_F(RunDirectory, ForceRemovesWhatARunLeftAndNothingElse) {
   EXPECT_TRUE(fs::exists(run / "notes.txt"));
 }
 
-TEST_F(RunDirectory, IsOneProcesssFromTheChoiceOn) {
+TEST_F(RunDirectory, IsLockedOnceChosen) {
   const fs::path run = make("text", RunState::Unfinished);
   const RunLock other = lock_run(run);
   for (const auto& [resume, force] : {std::pair(false, false), {true, false}, {false, true}}) {
@@ -111,17 +111,17 @@ TEST_F(RunDirectory, IsOneProcesssFromTheChoiceOn) {
   EXPECT_TRUE(fs::exists(run / "checkpoints/last"));
 }
 
-TEST_F(RunDirectory, ASecondProcessThatChoseTheSameNewNameIsRefused) {
+TEST_F(RunDirectory, RejectsASecondProcessWithTheSameName) {
   RunChoice first = choose();
   RunChoice second = choose();
   prepare_run(first);
   EXPECT_ERROR((prepare_run(second), 0), "is being trained");
-  make("text", RunState::Finished);  // the first has come to its end
+  make("text", RunState::Finished);  // the first has finished
   first.lock.reset();
-  EXPECT_ERROR((prepare_run(second), 0), "a finished run stands");
+  EXPECT_ERROR((prepare_run(second), 0), "the run is finished; use another --out");
 }
 
-TEST_F(RunDirectory, TemporaryFilesOfKilledProcessesAreSwept) {
+TEST_F(RunDirectory, RemovesTemporaryFilesOfKilledProcesses) {
   const fs::path run = make("text", RunState::Unfinished);
   for (const char* name : {".config.toml.tmp-12", ".log.jsonl.tmp-1", ".loss.svg.tmp-999999", ".model.gguf.tmp-7"}) {
     write_bytes(run / name, "half");
@@ -139,14 +139,14 @@ TEST_F(RunDirectory, TemporaryFilesOfKilledProcessesAreSwept) {
                                           "model.gguf.tmp-7", ".model.gguf.tmp"}));
 }
 
-TEST_F(RunDirectory, ARunThatWasKilledBeforeItsFirstCheckpointIsBegunAnew) {
+TEST_F(RunDirectory, RestartsRunsKilledBeforeTheFirstCheckpoint) {
   fs::create_directories(home_ / "runs/text/checkpoints/.step-000000.tmp");
   write_bytes(home_ / "runs/text/config.toml", "steps = 3");
   EXPECT_EQ(choose().path.filename(), "text");
-  EXPECT_ERROR(choose({}, true), "leave --resume out");
+  EXPECT_ERROR(choose({}, true), "remove --resume");
 }
 
-TEST_F(RunDirectory, StatesAreToldByFiles) {
+TEST_F(RunDirectory, DetectsTheStateFromFiles) {
   EXPECT_EQ(run_state(home_ / "runs/none"), RunState::Absent);
   EXPECT_EQ(run_state(make("a", RunState::Unfinished)), RunState::Unfinished);
   EXPECT_EQ(run_state(make("b", RunState::Finished)), RunState::Finished);

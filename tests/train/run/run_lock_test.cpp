@@ -17,14 +17,14 @@ using core::test::read_bytes;
 using core::test::TempDir;
 using core::test::write_bytes;
 
-TEST(RunLock, IsHeldByOneAndNamesIt) {
+TEST(RunLock, IsExclusiveAndNamesTheHolder) {
   const TempDir run;
   const RunLock first = lock_run(run.path());
   EXPECT_ERROR(lock_run(run.path()), "is being trained by process " + std::to_string(::getpid()));
   EXPECT_ERROR(lock_run(run.path()), run.path().string());
 }
 
-TEST(RunLock, LeavesNothingBehind) {
+TEST(RunLock, RemovesItsFile) {
   const TempDir run;
   { const RunLock lock = lock_run(run.path()); }
   EXPECT_TRUE(fs::is_empty(run.path()));
@@ -42,7 +42,7 @@ TEST(RunLock, MovesWithItsOwner) {
   EXPECT_ERROR(lock_run(other.path()), "is being trained");
 }
 
-TEST(RunLock, AKilledProcessHoldsNothing) {
+TEST(RunLock, KilledProcessesReleaseTheLock) {
   const TempDir run;
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
@@ -63,14 +63,14 @@ TEST(RunLock, AKilledProcessHoldsNothing) {
   ::close(ready[1]);
 }
 
-TEST(RunLock, AFileAloneLocksNothing) {
+TEST(RunLock, LockFileAloneDoesNotLock) {
   const TempDir run;
   write_bytes(run / ".lock", "123456789");
   const RunLock lock = lock_run(run.path());
   EXPECT_EQ(read_bytes(run / ".lock"), std::to_string(::getpid()));
 }
 
-// The files that a program which this process starts has open, as its own lines about them.
+// Returns the open files of a program that this process starts, as listed by the program.
 std::string files_open_in_a_program() {
   std::string lines;
   FILE* output = ::popen("ls -l /proc/self/fd", "r");
@@ -79,7 +79,7 @@ std::string files_open_in_a_program() {
   return lines;
 }
 
-TEST(RunLock, IsNotInheritedByPrograms) {
+TEST(RunLock, IsNotInheritedByChildPrograms) {
   const TempDir run;
   const RunLock lock = lock_run(run.path());
   const int inherited = ::open((run / "inherited").c_str(), O_CREAT | O_RDWR, 0600);
@@ -89,7 +89,7 @@ TEST(RunLock, IsNotInheritedByPrograms) {
   EXPECT_EQ(files.find((run / ".lock").string()), std::string::npos) << files;
 }
 
-TEST(RunLock, SaysWhatCannotBeWritten) {
+TEST(RunLock, NamesUnwritablePaths) {
   const TempDir run;
   EXPECT_ERROR(lock_run(run / "none"), "none/.lock: No such file or directory");
 }

@@ -1,4 +1,4 @@
-// The loop around the steps: when it logs, draws and saves; --minutes; and the log itself.
+// Tests train/run/run.h: when it logs, samples and saves; --minutes; and the log.
 #include "train/run/run.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ bool run(Small& small, const fs::path& directory, std::function<bool()> interrup
   return run_to_end(small.trainer, {.run = directory, .baseline = 1.0, .interrupted = std::move(interrupted)});
 }
 
-TEST(Run, LogsAtItsIntervalsAndAtTheEnd) {
+TEST(Run, LogsAtIntervalsAndTheEnd) {
   TrainConfig c = small_config();
   c.log_every = 4;
   c.eval_every = 5;
@@ -42,14 +42,14 @@ TEST(Run, LogsAtItsIntervalsAndAtTheEnd) {
     EXPECT_EQ(entry.lr, learning_rate(c, entry.step - 1));
     EXPECT_GT(entry.grad_norm, 0.0);
     EXPECT_GT(entry.tokens_per_s, 0.0);
-    EXPECT_FALSE(entry.peak_share.has_value());  // it was not measured
+    EXPECT_FALSE(entry.peak_share.has_value());  // not measured
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{4, 5, 8, 10, 11}));
   EXPECT_EQ(evaluated, (std::vector<int64_t>{5, 10, 11}));
   EXPECT_TRUE(test::contains(test::read_bytes(directory / "loss.svg"), "5-gram"));
 }
 
-TEST(Run, LogsTheShareOfTheMatrixPeak) {
+TEST(Run, LogsTheFractionOfPeakFlops) {
   const TempDir directory;
   Small small;
   ASSERT_TRUE(run_to_end(small.trainer,
@@ -60,7 +60,7 @@ TEST(Run, LogsTheShareOfTheMatrixPeak) {
   }
 }
 
-TEST(Run, ASampleStandsAtEachEvaluationAndChangesNoBit) {
+TEST(Run, SamplesAtEachEvaluationWithoutSideEffects) {
   TrainConfig c = small_config();
   std::vector<std::vector<torch::Tensor>> weights;
   for (const int64_t sample : {0, 40}) {  // longer than the context
@@ -78,7 +78,7 @@ TEST(Run, ASampleStandsAtEachEvaluationAndChangesNoBit) {
   EXPECT_TRUE(test::same_bits(weights[0], weights[1]));
 }
 
-TEST(Run, AnInterruptionSavesThatStep) {
+TEST(Run, InterruptionSavesTheStep) {
   const TempDir directory;
   Small small;
   int asked = 0;
@@ -86,7 +86,7 @@ TEST(Run, AnInterruptionSavesThatStep) {
   EXPECT_EQ(fs::read_symlink(directory / "checkpoints/last"), "step-000003");
 }
 
-TEST(Run, ACheckpointStandsBeforeTheFirstStep) {
+TEST(Run, SavesACheckpointBeforeTheFirstStep) {
   const TempDir directory;
   Small small;
   const auto look = [&] {
@@ -98,10 +98,10 @@ TEST(Run, ACheckpointStandsBeforeTheFirstStep) {
   ASSERT_TRUE(run(small, directory.path(), look));
 }
 
-TEST(Run, AFailureThatIsNotTheTrainersNamesTheCheckpointToo) {
+TEST(Run, OtherFailuresNameTheCheckpointToo) {
   const TempDir directory;
   Small small;
-  const auto spoil = [&] {  // a folder where the picture is written
+  const auto spoil = [&] {  // makes a folder in place of the picture
     if (small.trainer.state().step == 3) {
       fs::remove(directory / "loss.svg");
       fs::create_directories(directory / "loss.svg/in the way");
@@ -114,20 +114,20 @@ TEST(Run, AFailureThatIsNotTheTrainersNamesTheCheckpointToo) {
   EXPECT_TRUE(test::contains(message, "step-000004")) << message;
 }
 
-TEST(Run, AFailedFirstSaveSaysThatThereIsNoCheckpoint) {
+TEST(Run, FailedFirstSaveReportsNoCheckpoint) {
   const TempDir directory;
   test::write_bytes(directory / "checkpoints", "a file in the way");
   Small small;
-  EXPECT_ERROR(run(small, directory.path()), "there is no checkpoint yet");
+  EXPECT_ERROR(run(small, directory.path()), "no checkpoint was saved yet");
 }
 
-TEST(Run, AnInterruptionAtTheLastStepIsTheEnd) {
+TEST(Run, InterruptionAtTheLastStepEndsTheRun) {
   const TempDir directory;
   Small small;
   EXPECT_TRUE(run(small, directory.path(), [&] { return small.trainer.state().step == 12; }));
 }
 
-TEST(Run, AFailureNamesTheCheckpointToGoBackTo) {
+TEST(Run, FailuresNameTheCheckpoint) {
   const TempDir directory;
   Small small;
   const auto spoil = [&] {
@@ -140,12 +140,12 @@ TEST(Run, AFailureNamesTheCheckpointToGoBackTo) {
   EXPECT_EQ(read_trainer_state(directory / "checkpoints/last").step, 5);
 }
 
-TEST(Run, MinutesCountWhatIsDoneBetweenTheSteps) {
+TEST(Run, MinutesIncludeTimeBetweenSteps) {
   const TempDir directory;
   TrainConfig c = small_config();
   c.minutes = 1e-6;
   Small small(c);
-  const auto busy = [] {  // for at least as long: what others do only adds to it
+  const auto busy = [] {  // at least as long, even if others use the cores
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return false;
   };
@@ -154,7 +154,7 @@ TEST(Run, MinutesCountWhatIsDoneBetweenTheSteps) {
   EXPECT_GE(small.trainer.state().spent_seconds, 0.01 * (kMeasuredSteps - 1));
 }
 
-TEST(RunLog, HoldsEveryBitOfItsNumbers) {
+TEST(RunLog, KeepsEveryBitOfItsValues) {
   const TempDir directory;
   const LogEntry entry{.step = 3,
                        .tokens = 99,
@@ -183,7 +183,7 @@ TEST(RunLog, HoldsEveryBitOfItsNumbers) {
   EXPECT_FALSE(entries[0].train_loss.has_value());
 }
 
-TEST(RunLog, ASampleMayEndWithinACharacter) {
+TEST(RunLog, SamplesMayEndWithinACharacter) {
   const TempDir directory;
   LogEntry entry;
   entry.sample = "caf\xC3";
@@ -191,7 +191,7 @@ TEST(RunLog, ASampleMayEndWithinACharacter) {
   EXPECT_EQ(read_log(directory / "log.jsonl").at(0).sample, "caf\xEF\xBF\xBD");
 }
 
-TEST(RunLog, KeepsTheLinesUpToAStep) {
+TEST(RunLog, KeepsLinesUpToAStep) {
   const TempDir directory;
   {
     RunLog log(directory.path(), 0);
@@ -209,7 +209,7 @@ TEST(RunLog, KeepsTheLinesUpToAStep) {
   EXPECT_EQ(read_log(directory / "log.jsonl").size(), 3U);
 }
 
-TEST(RunLog, ForeignLinesAreLeftOut) {
+TEST(RunLog, IgnoresForeignLines) {
   const TempDir directory;
   test::write_bytes(directory / "log.jsonl", "hello\n{\"step\":1}\n[]\n{\"step\":2,\"loss\":1.5}\n{\"step\":3,\"lo");
   const auto entries = read_log(directory / "log.jsonl");

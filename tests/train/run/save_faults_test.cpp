@@ -1,5 +1,5 @@
-// A save in which any system call fails, or during which the process is killed, leaves the old checkpoint or the new
-// one, complete. tests/apps/saves_test.py tests the same from outside of the program.
+// Tests that a save in which any system call fails, or during which the process is killed, leaves the old or the new
+// checkpoint, complete. tests/apps/saves_test.py tests the same with the whole program.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ using test::Faults;
 using test::Small;
 using test::TempDir;
 
-// A run saved at step 2, and its trainer at step 3, the best so far: a save replaces both links and removes step 2.
+// A run saved at step 2, and its trainer at step 3 with the best loss: a save replaces both links and removes step 2.
 class SaveFaults : public testing::Test {
  protected:
   SaveFaults() {
@@ -34,7 +34,7 @@ class SaveFaults : public testing::Test {
     new_ = test::copies(small_.trainer.model());
   }
 
-  // The run as it was at step 2, in a folder that is to be saved to.
+  // Returns a folder with the run as of step 2, to save to.
   fs::path fresh_run() {
     fs::remove_all(work_ / "run");
     fs::copy(before_.path(), work_ / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
@@ -48,7 +48,7 @@ class SaveFaults : public testing::Test {
     return faults.calls();
   }
 
-  // Does what the next start does. Returns the step that it continues from, after checking its bits.
+  // Recovers as the next start would. Returns the step that it resumes from, after checking its bits.
   int64_t recovered_step(const fs::path& run) {
     recover_checkpoints(run);
     Small next;
@@ -68,27 +68,27 @@ class SaveFaults : public testing::Test {
   std::vector<torch::Tensor> old_, new_;
 };
 
-TEST_F(SaveFaults, AreWatchedInEveryCallThatChangesAFile) {
+TEST_F(SaveFaults, InterceptEveryCallThatChangesAFile) {
   const auto calls = calls_of_a_save();
   const auto count = [&](const char* name) { return std::count(calls.begin(), calls.end(), name); };
-  // Six files; the step, its folder and the links' folder; the links.
+  // Six files; the step's folder, its parent and the links' folder; two links.
   EXPECT_GE(count("write"), 6);
   EXPECT_GE(count("fsync"), 6 + 3);
   EXPECT_EQ(count("rename"), 6 + 1 + 2);
   EXPECT_EQ(count("symlink"), 2);
   EXPECT_EQ(count("mkdir"), 1);
-  EXPECT_GE(count("unlinkat"), 6);  // those of step 2
+  EXPECT_GE(count("unlinkat"), 6);  // the files of step 2
   EXPECT_EQ(count("open") + count("openat"), count("close") + count("openat"));
 }
 
-TEST_F(SaveFaults, AKillAtAnyCallLeavesTheOldCheckpointOrTheNew) {
+TEST_F(SaveFaults, KillAtAnyCallKeepsAValidCheckpoint) {
   const int n_calls = static_cast<int>(calls_of_a_save().size());
   int64_t before = 2;
   for (int at = 1; at <= n_calls; ++at) {
     SCOPED_TRACE(at);
     const fs::path run = fresh_run();
     const pid_t child = ::fork();
-    if (child == 0) {  // a copy of this thread alone, which is all that a save needs
+    if (child == 0) {  // a copy of only this thread, which is all that a save needs
       const Faults faults(at, Faults::kKill);
       small_.trainer.save(run);
       ::_exit(0);
@@ -103,7 +103,7 @@ TEST_F(SaveFaults, AKillAtAnyCallLeavesTheOldCheckpointOrTheNew) {
   EXPECT_EQ(before, 3);
 }
 
-TEST_F(SaveFaults, ARefusedCallIsSaidAndLeavesTheOldCheckpointOrTheNew) {
+TEST_F(SaveFaults, FailedCallsAreReportedAndKeepACheckpoint) {
   const auto calls = calls_of_a_save();
   const std::set<std::string> must_be_said{"write", "fsync", "rename", "symlink", "mkdir", "open"};
   for (const int error : {ENOSPC, EIO}) {

@@ -18,7 +18,7 @@ using test::Small;
 using test::small_config;
 using test::small_text;
 
-TEST(Trainer, TheSameSeedGivesTheSameBits) {
+TEST(Trainer, SameSeedIsBitExact) {
   const auto run = [] {
     Small small;
     std::vector<double> numbers;
@@ -35,7 +35,7 @@ TEST(Trainer, TheSameSeedGivesTheSameBits) {
   EXPECT_TRUE(test::same_bits(first.second, second.second));
 }
 
-TEST(Trainer, RepeatsItsBitsOnTheNumbersOfThreadsThatItNames) {
+TEST(Trainer, IsBitExactForTheReportedThreadCounts) {
   const int before = at::get_num_threads();
   const auto run = [](const std::vector<int>& threads) {
     at::set_num_threads(2);
@@ -50,14 +50,14 @@ TEST(Trainer, RepeatsItsBitsOnTheNumbersOfThreadsThatItNames) {
     }
     return std::pair(repeats, test::copies(small.trainer.model()));
   };
-  // With dropout: to ask takes none of its random numbers.
+  // With dropout, to test that reading the number of threads uses no random numbers.
   const auto same = run({2, 2, 2, 2}), others = run({1, 3, 2, 1});
   EXPECT_EQ(same.first, std::vector<bool>(4, true)) << "the bits of two threads are those of two";
   EXPECT_TRUE(test::same_bits(same.second, others.second));
   at::set_num_threads(before);
 }
 
-TEST(Trainer, SaysOfNoOtherNumberThatItRepeatsWhereAFewGradientsDoNotShowIt) {
+TEST(Trainer, DoesNotClaimOtherThreadCountsRepeat) {
   TrainConfig c = small_config();
   c.dtype = Precision::Bf16;
   EXPECT_FALSE(Small(c).trainer.repeats_with(1));
@@ -66,7 +66,7 @@ TEST(Trainer, SaysOfNoOtherNumberThatItRepeatsWhereAFewGradientsDoNotShowIt) {
   EXPECT_FALSE(Small(c).trainer.repeats_with(1));
 }
 
-TEST(Trainer, AnotherSeedGivesOtherLosses) {
+TEST(Trainer, OtherSeedsGiveOtherLosses) {
   TrainConfig c = small_config();
   Small a(c);
   const double loss = a.trainer.step().loss;
@@ -75,7 +75,7 @@ TEST(Trainer, AnotherSeedGivesOtherLosses) {
   EXPECT_NE(b.trainer.step().loss, loss);
 }
 
-TEST(Trainer, TheFirstLossIsThatOfAGuess) {
+TEST(Trainer, FirstLossMatchesAUniformGuess) {
   Small small;
   const double guess = std::log(static_cast<double>(small.dataset.tokenizer().vocab_size()));
   EXPECT_NEAR(small.trainer.step().loss, guess, 0.1);
@@ -91,8 +91,8 @@ TEST(Trainer, LearnsTheText) {
   EXPECT_LT(small.trainer.evaluate().validation, before - 1.0);
 }
 
-TEST(Trainer, AccumulatingTwoHalvesIsOneBatch) {
-  // Row r of batch n is number n * rows + r of one sequence, so two batches of 4 hold the rows of one batch of 8.
+TEST(Trainer, AccumulatedHalvesMatchOneBatch) {
+  // Row r of batch n is number n * rows + r of one sequence, so two batches of 4 have the rows of one batch of 8.
   TrainConfig halves = small_config();
   halves.dropout = 0.0;
   TrainConfig whole = halves;
@@ -104,14 +104,14 @@ TEST(Trainer, AccumulatingTwoHalvesIsOneBatch) {
   for (int step = 0; step < 5; ++step) {
     const StepResult x = a.trainer.step();
     const StepResult y = b.trainer.step();
-    // Float32 sums in another order: some 4e-7 in PyTorch (golden_losses.py), here both sides round.
+    // Float32 sums in another order: about 4e-7 in PyTorch (golden_losses.py); here both sides round.
     EXPECT_NEAR(x.loss, y.loss, 5e-6) << step;
     EXPECT_NEAR(x.grad_norm, y.grad_norm, 5e-5) << step;
   }
 }
 
-TEST(Trainer, ClippingBoundsTheStepAndReportsTheNormBefore) {
-  // With beta1 = beta2 = 0 and a huge eps, AdamW is plain descent: the step's length is lr * |g| / eps.
+TEST(Trainer, ClippingReportsTheUnclippedNorm) {
+  // With beta1 = beta2 = 0 and a huge eps, AdamW is gradient descent: the step's length is lr * |g| / eps.
   TrainConfig c = small_config();
   c.beta1 = c.beta2 = 0.0;
   c.adam_eps = 1.0;
@@ -130,7 +130,7 @@ TEST(Trainer, ClippingBoundsTheStepAndReportsTheNormBefore) {
   EXPECT_NEAR(std::sqrt(squares), c.lr * c.clip, 0.02 * c.lr * c.clip);
 }
 
-TEST(Trainer, ALossThatIsNotFiniteStopsBeforeAnyWeightChanges) {
+TEST(Trainer, NonFiniteLossStopsBeforeTheUpdate) {
   test::Saved small;
   const auto checkpoint = std::filesystem::weakly_canonical(small.last());
   const auto saved = test::read_bytes(checkpoint / "model.safetensors");
@@ -149,7 +149,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsBeforeAnyWeightChanges) {
   EXPECT_EQ(std::filesystem::read_symlink(small.last()), "step-000001");
 }
 
-TEST(Trainer, AGradientThatIsNotFiniteStopsBeforeAnyWeightChanges) {
+TEST(Trainer, NonFiniteGradientStopsBeforeTheUpdate) {
   TrainConfig c = small_config();
   c.dropout = 0.0;
   c.clip = 0.0;
@@ -161,7 +161,7 @@ TEST(Trainer, AGradientThatIsNotFiniteStopsBeforeAnyWeightChanges) {
   EXPECT_TRUE(test::same_bits(before, test::copies(small.trainer.model())));
 }
 
-TEST(Trainer, InitFromTakesTheWeights) {
+TEST(Trainer, InitFromLoadsTheWeights) {
   test::Saved a;
   TrainConfig c = small_config();
   c.seed = 99;
@@ -170,25 +170,25 @@ TEST(Trainer, InitFromTakesTheWeights) {
   EXPECT_EQ(b.state().step, 0);
 }
 
-TEST(Trainer, InitFromAnotherShapeIsRefusedWithTheDifference) {
+TEST(Trainer, InitFromRejectsAnotherShape) {
   const test::Saved a;
   TrainConfig c = small_config();
   c.model.n_layers = 3;
   EXPECT_ERROR(Trainer(c, a.dataset, a.last()), "n_layers 2 -> 3");
 }
 
-TEST(Trainer, AWindowThatTheValidationSplitCannotHoldIsRefused) {
+TEST(Trainer, RejectsWindowsLongerThanTheValidationSplit) {
   TrainConfig c = small_config();
   EXPECT_ERROR(Small(c, small_text(30)), "shorter context");
 }
 
-TEST(Trainer, AWindowBeyondTheContextIsAUsageError) {
+TEST(Trainer, RejectsWindowsBeyondTheContext) {
   TrainConfig c = small_config();
   c.window = 25;
   EXPECT_THROW(Small{c}, core::UsageError);
 }
 
-TEST(Trainer, BFloat16TrainsNearFloat32) {
+TEST(Trainer, BFloat16LossesAreCloseToFloat32) {
   TrainConfig c = small_config();
   c.dropout = 0.0;
   Small a(c);
@@ -197,21 +197,21 @@ TEST(Trainer, BFloat16TrainsNearFloat32) {
   for (int step = 0; step < 3; ++step) {
     const double x = a.trainer.step().loss;
     const double y = b.trainer.step().loss;
-    EXPECT_NEAR(x, y, 0.02) << step;  // bfloat16 has 8 bits: 1/256 of logits that stay below 2 here
+    EXPECT_NEAR(x, y, 0.02) << step;  // bfloat16 has 8 bits: 1/256 of logits below 2
     EXPECT_NE(x, y);
   }
   for (const auto& p : b.trainer.model()->parameters()) EXPECT_EQ(p.scalar_type(), torch::kFloat32);
 }
 
-// Which one is a measurement, and two may come out differently.
-TEST(Trainer, AutoBecomesATypeAndIsKeptByItsName) {
+// The selected type depends on a measurement, so two may differ.
+TEST(Trainer, AutoDtypeIsResolvedAndSaved) {
   TrainConfig c = small_config();
   c.dtype = Precision::Auto;
   const Precision type = Small(c).trainer.config().dtype;
   EXPECT_TRUE(type == Precision::F32 || type == Precision::Bf16) << static_cast<int>(type);
 }
 
-TEST(Trainer, TheBestLossIsTheSmallest) {
+TEST(Trainer, BestLossIsTheSmallest) {
   Small small;
   EXPECT_TRUE(small.trainer.note_validation_loss(2.0));
   EXPECT_FALSE(small.trainer.note_validation_loss(2.0));
@@ -221,7 +221,7 @@ TEST(Trainer, TheBestLossIsTheSmallest) {
   EXPECT_EQ(small.trainer.state().best_validation_loss, 1.5);
 }
 
-TEST(Trainer, PatienceEndsAfterThatManyEvaluationsWithoutABetterLoss) {
+TEST(Trainer, PatienceCountsEvaluationsWithoutImprovement) {
   TrainConfig c = small_config();
   c.patience = 2;
   Small small(c);
@@ -235,11 +235,11 @@ TEST(Trainer, PatienceEndsAfterThatManyEvaluationsWithoutABetterLoss) {
   }
 }
 
-TEST(Trainer, TheAverageIsThatOfTheFormula) {
+TEST(Trainer, WeightAverageMatchesTheFormula) {
   TrainConfig c = small_config();
   c.ema = 0.3;
   Small small(c);
-  // As update_average() has it, with the first three factors worked out: (1 + t) / (10 + t) reaches 0.3 at t = 3.
+  // As in update_average(), with the first three factors written out: (1 + t) / (10 + t) reaches 0.3 at t = 3.
   const std::vector<double> decays{2.0 / 11.0, 3.0 / 12.0, 0.3, 0.3};
   std::vector<torch::Tensor> expected = test::copies(small.trainer.model());
   for (torch::Tensor& tensor : expected) tensor = tensor.to(torch::kFloat64);
@@ -254,11 +254,11 @@ TEST(Trainer, TheAverageIsThatOfTheFormula) {
   for (size_t i = 0; i < expected.size(); ++i) {
     largest = std::max(largest, (average[i] - expected[i]).abs().max().item<double>());
   }
-  EXPECT_LT(largest, 1e-6);  // weights are below 2: four steps of three roundings of float32 each
+  EXPECT_LT(largest, 1e-6);  // weights below 2: four steps of three float32 roundings each
   EXPECT_FALSE(test::same_bits(average, test::copies(small.trainer.model())));
 }
 
-TEST(Trainer, AnAverageChangesNoStep) {
+TEST(Trainer, AveragingDoesNotChangeSteps) {
   TrainConfig c = small_config();
   const auto losses = [&] {
     Small small(c);
@@ -271,7 +271,7 @@ TEST(Trainer, AnAverageChangesNoStep) {
   EXPECT_EQ(losses(), without);
 }
 
-TEST(Trainer, TheAverageIsWhatIsEvaluatedAndSaved) {
+TEST(Trainer, EvaluatesAndSavesTheAverage) {
   TrainConfig c = small_config();
   c.ema = 0.99;
   Small small(c);
@@ -288,7 +288,7 @@ TEST(Trainer, TheAverageIsWhatIsEvaluatedAndSaved) {
   EXPECT_TRUE(test::same_bits(test::copies(saved), test::copies(small.trainer.shown().llama())));
 }
 
-TEST(Trainer, TheAverageBeginsWithTheWeightsOfInit) {
+TEST(Trainer, AverageStartsFromTheInitialWeights) {
   test::Saved first;
   TrainConfig c = small_config();
   c.ema = 0.99;
@@ -296,7 +296,7 @@ TEST(Trainer, TheAverageBeginsWithTheWeightsOfInit) {
   EXPECT_TRUE(test::same_bits(test::copies(second.shown().llama()), test::copies(first.trainer.model())));
 }
 
-// Trains until step `last`, and reports `seconds` for each step. Only the last one ends a measurement.
+// Trains until step `last`, and reports `seconds` for each step. Only the last step ends a measurement.
 void measured_steps(Small& small, int64_t last, double seconds) {
   while (small.trainer.state().step < last) {
     small.trainer.step();
@@ -304,7 +304,7 @@ void measured_steps(Small& small, int64_t last, double seconds) {
   }
 }
 
-TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
+TEST(Trainer, MinutesBecomeStepsByMeanStepTime) {
   TrainConfig c = small_config();
   c.steps = 7777;
   c.minutes = 1.0;
@@ -318,13 +318,13 @@ TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
   EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 91);
 }
 
-TEST(Trainer, MinutesAreMeasuredAgainAfterATenthAndEachTimeTheStepsHaveDoubled) {
+TEST(Trainer, StepTimeIsMeasuredAgainAfterDoublings) {
   TrainConfig c = small_config();
   c.minutes = 5.0;
   Small small(c);
   measured_steps(small, kMeasuredSteps, 1.0);
   ASSERT_EQ(small.trainer.config().steps, 300);
-  measured_steps(small, 30, 4.0);  // 60 of 300 seconds are spent
+  measured_steps(small, 30, 4.0);  // 60 of 300 seconds used
   ASSERT_EQ(small.trainer.config().steps, 30 + 240 / 4);
   measured_steps(small, 60, 2.0);
   EXPECT_EQ(small.trainer.config().steps, 60 + 180 / 2);
@@ -332,7 +332,7 @@ TEST(Trainer, MinutesAreMeasuredAgainAfterATenthAndEachTimeTheStepsHaveDoubled) 
   EXPECT_EQ(small.trainer.config().steps, 120 + 120);
 }
 
-TEST(Trainer, TheNumberOfStepsNeverFallsBelowThoseThatAreDone) {
+TEST(Trainer, StepsNeverFallBelowCompletedOnes) {
   TrainConfig c = small_config();
   c.minutes = 0.01;
   Small small(c);
@@ -340,7 +340,7 @@ TEST(Trainer, TheNumberOfStepsNeverFallsBelowThoseThatAreDone) {
   EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps);
 }
 
-TEST(Trainer, WithoutMinutesNothingIsMeasured) {
+TEST(Trainer, MeasuresNothingWithoutMinutes) {
   Small small;
   small.trainer.step();
   EXPECT_FALSE(small.trainer.measure(1.0));

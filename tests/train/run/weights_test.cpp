@@ -26,7 +26,7 @@ TEST_P(WeightsOfBoth, RoundTripKeepsEveryBit) {
   EXPECT_TRUE(test::same_bits(test::copies(a), test::copies(b)));
 }
 
-TEST_P(WeightsOfBoth, AreInTheManifestsOrder) {
+TEST_P(WeightsOfBoth, AreInManifestOrder) {
   nn::Llama model = nn::family_llama(model_shape(GetParam()));
   const core::Weights weights = weights_of(model);
   const auto manifest = core::tensor_manifest(weights.config);
@@ -49,9 +49,10 @@ TEST_P(WeightsOfBoth, AreCopies) {
   EXPECT_EQ(weights.tensors[0][0], before);
 }
 
-INSTANTIATE_TEST_SUITE_P(TiedAndUntied, WeightsOfBoth, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(TiedAndUntied, WeightsOfBoth, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Tied" : "Untied"; });
 
-TEST(Weights, OfAnotherShapeAreRefusedWithTheDifference) {
+TEST(Weights, RejectsAnotherShapeShowingTheDifference) {
   nn::Llama a = nn::family_llama(model_shape(true));
   core::ModelConfig other = model_shape(true);
   other.hidden_dim = 50;

@@ -80,7 +80,7 @@ void expect_as_the_formula(const TrainConfig& config, const std::map<std::string
     optimizer.step(lr);
   }
   EXPECT_EQ(optimizer.steps(), kSteps);
-  // Each step rounds theta (below 4) and its update to float32: at most 4 eps a step, and nothing amplifies it here.
+  // Each step rounds theta (below 4) and its update to float32: at most 4 eps a step, without amplification.
   const double tolerance = kSteps * 4 * static_cast<double>(std::numeric_limits<float>::epsilon());
   for (const auto& p : model->named_parameters()) {
     const auto actual = numbers(p.value());
@@ -99,19 +99,19 @@ TEST(AdamW, FollowsTheFormulaInDouble) {
   expect_as_the_formula(optimizer_config(), {{"tok_embeddings.weight", 0.3}, {"wq.weight", 0.3}, {"norm", 0.0}});
 }
 
-TEST(AdamW, EmbeddingsNeedNotDecay) {
+TEST(AdamW, DecayOfEmbeddingsIsOptional) {
   TrainConfig c = optimizer_config();
   c.decay_embeddings = false;
   expect_as_the_formula(c, {{"tok_embeddings.weight", 0.0}, {"wq.weight", 0.3}, {"norm", 0.0}});
 }
 
-TEST(AdamW, NormsMayDecay) {
+TEST(AdamW, DecayOfNormsIsOptional) {
   TrainConfig c = optimizer_config();
   c.decay_norms = true;
   expect_as_the_formula(c, {{"tok_embeddings.weight", 0.3}, {"wq.weight", 0.3}, {"norm", 0.3}});
 }
 
-TEST(AdamW, ALlamasNormsAndEmbeddingsAreInTheGroupsThatTheirNamesMean) {
+TEST(AdamW, NormsAndEmbeddingsAreInTheirGroups) {
   // With zero gradients a step only decays: parameters in the decayed group shrink by 1 - lr * decay.
   TrainConfig c = test::small_config();
   c.model.vocab_size = 9;
@@ -134,7 +134,7 @@ TEST(AdamW, ALlamasNormsAndEmbeddingsAreInTheGroupsThatTheirNamesMean) {
   EXPECT_EQ(matrices, 2 * 7 + 1);  // seven in each block, and the head
 }
 
-TEST(AdamW, StepsThatAreSetCountForTheBiasCorrection) {
+TEST(AdamW, RestoredStepsAffectBiasCorrection) {
   Kinds model;
   AdamW optimizer(*model, optimizer_config());
   optimizer.set_steps(41);

@@ -23,19 +23,19 @@ nn::MixtureImpl::Load load_of(std::vector<int64_t> chosen, std::vector<double> s
   return {.chosen = torch::tensor(chosen), .mean_scores = torch::tensor(scores, torch::kDouble), .n_rows = n_rows};
 }
 
-TEST(Balance, TheLossIsOfSharesAndScoresOfAllLayers) {
+TEST(Balance, LossCombinesSharesAndScoresOfAllLayers) {
   // f = (3/4 + 1/4) / 2, (1/4 + 3/4) / 2, (1 + 1) / 2, 0; P = 0.2, 0.3, 0.4, 0.1.
   const Loads loads{load_of({3, 1, 4, 0}, {0.1, 0.3, 0.5, 0.1}, 4), load_of({1, 3, 4, 0}, {0.3, 0.3, 0.3, 0.1}, 4)};
   EXPECT_NEAR(balance_loss(loads).item<double>(), 4 * (0.5 * 0.2 + 0.5 * 0.3 + 1.0 * 0.4), 1e-12);
   EXPECT_NEAR(balance_loss({load_of({2, 2, 2, 2}, {0.25, 0.25, 0.25, 0.25}, 4)}).item<double>(), 2.0, 1e-12);
 }
 
-TEST(Balance, TheLoadIsOfTheWorstLayer) {
+TEST(Balance, LoadIsTheMaximumOverLayers) {
   const Loads loads{load_of({2, 2, 2, 2}, {}, 4), load_of({4, 1, 1, 2}, {}, 4)};
   EXPECT_DOUBLE_EQ(largest_load(loads), 2.0);
 }
 
-TEST(Balance, ABiasMovesAgainstTheLoad) {
+TEST(Balance, BiasMovesAgainstTheLoad) {
   nn::Mixture mixture(core::ModelConfig{.family = core::Family::Dots1,
                                         .vocab_size = 5,
                                         .dim = 8,
@@ -47,7 +47,7 @@ TEST(Balance, ABiasMovesAgainstTheLoad) {
   EXPECT_TRUE(torch::equal(mixture->selection_bias(), torch::tensor({-0.25F, 0.0F, 0.0F, 0.25F})));
 }
 
-// As at the beginning of a run whose router prefers two experts.
+// Makes the router prefer two experts, as at the start of a run.
 void prefer_two(nn::Llama& model) {
   const torch::NoGradGuard no_grad;
   for (const auto& p : model->named_parameters()) {
@@ -67,7 +67,7 @@ double load_after(TrainConfig config, double rate) {
   return *small.trainer.evaluate().expert_load;
 }
 
-TEST(Balance, BothWaysSpreadTheTokens) {
+TEST(Balance, BothMethodsBalanceTokens) {
   for (const core::Family family : {core::Family::Mixtral, core::Family::Dots1}) {
     const TrainConfig config = experts_config(family);
     const double without = load_after(config, 0.0),
@@ -77,10 +77,10 @@ TEST(Balance, BothWaysSpreadTheTokens) {
   }
 }
 
-// What a step reports is comparable with an evaluation.
-TEST(Balance, TheLossOfAStepIsWithoutTheAuxiliaryOne) {
+// A step reports a loss that is comparable with an evaluation's.
+TEST(Balance, StepLossExcludesTheAuxiliaryLoss) {
   TrainConfig with = experts_config(core::Family::Mixtral);
-  with.dropout = 0.0;  // its masks would differ
+  with.dropout = 0.0;  // dropout masks would differ
   TrainConfig without = with;
   with.balance_rate = 1.0;
   without.balance_rate = 0.0;
@@ -90,7 +90,7 @@ TEST(Balance, TheLossOfAStepIsWithoutTheAuxiliaryOne) {
   EXPECT_NE(x.grad_norm, y.grad_norm);
 }
 
-TEST(Balance, ABiasDoesNotReachTheOptimizer) {
+TEST(Balance, BiasIsNotOptimized) {
   test::Small small(experts_config(core::Family::Dots1));
   small.trainer.step();
   int64_t moved = 0;

@@ -12,7 +12,7 @@ namespace {
 
 using test::Small;
 
-// -log p of each token of the split's windows, one at a time, in double.
+// Returns the mean of -log p over the split's windows, one window at a time, in double.
 double naive_loss(nn::Llama& model, data::TokenView split, int64_t window) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -32,19 +32,19 @@ double naive_loss(nn::Llama& model, data::TokenView split, int64_t window) {
   return sum / static_cast<double>(n);
 }
 
-TEST(Evaluate, TheWholeSplitsMeanIsThatOfEveryTokenByItself) {
+TEST(Evaluate, SplitLossIsTheMeanOverTokens) {
   Small small;
   for (int step = 0; step < 5; ++step) small.trainer.step();
   auto& model = small.trainer.model();
   const auto split = small.dataset.splits().validation.first(150);
   for (const int64_t window : {1, 7, 16}) {
-    // A mean of float32 means of some 2 nats each.
+    // A mean of float32 means of about 2 nats each.
     EXPECT_NEAR(split_loss(model, split, window, torch::kCPU), naive_loss(model, split, window), 2e-6) << window;
   }
 }
 
-TEST(Evaluate, BatchesOfWindowsWeighAlike) {
-  // 4096 tokens go at once: 256 windows of 16, then the rest. All windows of the training split, in two calls' worth.
+TEST(Evaluate, WindowsHaveEqualWeights) {
+  // Up to 4096 tokens are evaluated at once: 256 windows of 16, then the rest. The split needs two batches.
   TrainConfig c = test::small_config();
   Small small(c, test::small_text(1400));
   const auto split = small.dataset.splits().train;
@@ -59,7 +59,7 @@ TEST(Evaluate, BatchesOfWindowsWeighAlike) {
   EXPECT_NEAR(split_loss(model, split, 16, torch::kCPU), sum / static_cast<double>(windows), 2e-6);
 }
 
-TEST(Evaluate, MaskedDocumentsHaveTheLossOfEachAlone) {
+TEST(Evaluate, MaskedDocumentsMatchSingleDocuments) {
   const std::vector<int32_t> tokens{5, 6, 7, 0, 8, 9, 5, 0, 6, 7, 8, 9, 5};
   for (const bool fused : {false, true}) {
     TrainConfig c = test::small_config();
@@ -78,7 +78,7 @@ TEST(Evaluate, MaskedDocumentsHaveTheLossOfEachAlone) {
   }
 }
 
-TEST(Evaluate, TurnsDropoutOffAndOnAgain) {
+TEST(Evaluate, DisablesDropoutDuringEvaluation) {
   Small small;
   const double a = small.trainer.evaluate().validation;
   EXPECT_EQ(small.trainer.evaluate().validation, a);
@@ -88,7 +88,7 @@ TEST(Evaluate, TurnsDropoutOffAndOnAgain) {
   EXPECT_FALSE(small.trainer.model()->is_training());
 }
 
-TEST(Evaluate, LeavesTrainingAlone) {
+TEST(Evaluate, DoesNotAffectTraining) {
   const auto losses = [](bool evaluate) {
     Small small;
     std::vector<double> all;
@@ -101,7 +101,7 @@ TEST(Evaluate, LeavesTrainingAlone) {
   EXPECT_EQ(losses(false), losses(true));
 }
 
-TEST(Evaluate, RandomBatchesAreTheSamplersMean) {
+TEST(Evaluate, RandomBatchesMatchTheSampler) {
   TrainConfig c = test::small_config();
   c.eval_batches = 3;
   Small small(c);
@@ -115,7 +115,7 @@ TEST(Evaluate, RandomBatchesAreTheSamplersMean) {
   const auto mean_of = [&](data::TokenView split, uint64_t seed) {
     const data::BatchSampler sampler(split, c.batch_size, c.window, seed);
     double sum = 0.0;
-    for (uint64_t n = 6; n < 9; ++n) {  // the third evaluation's worth: step 2 times 3 batches
+    for (uint64_t n = 6; n < 9; ++n) {  // batches of the third evaluation: step 2 times 3 batches
       const TensorBatch batch = to_tensors(sampler.batch(n), torch::kCPU);
       sum += model->loss(batch.inputs_BT, batch.targets_BT).item<double>();
     }
@@ -125,7 +125,7 @@ TEST(Evaluate, RandomBatchesAreTheSamplersMean) {
   EXPECT_DOUBLE_EQ(evaluation.validation, mean_of(small.dataset.splits().validation, c.seed + 2));
 }
 
-TEST(Evaluate, TensorsHoldTheBatch) {
+TEST(Evaluate, TensorsContainTheBatch) {
   const data::Batch batch{.rows = 2, .length = 3, .inputs = {1, 2, 3, 4, 5, 6}, .targets = {2, 3, 4, 5, 6, 7}};
   const TensorBatch tensors = to_tensors(batch, torch::kCPU);
   EXPECT_TRUE(torch::equal(tensors.inputs_BT, torch::tensor({{1, 2, 3}, {4, 5, 6}}, torch::kLong)));

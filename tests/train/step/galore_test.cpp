@@ -16,7 +16,7 @@ using test::Optimized;
 
 constexpr int64_t kRank = 6, kEvery = 3;
 
-// Matrices of [32, 32], [16, 32], [48, 32] and [32, 48].
+// Returns a model with matrices of [32, 32], [16, 32], [48, 32] and [32, 48].
 TrainConfig galore_config() {
   TrainConfig c = test::small_config();
   c.model.vocab_size = 9;
@@ -26,7 +26,7 @@ TrainConfig galore_config() {
   return c;
 }
 
-TEST(GaLore, ProjectsOnTheLargestSingularVectorsAsOftenAsAsked) {
+TEST(GaLore, ProjectsOntoTheLargestSingularVectors) {
   Optimized it(galore_config());
   for (int step = 0; step < 2 * kEvery; ++step) {
     std::map<std::string, torch::Tensor> before;
@@ -44,10 +44,10 @@ TEST(GaLore, ProjectsOnTheLargestSingularVectorsAsOftenAsAsked) {
       const torch::Tensor g = (rows ? p->grad() : p->grad().t()).to(torch::kDouble);
       const torch::Tensor projection = (rows ? it.state[name] : it.state[name].t()).to(torch::kDouble);
       ASSERT_EQ(projection.sizes(), (std::vector<int64_t>{kRank, g.size(1)})) << name;
-      // Vectors of length 1 with right angles between them, to float32's rounding of sums of at most 32 products.
+      // The vectors are orthonormal up to float32's rounding of sums of at most 32 products.
       const double eps = 32.0 * std::numeric_limits<float>::epsilon();
       EXPECT_LT((projection.mm(projection.t()) - torch::eye(kRank, torch::kDouble)).abs().max().item<double>(), eps);
-      // No six directions hold more of g than those of its largest singular values.
+      // No six directions contain more of g than those of its largest singular values.
       const double held = g.mm(projection.t()).square().sum().item<double>();
       const torch::Tensor values = std::get<1>(torch::linalg_svd(g, /*full_matrices=*/false));
       const double most = values.narrow(0, 0, kRank).square().sum().item<double>();
@@ -56,7 +56,7 @@ TEST(GaLore, ProjectsOnTheLargestSingularVectorsAsOftenAsAsked) {
   }
 }
 
-// Turns the last three singular vectors of each matrix around, in P alone or in P and M.
+// Negates the last three singular vectors of each matrix, in P only or in P and M.
 void flip(Optimized& it, bool with_moments) {
   for (const auto& p : it.model->named_parameters()) {
     if (!is_matrix_of_block(p.key(), *p)) continue;
@@ -66,10 +66,9 @@ void flip(Optimized& it, bool with_moments) {
   }
 }
 
-// Within a subspace (P, M) and (P S, S M) with signs S are the same to the bit: the update is P M / √V, and S S is 1.
-// M with the signs of another P is another M. So is, in a new subspace, the M of the old one: it goes on unturned, and
-// which sign a new vector has is the library's choice.
-TEST(GaLore, SignsOfSingularVectorsMatterWhereMomentsGoOnIntoANewSubspace) {
+// Within a subspace, (P, M) and (P S, S M) with signs S are equal to the bit: the update is P M / √V, and S S is 1. In
+// a new subspace, M continues unchanged while the library chooses the signs of the new vectors, so signs matter.
+TEST(GaLore, SingularVectorSignsMatterInNewSubspaces) {
   const TrainConfig c = galore_config();
   Optimized plain(c), flipped(c), half_flipped(c);
   for (Optimized* other : {&flipped, &half_flipped}) other->follow(plain, false);
@@ -93,8 +92,8 @@ TEST(GaLore, SignsOfSingularVectorsMatterWhereMomentsGoOnIntoANewSubspace) {
   }
 }
 
-TEST(GaLore, KeepsMomentsOfLowRankAndAdamWsForTheRest) {
-  for (const int64_t rank : {kRank, int64_t{1000}}) {  // above the smaller side it is that
+TEST(GaLore, KeepsLowRankMomentsAndAdamWForTheRest) {
+  for (const int64_t rank : {kRank, int64_t{1000}}) {  // a rank above the smaller side is limited to it
     TrainConfig c = galore_config();
     c.rank = rank;
     Optimized it(c);

@@ -53,7 +53,7 @@ Rows product(const Rows& x, const Rows& y) {
   return z;
 }
 
-// f x + g y
+// Returns f x + g y.
 Rows sum(double f, const Rows& x, double g, const Rows& y) {
   Rows z = x;
   for (size_t i = 0; i < x.size(); ++i)
@@ -76,7 +76,7 @@ Rows newton_schulz(const Rows& g) {
   return g.size() > g[0].size() ? transposed(x) : x;
 }
 
-// Muon with Nesterov's momentum, as there, and decay and scale as in Liu et al. 2025, equation 4.
+// Muon with Nesterov's momentum as in Jordan et al., and decay and scale as in Liu et al. 2025, equation 4.
 struct PlainMuon {
   double mu, decay;
   Rows w, m;
@@ -116,9 +116,8 @@ TEST(Muon, FollowsTheFormulaInDouble) {
     moved += lr * 0.2 * std::sqrt(48.0);
   }
   EXPECT_EQ(optimizer.steps(), kSteps);
-  // Rounding grows by at most 3.4445 in each of five rounds, some 500, and starts at eps: by so much of a step, which
-  // has numbers below 1 times its scale, can two results differ. Rounding to float32 of w itself, below 1, comes on
-  // top.
+  // Rounding errors start at eps and grow by at most 3.4445 in each of five iterations, about 500 in all, relative to a
+  // step, whose values are below 1 times its scale. Rounding w itself, below 1, to float32 adds to it.
   const double eps = std::numeric_limits<float>::epsilon();
   const double tolerance = 500 * eps * moved + kSteps * eps;
   for (const auto& p : model->named_parameters()) {
@@ -130,7 +129,7 @@ TEST(Muon, FollowsTheFormulaInDouble) {
   }
 }
 
-TEST(Muon, EachExpertHasMatricesOfItsOwn) {
+TEST(Muon, ExpertsAreSeparateMatrices) {
   TrainConfig c = muon_config();
   c.model.family = core::Family::Mixtral;
   c.model.n_experts = 3;
@@ -152,7 +151,7 @@ TEST(Muon, EachExpertHasMatricesOfItsOwn) {
   }
   ASSERT_EQ(plain.size(), 2 * 3 * 3U);
   optimizer.step(0.02);
-  // As in FollowsTheFormulaInDouble, of one step.
+  // As in FollowsTheFormulaInDouble, for one step.
   const double tolerance = 500 * std::numeric_limits<float>::epsilon() * 0.02 * 0.2 * std::sqrt(32.0) +
                            std::numeric_limits<float>::epsilon();
   for (const auto& p : model->named_parameters()) {
@@ -170,13 +169,13 @@ TEST(Muon, EachExpertHasMatricesOfItsOwn) {
   }
 }
 
-TEST(Muon, OrthogonalizedHasSingularValuesOfAboutOne) {
+TEST(Muon, SingularValuesAreCloseToOne) {
   for (const auto& [rows, columns] : {std::pair{176, 64}, {64, 176}, {64, 64}}) {
     const torch::Tensor g = torch::randn({rows, columns});
     const torch::Tensor x = orthogonalized(g);
     ASSERT_EQ(x.sizes(), g.sizes());
     const auto [u, s, vt] = torch::linalg_svd(g, /*full_matrices=*/false);
-    // In g's own singular vectors it is a diagonal: the steps change the singular values alone.
+    // In terms of g's singular vectors the result is diagonal: iterations only change singular values.
     const torch::Tensor diagonal = u.t().matmul(x).matmul(vt.t());
     EXPECT_LT((diagonal - torch::diag(diagonal.diagonal())).abs().max().item<double>(), 1e-4);
     const torch::Tensor kept = diagonal.diagonal().masked_select(s > 0.0015 * g.norm());
@@ -185,7 +184,7 @@ TEST(Muon, OrthogonalizedHasSingularValuesOfAboutOne) {
   }
 }
 
-TEST(Muon, OrthogonalizesEachMatrixOfAStackByItself) {
+TEST(Muon, OrthogonalizesStackedMatricesSeparately) {
   for (const auto& [rows, columns] : {std::pair{176, 64}, {64, 176}, {64, 64}}) {
     const torch::Tensor stack = torch::randn({3, rows, columns}) * torch::tensor({1e-3, 1.0, 1e3}).view({3, 1, 1});
     const torch::Tensor all = orthogonalized(stack);
@@ -196,7 +195,7 @@ TEST(Muon, OrthogonalizesEachMatrixOfAStackByItself) {
   }
 }
 
-TEST(Muon, OrthogonalizesInBfloat16Too) {
+TEST(Muon, OrthogonalizesInBfloat16) {
   const torch::Tensor g = torch::randn({64, 176});
   const torch::Tensor x = orthogonalized(g.to(torch::kBFloat16));
   ASSERT_EQ(x.scalar_type(), torch::kBFloat16);
@@ -205,7 +204,7 @@ TEST(Muon, OrthogonalizesInBfloat16Too) {
   EXPECT_LT(s.max().item<double>(), 1.3);
 }
 
-TEST(Muon, AStepHasTheSizeOfAdamWsWhateverTheShapeAndTheGradient) {
+TEST(Muon, StepSizeMatchesAdamW) {
   TrainConfig c = muon_config();
   c.weight_decay = 0.0;
   nn::Llama model = nn::family_llama(c.model);
@@ -217,14 +216,14 @@ TEST(Muon, AStepHasTheSizeOfAdamWsWhateverTheShapeAndTheGradient) {
   for (size_t i = 0; i < before.size(); ++i) {
     if (!in_a_block(parameters[i].key(), *parameters[i])) continue;
     const double rms = (*parameters[i] - before[i]).square().mean().sqrt().item<double>();
-    // Singular values between 0.68 and 1.21, except the smallest ones of a square matrix, which lower the mean a
-    // little.
+    // Singular values are between 0.68 and 1.21, except the smallest ones of a square matrix, which lower the mean
+    // slightly.
     EXPECT_GT(rms, 0.6 * 0.2 * 0.01) << parameters[i].key();
     EXPECT_LT(rms, 1.21 * 0.2 * 0.01) << parameters[i].key();
   }
 }
 
-TEST(Muon, WithoutAGradientAStepOnlyDecays) {
+TEST(Muon, StepsWithoutGradientsOnlyDecay) {
   TrainConfig c = muon_config();
   c.decay_embeddings = false;
   nn::Llama model = nn::family_llama(c.model);
@@ -242,7 +241,7 @@ TEST(Muon, WithoutAGradientAStepOnlyDecays) {
   }
 }
 
-TEST(Muon, HasOneStateForAMatrixAndAdamWsTwoForTheRest) {
+TEST(Muon, HasOneStatePerMatrixAndAdamWForTheRest) {
   const TrainConfig c = muon_config();
   nn::Llama model = nn::family_llama(c.model);
   const Muon optimizer(*model, c);

@@ -15,7 +15,7 @@ inline void draw_gradients(nn::Llama& model) {
   for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
 }
 
-/// True for the parameters that a rule for matrices updates, in a model without experts.
+/// Returns true for parameters that the rule for matrices updates, in a model without experts.
 inline bool in_a_block(const std::string& name, const torch::Tensor& p) {
   return p.dim() == 2 && name.starts_with("layers.");
 }
@@ -25,7 +25,7 @@ struct Optimized {
       : model(nn::family_llama(config.model)), optimizer(make_optimizer(*model, config)) {
     for (const auto& [name, tensor] : optimizer->state()) state[name] = tensor;
   }
-  /// Copies the values of another model's parameters, or their gradients.
+  /// Copies the values, or the gradients, of another model's parameters.
   void follow(const Optimized& other, bool gradients) {
     const torch::NoGradGuard no_grad;
     const auto own = model->parameters(), others = other.model->parameters();

@@ -1,4 +1,4 @@
-// Properties of every optimizer, and of every rule for matrices.
+// Tests properties of every optimizer, and of every rule for matrices.
 #include "train/step/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include "tests/train/step/optimized.h"
 
 namespace folio::train {
+void PrintTo(OptimizerKind kind, std::ostream* out) { *out << name_of(kind); }
 namespace {
 
 using test::in_a_block;
@@ -24,17 +25,16 @@ class Optimizers : public testing::TestWithParam<OptimizerKind> {
 };
 class MatrixOptimizers : public Optimizers {};
 
-const auto kNameOfOptimizer = [](const auto& info) { return std::string(name_of(info.param)); };
 INSTANTIATE_TEST_SUITE_P(All, Optimizers,
                          testing::Values(OptimizerKind::AdamW, OptimizerKind::Muon, OptimizerKind::GaLore),
-                         kNameOfOptimizer);
+                         testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(All, MatrixOptimizers, testing::Values(OptimizerKind::Muon, OptimizerKind::GaLore),
-                         kNameOfOptimizer);
+                         testing::PrintToStringParamName());
 
-TEST_P(Optimizers, AScaledGradientIsThatProduct) {
+TEST_P(Optimizers, GradientScaleMatchesScaledGradients) {
   Optimized scaled(config_), product(config_);
   product.follow(scaled, false);
-  for (const double scale : {1.0, 0.25}) {  // a second step, or Muon's momentum would hide in the scale's invariance
+  for (const double scale : {1.0, 0.25}) {  // one step of Muon is invariant to the scale
     test::draw_gradients(scaled.model);
     product.follow(scaled, true);
     for (torch::Tensor& p : product.model->parameters()) p.mutable_grad().mul_(scale);
@@ -48,8 +48,8 @@ TEST_P(Optimizers, AScaledGradientIsThatProduct) {
     EXPECT_TRUE(torch::equal(scaled.model->parameters()[i].grad(), product.model->parameters()[i].grad())) << i;
 }
 
-TEST_P(Optimizers, LeaveFrozenParametersAloneAndWriteTheOthers) {
-  for (const bool blocks : {true, false}) {  // none is left for one of the rules
+TEST_P(Optimizers, UpdateOnlyTrainableParameters) {
+  for (const bool blocks : {true, false}) {  // either leaves one of the rules without parameters
     nn::Llama model(config_.model);
     for (auto& p : model->named_parameters()) p->set_requires_grad(in_a_block(p.key(), *p) == blocks);
     const auto optimizer = make_optimizer(*model, config_);
@@ -57,7 +57,7 @@ TEST_P(Optimizers, LeaveFrozenParametersAloneAndWriteTheOthers) {
       EXPECT_EQ(state.name.find(".layers.") != std::string::npos && !state.name.ends_with("norm.weight"), blocks);
     const auto before = test::copies(model);
     test::draw_gradients(model);
-    std::vector<uint32_t> versions;  // the fused modules keep what they derive from weights until these change
+    std::vector<uint32_t> versions;  // the fused modules cache values derived from weights until these change
     for (const torch::Tensor& p : model->parameters()) versions.push_back(p._version());
     optimizer->step(0.1, 0.5);
     const auto parameters = model->named_parameters();
@@ -69,7 +69,7 @@ TEST_P(Optimizers, LeaveFrozenParametersAloneAndWriteTheOthers) {
   }
 }
 
-TEST_P(MatrixOptimizers, LeaveEmbeddingsHeadAndNormsToAdamW) {
+TEST_P(MatrixOptimizers, UseAdamWForEmbeddingsHeadAndNorms) {
   Optimized it(config_);
   config_.optimizer = OptimizerKind::AdamW;
   Optimized other(config_);
@@ -85,7 +85,7 @@ TEST_P(MatrixOptimizers, LeaveEmbeddingsHeadAndNormsToAdamW) {
     EXPECT_EQ(torch::equal(*p, others[p.key()]), !in_a_block(p.key(), *p)) << p.key();
 }
 
-TEST_P(MatrixOptimizers, LowerTheLossOfATrainer) {
+TEST_P(MatrixOptimizers, ReduceTheLoss) {
   config_.steps = 40;
   test::Small small(config_);
   const double first = small.trainer.step().loss;

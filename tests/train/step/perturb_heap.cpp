@@ -1,10 +1,10 @@
-// Preloaded into a program, allocates blocks of random sizes before main() and keeps half of them, so that what the
-// program allocates later lies elsewhere. FOLIO_HEAP_SEED decides the sizes.
+// Preloaded library that allocates blocks of random sizes before main() and keeps half of them, so that the program's
+// later allocations have other addresses. FOLIO_HEAP_SEED determines the sizes.
 #include <cstdlib>
 
 namespace {
 
-void* volatile kept;  // the compiler may not leave the allocations out
+void* volatile kept;  // prevents the compiler from removing the allocations
 
 [[gnu::constructor]] void perturb() {
   const char* text = std::getenv("FOLIO_HEAP_SEED");

@@ -1,6 +1,6 @@
-// products_tool THREADS HISTORY: the matrix products and the attention of a training step of the default preset, each
-// forward and backward, in f32 and bf16. Prints a line "name digest" for each result; the same bits in any process.
-// THREADS is fix_threads()' argument. HISTORY is "fresh", or "worked": other numbers of threads were used in between.
+// products_tool THREADS HISTORY: runs the matrix products and the attention of a training step of the default preset,
+// forward and backward, in f32 and bf16. Prints a line "name digest" for each result, the same in any process. THREADS
+// is fix_threads()' argument. HISTORY is "fresh", or "worked" to use other numbers of threads in between.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ using namespace folio;
 
 std::map<std::string, std::string> digests;
 
-// The first time a name comes, its digest is kept; later ones have to be the same.
+// Stores the digest of a name's first result; later results must have the same one.
 void note(const std::string& name, const torch::Tensor& result) {
   const torch::Tensor values = result.detach().contiguous();
   data::Digest bytes;

@@ -6,7 +6,7 @@
 namespace folio::train {
 namespace {
 
-TEST(Repeatable, ThreadsAreFixedAtTheGivenNumberOrAtLibTorchsOwn) {
+TEST(Repeatable, FixesTheGivenOrDefaultThreadCount) {
   const int before = at::get_num_threads();
   fix_threads(2);
   EXPECT_EQ(at::get_num_threads(), 2);
@@ -15,7 +15,7 @@ TEST(Repeatable, ThreadsAreFixedAtTheGivenNumberOrAtLibTorchsOwn) {
   fix_threads(before);
 }
 
-TEST(Repeatable, SaysWhichLibTorchMayNotRepeatTheBits) {
+TEST(Repeatable, ReportsLibTorchBuildsThatMayNotRepeat) {
   EXPECT_EQ(why_not_repeatable("cpu", "Build settings: BLAS_INFO=mkl, BUILD_TYPE=Release", false), "");
   EXPECT_EQ(why_not_repeatable("cpu", "Build settings: BLAS_INFO=generic, X", /*openblas=*/true), "");
   for (const char* config : {"BLAS_INFO=accelerate, BUILD_TYPE=Release", "BLAS_INFO=accelerate"}) {

@@ -7,7 +7,7 @@
 namespace folio::train {
 namespace {
 
-// lr 1, min_lr 0.2, so that rates are factors: 4 steps up, then half a cosine over 8.
+// Returns a schedule with lr 1 and min_lr 0.2, so that rates are factors: 4 warm-up steps, then half a cosine over 8.
 TrainConfig factors() {
   TrainConfig c;
   c.lr = 1.0;
@@ -17,8 +17,8 @@ TrainConfig factors() {
   return c;
 }
 
-TEST(Schedule, RisesToTheRateThenFallsByHalfACosine) {
-  // 0.2 + 0.4 (1 + cos(k pi / 8)), worked out by hand from cos(pi/8) = 0.9238795325112867 and its companions.
+TEST(Schedule, WarmsUpThenDecaysByCosine) {
+  // 0.2 + 0.4 (1 + cos(k pi / 8)), calculated by hand from cos(pi/8) = 0.9238795325112867 and related values.
   const std::vector<double> expected{0.25,
                                      0.5,
                                      0.75,
@@ -37,12 +37,12 @@ TEST(Schedule, RisesToTheRateThenFallsByHalfACosine) {
   }
 }
 
-TEST(Schedule, StaysAtTheSmallestRateAfterItsEnd) {
+TEST(Schedule, StaysAtMinLrAfterTheEnd) {
   EXPECT_DOUBLE_EQ(learning_rate(factors(), 13), 0.2);
   EXPECT_DOUBLE_EQ(learning_rate(factors(), 1000000), 0.2);
 }
 
-TEST(Schedule, ConstantOnlyRises) {
+TEST(Schedule, ConstantOnlyWarmsUp) {
   TrainConfig c = factors();
   c.schedule = ScheduleKind::Constant;
   EXPECT_DOUBLE_EQ(learning_rate(c, 0), 0.25);
@@ -51,7 +51,7 @@ TEST(Schedule, ConstantOnlyRises) {
   EXPECT_DOUBLE_EQ(learning_rate(c, 1000), 1.0);
 }
 
-TEST(Schedule, LinearFallsAlongALine) {
+TEST(Schedule, LinearDecaysLinearly) {
   TrainConfig c = factors();
   c.schedule = ScheduleKind::Linear;
   const std::vector<double> expected{0.25, 0.5, 0.75, 1.0, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.2};
@@ -60,7 +60,7 @@ TEST(Schedule, LinearFallsAlongALine) {
   }
 }
 
-TEST(Schedule, WsdStaysAndThenFallsByOneMinusTheRoot) {
+TEST(Schedule, WsdDecaysByOneMinusSqrt) {
   TrainConfig c = factors();
   c.schedule = ScheduleKind::Wsd;
   c.steps = 20;
@@ -73,7 +73,7 @@ TEST(Schedule, WsdStaysAndThenFallsByOneMinusTheRoot) {
   }
 }
 
-TEST(Schedule, WsdThatDecaysFromTheStartBeginsAfterTheWarmUp) {
+TEST(Schedule, WsdDecayBeginsAfterTheWarmUp) {
   TrainConfig c = factors();
   c.schedule = ScheduleKind::Wsd;
   c.decay_fraction = 1.0;
@@ -88,8 +88,8 @@ TEST(Schedule, WsdWithoutADecayIsConstant) {
   EXPECT_DOUBLE_EQ(learning_rate(c, 11), 1.0);
 }
 
-// --minutes turns into a number of steps after the first ones, which are all of the warm-up.
-TEST(Schedule, TheWarmUpDoesNotDependOnTheNumberOfSteps) {
+// --minutes sets the number of steps only after the first ones, which are all within the warm-up.
+TEST(Schedule, WarmUpDoesNotDependOnTheNumberOfSteps) {
   for (const auto schedule : {ScheduleKind::Cosine, ScheduleKind::Linear, ScheduleKind::Wsd, ScheduleKind::Constant}) {
     TrainConfig c = factors();
     c.schedule = schedule;
@@ -101,14 +101,14 @@ TEST(Schedule, TheWarmUpDoesNotDependOnTheNumberOfSteps) {
   }
 }
 
-TEST(Schedule, WithoutWarmUpTheFirstStepHasTheWholeRate) {
+TEST(Schedule, WithoutWarmUpTheFirstStepHasTheFullRate) {
   TrainConfig c = factors();
   c.warmup_steps = 0;
   EXPECT_DOUBLE_EQ(learning_rate(c, 0), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(c, 6), 0.6);
 }
 
-TEST(Schedule, AWarmUpAsLongAsTheRunNeverFalls) {
+TEST(Schedule, WarmUpMayLastTheWholeRun) {
   TrainConfig c = factors();
   c.warmup_steps = 12;
   EXPECT_DOUBLE_EQ(learning_rate(c, 11), 1.0);

@@ -14,7 +14,7 @@
 namespace folio::train {
 namespace {
 
-TEST(StepThreads, FollowTheProcessorsThatOthersLeave) {
+TEST(StepThreads, UseProcessorsLeftByOthers) {
   EXPECT_EQ(threads_that_fit(2, 2.0, 2), 2);
   EXPECT_EQ(threads_that_fit(2, 1.3, 2), 1) << "one busy process beside two spinning threads on two processors";
   EXPECT_EQ(threads_that_fit(1, 1.0, 2), 1) << "and beside one thread";
@@ -22,13 +22,13 @@ TEST(StepThreads, FollowTheProcessorsThatOthersLeave) {
   EXPECT_EQ(threads_that_fit(2, 14.0, 2), 2) << "others are elsewhere";
   EXPECT_EQ(threads_that_fit(16, 14.0, 16), 14);
   EXPECT_EQ(threads_that_fit(14, 15.0, 16), 15);
-  // Between the bounds nothing changes, so noise does not switch back and forth.
+  // Between the bounds nothing changes, so that noise causes no switching back and forth.
   EXPECT_EQ(threads_that_fit(2, 1.7, 2), 2);
   EXPECT_EQ(threads_that_fit(1, 1.7, 2), 1);
   EXPECT_EQ(threads_that_fit(1, 1.9, 2), 2);
 }
 
-TEST(StepThreads, AreFewerWhereThatChangesNoBit) {
+TEST(StepThreads, AreReducedIfResultsStayBitExact) {
   const int before = at::get_num_threads();
   std::vector<int> asked;
   {
@@ -52,9 +52,9 @@ TEST(StepThreads, AreFewerWhereThatChangesNoBit) {
   at::set_num_threads(before);
 }
 
-// libgomp's threads hardly spin where there are more of them than processors. That is what decides it, and what can be
-// counted: how long they spin is libgomp's.
-TEST(StepThreads, AreMoreThanTheProcessorsWhereTheyShallNotSpin) {
+// libgomp's threads hardly spin if there are more of them than processors. The test counts threads, since spinning
+// times are internal to libgomp.
+TEST(StepThreads, ExceedTheProcessorsToAvoidSpinning) {
   constexpr int kThreads = 2;
   const std::set<std::string> others = core::test::threads_of_process();
   const auto n_extra = [&] {
@@ -68,7 +68,7 @@ TEST(StepThreads, AreMoreThanTheProcessorsWhereTheyShallNotSpin) {
   EXPECT_GT(kThreads + n_extra(), omp_get_num_procs());
   threads.set_spinning(true);
   EXPECT_TRUE(threads.spins());
-  while (n_extra() > 0) std::this_thread::yield();  // they end, and some of them a little later
+  while (n_extra() > 0) std::this_thread::yield();  // they end a little later
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// verify must agree where both sides are right, and name the first place where they part when one is not.
+// Tests train/verify/verify.h: it passes if both sides are right, otherwise it names the first place that differs.
 #include "train/verify/verify.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ core::ModelConfig shape(const std::string& name) {
   return c;
 }
 
-// Weights large enough that every layer matters to what follows.
+// Returns a model with weights so large that every layer affects the result.
 nn::Llama random_model(const std::string& name) {
   nn::Llama model = nn::family_llama(shape(name));
   const torch::NoGradGuard no_grad;
@@ -96,7 +96,7 @@ std::vector<int32_t> some_tokens(size_t n) {
   return tokens;
 }
 
-// The model in a GGUF file, one number of one tensor off by `error`, and an engine that runs it.
+// A model in a GGUF file, with an `error` added to one value of one tensor, and an engine that runs it.
 struct Exported {
   Exported(const nn::Llama& reference, const std::string& tensor = "", float error = 0.0F) {
     core::Weights weights = weights_of(reference);
@@ -124,7 +124,7 @@ const Divergence* first_apart(const std::vector<Divergence>& all) {
 
 class Verify : public testing::TestWithParam<std::string> {};
 
-TEST_P(Verify, ARandomModelAgreesAtEveryPlace) {
+TEST_P(Verify, RandomModelAgreesAtEveryIntermediate) {
   nn::Llama reference = random_model(GetParam());
   Exported exported(reference);
   const auto divergences = compare_forward(reference, exported.side(), some_tokens(64));
@@ -146,7 +146,7 @@ TEST_P(Verify, ARandomModelAgreesAtEveryPlace) {
   EXPECT_EQ(names, expected);
 }
 
-TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
+TEST_P(Verify, NamesTheFirstIntermediateWithAPlantedError) {
   const std::vector<std::pair<std::string, std::string>> planted{
       {"token_embd.weight", "embedding"},
       {"blk.0.attn_norm.weight", "layers.0.attention_norm"},
@@ -187,7 +187,7 @@ TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
   }
 }
 
-TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
+TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
   nn::Llama reference = random_model(GetParam());
   Exported exported(reference);
   using infer::kernels::Kernels;
@@ -238,10 +238,10 @@ TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
               };
             }),
             core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query"
-                                                          : "layers.0.attention_residual");  // biases are added to, too
+                                                          : "layers.0.attention_residual");  // adds biases, too
 }
 
-TEST_P(Verify, TheFirstTensorThatDiffersIsNamedWithBothValues) {
+TEST_P(Verify, NamesTheFirstDifferingTensorAndBothValues) {
   nn::Llama reference = random_model(GetParam());
   const core::Weights weights = weights_of(reference);
   for (const char* tensor :
@@ -255,7 +255,7 @@ TEST_P(Verify, TheFirstTensorThatDiffersIsNamedWithBothValues) {
   EXPECT_FALSE(first_difference(weights, *Exported(reference).model).has_value());
 }
 
-TEST_P(Verify, RoundedWeightsAreThoseOfTheFilesType) {
+TEST_P(Verify, RoundsWeightsToTheFilesType) {
   nn::Llama reference = random_model(GetParam());
   core::Weights weights = weights_of(reference);
   const core::test::TempDir directory;
@@ -276,16 +276,16 @@ TEST_P(Verify, RoundedWeightsAreThoseOfTheFilesType) {
   }
 }
 
-TEST_P(Verify, ADivergenceShowsWhereItIs) {
+TEST_P(Verify, DivergenceShowsItsLocation) {
   nn::Llama reference = random_model(GetParam());
-  Exported exported(reference, "token_embd.weight", 0.5F);  // number 13 * 32 / 2: token 6, index 16
+  Exported exported(reference, "token_embd.weight", 0.5F);  // value 13 * 32 / 2: token 6, index 16
   const auto divergences = compare_forward(reference, exported.side(), std::vector<int32_t>{1, 2, 3, 6, 5});
   EXPECT_EQ(divergences[0].position, 3);
   EXPECT_EQ(divergences[0].index, 16);
   EXPECT_NEAR(divergences[0].engine - divergences[0].libtorch, 0.5, 1e-6);
 }
 
-TEST_P(Verify, GreedyTextIsThatOfTheEngine) {
+TEST_P(Verify, GreedyTextMatchesTheEngine) {
   nn::Llama reference = random_model(GetParam());
   Exported exported(reference);
   const std::vector<int32_t> prompt{1, 2, 3};
@@ -327,7 +327,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Verify,
                          testing::Values("untied", "tied", "qwen2", "qwen3", "mixtral", "qwen2_moe", "dots1"),
                          [](const auto& info) { return info.param; });
 
-TEST(VerifyTrained, ATrainedModelAgrees) {
+TEST(VerifyTrained, TrainedModelAgrees) {
   nn::Llama model = nn::family_llama(shape("untied"));
   const auto tokens = some_tokens(25);
   const auto ids = torch::tensor(at::ArrayRef<int32_t>(tokens)).to(torch::kInt64);
@@ -342,7 +342,7 @@ TEST(VerifyTrained, ATrainedModelAgrees) {
     last = loss.item<double>();
     if (step == 0) first = last;
     const torch::NoGradGuard no_grad;
-    for (auto& p : model->parameters()) p.sub_(p.grad(), 0.05);  // with 0.5 the loss jumps, differently on each processor
+    for (auto& p : model->parameters()) p.sub_(p.grad(), 0.05);  // at 0.5 the loss jumps, differently on each processor
   }
   EXPECT_LT(last, 0.8 * first);
   Exported exported(model);

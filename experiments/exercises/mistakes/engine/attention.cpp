@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/exercises/laws/engine/reference.h"
 #include "experiments/exercises/mistakes/mistakes.h"
+#include "experiments/exercises/properties/engine/reference.h"
 
 namespace folio::exercises {
 namespace {
 
-// Attention with one thing wrong. The scores of a head are a table: a row for each query, a column for each position.
+// Attention with one deliberate mistake. A head's scores are a matrix with a row per query and a column per position.
 enum class Wrong {
   HidesItself,
   NoSoftmax,

@@ -1,5 +1,5 @@
-#include "experiments/exercises/laws/engine/reference.h"
 #include "experiments/exercises/mistakes/mistakes.h"
+#include "experiments/exercises/properties/engine/reference.h"
 
 namespace folio::exercises {
 namespace {

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "experiments/exercises/laws/engine/reference.h"
 #include "experiments/exercises/mistakes/mistakes.h"
+#include "experiments/exercises/properties/engine/reference.h"
 
 namespace folio::exercises {
 namespace {
@@ -10,7 +10,7 @@ float frequency(size_t pair, size_t head_dim, float theta) {
   return std::pow(theta, -2.0F * static_cast<float>(pair) / static_cast<float>(head_dim));
 }
 
-// Turns each pair (a, b) of neighbours by angle(number of the pair in its head, head).
+// Rotates each adjacent pair (a, b) by angle(index of the pair in its head, head).
 template <typename Angle>
 void turn_by(float* x, size_t n_heads, size_t head_dim, Angle angle) {
   for (size_t h = 0; h < n_heads; ++h) {
@@ -62,7 +62,7 @@ void halves_instead_of_neighbours(float* x, size_t position, size_t n_heads, siz
   }
 }
 
-// The paper's i - 1, with i from 0.
+// The paper's i - 1, with i starting at 0.
 void angles_off_by_one(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   const float step = std::pow(theta, 2.0F / static_cast<float>(head_dim));
   turn_by(x, n_heads, head_dim,
@@ -97,14 +97,14 @@ void table_of_256_positions(float* x, size_t position, size_t n_heads, size_t he
   reference::rope(x, position % 256, n_heads, head_dim, theta);
 }
 
-// -2 * i of a size_t i is 2^64 - 2i.
+// -2 * i with a size_t i wraps to 2^64 - 2i.
 void minus_of_a_size_t(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   turn_by(x, n_heads, head_dim, [&](size_t i, size_t) {
     return static_cast<float>(position) * std::pow(theta, static_cast<float>((size_t{0} - 2 * i) / head_dim));
   });
 }
 
-// 2 * i / head_dim is 0 for every pair.
+// Integer division: 2 * i / head_dim is 0 for every pair.
 void exponent_in_whole_numbers(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   turn_by(x, n_heads, head_dim, [&](size_t i, size_t) {
     return static_cast<float>(position) * std::pow(theta, -static_cast<float>(2 * i / head_dim));

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "experiments/exercises/laws/engine/reference.h"
 #include "experiments/exercises/mistakes/mistakes.h"
+#include "experiments/exercises/properties/engine/reference.h"
 
 namespace folio::exercises {
 namespace {

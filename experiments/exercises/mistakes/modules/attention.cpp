@@ -6,10 +6,10 @@
 namespace folio::exercises {
 namespace {
 
-// What can go wrong between the projections and wo, as in a right attention.
+// Possible mistakes between the projections and wo. The defaults are correct.
 struct Ways {
   bool rotated = true, scaled = true, neighbours_share = true, values_rotated = false, with_gradient = true;
-  int64_t first_hidden = 1;  // masked from this diagonal on, or none where it is 0
+  int64_t first_hidden = 1;  // first masked diagonal; 0: no mask
   double masked_score = -INFINITY;
   int64_t softmax_axis = -1;
   bool masked_after = false, root_of_dim = false;
@@ -44,7 +44,7 @@ const std::vector<Mistake<Way>> kAttentionMistakes{
      weights_without_gradient},
 };
 
-// [B, T, heads · K] as [B, H, T, K].
+// Reshapes [B, T, heads · K] to [B, H, T, K].
 Tensor as_heads(const AttentionImpl& a, const Tensor& x, int64_t heads, bool rotated, bool neighbours_share) {
   const Tensor cut = x.unflatten(-1, {heads, a.head_dim});
   const Tensor each = (rotated ? a.rotate(cut) : cut).transpose(1, 2);

@@ -7,7 +7,7 @@ namespace {
 using torch::nn::AnyModule;
 using LayerParts = nn::BlockParts(const core::ModelConfig& config);
 
-// Parts whose norms have that eps, and whose second norm may be the first.
+// Returns a layer's parts with these constants; `one_norm` uses the first norm twice.
 nn::BlockParts parts_with(const core::ModelConfig& c, double eps, double theta, bool one_norm = false) {
   const Rope rope(c.context_length, c.head_dim, theta);
   const Rotate rotate = [rope](const Tensor& x) { return rope->apply(x); };

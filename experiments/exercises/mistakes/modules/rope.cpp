@@ -6,7 +6,7 @@ namespace {
 
 using Turn = Tensor(const RopeImpl& rope, const Tensor& x, int64_t first_position);
 
-// theta^(exponent_i / head_dim) times the positions from `first` on, [T, 1, P].
+// Returns positions from `first` on times theta^(exponent_i / head_dim), [T, 1, P].
 Tensor angles(const RopeImpl& rope, const Tensor& x, int64_t first, const Tensor& exponents_P) {
   const auto positions_T = torch::arange(first, first + x.size(1), torch::kDouble);
   return torch::outer(positions_T, torch::pow(rope.theta, exponents_P / rope.head_dim)).unsqueeze(1);
@@ -14,7 +14,7 @@ Tensor angles(const RopeImpl& rope, const Tensor& x, int64_t first, const Tensor
 
 Tensor even_numbers(const RopeImpl& rope) { return -torch::arange(0, rope.head_dim, 2, torch::kDouble); }
 
-// (a, b) becomes (a cos - b sin, sign a sin + b cos).
+// Rotates (a, b) to (a cos - b sin, sign a sin + b cos).
 Tensor turned(const Tensor& x, const Tensor& angles_T1P, double sign = 1.0) {
   const Tensor c = angles_T1P.cos().to(x.scalar_type()), s = angles_T1P.sin().to(x.scalar_type());
   const Tensor pairs = x.unflatten(-1, {-1, 2}), a = pairs.select(-1, 0), b = pairs.select(-1, 1);
@@ -34,7 +34,7 @@ Tensor wrong_sign(const RopeImpl& rope, const Tensor& x, int64_t first) {
 }
 
 Tensor angles_off_by_one(const RopeImpl& rope, const Tensor& x, int64_t first) {
-  return turned(x, angles(rope, x, first, even_numbers(rope) + 2));  // -2(i - 1) with i from 0
+  return turned(x, angles(rope, x, first, even_numbers(rope) + 2));  // -2(i - 1), with i starting at 0
 }
 
 Tensor turns_backwards(const RopeImpl& rope, const Tensor& x, int64_t first) {

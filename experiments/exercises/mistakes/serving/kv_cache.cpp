@@ -25,7 +25,7 @@ void append_to(KvCache& cache, const Floats& k, const Floats& v) {
   static size_t own_count = 0;
   if (cache.length == 0) own_count = 0;
   const size_t heads = cache.n_kv_heads, dim = cache.head_dim, n = kWrong == OneRow ? 1 : k.size() / (heads * dim);
-  // A size_t below 0: what compilers warn of, and then leave out.
+  // NotBelowZero: a check that a size_t is below 0 is never true, so it has no effect.
   if (kWrong != NotBelowZero && cache.length + n > cache.capacity) throw std::length_error("full");
   const size_t first = kWrong == WrittenAtR ? 0 : kWrong == OwnCount ? own_count : cache.length;
   for (size_t r = 0; r < n; ++r) {
@@ -42,7 +42,7 @@ void append_to(KvCache& cache, const Floats& k, const Floats& v) {
   if (kWrong != LengthForgotten) cache.length += n;
 }
 
-// The same, but places are not taken from the beginning again.
+// Correct, then writes one element past the end.
 void one_past_the_end(KvCache& cache, const Floats& k, const Floats& v) {
   append_to<Wrong::None>(cache, k, v);
   if (cache.length == cache.capacity) cache.keys.data()[cache.keys.size()] = 0.0F;

@@ -8,7 +8,7 @@
 namespace folio::exercises {
 namespace {
 
-// The shares of tokens that are sorted by their logits.
+// Returns the softmax over tokens sorted by their logits.
 std::vector<double> softmax(std::span<const float> logits, const std::vector<int32_t>& tokens, double temperature) {
   const double largest = logits[static_cast<size_t>(tokens[0])];
   std::vector<double> share;
@@ -44,7 +44,7 @@ int32_t sample(std::span<const float> logits, const SamplerOptions& options, dou
     uniform -= share[i];
     if (uniform < 0.0) return tokens[i];
   }
-  return tokens.back();  // rounding: the shares add up to a little less than 1
+  return tokens.back();  // rounding may leave the sum slightly below 1
 }
 
 }  // namespace folio::exercises

@@ -4,7 +4,7 @@ namespace folio::exercises {
 
 NormGradients rms_norm_backward(const Tensor& x, const Tensor& weight, double eps, const Tensor& dy) {
   const Tensor r = torch::rsqrt(x.square().mean(-1, /*keepdim=*/true) + eps);
-  const Tensor normed = x * r, g = dy * weight;  // g: what reaches the normalized input
+  const Tensor normed = x * r, g = dy * weight;  // g: gradient of the normalized input
   return {r * (g - normed * (g * normed).mean(-1, /*keepdim=*/true)), (dy * normed).sum(0)};
 }
 

@@ -1,5 +1,5 @@
-// What the kernels' tests ask of the emulator, where they run on a GPU. It has no orders to choose: what has to be the
-// same in all of them has to be the same each time. Its shape is what it is.
+// The emulator's interface for kernel tests on a real GPU. The order can't be chosen, so runs are repeated and must
+// give the same result each time. The device's shape is fixed.
 #include "core/error.h"
 #include "tests/infer/cuda/host/emulator.h"
 

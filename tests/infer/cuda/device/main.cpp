@@ -1,4 +1,4 @@
-// The tests on a GPU. Without one, a line and exit code 1: nothing is skipped in silence.
+// Runs the tests on a GPU. Without a GPU, prints an error and exits with 1 instead of skipping tests.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

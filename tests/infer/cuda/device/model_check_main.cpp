@@ -1,4 +1,4 @@
-// model_check: a model on a GPU and on the CPU, side by side (model_check.h). Exits with 1 unless the bound holds.
+// model_check: compares a model on a GPU with the CPU (see model_check.h). Exits with 1 if the bound is exceeded.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

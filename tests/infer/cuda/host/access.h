@@ -1,4 +1,4 @@
-// An access to memory, and two that conflict.
+// A memory access, and the condition under which two conflict.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace folio::infer::gpu::host::races {
 enum class Action : uint8_t { kRead, kWrite, kAtomic };
 
 [[nodiscard]] inline bool conflict(Action a, Action b) {
-  return a != b || a == Action::kWrite;  // of reads and of atomics alone, there is no order to keep
+  return a != b || a == Action::kWrite;  // reads, or atomics, don't conflict among themselves
 }
 
 [[nodiscard]] inline const char* past(Action action) {
@@ -20,17 +20,17 @@ enum class Action : uint8_t { kRead, kWrite, kAtomic };
   return action == Action::kRead ? "reads" : action == Action::kWrite ? "writes" : "atomically changes";
 }
 
-/// What a thread does to a byte.
+/// A thread's access to one byte.
 struct Access {
   Action action;
   unsigned thread;     ///< in its block
-  const void* caller;  ///< the code that does it
+  const void* caller;  ///< address of the accessing code
 };
 
-/// A place in this program's code, in 32 bits.
+/// Returns an address in this program's code as a 32-bit offset.
 [[nodiscard]] int32_t to_offset(const void* code);
 [[nodiscard]] const void* from_offset(int32_t offset);
-/// "matmul.cu:12", as far as addr2line finds it; `code` is a return address.
+/// Returns the source line of a return address, such as "matmul.cu:12", if addr2line finds it.
 [[nodiscard]] std::string source_of(const void* code);
 
 }  // namespace folio::infer::gpu::host::races

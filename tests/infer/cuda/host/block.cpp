@@ -1,5 +1,5 @@
-// How the threads of a block take turns. A fiber runs threads from their beginning to their end, one after the other;
-// only where a thread has to wait does another fiber go on.
+// Schedules the threads of a block. A fiber runs threads from start to end, one after another; if a thread must wait,
+// another fiber continues.
 #include "tests/infer/cuda/host/block.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constinit thread_local Block* running_block = nullptr;
 
 namespace {
 
-/// Thrown in threads that wait when another one fails, so that their frames go.
+/// Thrown in waiting threads when another one fails, to unwind their stacks.
 struct Abandoned {};
 
 uint64_t next_random(uint64_t& state) {  // xorshift64*: Marsaglia 2003, Vigna 2016
@@ -144,7 +144,7 @@ void Block::run_block(Index index) {
   switch_fibers(caller_, *current_->fiber);
   current_ = nullptr;
   running_thread = nullptr;
-  races::end_block();  // what it saw came before any other error
+  races::end_block();  // races were detected before any other error
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   shared_.end_block();
 }
@@ -185,7 +185,7 @@ void Block::run_threads() {
       }
       next = pick();
     }
-    if (next != nullptr && next->fiber == nullptr) {  // it begins, on this fiber
+    if (next != nullptr && next->fiber == nullptr) {  // starts on this fiber
       current_ = next;
       running_thread = next;
       next->fiber = here;
@@ -205,7 +205,7 @@ void Block::run_current() {
   try {
     (*kernel_)();
     check_end(t);
-  } catch (const Abandoned&) {  // NOLINT: nothing is left to do
+  } catch (const Abandoned&) {  // NOLINT: the thread ends
   } catch (...) {
     stop(std::current_exception());
   }
@@ -268,7 +268,7 @@ void Block::meet(uint32_t mask, void* mine, void (*compute)(const Lanes& lanes, 
       make_ready(me.warp, mask & ~bit);
       return;
     }
-    // They wait for this lane, and it would wait for them.
+    // Those lanes wait for this one, which would wait for them.
     if ((meeting.mask & bit) != 0 && (meeting.arrived & mask) != 0) fail_meeting(warp, mask, at);
   }
   Meeting& meeting = warp.meetings[warp.n_meetings++];

@@ -1,4 +1,4 @@
-// The block that runs: its threads, its warps and their meetings. One a thread of the host.
+// The running block, its threads and warps, and waiting lanes. Each host thread has one.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace folio::infer::gpu::host {
 inline constexpr unsigned kLanes = 32;
 inline constexpr unsigned kMaxWarps = 32;
 
-/// 16 bytes on their way into shared memory.
+/// A copy of 16 bytes to shared memory that has not completed.
 struct PendingCopy {
   void* to;
   const void* from;
@@ -32,12 +32,12 @@ struct PendingCopy {
 struct BlockThread : Thread {
   unsigned warp = 0;
   unsigned lane = 0;
-  Fiber* fiber = nullptr;  ///< while it runs or waits; null before and after
+  Fiber* fiber = nullptr;  ///< while the thread runs or waits; null before and after
   std::vector<PendingCopy> copies;
-  unsigned batches = 0;  ///< of copies, committed so far
+  unsigned batches = 0;  ///< committed batches of copies
 };
 
-/// Lanes that wait for the others of their mask.
+/// Lanes that wait for the other lanes of their mask.
 struct Meeting {
   uint32_t mask = 0;
   uint32_t arrived = 0;
@@ -46,19 +46,19 @@ struct Meeting {
 
 struct Warp {
   uint32_t exists = 0;    ///< lanes that the block has
-  uint32_t ready = 0;     ///< can run, and don't
-  uint32_t finished = 0;  ///< have returned
+  uint32_t ready = 0;     ///< runnable lanes
+  uint32_t finished = 0;  ///< lanes that have returned
   uint32_t at_barrier = 0;
   unsigned n_meetings = 0;
   std::array<Meeting, kLanes> meetings;
-  Lanes data{};  ///< what each waiting lane brought
+  Lanes data{};  ///< data of each waiting lane
 };
 
 class Block {
  public:
   Block();
 
-  /// Runs all blocks of a launch. Throws core::Error, the first that a thread ran into.
+  /// Runs all blocks of a launch. Throws the first core::Error of a thread.
   void run(Index grid, Index block, size_t shared_bytes, const std::function<void()>& kernel);
 
   void meet(uint32_t mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask),
@@ -70,10 +70,10 @@ class Block {
   [[nodiscard]] SharedMemory& shared() { return shared_; }
   [[nodiscard]] const Index& block_index() const { return block_index_; }
   [[nodiscard]] unsigned number(const BlockThread& t) const { return t.warp * kLanes + t.lane; }
-  /// "thread (5, 0, 0) of block (2, 0, 0)".
+  /// Returns a thread's name for messages: "thread (5, 0, 0) of block (2, 0, 0)".
   [[nodiscard]] std::string name(const BlockThread& t) const;
 
-  void run_threads();  ///< what a fiber does
+  void run_threads();  ///< body of a fiber
   [[nodiscard]] const BlockThread& thread_at(unsigned number) const { return threads_[number]; }
   [[nodiscard]] Fiber& current_fiber() { return *current_->fiber; }
 
@@ -92,7 +92,7 @@ class Block {
     if (warps_[warp].ready != 0) ready_warps_ |= 1U << warp;
   }
   void complete(Warp& warp, Meeting& meeting, void (*compute)(const Lanes&, unsigned));
-  // In errors.cpp.
+  // Defined in errors.cpp.
   [[noreturn]] void fail_meeting(const Warp& warp, uint32_t mask, const std::source_location& at) const;
   [[noreturn]] void fail_barrier(const std::source_location& at) const;
   [[noreturn]] void fail_stuck() const;
@@ -124,12 +124,12 @@ class Block {
   std::exception_ptr error_;
 };
 
-/// The one whose threads run on this thread of the host.
+/// The block whose threads run on this host thread.
 extern constinit thread_local Block* running_block;
 [[nodiscard]] inline Block& block() { return *running_block; }
-/// This thread of the host launches with it.
+/// Returns the block that this host thread uses for launches.
 [[nodiscard]] Block& block_of_host_thread();
-/// The order in which launches of this thread of the host run.
+/// Returns the order in which this host thread's launches run.
 [[nodiscard]] Order& order();
 
 }  // namespace folio::infer::gpu::host

@@ -1,4 +1,4 @@
-// device.h on the host's own memory. Operations are done when they are issued.
+// Implements device.h in the host's memory. Operations complete when they are issued.
 #include "infer/cuda/device.h"
 
 #include <algorithm>
@@ -21,9 +21,9 @@ struct Recording::Impl {
 namespace host {
 namespace {
 
-constexpr std::align_val_t kAlignment{256};  // cudaMalloc's
+constexpr std::align_val_t kAlignment{256};  // as cudaMalloc's
 
-/// The devices, which all threads of the host share as they share GPUs.
+/// The devices, shared by all threads of the host.
 struct Devices {
   std::mutex mutex;
   DeviceShape shape;

@@ -1,7 +1,6 @@
-// Which block touched which byte of device memory. Two blocks of a launch that touch the same byte, one of them
-// writing, need an order: the one wrote, fenced (__threadfence) and touched a word with an atomic; the other touched
-// that word with an atomic afterwards. Within a block, two warps need a barrier between them. Lanes of a warp are not
-// told apart.
+// Detects races between blocks on device memory. Two blocks of a launch that access the same byte, one of them writing,
+// must be ordered: the first writes, fences (__threadfence) and performs an atomic on a word; the second then performs
+// an atomic on that word. Within a block, two warps need a barrier between them. Lanes of a warp are not distinguished.
 #pragma once
 
 #include <bitset>
@@ -22,7 +21,7 @@ struct BlockAccess {
   uint32_t block;
 };
 
-/// When a block did something: barriers before it and its thread.
+/// The time of a block's access: barriers before it, and its thread.
 struct Moment {
   uint32_t block = 0;
   uint32_t interval_and_thread = 0;
@@ -32,8 +31,8 @@ struct Moment {
 struct DeviceCell {
   Moment write;
   Moment read;        // the last one
-  Moment warp_read;   // of another warp of its block, if many_warps
-  Moment other_read;  // of another block, with the most barriers, if many_blocks
+  Moment warp_read;   // by another warp of its block, if many_warps
+  Moment other_read;  // by another block, with the most barriers, if many_blocks
   Action write_action = Action::kWrite;
   bool written = false;
   bool was_read = false;
@@ -41,7 +40,7 @@ struct DeviceCell {
   bool many_blocks = false;
 };
 
-/// An allocation, with its cells where it was touched.
+/// An allocation with cells for the bytes that were accessed.
 class DeviceRange {
  public:
   DeviceRange(const void* begin, size_t bytes)
@@ -49,7 +48,7 @@ class DeviceRange {
 
   [[nodiscard]] const unsigned char* begin() const { return begin_; }
   [[nodiscard]] size_t bytes() const { return bytes_; }
-  /// Empty where the launch has not touched its surroundings.
+  /// Returns the cell of a byte, empty if this launch has not accessed its page.
   [[nodiscard]] DeviceCell& cell(size_t offset, uint64_t launch);
 
  private:
@@ -64,7 +63,7 @@ class DeviceRange {
   std::vector<std::unique_ptr<Page>> pages_;
 };
 
-/// The orders between the blocks of one launch. Blocks run one after the other.
+/// The order of accesses between the blocks of one launch. Blocks run one after another.
 class DeviceRaces {
  public:
   void begin_launch();
@@ -72,17 +71,17 @@ class DeviceRaces {
   void end_block();
   void barrier();
   void fence(unsigned thread);
-  /// An atomic on a word: takes what others have left there, and leaves what this thread has fenced.
+  /// Records an atomic on a word: acquires what other blocks released there, and releases this thread's fenced writes.
   void join(const void* word, unsigned thread);
   [[nodiscard]] std::optional<BlockAccess> touch(DeviceRange& range, size_t offset, const Access& access);
 
  private:
   static constexpr unsigned kThreads = 1024;
 
-  /// Of a block's work: all before so many barriers, and what one warp did after the last of them.
+  /// The part of a block's work that another block is ordered after: all up to a barrier, and one warp's after it.
   struct Known {
     uint32_t interval = 0;
-    uint32_t warp = 0;  // kAnyWarp: all
+    uint32_t warp = 0;  // kAnyWarp: all warps
   };
   static constexpr uint32_t kAnyWarp = 0xFFFFFFFF;
   using Knowledge = std::unordered_map<uint32_t, Known>;  // by block
@@ -90,7 +89,7 @@ class DeviceRaces {
   static void learn(Knowledge& of, uint32_t block, Known known);
   [[nodiscard]] Moment now(const Access& access) const;
   [[nodiscard]] bool ordered(const Moment& before, unsigned thread) const;
-  /// A reader that nothing orders before a write of this thread, or null.
+  /// Returns a read that is not ordered before a write of this thread, or null.
   [[nodiscard]] const Moment* reader_against(const DeviceCell& cell, unsigned thread) const;
   void add_reader(DeviceCell& cell, const Access& access) const;
 
@@ -98,10 +97,10 @@ class DeviceRaces {
   uint32_t block_ = 0;
   uint32_t interval_ = 0;  // barriers of the block so far
   std::vector<uint32_t> ran_;
-  Knowledge known_;                                  // to the block that runs
-  std::unordered_map<const void*, Knowledge> left_;  // by word
-  std::bitset<kThreads> unfenced_;                   // has written since its last fence
-  bool unfenced_before_ = false;                     // somebody had, before the last barrier
+  Knowledge known_;                                  // acquired by the running block
+  std::unordered_map<const void*, Knowledge> left_;  // released, by word
+  std::bitset<kThreads> unfenced_;                   // threads that have written since their last fence
+  bool unfenced_before_ = false;                     // a thread had, before the last barrier
 };
 
 }  // namespace folio::infer::gpu::host::races

@@ -1,29 +1,35 @@
-// A GPU made of fibers. The threads of a block are fibers of one thread of the host, and blocks run one after the
-// other. A thread runs on until it meets others (a barrier, a shuffle, a product of tiles) or ends; who runs then, and
-// which block comes next, is a matter of the order: a kernel's result may not depend on it. What a GPU forgives most of
-// the time is a core::Error out of launch(), with file and line: lanes that don't meet, barriers that not all reach,
-// copies that nobody waits for, memory beyond an array. Built as folio_cuda_races, also races (races.h).
+// A GPU emulator. The threads of a block are fibers of one host thread, and blocks run one after another. A thread runs
+// until it meets others (barrier, shuffle, tile product) or ends; the order then selects the next thread or block, and
+// must not affect results. launch() throws a core::Error with file and line for errors that a GPU mostly ignores:
+// diverged lanes, barriers that not all threads reach, copies without a wait, accesses beyond an array.
+// folio_cuda_races also detects races (races.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
 namespace folio::infer::gpu::host {
 
-/// In which order the blocks of a launch run, and of a block's threads those that can.
+/// The order in which the blocks of a launch, and the runnable threads of a block, run.
 struct Order {
   enum class Kind { kRising, kFalling, kRandom };
   Kind kind = Kind::kRising;
   uint64_t seed = 1;  ///< of a random order
 };
 [[nodiscard]] std::string to_string(Order order);
+/// Prints the order for GoogleTest: "rising", "falling" or "random_1".
+inline void PrintTo(const Order& order, std::ostream* out) {
+  if (order.kind == Order::Kind::kRandom) *out << "random_" << order.seed;
+  if (order.kind != Order::Kind::kRandom) *out << (order.kind == Order::Kind::kRising ? "rising" : "falling");
+}
 
-/// Rising, falling, and some random orders.
+/// Returns a rising order, a falling one, and some random ones.
 [[nodiscard]] std::vector<Order> all_orders(unsigned n_random = 3);
 
-/// Launches of this thread of the host run in the given order until the end of the scope.
+/// Runs this host thread's launches in the given order until the end of the scope.
 class OrderScope {
  public:
   explicit OrderScope(Order order);
@@ -38,14 +44,14 @@ class OrderScope {
 /// Runs in all orders. Throws core::Error if one gives other bytes than the first.
 void require_same_in_all_orders(const std::function<std::vector<uint8_t>()>& run, unsigned n_random = 3);
 
-/// What devices() tells of the emulated GPU.
+/// The properties of the emulated GPU that devices() returns.
 struct DeviceShape {
   int n_devices = 1;
   uint64_t memory_bytes = uint64_t{16} << 30U;
-  size_t shared_bytes = size_t{99} << 10U;  ///< of a block: what GPUs since 2020 have at least
+  size_t shared_bytes = size_t{99} << 10U;  ///< per block: the minimum of GPUs since 2020
 };
 
-/// The devices have this shape, for all threads of the host, until the end of the scope. What was allocated counts.
+/// Gives the devices this shape, for all host threads, until the end of the scope. Existing allocations count.
 class DeviceScope {
  public:
   explicit DeviceScope(DeviceShape shape);

@@ -1,4 +1,4 @@
-// What a thread is told that doesn't meet the others.
+// Error messages for threads that don't meet the others.
 #include <bit>
 
 #include "core/error.h"
@@ -47,7 +47,7 @@ void Block::fail_barrier(const std::source_location& at) const {
 }
 
 void Block::fail_stuck() const {
-  // Somebody waits for a lane that waits elsewhere, or has returned. Lanes first: barriers wait for them.
+  // A thread waits for a lane that waits elsewhere or has returned. Lanes come first: barriers wait for them.
   for (unsigned w = 0; w < n_warps_; ++w) {
     for (unsigned i = 0; i < warps_[w].n_meetings; ++i) {
       const Meeting& m = warps_[w].meetings[i];

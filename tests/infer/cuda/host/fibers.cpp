@@ -30,11 +30,11 @@ Fiber* FiberPool::make() {
   void* memory = ::mmap(nullptr, kPage + kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   core::require(memory != MAP_FAILED, "host emulation: no memory for the stack of thread {} of a block: take less",
                 all_.size());
-  ::mprotect(memory, kPage, PROT_NONE);  // where a stack that is too deep ends
+  ::mprotect(memory, kPage, PROT_NONE);  // guard page for stack overflows
   auto fiber = std::make_unique<Fiber>();
   fiber->bottom = static_cast<unsigned char*>(memory) + kPage;
   fiber->bytes = kStackBytes;
-  // Stacks that began at the same place of a page would fight for the same lines of the cache.
+  // Offsets differ, since stacks that begin at the same place of a page would compete for the same cache lines.
   const size_t shift = all_.size() % 32 * (kPage / 32);
   auto* top = static_cast<unsigned char*>(memory) + kPage + kStackBytes - shift;
   fiber->context = boost::context::detail::make_fcontext(top, kStackBytes - shift, body_);

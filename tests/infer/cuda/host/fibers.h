@@ -1,5 +1,5 @@
-// Fibers: stacks that one thread of the host switches between, on Boost.Context's fcontext. A switch costs a few
-// nanoseconds, and AddressSanitizer is told of it.
+// Fibers: stacks that one host thread switches between, on Boost.Context's fcontext. A switch costs a few nanoseconds,
+// and AddressSanitizer is notified of it.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -21,7 +21,7 @@
 
 namespace folio::infer::gpu::host {
 
-/// A stack, and where its code stands while another one runs. A default one is the stack of the caller.
+/// A stack and its saved context. A default-constructed one is the caller's stack.
 struct Fiber {
   boost::context::detail::fcontext_t context = nullptr;
   const void* bottom = nullptr;
@@ -29,7 +29,7 @@ struct Fiber {
   void* fake_stack = nullptr;  ///< AddressSanitizer's
 };
 
-/// To be called first by what comes to run after a switch: keeps where the other fiber stands.
+/// Must be called first by code that runs after a switch: saves the context of the other fiber.
 inline void arrive([[maybe_unused]] Fiber& here, boost::context::detail::transfer_t from) {
   auto& other = *static_cast<Fiber*>(from.data);
   other.context = from.fctx;
@@ -38,7 +38,7 @@ inline void arrive([[maybe_unused]] Fiber& here, boost::context::detail::transfe
 #endif
 }
 
-/// Runs `to` on; returns when something switches back to `from`.
+/// Switches to `to`; returns when a fiber switches back to `from`.
 inline void switch_fibers(Fiber& from, Fiber& to) {
 #ifdef FOLIO_ASAN
   __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.bytes);
@@ -46,16 +46,16 @@ inline void switch_fibers(Fiber& from, Fiber& to) {
   arrive(from, boost::context::detail::jump_fcontext(to.context, &from));
 }
 
-/// Stacks that are used again and again.
+/// A pool of reusable stacks.
 class FiberPool {
  public:
-  /// A fiber runs `body` the first time that it is switched to. It never returns: it switches away.
+  /// A fiber runs `body` when it is first switched to. `body` must switch away instead of returning.
   explicit FiberPool(void (*body)(boost::context::detail::transfer_t)) : body_(body) {}
   ~FiberPool();
   FiberPool(const FiberPool&) = delete;
   FiberPool& operator=(const FiberPool&) = delete;
 
-  /// One that nobody uses. Throws core::Error if there is no memory for another stack.
+  /// Returns an unused fiber. Throws core::Error if there is no memory for another stack.
   [[nodiscard]] Fiber* take() {
     if (free_.empty()) return make();
     Fiber* fiber = free_.back();

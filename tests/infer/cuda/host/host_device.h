@@ -1,4 +1,4 @@
-// What device.cpp, the launches and the race detector know of each other.
+// Interface shared by device.cpp, launches and the race detector.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,12 @@ namespace folio::infer::gpu::host {
 
 [[nodiscard]] DeviceShape device_shape();
 
-/// What a Stream's handle points to.
+/// The state that a Stream's handle points to.
 struct StreamState {
   bool recording = false;
   std::vector<std::function<void()>> recorded;
 
-  /// Does it now, or keeps it while the stream is recording.
+  /// Runs an operation now, or stores it while the stream is recording.
   template <typename Operation>
   void issue(Operation operation) {
     if (recording) {

@@ -1,5 +1,4 @@
-// The words of kernel.h where there is no CUDA compiler. A thread is a fiber; blocks run one after the other. See
-// emulator.h.
+// The functions of kernel.h without a CUDA compiler. A thread is a fiber; blocks run one after another. See emulator.h.
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@ struct Index {
   unsigned z = 0;
 };
 
-/// What the running fiber knows of itself.
+/// The indices of the running fiber.
 struct Thread {
   Index thread_index;
   Index block_index;
@@ -42,15 +41,15 @@ extern constinit thread_local const Thread* running_thread;
 void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::function<void()> kernel,
             std::source_location at = std::source_location::current());
 
-/// The block's array that is declared at `at`: made by the first thread that comes here, exactly so long, filled with
-/// NaN, between red zones.
+/// Returns the block's array declared at `at`. The first thread that arrives creates it, with exactly this length,
+/// filled with NaN, between red zones.
 [[nodiscard]] void* shared_array(size_t element_bytes, size_t count, std::source_location at);
-/// The block's dynamic shared memory.
+/// Returns the block's dynamic shared memory.
 [[nodiscard]] unsigned char* dynamic_shared();
 
-/// The meeting of a warp's lanes: each names the lanes that take part, brings data of its own, and waits; the last to
-/// come runs `compute` with all lanes' data (null: not in the mask), then all go on. A lane that is not in its own
-/// mask, has returned, or meets elsewhere or with another mask is an error that names both places.
+/// Makes lanes of a warp meet: each passes a mask and its own data, and waits. The last one runs `compute` with all
+/// lanes' data (null: not in the mask), then all continue. A lane that is not in its own mask, has returned, or waits
+/// elsewhere or with another mask is an error that names both places.
 using Lanes = std::array<void*, 32>;
 void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask), std::source_location at);
 
@@ -68,10 +67,10 @@ void wait_copies(int pending);
       ::folio::infer::gpu::host::shared_array(sizeof(type), count, std::source_location::current()))
 #define FOLIO_DYNAMIC_SHARED(name) unsigned char* const name = ::folio::infer::gpu::host::dynamic_shared()
 
-// CUDA's own words, in the same namespace as the kernels.
+// CUDA's built-in functions, in the same namespace as the kernels.
 void __syncthreads(std::source_location at = std::source_location::current());
 void __syncwarp(unsigned mask = 0xFFFFFFFFU, std::source_location at = std::source_location::current());
-/// T: 4 or 8 bytes.
+/// T has 4 or 8 bytes.
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int lane, std::source_location at = std::source_location::current());
 template <typename T>
@@ -84,7 +83,7 @@ unsigned __ballot_sync(unsigned mask, bool value, std::source_location at = std:
 bool __any_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
 bool __all_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
 void __threadfence();
-/// Of whole numbers only: sums of floats would depend on the order of the blocks.
+/// Only for integers: sums of floats would depend on the order of the blocks.
 unsigned atomicAdd(unsigned* at, unsigned value);
 unsigned long long atomicAdd(unsigned long long* at, unsigned long long value);
 unsigned atomicMax(unsigned* at, unsigned value);

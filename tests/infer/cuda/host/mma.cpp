@@ -1,5 +1,6 @@
-// The products of mma.h: the last lane to come multiplies for all. Products are exact, their sum over k is taken in
-// double from k = 0 on, then added to the accumulator and rounded. A GPU adds in another order, and rounds more often.
+// Emulates the tensor-core products of mma.h on the CPU: the lanes of a warp wait for each other, and the last one
+// computes the tile for all of them. Float products are exact, summed over k in double precision from k = 0, added to
+// the accumulator and rounded to float; a GPU adds in another order and rounds more often. Int8 tiles use int32 sums.
 #include "infer/cuda/mma.h"
 
 #include <bit>
@@ -8,8 +9,8 @@
 #include "core/error.h"
 #include "tests/infer/cuda/host/block.h"
 
-// g++ compiles a product twice and takes the faster one where the program starts: the same operations in the same
-// order. A sanitizer isn't ready so early, and clang 16 can't do it.
+// g++ compiles a product for two instruction sets and selects one at program start: the same operations in the same
+// order. Sanitizers start too late for this, and clang 16 doesn't support it.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(FOLIO_ASAN)
 #define FOLIO_WIDE __attribute__((target_clones("avx2", "default")))
 #else
@@ -24,7 +25,7 @@ constexpr unsigned kColumns = 8;
 
 using host::Lanes;
 
-/// What a lane brings.
+/// A lane's arguments.
 template <typename S>
 struct Operands {
   S* sums;
@@ -33,7 +34,7 @@ struct Operands {
   int half;
 };
 
-/// Eight numbers: what g++ and clang add and multiply at once as far as the processor can.
+/// Eight numbers, which g++ and clang process with the processor's widest vectors.
 using Doubles = double __attribute__((vector_size(64)));
 
 template <typename S>
@@ -41,8 +42,8 @@ const Operands<S>& operands(const Lanes& lanes, unsigned lane) {
   return *static_cast<const Operands<S>*>(lanes[lane]);
 }
 
-/// The words of all lanes: of A as (row, word of the row), of B as (column, word of the column). Word t of row g is
-/// lane 4 g + t's first, and word 4 + t its third.
+/// The words of all lanes: A as (row, word of the row), B as (column, word of the column). Word t of row g is the first
+/// word of lane 4 g + t, and word 4 + t its third.
 struct Words32 {
   alignas(64) uint32_t a[kRows][8];
   alignas(64) uint32_t b[kColumns][8];
@@ -65,14 +66,14 @@ Words32 gather(const Lanes& lanes) {
   return words;
 }
 
-/// As core::f16_to_float, without a branch.
+/// Converts like core::f16_to_float, without a branch.
 inline float widen_f16(uint32_t h) {
   const float magnitude = std::bit_cast<float>((h & 0x7FFFU) << 13U) * 0x1p112F;
   const uint32_t special = (h & 0x7C00U) == 0x7C00U ? 0x7F800000U : 0U;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | special | (h & 0x8000U) << 16U);
 }
 
-/// The two numbers of a word: even k in the lower half.
+/// The two values of a word; even k is in the lower half.
 struct F16 {
   static constexpr unsigned kInWord = 2;
   static float number(uint32_t word, unsigned i) { return widen_f16(word >> 16U * i & 0xFFFFU); }
@@ -83,7 +84,7 @@ struct Bf16 {
     return std::bit_cast<float>(i == 0 ? word << 16U : word & 0xFFFF0000U);
   }
 };
-/// A GPU reads no more than the upper 19 bits.
+/// A GPU reads only the upper 19 bits.
 struct Tf32 {
   static constexpr unsigned kInWord = 1;
   static float number(uint32_t word, unsigned /*i*/) { return std::bit_cast<float>(word & 0xFFFFE000U); }
@@ -117,7 +118,7 @@ FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
   }
 }
 
-/// Floats as the sum of two numbers of tf32, of which the product of the smaller ones is left out.
+/// Splits floats into two tf32 numbers each; the product of the lower parts is omitted.
 FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<Sums>(lanes);
   const auto low = [](uint32_t word) {
@@ -145,7 +146,7 @@ FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   }
 }
 
-/// The columns [16 half, 16 half + 16) of A, or all with `depth` 32.
+/// Multiplies the columns [16 half, 16 half + 16) of A, or all if `depth` is 32.
 template <unsigned depth>
 FOLIO_WIDE void multiply_bytes(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<IntSums>(lanes);

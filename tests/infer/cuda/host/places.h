@@ -1,4 +1,4 @@
-// Places of the kernels' source, for messages.
+// Source locations in kernels, for messages.
 #pragma once
 
 #include <cstring>
@@ -16,7 +16,7 @@ inline bool same_place(const std::source_location& a, const std::source_location
          std::strcmp(a.function_name(), b.function_name()) == 0;
 }
 
-/// "matmul.cu:12".
+/// Returns a location such as "matmul.cu:12".
 inline std::string place(const std::source_location& at) {
   const std::string_view file = at.file_name();
   const size_t slash = file.rfind('/');

@@ -14,9 +14,9 @@
 namespace folio::infer::gpu::host::races {
 namespace {
 
-using Ranges = std::vector<std::shared_ptr<DeviceRange>>;  // by address
+using Ranges = std::vector<std::shared_ptr<DeviceRange>>;  // sorted by address
 
-/// Device memory, which all threads of the host share. A launch looks at the ranges that there were at its beginning.
+/// Device memory, shared by all host threads. A launch checks the ranges that exist when it begins.
 struct Registry {
   std::mutex mutex;
   std::shared_ptr<const Ranges> ranges = std::make_shared<const Ranges>();
@@ -27,7 +27,7 @@ Registry& registry() {
   return registry;
 }
 
-/// Of a thread of the host.
+/// The detector of a host thread.
 struct Detector {
   SharedRaces shared{SharedMemory::kArenaBytes};
   DeviceRaces device;
@@ -37,7 +37,7 @@ struct Detector {
   std::string error;
 };
 
-constinit thread_local Detector* detector = nullptr;  // while a launch runs and has no error
+constinit thread_local Detector* detector = nullptr;  // set while a launch runs without an error
 
 Detector& detector_of_host_thread() {
   thread_local const auto detector = std::make_unique<Detector>();
@@ -46,7 +46,7 @@ Detector& detector_of_host_thread() {
 
 void found(Detector& d, std::string error) {
   d.error = std::move(error);
-  detector = nullptr;  // the first one is enough
+  detector = nullptr;  // only the first error is reported
 }
 
 DeviceRange* range_of(Detector& d, const unsigned char* address) {

@@ -1,6 +1,6 @@
-// The race detector. In the library folio_cuda_races, kernels are compiled with -fsanitize=thread, and what that calls
-// for every access (tsan.cpp) comes here; elsewhere these functions are empty. Shared memory is watched by thread
-// (shared_races.h), device memory by block (device_races.h). The first fault of a block ends its launch.
+// The race detector. In the library folio_cuda_races, kernels are compiled with -fsanitize=thread, whose hooks for
+// every access (tsan.cpp) call these functions; elsewhere they are empty. Shared memory is checked per thread
+// (shared_races.h), device memory per block (device_races.h). The first error of a block ends its launch.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@ namespace folio::infer::gpu::host::races {
 
 void begin_launch();
 void end_launch();
-void begin_block(uint32_t block);  ///< its number in the grid
-void end_block();                  ///< throws core::Error, the first that was found in the block
+void begin_block(uint32_t block);  ///< its index in the grid
+void end_block();                  ///< throws the block's first core::Error
 void barrier();
 void sync_warp(unsigned warp, uint32_t mask);
 void fence();
-// By the thread that runs; `caller` is the address of its code.
+// Accesses of the running thread; `caller` is the address of its code.
 void read(const void* address, size_t bytes, const void* caller);
 void write(const void* address, size_t bytes, const void* caller);
 void atomic(const void* address, size_t bytes, const void* caller);
-// Device memory comes and goes.
+// Allocation and release of device memory.
 void allocated(const void* address, size_t bytes);
 void freed(const void* address);
 

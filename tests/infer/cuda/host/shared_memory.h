@@ -1,6 +1,6 @@
-// The shared memory of the block that runs: its dynamic bytes and its arrays, each exactly as long as declared, filled
-// with NaN, between red zones. AddressSanitizer and the race detector see an access to a red zone; without them, what
-// was written there is found at the block's end.
+// The running block's shared memory: dynamic bytes and arrays, each exactly as long as declared, filled with NaN,
+// between red zones. AddressSanitizer and the race detector detect accesses to a red zone; without them, writes to it
+// are detected at the block's end.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// For a block with so many dynamic bytes, and at most `limit` bytes in all.
+  /// Starts a block with this many dynamic bytes, and at most `limit` bytes in all.
   void begin_block(size_t dynamic_bytes, size_t limit);
-  /// The array that is declared at `at`.
+  /// Returns the array declared at `at`.
   [[nodiscard]] void* array(size_t element_bytes, size_t count, const std::source_location& at);
   [[nodiscard]] unsigned char* dynamic() const { return arena_ + arrays_[0].offset; }
   /// Throws core::Error if a red zone was written to.
@@ -32,9 +32,9 @@ class SharedMemory {
     return static_cast<const unsigned char*>(address) - arena_ >= 0 &&
            static_cast<const unsigned char*>(address) < arena_ + kArenaBytes;
   }
-  /// Whether all these bytes lie in one array.
+  /// Returns true if all these bytes are in one array.
   [[nodiscard]] bool inside(const void* address, size_t bytes) const;
-  /// "byte 12 of the array of a.cu:7", for messages.
+  /// Returns an address for messages, such as "byte 12 of the array of a.cu:7".
   [[nodiscard]] std::string describe(const void* address) const;
 
   static constexpr size_t kArenaBytes = size_t{320} << 10U;
@@ -43,14 +43,14 @@ class SharedMemory {
   struct Array {
     size_t offset;
     size_t bytes;
-    std::source_location at;  ///< of all but the first, which is the dynamic memory
+    std::source_location at;  ///< where it is declared; the first is dynamic memory
   };
 
   void* add(size_t bytes, bool wide, const std::source_location& at);
 
   unsigned char* arena_;  // (kArenaBytes)
   std::vector<Array> arrays_;
-  size_t used_ = 0;   // of the arena
+  size_t used_ = 0;   // bytes of the arena
   size_t asked_ = 0;  // bytes of all arrays
   size_t limit_ = 0;
 };

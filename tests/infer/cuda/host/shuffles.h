@@ -1,4 +1,4 @@
-// The shuffles of kernel_host.h for every type of 4 or 8 bytes. Included by it alone.
+// The shuffles of kernel_host.h for every type of 4 or 8 bytes. Only included there.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
-// What the compiler calls for each access under -fsanitize=thread. ThreadSanitizer's own library is never linked. These
-// functions may not throw: an error waits for the end of its block.
+// The hooks that the compiler calls for each access under -fsanitize=thread, in place of ThreadSanitizer's library.
+// They may not throw: an error is reported at the end of its block.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace races = folio::infer::gpu::host::races;
   void __tsan_unaligned_volatile_read##bytes(void* p) { races::read(p, bytes, __builtin_return_address(0)); } \
   void __tsan_unaligned_volatile_write##bytes(void* p) { races::write(p, bytes, __builtin_return_address(0)); }
 
-// The host code of a kernel's file may have atomics of the standard library. They stay atomics.
+// Host code in a kernel's file may use the standard library's atomics, which stay atomic.
 #define FOLIO_TSAN_ATOMIC(bits)                                                                                       \
   using A##bits = uint##bits##_t;                                                                                     \
   A##bits __tsan_atomic##bits##_load(const volatile A##bits* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); } \
@@ -57,7 +57,7 @@ FOLIO_TSAN_SIZE(16)
 void __tsan_read_range(void* p, size_t bytes) { races::read(p, bytes, __builtin_return_address(0)); }
 void __tsan_write_range(void* p, size_t bytes) { races::write(p, bytes, __builtin_return_address(0)); }
 
-// clang's.
+// Called by clang.
 void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
   races::read(from, bytes, __builtin_return_address(0));
   races::write(to, bytes, __builtin_return_address(0));

@@ -1,28 +1,28 @@
-// CUDA's own words, and those of kernel.h that nvcc has as instructions.
+// CUDA's built-in functions, and those of kernel.h that nvcc compiles to instructions.
 #include <bit>
 #include <cstring>
 
 #include "core/error.h"
 #include "infer/cuda/device.h"
+#include "infer/cuda/kernel.h"
 #include "tests/infer/cuda/host/block.h"
 #include "tests/infer/cuda/host/host_device.h"
 #include "tests/infer/cuda/host/places.h"
 #include "tests/infer/cuda/host/races.h"
-#include "infer/cuda/kernel.h"
 
 namespace folio::infer::gpu {
 namespace host {
 namespace {
 
-/// What a lane brings to a shuffle, and takes from it.
+/// A lane's input to a shuffle, and its result.
 struct Shuffle {
   uint64_t bits;
-  unsigned from;  ///< a lane
+  unsigned from;  ///< source lane
 };
 
 void exchange(const Lanes& lanes, unsigned mask) {
   std::array<uint64_t, kLanes> bits;
-  bits.fill(~uint64_t{0});  // what lanes outside the mask have is undefined: NaN
+  bits.fill(~uint64_t{0});  // undefined for lanes outside the mask: NaN
   for (unsigned i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1U) != 0) bits[i] = static_cast<const Shuffle*>(lanes[i])->bits;
   }

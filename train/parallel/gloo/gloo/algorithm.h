@@ -1,2 +1,2 @@
-// Stands for Gloo's header, which LibTorch's wheel lacks: what ProcessGroupGloo.hpp includes and does not name.
+// Stub of a Gloo header that LibTorch's wheel lacks. ProcessGroupGloo.hpp includes it and uses nothing from it.
 #pragma once

@@ -1,4 +1,4 @@
-// Stands for Gloo's header, which LibTorch's wheel lacks: what ProcessGroupGloo.hpp names. Only pointers are passed.
+// Stub of a Gloo header that LibTorch's wheel lacks: the declarations that ProcessGroupGloo.hpp uses.
 #pragma once
 
 #include <chrono>

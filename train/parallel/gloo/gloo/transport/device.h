@@ -1,4 +1,4 @@
-// Stands for Gloo's header, which LibTorch's wheel lacks: ProcessGroupGloo.hpp has pointers to these classes.
+// Stub of a Gloo header that LibTorch's wheel lacks. ProcessGroupGloo.hpp uses pointers to these classes.
 #pragma once
 
 namespace gloo::transport {

@@ -1,0 +1,32 @@
+// The processes that run one model together, as torchrun describes them in environment variables.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace folio::infer {
+
+/// This process's rank, and how to reach the others.
+struct RankConfig {
+  size_t rank = 0;
+  size_t n_ranks = 1;
+  size_t n_local = 1;                ///< ranks on this host
+  std::string address;               ///< rank 0's host
+  uint16_t port = 0;                 ///< where rank 0 listens until all ranks have connected
+  std::chrono::seconds timeout{60};  ///< for all ranks to connect, and for each answer within a step
+  bool shared_memory = true;         ///< between ranks of one host, if possible
+};
+
+inline constexpr size_t kMostRanks = 64;
+
+/// Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; returns nullopt if WORLD_SIZE is unset or 1. LOCAL_WORLD_SIZE
+/// is the number of ranks on this host (default: all). If torchrun's agent uses MASTER_PORT for its own store
+/// (TORCHELASTIC_USE_AGENT_STORE=True), rank 0 listens two ports above it. FOLIO_RANK_TIMEOUT is the timeout in
+/// seconds; FOLIO_RANK_TRANSPORT=gloo disables shared memory. Throws core::UsageError that names a missing or invalid
+/// variable.
+[[nodiscard]] std::optional<RankConfig> rank_config_from_environment();
+
+}  // namespace folio::infer
