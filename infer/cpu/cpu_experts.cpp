@@ -54,17 +54,6 @@ kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& ro
   return all;
 }
 
-// Rounds n inputs to BF16; row_of(i) returns the input of assignment i.
-template <typename RowOf>
-const kernels::BF16* CpuExperts::to_fast(size_t k, size_t n, RowOf&& row_of) {
-  const size_t columns = kernels::panel_columns(k);
-  rounded_.resize(std::max(rounded_.size(), n * columns));
-  pool_.parallel_for(n, 1, n * k / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) kernels_.to_fast(row_of(i), k, &rounded_[i * columns]);
-  });
-  return rounded_.data();
-}
-
 // Prepares inputs from x (n_rows, k). A step's only row is used in place; several rows are gathered, so that each
 // expert's are contiguous.
 CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, std::span<const ExpertMatmul> products) {
@@ -94,7 +83,8 @@ CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, std::
     inputs.floats = gathered_.data();
   }
   if (panels) {
-    inputs.fast = to_fast(k, inputs.shared ? 1 : taken_.size(), [&](size_t i) { return x + taken_[i].row * k; });
+    const size_t n = inputs.shared ? 1 : taken_.size();
+    inputs.fast = rounded_.round(pool_, kernels_, n, k, [&](size_t i) { return x + taken_[i].row * k; });
   }
   return inputs;
 }
@@ -105,7 +95,7 @@ CpuExperts::AllInputs CpuExperts::inputs_of_takings(const float* x, const Matrix
   AllInputs inputs{.floats = x, .quantized = {}, .fast = nullptr, .k = k, .shared = false};
   const auto input = [&](size_t i, size_t /*n*/ = 1) { return x + i * k; };
   if (weight.in_groups()) inputs.quantized = quantize(k, false, input);
-  if (weight.in_panels()) inputs.fast = to_fast(k, taken_.size(), input);
+  if (weight.in_panels()) inputs.fast = rounded_.round(pool_, kernels_, taken_.size(), k, input);
   return inputs;
 }
 

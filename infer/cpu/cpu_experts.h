@@ -10,6 +10,7 @@
 #include "core/thread_pool.h"
 #include "infer/cpu/matrix.h"
 #include "infer/cpu/quantized_buffer.h"
+#include "infer/cpu/rounded_buffer.h"
 
 namespace folio::infer {
 
@@ -68,8 +69,6 @@ class CpuExperts {
                 size_t stride);
   AllInputs inputs_of_rows(const float* x, size_t k, std::span<const ExpertMatmul> products);
   AllInputs inputs_of_takings(const float* x, const Matrix& weight);
-  template <typename RowOf>
-  const kernels::BF16* to_fast(size_t k, size_t n, RowOf&& row_of);
   template <typename RowsOf>
   kernels::QuantizedInputs quantize(size_t k, bool shared, RowsOf&& rows_of);
   template <typename Body>
@@ -81,7 +80,7 @@ class CpuExperts {
   std::vector<ExpertRows> experts_;
   std::vector<Taken> taken_;
   core::AlignedVector<float> gathered_;  ///< (assignments, k)
-  std::vector<kernels::BF16> rounded_;   ///< (assignments, panel_columns(k))
+  RoundedBuffer rounded_;                ///< (assignments, panel_columns(k))
   core::AlignedVector<float> outputs_;   ///< (assignments, n_out)
   std::vector<ExpertRows> pieces_;       ///< assignments that one call quantizes
   QuantizedBuffer quantized_;            ///< (assignments, k)

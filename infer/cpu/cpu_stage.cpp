@@ -221,11 +221,12 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   }
   const bool packs = floats && kernels_.pack != nullptr && n_rows_ >= kernels::kManyInputs;
   if (packs) packed_.begin(x, n_rows_, k);
-  const Inputs inputs{.floats = x,
-                      .packed = nullptr,
-                      .fast = panels ? to_fast(x, k) : nullptr,
-                      .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
-                      .n_rows = n_rows_};
+  const Inputs inputs{
+      .floats = x,
+      .packed = nullptr,
+      .fast = panels ? rounded_.round(pool_, kernels_, n_rows_, k, [&](size_t i) { return x + i * k; }) : nullptr,
+      .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
+      .n_rows = n_rows_};
   adapters_.project(pool_, kernels_, projections, x, k);
   pool_.parallel_for(n_out, kernels::kLanes, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     Inputs in = inputs;
@@ -266,13 +267,6 @@ kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
   const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
   for_rows(kRows, k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
   return all;
-}
-
-const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {
-  const size_t columns = kernels::panel_columns(k);
-  fast_inputs_.resize(std::max(fast_inputs_.size(), n_rows_ * columns));
-  for_rows(1, k, [&](size_t i, size_t) { kernels_.to_fast(x + i * k, k, &fast_inputs_[i * columns]); });
-  return fast_inputs_.data();
 }
 
 void CpuStage::run(const RotateAndStore& o) {

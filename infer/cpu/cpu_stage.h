@@ -20,6 +20,7 @@
 #include "infer/cpu/packed_inputs.h"
 #include "infer/cpu/quantized_buffer.h"
 #include "infer/cpu/rope_table.h"
+#include "infer/cpu/rounded_buffer.h"
 
 namespace folio::infer {
 
@@ -75,7 +76,6 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   template <typename Body>
   void for_rows(size_t together, size_t k, Body&& body);
   kernels::QuantizedInputs quantize(const float* x, size_t k);
-  const kernels::BF16* to_fast(const float* x, size_t k);
   void group_rows();
   [[nodiscard]] std::vector<size_t> find_runs(int64_t window) const;
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
@@ -116,8 +116,8 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   std::vector<size_t> window_runs_;  ///< runs_ for sliding-window layers
   std::array<core::AlignedVector<float>, kSlots> slots_;
 
-  PackedInputs packed_{pool_, kernels_};    ///< inputs of Kernels::matmul_packed
-  std::vector<kernels::BF16> fast_inputs_;  ///< inputs of Kernels::matmul_fast
+  PackedInputs packed_{pool_, kernels_};  ///< inputs of Kernels::matmul_packed
+  RoundedBuffer rounded_;                 ///< inputs of Kernels::matmul_fast
 
   QuantizedBuffer quantized_;  ///< inputs of group-quantized matrices
 };

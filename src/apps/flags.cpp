@@ -23,6 +23,12 @@ namespace {
 
 constexpr double kUnlimited = 1e6;  // upper limits from here on guard against typing errors, and --help leaves them out
 
+// Returns a range as --help shows it, or "" if it has no limits worth showing.
+std::string note_of_range(double low, double high) {
+  if (high < kUnlimited) return fmt::format("{:.10g} to {:.10g}", low, high);
+  return low > 0.0 ? fmt::format("at least {:.10g}", low) : "";
+}
+
 // Rejects empty values, usually an unset variable of a script, except of flags whose value is a text.
 void check_empty_values(const CLI::App& app) {
   constexpr std::array<std::string_view, 5> kTexts = {"--prompt", "--system", "--stop", "--choice", "--regex"};
@@ -120,8 +126,7 @@ Check in_range(double low, double high) {
             if (whole && value >= low && value <= high) return "";
             return fmt::format("\"{}\", expected a number in {}", core::printable(text), range);
           },
-          high<kUnlimited ? fmt::format("{:.10g} to {:.10g}", low, high) : low> 0 ? fmt::format("at least {:.10g}", low)
-                                                                                  : ""};
+          note_of_range(low, high)};
 }
 
 Flag* Flag::check(const Check& check) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/vocabulary.h"
 
 namespace folio::data::hf {
