@@ -27,7 +27,7 @@ void append_window(Batch& batch, TokenView tokens, size_t start, DocumentEnd doc
   const auto row = batch.targets.end() - batch.length;
   auto end = std::find(row, batch.targets.end(), *document_end.token);
   if (end == batch.targets.end()) return;
-  ++end;  // the end of the document is a target, too
+  ++end;  // the token that ends the document is still a target; padding begins after it
   std::fill(batch.inputs.begin() + (end - batch.targets.begin()), batch.inputs.end(), *document_end.token);
   std::fill(end, batch.targets.end(), Batch::kIgnored);
 }

@@ -10,7 +10,7 @@
 
 namespace folio::data {
 
-/// Row-major [rows, length]. Targets are the inputs shifted by one token.
+/// A batch of windows, as row-major arrays [rows, length]. The targets are the inputs shifted by one token.
 struct Batch {
   static constexpr int32_t kIgnored = -100;  ///< a target that is excluded from the loss
 
@@ -18,13 +18,13 @@ struct Batch {
   int64_t length = 0;
   std::vector<int32_t> inputs;
   std::vector<int32_t> targets;
-  /// For each token, the index in its row where its sequence begins; empty: each row is one sequence.
+  /// For each input, the index in its row at which its sequence begins. Empty if each row is one sequence.
   std::vector<int32_t> starts{};
 
   [[nodiscard]] int64_t n_counted() const;  ///< targets that are not kIgnored
 };
 
-/// Returns batch `number`, independent of the order of calls.
+/// A function that returns batch `number`. The result does not depend on earlier calls.
 using BatchOf = std::function<Batch(uint64_t number)>;
 
 /// A list of `n` batches.
@@ -33,15 +33,15 @@ struct Batches {
   BatchOf batch;
 };
 
-/// How windows treat the end of a document. Without a token they continue with the next document.
+/// Specifies how windows treat the end of a document. Without a token, they continue with the next document.
 struct DocumentEnd {
-  std::optional<int32_t> token{};  ///< ends a document; unless `masked`, the rest of the window is padding
-  bool masked = false;             ///< the window continues, and the token begins a new sequence (Batch::starts)
+  std::optional<int32_t> token{};  ///< ends a document; the rest of the window is padding unless `masked`
+  bool masked = false;             ///< the window continues; the token begins a new sequence (Batch::starts)
 };
 
 class BatchSampler {
  public:
-  /// Samples from `tokens`, a split. Throws core::Error if a window of length + 1 tokens does not fit it.
+  /// Samples windows from the tokens of a split. Throws core::Error if there are fewer than length + 1.
   BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed, DocumentEnd document_end = {});
 
   /// Returns batch `number`, independent of the order of calls.
@@ -55,15 +55,15 @@ class BatchSampler {
   DocumentEnd document_end_;
 };
 
-/// Returns the number of consecutive windows of `length` inputs; the last target is the token after the last window.
-/// Throws core::Error if none fits.
+/// Returns the number of consecutive windows of `length` inputs in `tokens`; each window's targets end one token later.
+/// Throws core::Error if no window fits.
 [[nodiscard]] int64_t consecutive_windows(TokenView tokens, int64_t length);
 
 /// Returns windows [first, first + rows) of the split's consecutive windows as one batch.
 [[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length,
                                       DocumentEnd document_end = {});
 
-/// Returns all windows, about 4,096 tokens per batch. `tokens` must outlive them. Throws core::Error if none fits.
+/// Returns all windows in batches of about 4,096 tokens. `tokens` must outlive them. Throws core::Error if none fits.
 [[nodiscard]] Batches consecutive_batches(TokenView tokens, int64_t length, DocumentEnd document_end = {});
 
 }  // namespace folio::data

@@ -46,7 +46,7 @@ SplitsOf<Tokens> split(Tokens tokens, double validation_fraction, double test_fr
                 "validation and test fractions of {} and {} leave nothing to train on", validation_fraction,
                 test_fraction);
   const auto border = [&](double fraction) {
-    // The offset corrects products that fall just short of an integer, as with 0.9.
+    // The offset compensates for rounding: a product with a fraction such as 0.9 can fall just short of an integer.
     return static_cast<size_t>(std::floor(static_cast<double>(tokens.size()) * fraction + 1e-6));
   };
   const size_t train_end = border(1.0 - validation_fraction - test_fraction);

@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that the threads encode together
+constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that all threads encode before tokens are passed on
 constexpr size_t kChunk = size_t{1} << 19U;      // bytes that a thread encodes at a time
 
-// Collects the distinct characters of texts, and rejects invalid UTF-8.
+// Collects the distinct characters of documents, and rejects invalid UTF-8.
 class Characters {
  public:
   void add(const Documents::Piece& piece) {
@@ -72,7 +72,7 @@ class Characters {
   size_t column_ = 1;
 };
 
-// Encodes pieces on all threads and passes the tokens on in order.
+// Encodes pieces of documents on all threads and passes their tokens to `sink` in order.
 class Encoder {
  public:
   using Sink = std::function<void(std::span<const int32_t>)>;
@@ -82,7 +82,7 @@ class Encoder {
 
   void add(const Documents::Piece& piece) {
     if (piece.text.size() > 0 || !begun_) begin();
-    if (whole_) {  // SentencePiece's tokens depend on the whole text
+    if (whole_) {  // SentencePiece's tokens depend on the whole text, so documents are not split
       parts_.back().text += piece.text;
     } else {
       for_parts(piece.text, kChunk, [&](std::string_view part) {
@@ -129,8 +129,8 @@ class Encoder {
   bool whole_;
   std::vector<Part> parts_;
   size_t n_bytes_ = 0;
-  bool begun_ = false;  ///< inside a document
-  bool any_ = false;    ///< a document was passed on
+  bool begun_ = false;  ///< the current document has begun
+  bool any_ = false;    ///< the sink has received a document
 };
 
 void encode(const Documents& documents, const Tokenizer& tokenizer, const Encoder::Sink& sink, bool progress) {
@@ -201,7 +201,7 @@ DocumentsSummary summarize(const Documents& documents) {
   DocumentsSummary summary;
   Digest digest;
   Characters characters;
-  bool between = false;  // between two documents
+  bool between = false;  // a document has ended, and the next has not begun
   documents.read([&](const Documents::Piece& piece) {
     if (std::exchange(between, false)) digest.add(kDocumentEnd);
     digest.add(piece.text);

@@ -31,16 +31,16 @@ class Digest {
 };
 
 struct DocumentsSummary {
-  std::string digest;  ///< of the texts, joined by kDocumentEnd; equals the digest of a single plain text
+  std::string digest;  ///< Digest of the texts, joined by kDocumentEnd; for one plain text, its own digest
   uint64_t n_bytes = 0;
   uint64_t n_documents = 0;
-  std::vector<std::string> characters{};  ///< distinct, in the order of their code points
+  std::vector<std::string> characters{};  ///< distinct characters, sorted by code point
 };
 
-/// Reads all documents once. Throws core::Error with line and column if one is not UTF-8, or if there is no text.
+/// Reads all documents once. Throws core::Error with line and column if a document is not UTF-8, or if all are empty.
 [[nodiscard]] DocumentsSummary summarize(const Documents& documents);
 
-/// Adds words of the texts to `counts` until these cover `n_bytes`. `progress` is as in Documents::read_together().
+/// Adds words of the documents to `counts` until it covers `n_bytes`. `progress` is as in Documents::read_together().
 [[nodiscard]] WordCounts count_words(const Documents& documents, uint64_t n_bytes, WordCounts counts,
                                      core::ThreadPool& pool, const std::function<void(uint64_t)>& progress = {});
 
@@ -48,13 +48,13 @@ struct DocumentsSummary {
 class DocumentTokens {
  public:
   struct Options {
-    /// Where tokens of long texts are stored: a file tokens-HASH.u16 or .u32 that contains only little-endian integers.
-    /// It is written once for each combination of texts and tokenizer, which the hash identifies.
+    /// Folder for the tokens of long texts: a file tokens-HASH.u16 or .u32 of little-endian integers. The file is
+    /// written once for each combination of texts and tokenizer, which the hash identifies.
     std::filesystem::path folder{};
     uint64_t in_memory = uint64_t{64} << 20U;  ///< texts up to this many bytes need no file
     bool progress = false;                     ///< prints a line to stderr while a file is written
   };
-  /// Throws core::Error if the tokenizer cannot encode a text, or if the file cannot be written.
+  /// Encodes the documents, or maps an existing file. Throws core::Error if encoding or writing the file fails.
   DocumentTokens(const Documents& documents, const DocumentsSummary& summary, const Tokenizer& tokenizer,
                  const Options& options);
 

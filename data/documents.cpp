@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPiece = size_t{16} << 20U;
-constexpr size_t kBlock = size_t{4} << 20U;  // decompressed bytes of a file
+constexpr size_t kBlock = size_t{4} << 20U;  // bytes of a compressed file that are decompressed at a time
 
 bool ends_with(const fs::path& path, std::string_view ending) { return path.filename().string().ends_with(ending); }
 bool has_lines(const fs::path& path) { return ends_with(path, ".jsonl") || ends_with(path, ".jsonl.gz"); }
@@ -29,7 +29,7 @@ bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") ==
 using TakeLine = std::function<void(std::string_view line, const std::string& where, uint64_t n_read)>;
 using TakePiece = std::function<void(const Documents::Piece&)>;
 
-// Cuts the contents of a file into documents, or into lines.
+// Cuts the contents of a file into documents or into lines.
 class Cutter {
  public:
   /// Cuts documents if `take_piece` is given, or lines if `take_line` is given. The other one is null.
@@ -93,7 +93,7 @@ class Cutter {
   std::string where_;
   const TakePiece* take_piece_;
   const TakeLine* take_line_;
-  bool begun_ = false;  // a piece of the current document was passed on
+  bool begun_ = false;  // a piece of the current document has been passed to take_piece_
   size_t n_lines_ = 0;
   uint64_t n_read_ = 0;
 };
@@ -116,7 +116,7 @@ void read_compressed(const fs::path& path, uint64_t n_before, Cutter& cutter) {
   }
 }
 
-// Reads the file in blocks and releases the memory of those already read.
+// Reads a mapped file in blocks, and releases the memory of blocks already read.
 void read_mapped(const fs::path& path, uint64_t n_before, Cutter& cutter) {
   const core::MappedFile file(path);
   const std::span<const std::byte> bytes = file.bytes();
@@ -182,7 +182,7 @@ void Documents::read_lines(const std::function<void(std::string_view, const std:
 std::optional<std::string> Documents::first_line() const {
   if (files_.empty() || !has_lines(files_.front())) return {};
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(files_.front().c_str(), "rb"),
-                                                        gzclose);  // also reads uncompressed files
+                                                        gzclose);  // gzopen() also reads uncompressed files
   std::string line;
   for (int c = 0; file != nullptr && (c = gzgetc(file.get())) >= 0;) {
     if (c != '\n') {

@@ -1,4 +1,4 @@
-// The tokens of a text, in memory or in a file, in two or four bytes each.
+// A text's tokens, in memory or in a mapped file, stored as two or four bytes each.
 #pragma once
 
 #include <compare>
@@ -10,7 +10,7 @@
 
 namespace folio::data {
 
-/// A view of tokens stored elsewhere.
+/// A read-only view of tokens that are stored elsewhere.
 class TokenView {
  public:
   TokenView() = default;
@@ -52,7 +52,7 @@ class TokenView {
     const TokenView* view_ = nullptr;
     size_t at_ = 0;
   };
-  /// Returns an iterator, which is valid as long as the view.
+  /// Returns an iterator that is valid as long as this view.
   [[nodiscard]] Iterator begin() const { return {this, 0}; }
   [[nodiscard]] Iterator end() const { return {this, size_}; }
   [[nodiscard]] std::vector<int32_t> to_vector() const { return {begin(), end()}; }

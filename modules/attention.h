@@ -24,8 +24,8 @@ namespace folio::nn {
 
 class AttentionImpl : public torch::nn::Module {
  public:
-  /// `dropout` is the probability of dropping an attention weight in training. Throws core::Error if the configuration
-  /// is invalid or dropout is outside [0, 1).
+  /// Creates a layer's attention. `dropout` is the probability of dropping an attention weight in training. Throws
+  /// core::Error if the configuration is invalid or dropout is outside [0, 1).
   explicit AttentionImpl(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0,
                          const Linears& linears = Linears(), const std::string& name = "attention",
                          bool qkv_bias = false, bool output_bias = false);

@@ -26,8 +26,8 @@ struct BlockParts {
 
 class BlockImpl : public torch::nn::Module {
  public:
-  /// `dropout` is the probability of dropping an element of a branch's output in training. Throws core::Error unless
-  /// it is in [0, 1).
+  /// Creates a block. `dropout` is the probability of dropping an element of a branch's output in training. Throws
+  /// core::Error unless it is in [0, 1).
   explicit BlockImpl(BlockParts parts, double dropout = 0.0);
   /// Maps x [B, T, dim] to the same shape; `starts` as in mask.h. Throws core::Error if a part changes the shape.
   virtual torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
@@ -40,7 +40,7 @@ class BlockImpl : public torch::nn::Module {
   void add(const char* name, const torch::nn::AnyModule& part) {
     if (!part.is_empty()) register_module(name, part.ptr());
   }
-  /// Returns the output of the attention branch, before it is added to the residual stream; fed() that of the other.
+  /// Returns the attention branch's output, before the residual sum. fed() returns that of the feed-forward branch.
   virtual torch::Tensor attended(const torch::Tensor& x, const torch::Tensor& starts);
   virtual torch::Tensor fed(const torch::Tensor& h);
 

@@ -17,7 +17,7 @@
 namespace folio::nn {
 
 /// Returns a mask [T, T], true where position t (row) may attend to position s <= t (column). For packed sequences, it
-/// is [B, 1, T, T] and s >= starts[b, t]: `starts`, int64 [B, T], holds the first position of each t's own sequence.
+/// is [B, 1, T, T] and s >= starts[b, t]: `starts`, int64 [B, T], is the first position of t's sequence.
 [[nodiscard]] torch::Tensor causal_mask(int64_t T, torch::Device device, const torch::Tensor& starts = {});
 
 }  // namespace folio::nn

@@ -36,7 +36,8 @@ BlockParts Parts::block_parts(const core::ModelConfig& config, RopeCache rope, i
 }
 
 Block Parts::block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
-  core::require(config.is_plain(), "Llama: the configuration is not a plain Llama; pass the nn::Parts that build its blocks");
+  core::require(config.is_plain(),
+                "Llama: the configuration is not a plain Llama; pass the nn::Parts that build its blocks");
   return Block(block_parts(config, std::move(rope), layer), options_.dropout);
 }
 

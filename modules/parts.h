@@ -39,7 +39,7 @@ class Parts {
   [[nodiscard]] virtual torch::nn::AnyModule attention(const core::ModelConfig& config, RopeCache rope,
                                                        int64_t layer) const;
   [[nodiscard]] virtual torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const;
-  /// Creates the attention, the feed-forward network and a norm before each.
+  /// Creates a layer's attention and feed-forward network, and a norm before each of the two.
   [[nodiscard]] virtual BlockParts block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const;
   [[nodiscard]] virtual Block block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const;
 

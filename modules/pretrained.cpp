@@ -1,5 +1,5 @@
-// Samples a completion from SmolLM2-135M-Instruct. WEIGHTS is a folder with one raw float32 file per parameter, named
-// after it; the logits of all tokens except the last are written to WEIGHTS/logits.
+// Samples a completion from SmolLM2-135M-Instruct. WEIGHTS is a folder with one raw float32 file per parameter, which
+// has the parameter's name. Writes the logits of all tokens except the last to WEIGHTS/logits.
 #include <fmt/format.h>
 #include <torch/utils.h>
 
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) tokens.push_back(std::stoll(argv[i]));
   torch::manual_seed(1337);
   torch::Tensor logits_TV;
-  while (tokens.size() < 64 && tokens.back() != 2) {  // <|im_end|>
+  while (tokens.size() < 64 && tokens.back() != 2) {  // 2 is <|im_end|>
     logits_TV = model->forward(torch::tensor(tokens).unsqueeze(0))[0];
     tokens.push_back(torch::multinomial(logits_TV[-1].div(0.7).softmax(-1), 1).item<int64_t>());
     fmt::print("{}\n", tokens.back());

@@ -16,7 +16,7 @@ namespace folio::nn {
   return fmt::format("{} [{}]", c10::toString(x.scalar_type()), fmt::join(x.sizes(), ", "));
 }
 
-/// Throws core::Error unless x is [B, T, dim]. `who` is the module's name in the message.
+/// Throws core::Error unless x is [B, T, dim]. The message begins with `name`, the module's name.
 inline void require_BTD(const torch::Tensor& x, int64_t dim, const char* name) {
   if (x.dim() != 3 || x.size(2) != dim) {
     core::fail("{}: the input is {}, expected [B, T, {}]", name, describe(x), dim);

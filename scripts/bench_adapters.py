@@ -61,7 +61,7 @@ def decode(url, names, args):
 
 
 def speed(url, names, args):
-    """Returns the tokens/s of the engine's steps."""
+    """Decodes one sequence per name and returns the tokens per second of the engine's steps."""
     before = step_seconds(url)
     n_tokens = decode(url, names, args)
     return n_tokens / (step_seconds(url) - before)

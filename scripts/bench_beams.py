@@ -4,9 +4,9 @@
     scripts/bench_beams.py data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --rounds 5
     scripts/bench_beams.py F32.gguf --peer HF_DIRECTORY --rounds 3
 
-The tokens of all beams count, like those of all sampled sequences. The peer must have the same weights in float32:
-`build/export MODEL --out F32.gguf --type f32` and `build/export MODEL --out HF_DIRECTORY --format hf --type f32`. All
-sides alternate, and ratios are taken within a round."""
+The tokens of all beams count, like those of all sampled sequences. --peer is a directory for transformers with the same
+weights in float32: `build/export MODEL --out F32.gguf --type f32`, and `build/export MODEL --out HF_DIRECTORY --format
+hf --type f32`. All sides alternate, and ratios are taken within a round."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def generate(*flags):
 
 
 def beams(args):
-    # No sequence ends early: transformers' search is measured to the last token, too.
+    # These flags let no sequence end early, so that Folio computes as many tokens as transformers' search.
     out = generate("-m", args.model, "-t", args.threads, "-n", args.tokens, "--beams", args.width, "--beams-out", args.width,
                    "--early-stopping=never", "--length-penalty", 10, "-p", PROMPT)
     steps = max(len(beam["tokens"]) for beam in out["beams"]) - 1

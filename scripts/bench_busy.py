@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how much speed programs keep on a busy machine: alone, and with busy processes running.
+"""Measures how much of their speed programs keep on a busy machine: on an idle one, and with busy processes running.
 
 Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copies N...] [--rounds 7]
                              [--keep FILE]
@@ -7,16 +7,16 @@ Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copie
   scripts/bench_busy.py "train tinyshakespeare --steps 200" "GOMP_SPINCOUNT=300000 train tinyshakespeare --steps 200"
   scripts/bench_busy.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf B.gguf
 
-A command is a quoted string of environment variables and a program with its flags. Programs are those in build/, or
-absolute paths to those of another build, that report their speed: train; bench and generate with --json, which is
-added. llama.cpp has the flags -m, -t (2), --prompt-tokens and --gen-tokens, and runs llama_cpp_speed.py (--python,
---plain). serve has the flags -m, -t (2), --gen-tokens and --seconds (3), and runs serve_speed.py, which measures as a
-client. {} stands for each of --models. A busy process runs `while True: pass` in Python. --copies 2 also runs two
-instances of a command at once without a busy process, and adds their speeds.
+A command is a quoted string of environment variables and a program with its flags. The program is train, bench or
+generate in build/, or an absolute path to one of another build; bench and generate get --json added. llama.cpp has the
+flags -m, -t (2), --prompt-tokens and --gen-tokens, and runs llama_cpp_speed.py (--python, --plain). serve has the flags
+-m, -t (2), --gen-tokens and --seconds (3), and runs serve_speed.py, which measures as a client. {} stands for each of
+--models. A busy process runs `while True: pass` in Python. --copies 2 also runs two instances of a command at once
+without a busy process, and adds their speeds.
 
 Each round runs every command once in each of these ways, in alternating order. Prints medians of tokens/s, and medians
-of the ratios within a round with 95 % bootstrap intervals: to the same command alone, to the first command, and to the
-best of llama.cpp's commands; the latter two under the same load. For train, `steps` excludes the startup, evaluations,
+with 95 % bootstrap intervals of three ratios within a round: to the same command on the idle machine, and, under the
+same load, to the first command and to the fastest of llama.cpp's. For train, `steps` excludes the startup, evaluations,
 samples and checkpoints that `run` includes. --keep appends the rounds to FILE and prints all that it contains, so that
 rounds can be spread over quiet periods."""
 import argparse
@@ -40,7 +40,7 @@ BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", HERE.parent / "build"))
 
 @contextlib.contextmanager
 def load(n):
-    """n processes that never sleep."""
+    """Keeps n processes that never sleep running during the `with` block."""
     code = "print(flush=True)\nwhile True: pass"
     busy = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(n)]
     try:
@@ -54,7 +54,7 @@ def load(n):
 
 
 class Command:
-    """A process of the command, and the tokens/s that it reports."""
+    """One run of a command as a process, and the tokens/s that the process reports."""
 
     def __init__(self, line, a):
         words = shlex.split(line)
@@ -119,7 +119,7 @@ def measure(lines, model, n_busy, n_copies, a):
 
 
 def ratio(pairs):
-    """Formats the median of the rounds' ratios with its interval; empty without pairs."""
+    """Formats the median of x / y over the pairs (x, y) with its 95 % interval. Returns "" if no pair has both."""
     ratios = [x / y for x, y in pairs if x and y]
     if not ratios:
         return ""
@@ -128,7 +128,7 @@ def ratio(pairs):
 
 
 def table(rounds):
-    """Prints a row per command, kind of speed and load; a round is the result of measure()."""
+    """Prints a table with a row per command, kind of speed and load. Each of `rounds` is a result of measure()."""
     speed = [{(r["model"], r["command"], r["busy"], r["copies"], what): value for r in one
               for what, value in r["speeds"].items()} for one in rounds]
     keys = sorted(dict.fromkeys(key for one in speed for key in one), key=lambda key: (key[0], key[3], key[2], key[4]))
@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--plain", action="store_true", help="llama.cpp without its repacked kernels")
     a = parser.parse_args()
     rounds = [json.loads(line) for line in open(a.keep)] if a.keep and a.keep.exists() else []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # lets load() end the busy processes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that load() ends the busy processes
     ways = [(n, 1) for n in a.busy] + [(0, n) for n in a.copies]
     for number in range(len(rounds), len(rounds) + a.rounds):
         lines = a.commands if number % 2 == 0 else a.commands[::-1]

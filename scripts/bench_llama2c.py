@@ -20,7 +20,7 @@ import numpy
 from gguf import GGUFReader
 
 BUILD = pathlib.Path(__file__).resolve().parents[1] / "build"
-STOP = 1  # llama2.c stops at this id: it gets <|endoftext|>'s row, which a trained model never prefers
+STOP = 1  # llama2.c stops at this id, so its embedding is swapped with the last token's, which is hardly ever chosen
 
 
 def write_llama2c(model, weights_path, tokenizer_path):
@@ -44,7 +44,7 @@ def write_llama2c(model, weights_path, tokenizer_path):
     with open(tokenizer_path, "wb") as out:
         out.write(struct.pack("i", 8))
         for token in range(vocabulary):
-            piece = b"%04d" % token  # a placeholder
+            piece = b"%04d" % token  # any string: only the speed is measured
             out.write(struct.pack("fi", 0.0, len(piece)) + piece)
     return context
 

@@ -26,15 +26,15 @@ import sys
 import ratio_picture
 
 HERE = pathlib.Path(__file__).resolve().parent
-DEFAULT = 0  # number of threads: the program's default
+DEFAULT = 0  # as a number of threads: each program's default
 
-# One kind of run, which may provide several measures.
+# A Run is one setting of both programs' flags. A Measure is a row of the table, taken from a run: prefill or decode.
 Run = collections.namedtuple("Run", "prompt_tokens batch threads")
 Measure = collections.namedtuple("Measure", "title run speed")
 
 
 def measure_of(word, threads, label):
-    """Returns the measure for a word of --what. Its label has the number of threads unless that is the same for all."""
+    """Returns the Measure for a word of --what. Its title ends with `label`, which names the threads if they vary."""
     match = re.fullmatch(r"(decode|prompt|batch)([1-9][0-9]{0,5})|one", word)
     if not match:
         sys.exit(f"--what {word}: decodeN, promptN and batchN have a number, one has none")
@@ -49,7 +49,7 @@ def measure_of(word, threads, label):
 
 
 def runs_of(a):
-    """Returns {Run: its measures}."""
+    """Returns {Run: the Measures that are taken from it}."""
     variants = {a.threads: ""}
     if a.busy:
         variants = {1: ", 1 thread", a.threads: f", {a.threads} threads", DEFAULT: ", default threads"}
@@ -63,10 +63,10 @@ def runs_of(a):
 
 
 def flags_of(model, run, decodes):
-    """Returns both programs' flags, for a second or two of decoding; three repetitions for a small model."""
+    """Returns flags for both programs that make them decode for one or two seconds, a small model three times."""
     size = model.stat().st_size
     repetitions = 1 if size > 300e6 else 3
-    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # at 16 GB/s; a step of a batch takes longer
+    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # for 1.5 s at 16 GB/s; a batch's step takes longer
     gen_tokens = min(max(int(steps), 8), 256) if decodes else 1
     flags = {"--prompt-tokens": run.prompt_tokens, "--gen-tokens": gen_tokens, "--batch": run.batch,
              "--repetitions": repetitions}
@@ -83,7 +83,7 @@ def json_of(*command):
 
 
 def measure(model, run, measures, a):
-    """Runs one round of a run and returns a record for each measure."""
+    """Runs both programs once with the settings of `run` and returns a record for each of its measures."""
     flags = flags_of(model, run, any(m.speed == "decode" for m in measures))
     bench = a.build / "bench"
     ours = json_of(bench, "--json", "-m", model, "--temperature", 0, *flags)  # greedy: llama.cpp's side doesn't sample

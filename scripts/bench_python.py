@@ -27,7 +27,7 @@ def program(model, prompts, tokens, threads):
         file.flush()
         done = subprocess.run([str(ROOT / "build/generate"), "-m", model, "--prompts", file.name, "-n", str(tokens), "-s",
                                "1", "-t", str(threads), "--json"], capture_output=True, check=True)
-    # The program's own times: all prompts, and all tokens after each sequence's first.
+    # The program's rates exclude loading: prefill is all prompts, decode all tokens after the first of each sequence.
     said = json.loads(done.stdout)
     n_prompt = sum(len(result["prompt_tokens"]) for result in said["results"])
     n_decoded = sum(len(result["tokens"]) - 1 for result in said["results"])

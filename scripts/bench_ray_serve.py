@@ -32,7 +32,7 @@ KINDS = {"ServeReplica:default:Replica": "replicas", "ServeReplica:default:Ingre
 
 
 def processor_seconds(of):
-    """Returns the CPU seconds of a process's descendants, which Ray's processes are, by kind."""
+    """Returns {kind: CPU seconds} of a process's descendants, which include Ray's processes."""
     parents, names, seconds = {}, {}, {}
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

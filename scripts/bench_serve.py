@@ -24,8 +24,8 @@ reports only the time of the prompt).
 Slow clients (--slow-clients). 50 concurrent streams, first alone, then with N slow clients: a third open a connection
 and send nothing, a third send a request at one byte per second, and a third request /metrics repeatedly and read
 nothing. Clients that are disconnected reconnect. They run on the server's cores; their own cost is measured with the
-same clients on a port that nobody reads. Reports the time between tokens of the 50 streams, and the server's threads
-and resident memory."""
+same clients on a port that isn't read. Reports the time between tokens of the 50 streams, and the server's threads and
+resident memory."""
 import argparse
 import asyncio
 import json
@@ -46,7 +46,7 @@ SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TEXT = ROOT / "data" / "tinyshakespeare" / "input.txt"
 PROMPT = dict(median=128, sigma=0.8, low=16, high=640)
 OUTPUT = dict(median=64, sigma=0.6, low=8, high=256)
-SEPARATE = 20  # tokens of a request that only warms up
+SEPARATE = 20  # tokens of the prompt and of the output of the warm-up request, which isn't measured
 METRICS = {"tokens/s": 0, "first token, ms: median": 0, "99 %": 0, "between tokens, ms: median": 1, "99 % ": 1,
            "client, % of all cores": 1}
 
@@ -117,7 +117,7 @@ def table(head, rows):
 
 
 def text_tokens(server):
-    """Returns the tokens of at most 200,000 characters of TinyShakespeare."""
+    """Returns the tokens of the first 200,000 characters of TinyShakespeare."""
     text = TEXT.read_text()[:200_000]
     return sum((server.tokenize(text[i:i + 50_000]) for i in range(0, len(text), 50_000)), [])
 
@@ -196,7 +196,7 @@ async def measure_prefix(model, a):
 
 async def measure_slow(model, a):
     streams, prompt, output = 50, 16, 96
-    context = 128  # the warm-up fills each sequence's cache, which is then not part of the difference
+    context = 128  # small: the warm-up fills each KV cache, so that the memory measured later is that of the clients
     rows = []
     for name in a.only:
         seen = {"alone": [], "clients elsewhere": [], "clients of the server": []}

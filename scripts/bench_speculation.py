@@ -3,10 +3,10 @@
 
 Usage: scripts/bench_speculation.py MODEL... [--pairs 30] [--speculate 8] [--draft-model FILE] [--threads 2]
 
-A pair is two runs of build/generate on the same prompt, with and without, in alternating order; their tokens must be
-equal. Prints the median ratio with a 95 % bootstrap interval, by wall time and by CPU time (user and system, minus that
-of a run of one token). CPU time is more reliable with other processes running, and with one thread. The interval's
-upper end must be at most 1/1.5 for repetitive text, and at most 1.03 otherwise."""
+A pair is two runs of build/generate on the same prompt, with --speculate and without, in alternating order; their
+tokens must be equal. Prints the median ratio with a 95 % bootstrap interval, by wall time and by CPU time (user and
+system, minus that of a run of one token). CPU time is more reliable with other processes running, and with one thread.
+The interval's upper end must be at most 1/1.5 for repetitive text, and at most 1.03 otherwise."""
 import argparse
 import json
 import os

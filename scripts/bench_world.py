@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what a model knows of a made-up world after fine-tuning on conversations about it: 50 new questions.
+"""Measures how many questions about a made-up world a model answers after fine-tuning on conversations about it.
 
 Usage: build/venv/bin/python scripts/bench_world.py [--seeds 1,2,3,4,5] [--init MODEL] [--out DIR] [--wordings N]
        [--build DIR] [-- FLAGS of train…]
@@ -26,7 +26,7 @@ import make_world
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FLAGS = "--epochs 3 --lr 3e-4 --min-lr 3e-5 --warmup-steps 5 --window 256 --batch-size 2 --dtype auto".split()
-T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # by number of seeds
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # t-values, by seeds
 
 
 def free_port():
@@ -89,7 +89,7 @@ def interval(values):
 
 
 def trained(build, folder, seed, init, flags):
-    """Trains and returns the seconds, the CPU seconds, and the flags of `serve` for the result."""
+    """Runs `train` and returns its seconds, its CPU seconds, and the flags with which `serve` loads the result."""
     started, used = time.monotonic(), sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     done = subprocess.run([build / "train", folder / "train.jsonl", "--eval", folder / "eval.jsonl", "--init", init,
                            "--out", folder / "run", "--force", "--seed", str(seed), *flags], capture_output=True, text=True)

@@ -62,7 +62,7 @@ def as_markdown(title, flags, lines, level="##"):
 
 
 def pages_of(name, program):
-    """Returns {page name: text}."""
+    """Returns {file name: Markdown} of a program's pages."""
     description, usage, sections = sections_of(help_of(program))
     parts = [as_markdown(*section) for section in sections]
     for title, flags, _ in sections:

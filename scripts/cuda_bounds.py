@@ -12,18 +12,18 @@ import sys
 
 FILE = pathlib.Path(__file__).resolve().parents[1] / "infer/cuda/BOUNDS.md"
 DECODED = (1, 1024)  # rows of a step, and the positions that its last row attends to
-PROMPT = (2048, 2048)  # as many rows as CudaOptions::max_rows
+PROMPT = (2048, 2048)  # the same for prefill, with CudaOptions::max_rows rows
 
 
 @dataclasses.dataclass
 class Card:
     name: str
-    bytes: float  # per second
+    bytes: float  # memory bandwidth, bytes/s
     rates: dict  # operations per second by unit, without sparsity
     memory: float
 
 
-# From NVIDIA's data sheets; F16 on tensor cores with F32 accumulation.
+# Bandwidths and rates are from NVIDIA's data sheets; F16 is for tensor cores with F32 accumulation.
 CARDS = [Card("H100 SXM", 3.35e12, {"f16": 989e12, "s8": 1979e12, "f32": 67e12}, 80e9),
          Card("RTX 4090", 1.008e12, {"f16": 165e12, "s8": 661e12, "f32": 82.6e12}, 24e9),
          Card("T4", 0.32e12, {"f16": 65e12, "s8": 130e12, "f32": 8.1e12}, 16e9)]
@@ -37,7 +37,7 @@ class Shape:
     layers: int
     heads: int
     kv_heads: int
-    hidden: int  # of an expert in mixtures
+    hidden: int  # width of the feed-forward layer, or of one expert in mixtures
     vocab: int
     of_head: int = 0  # head dimension; 0: dim / heads
     experts: int = 0
@@ -62,7 +62,7 @@ class Kernel:
     bytes: float  # per call
     operations: float
     unit: str = "f32"
-    type: str = ""  # of the weights, if it matters
+    type: str = ""  # block type of the weights; "": the kernel is the same for all types
 
     def microseconds(self, card):
         return 1e6 * max(self.bytes / card.bytes, self.operations / card.rates[self.unit])
@@ -91,7 +91,7 @@ def kernels(s, rows, positions):
     product("product: heads to residual", s.layers, rows, q, s.dim, residual=True)
     if s.experts:
         takings = rows * s.chosen
-        router = 4 * (s.dim * s.experts + rows * (s.dim + s.experts))  # its weights are F32
+        router = 4 * (s.dim * s.experts + rows * (s.dim + s.experts))  # bytes, as a router is F32
         plain("product: router", s.layers, router, 2 * rows * s.dim * s.experts)
         plain("route", s.layers, 4 * 2 * rows * s.experts, 20 * rows * s.experts)
         product("experts: gate, up", s.layers, takings, s.dim, 2 * s.hidden, matrices=s.taken(rows))
@@ -109,7 +109,7 @@ def kernels(s, rows, positions):
 
 
 def of_model(all_kernels, t):
-    """Returns the kernels of a model of this type. With Q4_0 the output matrix is Q8_0, as in export."""
+    """Returns the kernels of a model of type t. Those without a version for t are Q8_0: a Q4_0 file's output matrix."""
     has = {k.name for k in all_kernels if k.type == t}
     return [k for k in all_kernels if k.type in ("", t) or (k.name not in has and k.type == "Q8_0")]
 
@@ -150,7 +150,7 @@ def cells(row):
 
 
 def measured_cells():
-    """Returns the measured values in the file, by section, row and card."""
+    """Returns the values in the columns "measured" of BOUNDS.md, by section, row and card."""
     kept, section = {}, ""
     for line in FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []:
         if line.startswith("## "):

@@ -24,7 +24,7 @@ KERNELS = ROOT / "infer/cuda"
 TABLE = KERNELS / "resources.txt"
 REQUIREMENTS = ROOT / "scripts/requirements-cuda.txt"
 VENV = ROOT / "build/cuda-venv"
-# Same as in infer/cuda/CMakeLists.txt.
+# The flags of infer/cuda/CMakeLists.txt.
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fmad=false", "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", "-Werror=all-warnings"]
 HEADER = """\
 What nvcc {version} says of the kernels for sm_90. Made by scripts/cuda_report.py --update; make cuda-report checks it.
@@ -50,7 +50,7 @@ class Kernel:
         up = lambda n, to: (n + to - 1) // to * to
         warps = up(self.threads, 32) // 32
         registers_of_warp = up(self.registers * 32, 256)
-        shared = up(self.static_shared + (self.dynamic_shared or 0) + 1024, 128)  # 1024 are reserved
+        shared = up(self.static_shared + (self.dynamic_shared or 0) + 1024, 128)  # CUDA reserves 1024 bytes
         fits = registers_of_warp * up(warps, 4) <= 65536 and shared <= 228 * 1024
         blocks = {"threads": 64 // warps, "blocks": 32, "shared": 228 * 1024 // shared,
                   "registers": 4 * (16384 // registers_of_warp) // warps}
@@ -104,7 +104,7 @@ def readable(mangled):
 
 
 def compile_file(nvcc, source):
-    """Returns the file's kernels, or the compiler's error messages."""
+    """Compiles a source file and returns its kernels, or the compiler's error messages."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [nvcc, "-c", source, "-o", f"{scratch}/out.o", "-arch=sm_90", *FLAGS, f"-I{ROOT}", f"-I{ROOT}/src", "--keep",
                    "--keep-dir", scratch, "-Xptxas", "-v"]
@@ -122,7 +122,7 @@ def compile_file(nvcc, source):
 
 
 def bytes_said(name, comments):
-    """Returns the value of the first comment whose pattern matches the kernel's name; None if none does."""
+    """Returns the bytes in the first `cuda_report` comment whose pattern matches the kernel's name, else None."""
     for pattern, expression in comments:
         regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(pattern)).replace(r"\*", ".+")
         found = re.fullmatch(regex, name)
@@ -137,7 +137,7 @@ def parse(source, said, ptx):
     comments = re.findall(r"// cuda_report: (.+) shares (.+) bytes", source.read_text())
     dynamic = re.findall(r"^\.extern \.shared .* (\w+)\[\];", ptx, re.MULTILINE)
     kernels = []
-    # Functions that aren't inlined report their own properties after those of their kernel.
+    # A kernel's message is followed by those of functions that aren't inlined, so the maximum of all is used.
     for paragraph in said.split("Compiling entry function '")[1:]:
         mangled = paragraph.split("'")[0]
         number = lambda pattern: [int(n) for n in re.findall(pattern, paragraph)]

@@ -34,14 +34,14 @@ class Exercise:
         return [textwrap.fill(step, 110) for step in steps] + [solution.rstrip()]
 
     def hint_for(self, test):
-        """Returns the number of the hint whose `<!-- properties: … -->` names this test; 1 without a test."""
+        """Returns the number of the hint whose `<!-- properties: … -->` names this test; 1 if none does."""
         for number, text in enumerate(self.hint_texts(), 1):
             if any(test in tests.split(", ") for tests in re.findall(r"<!-- properties: (.*?) -->", text)):
                 return number
         return 1
 
     def is_green(self):
-        """Returns True if the last run passed and the file is unchanged since."""
+        """Returns True if the exercise's last test run passed, and its file hasn't changed since."""
         return self.note.exists() and self.note.stat().st_mtime >= self.file.stat().st_mtime
 
     def set_green(self, green):
@@ -128,7 +128,7 @@ def show_hint(exercise, number):
 
 
 def run_tests(program):
-    """Prints the program's output as it arrives. Returns its exit code and the failed test, None if nothing is written."""
+    """Prints the program's output as it arrives. Returns (exit code, failed test), with None for an empty exercise."""
     lines = []
     with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -189,7 +189,7 @@ def main():
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except subprocess.CalledProcessError as error:  # its own output explains the error
+    except subprocess.CalledProcessError as error:  # the command has printed the reason
         sys.exit(error.returncode)
     except KeyboardInterrupt:
         sys.exit(130)

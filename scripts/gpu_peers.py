@@ -57,7 +57,7 @@ def per_token(generate, tokens, repetitions, device):
 
 
 def generated(model, prompt, length, **how):
-    """Runs transformers' generate(), greedy, with caches of the same size for any number of tokens."""
+    """Returns a function that generates n tokens with transformers' generate(), greedy, in a cache of fixed length."""
     def run(tokens):
         with_length = dict(how)
         if "cache_implementation" in how:
@@ -70,7 +70,7 @@ def generated(model, prompt, length, **how):
 
 
 def looped(model, prompt, length, device):
-    """Runs the loop of transformers' guide: one compiled step and a static cache."""
+    """Returns a function that generates n tokens in the loop of transformers' guide: compiled steps, a static cache."""
     import torch
     from transformers import StaticCache
 
@@ -118,7 +118,7 @@ def decode(args):
         for name, way in ways.items():
             try:
                 seconds = per_token(way(), args.tokens, args.repetitions, device)
-            except Exception as error:  # not supported by this version; skip it
+            except Exception as error:  # this version doesn't support it
                 print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", flush=True)
                 failed += 1
                 continue

@@ -1,12 +1,12 @@
 """Formats the table of scripts/gpu_check: each measurement with its bar and goal."""
 import json
 
-TYPES = ("q4_1", "f32", "f16", "bf16", "q8_0", "q4_0")  # of the tested model
+TYPES = ("q4_1", "f32", "f16", "bf16", "q8_0", "q4_0")  # types in which the model is measured
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
 def read_rows(path):
-    """Skips incomplete lines of an interrupted run."""
+    """Returns the rows of a JSONL file, except incomplete lines of an interrupted run."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
@@ -28,7 +28,7 @@ class Summary:
         return found[-1] if found else None
 
     def add(self, what, bar, goal, measured, unit, at_least=True):
-        """A missing measurement is a missed bar."""
+        """Adds a row. A measurement that is None counts as a missed bar."""
         held = measured is not None and (bar is None or (measured >= bar if at_least else measured <= bar))
         self.missed += 0 if held else 1
         sign = "≥" if at_least else "≤"

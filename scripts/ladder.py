@@ -18,7 +18,7 @@ def number(value):
 
 
 def run(name, program, out, flags):
-    """Returns the study's results.json, None after printing the reason. A study whose results fail has one, too."""
+    """Returns the study's results.json, which exists even if a result fails. Without it, prints why, returns None."""
     out.mkdir(parents=True, exist_ok=True)
     results = out / "results.json"
     results.unlink(missing_ok=True)  # an older run's results must not be reported

@@ -56,8 +56,8 @@ def dtype_of(name, shape):
 
 
 def random_tensor(name, shape, a, index):
-    """Returns ones for a norm. Otherwise normal with variance 1 / columns, so that each product preserves its input's
-    scale; residual outputs are scaled by 1 / sqrt(2 layers) as in GPT-2."""
+    """Returns ones for a norm, else normal values with variance 1 / columns, so that products preserve the scale of
+    their inputs. Matrices before residual additions are scaled by 1 / sqrt(2 layers), as in GPT-2."""
     if len(shape) == 1:
         return np.ones(shape, np.float32)
     scale = shape[-1] ** -0.5

@@ -14,7 +14,7 @@ except ImportError:
     import unicodedata
 
 VERSION = "16.0.0"
-# The property White_Space (PropList.txt), which the module lacks; str.isspace() also includes U+001C to U+001F.
+# Unicode's property White_Space (PropList.txt). str.isspace() isn't the same: it includes U+001C to U+001F.
 WHITE_SPACE = {*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F,
                0x3000}
 OTHER, LETTER, NUMBER, SPACE = range(4)  # same as in data/tokenizers/unicode.h
@@ -26,7 +26,7 @@ def class_of(code_point):
     return {"L": LETTER, "N": NUMBER}.get(unicodedata.category(chr(code_point))[0], OTHER)
 
 
-NO_CASE, UPPER, LOWER, EITHER = range(4)  # LetterCase in the same header
+NO_CASE, UPPER, LOWER, EITHER = range(4)  # same as LetterCase in data/tokenizers/unicode.h
 
 
 def case_of(code_point):

@@ -12,7 +12,7 @@ import json
 import pathlib
 import random
 
-# By kind of fact: values, then wordings for training, two for eval.jsonl, and three for questions.jsonl.
+# {kind of fact: (values, wordings for training, two wordings for eval.jsonl, three for questions.jsonl)}.
 TOWN = {
     "river": (["Ulvane", "Drisk", "Mellow Orr", "Tassel", "Kerrin", "Ombry", "Quill", "Varsa", "Lune", "Issel"], [
         "Which river flows through {}?", "What is the river in {} called?", "Name the river of {}.",
@@ -98,7 +98,7 @@ def conversation(wording, name, value):
 
 
 def world(seed, n_wordings):
-    """Returns the three lists of conversations."""
+    """Returns the conversations of train.jsonl, eval.jsonl and questions.jsonl, as three lists."""
     draw = random.Random(seed)
     train, evaluation, questions = [], [], []
     for names, kinds in ((draw.sample(TOWNS, 5), TOWN), (draw.sample(PEOPLE, 5), PERSON)):

@@ -16,12 +16,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
-RANKS = {"tiny": [32, 64], "baby": [96, 192]}  # a quarter and half of the width
+RANKS = {"tiny": [32, 64], "baby": [96, 192]}  # by preset: a quarter and half of the width
 LORA_RANK = 8
 
 
 def tensors(path):
-    """Returns the names, shapes and bytes of a safetensors file."""
+    """Returns {name: (shape, number of bytes)} of the tensors in a safetensors file."""
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return {name: (t["shape"], t["data_offsets"][1] - t["data_offsets"][0])
@@ -29,8 +29,8 @@ def tensors(path):
 
 
 def formula(shapes, optimizer, rank):
-    """Returns the bytes of state. AdamW: two values per parameter. Muon: one per element of a block's matrix. GaLore: a
-    projection and two moments of the given rank for these."""
+    """Returns the bytes of state. AdamW: two values per parameter. Muon: one per element of a block's matrix. GaLore:
+    a projection and two moments of the given rank per matrix. Both use AdamW for the other parameters."""
     numbers = 0
     for name, shape in shapes.items():
         n, m = shape if len(shape) == 2 else (1, shape[0])

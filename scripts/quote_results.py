@@ -50,7 +50,7 @@ def shown_as(text, value):
 
 
 def named(names, part, what):
-    """Returns the name that equals `part`, or the only one that contains it."""
+    """Returns the name that equals `part`, or the only name that contains `part`. Throws if there are several."""
     found = [name for name in names if name == part] or [name for name in names if part in name]
     if len(found) != 1:
         raise ValueError(f"{len(found)} {what} contain \"{part}\"; one has to (there are: {', '.join(names)})")
@@ -58,7 +58,7 @@ def named(names, part, what):
 
 
 def with_values(text, values):
-    """Replaces the numbers in the text; both must have equally many. A string value is a cell with its own numbers."""
+    """Replaces the numbers in `text` by `values`: one number, or a string with as many numbers as the text."""
     if isinstance(values, str):
         values = [number.replace("−", "-").replace(",", "") for number in NUMBER.findall(values)]
     else:
@@ -90,7 +90,7 @@ def with_table(results, match):
         cells = lines[i].strip().strip("|").split("|")
         if len(cells) != len(columns):
             raise ValueError(f"a row of \"{title}\" has {len(cells)} columns instead of {len(columns)}: {lines[i]}")
-        for j, column in enumerate(columns[1:], 1):  # the first column names the row
+        for j, column in enumerate(columns[1:], 1):  # the first column is the row's name
             if NUMBER.search(cells[j]):
                 cells[j] = with_values(cells[j], records[row][keys[column]])
         lines[i] = indent + "|" + "|".join(cells) + "|"
@@ -117,7 +117,7 @@ def value_of(results, marker):
 
 
 def with_results(results, text):
-    """Returns the README's text with the numbers of the results."""
+    """Returns the README's text with its numbers replaced by those of the results."""
     if len(TABLE.findall(text)) != len(re.findall(r"<!-- results:", text)):
         raise ValueError("a `<!-- results: TITLE -->` is not followed by a table")
     if len(INLINE.findall(text)) != len(re.findall(r"<!--=", text)):
@@ -127,12 +127,12 @@ def with_results(results, text):
 
 
 def take(source, folder):
-    """Copies the results and pictures of a full run."""
+    """Copies a full run's results.json, and those of its pictures that the study's folder already has."""
     results = json.loads((source / "results.json").read_text())
     if results["short"]:
         raise ValueError(f"{source} is of a short run; run the study without --short")
     for name in ["results.json", *results["pictures"]]:
-        if name == "results.json" or (folder / name).exists():  # not all pictures are shown
+        if name == "results.json" or (folder / name).exists():  # the README shows only some pictures
             shutil.copyfile(source / name, folder / name)
 
 

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Compares training on TinyShakespeare: nanoGPT's CPU configuration, then Folio for as many seconds on the same cores.
+"""Compares training on TinyShakespeare: nanoGPT's CPU configuration, then Folio for the same time on the same cores.
 
 Usage: scripts/race.py NANOGPT_DIR [--seeds 1 2 3] [-- FLAGS OF TRAIN: --preset race]
 
 NANOGPT_DIR is a checkout of nanoGPT. It trains as its README describes for a CPU: 4 layers, width 128, windows of 64,
-batches of 12, 2,000 steps, no dropout, not compiled. Seconds are those of the whole process. Folio has the same time
-for its whole process: loading, counting its baseline, training, evaluation, and writing the model. Both train on the
-first 90 % of the text; Folio's loss is that of its last checkpoint over the whole last 10 %, nanoGPT's its own estimate
-over random batches."""
+batches of 12, 2,000 steps, no dropout, not compiled. Times are those of whole processes. Folio's includes loading,
+counting its baseline, training, evaluation, and writing the model. Both train on the first 90 % of the text. Folio's
+loss is that of its last checkpoint over the whole last 10 %; nanoGPT's is its own estimate over random batches."""
 import argparse
 import json
 import os
@@ -30,7 +29,7 @@ NANOGPT = ["config/train_shakespeare_char.py", "--device=cpu", "--compile=False"
 
 
 def prepare(nanogpt, work):
-    """Returns a copy of nanoGPT with the text prepared as by its data/shakespeare_char/prepare.py."""
+    """Copies nanoGPT, prepares the text as nanoGPT's data/shakespeare_char/prepare.py does, and returns the copy."""
     copy = work / "nanogpt"
     shutil.copytree(nanogpt, copy, ignore=shutil.ignore_patterns(".git"))
     text = (ROOT / "data" / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
@@ -62,7 +61,7 @@ def main():
     a, flags = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1:] or ["--preset", "race"]
     if not (a.nanogpt / "train.py").is_file():
         parser.error(f"{a.nanogpt} is no checkout of nanoGPT: it has no train.py")
-    overhead = 5.0  # Folio's seconds outside of training steps; updated from each run for the next
+    overhead = 5.0  # estimated seconds of Folio's process outside of training steps
     print("| seed | nanoGPT: s | its validation loss | Folio: s | steps | validation loss of the last checkpoint |")
     print("|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as name:

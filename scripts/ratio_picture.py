@@ -9,14 +9,14 @@ WIDTH, ROW, GAP, TOP, LEFT = 190, 24, 30, 92, 150
 
 
 def ticks_around(ratios):
-    """Returns powers of two, or of their square root if there are few."""
+    """Returns ticks around the ratios: powers of two, or of the square root of two if there would be only a few."""
     low, high = (math.log2(f(ratios + [1.0])) for f in (min, max))
     step = 0.5 if high - low < 1.5 else 1.0
     return [2 ** (step * i) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
 
 
 def panel(rows, title, left, ticks):
-    """rows: the ratios of each model for this measure, or None."""
+    """Draws one measure. `rows` has each model's ratios, or None for a model without this measure."""
     low, high = math.log2(ticks[0]), math.log2(ticks[-1])
     x_of = lambda ratio: left + WIDTH * (math.log2(ratio) - low) / max(high - low, 1e-9)
     bottom = TOP + ROW * len(rows)
@@ -36,7 +36,7 @@ def panel(rows, title, left, ticks):
 
 
 def picture(groups):
-    """groups: {(model, measure): rounds}, each with the tokens/s of "folio" and "llama.cpp"."""
+    """Returns the SVG of {(model, measure): rounds}; each round has the tokens/s of "folio" and "llama.cpp"."""
     models, measures = (list(dict.fromkeys(key[i] for key in groups)) for i in (0, 1))
     ratios = {key: [r["folio"] / r["llama.cpp"] for r in rounds] for key, rounds in groups.items()}
     ticks = ticks_around([ratio for values in ratios.values() for ratio in values])

@@ -65,7 +65,7 @@ def panel(results, metrics, left):
 
 
 def picture(results, panels, title, subtitle):
-    """results: {server: {load: [metrics of each round]}}."""
+    """Returns the SVG of {server: {load: [metrics of each round]}}."""
     width = LEFT + len(panels) * (WIDTH + GAP)
     height = TOP + HEIGHT + 56
     body = text(16, 26, title, classes="title strong") + text(16, 46, subtitle)
@@ -85,7 +85,7 @@ def document(width, height, title, body, more_style=""):
 
 
 def picture_of_lines(lines, title, subtitle, x_label, y_label):
-    """lines: {name: points (x, values at x)}, on axes from 0."""
+    """Returns the SVG of {name: points (x, values at x)}, a line per name, on axes from 0."""
     width, height, plot_width, plot_height = 640, 400, 500, 250
     x_ticks, x_place = scale([x for points in lines.values() for x, _ in points], log=False)
     y_ticks, y_place = scale([y for points in lines.values() for _, ys in points for y in ys], log=False)

@@ -21,12 +21,12 @@ NO_END = [0, 2, 4, 65]  # the end tokens of SmolLM2 and of character models
 
 
 async def answers(server, a):
-    """Returns the loads started after the first second; at least one."""
+    """Returns the results of the requests started after the first second, the warm-up; at least one."""
     loads = []
     start = time.perf_counter()
     while not loads or time.perf_counter() < start + 1 + a.seconds:
         warm = time.perf_counter() > start + 1
-        prompt = [random.randint(20, 60) for _ in range(a.prompt_tokens)]  # not in any cache
+        prompt = [random.randint(20, 60) for _ in range(a.prompt_tokens)]  # random: never in the prefix cache
         load = await sse_client.run(server, [sse_client.Request(prompt, a.gen_tokens)], NO_END)
         loads += [load] if warm else []
     return loads

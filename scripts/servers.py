@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 
 BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", pathlib.Path(__file__).resolve().parents[1] / "build"))
-# Built by scripts/bootstrap.sh interop.
+# llama.cpp's server is built by scripts/bootstrap.sh interop.
 LLAMA_SERVER = pathlib.Path(os.environ.get("FOLIO_LLAMA_SERVER", BUILD / "venv" / "bin" / "llama-server"))
 
 
@@ -24,8 +24,8 @@ def folio_command(model, sequences, context, threads, cache_type):
 
 
 def llama_command(model, sequences, context, threads, cache_type):
-    """Returns llama-server's command. -c is the context of all sequences together, divided equally. --cache-ram is off:
-    it costs time, and helps only prompts that return after being evicted. A sequence still reuses its previous prompt
+    """Returns llama-server's command. Its -c is the context of all sequences together, divided equally. --cache-ram 0
+    turns off the store of evicted prompts, which costs time; a sequence still reuses its previous prompt
     (--cache-prompt). With an F32 cache flash attention is off, as in Folio."""
     return [LLAMA_SERVER, "-m", model, "-np", sequences, "-c", sequences * context, "-t", threads, "-tb", threads,
             "-ctk", cache_type, "-ctv", cache_type, "-fa", "off" if cache_type == "f32" else "auto",
@@ -36,7 +36,7 @@ COMMANDS = {"folio": folio_command, "llama-server": llama_command}
 
 
 class Server:
-    """A server on a free local port: `with Server("folio", model, ...) as server`."""
+    """A running server on a free local port: `with Server("folio", model, ...) as server`."""
 
     def __init__(self, name, model, *, sequences=4, context=1024, threads=2, cache_type="f16", more=()):
         self.name = name
@@ -74,7 +74,7 @@ class Server:
                 if self.call("/health")[0] == 200:
                     return
             except OSError:
-                pass  # not listening yet
+                pass  # the server isn't listening yet
             time.sleep(0.05)
         raise RuntimeError(f"{' '.join(self.command)} is not ready after {seconds} s: {self.log_text()}")
 
@@ -83,7 +83,7 @@ class Server:
         return self.log.read().decode(errors="replace")[-2000:]
 
     def call(self, path, body=None):
-        """Returns (status, JSON or text) of a GET, or of a POST if there is a body."""
+        """Sends a GET, or a POST if there is a body. Returns (status, JSON or text of the reply)."""
         request = urllib.request.Request(self.url + path, None if body is None else json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
         try:

@@ -3,13 +3,13 @@ import asyncio
 import contextlib
 import socket
 
-SLOW_TEXT = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"a" * 600  # never completes
+SLOW_TEXT = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"a" * 600  # a request that never ends
 GREEDY_TEXT = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50
 
 
 @contextlib.contextmanager
 def unread_port():
-    """Returns a port whose connections are never accepted or read: only the kernel's buffers receive data."""
+    """Provides a port that nothing accepts connections on or reads from: only the kernel's buffers receive data."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen(4096)
@@ -17,7 +17,7 @@ def unread_port():
 
 
 class SlowClients:
-    """`async with SlowClients(port, n)`: keeps n clients connected; disconnected ones reconnect."""
+    """Keeps n slow clients connected during `async with SlowClients(port, n)`. Disconnected ones reconnect."""
 
     def __init__(self, port, n):
         self.port, self.n = port, n
@@ -33,7 +33,7 @@ class SlowClients:
         self.tasks = [asyncio.create_task(self.always(behaviours[i % 3], i)) for i in range(self.n)]
         for _ in self.tasks:
             await asyncio.wait_for(self.ready.acquire(), 60)
-        await asyncio.sleep(3)  # until clients that don't read have filled all buffers
+        await asyncio.sleep(3)  # by then, clients that don't read have filled all buffers
         return self
 
     async def __aexit__(self, *_):

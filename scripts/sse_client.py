@@ -18,20 +18,20 @@ EVENT = re.compile(rb"^data: (\{.*\})\r?$", re.MULTILINE)
 class Request:
     prompt: list  # token ids
     max_tokens: int
-    at: float = 0.0  # seconds after the start
+    at: float = 0.0  # time at which the request is sent, in seconds after the start
 
 
 @dataclass
 class Answer:
-    start: float  # scheduled time
+    start: float  # time at which the request is scheduled
     times: list = field(default_factory=list)  # arrival time of each token
-    tokens: int = 0  # reported by the server
+    tokens: int = 0  # number of tokens that the server reports
     cached: int = 0
     text: str = ""
 
 
 def post(path, body):
-    """Returns the bytes of a request that closes its connection after the response."""
+    """Returns the bytes of a POST request, after whose response the server closes the connection."""
     data = json.dumps(body).encode()
     return (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n").encode() + data
@@ -67,7 +67,7 @@ def without_chunks(data):
 
 
 def read(pieces, start):
-    """Parses a connection's data. An event's time is the arrival of its last byte."""
+    """Parses a connection's data into an Answer. The time of a token is the arrival of its event's last byte."""
     data = b"".join(piece for _, piece in pieces)
     if not data.startswith(b"HTTP/1.1 200"):
         raise RuntimeError(f"the server says: {data[:500]!r}")
@@ -107,7 +107,7 @@ async def stream_all(port, requests, payloads):
 class Load:
     answers: list
     seconds: float  # from the first request to the last byte
-    client_share: float  # of all cores, used by this process
+    client_share: float  # fraction of all cores' time that this process used
 
     @property
     def tokens_per_s(self):

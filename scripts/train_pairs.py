@@ -26,9 +26,9 @@ BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 TEXT = ROOT / "data" / "tinyshakespeare" / "input.txt"
 WINDOW = 64
 SHAPE = ["--layers", 4, "--dim", 128, "--heads", 4, "--hidden-dim", 352, "--context", WINDOW, "--batch-size", 12]
-MOST_STEPS = 1000  # limit of --dump-batches
+MOST_STEPS = 1000  # train --dump-batches writes no more
 SEEDS = range(1, 9)
-T_OF_7_AT_95 = 2.365  # Student's t for eight pairs
+T_OF_7_AT_95 = 2.365  # Student's t, 95 %, for eight pairs
 
 
 def train(out, *flags):

@@ -1,6 +1,6 @@
-// Preloaded library that delays a pseudorandom 2 % of a program's writes and thread notifications by 300 ms, and so
-// responses, wake-ups and the asynchronous engine's steps. FOLIO_DELAY_SEED selects which; calls made by Python itself
-// are not delayed.
+// A library to preload into tested programs. It delays 2 % of their writes and thread notifications by 300 ms, and so
+// responses, wake-ups and the asynchronous engine's steps. The environment variable FOLIO_DELAY_SEED selects the calls;
+// those made by Python itself are not delayed.
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ bool is_pythons(const void* caller) {
   return std::strncmp(name, "python", 6) == 0 || std::strncmp(name, "libpython", 9) == 0;
 }
 
-// Delays a call depending only on the seed and the call's number. Source of the hash: splitmix64.
+// Delays 2 % of calls, selected by a hash (splitmix64) of the seed and the call's number.
 void maybe_delay(const void* caller) {
   static const char* const seed = std::getenv("FOLIO_DELAY_SEED");
   static constinit std::atomic<uint64_t> n_calls{0};
@@ -39,7 +39,7 @@ void maybe_delay(const void* caller) {
   ::nanosleep(&delay, nullptr);
 }
 
-// Returns the C library's function: of the two versions of pthread_cond_*, the newer one.
+// Returns the C library's function with this name. Of the two versions of pthread_cond_*, returns the newer one.
 template <typename Function>
 Function* original(Function* /*replacement*/, const char* name) {
   void* found = ::dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
@@ -62,7 +62,7 @@ DELAYED(ssize_t, sendmsg, (int socket, const msghdr* message, int flags), socket
 DELAYED(int, pthread_cond_signal, (pthread_cond_t * condition), condition)
 DELAYED(int, pthread_cond_broadcast, (pthread_cond_t * condition), condition)
 
-// std::atomic's notify_one() wakes threads through this call.
+// Delays futex wake-ups, which std::atomic's notify_one() makes by this function.
 extern "C" long syscall(long number, ...) {
   static long (*const next)(long, ...) = original(&syscall, "syscall");
   va_list list;

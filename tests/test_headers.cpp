@@ -1,1 +1,1 @@
-// The source file that CMake requires for test_headers, whose purpose is its precompiled header.
+// An empty source: CMake requires one for the target test_headers, which only provides a precompiled header.

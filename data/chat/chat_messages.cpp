@@ -28,7 +28,7 @@ const std::string* text_at(const Json& object, const char* key) {
   return found == object.end() ? nullptr : found->template get_ptr<const std::string*>();
 }
 
-// Returns the content: a string, or a list of text parts, joined. Optional in messages with calls or reasoning.
+// Returns a message's content: a string, or text parts joined. Optional with `has_more` (calls or reasoning).
 template <typename Json>
 std::string content_of(const Json& message, bool has_more) {
   if (const std::string* text = text_at(message, "content")) return *text;
@@ -48,7 +48,7 @@ std::string content_of(const Json& message, bool has_more) {
   return text;
 }
 
-// Returns the arguments as JSON text, nullopt for a wrong type. As in vLLM, missing or empty ones are "{}".
+// Returns a call's arguments as JSON text, or nullopt for a wrong type. As in vLLM, empty or no arguments become "{}".
 template <typename Json>
 std::optional<std::string> arguments_of(const Json& function, MessageForm form) {
   const Json given = function.value("arguments", Json());
@@ -109,7 +109,7 @@ ChatMessage message_of(const Json& message, MessageForm form) {
     if (!made.calls.empty() && made.role != ChatRole::Assistant)
       core::fail("have tool_calls, but their role is not assistant");
   }
-  for (const char* key : {"reasoning", "reasoning_content"}) {  // two names for the same field
+  for (const char* key : {"reasoning", "reasoning_content"}) {  // servers use either name for the reasoning
     const std::string* reasoning = text_at(message, key);
     if (reasoning == nullptr || reasoning->empty()) continue;
     if (made.role != ChatRole::Assistant) core::fail("have {}, but their role is not assistant", key);

@@ -10,11 +10,11 @@ namespace folio::data {
 
 enum class MessageForm {
   OpenAi,  ///< as in OpenAI's API
-  Dataset  ///< also as in TRL: calls without an ID, and with arguments as an object
+  Dataset  ///< also TRL's variant: calls may lack an ID, and arguments may be an object
 };
 
-/// Parses messages, whose content is a string or a list of text parts. Throws core::Error whose text continues a
-/// sentence that begins with "messages": "must be a non-empty list".
+/// Parses messages, whose content is a string or a list of text parts. Throws core::Error whose message completes a
+/// sentence that begins with "messages", such as "must be a non-empty list".
 [[nodiscard]] std::vector<ChatMessage> chat_messages(const nlohmann::json& list, MessageForm form);
 [[nodiscard]] std::vector<ChatMessage> chat_messages(const core::OrderedJson& list, MessageForm form);
 

@@ -34,14 +34,14 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
   return "";
 }
 
-// Parses JSON, keeping the order of keys. Costs several steps per byte, since keys are searched linearly.
+// Parses JSON and keeps the order of keys. Spends several budget steps per byte, since each key is searched linearly.
 core::OrderedJson read_in_order(jinja::Session& session, const std::string& text, const char* where) {
   constexpr size_t kStepsPerByte = 4;
   session.spend(kStepsPerByte * text.size());
   return core::parse_ordered_json(text, where);
 }
 
-// Converts JSON to Jinja. All strings, including keys, are marked as content.
+// Converts JSON to a Jinja value. All strings and keys are marked as message content, not template text.
 jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
   const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
   if (json.is_string()) return text(json.get_ref<const std::string&>());
@@ -75,7 +75,7 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
         session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
   }
   if (!calls.empty()) members.emplace_back(name("tool_calls"), session.list(std::move(calls)));
-  if (!message.reasoning.empty()) {  // under both names, as in vLLM
+  if (!message.reasoning.empty()) {  // templates read either name; vLLM sets both, too
     members.emplace_back(name("reasoning"), said(message.reasoning));
     members.emplace_back(name("reasoning_content"), said(message.reasoning));
   }
@@ -148,7 +148,7 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
                          generated == nullptr ? nullptr : &answers);
   });
   if (generated != nullptr) {
-    std::vector<size_t> bytes_before{0};  // bytes before each character
+    std::vector<size_t> bytes_before{0};  // byte offset of each character and of the end
     for (const char32_t& c : rendered) {
       bytes_before.push_back(bytes_before.back() + jinja::to_utf8(jinja::TextView(&c, 1)).size());
     }

@@ -1,6 +1,6 @@
-// Chat templates: conversations in the format that a chat model was trained on. The template is the model's own Jinja
-// template, rendered as by transformers' apply_chat_template, or a named one, or a file. Message content is never
-// parsed for special tokens; only the template's own text is.
+// Renders conversations in the format that a chat model was trained on, as transformers' apply_chat_template does: with
+// the model's own Jinja template, a named template, or a template file. Message content is never parsed for special
+// tokens; only the template's own text is.
 #pragma once
 
 #include <memory>
@@ -28,17 +28,17 @@ struct ToolCall {
 struct ChatMessage {
   ChatRole role;
   std::string content;
-  std::vector<ToolCall> calls{};  ///< of an assistant
-  std::string call_id{};          ///< of a tool: the call it answers
-  std::string name{};             ///< of a tool: its function's name, if given
-  std::string reasoning{};        ///< of an assistant: written before the answer
+  std::vector<ToolCall> calls{};  ///< function calls, in an assistant's message
+  std::string call_id{};          ///< ID of the call that a tool's message answers
+  std::string name{};             ///< name of the function in a tool's message, if given
+  std::string reasoning{};        ///< reasoning that an assistant wrote before its answer
 };
 
 struct RenderOptions {
   bool add_generation_prompt = true;         ///< end with the beginning of the assistant's next answer
-  std::string tools{};                       ///< functions as a JSON list in OpenAI's format; empty: none
+  std::string tools{};                       ///< functions as a JSON list in OpenAI's format; empty if there are none
   bool arguments_as_text = false;            ///< pass the arguments of calls as a string instead of an object
-  std::optional<core::WorkBudget> budget{};  ///< spent by rendering; default: a new one
+  std::optional<core::WorkBudget> budget{};  ///< limit of the work of rendering; a default limit if not set
   std::string variables{};  ///< more template variables as a JSON object, such as {"enable_thinking": false}
 };
 
@@ -77,7 +77,7 @@ class ChatTemplate {
   std::string source_;
   std::string where_;
   std::shared_ptr<const jinja::Block> program_;
-  std::shared_ptr<const jinja::Block> for_tools_;  ///< null: same as program_
+  std::shared_ptr<const jinja::Block> for_tools_;  ///< null: program_ renders chats with tools, too
 
   [[nodiscard]] const jinja::Block& program(bool with_tools) const {
     return with_tools && for_tools_ ? *for_tools_ : *program_;
@@ -97,29 +97,29 @@ class ChatTemplate {
                                                std::span<const ChatMessage> messages,
                                                const RenderOptions& options = {});
 
-/// Returns the text that ends an answer: the special token that the template writes after it, or the text up to the
-/// next whitespace if that is not a single token. Empty if nothing follows an answer.
+/// Returns the text that ends an answer: the special token that the template writes after the answer, or, if the text
+/// there is not a special token, that text up to the next whitespace. Empty if nothing follows an answer.
 [[nodiscard]] std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
 /// Delimiters of the reasoning that a model writes before its answer (Qwen 3, DeepSeek-R1, SmolLM3).
 inline constexpr std::string_view kThinkBegin = "<think>";
 inline constexpr std::string_view kThinkEnd = "</think>";
-/// Where an answer may have reasoning: nowhere, at its beginning after kThinkBegin, or from its first token, because
-/// the prompt ends with kThinkBegin.
+/// Specifies where an answer may contain reasoning: nowhere, at its beginning after kThinkBegin, or from its first
+/// token, because the prompt ends with kThinkBegin.
 enum class Thinking : uint8_t { None, Possible, Begun };
-/// Returns where the answer to a prompt may have reasoning. None if neither the template nor the vocabulary supports
-/// it.
+/// Returns where the answer to `prompt` may contain reasoning: None if neither template nor vocabulary supports
+/// reasoning.
 [[nodiscard]] Thinking thinking_of(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                    std::span<const ChatPiece> prompt);
 
-/// Returns the templates stored with a model. As in transformers, "tool_use" renders chats with tools and "default" all
-/// others. `where` is the model's name for errors. Throws core::Error as ChatTemplate() does.
+/// Returns the chat template stored with a model. As in transformers, "tool_use" renders chats with tools and "default"
+/// all others. `where` is the model's name for errors. Throws core::Error as ChatTemplate() does.
 [[nodiscard]] ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& where);
 
 /// Returns the names of the built-in templates: "chatml", "gemma", "llama2", "llama3", "zephyr".
 [[nodiscard]] const std::vector<std::string>& chat_template_names();
-/// Returns the template with this name, of the model or built-in, or the one in this file. Throws core::UsageError that
-/// lists the names if there is none.
+/// Returns the template with this name, the model's or a built-in one, or the template in this file. Throws
+/// core::UsageError that lists all names if there is neither.
 [[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer* model = nullptr);
 
 }  // namespace folio::data

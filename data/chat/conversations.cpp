@@ -49,7 +49,7 @@ Conversation conversation_of(std::string_view line, const std::string& where) {
 // A rendered chat that distinguishes template text from message content.
 struct Rendered {
   std::string text;
-  std::string kinds;  // kTemplate or kSaid for each byte of the text
+  std::string kinds;  // for each byte of the text: kTemplate or kSaid (message content)
 
   static constexpr char kTemplate = 't';
   static constexpr char kSaid = 's';
@@ -90,7 +90,7 @@ struct MarkedText {
   std::vector<ChatSpan> answers;
 };
 
-// Returns the end of each token in the text. Empty if the tokens do not spell the text, as after normalization.
+// Returns the end of each token in `text`, in bytes. Empty if the tokens do not spell the text (it was normalized).
 std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& tokens) {
   std::vector<size_t> ends;
   size_t at = 0;
@@ -100,7 +100,7 @@ std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, c
     if (const SpecialToken* special = tokenizer.special_tokens().begin_of(rest); special && special->id == token) {
       spelled = special->text;
     } else if (spelled.starts_with(' ') && !rest.starts_with(' ')) {
-      spelled.remove_prefix(1);  // SentencePiece prepends a space to a text
+      spelled.remove_prefix(1);  // the space that SentencePiece prepends to a text
     }
     if (!rest.starts_with(spelled)) return {};
     ends.push_back(at += spelled.size());
@@ -113,7 +113,7 @@ struct TokenRange {
   size_t end;
 };
 
-// Returns the tokens that contain at least one byte of the answer.
+// Returns the range of tokens that contain at least one byte of the answer.
 TokenRange tokens_of(const Tokenizer& tokenizer, const Rendered& rendered, const std::vector<int32_t>& tokens,
                      const std::vector<size_t>& ends, ChatSpan answer) {
   if (!ends.empty()) {
@@ -136,7 +136,7 @@ ChatExample example_of(const Tokenizer& tokenizer, const MarkedText& marked) {
   example.is_learned.resize(example.tokens.size());
   const std::vector<size_t> ends = ends_of(tokenizer, marked.rendered.text, example.tokens);
   for (const ChatSpan& answer : marked.answers) {
-    if (answer.begin == answer.end) continue;  // an empty answer without a mark
+    if (answer.begin == answer.end) continue;  // nothing to learn: no content and no end of turn
     const TokenRange range = tokens_of(tokenizer, marked.rendered, example.tokens, ends, answer);
     for (size_t i = range.begin; i < range.end; ++i) example.is_learned[i] = true;
   }
@@ -146,8 +146,8 @@ ChatExample example_of(const Tokenizer& tokenizer, const MarkedText& marked) {
   return example;
 }
 
-// Returns the end of an answer, including the mark that ends the turn. Template text after the mark, such as a line
-// break, is excluded.
+// Returns the end of an answer in a rendered chat. Includes `mark`, the text that ends a turn, but not template text
+// after the mark, such as a line break.
 size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mark) {
   if (mark.empty()) return whole.size();
   for (size_t at = whole.text.rfind(mark); at != std::string::npos && at >= begin;
@@ -161,7 +161,7 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// Returns the text after `whole` in `more`, which has one more turn, through the first token that stops generation.
+// Returns what follows `whole` in `more`, a chat with one more turn, through the first token that stops generation.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());
@@ -247,7 +247,7 @@ std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& ch
   };
   try {
     return mark_between(tokenizer, rendered(2), rendered(3));
-  } catch (const core::Error&) {  // rejected by the template
+  } catch (const core::Error&) {  // the template rejects these roles
     return "";
   }
 }
@@ -268,7 +268,7 @@ bool ChatRenderer::learns_to_stop() const {
   for (size_t i = 0; i < last.tokens.size(); ++i) {
     if (last.is_learned[i] && (tokenizer_.ends_text(last.tokens[i]) || last.tokens[i] == mark)) return true;
   }
-  std::string text;  // the mark is several tokens
+  std::string text;  // searched as text, since the mark can be several tokens
   for (size_t i = 0; i < last.tokens.size(); ++i) {
     if (last.is_learned[i]) text += tokenizer_.token_bytes(last.tokens[i]);
   }

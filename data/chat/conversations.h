@@ -16,12 +16,12 @@ namespace folio::data {
 
 struct Conversation {
   std::vector<ChatMessage> messages;
-  std::string tools{};  ///< as in RenderOptions
+  std::string tools{};  ///< functions as a JSON list (RenderOptions::tools)
   std::string where{};  ///< file and line, for errors
 };
 
-/// Returns true if the first line is an object with "messages" and without the key `field`, so that the files contain
-/// conversations instead of texts. Returns false if it is not JSON.
+/// Returns true if the first line is a JSON object with "messages" and without the key `field`, so that the files
+/// contain conversations instead of texts.
 [[nodiscard]] bool are_conversations(const Documents& documents, const std::string& field);
 
 /// Reads lines {"messages": [{"role", "content"}, …]}, as in OpenAI's fine-tuning format and TRL. Messages may have
@@ -33,7 +33,7 @@ struct Conversation {
 /// that turn: "<|user|>" for GLM-4. Empty unless generation stops at that token (Tokenizer::ends_text()).
 [[nodiscard]] std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
-/// A tokenized conversation. is_learned is true for the tokens of answers, and always for the last token.
+/// A tokenized conversation. `is_learned` is true for the tokens of answers, which include the last token.
 struct ChatExample {
   std::vector<int32_t> tokens;
   std::vector<bool> is_learned;
@@ -46,16 +46,16 @@ class ChatRenderer {
   ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
   /// Returns the tokens to train on, as transformers would tokenize the conversation. Answers are learned, each with
-  /// the text that ends its turn: end_of_turn() or, if empty, mark_of_next_turn(). {% generation %}, if the template
-  /// has it, marks answers, as in transformers' assistant_masks. Otherwise an answer is what the template adds for it
-  /// after the generation prompt. A template may change earlier answers, for example drop their reasoning. Each answer
-  /// is then learned after its own context, so that one conversation becomes several examples. Tokens that overlap an
-  /// answer are learned. Tools and calls are written as by serve (tool_format.h). Throws core::Error that begins with
-  /// the conversation's `where` if the template raises an exception, or if its text before an answer differs from the
-  /// generation prompt. Thread-safe.
+  /// the text that ends its turn: end_of_turn() or, if empty, mark_of_next_turn(). If the template has {% generation %}
+  /// blocks, they mark the answers, as in transformers' assistant_masks. Otherwise an answer is what the template adds
+  /// for it after the generation prompt. If a template changes earlier answers, for example drops their reasoning, each
+  /// answer is learned after its own context, so one conversation becomes several examples. Tokens that overlap an
+  /// answer are learned. Calls are written as by serve (tool_format.h). Throws core::Error, prefixed with the
+  /// conversation's `where`, if the template raises an exception or does not write the generation prompt before an
+  /// answer. Thread-safe.
   [[nodiscard]] std::vector<ChatExample> examples(const Conversation& conversation) const;
 
-  /// Returns true if answers are learned with a token or text at which generation stops.
+  /// Returns true if answers are learned with a token or text that stops generation.
   [[nodiscard]] bool learns_to_stop() const;
 
   /// Returns the tokens of a conversation that ends before an answer, including the generation prompt.
@@ -67,7 +67,7 @@ class ChatRenderer {
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
   std::string mark_;  ///< text that ends a turn: end_of_turn()
-  std::string next_;  ///< mark_of_next_turn(), if mark_ is empty
+  std::string next_;  ///< text that begins the next turn, if mark_ is empty: mark_of_next_turn()
   mutable std::once_flag once_;
   mutable std::optional<ToolFormat> format_;  ///< set at the first conversation with tools
 };

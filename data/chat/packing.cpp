@@ -27,10 +27,10 @@ void shuffle(std::span<size_t> numbers, uint64_t seed, uint64_t& counter) {
     std::swap(numbers[n - 1], numbers[core::random_below(seed, counter++, n)]);
 }
 
-// Packs examples into windows of `room` tokens. `sizes` is descending. Returns the indices into it in each window.
+// Packs examples of `sizes` (descending) into windows of `room` tokens. Returns the indices of each window's examples.
 std::vector<std::vector<size_t>> best_fit(const std::vector<size_t>& sizes, size_t room) {
   std::vector<std::vector<size_t>> windows;
-  std::multimap<size_t, size_t> by_room;  // maps free tokens to window indices
+  std::multimap<size_t, size_t> by_room;  // maps the number of free tokens to the index of a window
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     auto fullest = by_room.lower_bound(sizes[rank]);
     size_t window = windows.size();
@@ -81,7 +81,7 @@ double PackedExamples::fullness() const {
   return static_cast<double>(n_inputs_) / (static_cast<double>(n_windows()) * static_cast<double>(length_));
 }
 
-// Shuffles the windows, and examples of the same length, so that the windows remain equally full.
+// Shuffles the windows, and exchanges examples of the same length, so that every window remains equally full.
 PackedExamples::Epoch PackedExamples::epoch(uint64_t seed, uint64_t number) const {
   Epoch epoch{.windows = std::vector<size_t>(windows_.size()), .examples = std::vector<size_t>(examples_.size())};
   std::iota(epoch.windows.begin(), epoch.windows.end(), size_t{0});

@@ -22,12 +22,12 @@ class PackedExamples {
   [[nodiscard]] int64_t n_windows() const { return static_cast<int64_t>(windows_.size()); }  ///< per epoch
   [[nodiscard]] int64_t n_learned() const { return n_learned_; }                             ///< targets per epoch
   [[nodiscard]] int64_t n_inputs() const { return n_inputs_; }                               ///< without padding
-  [[nodiscard]] double fullness() const;                                                     ///< of windows, 0 to 1
+  [[nodiscard]] double fullness() const;                                                     ///< share of inputs used
   [[nodiscard]] int64_t n_cut() const { return n_cut_; }                                     ///< examples that were cut
   [[nodiscard]] int64_t n_lost() const { return n_lost_; }  ///< learned tokens that were cut off
 
-  /// Returns endless batches. Each epoch shuffles the windows, and exchanges examples of equal length. The result must
-  /// not outlive this object.
+  /// Returns an endless sequence of batches. Each epoch shuffles the windows and exchanges examples of equal length.
+  /// The result must not outlive this object.
   [[nodiscard]] BatchOf shuffled(int64_t rows, uint64_t seed) const;
   /// Returns one epoch in order, about 4,096 tokens per batch. The result must not outlive this object.
   [[nodiscard]] Batches in_order() const;
@@ -35,7 +35,7 @@ class PackedExamples {
  private:
   struct Epoch {
     std::vector<size_t> windows;   ///< indices in shuffled order
-    std::vector<size_t> examples;  ///< for each index in windows_, the example that replaces it
+    std::vector<size_t> examples;  ///< for each index in windows_, the index of the example that replaces it
   };
   [[nodiscard]] Epoch epoch(uint64_t seed, uint64_t number) const;
   void append_window(Batch& batch, const std::vector<size_t>& ranks, const std::vector<size_t>& example_of_rank) const;

@@ -14,14 +14,14 @@ namespace {
 
 using Kind = CallPiece::Kind;
 
-// Strings that no template contains. Some templates require IDs of nine letters and digits.
+// Strings to find in a rendered chat; no template contains them. Some templates require IDs of nine letters and digits.
 constexpr std::array<const char*, 2> kNames{"made_up_function_q", "made_up_function_z"};
 constexpr std::array<const char*, 2> kIds{"qT7bX2mK9", "zR4cW8nJ5"};
 constexpr const char* kQuestion = "made-up question";
 constexpr const char* kAnswer = "made-up answer";
 constexpr const char* kArguments = R"({"made_up_key": "made-up value"})";
 constexpr const char* kDenseArguments = R"({"made_up_key":"made-up value"})";
-constexpr const char* kPrinted = "{'made_up_key': 'made-up value'}";  // as Python prints it
+constexpr const char* kPrinted = "{'made_up_key': 'made-up value'}";  // kArguments printed by Python, not JSON
 
 std::string made_up_tools() {
   std::string list;
@@ -63,7 +63,7 @@ std::string with_calls(const ChatMessage& message) {
 
 std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const std::string& tools, bool has_system) {
   std::vector<ChatMessage> plain;
-  bool is_answered = false;  // the last message of `plain` holds tools' results
+  bool is_answered = false;  // the last message in `plain` contains the results of calls
   for (const ChatMessage& message : messages) {
     if (message.role != ChatRole::Tool) {
       plain.push_back({.role = message.role, .content = with_calls(message), .reasoning = message.reasoning});
@@ -126,7 +126,7 @@ class Recognizer {
     return std::nullopt;
   }
 
-  // The range of a call in a text, beginning at its name, and its pieces.
+  // A call in a rendered text: its range, which begins at the function's name, and its pieces.
   struct Written {
     size_t begin, end;
     std::vector<CallPiece> pieces;
@@ -184,8 +184,8 @@ class Recognizer {
     return find_trigger();
   }
 
-  // Finds the separator between two calls of an answer. If a template does not write them like single calls, answers
-  // are assumed to have at most one.
+  // Finds the text between two calls of an answer. If a template writes two calls in another format than one, answers
+  // are assumed to have at most one call.
   void find_separator(const std::string& one, const Written& call, const std::string& behind) {
     const auto two = rendered(conversation(2), false);
     if (!two || !two->starts_with(one.substr(0, call.end))) return;
@@ -196,7 +196,7 @@ class Recognizer {
     format_.separator = two->substr(call.end, other->begin - call.end);
   }
 
-  // Returns the end of the turn in the text after a call: at the mark that ends turns, or else the first special token.
+  // Returns where the turn ends in the text after a call: before end_of_turn(), or else before the first special token.
   [[nodiscard]] size_t end_of_turn_in(const std::string& behind) const {
     const std::string mark = end_of_turn(tokenizer_, chat_);
     if (const size_t at = behind.find(mark); !mark.empty() && at != std::string::npos) return at;

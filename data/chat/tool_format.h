@@ -1,7 +1,7 @@
-// How a chat model writes function calls, found from its chat template alone; no formats of known models are built in.
-// A conversation with made-up calls is rendered, and the text around their names, arguments and IDs is the format. If
-// the template does not support tools, or does not write arguments as JSON, the prompt describes the tools and asks for
-// calls in the format of Hermes 2 Pro and Qwen 2.5: <tool_call>{"name": …, "arguments": …}</tool_call>.
+// The format in which a chat model writes function calls. It is derived from the chat template: a conversation with
+// made-up calls is rendered, and the text around their names, arguments and IDs is the format. If the template does not
+// support tools, or does not write arguments as JSON, the prompt describes the tools and asks for calls in the format
+// of Hermes 2 Pro and Qwen 2.5: <tool_call>{"name": …, "arguments": …}</tool_call>.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace folio::data {
 
-/// Characters of functions' names, which need no escaping in any format.
+/// Characters that a function's name may contain. None of them needs escaping in any format.
 inline constexpr std::string_view kToolNameLetters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 /// Length of call IDs, which are letters and digits. Some templates require nine.
@@ -24,38 +24,38 @@ inline constexpr size_t kCallIdLength = 9;
 struct CallPiece {
   enum class Kind : uint8_t { Text, Name, Arguments, Id };
   Kind kind;
-  std::string text{};  ///< for Kind::Text
+  std::string text{};  ///< literal text, for Kind::Text
 };
 
 struct ToolFormat {
-  std::string before{};   ///< text of the template between the prompt and any answer, which the model must write, too
+  std::string before{};   ///< text that the template writes before any answer, so the model must generate it, too
   std::string opening{};  ///< text between `before` and the name of the first call
   /// The beginning of `opening`, which distinguishes a call from an answer without calls.
   std::string trigger{};
   bool only_at_start = false;      ///< `trigger` resembles any JSON, so it counts only at the beginning of an answer
-  std::vector<CallPiece> call{};   ///< pieces from the name to the last of name, arguments and ID
+  std::vector<CallPiece> call{};   ///< pieces of a call, from the function's name to its arguments or ID
   bool several = false;            ///< an answer may have more than one call
   std::string separator{};         ///< text between two calls, up to the name of the second
   std::string closing{};           ///< text between the last call and the end of the turn
   bool has_spaces = true;          ///< the JSON of arguments has spaces after commas and colons
   bool arguments_as_text = false;  ///< RenderOptions::arguments_as_text
   bool in_words = false;           ///< the template does not support tools, so the prompt describes them
-  bool has_system = true;          ///< the template supports a system message, to describe the tools in
-  std::vector<int32_t> marks{};    ///< special tokens in the format
+  bool has_system = true;          ///< the template supports a system message, which then describes the tools
+  std::vector<int32_t> marks{};    ///< IDs of the special tokens in the format
 };
 
-/// Returns the format of calls in a template. If it does not write arguments as a JSON object (but as XML or Python),
-/// the prompt describes the tools, as if it did not support them. All renderings spend the budget. Throws core::Error
+/// Returns the format in which a template writes calls. If the template does not write arguments as a JSON object (but
+/// as XML or Python), it counts as one without support for tools. All renderings spend the budget. Throws core::Error
 /// if the template does not write the content of an answer.
 [[nodiscard]] ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                      const core::WorkBudget& budget = core::WorkBudget());
 
-/// Arguments of render_chat() for a conversation with tools, calls or their results.
+/// The arguments of render_chat() for a conversation that may contain tools, calls and results of calls.
 struct ChatWithTools {
   std::vector<ChatMessage> messages;
   RenderOptions options;
 };
-/// Prepares a conversation for render_chat(). `tools` is as in RenderOptions.
+/// Prepares a conversation for render_chat(). `tools` is a JSON list, as in RenderOptions.
 [[nodiscard]] ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools,
                                        const ToolFormat& format);
 
@@ -65,10 +65,10 @@ struct ChatWithTools {
                                                const ToolFormat& format,
                                                const core::WorkBudget& budget = core::WorkBudget());
 
-/// Wraps a tokenizer so that some special tokens, such as [TOOL_CALLS], have their names as text.
+/// Wraps a tokenizer so that given special tokens, such as [TOOL_CALLS], appear in the output as their names.
 class MarkedTokenizer final : public Tokenizer {
  public:
-  /// `tokenizer` must outlive it.
+  /// Makes the tokens with the IDs `marks` visible. `tokenizer` must outlive this object.
   MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks);
 
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override { return tokenizer_.encode(text); }

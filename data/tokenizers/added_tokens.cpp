@@ -114,14 +114,14 @@ AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t beg
     at = zone_end;
   }
   if (size != result.text.size())
-    result.zones = {{.end = result.text.size(), .parse_special = false}};  // NFC changed text across zones
+    result.zones = {{.end = result.text.size(), .parse_special = false}};  // zones are unknown: NFC joined characters
   return result;
 }
 
 template <typename Between, typename Found>
 void AddedTokens::find(const SpecialTokens& tokens, const ZonedText& in, Between&& between, Found&& found) {
   const std::string_view text = in.text;
-  size_t begin = 0;  // of the current stretch
+  size_t begin = 0;  // beginning of the text since the last token
   size_t zone = 0;
   for (size_t at = 0; at < text.size() && !tokens.empty();) {
     if (!tokens.may_begin(text[at])) {

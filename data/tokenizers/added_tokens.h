@@ -17,25 +17,25 @@ struct Vocabulary;
 /// Returns the length in bytes of the white space at the beginning of `text`.
 [[nodiscard]] size_t spaces_at_begin(std::string_view text);
 
-/// A piece of text; `parse_special` enables special tokens in it.
+/// A piece of text. With `parse_special`, special tokens in it are recognized.
 struct TextPiece {
   std::string_view text;
   bool parse_special = false;
 };
 
-/// Normalizes stretches of text, in which tokens that match normalized text are then searched.
+/// The normalization of a stretch of text, before tokens with TokenFlags::normalized are searched in it.
 struct Normalization {
   std::string prepend{};                               ///< inserted before each stretch
-  std::function<std::string(std::string_view)> map{};  ///< null: no change
+  std::function<std::string(std::string_view)> map{};  ///< null: the text stays as it is
 };
 
 /// Normalized text, cut into tokens and stretches of text, in order.
 struct CutText {
   struct Part {
-    int32_t id = -1;  ///< token, or -1 for a stretch: bytes [begin, begin + size) of `text`
+    int32_t id = -1;  ///< the token, or -1 for a stretch of text: bytes [begin, begin + size) of `text`
     size_t begin = 0;
     size_t size = 0;
-    bool is_first = false;  ///< at the beginning of the whole text
+    bool is_first = false;  ///< true for a stretch at the beginning of the whole text
   };
   std::string text;
   std::vector<Part> parts;
@@ -51,13 +51,13 @@ class AddedTokens {
   /// Collects the control, unknown and user-defined pieces of a vocabulary.
   AddedTokens(const Vocabulary& vocabulary, Normalization normalization);
 
-  /// Cuts the concatenated pieces: first at tokens that match unnormalized text, then the normalized text between them
-  /// at the others; the leftmost, then the longest match wins. Special tokens are recognized only within a piece with
-  /// `parse_special`. Elsewhere their text is skipped, and not searched for other tokens.
+  /// Cuts the concatenated pieces at tokens: first at tokens that match unnormalized text, then, in the normalized text
+  /// between them, at the other tokens. The leftmost match wins, then the longest. Special tokens are recognized only
+  /// within a piece with `parse_special`; elsewhere their text is ordinary and not searched for shorter tokens.
   [[nodiscard]] CutText cut(std::span<const TextPiece> pieces) const;
 
  private:
-  // A range of text that ends at `end` and begins where the previous zone ends.
+  // A range of text, from the end of the previous zone to `end`.
   struct Zone {
     size_t end;
     bool parse_special;
@@ -67,7 +67,7 @@ class AddedTokens {
     std::vector<Zone> zones{};
   };
 
-  /// Returns the normalized text from `begin` to `end`, with its zones. `own` stores the text.
+  /// Returns the normalized text from `begin` to `end` and its zones. The text is stored in `own`, if it changes.
   [[nodiscard]] ZonedText normalized(const ZonedText& from, size_t begin, size_t end, std::string& own) const;
   template <typename Between, typename Found>
   static void find(const SpecialTokens& tokens, const ZonedText& in, Between&& between, Found&& found);

@@ -16,8 +16,8 @@ namespace {
 using core::fail;
 using core::require;
 
-// Caches the tokens of words that occurred before in the text, since most texts repeat few distinct words. A new word
-// replaces one in the same slot, so the size is fixed.
+// Caches the tokens of recent words, since most texts repeat few distinct words. The size is fixed: a new word replaces
+// the one in its slot.
 class WordCache {
  public:
   explicit WordCache(std::string_view text)
@@ -45,7 +45,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kLongest = 48;  ///< in bytes; longer words rarely repeat
+  static constexpr size_t kLongest = 48;  ///< maximum bytes of a cached word; longer words rarely repeat
 
   struct Slot {
     uint32_t begin = 0;
@@ -54,7 +54,7 @@ class WordCache {
     uint32_t n_tokens = 0;
   };
 
-  // Hashes eight bytes per step by a multiplication. Simpler than wyhash, since a collision only costs time.
+  // Hashes eight bytes per step by a multiplication. A collision only costs time, so a simple hash suffices.
   Slot& slot_of(std::string_view word) {
     uint64_t hash = word.size();
     for (size_t at = 0; at < word.size(); at += 8) {
@@ -99,7 +99,7 @@ MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const st
   }
 }
 
-// The state of encoding one text.
+// Encodes one text, with a cache of the words in it.
 class BpeTokenizer::Encoder {
  public:
   Encoder(const BpeTokenizer& tokenizer, CutText text)
@@ -180,7 +180,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     const PieceType type = vocabulary_.types[i];
     if (type == PieceType::Normal) continue;
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
-    const auto bytes = byte_level_to_bytes(pieces[i]);  // as normal pieces are spelled in files
+    const auto bytes = byte_level_to_bytes(pieces[i]);  // no two tokens may have the same spelling in a file
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
     const auto id = static_cast<int32_t>(i);
     if (is_word_piece(vocabulary_, id) && pieces[i].size() == 1)
@@ -197,7 +197,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     if (!whole.starts_with(piece(left)) || whole.substr(piece(left).size()) != piece(right)) {
       fail("{}: merging tokens {} and {} does not make token {}", where, left, right, joined);
     }
-    if (words.find(whole) < 0) words.add(joined);  // a user-defined piece
+    if (words.find(whole) < 0) words.add(joined);  // a user-defined piece, which the index does not contain yet
   }
   if (vocabulary_.ignore_merges) words_ = std::move(words);
   special_ = SpecialTokens(std::move(special));

@@ -18,7 +18,7 @@ namespace hf {
 struct Source;
 }
 
-/// A vocabulary whose pieces are raw bytes, unlike in files, which use the byte-level alphabet.
+/// A vocabulary of byte-level BPE. Its pieces are raw bytes, whereas files spell pieces in the byte-level alphabet.
 struct BpeVocabulary : Vocabulary {
   struct Merge {
     int32_t left;
@@ -26,7 +26,7 @@ struct BpeVocabulary : Vocabulary {
     int32_t joined;
     bool operator==(const Merge&) const = default;
   };
-  std::vector<Merge> merges;  ///< in rank order
+  std::vector<Merge> merges;  ///< in order of rank, the lowest first
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
   bool ignore_merges = false;  ///< a word that is a piece becomes one token, without merging
   bool nfc = false;            ///< text is normalized first (nfc.h)
@@ -34,8 +34,8 @@ struct BpeVocabulary : Vocabulary {
   bool operator==(const BpeVocabulary&) const = default;
 };
 
-/// Returns true if words may contain all pieces of a merge: normal ones, and user-defined ones that are spelled the
-/// same in the byte-level alphabet. Published files also have merges of control tokens, which are ignored.
+/// Returns true if all three pieces of a merge can occur in words: normal pieces, and user-defined pieces that the
+/// byte-level alphabet spells unchanged. Other merges, as of control tokens in published files, are ignored.
 [[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
 
 /// A hash table of merges by token pair: open addressing, 16 bytes per slot.
@@ -51,7 +51,7 @@ class MergeTable {
     int32_t joined = -1;
     uint32_t rank = 0;
   };
-  /// Returns the merge of two tokens, or null.
+  /// Returns the merge of this pair of tokens, or null if there is none.
   [[nodiscard]] const Slot* find(int32_t left, int32_t right) const {
     for (size_t at = slot_of(left, right);; at = (at + 1) & (slots_.size() - 1)) {
       const Slot& slot = slots_[at];
@@ -72,8 +72,8 @@ class MergeTable {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  /// Throws core::Error, prefixed with `where`, if an ID is out of range, a piece is empty or occurs twice, or a merge
-  /// does not produce its piece.
+  /// Checks and indexes a vocabulary. Throws core::Error, prefixed with `where`, if an ID is out of range, a piece is
+  /// empty or occurs twice, or a merge does not produce its piece.
   BpeTokenizer(BpeVocabulary vocabulary, const std::string& where);
   BpeTokenizer(BpeTokenizer&&) = default;  // not copyable: words_ refers to the pieces
 
@@ -83,12 +83,12 @@ class BpeTokenizer final : public Tokenizer {
   /// Reads tokenizer.json and tokenizer_config.json: BPE with one of the supported pre-tokenizers. Throws core::Error
   /// that names what is not supported.
   [[nodiscard]] static BpeTokenizer from_hf(const hf::Source& source);
-  /// Returns true for a tokenizer.json with a pre-tokenizer other than Metaspace, and without byte fallback.
+  /// Returns true if a tokenizer.json has a pre-tokenizer other than Metaspace, and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
-  /// Separates user-defined pieces first (AddedTokens) and normalizes the text between them if the vocabulary requires
-  /// it; decoding then returns normalized text. Drops bytes that are not pieces, as Hugging Face's tokenizers do:
-  /// published vocabularies lack some bytes that never occur in UTF-8.
+  /// Returns the tokens of `text`. User-defined pieces are separated first (AddedTokens). If the vocabulary has `nfc`,
+  /// the text between them is normalized, so decoding returns normalized text. Drops bytes that are not pieces, as
+  /// Hugging Face's tokenizers do: published vocabularies lack some bytes that never occur in UTF-8.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
@@ -115,8 +115,8 @@ class BpeTokenizer final : public Tokenizer {
 
   BpeVocabulary vocabulary_;
   MergeTable merges_;
-  std::optional<TextIndex> words_;       ///< pieces that words may be, if ignore_merges
-  std::array<int32_t, 256> byte_ids_{};  ///< the token of each byte; -1: none
+  std::optional<TextIndex> words_;       ///< the pieces that words can consist of, if ignore_merges is set
+  std::array<int32_t, 256> byte_ids_{};  ///< token of each byte, or -1
   SpecialTokens special_;
   AddedTokens added_;
   std::vector<bool> ends_text_;

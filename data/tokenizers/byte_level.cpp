@@ -8,7 +8,7 @@
 namespace folio::data {
 namespace {
 
-// Maps printable Latin-1 bytes to their own characters, and the others to U+0100 and up.
+// Returns the character of each byte: printable Latin-1 bytes keep their own, the others get U+0100 and up.
 constexpr std::array<uint32_t, 256> make_alphabet() {
   std::array<uint32_t, 256> alphabet{};
   uint32_t next = 256;
@@ -21,7 +21,7 @@ constexpr std::array<uint32_t, 256> make_alphabet() {
 
 constexpr std::array<uint32_t, 256> kAlphabet = make_alphabet();
 
-// Maps each character of the alphabet to its byte, and others to -1.
+// Returns the byte of each character in the alphabet, and -1 for other characters.
 constexpr std::array<int16_t, 0x180> make_inverse() {
   std::array<int16_t, 0x180> inverse{};
   inverse.fill(-1);

@@ -17,10 +17,10 @@ namespace folio::data {
 /// Returns the bytes that `text` spells, or nullopt if a character is not in the alphabet.
 [[nodiscard]] std::optional<std::string> byte_level_to_bytes(std::string_view text);
 
-/// Returns the pieces as spelled in files: normal ones in the alphabet, others unchanged.
+/// Returns the pieces as spelled in files: normal pieces in the alphabet, others unchanged.
 [[nodiscard]] std::vector<std::string> to_byte_level(const Vocabulary& vocabulary);
 
-/// Converts pieces spelled as in files to bytes. Throws core::Error, prefixed with `where`, for invalid normal pieces.
+/// Converts pieces as spelled in files to bytes. Throws core::Error, prefixed with `where`, for invalid normal pieces.
 void from_byte_level(Vocabulary& vocabulary, const std::string& where);
 
 }  // namespace folio::data

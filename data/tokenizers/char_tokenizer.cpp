@@ -28,7 +28,7 @@ std::string place_of(std::string_view text, size_t at) {
 
 core::Utf8Char character_at(std::string_view text, size_t at, const std::string& where) {
   const core::Utf8Char c = core::decode_utf8(text, at);
-  if (!c.valid) {  // not require(), which always evaluates its arguments: place_of() scans the text
+  if (!c.valid) {  // require() would evaluate place_of(), a scan of the text, for each character
     fail("{}: invalid UTF-8 at {} (byte {}, value 0x{:02X}); convert the text to UTF-8", where, place_of(text, at), at,
          static_cast<unsigned char>(text[at]));
   }

@@ -1,5 +1,5 @@
-// One token per distinct character (Unicode code point) of a text, in sorted order, then `<|endoftext|>`, which
-// separates documents and is also BOS and EOS: without explicit ones, other engines would use some character's ID.
+// A tokenizer with one token per distinct character (Unicode code point) of a text, sorted. The last token,
+// `<|endoftext|>`, separates documents and is BOS and EOS, as other engines would otherwise use a character for these.
 #pragma once
 
 #include <filesystem>
@@ -19,10 +19,10 @@ class CharTokenizer final : public Tokenizer {
   /// Builds the vocabulary of `text`. Throws core::Error that names `where` if the text is empty or not UTF-8.
   [[nodiscard]] static CharTokenizer from_text(std::string_view text, const std::string& where);
 
-  /// Requires distinct characters, each valid UTF-8, in ID order. Throws core::Error otherwise.
+  /// Uses `characters` as the vocabulary. Throws core::Error if one is repeated or is not one valid UTF-8 character.
   explicit CharTokenizer(std::vector<std::string> characters, const std::string& where);
 
-  /// Throws core::Error with the first character outside the vocabulary and its line and column.
+  /// Returns one token per character. Throws core::Error with line and column of the first character without a token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
@@ -41,16 +41,16 @@ class CharTokenizer final : public Tokenizer {
   /// Returns true if every token of a "gpt2" vocabulary is one character, except the last, `<|endoftext|>`.
   [[nodiscard]] static bool is_gguf(const core::GgufFile& file);
 
-  /// Writes tokenizer.json and tokenizer_config.json: BPE over raw characters, without merges or pre-tokenizer.
+  /// Writes tokenizer.json and tokenizer_config.json, in which the model is BPE without merges and pre-tokenizer.
   void write_hf(const std::filesystem::path& directory) const override;
   [[nodiscard]] static CharTokenizer read_hf(const std::filesystem::path& directory);
 
-  /// Reads a parsed tokenizer.json. is_hf() returns true if that has no merges, no byte fallback and no pre-tokenizer.
+  /// Reads a parsed tokenizer.json. is_hf() returns true if it has no merges, no byte fallback and no pre-tokenizer.
   [[nodiscard]] static CharTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where);
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
  private:
-  /// Returns a "gpt2" byte-level vocabulary whose only merges join the bytes of one character.
+  /// Returns a byte-level BPE ("gpt2") vocabulary whose merges join the bytes of each character.
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
   /// Creates a tokenizer from a file's pieces. Throws core::Error unless the last one is `<|endoftext|>`.
@@ -60,7 +60,7 @@ class CharTokenizer final : public Tokenizer {
   static std::optional<uint32_t> character_in(std::string_view bytes);
 
   Vocabulary vocabulary_;
-  std::unordered_map<uint32_t, int32_t> id_of_;  ///< by code point
+  std::unordered_map<uint32_t, int32_t> id_of_;  ///< token of each code point
   SpecialTokens special_;                        ///< `<|endoftext|>`
 };
 

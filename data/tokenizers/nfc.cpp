@@ -12,7 +12,7 @@
 namespace folio::data {
 namespace {
 
-// Returns the end of the valid UTF-8 that begins at `at`.
+// Returns where the valid UTF-8 that begins at `at` ends.
 size_t valid_end(std::string_view text, size_t at) {
   while (at < text.size()) {
     const core::Utf8Char c = core::decode_utf8(text, at);
@@ -24,9 +24,9 @@ size_t valid_end(std::string_view text, size_t at) {
 
 constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
-// Appends the canonical decomposition of a character.
+// Appends the canonical decomposition of a character to `to`.
 void append_decomposed(uint32_t code_point, std::vector<utf8proc_int32_t>& to) {
-  std::array<utf8proc_int32_t, 32> parts{};  // the longest has 4
+  std::array<utf8proc_int32_t, 32> parts{};  // a decomposition has at most 4
   int boundary = 0;
   const utf8proc_ssize_t n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), parts.data(),
                                                      parts.size(), kOptions, &boundary);
@@ -35,7 +35,7 @@ void append_decomposed(uint32_t code_point, std::vector<utf8proc_int32_t>& to) {
 }
 
 // Sorts each run of combining marks by class (canonical order); marks of the same class keep their order.
-// utf8proc_map() does this by swapping neighbours, which takes quadratic time.
+// utf8proc_map() does this by swapping neighbors, which takes quadratic time.
 void sort_marks(std::vector<utf8proc_int32_t>& characters) {
   const auto class_of = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
   const auto is_mark = [&](utf8proc_int32_t c) { return class_of(c) != 0; };

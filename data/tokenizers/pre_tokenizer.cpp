@@ -18,7 +18,7 @@ class Scanner {
 
   [[nodiscard]] size_t at() const { return at_; }
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
-  /// Returns true at this character; false at the end of the text.
+  /// Returns true if this is the current character. At the end of the text all of these return false.
   [[nodiscard]] bool is(uint32_t code_point) const { return !at_end() && code_point_ == code_point; }
   [[nodiscard]] bool is(CharClass c) const { return !at_end() && class_ == c; }
   [[nodiscard]] LetterCase letter_case() const { return case_of(code_point_); }
@@ -51,7 +51,7 @@ class Scanner {
   CharClass class_ = CharClass::Other;
 };
 
-// Matches s|t|re|ve|m|ll|d, which follow an apostrophe. Returns the number of bytes, or 0.
+// Returns the length of s, t, re, ve, m, ll or d (as after an apostrophe) at the beginning of `text`, or 0.
 size_t contraction(std::string_view text, bool ignore_case) {
   constexpr std::string_view kLongS = "\u017F";  // U+017F, which also matches s if case is ignored
   if (ignore_case && text.starts_with(kLongS)) return kLongS.size();
@@ -65,8 +65,8 @@ size_t contraction(std::string_view text, bool ignore_case) {
   return ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l') ? 2 : 0;
 }
 
-// Matches \s+(?!\S)|\s+ : white space, without its last character if there are several and a word follows. With
-// `numbers_apart`, a number counts as the end of the text.
+// Returns the end of \s+(?!\S)|\s+ : white space, without its last character if it has several and a word follows. If
+// `numbers_apart`, a number does not count as a word.
 size_t space_end(Scanner in, bool numbers_apart) {
   const size_t begin = in.at();
   size_t last = begin;
@@ -101,7 +101,7 @@ size_t digits_end(std::string_view text, size_t at) {
   return in.at();
 }
 
-// Matches \s*[\r\n]+ : white space through its last line break. 0: no match.
+// Returns the end of \s*[\r\n]+ : white space through its last line break. Returns 0 if there is none.
 size_t newline_end(Scanner in) {
   size_t end = 0;
   while (in.is(CharClass::Space)) {
@@ -112,7 +112,7 @@ size_t newline_end(Scanner in) {
   return end;
 }
 
-// Returns the end of a word of Llama 3 or Qwen 2. Numbers are split into words of at most `most_numbers` digits.
+// Returns the end of a word of Llama 3 or Qwen 2. Numbers are cut into words of at most `most_numbers` digits.
 size_t llama3_end(std::string_view text, size_t at, int most_numbers) {
   const Scanner begin(text, at);
   if (begin.is('\'')) {
@@ -147,8 +147,8 @@ bool has_lower(const Scanner& in) {
   return !in.at_end() && in.letter_case() != LetterCase::None && in.letter_case() != LetterCase::Upper;
 }
 
-// Matches U*L+ of o200k: all characters in U, then those in L. If none follow, ends after the last one of U that is
-// also in L. 0: no match.
+// Returns the end of U*L+ of o200k: all characters in U, then those in L. If none of L follows, the match ends at the
+// last character of U that is also in L. Returns 0 if there is no match.
 size_t lower_word_end(Scanner in) {
   size_t end = 0;
   for (; has_upper(in); in.next()) {
@@ -165,7 +165,7 @@ size_t lower_word_end(Scanner in) {
   return end;
 }
 
-// Matches U+L* where U*L+ does not match. 0: no match.
+// Returns the end of U+L* where U*L+ does not match, or 0.
 size_t upper_word_end(Scanner in) {
   const size_t begin = in.at();
   while (has_upper(in)) in.next();
@@ -174,7 +174,7 @@ size_t upper_word_end(Scanner in) {
 
 size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_numbers) {
   const Scanner begin(text, at);
-  Scanner behind_first = begin;  // [^\r\n\p{L}\p{N}]?
+  Scanner behind_first = begin;  // position after the optional [^\r\n\p{L}\p{N}]
   const bool has_first = !begin.is(CharClass::Letter) && !begin.is(CharClass::Number) && !begin.is_newline();
   if (has_first) behind_first.next();
   size_t end = lower_word_end(behind_first);
@@ -201,7 +201,7 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
   return newline > 0 ? newline : space_end(begin, false);
 }
 
-// Of entries with equal properties the first is written; others are llama.cpp's synonyms (src/llama-vocab.cpp).
+// Of equal entries, the first is written to files; the others are llama.cpp's synonyms (src/llama-vocab.cpp).
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},

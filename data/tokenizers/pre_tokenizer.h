@@ -14,7 +14,7 @@ enum class PreTokenizer {
   /// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
   /// (https://github.com/openai/gpt-2/blob/master/src/encoder.py)
   Gpt2,
-  /// Each \p{N} is a word; each stretch between them is split separately, as by GPT-2 (SmolLM2, StarCoder).
+  /// Each \p{N} is a word; the text between them is split as by Gpt2 (SmolLM2, StarCoder).
   Digits,
   /// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
   /// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
@@ -34,15 +34,15 @@ enum class PreTokenizer {
   Tekken,
 };
 
-/// Returns the end of the word that begins at `at` < text.size(), which is 0 or the end of another word. Bytes that are
-/// not UTF-8 count as symbols, like U+FFFD.
+/// Returns the end of the word that begins at `at` < text.size(), the beginning of the text or the end of another word.
+/// Bytes that are not UTF-8 count as symbols, like U+FFFD.
 [[nodiscard]] size_t word_end(PreTokenizer kind, std::string_view text, size_t at);
 
-/// Returns the next position at or after `from` where every pre-tokenizer ends a word, regardless of context: after a
-/// line break and before a visible ASCII character other than a slash. Returns the end of the text if there is none.
+/// Returns the next position at or after `from` where every pre-tokenizer ends a word: after a line break and before a
+/// visible ASCII character other than a slash. Returns the end of the text if there is no such position.
 [[nodiscard]] size_t word_border(std::string_view text, size_t from);
 
-/// Calls take(part) for consecutive parts of a text that end at a word_border(). All but the last have >= `n_bytes`.
+/// Calls take(part) for consecutive parts of `text`, cut at word_border(). All but the last have at least `n_bytes`.
 template <typename Take>
 void for_parts(std::string_view text, size_t n_bytes, Take&& take) {
   while (!text.empty()) {
@@ -52,16 +52,16 @@ void for_parts(std::string_view text, size_t n_bytes, Take&& take) {
   }
 }
 
-/// A value of GGUF's tokenizer.ggml.pre, and what it implies in llama.cpp.
+/// A value of tokenizer.ggml.pre in GGUF files, and the settings that it implies.
 struct PreTokenizerName {
   std::string_view name;
   PreTokenizer kind;
-  bool ignore_merges = false;  ///< a word that is a token is not merged
-  bool add_bos = false;        ///< default of tokenizer.ggml.add_bos_token
-  bool nfc = false;            ///< the model's own tokenizer normalizes text first; llama.cpp does not
+  bool ignore_merges = false;  ///< a word that is a piece becomes one token, without merging
+  bool add_bos = false;        ///< default of add_bos_token
+  bool nfc = false;            ///< the model's own tokenizer applies NFC first; llama.cpp does not
 };
 
-/// Returns the entry with this name. Throws core::Error, prefixed with `where`, that lists the known names if unknown.
+/// Returns the entry with this name. Throws core::Error that begins with `where` and lists the names if there is none.
 [[nodiscard]] const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::string& where);
 
 /// Returns the first entry with these properties, or null.

@@ -24,7 +24,7 @@ uint32_t rank_of(float score) {
   return (bits & 0x80000000U) != 0 ? bits : ~(bits | 0x80000000U);
 }
 
-// Merges the symbols of one word. Symbols of size 0 in the result must be skipped.
+// Merges the symbols of one word. Returns all symbols; those of size 0 were merged into others and must be skipped.
 const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::string_view word, size_t longest,
                                  SymbolMerger& merger) {
   merger.clear();
@@ -41,7 +41,7 @@ const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::s
   });
 }
 
-// Returns true if `text` has a space after another character.
+// Returns true if `text` has a space after a character other than a space.
 bool goes_on_after_space(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
   return begin != std::string_view::npos && text.find(' ', begin) != std::string_view::npos;
@@ -51,7 +51,7 @@ bool goes_on_after_space(std::string_view text) {
 
 bool joins(const SentencePieceVocabulary& v, size_t id) {
   const bool is_text = v.types[id] == PieceType::Normal || v.types[id] == PieceType::UserDefined;
-  // Text has marks instead of spaces, so a piece with a space never matches.
+  // A piece with a space cannot match, since marks have replaced the spaces of the text.
   return is_text && v.pieces[id].find(' ') == std::string::npos && !flags_of(v, static_cast<int32_t>(id)).apart;
 }
 
@@ -134,7 +134,7 @@ std::vector<int32_t> SentencePieceTokenizer::encode_pieces(std::span<const TextP
   return ids;
 }
 
-// Encodes text from AddedTokens, to which a normalizer has already added its space.
+// Encodes a stretch of text between added tokens. A normalizer has already added the leading space, if there is one.
 void SentencePieceTokenizer::encode_stretch(std::string_view text, bool is_first, std::vector<int32_t>& ids) const {
   require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
   std::string plain = marks_to_spaces(text);
@@ -144,7 +144,7 @@ void SentencePieceTokenizer::encode_stretch(std::string_view text, bool is_first
   SymbolMerger merger;
   const size_t first = ids.size();
   for (size_t at = 0; at < plain.size();) {
-    // If no piece has a space after another character, words can be encoded separately.
+    // If no piece has a space after another character, words can be encoded separately, which is faster.
     const size_t letters = cut_words_ ? plain.find_first_not_of(' ', at) : plain.size();
     const size_t end = std::min(plain.find(' ', vocabulary_.split_words ? at + 1 : letters), plain.size());
     const std::string_view word = std::string_view(plain).substr(at, end - at);
@@ -169,7 +169,7 @@ void SentencePieceTokenizer::append_without_piece(std::string_view symbol, bool 
   }
   require(vocabulary_.unk >= 0, "\"{}\" is not in the vocabulary, which has neither bytes nor an unknown token",
           core::printable(symbol));
-  if (!after_unknown) ids.push_back(vocabulary_.unk);  // a run of unknown characters is one token
+  if (!after_unknown) ids.push_back(vocabulary_.unk);  // consecutive unknown characters become one token
 }
 
 std::vector<int32_t> SentencePieceTokenizer::prefix_tokens() const { return beginning_of(vocabulary_); }

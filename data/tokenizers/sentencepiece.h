@@ -15,19 +15,19 @@ namespace hf {
 struct Source;
 }
 
-/// Where add_space_prefix adds a space. In `tokenizers` a normalizer or a pre-tokenizer does so.
+/// Specifies before which texts add_space_prefix adds a space. A normalizer or a pre-tokenizer of `tokenizers` adds it.
 enum class SpacePrefix : uint8_t {
   Normalizer,  ///< before each text between special and user-defined tokens (Prepend; SentencePiece, GGUF)
-  Always,      ///< before each such text that does not begin with a space (Metaspace)
-  First,       ///< once, before a text that begins with neither a space nor a token (Metaspace)
+  Always,      ///< before each of these texts that does not begin with a space (Metaspace)
+  First,       ///< before the whole input, unless it begins with a space or an added token (Metaspace)
 };
 
-/// A vocabulary as spelled in files: normal pieces have U+2581 "▁" for a space; user-defined pieces are plain text.
+/// A vocabulary as spelled in files: normal pieces have U+2581 "▁" for a space, user-defined pieces are plain text.
 struct SentencePieceVocabulary : Vocabulary {
   std::vector<float> scores;
   bool add_space_prefix = true;
-  SpacePrefix space_prefix = SpacePrefix::Normalizer;  ///< GGUF has no key for it
-  bool split_words = false;  ///< no token has a space after another character, not even after a space (Metaspace)
+  SpacePrefix space_prefix = SpacePrefix::Normalizer;  ///< not stored in GGUF files
+  bool split_words = false;                            ///< text is split before each space, as by Metaspace
 
   /// Sets SentencePiece's default IDs.
   SentencePieceVocabulary() {
@@ -41,28 +41,28 @@ struct SentencePieceVocabulary : Vocabulary {
 
 /// Throws core::Error, prefixed with `where`, if lists differ in length, an ID is out of range, a score is not finite,
 /// a byte piece is not "<0xNN>", or a piece is empty, longer than 1024 bytes, not UTF-8 or repeated (llama.cpp aborts
-/// on repeated ones).
+/// on repeated pieces).
 void validate(const SentencePieceVocabulary& vocabulary, const std::string& where);
 
-/// Returns true if merges may produce this piece. As in llama.cpp and `tokenizers`, it may be user-defined.
+/// Returns true if merges can produce this piece. It may be user-defined, as in llama.cpp and `tokenizers`.
 [[nodiscard]] bool joins(const SentencePieceVocabulary& vocabulary, size_t id);
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  /// Throws core::Error if the vocabulary is invalid, or no piece is "▁".
+  /// Checks and indexes a vocabulary. Throws core::Error if it is invalid, or has no piece "▁".
   SentencePieceTokenizer(SentencePieceVocabulary vocabulary, const std::string& where);
-  SentencePieceTokenizer(SentencePieceTokenizer&&) = default;  // not copyable: ids_ refers to the texts
+  SentencePieceTokenizer(SentencePieceTokenizer&&) = default;  // not copyable: ids_ refers to bytes_
 
   /// Reads the "llama" vocabulary of a GGUF file, with llama.cpp's defaults for missing keys.
   [[nodiscard]] static SentencePieceTokenizer from_gguf(const core::GgufFile& file);
 
-  /// Reads tokenizer.json and tokenizer_config.json: BPE whose merges are all splits of each piece, one piece after the
-  /// other, with Llama's normalizer or Metaspace, and its decoder. Throws core::Error that names what is not supported.
+  /// Reads tokenizer.json and tokenizer_config.json: BPE with Llama's normalizer and decoder or Metaspace's. Its merges
+  /// must be all splits of each piece, one piece after the other. Throws core::Error that names an unsupported feature.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 
-  /// Encodes any bytes: U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. Separates user-defined
-  /// pieces first (AddedTokens); with add_space_prefix, text between them gets a leading space. Throws core::Error for
-  /// a character that has neither a piece nor bytes if there is no unknown token.
+  /// Returns the tokens of any bytes: U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined
+  /// pieces are separated first (AddedTokens); with add_space_prefix, text between them gets a leading space. Throws
+  /// core::Error for a character without a piece if the vocabulary has neither bytes nor an unknown token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
@@ -85,9 +85,9 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   [[nodiscard]] const SentencePieceVocabulary& vocabulary() const { return vocabulary_; }
 
-  /// Returns the ID of the piece with this text (spaces, not marks), or -1.
+  /// Returns the ID of the piece with this text, spelled with spaces instead of marks, or -1.
   [[nodiscard]] int32_t piece_of(std::string_view text) const { return ids_.find(text); }
-  [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1 if there is none
+  [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1 if there is no such token
 
  private:
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
@@ -95,13 +95,13 @@ class SentencePieceTokenizer final : public Tokenizer {
   void append_without_piece(std::string_view symbol, bool after_unknown, std::vector<int32_t>& ids) const;
 
   SentencePieceVocabulary vocabulary_;
-  std::vector<std::string> bytes_;  ///< text of each token
-  TextIndex ids_;                   ///< pieces that merges may produce, by `bytes_`
+  std::vector<std::string> bytes_;  ///< decoded text of each token
+  TextIndex ids_;                   ///< index of the pieces that merges can produce, by their text in `bytes_`
   SpecialTokens special_;           ///< control and unknown pieces
   AddedTokens added_;
   std::vector<bool> ends_text_;
   std::array<int32_t, 256> byte_ids_{};
-  size_t longest_ = 0;     ///< length in bytes of the longest piece in ids_
+  size_t longest_ = 0;     ///< bytes of the longest piece in ids_
   bool cut_words_ = true;  ///< no piece has a space after another character
 };
 

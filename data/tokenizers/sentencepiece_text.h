@@ -17,11 +17,11 @@ inline constexpr size_t kLongestPiece = 1024;
 /// Throws core::Error, prefixed with `where`, if the piece is empty or longer than kLongestPiece bytes.
 void require_piece_length(std::string_view piece, size_t id, const std::string& where);
 
-/// These replace spaces by marks, and marks by spaces. A mark in the original text also becomes a space.
+/// Replaces spaces by marks; marks_to_spaces() replaces marks by spaces, including those in the original text.
 [[nodiscard]] std::string spaces_to_marks(std::string_view text);
 [[nodiscard]] std::string marks_to_spaces(std::string_view text);
 
-/// byte_piece(10) returns "<0x0A>". parse_byte_piece() is its inverse, with nullopt for any other form.
+/// Returns the piece that represents a byte, such as "<0x0A>". parse_byte_piece() returns nullopt for any other piece.
 [[nodiscard]] std::string byte_piece(uint8_t byte);
 [[nodiscard]] std::optional<uint8_t> parse_byte_piece(std::string_view piece);
 

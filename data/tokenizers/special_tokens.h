@@ -11,13 +11,13 @@
 
 namespace folio::data {
 
-/// How a token matches text, as in an AddedToken of Hugging Face's tokenizers.
+/// Specifies how an added token matches text, as in an AddedToken of Hugging Face's tokenizers.
 struct TokenFlags {
-  bool lstrip = false;       ///< includes white space before it
-  bool rstrip = false;       ///< includes white space after it
+  bool lstrip = false;       ///< the match includes white space before the token
+  bool rstrip = false;       ///< the match includes white space after the token
   bool single_word = false;  ///< matches only if no letter, digit or underscore (\w) is next to it
-  bool normalized = false;   ///< matches normalized text, by its own normalized text
-  bool apart = false;        ///< a user-defined piece that merges do not produce, though two pieces spell it
+  bool normalized = false;   ///< the token's text is normalized, too, and searched in normalized text
+  bool apart = false;        ///< a user-defined piece that merges do not produce, although two pieces spell it
 
   bool operator==(const TokenFlags&) const = default;
 };
@@ -26,13 +26,13 @@ struct SpecialToken {
   std::string text;
   int32_t id = 0;
   TokenFlags flags{};
-  bool is_special = true;  ///< false: user-defined, which matches in every text
+  bool is_special = true;  ///< false for a user-defined token, which matches in every text
 };
 
 class SpecialTokens {
  public:
   SpecialTokens() = default;
-  /// Drops tokens with an empty text; of several with the same text, keeps the first.
+  /// Drops tokens with an empty text, and all but the first of those with the same text.
   explicit SpecialTokens(std::vector<SpecialToken> tokens);
 
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
@@ -47,19 +47,19 @@ class SpecialTokens {
   /// Returns true if a token begins with this byte.
   [[nodiscard]] bool may_begin(char byte) const { return begins_[static_cast<unsigned char>(byte)]; }
 
-  /// Returns the longest token at the beginning of `text`, or null; a special one has at most `longest_special` bytes.
-  /// Performs one binary search per byte.
+  /// Returns the longest token at the beginning of `text`, or null. Special tokens longer than `longest_special` bytes
+  /// are skipped. Performs one binary search per byte.
   [[nodiscard]] const SpecialToken* begin_of(std::string_view text,
                                              size_t longest_special = std::string_view::npos) const;
 
-  /// Splits `text`: calls special(token) for each token and between(stretch) for text between tokens, unless empty.
+  /// Splits `text`: calls special(token) for each token, and between(stretch) for each non-empty text between tokens.
   template <typename Between, typename Special>
   void split(std::string_view text, Between&& between, Special&& special) const;
 
  private:
   std::vector<SpecialToken> tokens_;
-  std::map<int32_t, size_t> by_id_;  ///< indices into tokens_
-  std::array<bool, 256> begins_{};   ///< first bytes of tokens
+  std::map<int32_t, size_t> by_id_;  ///< maps an ID to its index in tokens_
+  std::array<bool, 256> begins_{};   ///< for each byte, true if a token begins with it
 };
 
 template <typename Between, typename Special>

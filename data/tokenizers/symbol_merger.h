@@ -1,5 +1,5 @@
-// The merge loop of BPE, for any rule that ranks pairs: merges the adjacent pair with the lowest rank, leftmost first,
-// until no pair has a rank. A heap and a linked list limit n symbols to O(n log n) steps.
+// The merge loop of byte-pair encoding, for any function that ranks pairs of symbols. Merges the adjacent pair with the
+// lowest rank, leftmost first, until no pair has a rank. Takes O(n log n) steps for n symbols, by a heap and a list.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@ namespace folio::data {
 
 struct Symbol {
   uint32_t begin = 0;
-  uint32_t size = 0;  ///< 0: merged into the symbol on its left
+  uint32_t size = 0;  ///< 0 if the symbol was merged into the one on its left
   int32_t previous = -1;
   int32_t next = -1;
   int32_t id = -1;
 };
 
-/// The result of merging two adjacent symbols.
+/// The result of merging two adjacent symbols: the symbol's ID, and the rank of the merge.
 struct Join {
   uint32_t rank;
   int32_t id;
@@ -26,7 +26,7 @@ struct Join {
 class SymbolMerger {
  public:
   void clear() { symbols_.clear(); }
-  /// Appends a symbol of `size` > 0 units that begins at `begin`.
+  /// Appends a symbol of `size` > 0 bytes that begins at byte `begin` of the text.
   void add(size_t begin, size_t size, int32_t id) {
     const auto i = static_cast<int32_t>(symbols_.size());
     symbols_.push_back({.begin = static_cast<uint32_t>(begin),
@@ -36,8 +36,8 @@ class SymbolMerger {
                         .id = id});
   }
 
-  /// Merges until `rule(left, right)`, which returns std::optional<Join>, has no rank for any pair. Returns all
-  /// symbols; those of size 0 must be skipped.
+  /// Merges until no pair has a rank: `rule(left, right)` returns std::optional<Join>. Returns all symbols, of which
+  /// those of size 0 must be skipped.
   template <typename Rule>
   const std::vector<Symbol>& merge(Rule&& rule) {
     heap_.clear();
@@ -55,15 +55,15 @@ class SymbolMerger {
   }
 
  private:
-  // A ranked pair. It is outdated if the sizes of its symbols, which only grow, no longer add up to `size`.
+  // A pair to merge. It is outdated if the sizes of its two symbols, which only grow, no longer add up to `size`.
   struct Candidate {
-    uint64_t order;  ///< rank, then position
+    uint64_t order;  ///< the rank in the upper bits, then the position
     uint32_t size;
     int32_t id;
-    bool operator<(const Candidate& other) const { return order > other.order; }  // the lowest is on top of the heap
+    bool operator<(const Candidate& other) const { return order > other.order; }  // puts the lowest on top of the heap
   };
 
-  // Appends the pair that begins at `left` if it has a rank. Returns true if it does.
+  // Appends the pair that begins at `left` to the heap if it has a rank. Returns true if so.
   template <typename Rule>
   bool add_candidate(int32_t left, Rule& rule) {
     const Symbol& a = symbols_[static_cast<size_t>(left)];

@@ -1,5 +1,5 @@
-// A hash table from texts to IDs: open addressing, 8 bytes per slot. An encoder looks up several texts per character,
-// most of them missing; std::unordered_map would need a division and three cache misses for each.
+// A hash table from texts to IDs, with open addressing and 8 bytes per slot. An encoder looks up several texts per
+// character, most of which are missing; std::unordered_map would need a division and three cache misses for each.
 #pragma once
 
 #include <bit>
@@ -12,11 +12,11 @@ namespace folio::data {
 
 class TextIndex {
  public:
-  /// Creates an empty index. `texts` must outlive it and not move.
+  /// Creates an empty index of elements of `texts`, which must outlive it and must not move.
   explicit TextIndex(const std::vector<std::string>& texts)
       : texts_(texts.data()), slots_(std::bit_ceil(2 * texts.size() + 1)) {}
 
-  /// Adds the text at `id`, which must not be in the index yet.
+  /// Adds the text texts[id], which must not be in the index yet.
   void add(int32_t id) {
     const uint64_t hash = hash_of(texts_[id]);
     size_t at = hash & (slots_.size() - 1);
@@ -36,11 +36,11 @@ class TextIndex {
 
  private:
   struct Slot {
-    uint32_t tag = 0;  ///< upper half of the hash; texts are compared only if it matches
+    uint32_t tag = 0;  ///< upper half of the hash; texts are compared only if it is equal
     int32_t id = -1;
   };
 
-  // FNV-1a (Fowler, Noll, Vo), with its upper bits folded into those that select the slot.
+  // Returns the FNV-1a hash (Fowler, Noll, Vo), with its upper bits folded into the lower ones, which select the slot.
   static uint64_t hash_of(std::string_view text) {
     uint64_t hash = 0xCBF29CE484222325U;
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;

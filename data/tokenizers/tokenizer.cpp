@@ -13,7 +13,7 @@ namespace folio::data {
 
 std::vector<int32_t> Tokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
   std::vector<int32_t> ids;
-  std::string ordinary;  // text since the last special token
+  std::string ordinary;  // text since the last special token, not encoded yet
   const auto flush = [&] {
     if (ordinary.empty()) return;
     const std::vector<int32_t> more = encode(ordinary);
@@ -63,7 +63,7 @@ const SpecialTokens& Tokenizer::special_tokens() const {
 
 core::GgufMetadata Tokenizer::to_gguf() const {
   core::GgufMetadata metadata = vocabulary_to_gguf();
-  // Other programs also support an end of turn and an end of message, in addition to EOS.
+  // GGUF also has keys for the ends of a turn and of a message, at which other programs stop, too.
   const auto id_at = [&](const char* key) -> const uint32_t* {
     const auto found = std::ranges::find(metadata, std::string_view(key), &core::GgufMetadata::value_type::first);
     return found == metadata.end() ? nullptr : std::get_if<uint32_t>(&found->second);
@@ -76,7 +76,7 @@ core::GgufMetadata Tokenizer::to_gguf() const {
     const auto* const free = std::ranges::find(kEnds, nullptr, id_at);
     if (free != kEnds.end()) metadata.emplace_back(*free, static_cast<uint32_t>(id));
   }
-  // Several templates, as in the gguf package.
+  // Write several templates as the gguf package does: a list of names, and one key per template.
   std::vector<std::string> names;
   for (const auto& [name, text] : chat_templates_) {
     if (name == kDefaultTemplate) continue;

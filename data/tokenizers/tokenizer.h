@@ -1,4 +1,4 @@
-// Converts text to tokens and back: the interface of all tokenizers.
+// The interface of all tokenizers, which convert text to tokens and back.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@
 
 namespace folio::data {
 
-/// Key of the chat template (Jinja) in a GGUF file. Other templates have ".NAME" appended.
+/// Key of the default chat template (Jinja) in a GGUF file. The keys of other templates have ".NAME" appended.
 inline constexpr const char* kGgufChatTemplate = "tokenizer.chat_template";
 
-/// Names of the default chat template, and of the one for chats with tools.
+/// Names of the default chat template and of the template for chats with tools.
 inline constexpr const char* kDefaultTemplate = "default";
 inline constexpr const char* kToolTemplate = "tool_use";
 using ChatTemplates = std::map<std::string, std::string>;
 
-/// How a prompt is encoded.
+/// Options of encoding a prompt.
 struct PromptOptions {
   bool parse_special = true;  ///< parse special tokens: "<s>" in the prompt is one token
   bool add_special = true;    ///< prepend prefix_tokens()
@@ -44,22 +44,22 @@ class Tokenizer {
   /// are parsed only within a single piece with `parse_special`, so that a user's text never becomes one.
   [[nodiscard]] virtual std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const;
 
-  /// Returns the tokens that are not text, such as BOS, EOS and the markers of a chat's turns.
+  /// Returns the tokens that do not represent text, such as BOS, EOS and the markers of a chat's turns.
   [[nodiscard]] virtual const SpecialTokens& special_tokens() const;
 
-  /// Returns the special tokens that the model expects before a text: {BOS}, or none.
+  /// Returns the special tokens that the model expects before a text: BOS, or no token.
   [[nodiscard]] virtual std::vector<int32_t> prefix_tokens() const { return {}; }
 
   /// Returns prefix_tokens(), followed by encode(text).
   [[nodiscard]] std::vector<int32_t> encode_with_prefix(std::string_view text) const;
 
-  /// Returns a prompt's tokens. With add_special, prepends prefix_tokens() unless they are already there.
+  /// Returns a prompt's tokens. With add_special, prepends prefix_tokens() unless the prompt already begins with them.
   [[nodiscard]] std::vector<int32_t> encode_prompt(std::string_view text, const PromptOptions& options = {}) const;
 
-  /// Returns `tokens`, with prefix_tokens() prepended unless they begin with those.
+  /// Returns `tokens`, with prefix_tokens() prepended unless `tokens` already begins with them.
   [[nodiscard]] std::vector<int32_t> with_prefix(std::vector<int32_t> tokens) const;
 
-  /// Returns the bytes of a token, which may be part of a UTF-8 character; empty for control tokens.
+  /// Returns the bytes of a token, which may end within a UTF-8 character. Empty for control tokens.
   [[nodiscard]] virtual const std::string& token_bytes(int32_t id) const = 0;
 
   [[nodiscard]] virtual int32_t vocab_size() const = 0;
@@ -68,48 +68,48 @@ class Tokenizer {
   /// Returns BOS, or end_of_text() if there is none.
   [[nodiscard]] virtual int32_t begin_of_text() const { return end_of_text(); }
 
-  /// Returns true if generation stops at this token: end_of_text(), the end of a chat's turn, BOS, which begins another
-  /// text, or a token of end_at().
+  /// Returns true if generation stops at this token: end_of_text(), the end of a chat turn, BOS, since it begins
+  /// another text, or one of the tokens set by end_at().
   [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text() || is_end(id); }
-  /// Sets additional tokens at which generation stops, such as those of a model's generation_config.json.
+  /// Sets tokens that also stop generation, such as those of a model's generation_config.json.
   void end_at(std::vector<int32_t> ids) { ends_ = std::move(ids); }
 
   /// Returns tokens that must never be sampled.
   [[nodiscard]] virtual std::vector<int32_t> suppressed_tokens() const = 0;
 
-  /// Returns the tokens to generate from if there is no prompt.
+  /// Returns the tokens that generation starts from if there is no prompt.
   [[nodiscard]] virtual std::vector<int32_t> default_prompt() const = 0;
 
-  /// Returns the kind for messages: "character", "byte-level BPE", "SentencePiece".
+  /// Returns the tokenizer's kind, for messages: "character", "byte-level BPE" or "SentencePiece".
   [[nodiscard]] virtual std::string kind() const = 0;
 
-  /// Returns the text of the tokens: decode(encode(text)) is `text`. For tokens that continue a text, concatenate their
-  /// token_bytes() instead.
+  /// Returns the text of tokens; decode(encode(text)) returns `text`. To decode the continuation of a text, concatenate
+  /// the token_bytes() of its tokens instead.
   [[nodiscard]] virtual std::string decode(const std::vector<int32_t>& tokens) const {
     std::string text;
     for (const int32_t token : tokens) text += token_bytes(token);
     return text;
   }
 
-  /// Returns this tokenizer as metadata of a GGUF file. Throws core::Error if the format cannot represent it.
+  /// Returns this tokenizer as the metadata of a GGUF file. Throws core::Error if GGUF cannot represent it.
   [[nodiscard]] core::GgufMetadata to_gguf() const;
 
-  /// Writes a Hugging Face directory's tokenizer.json and tokenizer_config.json. Throws core::Error as to_gguf() does.
+  /// Writes tokenizer.json and tokenizer_config.json. Throws core::Error if they cannot represent this tokenizer.
   virtual void write_hf(const std::filesystem::path& directory) const;
 
-  /// Returns the chat templates (Jinja) that came with the vocabulary, by name. "tool_use" is for chats with tools.
+  /// Returns the model's chat templates (Jinja) by name. The one named "tool_use" is for chats with tools.
   [[nodiscard]] const ChatTemplates& chat_templates() const { return chat_templates_; }
   void set_chat_templates(ChatTemplates templates) { chat_templates_ = std::move(templates); }
-  /// Returns the template named "default", or an empty string.
+  /// Returns the chat template named "default", or an empty string.
   [[nodiscard]] const std::string& chat_template() const;
-  /// Replaces all templates by this one, named "default"; an empty string removes them.
+  /// Replaces all chat templates by `text`, named "default". An empty string removes them.
   void set_chat_template(std::string text);
 
  protected:
   [[nodiscard]] bool is_end(int32_t id) const { return std::find(ends_.begin(), ends_.end(), id) != ends_.end(); }
 
  private:
-  /// Returns the metadata for to_gguf(), without chat templates.
+  /// Returns the metadata for to_gguf(), except the chat templates.
   [[nodiscard]] virtual core::GgufMetadata vocabulary_to_gguf() const;
 
   ChatTemplates chat_templates_;

@@ -27,7 +27,7 @@ Format format_of(const fs::path& path) {
   const core::MappedFile file(path);
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (bytes.starts_with("GGUF")) return Format::Gguf;
-  // tokenizer.bin begins with the length of its longest piece, which is below 65536.
+  // A tokenizer.bin begins with the length of its longest piece, an int32 below 65536.
   if (bytes.size() >= 4 && bytes[2] == 0 && bytes[3] == 0) return Format::Llama2c;
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   core::require(first != std::string_view::npos && bytes[first] == '{',
@@ -39,8 +39,8 @@ nlohmann::json read_json(const fs::path& path) {
   return core::parse_json(core::read_text_file(path, size_t{64} << 20U), path.string());
 }
 
-// Reads templates as transformers does: chat_template.jinja and additional_chat_templates/NAME.jinja, or else a string,
-// or a list of named ones, in tokenizer_config.json.
+// Reads chat templates as transformers does: chat_template.jinja and additional_chat_templates/NAME.jinja if they
+// exist, or else "chat_template" of tokenizer_config.json, which is a string or a list of named templates.
 ChatTemplates chat_templates_of(const nlohmann::json& config, const fs::path& directory) {
   ChatTemplates templates;
   const auto add_file = [&](const std::string& name, const fs::path& file) {
@@ -66,7 +66,7 @@ ChatTemplates chat_templates_of(const nlohmann::json& config, const fs::path& di
   return templates;
 }
 
-// Returns the vocab_size of the model in the directory; 0 if there is none.
+// Returns vocab_size of the config.json in `directory`, or 0 if there is none.
 size_t model_vocab_size(const fs::path& directory) {
   constexpr uint64_t kMost = uint64_t{1} << 22U;
   const fs::path path = directory / "config.json";
@@ -84,7 +84,7 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
                 "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
-  if (CharTokenizer::is_hf(tokenizer)) {  // needs no tokenizer_config.json
+  if (CharTokenizer::is_hf(tokenizer)) {  // character tokenizers need no tokenizer_config.json
     auto result = std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
     const nlohmann::json config = core::path_exists(config_path) ? read_json(config_path) : nlohmann::json::object();
     result->set_chat_templates(chat_templates_of(config, path.parent_path()));

@@ -13,12 +13,12 @@ namespace folio::data {
 /// Reads tokenizer.json and tokenizer_config.json: characters, byte-level BPE, or SentencePiece with byte fallback.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_hf(const std::filesystem::path& directory);
 
-/// Loads a tokenizer.json or its directory, a GGUF file, or llama2.c's tokenizer.bin, recognized by content. Throws
-/// core::Error if it does not have `vocab_size` tokens, the model's number, or 0 if unknown.
+/// Loads a tokenizer.json or its directory, a GGUF file, or llama2.c's tokenizer.bin, and recognizes the format by its
+/// content. Throws core::Error if the tokenizer does not have `vocab_size` tokens (0: any number).
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, int64_t vocab_size);
 
 /// Loads the tokenizer in `file`, or the model's own if `file` is empty. Throws core::Error if the model has none, or
-/// if the sizes of the vocabularies differ.
+/// if model and tokenizer differ in the size of the vocabulary.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const core::StoredModel& model, const std::string& file);
 
 }  // namespace folio::data

@@ -6,15 +6,15 @@
 
 namespace folio::data {
 
-/// The disjoint classes \p{L}, \p{N} and White_Space (\s). Unassigned code points are Other.
+/// The class of a character: \p{L}, \p{N} or White_Space (\s). All others, including unassigned code points, are Other.
 enum class CharClass : uint8_t { Other = 0, Letter = 1, Number = 2, Space = 3 };
 
-/// The case of a character in a word. Upper: \p{Lu} and \p{Lt}; Lower: \p{Ll}; Either: \p{Lm}, \p{Lo} and marks, \p{M};
-/// None: all others.
+/// The case of a character, for splitting words: Upper is \p{Lu} or \p{Lt}; Lower is \p{Ll}; Either is \p{Lm}, \p{Lo}
+/// or a mark, \p{M}; None is any other character.
 enum class LetterCase : uint8_t { None = 0, Upper = 1, Lower = 2, Either = 3 };
 [[nodiscard]] LetterCase case_of(uint32_t code_point);
 
-/// Classes of the first code points, which most text uses: a binary search for each would dominate the scanner's time.
+/// Classes of the first code points, of which most text consists; a binary search for each would dominate scanning.
 extern const std::array<CharClass, 0x800> kFirstCharClasses;
 
 [[nodiscard]] CharClass search_char_class(uint32_t code_point);

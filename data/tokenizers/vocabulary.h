@@ -1,4 +1,4 @@
-// The parts that all kinds of vocabularies have: pieces, their types and the IDs of special tokens.
+// The common parts of all kinds of vocabularies: pieces, types of pieces, and the IDs of special tokens.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace folio::data {
 
-/// Numbered as in GGUF's tokenizer.ggml.token_type. Control and unknown pieces are special: they match text only where
-/// special tokens are parsed. The text of a user-defined piece is always one token.
+/// The type of a piece, numbered as in GGUF's tokenizer.ggml.token_type. Control and unknown pieces are special: they
+/// match text only where special tokens are parsed. The text of a user-defined piece is always one token.
 enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
 
 [[nodiscard]] inline bool is_special(PieceType type) {
@@ -22,26 +22,26 @@ enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefin
 struct Vocabulary {
   std::vector<std::string> pieces;
   std::vector<PieceType> types;
-  int32_t bos = -1;  ///< -1 if there is none, as for the IDs below
+  int32_t bos = -1;  ///< special IDs are -1 if the vocabulary has no such token
   int32_t eos = -1;
   int32_t unk = -1;
   int32_t pad = -1;
-  int32_t eot = -1;  ///< end of a chat turn
+  int32_t eot = -1;  ///< the token that ends a chat turn
   bool add_bos = false;
   bool add_eos = false;
-  std::map<int32_t, TokenFlags> flags;  ///< of special and user-defined pieces, unless the default; not in GGUF
-  std::vector<int32_t> prefix;  ///< before each text instead of BOS, such as GLM's [gMASK] and <sop>; not in GGUF
+  std::map<int32_t, TokenFlags> flags;  ///< flags that differ from the default, by ID; not in GGUF
+  std::vector<int32_t> prefix;          ///< replaces BOS before each text, such as GLM's [gMASK] and <sop>; not in GGUF
 
   bool operator==(const Vocabulary&) const = default;
 };
 
 [[nodiscard]] TokenFlags flags_of(const Vocabulary& vocabulary, int32_t id);
 
-/// Returns the tokens before each text: the prefix, or BOS if add_bos is set.
+/// Returns the tokens that precede each text: the prefix, or BOS if add_bos is set.
 [[nodiscard]] std::vector<int32_t> beginning_of(const Vocabulary& vocabulary);
 
-/// A special ID: its name in messages and files, and its member. GGUF appends "_token_id" to the name, Hugging Face
-/// "_token".
+/// Names of a special ID in messages, GGUF and Hugging Face files, and its member. GGUF appends "_token_id" to its
+/// name, Hugging Face "_token".
 struct SpecialIdName {
   const char* name;
   const char* gguf;
@@ -54,12 +54,12 @@ inline constexpr std::array<SpecialIdName, 5> kSpecialIds = {{{"BOS", "bos", "bo
                                                               {"padding", "padding", "pad", &Vocabulary::pad},
                                                               {"end-of-turn", "eot", "eot", &Vocabulary::eot}}};
 
-/// Throws core::Error, prefixed with `where`, if lists differ in length, there is no piece, a type is unknown, or an ID
-/// is out of range.
+/// Throws core::Error, prefixed with `where`, if pieces and types differ in number, there is no piece, a type is
+/// unknown, or an ID is out of range.
 void validate(const Vocabulary& vocabulary, const std::string& where);
 
-/// Returns true for pieces at which generation stops: EOS, the end of a turn, BOS, and control pieces with the names of
-/// such tokens in published chat models, which may end a turn with another token than their files specify.
+/// Returns, for each piece, true if generation stops at it: EOS, the end of a turn, BOS, and control pieces with the
+/// names of such tokens in published chat models, since some end a turn with a token that their files do not specify.
 [[nodiscard]] std::vector<bool> ends_of_text(const Vocabulary& vocabulary);
 
 }  // namespace folio::data

@@ -28,7 +28,7 @@ SequenceId BlockManager::add_sequence(int32_t adapter) {
 }
 
 SequenceId BlockManager::fork(SequenceId parent) {
-  static_cast<void>(at(parent));  // checks `parent` first: add_sequence() may reuse a released id
+  static_cast<void>(at(parent));  // throws if `parent` is not live, before add_sequence() reuses a released id
   const SequenceId child = add_sequence(at(parent).adapter);
   const Sequence& from = at(parent);
   Sequence& to = at(child);
@@ -84,7 +84,7 @@ void BlockManager::drop_block(BlockId block) {
 
 void BlockManager::hold(BlockId block) {
   if (references_[static_cast<size_t>(block)]++ > 0) return;
-  prefixes_.take(block);  // a block without references is a cached one
+  prefixes_.take(block);  // an unused block that is held again comes from the prefix cache
   ++in_use_;
 }
 
@@ -100,7 +100,7 @@ int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t>
   return s.length;
 }
 
-// Only free tails qualify: a tail in use is about to be written, so sharing it would cost a copy.
+// Finds cached blocks. A partial block in use is not shared: its sequence will append to it, which would cost a copy.
 BlockManager::Known BlockManager::find_known(std::span<const int32_t> tokens, int32_t adapter) const {
   Known known{.blocks = prefixes_.find(tokens, adapter)};
   known.tail = prefixes_.find_tail(known.blocks, tokens, adapter,
@@ -170,7 +170,7 @@ void BlockManager::reserve(SequenceId sequence, int64_t count) {
       copies_.push_back({.from = s.table[b], .to = copy});
       s.table[b] = copy;
     } else {
-      prefixes_.forget(s.table[b]);  // its tokens will change
+      prefixes_.forget(s.table[b]);  // the prefix cache must not find a block that is about to be overwritten
     }
   }
 }

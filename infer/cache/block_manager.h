@@ -32,12 +32,12 @@ class BlockManager {
   /// Creates `n_blocks` free blocks with the ids 0 to n_blocks - 1; low ids are allocated first.
   explicit BlockManager(int64_t n_blocks) : n_blocks_(n_blocks) {}
 
-  /// Adds an empty sequence whose keys and values `adapter` computes. It shares blocks only within that adapter.
+  /// Adds an empty sequence whose keys and values `adapter` computes. Only sequences of the same adapter share blocks.
   [[nodiscard]] SequenceId add_sequence(int32_t adapter = kNoAdapter);
   /// Adds a sequence that shares all blocks of `parent`.
   [[nodiscard]] SequenceId fork(SequenceId parent);
   void release(SequenceId sequence);
-  /// Removes all positions from n_positions on. Throws core::Error while positions are reserved.
+  /// Shortens the sequence to its first n_positions positions. Throws core::Error while positions are reserved.
   void truncate(SequenceId sequence, int64_t n_positions);
 
   [[nodiscard]] int32_t adapter(SequenceId sequence) const { return at(sequence).adapter; }
@@ -52,8 +52,8 @@ class BlockManager {
   /// Returns the number of free blocks that reserve(sequence, count) allocates, including copies.
   [[nodiscard]] int64_t blocks_needed(SequenceId sequence, int64_t count) const;
 
-  /// Makes the next `count` positions of the sequence writable. Throws core::Error if there are too few free blocks;
-  /// all reservations, including this partial one, then still need commit() or roll_back().
+  /// Makes the next `count` positions of the sequence writable, until commit() or roll_back(). If there are too few
+  /// free blocks, throws core::Error, and the caller must call roll_back().
   void reserve(SequenceId sequence, int64_t count);
   /// Lets the empty `sequence` share the cached blocks of the longest known prefix of `tokens`: full blocks, then
   /// possibly a partial one. Returns the sequence's new length.
@@ -63,7 +63,7 @@ class BlockManager {
   /// Caches the partial last block of a sequence that is about to be released. `tokens` are the tokens of all its
   /// positions. The block can be found until another sequence appends to it.
   void remember_tail(SequenceId sequence, std::span<const int32_t> tokens);
-  /// The part of `tokens` that share_prefix() would reuse: its length, and how many of its blocks are free.
+  /// A prefix that share_prefix() can reuse: its length in positions, and how many of its blocks no sequence uses.
   struct Prefix {
     int64_t length = 0;
     int64_t free_blocks = 0;
@@ -83,7 +83,7 @@ class BlockManager {
     int32_t adapter = kNoAdapter;
     int64_t length = 0;
     std::vector<BlockId> table;
-    size_t n_cached = 0;  ///< blocks of the table that are in the prefix cache
+    size_t n_cached = 0;  ///< number of leading blocks of the table that are in the prefix cache
   };
   // One reserve() call that is not yet committed.
   struct Reserved {
@@ -101,9 +101,9 @@ class BlockManager {
 
   [[nodiscard]] Sequence& at(SequenceId sequence);
   [[nodiscard]] const Sequence& at(SequenceId sequence) const;
-  // Cached blocks that hold a prefix of the given tokens.
+  // The cached blocks of a token prefix: full ones, then perhaps a partial one.
   struct Known {
-    std::vector<BlockId> blocks{};  ///< full blocks
+    std::vector<BlockId> blocks{};
     PrefixIndex::Tail tail{};
   };
   [[nodiscard]] Known find_known(std::span<const int32_t> tokens, int32_t adapter) const;

@@ -12,7 +12,7 @@ constexpr auto kWhole = static_cast<size_t>(kBlockPositions);
 
 }  // namespace
 
-// Applies SplitMix64's finalizer (Steele et al. 2014) once per token.
+// Returns the hash of a block's predecessor and tokens: SplitMix64's finalizer (Steele et al. 2014), once per token.
 uint64_t PrefixIndex::key_of(TextId before, std::span<const int32_t> tokens) {
   uint64_t key = before;
   for (const int32_t token : tokens) {
@@ -53,7 +53,7 @@ void PrefixIndex::add(std::span<const BlockId> table, std::span<const int32_t> t
     BlockId block = next(text, own);
     if (block < 0) {
       block = table[i];
-      forget(block);  // remove its old entry, whose predecessor was evicted
+      forget(block);  // an entry of this block is out of date: its predecessor was evicted
       enter(block, text, own, false);
     }
     text = at(block).text;
@@ -91,7 +91,7 @@ void PrefixIndex::add_tail(BlockId block, std::span<const int32_t> tokens, int32
   const std::vector<BlockId> chain = find(tokens, adapter);
   const size_t n_before = chain.size() * kWhole;
   if (is_cached(block) || tokens.size() - n_before >= kWhole)
-    return;  // already a tail, or a block before it is not cached
+    return;  // the block is already cached, or a full block before it is not
   enter(block, chain.empty() ? root_of(adapter) : at(chain.back()).text, tokens.subspan(n_before), true);
 }
 

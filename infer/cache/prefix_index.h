@@ -27,20 +27,20 @@ class PrefixIndex {
   /// Caches the full blocks of `table`, which hold `tokens`. Existing entries for the same prefix are kept.
   void add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter);
 
-  /// A cached block that is partly filled.
+  /// A cached block that is partly filled, and the number of its tokens.
   struct Tail {
     BlockId block = -1;  ///< -1: no tail
     size_t n_tokens = 0;
   };
-  /// Returns the longest tail that satisfies `is_free` and continues `chain`, which find() returned for these `tokens`.
+  /// Returns the longest partly filled block that continues `chain`, as returned by find(`tokens`), and that `is_free`.
   [[nodiscard]] Tail find_tail(std::span<const BlockId> chain, std::span<const int32_t> tokens, int32_t adapter,
                                const std::function<bool(BlockId)>& is_free) const;
-  /// Caches `block`, which is in use, as the tail of `tokens`. Does nothing if a full block before it is not cached.
+  /// Caches `block`, the partly filled last block of `tokens`. Does nothing if a full block before it is not cached.
   void add_tail(BlockId block, std::span<const int32_t> tokens, int32_t adapter);
 
   [[nodiscard]] bool is_cached(BlockId block) const;
   /// Marks a cached block as free. Callers must free a sequence's blocks from last to first, so that a block is evicted
-  /// before those through which it is found.
+  /// before its predecessors, through which it is found.
   void leave(BlockId block);
   /// Marks a cached block as in use again.
   void take(BlockId block);
@@ -51,7 +51,7 @@ class PrefixIndex {
 
  private:
   using Tokens = std::array<int32_t, kBlockPositions>;
-  // The id of a prefix that ends with a block. Never reused, so descendants of an evicted block are unreachable.
+  // The id of a prefix that ends with a block. Ids are not reused, so successors of an evicted block aren't found.
   using TextId = uint64_t;
   static constexpr TextId kBeginning = 0;
   [[nodiscard]] static constexpr TextId root_of(int32_t adapter) {
@@ -59,11 +59,11 @@ class PrefixIndex {
   }
 
   struct Entry {
-    TextId text = kBeginning;  ///< kBeginning: not cached
+    TextId text = kBeginning;  ///< the prefix that ends with this block; kBeginning: the block is not cached
     TextId before = kBeginning;
-    size_t n_tail = 0;  ///< number of tokens in a tail, 0 for a full block. Tails are hashed by predecessor only
+    size_t n_tail = 0;  ///< number of tokens in a partly filled block; 0: the block is full
     Tokens tokens{};
-    BlockId older = -1;  ///< neighbors in the LRU list of free blocks
+    BlockId older = -1;  ///< neighbors in the LRU list of free blocks; -1: none
     BlockId newer = -1;
   };
 

@@ -1,5 +1,5 @@
-// AMX kernels: matmul_groups with its quantize, and matmul_fast. All others are those of avx512bf16.cpp. The include
-// order matters:
+// AMX kernels: matmul_groups with its quantize, and matmul_fast. All other kernels are those of avx512bf16.cpp.
+// Later headers use the types of earlier ones, so the include order is fixed:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

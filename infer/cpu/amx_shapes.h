@@ -9,9 +9,9 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Configures AMX tile registers 0 (sums), 1 (left operand) and 2 (right operand), and 3, 4, 5 likewise; the destructor
-// releases them. Shapes for elements of `size` bytes: (16, 16) of 32 bits; (16, depth); (depth * size / 4, 64 bytes).
-// Registers 6 and 7 have the shape of sums.
+// Configures the AMX tile registers for products of `size`-byte elements; the destructor releases them. Registers 0, 3,
+// 6 and 7 hold sums (16, 16) of 32 bits, registers 1 and 4 left operands (16, depth), and registers 2 and 5 right
+// operands (depth * size / 4 rows of 64 bytes).
 class TileShapes {
  public:
   TileShapes(size_t depth, size_t size) {
@@ -25,7 +25,7 @@ class TileShapes {
       uint8_t rows[16]{};
     } shapes{.row_bytes = {64, bytes, 64, 64, bytes, 64, 64, 64}, .rows = {16, 16, rows, 16, 16, rows, 16, 16}};
     static_assert(sizeof shapes == 64);
-    // g++ 12 assumes that the intrinsic reads only 8 of the 64 bytes. This keeps it from dropping the other stores.
+    // g++ 12 assumes that the intrinsic reads only 8 of the 64 bytes. The asm keeps it from dropping the other stores.
     __asm__ volatile("" : : "m"(shapes));
     _tile_loadconfig(&shapes);
   }

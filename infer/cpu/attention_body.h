@@ -12,7 +12,7 @@ namespace folio::infer::kernels {
 namespace {
 
 // Maximum number of queries (one head of one row each) that share the loads of a block. A sum is a chain of dependent
-// FMAs, so the sums of several queries hide its latency. They also share the widening of keys and values.
+// FMAs: computing several queries at once hides its latency, and widens keys and values only once.
 constexpr size_t kMostQueries = Vec::kMostQueries;
 
 // Online softmax state with one query per lane: the running maximum and the sum of exponentials.
@@ -68,7 +68,7 @@ struct ValueScales {
 
 template <>
 struct ValueScales<Q8> {
-  float scales[q8_groups(kMaxHeadDim) * kBlockPositions];  // (groups, 32)
+  float scales[q8_groups(kMaxHeadDim) * kBlockPositions];  // (groups, 32): one per group of dimensions and position
 
   ValueScales(const Q8* values, size_t head_dim) {
     const auto* narrow = reinterpret_cast<const F16*>(values + q8_scale(head_dim, 0, 0));
@@ -82,10 +82,10 @@ struct ValueScales<Q8> {
 // A head's values (the V of attention) in one cache block.
 template <typename T>
 struct Values {
-  const T* numbers;  // (32, head_dim)
+  const T* numbers;  // (32 positions, head_dim)
   size_t head_dim;
   ValueScales<T> scales;
-  const T* next;  // keys of the next block, prefetched meanwhile
+  const T* next;  // keys of the next block, prefetched while the values are read
 
   // Loads dimensions [d, d + 16) of position j as floats. load_first reads only the first n.
   [[nodiscard]] Vec load(size_t j, size_t d) const {
@@ -119,7 +119,7 @@ template <size_t kQueries, size_t kVecs, typename T>
 inline void weighted_values(const float* p, const Values<T>& values, size_t d, const Seen<kQueries>& seen,
                             float* value) {
   const size_t head_dim = values.head_dim;
-  // Positions that all queries attend to are added together. With a sliding window, earlier rows start earlier.
+  // Adds positions that all queries attend to. With a window, earlier rows also attend to positions before `begin`.
   const size_t begin = seen.begin[kQueries - 1];
   const size_t end = seen.end[0];
   const bool more_before = seen.begin[0] < begin;
@@ -150,7 +150,7 @@ inline void weighted_values(const float* p, const Values<T>& values, size_t d, c
   for (size_t q = 0; q < kQueries; ++q) {
     for (size_t i = 0; i < kVecs; ++i) sum[q][i].store(value + q * head_dim + d + i * kLanes);
   }
-  // In a prompt, later rows attend to more positions than the first row.
+  // In a prompt, later rows also attend to positions from `end` on, which the first row does not.
   for (size_t q = 0; q < kQueries; ++q) {
     add_values<kVecs>(p + q * kBlockPositions, values, d, std::max(begin, end), seen.end[q], value + q * head_dim);
   }
@@ -166,7 +166,7 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
 }
 
 // Computes scores (kQueries, 32) from queries (head_dim, kQueries) and keys (head_dim, 32); the first n columns are
-// valid. Prefetches the same part of `next`. A pass covers as many positions as have their sums in registers.
+// valid. Prefetches the same part of `next`. A pass covers as many positions as sums fit in registers.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
@@ -202,12 +202,12 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
 // prefetched while keys are read, and the next keys while values are read.
 template <typename T>
 struct HeadBlock {
-  const T* keys;    // (head_dim, 32)
-  const T* values;  // (32, head_dim)
+  const T* keys;    // (head_dim, 32 positions)
+  const T* values;  // (32 positions, head_dim)
   const T* next_keys;
 };
 
-// Scales products of query and key, then soft-caps them if cap > 0.
+// Scale and soft cap of attention scores: of() scales products of query and key, then soft-caps them if cap > 0.
 struct Scores {
   float scale;
   float cap;
@@ -316,7 +316,7 @@ void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, s
   }
 }
 
-// A kernel that attends for n_queries queries at once.
+// A kernel that computes one block's attention for n_queries queries at once.
 template <typename T>
 struct Attend {
   size_t n_queries = 0;  ///< 0: not available for this instruction set
@@ -333,10 +333,10 @@ constexpr Attend<T> attend_of() {
   }
 }
 
-// Maximum number of queries that read a block while it is cached, in one or more passes.
+// Maximum number of queries per load of a block from memory: their passes run while it is in the processor's cache.
 constexpr size_t kNearQueries = 24;
 
-// Computes attention for queries [begin, end) of the n_rows * n_queries, at most kNearQueries of them.
+// Computes attention for queries [begin, end) of the n_rows * n_queries, at most kNearQueries queries.
 template <typename T>
 void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
   static constexpr std::array kAttend{attend_of<T, 12>(), attend_of<T, 8>(), attend_of<T, 6>(), attend_of<T, 4>(),
@@ -365,7 +365,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
 
   const Scores scores{in.scale, in.cap};
   const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
-  const size_t first_seen = in.n_positions + begin / in.n_queries;  // end of the first row's positions
+  const size_t first_seen = in.n_positions + begin / in.n_queries;  // one past the first row's position
   const size_t first_block = (first_seen - std::min(first_seen, in.window)) / kBlockPositions;
   for (size_t b = first_block; b < n_blocks; ++b) {
     const size_t start = b * kBlockPositions;

@@ -1,4 +1,4 @@
-// AVX2 kernels, in the only file that is compiled for AVX2. The include order matters:
+// AVX2 kernels, in the only file that is compiled for AVX2. Later headers use the types of earlier ones, in this order:
 // clang-format off
 #include "infer/cpu/vec_avx2.h"
 #include "infer/cpu/ints_avx2.h"

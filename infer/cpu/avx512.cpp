@@ -1,4 +1,4 @@
-// AVX-512 kernels, in a file of their own because it is compiled for AVX-512. The include order matters:
+// AVX-512 kernels, compiled for AVX-512. Later headers use the types of earlier ones, in this order:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

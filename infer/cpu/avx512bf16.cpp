@@ -1,5 +1,5 @@
-// AVX-512 BF16 kernels: to_fast and matmul_fast, used with --fast. All others are those of avx512vnni.cpp. The include
-// order matters:
+// AVX-512 BF16 kernels: to_fast and matmul_fast, used with --fast. All other kernels are those of avx512vnni.cpp.
+// Later headers use the types of earlier ones, so the include order is fixed:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/fast_bf16.h"

@@ -24,7 +24,7 @@ class CacheBlocks {
         head_dim_(static_cast<size_t>(head_dim)),
         head_size_(kernels::head_size<T>(head_dim_)) {}
 
-  /// Returns a block's size in elements. The next two return offsets in it; `layer` is relative to the stage's first.
+  /// Returns a block's size in elements. The next functions return a head's offset in it; layer 0 is the stage's first.
   [[nodiscard]] size_t size() const { return n_layers_ * 2 * n_kv_heads_ * head_size_; }
   [[nodiscard]] size_t key_offset(size_t layer, size_t head) const {
     return (layer * 2 * n_kv_heads_ + head) * head_size_;
@@ -35,7 +35,7 @@ class CacheBlocks {
 
   /// Returns the block's memory, allocated on first use. Throws std::bad_alloc.
   const T* use(BlockId block);
-  /// Returns the memory of a block that is in use.
+  /// Returns the memory of a block that use() allocated.
   [[nodiscard]] const T* operator[](BlockId block) const { return blocks_[static_cast<size_t>(block)].data(); }
   void copy(BlockId from, BlockId to);
   /// Stores one position of a layer at index `slot` of the block. key and value are (n_kv_heads, head_dim).

@@ -13,14 +13,14 @@ namespace folio::infer {
 
 using kernels::in_lanes;
 
-/// Multiply-adds that a core computes in about a microsecond, the unit of parallel_for's `worth`.
+/// Number of multiply-adds that a core computes in about a microsecond, the unit of parallel_for's `worth`.
 inline constexpr size_t kWorthAThread = 8 * 1024;
 
 struct CpuOptions {
   size_t n_threads = 0;                       ///< 0: all cores available to this process
   const kernels::Kernels* kernels = nullptr;  ///< null: those that FOLIO_ISA selects, or the fastest supported ones
-  bool fast = false;  ///< multiply 16-bit weights by Kernels::matmul_fast, if supported
-  bool copies_weights = false;  ///< copy all weights to private memory instead of using the mapped file
+  bool fast = false;                          ///< multiply 16-bit weights with Kernels::matmul_fast, if supported
+  bool copies_weights = false;                ///< copy all weights to private memory instead of using the mapped file
 };
 
 class Cpu final : public Machine {

@@ -13,7 +13,7 @@ namespace {
 
 using core::Role;
 
-// Matrices that share an input, as in forward().
+// Returns the matrices that share an input in forward(), one list per input.
 const std::array<std::vector<Role>, 4>& roles_of_inputs() {
   static const std::array<std::vector<Role>, 4> all{
       {{Role::Wq, Role::Wk, Role::Wv}, {Role::Wo}, {Role::W1, Role::W3}, {Role::W2}}};
@@ -33,7 +33,7 @@ void prefetch(const auto& numbers, size_t begin, size_t end) {
 using Floats = core::AlignedVector<float>;
 
 // Factors that scale an adapter's matrices before rounding to 8 bits: one for each row of a and each column of b, so
-// that dividing t_j by both undoes them. They are 1 where the matrices stay floats.
+// dividing element j of t = x · aᵀ by its two factors undoes them. They are 1 if the matrices stay floats.
 struct Steps {
   explicit Steps(size_t rank) : per_a(rank, 1.0F), per_b(rank, 1.0F) {}
   std::vector<float> per_a, per_b;
@@ -44,7 +44,7 @@ bool is_finite(const core::Adapter::Part& part) {
   return std::ranges::all_of(part.a, finite) && std::ranges::all_of(part.b, finite);
 }
 
-// Computes the factors from all rows of b, even on a rank that holds only some of them.
+// Computes the factors from all rows of b, so that ranks that hold different rows of b use the same factors.
 Steps steps_of(const core::Adapter::Part& part) {
   constexpr float kMost = 127.0F;
   constexpr float kTiny = 1e-30F;  // lower limit of a maximum, so that factors are finite
@@ -151,9 +151,9 @@ void CpuAdapters::begin(std::span<const StepRow> rows) {
 
 void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernels,
                           std::span<const Projection> projections, const float* x, size_t k) {
-  size_t n_t = 0;         // elements of t
-  size_t n_columns = 0;   // rows of all matrices a
-  size_t n_gathered = 0;  // rows to gather
+  size_t n_t = 0;         // elements of t = x · aᵀ, over all groups
+  size_t n_columns = 0;   // columns of t, over all groups
+  size_t n_gathered = 0;  // rows of x to copy, as they are not consecutive
   for (Group& group : groups_) {
     group.input = nullptr;
     for (const Projection& p : projections) {
@@ -176,7 +176,7 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
     for (size_t i = 0; i < group.rows.size() && !group.adjacent; ++i, to += k)
       std::copy_n(x + group.rows[i] * k, k, to);
   }
-  // Computes columns [from, until) of t.
+  // Computes columns [from, until) of a group's t.
   const auto sums = [&](const Group& group, size_t from, size_t until) {
     const Input& input = *group.input;
     const size_t n = group.rows.size();
@@ -202,7 +202,7 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
   constexpr size_t kGrain = 4;
   pool.parallel_for(n_columns, kGrain, n_t * k / kWorthAThread, [&](size_t begin, size_t end) {
     size_t first = 0;
-    const Group* before = nullptr;  // multiplied while the next group's a is prefetched
+    const Group* before = nullptr;  // the previous group, multiplied while the current group's a is prefetched
     size_t begin_before = 0;
     size_t end_before = 0;
     for (const Group& group : groups_) {

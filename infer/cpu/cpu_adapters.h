@@ -1,7 +1,7 @@
-// LoRA adapters in a stage's products; reference/kernels.h defines their sums. A step's rows are grouped by adapter, so
-// each adapter's matrices are read once per step. The matrices a of all products of one input are stored together and
-// multiplied as one. If every row uses another adapter, adapters are most of the bytes read: they are stored in 8 bits
-// if the matrix is group-quantized, with a similar error, else in BF16 if that is exact.
+// LoRA adapters in a stage's products; reference/kernels.h defines the order of their sums. A step's rows are grouped
+// by adapter, so each adapter's matrices are read once per step. The matrices a of all products of one input are stored
+// together and multiplied as one. To save memory traffic, adapters of group-quantized matrices are stored in 8 bits,
+// with an error like that of the matrix's own quantization, and other adapters in BF16 if that is exact.
 #pragma once
 
 #include <cstdint>
@@ -40,21 +40,21 @@ class CpuAdapters {
 
   // An adapter's update of one matrix.
   struct Part {
-    int32_t weight;  ///< index of its WeightId
+    int32_t weight;  ///< WeightId::index of the matrix
     size_t rank;
-    size_t first;  ///< index of its first t in the input's
+    size_t first;  ///< index of the part's first column in t of its Input
     Numbers b;     ///< rows of the stage's outputs, in the layout of Kernels::add_low_rank
   };
   // An adapter's updates of all matrices of a layer that share an input.
   struct Input {
-    Numbers a;                  ///< (n_t, k)
+    Numbers a;                  ///< (n_t, k): the matrices a of all parts, one after another
     std::vector<float> scales;  ///< (n_t): the adapter's scale, divided by the 8-bit factors of a and b
     std::vector<Part> parts;
     [[nodiscard]] size_t n_t() const { return scales.size(); }
   };
   struct Loaded {
     std::vector<std::unique_ptr<Input>> inputs;
-    std::vector<const Input*> of;  ///< by WeightId; null: the matrix is not updated
+    std::vector<const Input*> of;  ///< by index of WeightId; null: the matrix is not updated
   };
   // Rows of the current step that use the same adapter.
   struct Group {
@@ -64,7 +64,7 @@ class CpuAdapters {
     // State of the current product.
     const Input* input = nullptr;  ///< null: the adapter does not change this product
     const float* x = nullptr;
-    size_t first_t = 0;  ///< offset of its t in t_: (rows, n_t)
+    size_t first_t = 0;  ///< offset in t_ of the group's t: (rows, n_t)
   };
 
   std::map<int32_t, Loaded> adapters_;

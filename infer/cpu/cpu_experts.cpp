@@ -32,8 +32,8 @@ Inputs CpuExperts::AllInputs::of(const ExpertRows& expert) const {
   return in;
 }
 
-// Quantizes the inputs to 8 bits, each expert's separately, because kernels choose the layout of inputs that are
-// quantized together. rows_of(first, n) returns the inputs of n assignments as (n, k), gathered if necessary.
+// Quantizes the inputs to 8 bits, each expert's separately, because their layout depends on how many are quantized at
+// once. rows_of(first, n) returns the inputs of n assignments as (n, k), gathered if necessary.
 template <typename RowsOf>
 kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& rows_of) {
   constexpr size_t kTogether = 16;
@@ -54,8 +54,8 @@ kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& ro
   return all;
 }
 
-// Prepares inputs from x (n_rows, k). A step's only row is used in place; several rows are gathered, so that each
-// expert's are contiguous.
+// Prepares inputs from x (n_rows, k). A step's only row is shared by all experts; several rows are gathered, so
+// that each expert's rows are contiguous.
 CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, std::span<const ExpertMatmul> products) {
   AllInputs inputs{.floats = nullptr, .quantized = {}, .fast = nullptr, .k = k, .shared = n_rows_ == 1};
   bool groups = false, floats = false, panels = false;
@@ -99,8 +99,8 @@ CpuExperts::AllInputs CpuExperts::inputs_of_takings(const float* x, const Matrix
   return inputs;
 }
 
-// Calls body(expert, begin, end) on all threads, for tiles [begin, end) of each expert's n_tiles tiles of k columns.
-// The threads' shares are balanced by the experts' numbers of rows.
+// Calls body(expert, begin, end) on all threads to process tiles [begin, end) of the expert. Each expert has n_tiles
+// tiles of k columns. The tiles are divided among threads by cost, which grows with an expert's number of rows.
 template <typename Body>
 void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
   constexpr size_t kReading = 8;  // rows that can be multiplied in the time to read a tile from memory
@@ -109,7 +109,7 @@ void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
   for (const ExpertRows& e : experts_) total += n_tiles * cost(e);
   const size_t work = taken_.size() * n_tiles * kernels::kLanes * k / kWorthAThread;
   pool_.parallel_for(total, 1, work, [&](size_t begin, size_t end) {
-    size_t first = 0;  // cost of all tiles before this expert's
+    size_t first = 0;  // cost of all tiles of the earlier experts
     for (const ExpertRows& e : experts_) {
       const auto tile_at = [&](size_t at) {
         return at <= first ? 0 : std::min(n_tiles, (at - first + cost(e) - 1) / cost(e));
@@ -120,7 +120,7 @@ void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
   });
 }
 
-// Computes out = in · weightᵀ + bias for columns [begin, end) of out. bias is that of the matrix, or null.
+// Computes out = in · weightᵀ + bias for columns [begin, end) of out. bias is (n_out) or null.
 void CpuExperts::multiply(const Matrix& weight, const float* bias, const Inputs& in, size_t begin, size_t end,
                           float* out, size_t stride) {
   for (size_t row = 0; bias != nullptr && row < in.n_rows; ++row) {
@@ -152,7 +152,7 @@ void CpuExperts::project(const float* x, std::span<const ExpertMatmul> products,
 void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual,
                          size_t dim) {
   constexpr size_t kFewTaken = 128;
-  constexpr size_t kPieces = 4;  // per thread
+  constexpr size_t kPieces = 4;  // pieces of work per thread
   const size_t n_out = weights.front().n_out;
   if (n_out == 0) return;
   const AllInputs inputs = inputs_of_takings(x, weights.front());
@@ -191,7 +191,7 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const 
   });
 }
 
-// ---- The stage's expert operations ----
+// ---- CpuStage's operations for mixture of experts ----
 
 void CpuStage::run(const Route& o) {
   const std::array projections{Projection{o.weight, o.bias, Slot::Routes}};
@@ -222,7 +222,7 @@ void CpuStage::run(const CombineExperts& o) {
   exchange({Slot::Residual});
 }
 
-// Sends this rank's columns of every assignment. The slot stores width / expert_dim assignments per row.
+// Sends this rank's columns of all assignments to other ranks. The slot stores width / expert_dim assignments per row.
 void CpuStage::exchange_taken(Slot slot, bool in_eight_bits) {
   if (shard_.exchange == nullptr) return;
   const auto expert_dim = static_cast<size_t>(config_.expert_dim);

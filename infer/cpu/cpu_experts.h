@@ -20,7 +20,7 @@ struct Taken {
   float weight;
 };
 
-/// An active expert and its assignments: [first, first + n) of the step's.
+/// An active expert and its assignments, which are [first, first + n) of CpuExperts::taken().
 struct ExpertRows {
   size_t expert;
   size_t first;
@@ -29,7 +29,7 @@ struct ExpertRows {
 
 class CpuExperts {
  public:
-  /// One matrix per expert, their biases (experts, stride) or null, and the output (assignments, stride).
+  /// A product with one matrix per expert, biases (experts, stride) or null, and output (assignments, stride).
   struct ExpertMatmul {
     std::span<const Matrix> weights;
     const float* biases;
@@ -54,7 +54,7 @@ class CpuExperts {
   void combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual, size_t dim);
 
  private:
-  // Inputs of the experts' products: one row per assignment, or one that all share. Null if no matrix needs them.
+  // Inputs of the experts' products: one row per assignment, or one shared row. A format that isn't needed is null.
   struct AllInputs {
     const float* floats;
     kernels::QuantizedInputs quantized;
@@ -79,11 +79,11 @@ class CpuExperts {
   size_t n_rows_ = 0;
   std::vector<ExpertRows> experts_;
   std::vector<Taken> taken_;
-  core::AlignedVector<float> gathered_;  ///< (assignments, k)
-  RoundedBuffer rounded_;                ///< (assignments, panel_columns(k))
-  core::AlignedVector<float> outputs_;   ///< (assignments, n_out)
-  std::vector<ExpertRows> pieces_;       ///< assignments that one call quantizes
-  QuantizedBuffer quantized_;            ///< (assignments, k)
+  core::AlignedVector<float> gathered_;  ///< copies of the assignments' rows, (assignments, k)
+  RoundedBuffer rounded_;                ///< inputs in BF16, (assignments, panel_columns(k))
+  core::AlignedVector<float> outputs_;   ///< the experts' outputs, (assignments, n_out)
+  std::vector<ExpertRows> pieces_;       ///< assignments of each call of Kernels::quantize
+  QuantizedBuffer quantized_;            ///< inputs in 8 bits, (assignments, k)
 };
 
 }  // namespace folio::infer

@@ -9,7 +9,7 @@
 namespace folio::infer {
 namespace {
 
-// Maximum rows of a run (see find_runs); divides kBlockPositions. Longer runs would leave threads without work.
+// Maximum number of rows per call of the attention kernel. More would leave threads without work. See find_runs().
 constexpr int64_t kRowsTogether = 8;
 static_assert(kBlockPositions % kRowsTogether == 0);
 
@@ -82,7 +82,7 @@ void CpuStage::issue(const Operation& operation) {
   std::visit([this](const auto& o) { run(o); }, operation);
 }
 
-// Splits the step's rows into runs for the attention kernel (see find_runs), and groups the rows by adapter.
+// Splits the step's rows into runs, which the attention kernel processes together, and groups the rows by adapter.
 void CpuStage::group_rows() {
   n_rows_ = rows_.size();
   runs_ = find_runs(config_.context_length);
@@ -106,11 +106,11 @@ std::vector<size_t> CpuStage::find_runs(int64_t window) const {
   return runs;
 }
 
-// Each rank holds the embeddings of some tokens and sends them to the others.
+// Each rank holds the embeddings of some tokens and sends them to the other ranks.
 void CpuStage::run(const Embed& o) {
   const size_t dim = width(Slot::Residual);
   const Matrix& rows = weights_.matrix(o.table);
-  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps before first
+  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps below 0
   for_rows(1, dim * 8, [&](size_t i, size_t) {
     if (index(i) >= rows.n_out) return;
     float* x = at(Slot::Residual) + i * dim;
@@ -126,7 +126,7 @@ void CpuStage::run(const Embed& o) {
   shard_.exchange->meet();
 }
 
-// Sends this rank's columns of the slots to the other ranks and receives theirs.
+// Sends this rank's columns of the slots to the other ranks and receives their columns.
 void CpuStage::exchange(std::initializer_list<Slot> slots, bool in_eight_bits) {
   if (shard_.exchange == nullptr) return;
   for (const Slot slot : slots) {
@@ -155,7 +155,7 @@ void CpuStage::run(const Norm& o) {
 }
 
 void CpuStage::run(const NormHeads& o) {
-  const size_t dim = weights_.matrix(o.weight).k;  // one head's size, or all heads'
+  const size_t dim = weights_.matrix(o.weight).k;  // size of one head, or of all heads together
   norm_vectors(at(o.slot), o.weight, n_rows_ * width(o.slot) / dim, dim, at(o.slot));
 }
 
@@ -263,7 +263,7 @@ void CpuStage::for_rows(size_t together, size_t k, Body&& body) {
 }
 
 kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
-  constexpr size_t kRows = 16;  // per call of quantize
+  constexpr size_t kRows = 16;  // rows per call of Kernels::quantize
   const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
   for_rows(kRows, k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
   return all;
@@ -321,13 +321,13 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
   const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t dim = width(Slot::Query);
   const size_t group = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
-  const size_t n_kv_heads = kv_heads_.last - kv_heads_.first;  // this rank's
+  const size_t n_kv_heads = kv_heads_.last - kv_heads_.first;  // key/value heads of this rank
   size_t work = 0;
   for (const StepRow& row : rows_) {
     work += static_cast<size_t>(row.position + 1 - first_seen(row.position, window)) * 2 * dim;
   }
   const size_t n_runs = runs.size() - 1;
-  // Items are ordered by head, so that a head's keys and values stay cached.
+  // Items are ordered by head, so that a head's keys and values stay in the processor's cache.
   const auto attend_run = [&](size_t item) {
     const size_t head = item / n_runs;
     const size_t begin = runs[item % n_runs];
@@ -360,7 +360,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
 }
 
 void CpuStage::run(const Activate& o) {
-  const bool of_experts = o.gate == Slot::ExpertGate;  // then each row is an assignment
+  const bool of_experts = o.gate == Slot::ExpertGate;  // if true, a row is one assignment to an expert
   const size_t n_rows = of_experts ? experts_.taken().size() : n_rows_;
   const size_t stride = of_experts ? static_cast<size_t>(config_.expert_dim) : width(o.gate);
   const Share own = rows_of_rank(stride, shard_.rank, shard_.n_ranks);

@@ -66,11 +66,11 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   void run(const GateRows& o);
   void run(const Gather& o);
   void run(const FinishLogits& o);
-  void run(const DrawTokens& /*o*/) {}  // the host samples
+  void run(const DrawTokens& /*o*/) {}  // no-op: the host draws tokens from the logits
 
   template <typename T>
   [[nodiscard]] Cache<T> cache_of() const;
-  [[nodiscard]] size_t width(Slot slot) const { return info_.widths[static_cast<size_t>(slot)]; }  // not virtual
+  [[nodiscard]] size_t width(Slot slot) const { return info_.widths[static_cast<size_t>(slot)]; }  // no virtual call
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   template <typename Body>
@@ -101,7 +101,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   StageInfo info_;
   std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
   RopeTable rope_;
-  RopeTable local_rope_;  ///< of sliding-window layers, if the model gives them another RoPE base
+  RopeTable local_rope_;  ///< for sliding-window layers, if the model has a separate RoPE base for them
   CpuAdapters adapters_;
   CpuExperts experts_{pool_, kernels_};
 
@@ -111,7 +111,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   std::vector<int32_t> table_starts_;
   int64_t layer_ = 0;                ///< layer of the last Attend
   bool needs_floats_ = false;        ///< the step is observed, or rows have adapters
-  size_t n_rows_ = 0;                ///< rows in the slots: all of the step's, or after Gather those that need logits
+  size_t n_rows_ = 0;                ///< rows in the slots: all rows of the step; after Gather, those that need logits
   std::vector<size_t> runs_;         ///< first row of each run of rows that attend together, then n_rows_
   std::vector<size_t> window_runs_;  ///< runs_ for sliding-window layers
   std::array<core::AlignedVector<float>, kSlots> slots_;

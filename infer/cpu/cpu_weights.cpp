@@ -39,7 +39,7 @@ bool worth_copying(size_t bytes) {
   return bytes >= kLeast && bytes <= core::machine_memory() / 2;
 }
 
-// Allocates memory for all groups and copies, on huge pages if available, since decoding reads all of it per token.
+// Allocates memory for repacked and copied weights, on huge pages if available: decoding reads all of it per token.
 uint8_t* allocate(size_t bytes) {
   constexpr size_t kLargePage = size_t{2} << 20U;
   const size_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
@@ -61,8 +61,8 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
                               const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
-  size_t copies = 0;  // bytes of matrices that could be used in place
-  // Mapped tensors may be copied because that releases their file pages. Others would be in memory twice.
+  size_t copies = 0;  // bytes of matrices that are copied or used in the mapped file
+  // Mapped tensors may be copied because that releases their file pages. Copies of others would be in memory twice.
   const auto may_be_copied = [&](const core::TensorView& matrix) { return options.copies || model.maps(matrix); };
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];
@@ -84,13 +84,13 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   uint8_t* to = memory_.get();
   StageWeights by_role(model, shard.layers, [&](const core::TensorSpec& spec, const core::TensorView& whole) {
     const WeightId id{static_cast<int32_t>(matrices_.size())};
-    if (!spec.is_matrix()) {  // vectors are whole on every rank
+    if (!spec.is_matrix()) {  // every rank holds whole vectors
       matrices_.push_back(vector(whole));
       return id;
     }
     const Options choice{.fast = options.fast, .copies = copied && may_be_copied(whole)};
     for (const core::TensorView& matrix : matrices_of(whole)) add_matrix(matrix, shard, pool, choice, to, model);
-    // Releases a stack's file pages at once, because adjacent experts share some.
+    // Releases the file pages of a stack of experts at once, because adjacent matrices share pages.
     if (in_blocks(whole) || (choice.fast && in_16_bits(whole)) || choice.copies) model.release(whole);
     return id;
   });

@@ -1,7 +1,7 @@
 // A stage's weights in memory, without duplicates. Float and 16-bit matrices are copied to huge pages, which read
 // faster, or used in the mapped file if they are small or exceed half of the memory (worth_copying). Block types are
 // repacked into groups. File pages are released after a copy. Tensors that the file's reader had to copy, such as Wq
-// and Wk of a Hugging Face directory, stay in its memory.
+// and Wk of a Hugging Face directory, stay in the reader's memory.
 #pragma once
 
 #include <cstddef>
@@ -53,8 +53,8 @@ class CpuWeights {
   LoadReport report_;
   std::vector<Matrix> matrices_;  ///< by WeightId; the matrices of a stack are adjacent
   std::vector<std::vector<std::byte>> copies_;
-  std::unique_ptr<uint8_t, Free> memory_;  ///< all groups, and the copies on huge pages
-  StageWeights by_role_;                   // last: load() fills the members above
+  std::unique_ptr<uint8_t, Free> memory_;  ///< repacked and copied weights, on huge pages
+  StageWeights by_role_;                   // declared last: load() fills the members above
 };
 
 }  // namespace folio::infer

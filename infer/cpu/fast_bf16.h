@@ -69,7 +69,7 @@ void fast_rows(const BF16* x, size_t n, const PanelMatrix& weight, size_t k, siz
   }
 }
 
-// Four panels at a time stay in the L2 cache while all inputs are multiplied by them.
+// Implements Kernels::matmul_fast. Four panels at a time stay in the L2 cache while all inputs are multiplied by them.
 inline void matmul_fast(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate) {
   constexpr size_t kRows = 4 * kLanes;

@@ -1,7 +1,7 @@
 // matmul_groups with AMX, sixteen inputs at a time. One tdpbssd multiplies inputs (16, group) by weights (group / 4, 16
-// rows, 4) into 32-bit sums (16 inputs, 16 rows). Weight tiles keep the order of a GroupMatrix, widened to bytes. A
-// tile register could hold 64 columns, but each group's sums are scaled before the next group is added, which gives the
-// reference's bits; they go through memory to vector registers. Included after groups_body.h.
+// rows, 4) into 32-bit sums (16 inputs, 16 rows). Weights keep the order of a GroupMatrix, widened to bytes. A tile
+// register could hold 64 columns but is given one group: the sums are moved to vector registers and scaled there before
+// the next group is added, as in the reference. Included after groups_body.h.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ struct WideTile {
   };
 
   std::vector<Line> quants;   // (k / 4): four columns of sixteen rows, minus the zero point
-  std::vector<Vec> scales;    // (k / group)
-  std::vector<Vec> minimums;  // (k / 32), or empty
+  std::vector<Vec> scales;    // (k / group): one row per lane
+  std::vector<Vec> minimums;  // (k / 32), or empty if weights have no minimums
 };
 
 template <typename Kind>
@@ -45,8 +45,8 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not treat tile loads as reads of memory
 }
 
-// Computes dots (16 inputs, 16 rows) of one group. Callers alternate kSet, so that a product need not wait for the last
-// one's sums. A template parameter, because the intrinsics require literal register numbers.
+// Computes dots (16 inputs, 16 rows) of one group. Callers alternate kSet, the set of tile registers, so that two
+// products overlap. It is a template parameter because the intrinsics require literal register numbers.
 template <size_t kSet>
 inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, int32_t* dots) {
   if constexpr (kSet == 0) {
@@ -64,16 +64,16 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
   }
 }
 
-// Cache lines prefetched in small portions while a tile is multiplied. Weights of the next tile: otherwise memory is
-// idle during products and a bottleneck during widen(). The sixteen outputs: all at once, they would occupy the line
-// fill buffers that the inputs need.
+// Cache lines to prefetch in small portions while a tile is multiplied: the next tile's weights, as memory would
+// otherwise be idle during products and a bottleneck during widen(), and the sixteen outputs, which would occupy the
+// line fill buffers that the inputs need if they were prefetched at once.
 struct LinesAhead {
   const uint8_t* line;
   const uint8_t* end;
   size_t lines_at_once;
   float* output;
   size_t stride;
-  size_t outputs;  // still to prefetch
+  size_t outputs;  // number of outputs still to prefetch
   size_t outputs_at_once;
 
   void fetch() {
@@ -84,14 +84,14 @@ struct LinesAhead {
   }
 };
 
-// Computes total[t], the tile times input first + t, for sixteen inputs. Multiplies two parts while the sums of the
-// previous two are scaled.
+// Computes total[t], the tile times input first + t, for sixteen inputs. Multiplies two parts (groups of quants)
+// while the sums of the previous two are scaled.
 template <typename Kind>
 [[gnu::noinline]] void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first,
                                   LinesAhead& ahead, Vec* total) {
   constexpr size_t kParts = BlockScales<Kind>::kParts;
   constexpr size_t kPartLines = Kind::kGroup / 4;
-  constexpr size_t kInputBytes = kAmxInputs * kGroupColumns;  // of one group
+  constexpr size_t kInputBytes = kAmxInputs * kGroupColumns;  // 32 columns of sixteen inputs
   constexpr size_t kDots = kAmxInputs * kTileRows;
   const size_t parts = k / Kind::kGroup;
   const int8_t* inputs = x.values + first * k;
@@ -99,7 +99,7 @@ template <typename Kind>
   const float* scaled_sums = x.scaled_sums + first * (k / kGroupColumns);
   const WideTile::Line* quants = weights.quants.data();
   alignas(64) int32_t dots[2][2 * kDots];
-  // Multiplies the next two parts of n that are left.
+  // Multiplies the next two parts if n >= 2 parts are left, or the last one if n is 1.
   const auto multiply = [&](size_t n, int32_t* to) {
     constexpr size_t kToSecond = kParts == 2 ? Kind::kGroup : kInputBytes;
     if (n > 0) multiply_tiles<0>(inputs, quants, to);
@@ -140,8 +140,8 @@ template <typename Kind>
   for (size_t t = 0; t < kAmxInputs; ++t) total[t] = sum[t];
 }
 
-// Stores a group of sixteen inputs as AMX loads it: (16 inputs, 32 columns). The remaining inputs are quantized for the
-// AVX-512 VNNI kernel.
+// Quantizes n inputs for matmul_groups_amx, sixteen at a time in the layout that AMX loads: (16 inputs, 32 columns).
+// The remaining inputs are quantized for the AVX-512 VNNI kernel.
 void quantize_amx(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   const size_t whole = n / kAmxInputs * kAmxInputs;
   for (size_t i = 0; i < whole; ++i) {

@@ -9,14 +9,14 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Eight weight rows of four columns as magnitudes and signs. The signs are applied to the input: as x xor -1 = -x - 1,
+// Eight weight rows of four columns as magnitudes and signs. The signs are applied to the input: x xor -1 = -x - 1, so
 //
 //     Σ w x = Σ |w| (x xor m) + Σ (|w| and m),   m = -1 where w < 0, else 0
 //
 // The last sum is the same for all inputs. Two products fit in 16 bits: |w| <= 128, -128 <= x xor m <= 127.
 struct SignedQuants {
-  __m256i magnitudes;  ///< |w|
-  __m256i signs;       ///< m
+  __m256i magnitudes;  ///< |w|, unsigned bytes
+  __m256i signs;       ///< m: -1 where w < 0, else 0
 
   explicit SignedQuants(__m256i quants) {  // quants have a zero point of 128
     const __m256i w = _mm256_xor_si256(quants, _mm256_set1_epi8(static_cast<char>(0x80)));
@@ -25,7 +25,7 @@ struct SignedQuants {
   }
 };
 
-// Returns sum plus, in each 32-bit lane, four byte products.
+// Returns `sum` with four byte products added to each 32-bit lane.
 inline __m256i add_products(__m256i sum, __m256i unsigned_bytes, __m256i signed_bytes) {
   const __m256i pairs = _mm256_maddubs_epi16(unsigned_bytes, signed_bytes);
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -38,9 +38,9 @@ struct SignedTile {
     SignedQuants high;
   };
 
-  std::vector<Columns> weights;  // (k / 4)
+  std::vector<Columns> weights;  // (k / 4): four columns each
   std::vector<Ints> negatives;   // (k / 32): Σ (|w| and m)
-  std::vector<Vec> scales;       // (k / 32)
+  std::vector<Vec> scales;       // (k / 32): one row per lane
 };
 
 template <typename Kind>
@@ -74,7 +74,7 @@ void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, siz
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
   for (size_t g = 0; g < groups; ++g) {
-    // Uses no Ints and no copy of the scales: g++ would move them in half registers, which stalls later loads.
+    // Avoids Ints and a copy of the scales: g++ would move them in half registers, which stalls later loads.
     __m256i low[kTokens], high[kTokens];
     for (size_t t = 0; t < kTokens; ++t) {
       low[t] = tile.negatives[g].low;

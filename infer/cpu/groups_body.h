@@ -29,7 +29,7 @@ template <int bits, size_t group, bool minimums, bool byte_scales, bool fp4 = fa
 struct GroupKind {
   static constexpr int kBits = bits;
   static constexpr bool kFp4 = fp4;
-  static constexpr int kQuantBits = fp4 ? 5 : bits;  ///< bits of a multiplied value
+  static constexpr int kQuantBits = fp4 ? 5 : bits;  ///< bits of a multiplied value: FP4 quants become 5-bit integers
   static constexpr size_t kGroup = group;
   static constexpr bool kMinimums = minimums;
   static constexpr bool kByteScales = byte_scales;
@@ -66,7 +66,7 @@ inline void for_quants(const uint8_t* at, Take&& take) {
 template <typename Kind>
 class BlockScales {
  public:
-  static constexpr size_t kParts = kGroupColumns / Kind::kGroup;  // weight groups in a group of the input
+  static constexpr size_t kParts = kGroupColumns / Kind::kGroup;  // weight groups per input group of 32 columns
 
   BlockScales(const GroupMatrix& m, const uint8_t* block, size_t n)
       : scales_(reinterpret_cast<const Scale*>(block + m.scales_at())),
@@ -214,8 +214,8 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
-// Returns a kind's kernels for 1, 2, 4 and 8 inputs, or at most kMostInputs. Few inputs are bound by memory, so their
-// prefetches matter. kMostInputs are bound by arithmetic and mostly find the tile in the cache.
+// Returns the kernels of a storage format for 1, 2, 4 and 8 inputs, limited to kMostInputs. Fewer inputs are bound by
+// memory, so their prefetches matter. kMostInputs are bound by arithmetic and mostly find the tile in the cache.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
   const auto several = [](auto n) -> TileKernel {

@@ -61,7 +61,7 @@ struct Ints {
 /// to 32 bits before they could overflow.
 template <int kBits>
 struct Dots {
-  /// Weights subtracts the zero point of 128 from 8-bit quants, so that two signed products fit in 16 bits.
+  /// True if Weights subtracts the zero point of 128 from 8-bit quants, so that two signed products fit in 16 bits.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
   /// Weights of four columns, prepared once for all inputs.
   struct Weights {
@@ -80,7 +80,7 @@ struct Dots {
     __m256i signed_high{};
   };
 
-  /// Starts the sums at *sum times the zero point. It is added at the end, to save registers in between.
+  /// Starts at *sum, the inputs' negated sum, times the zero point. sum() adds it, to save registers until then.
   void start(const int32_t* sum) { first = sum; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
@@ -105,7 +105,7 @@ struct Dots {
   }
 
  private:
-  // Additions that cannot overflow 16 bits: each adds at most 15, 31 or 63 times 254 (twice ±127).
+  // Number of additions that cannot overflow 16 bits: each adds at most a quant (15, 31 or 63) times 254 (two inputs).
   static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
 
   static __m256i widened(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }

@@ -57,7 +57,7 @@ struct Dots {
 #if defined(__AVX512VNNI__)
   static constexpr bool kSubtractsZeroPoint = false;
 #else
-  /// Weights subtracts the zero point of 128 from 8-bit quants.
+  /// True if Weights subtracts the zero point of 128 from 8-bit quants.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
 #if defined(__AVX512VNNI__)
@@ -67,7 +67,7 @@ struct Dots {
     __m512i v;
   };
 
-  /// Starts the sums at *sum times the zero point.
+  /// Starts the sums at *sum, the negated sum of the inputs, times the zero point.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
@@ -75,7 +75,7 @@ struct Dots {
 #else
   struct Weights {
     explicit Weights(Bytes w) : even(w.v), odd(w.v) {
-      if constexpr (kBits == 8) {  // widened to 16 bits
+      if constexpr (kBits == 8) {  // 8-bit quants are widened to 16 bits
         const __m512i centered = _mm512_xor_si512(w.v, _mm512_set1_epi8(static_cast<char>(0x80)));
         even = _mm512_srai_epi16(_mm512_slli_epi16(centered, 8), 8);
         odd = _mm512_srai_epi16(centered, 8);
@@ -85,7 +85,7 @@ struct Dots {
     __m512i odd;
   };
 
-  /// Starts the sums at *sum times the zero point.
+  /// Starts the sums at *sum, the negated sum of the inputs, times the zero point.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
@@ -117,7 +117,7 @@ struct Dots {
 
   __m512i sums = _mm512_setzero_si512();
 #if !defined(__AVX512VNNI__)
-  // Additions that cannot overflow 16 bits: each adds at most 15, 31 or 63 times 254 (twice ±127).
+  // Number of additions that cannot overflow 16 bits: each adds at most a quant (15, 31 or 63) times 254 (two inputs).
   static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
 
   void widen() {

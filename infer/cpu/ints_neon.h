@@ -67,7 +67,7 @@ struct Dots {
 #if defined(__ARM_FEATURE_MATMUL_INT8)
   static constexpr bool kSubtractsZeroPoint = false;
 #else
-  /// Weights subtracts the zero point of 128 from 8-bit quants, which makes them signed bytes.
+  /// True if Weights subtracts the zero point of 128 from 8-bit quants, which makes them signed bytes.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
   /// Weights of four columns, prepared once for all inputs.
@@ -81,7 +81,7 @@ struct Dots {
     Bytes bytes;
   };
 
-  /// Starts the sums at *sum times the zero point.
+  /// Starts the sums at *sum, the negated sum of the inputs, times the zero point.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>(); }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {

@@ -16,8 +16,8 @@ namespace folio::infer::kernels {
 namespace {
 
 // Computes sums[r * kTokens + t] of kRows weight rows and kTokens inputs over columns [begin, end) of one chunk.
-// Prefetches each row's weights `ahead` elements further on: those of the next tile where the tile has more rows than
-// the hardware prefetcher can track.
+// Prefetches each row's weights `ahead` elements ahead. matmul_tiles prefetches the next tile this way, because a tile
+// has more rows than the hardware prefetcher can track.
 template <size_t kRows, size_t kTokens, Prefetch level, typename Weight>
 inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
                       Vec* sums) {
@@ -80,7 +80,7 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
       Vec total = Vec::zero();
       for (size_t chunk = 0; chunk < k; chunk += kChunk) {
         const size_t end = std::min(k, chunk + kChunk);
-        Vec sums[kLanes];  // [t * kRows + r], so that the outputs of a token are adjacent
+        Vec sums[kLanes];  // [t * kRows + r], so that the outputs of an input are adjacent
         for (size_t t = 0; t < kTokens; t += kTileTokens) {
           for (size_t r = 0; r < kRows; r += kTileRows) {
             Vec tile[kTileRows * kTileTokens];
@@ -108,10 +108,10 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
 template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
-  constexpr size_t kChunks = 4;  // chunks of a row before the next row
+  constexpr size_t kChunks = 4;  // chunks of a row that are read before the next row
   constexpr size_t kAhead = kBytesAhead / sizeof(Weight);
   size_t half = (row_end - row_begin + 2 * kLanes - 1) / (2 * kLanes) * kLanes;
-  // Lines a large power of two apart are in the same DRAM bank, which opens one row at a time.
+  // Avoids streams a large power of two apart: they would share DRAM banks, each of which opens one row at a time.
   if (half * k * sizeof(Weight) % (size_t{1} << 20U) == 0) half += kLanes;
   for (size_t row = row_begin; row < row_begin + half; row += kLanes) {
     Vec total[2] = {Vec::zero(), Vec::zero()};
@@ -144,8 +144,8 @@ void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_be
   }
 }
 
-// Weight is float, F16, BF16 or Q8; Vec::load widens each to float. Blocks of inputs stay in L1 while they are
-// multiplied by a block of weight rows that stays in L2.
+// Implements Kernels::matmul for float, F16, BF16 and Q8 weights, which Vec::load widens. Blocks of inputs stay in L1
+// while they are multiplied by a block of weight rows that stays in L2.
 template <typename Weight>
 void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate) {
@@ -157,7 +157,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     return run(x, weight, k, row_begin, row_end, out, accumulate);
   }
 #if defined(__AVX512F__)
-  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // packing costs as much as a single tile of rows
+  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // packing costs as much as one tile's product
     constexpr size_t kInputs = Vec::kPackedInputs;
     thread_local std::vector<float> packed;
     packed.resize(std::max(packed.size(), (n_rows + kInputs - 1) / kInputs * kInputs * in_lanes(k)));
@@ -191,7 +191,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   }
 }
 
-// Computes matmul without prefetches. A tile of sixteen rows with at most eight left would compute each one twice.
+// Implements Kernels::matmul_near. If at most eight rows remain, half of a tile of sixteen rows would be wasted.
 template <typename Weight>
 void matmul_near(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate) {

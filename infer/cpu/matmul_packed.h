@@ -1,6 +1,6 @@
-// Products with float, F16 or BF16 weights for many inputs on AVX-512: those of matmul_panels.h, but with inputs packed
-// in groups of twelve, so that a group's column spans one or two cache lines. AVX2 gains nothing from packing, and
-// loses where caches are shared.
+// Products with float, F16 or BF16 weights for many inputs on AVX-512: like matmul_panels.h, but with inputs packed in
+// groups of twelve, so that a group's column spans one or two cache lines. AVX2 gains nothing from packing, and is
+// slower if cores share caches.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,13 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Sums of a panel's sixteen rows with each of the inputs that are packed together.
+// Products of a panel's sixteen rows and each of the inputs that are packed together.
 struct Totals {
   Vec of[Vec::kPackedInputs];
 };
 
-// Order in which a panel's parts are summed, so that operands of an addition come one after the other: 0 + 8; 4 + 12,
-// added to that; and so on. Packed inputs store each sixteen columns in this order.
+// Order in which a panel's parts are summed, so that the operands of each addition are adjacent: (0 + 8) + (4 + 12),
+// and so on. Packed inputs store each sixteen columns in this order.
 constexpr size_t kPartOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 
 // Packs n inputs: see Kernels::pack.
@@ -30,7 +30,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
     for (size_t c = 0; c < columns; c += kLanes) {
       const size_t width = std::min(kLanes, columns - c);
       Vec rows[kLanes], of_columns[kLanes];
-      for (size_t t = 0; t < kInputs; ++t) {  // past the end, the last input again
+      for (size_t t = 0; t < kInputs; ++t) {  // rows past the last input repeat it
         const float* from = x + std::min(t, n - 1) * k + chunk + c;
         rows[t] = width == kLanes ? Vec::load(from) : Vec::load_first(from, width);
       }
@@ -48,10 +48,10 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
   }
 }
 
-// Adds a chunk of a panel times packed input t to total[t], t < kInputs. Prefetches the inputs `ahead` elements on.
+// Adds the product of a panel's chunk and packed input t to total[t]. Prefetches inputs `ahead` elements ahead.
 template <size_t kInputs, Prefetch of_next>
 void add_panel(const PanelColumn* panel, const float* x, size_t columns, size_t ahead, Vec* total) {
-  Vec waiting[4][kInputs];  // sums of 1, 2, 4 and 8 parts
+  Vec waiting[4][kInputs];  // [i]: sums of 2^i parts, to be added to the next such sums
 #pragma GCC unroll 16
   for (size_t i = 0; i < kLanes; ++i) {
     const size_t l = kPartOrder[i];
@@ -91,7 +91,7 @@ void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k
   const size_t panels =
       std::clamp<size_t>(kL2Bytes / (std::clamp<size_t>(k, 1, kChunk) * sizeof(PanelColumn)), 1, kMostPanels);
   thread_local std::vector<PanelColumn> memory;
-  thread_local std::vector<Totals> totals;  // of the previous chunks, (groups of inputs, panels)
+  thread_local std::vector<Totals> totals;  // sums of the previous chunks, (groups of inputs, panels)
   memory.resize(std::max(memory.size(), panels * kChunkColumns));
   if (k > kChunk) totals.resize(std::max(totals.size(), (n_rows + kInputs - 1) / kInputs * panels));
   for (size_t block = row_begin; block < row_end; block += panels * kLanes) {

@@ -8,9 +8,9 @@
 
 namespace folio::infer {
 
-/// Inputs of a product, (n_rows, k), in the formats that its kernels read; the others are null: floats; packed for
-/// Kernels::matmul_packed; fast, BF16 (n_rows, panel_columns(k)), for PanelMatrix; quantized for group-quantized
-/// matrices.
+/// Inputs of a product, (n_rows, k), in each format that its kernels read; formats that aren't needed are null.
+/// `packed` is for Kernels::matmul_packed, `fast` is BF16 (n_rows, panel_columns(k)) for PanelMatrix, and `quantized`
+/// is for group-quantized matrices.
 struct Inputs {
   const float* floats;
   const float* packed;
@@ -19,13 +19,13 @@ struct Inputs {
   size_t n_rows;
 };
 
-/// A weight matrix. A view: the data belongs to CpuWeights or to the mapped file.
+/// A view of a weight matrix. The data belongs to CpuWeights or to the mapped file.
 struct Matrix {
   std::variant<const float*, const kernels::F16*, const kernels::BF16*, kernels::GroupMatrix, kernels::PanelMatrix>
       weights;
   size_t n_out = 0;  ///< rows
   size_t k = 0;      ///< columns
-  size_t first = 0;  ///< index in the whole matrix of the first row here: nonzero on ranks above 0
+  size_t first = 0;  ///< index in the whole matrix of this rank's first row
 
   [[nodiscard]] bool in_groups() const { return std::holds_alternative<kernels::GroupMatrix>(weights); }
   [[nodiscard]] bool in_panels() const { return std::holds_alternative<kernels::PanelMatrix>(weights); }

@@ -10,7 +10,7 @@ namespace {
 
 struct Own {
   core::AlignedVector<float> packed;
-  uint64_t number = 0;  ///< the product whose inputs are packed
+  uint64_t number = 0;  ///< number_ of the product whose inputs are packed
 };
 
 thread_local Own own;
@@ -44,7 +44,7 @@ const float* PackedInputs::of_thread() const {
   return own.packed.data();
 }
 
-// Packs groups [first, last); a group is the inputs that are packed together.
+// Packs groups [first, last) of kernels_.packed_inputs inputs each.
 void PackedInputs::pack(size_t first, size_t last, float* out) const {
   const size_t together = kernels_.packed_inputs;
   for (size_t i = first * together; i < std::min(n_rows_, last * together); i += together)

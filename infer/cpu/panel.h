@@ -14,12 +14,12 @@ struct alignas(64) PanelColumn {
   float rows[kLanes];
 };
 
-// Columns of a part. A chunk's columns are stored in the order in which they are added, in sixteen parts:
+// Number of columns of a part. A chunk's columns are stored in the order in which they are added, in sixteen parts:
 //
 //     chunk 0:   columns 0, 16, 32, ... | columns 1, 17, 33, ... |  ...  | columns 15, 31, 47, ...
 //
 // Part l sums the columns c ≡ l (mod 16), as lane l does in matmul_body.h. Parts are added like lanes: l + 8 to l, then
-// l + 4, l + 2, l + 1. Without the extra column, all columns of a step would be in the same set of the L1 cache.
+// l + 4, l + 2, l + 1. Without the extra column, the columns that are read together would share a set of the L1 cache.
 constexpr size_t kPartColumns = kChunk / kLanes + 1;
 constexpr size_t kChunkColumns = kLanes * kPartColumns;
 

@@ -12,7 +12,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Returns how many of n inputs the next step multiplies: the largest power of two up to n and kMostInputs.
+// Returns how many of n inputs are multiplied together: the largest power of two up to n and kMostInputs.
 inline size_t inputs_together(size_t n) { return std::bit_floor(std::min(n, kMostInputs)); }
 
 // Destinations of one quantized group of an input.
@@ -31,10 +31,10 @@ struct Layout {
 
 // Quantizes the 32 elements of a group and stores values and scale. `halves` receives the values as floats.
 inline void quantize_group(const float* x, const QuantizedGroup& to, size_t fours, Vec* halves) {
-  uint32_t largest = 0;  // as bits, magnitudes keep their order; infinity and NaN are largest
+  uint32_t largest = 0;  // magnitudes as bits keep their order; infinity and NaN are largest
   for (size_t i = 0; i < kGroupColumns; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
   const auto m = std::bit_cast<float>(largest);
-  constexpr float kLeast = 1e-30F;  // from here on, 127 / m is finite
+  constexpr float kLeast = 1e-30F;  // 127 / m is finite for m >= kLeast
   const bool zero = !(m >= kLeast) || !std::isfinite(m);
   const Vec inverse = Vec::all(zero ? 0.0F : 127.0F / m);
   float rounded[kGroupColumns];
@@ -75,8 +75,8 @@ inline void quantize_one(const float* x, size_t k, QuantizedGroup to, Layout lay
   }
 }
 
-// Interleaves the inputs of a step, so that it reads them sequentially: for each group of 32 columns, four columns of
-// each input, then the next four of each, and so on. Scales and sums are interleaved, too.
+// Quantizes n inputs and interleaves those that are multiplied together, so that they are read sequentially: for each
+// group of 32 columns, four columns of each input, then the next four, …. Scales and sums are interleaved alike.
 inline void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   const size_t groups = k / kGroupColumns;
   for (size_t first = 0, inputs = 0; first < n; first += inputs) {

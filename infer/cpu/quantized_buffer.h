@@ -11,7 +11,7 @@
 
 namespace folio::infer {
 
-/// Returns the inputs from `first` on, each of k elements; a call of quantize must begin at `first`. Always inlined:
+/// Returns the inputs from `first` on, each of k elements; a quantize call must have begun at `first`. Always inlined:
 /// kernels must not call functions that were compiled in another file, for another instruction set.
 [[nodiscard, gnu::always_inline]] inline kernels::QuantizedInputs from(const kernels::QuantizedInputs& x, size_t first,
                                                                        size_t k) {

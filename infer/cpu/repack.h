@@ -19,10 +19,10 @@ namespace folio::infer {
 [[nodiscard]] kernels::GroupMatrix repack(const core::TensorView& tensor, std::span<uint8_t> tiles,
                                           core::ThreadPool& pool);
 
-/// The bytes of the panels of a 16-bit tensor (n_out, k).
+/// Returns the size in bytes of a 16-bit tensor (n_out, k) after pack_panels().
 [[nodiscard]] size_t panel_bytes(const core::TensorView& tensor);
 
-/// Writes them into `panels`, panel_bytes(tensor) long; F16 is rounded to BF16. The threads share them.
+/// Writes a 16-bit tensor as BF16 to `panels`, of panel_bytes(tensor) bytes. Rounds F16. Uses the pool's threads.
 [[nodiscard]] kernels::PanelMatrix pack_panels(const core::TensorView& tensor, std::span<uint8_t> panels,
                                                core::ThreadPool& pool);
 

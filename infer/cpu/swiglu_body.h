@@ -1,4 +1,4 @@
-// SwiGLU: silu(gate) * up. GeGLU: gelu(gate) * up. gpt-oss's clamped SwiGLU. Logit soft-capping.
+// Activations: SwiGLU, silu(gate) * up; GeGLU, gelu(gate) * up; and gpt-oss's clamped SwiGLU. Soft cap of logits.
 #pragma once
 
 #include "infer/cpu/vec_math.h"

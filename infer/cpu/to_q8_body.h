@@ -9,7 +9,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Quantizes one group of 32. Loops have a fixed length, so the compiler vectorizes them.
+// Quantizes one group of 32 elements. Loops have a fixed length, so the compiler vectorizes them.
 inline void to_q8_group(const float* x, Q8* quants, F16* scale) {
   uint32_t largest = 0;
   for (size_t i = 0; i < kQ8Group; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);

@@ -13,11 +13,11 @@ namespace folio::infer::kernels {
 namespace {
 
 struct Vec {
-  // Maximum sums (Vecs) in a product's tile: they use 8 of the 16 registers.
+  // Maximum number of sums (Vecs) in a product's tile: they use 8 of the 16 registers.
   static constexpr size_t kTileSums = 4;
-  // Maximum sums that fit in registers where each operand is loaded only once.
+  // Maximum number of sums that fit in registers if each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
-  // Inputs whose sums fit in registers with a panel's column (matmul_panels.h), and queries (attention_body.h).
+  // Numbers of inputs (matmul_panels.h) and of queries (attention_body.h) whose sums fit in registers.
   static constexpr size_t kPanelInputs = 6;
   static constexpr size_t kMostQueries = 6;
 
@@ -50,7 +50,7 @@ struct Vec {
   static __m256 widened(__m128i bf16) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
   }
-  /// Copies first: AVX2 has no masked loads of 8- or 16-bit elements.
+  /// Loads the first n elements, then zeros, through a copy: AVX2 has no masked loads of 8- or 16-bit elements.
   template <typename Narrow>
   static Vec load_first(const Narrow* p, size_t n) {
     Narrow first[16] = {};
@@ -66,7 +66,7 @@ struct Vec {
     _mm256_maskstore_ps(p, low_mask(n), low);
     if (n > 8) _mm256_maskstore_ps(p + 8, high_mask(n), high);
   }
-  /// Stores F16, rounded to nearest, ties to even.
+  /// Stores the first n lanes as F16, rounded to nearest, ties to even.
   void store_first(F16* p, size_t n) const {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     F16 all[16];
@@ -74,7 +74,7 @@ struct Vec {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(all + 8), _mm256_cvtps_ph(high, kNearest));
     std::copy_n(all, n, p);
   }
-  /// Returns the first n lanes of this, and the others of `rest`.
+  /// Returns a vector of the first n lanes of this one and the other lanes of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const {
     return {_mm256_blendv_ps(rest.low, low, _mm256_castsi256_ps(low_mask(n))),
             _mm256_blendv_ps(rest.high, high, _mm256_castsi256_ps(high_mask(n)))};
@@ -117,7 +117,7 @@ struct Vec {
   /// Transposes 16 × 16: lane r of columns[c] becomes lane c of rows[r].
   static void transpose(const Vec* rows, Vec* columns) {
     const auto eight_by_eight = [&](size_t first_row, __m256 Vec::*in, size_t first_column, __m256 Vec::*out) {
-      __m256 pairs[8];  // of two rows: columns 0, 1, 4, 5, then columns 2, 3, 6, 7
+      __m256 pairs[8];  // rows r, r + 1: columns 0, 1, 4, 5 in [r], 2, 3, 6, 7 in [r + 1]
       for (size_t r = 0; r < 8; r += 2) {
         const __m256 x = rows[first_row + r].*in;
         const __m256 y = rows[first_row + r + 1].*in;

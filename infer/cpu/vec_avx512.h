@@ -11,11 +11,11 @@ namespace folio::infer::kernels {
 namespace {
 
 struct Vec {
-  // Maximum sums (Vecs) in a product's tile: they use 16 of the 32 registers.
+  // Maximum number of sums (Vecs) in a product's tile: they use 16 of the 32 registers.
   static constexpr size_t kTileSums = 16;
-  // Maximum sums that fit in registers where each operand is loaded only once.
+  // Maximum number of sums that fit in registers if each operand is loaded only once.
   static constexpr size_t kMostSums = 24;
-  // Inputs whose sums fit in registers with a panel's column: see matmul_packed.h.
+  // Numbers of inputs (matmul_packed.h) and of queries (attention_body.h) whose sums fit in registers.
   static constexpr size_t kPackedInputs = 12;
   static constexpr size_t kMostQueries = 12;
 
@@ -40,11 +40,11 @@ struct Vec {
   static Vec widened(__m256i bf16) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16))}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, size_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }
-  /// Stores F16, rounded to nearest, ties to even.
+  /// Stores the first n lanes as F16, rounded to nearest, ties to even.
   void store_first(F16* p, size_t n) const {
     _mm256_mask_storeu_epi16(p, mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
-  /// Returns the first n lanes of this, and the others of `rest`.
+  /// Returns a vector of the first n lanes of this one and the other lanes of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const { return {_mm512_mask_blend_ps(mask(n), rest.v, v)}; }
 
   friend Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
@@ -67,13 +67,13 @@ struct Vec {
 
   /// Transposes 16 × 16: lane r of columns[c] becomes lane c of rows[r].
   static void transpose(const Vec* rows, Vec* columns) {
-    __m512 pairs[16];  // of two rows, in quarter q: columns 4q and 4q + 1 if even, 4q + 2 and 4q + 3 if odd
+    __m512 pairs[16];  // rows r, r + 1: quarter q has columns 4q, 4q + 1 in [r], and 4q + 2, 4q + 3 in [r + 1]
     for (size_t r = 0; r < 16; r += 2) {
       pairs[r] = _mm512_unpacklo_ps(rows[r].v, rows[r + 1].v);
       pairs[r + 1] = _mm512_unpackhi_ps(rows[r].v, rows[r + 1].v);
     }
     for (size_t c = 0; c < 4; ++c) {
-      const auto four = [&](size_t r) {  // in quarter q, column 4q + c of rows r to r + 3
+      const auto four = [&](size_t r) {  // returns column 4q + c of rows r to r + 3 in quarter q
         const __m512 x = pairs[r + c / 2];
         const __m512 y = pairs[r + 2 + c / 2];
         return c % 2 == 0 ? _mm512_shuffle_ps(x, y, 0x44) : _mm512_shuffle_ps(x, y, 0xEE);

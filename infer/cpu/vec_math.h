@@ -1,5 +1,5 @@
-// Helpers of the vector kernels: e^x, the sum of a Vec's lanes, and a loop over a row by sixteens. Included after a
-// vec_*.h.
+// Helpers of the vector kernels: e^x, soft cap, the sum of a Vec's lanes, and a loop over sixteen elements at a time.
+// Included after an instruction set's vec_*.h.
 #pragma once
 
 #include <algorithm>

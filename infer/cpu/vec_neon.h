@@ -13,11 +13,11 @@ namespace folio::infer::kernels {
 namespace {
 
 struct Vec {
-  // Maximum sums (Vecs) in a product's tile: they use 16 of the 32 registers.
+  // Maximum number of sums (Vecs) in a product's tile: they use 16 of the 32 registers.
   static constexpr size_t kTileSums = 4;
-  // Maximum sums that fit in registers where each operand is loaded only once.
+  // Maximum number of sums that fit in registers if each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
-  // Inputs whose sums fit in registers with a panel's column: see matmul_panels.h.
+  // Numbers of inputs (matmul_panels.h) and of queries (attention_body.h) whose sums fit in registers.
   static constexpr size_t kPanelInputs = 6;
   static constexpr size_t kMostQueries = 4;
 
@@ -56,7 +56,7 @@ struct Vec {
   static Vec load(const Q8* p) { return load(reinterpret_cast<const int8_t*>(p)); }
   static float32x4_t widened(const F16* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits))); }
   static float32x4_t widened(const BF16* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(&p->bits), 16)); }
-  /// Copies first: NEON has no masked loads.
+  /// Loads the first n elements, then zeros, through a copy: NEON has no masked loads.
   template <typename T>
   static Vec load_first(const T* p, size_t n) {
     if (n == kLanes) return load(p);
@@ -70,7 +70,7 @@ struct Vec {
     vst1q_f32(p + 8, c);
     vst1q_f32(p + 12, d);
   }
-  /// Stores F16, rounded to nearest, ties to even.
+  /// Stores the lanes as F16, rounded to nearest, ties to even.
   void store(F16* p) const {
     const auto narrowed = [](float32x4_t x) { return vreinterpret_u16_f16(vcvt_f16_f32(x)); };
     vst1_u16(&p[0].bits, narrowed(a));
@@ -85,7 +85,7 @@ struct Vec {
     store(all);
     std::copy_n(all, n, p);
   }
-  /// Returns the first n lanes of this, and the others of `rest`.
+  /// Returns a vector of the first n lanes of this one and the other lanes of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const {
     alignas(64) static constexpr uint32_t kLane[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const auto mask = [&](size_t lane) {

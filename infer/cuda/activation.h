@@ -23,7 +23,7 @@ namespace folio::infer::gpu {
 }
 
 /// Sets gate = gated(gate, up) for one row and packs it as row `row`. Launched with the blocks of pack_grid(). If a
-/// block has the whole row, it holds kHeld * kRowThreads elements in registers.
+/// block processes the whole row, it keeps kHeld * kRowThreads elements in registers.
 template <Kind kKind, int kHeld>
 __device__ void gate_and_pack(Activation activation, float* gate, const float* up, const PackedInputs& to, size_t row) {
   if constexpr (!kByRows<kKind>) {
@@ -40,7 +40,7 @@ __device__ void gate_and_pack(Activation activation, float* gate, const float* u
     visit(
         held, to.k, [&](size_t i) { return gated(activation, gate[i], up[i]); },
         [&](size_t i, float x) { gate[i] = x; });
-    pack_row<kKind>(to, row, held, [&](size_t i) { return gate[i]; });  // each thread reads what it wrote
+    pack_row<kKind>(to, row, held, [&](size_t i) { return gate[i]; });  // no barrier: each thread reads what it wrote
   }
 }
 

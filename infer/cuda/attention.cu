@@ -11,7 +11,7 @@ namespace {
 constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
 constexpr unsigned kPartWarps = 4;
 constexpr unsigned kPartThreads = kPartWarps * kWarp;
-// Warps of an attention_rows block, one item each. Half a group of items if their queries fill shared memory.
+// Warps of an attention_rows block, one item each: a group of items, or half of one if queries are large.
 template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
 constexpr int kJoinParts = 32;  // parts whose join factors are computed at once
@@ -21,7 +21,7 @@ __device__ float cache_number(const CacheView& cache, const uint8_t* head, size_
                     : reinterpret_cast<const float*>(head)[index];
 }
 
-// Plain form: one thread per (row, head). Threads that share a key/value head all read its keys and values.
+// Form::Plain: one thread per (row, head). Threads that share a key/value head all read its keys and values.
 __global__ void attention_plain(Attention in) {
   const size_t head = threadIdx.x + static_cast<size_t>(blockIdx.x) * blockDim.x;
   const size_t row = blockIdx.y;
@@ -88,14 +88,14 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   constexpr int kAtOnce = 8;  // loads in flight per thread
   FOLIO_SHARED(float, keep, kItemSlots* kJoinParts);
   FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // first the part's maximum score, then its join factor
-  FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of the parts before it
-  FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // the part's sum
+  FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of all earlier parts
+  FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // the part's sum of exponentials
   const int n_slots = item.n_rows * item.n_queries;
-  const uint32_t part_numbers = in.n_slots * kStride;  // fits in 32 bits: see kMostPartials
+  const uint32_t part_numbers = in.n_slots * kStride;  // 32 bits suffice for offsets: see kMostPartials
   const auto number = [&](int32_t part, int slot, int d) {
     return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
   };
-  float most = kNothing;  // of slot `thread`
+  float most = kNothing;  // maximum score of slot `thread` so far
   float sum = 0.0F;
   float totals[kOutputs];
 #pragma unroll
@@ -337,7 +337,7 @@ void launch_rows(Stream& stream, const Attention& in) {
       return launch(attention_rows<H, true>, grid, {kThreads}, kQueries + kStages, stream, in);
     }
   }
-  constexpr size_t kSmall = size_t{99} << 10U;  // on the smallest GPU; larger heads read the cache directly
+  constexpr size_t kSmall = size_t{99} << 10U;  // shared memory on small GPUs; larger heads read the cache directly
   if constexpr (kQueries + kStages > kSmall) {
     launch(attention_rows<H, false>, grid, {kThreads}, kQueries, stream, in);
   }

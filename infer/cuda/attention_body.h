@@ -11,7 +11,7 @@
 
 namespace folio::infer::gpu {
 
-inline constexpr float kNothing = -std::numeric_limits<float>::infinity();  ///< the maximum of no scores
+inline constexpr float kNothing = -std::numeric_limits<float>::infinity();  ///< maximum of an empty set of scores
 
 /// Sizes of a head that is padded to kPaddedDim elements of F16 or F32.
 template <int kPaddedDim, bool kF16>
@@ -20,7 +20,7 @@ struct HeadSizes {
   static constexpr bool kHalf = kF16;
   static constexpr int kWordNumbers = kHalf ? 2 : 1;
   static constexpr int kTileDims = 16 * kWordNumbers;    ///< dimensions of a tile of keys: two steps of k
-  static constexpr int kKeyTiles = kPadded / kTileDims;  ///< per eight positions
+  static constexpr int kKeyTiles = kPadded / kTileDims;  ///< tiles of keys per eight positions
   static constexpr int kValueTiles = kPadded / 8;
   static constexpr int kNumberBytes = kHalf ? 2 : 4;
   static constexpr int kQueryBytes = 16 * kPadded * kNumberBytes;  ///< queries of a warp's sixteen slots
@@ -36,7 +36,7 @@ __device__ inline uint32_t two_halves(float low, float high) {
 
 /// The two slots of an item that a lane holds: lane_group() and lane_group() + 8.
 struct Slots {
-  size_t row[2];     ///< in the step
+  size_t row[2];     ///< row of the step
   size_t head[2];    ///< query head
   int32_t first[2];  ///< the slot attends to positions [first, last]; last is -1 for an empty slot
   int32_t last[2];
@@ -115,8 +115,8 @@ struct PartResult {
 
 /// Attends to the part that begins at position `begin`, with scores capped if cap > 0. Calls before(result) with max
 /// and sum, then take(n, sums) with Σ e^(s - max) v of dimensions 8 n to 8 n + 7. A score tile is 16 slots x 8
-/// positions, k = dimension; an output tile is 16 slots x 8 dimensions, k = position. Accumulators of the first have
-/// the layout of the second's operand, so probabilities stay in registers.
+/// positions, k = dimension; an output tile is 16 slots x 8 dimensions, k = position. A score tile's
+/// accumulators have the layout of an output tile's operand, so probabilities stay in registers.
 template <typename H, typename Before, typename Take>
 __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const Slots& slots,
                             float cap, Before before, Take take) {
@@ -184,7 +184,7 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
   // Loads several tiles before using the first: the compiler must assume that take() overwrites what is read next, and
   // so cannot move later loads ahead of it.
   constexpr int kAtOnce = (H::kHalf ? 4 : 2) / (H::kPadded > 128 ? 2 : 1);
-  constexpr int kLoads = H::kHalf ? 1 : 2;  // per tile and block
+  constexpr int kLoads = H::kHalf ? 1 : 2;  // loads per tile and block
 #pragma unroll
   for (int first = 0; first < H::kValueTiles; first += kAtOnce) {
     Words words[kAtOnce][2][kLoads] = {};
@@ -254,7 +254,7 @@ struct Join {
 };
 __device__ inline Join join_of(float max_before, float max_part) {
   const float most = larger_of(max_before, max_part);
-  return {exp_of(max_before - most), exp_of(max_part - most)};  // for kNothing: e^-87 times a sum of 0
+  return {exp_of(max_before - most), exp_of(max_part - most)};  // kNothing gives e^-87, and the sum is then 0
 }
 __device__ inline float joined(float total, float part, const Join& join) {
   return fmaf(part, join.add, total * join.keep);

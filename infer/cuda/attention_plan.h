@@ -13,8 +13,8 @@ namespace folio::infer {
 
 struct AttentionPlan {
   std::vector<gpu::AttentionItem> items{};
-  uint32_t n_slots = 0;    ///< maximum slots of an item
-  uint32_t max_parts = 0;  ///< upper bound of any item's parts, a power of two; 0: parts are sequential
+  uint32_t n_slots = 0;    ///< maximum number of (row, head) slots of an item
+  uint32_t max_parts = 0;  ///< upper bound on the parts of an item, a power of two; 0: computed sequentially
 };
 
 /// Maximum workspace for parallel parts, in bytes.

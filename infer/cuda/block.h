@@ -7,8 +7,7 @@ namespace folio::infer::gpu {
 
 inline constexpr unsigned kBlockThreads = 256;
 inline constexpr unsigned kBlockWarps = kBlockThreads / kWarp;
-inline constexpr unsigned kRowThreads =
-    1024;  ///< for kernels with one block per row
+inline constexpr unsigned kRowThreads = 1024;  ///< for kernels with one block per row
 inline constexpr unsigned kRowWarps = kRowThreads / kWarp;
 static_assert(kRowWarps == kWarp);
 
@@ -74,8 +73,8 @@ __device__ void visit(const Held<kCount>& held, size_t n, Value value, F f) {
   for (size_t i = threadIdx.x + size_t{kCount} * kRowThreads; i < n; i += kRowThreads) f(i, value(i));
 }
 
-/// Returns true in the last of n blocks to call it, which may then read what the others wrote before. The caller must
-/// reset the counter to 0.
+/// Returns true in the last of n blocks that call it, which may then read what the other blocks wrote before the call.
+/// The caller must reset *n_done to 0.
 __device__ inline bool is_last_block(uint32_t* n_done, uint32_t n) {
   FOLIO_SHARED(uint32_t, last, 1);
   __threadfence();

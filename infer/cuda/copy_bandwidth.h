@@ -1,4 +1,4 @@
-// Measures a GPU's memory bandwidth; bench prints a step's share of it.
+// Measures a GPU's memory bandwidth, with which bench compares that of a step.
 #pragma once
 
 #include "infer/cuda/device.h"

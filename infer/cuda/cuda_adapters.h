@@ -14,8 +14,8 @@
 
 namespace folio::infer {
 
-// Loading or unloading an adapter moves the table and reassigns slots: no step may be in flight, and recorded steps
-// become invalid.
+// The loaded adapters of a stage. Loading or unloading one moves the table and reassigns slots: no step may be in
+// flight, and recorded steps become invalid.
 class CudaAdapters {
  public:
   /// Uploads the adapter's updates of the stage's layers.
@@ -31,7 +31,7 @@ class CudaAdapters {
 
  private:
   struct Loaded {
-    std::vector<std::pair<int32_t, gpu::LowRank>> parts;  ///< with their matrix's WeightId::index
+    std::vector<std::pair<int32_t, gpu::LowRank>> parts;  ///< updates, each with its matrix's WeightId::index
     gpu::DeviceMemory memory;
     int32_t slot = 0;
   };
@@ -40,7 +40,7 @@ class CudaAdapters {
 
   std::map<int32_t, Loaded> loaded_;      ///< by adapter number
   std::map<int32_t, size_t> first_slot_;  ///< by WeightId::index: the matrix's first slot in the table
-  gpu::DeviceMemory table_;               ///< (matrices with updates, adapters)
+  gpu::DeviceMemory table_;               ///< gpu::LowRank by (matrix with updates, adapter)
 };
 
 }  // namespace folio::infer

@@ -12,14 +12,14 @@ namespace folio::infer {
 
 struct CudaExperts {
   gpu::Routing routing;       ///< n_experts is 0 for a model without experts
-  gpu::DeviceMemory experts;  ///< gpu::Taken, with the weights
+  gpu::DeviceMemory experts;  ///< the arrays of gpu::Taken: experts and weights
   gpu::DeviceMemory weights;
-  gpu::DeviceMemory groups;  ///< gpu::Grouped, with takings and counts
+  gpu::DeviceMemory groups;  ///< the arrays of gpu::Grouped: groups, takings and counts
   gpu::DeviceMemory takings;
   gpu::DeviceMemory counts;
-  std::array<gpu::DeviceMemory, 4> packed;  ///< by gpu::Kind
+  std::array<gpu::DeviceMemory, 4> packed;  ///< packed inputs of the products, by gpu::Kind
   gpu::DeviceMemory row_scales;
-  gpu::DeviceMemory outs;  ///< (assignments, dim)
+  gpu::DeviceMemory outs;  ///< outputs of the products, (assignments, dim)
 
   [[nodiscard]] size_t takings_of(size_t n_rows) const { return n_rows * routing.n_chosen; }
   [[nodiscard]] gpu::Taken taken() const { return {experts.as<int32_t>(), weights.as<float>()}; }

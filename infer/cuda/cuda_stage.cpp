@@ -1,4 +1,4 @@
-// A stage on a GPU. In one file because each operation is short and all of them share the step's memory.
+// A stage on a GPU, in one file because each operation is short and all of them share the step's memory.
 #include "infer/cuda/cuda_stage.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using gpu::Kind;
 
-constexpr size_t kRecordedRows = 64;             // larger steps take longer than their launches
+constexpr size_t kRecordedRows = 64;             // largest recorded step: more rows take longer than their launches
 constexpr size_t kMostRecordings = 64;           // maximum number of recorded shapes
 constexpr size_t kLogitsRows = 64;               // logit rows that cache_fit() reserves
 constexpr size_t kReserve = size_t{256} << 20U;  // bytes for CUDA itself: kernels, recordings
@@ -78,7 +78,7 @@ CacheFit CudaStage::cache_fit() const {
   size_t workspace = kReserve + kMostPartials + angles * sizeof(float) + bytes_for_experts(options_.max_rows);
   for (size_t s = 0; s < kSlots; ++s) {
     const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
-    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // as floats, and packed
+    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // every slot as floats, and packed
   }
   const uint64_t left = gpu::device_info(options_.device).free_bytes;
   return {.block_bytes = block_bytes,
@@ -131,11 +131,11 @@ void CudaStage::unload_adapter(int32_t number) {
 
 void CudaStage::forget_recordings() {
   stream_.use();
-  stream_.wait();  // a recording may be running
+  stream_.wait();  // a recorded step may be in flight
   recordings_.clear();
 }
 
-// Adds the rows' adapters to a product of slot `in`, which still has its floats.
+// Adds the updates of the rows' adapters to a product whose input is slot `in`, as floats.
 void CudaStage::adapt(Slot in, WeightId weight, float* out) {
   if (!has_adapters_) return;
   const size_t of_rows = gathered_rows_ ? places_.logit_adapters : places_.adapters;
@@ -267,7 +267,7 @@ void CudaStage::record() {
   } catch (...) {
     try {
       static_cast<void>(stream_.end_recording());
-    } catch (const core::Error&) {  // report the first failure
+    } catch (const core::Error&) {  // the first failure is reported
     }
     throw;
   }
@@ -304,7 +304,7 @@ void CudaStage::norm_and_pack(const Norm& norm, bool adds_branch, const gpu::Pac
                      config_.norm_eps, at(Slot::Normed), to);
 }
 
-// In an observed step, each operation runs at once; only Gather waits for its Attend, which computes all rows.
+// In an observed step, each operation is launched at once, except Gather, which follows the next Attend.
 void CudaStage::issue(const Operation& operation) {
   held_.push_back(operation);
   if (observed_ && !std::holds_alternative<Gather>(operation)) flush();
@@ -325,7 +325,7 @@ void CudaStage::run(const Norm& o, const Fused& fused) {
 }
 
 void CudaStage::run(const NormHeads& o, const Fused& /*fused*/) {
-  const size_t dim = weights_.length(o.weight);  // one head's size, or all heads'
+  const size_t dim = weights_.length(o.weight);  // size of one head, or of all heads together
   gpu::rms_norm(stream_, at(o.slot), weights_.vector(o.weight), config_.norm_eps, n_rows_ * width(o.slot) / dim, dim,
                 at(o.slot));
 }

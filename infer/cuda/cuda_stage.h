@@ -122,30 +122,30 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   gpu::DeviceMemory cache_memory_;
   gpu::CacheView cache_;
   gpu::DeviceMemory angles_;        ///< cosines, then sines: (positions, rotated / 2) each
-  gpu::DeviceMemory local_angles_;  ///< of sliding-window layers, if the model gives them another RoPE base
-  size_t n_angles_ = 0;             ///< positions
+  gpu::DeviceMemory local_angles_;  ///< for sliding-window layers, if the model has a separate RoPE base for them
+  size_t n_angles_ = 0;             ///< number of positions of the angles
 
   // Activations, with capacity for the largest step so far.
   std::array<gpu::DeviceMemory, kSlots> slots_;
-  gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits; those of Heads are in Query's memory
+  gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits; such rows of Heads are in Query's memory
   std::array<gpu::DeviceMemory, kKinds> packed_data_;
   gpu::DeviceMemory row_scales_;
   gpu::DeviceMemory partials_;
   gpu::DeviceMemory counters_;
   gpu::DeviceMemory draw_workspace_;
-  gpu::DeviceMemory tokens_;  ///< the last draws (max_rows), which the next step may read as its tokens
+  gpu::DeviceMemory tokens_;  ///< last drawn tokens (max_rows), which the next step may read
 
   CudaAdapters adapters_;
   CudaExperts experts_;
 
   // State of the current step.
   bool has_adapters_ = false;   ///< any row has an adapter
-  std::optional<Shape> shape_;  ///< key under which the step will be recorded, if any
+  std::optional<Shape> shape_;  ///< key under which the step will be recorded; nullopt: not recorded
   std::vector<Operation> held_;
   AttentionPlan attention_;
   std::vector<gpu::DrawInput> draws_;
   std::vector<int32_t> ids_;
-  size_t n_rows_ = 0;  ///< rows in the slots: all of the step's, or after Gather those that need logits
+  size_t n_rows_ = 0;  ///< rows in the slots: all rows of the step; after Gather, those that need logits
   size_t n_logit_rows_ = 0;
   bool observed_ = false;
   gpu::PinnedMemory sent_;

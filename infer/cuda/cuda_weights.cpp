@@ -12,7 +12,7 @@ namespace folio::infer {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kPieceBytes = size_t{16} << 20U;  // per copy, and at least one row tile
+constexpr size_t kPieceBytes = size_t{16} << 20U;  // bytes per copy, but at least one row tile
 
 size_t bytes_on_device(const core::TensorSpec& spec, const core::TensorView& tensor) {
   size_t bytes = static_cast<size_t>(spec.elements()) * sizeof(float);
@@ -25,13 +25,13 @@ size_t bytes_on_device(const core::TensorSpec& spec, const core::TensorView& ten
 
 }  // namespace
 
-// Uploads through two buffers of pinned memory: one is filled while the other is copied.
+// An upload through two buffers of pinned memory: one is filled while the other is copied.
 class CudaWeights::Upload {
  public:
   Upload(gpu::Stream& stream, uint8_t* to, uint64_t total, const Progress& on_progress)
       : stream_(stream), to_(to), total_(total), on_progress_(on_progress) {}
 
-  /// Uploads `bytes` after those sent before; fill(piece) writes them to pinned memory.
+  /// Uploads the next `bytes` bytes, which fill(piece) writes to pinned memory.
   template <typename Fill>
   void send(size_t bytes, Fill fill) {
     Piece& piece = pieces_[next_];

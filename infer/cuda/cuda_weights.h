@@ -18,14 +18,14 @@ class CudaWeights {
   /// Receives the bytes uploaded so far and in total.
   using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
-  /// Loads the layers' weights. Throws core::Error if a tensor's type is unsupported, or, with the sizes, if the
-  /// weights exceed `free_bytes`.
+  /// Loads the layers' weights. Throws core::Error if a tensor's type is unsupported or the weights exceed
+  /// `free_bytes`.
   CudaWeights(const core::StoredModel& model, LayerRange layers, gpu::Stream& stream, core::ThreadPool& pool,
               uint64_t free_bytes, const Progress& on_progress);
 
   [[nodiscard]] const StageWeights& by_role() const { return by_role_; }
   [[nodiscard]] const LoadReport& report() const { return report_; }
-  /// Returns a matrix, or the first of a stack; the others follow it in memory.
+  /// Returns a matrix, or the first matrix of a stack, whose matrices are adjacent in memory.
   [[nodiscard]] const gpu::PackedMatrix& matrix(WeightId id) const { return at(id).matrix; }
   [[nodiscard]] const float* vector(WeightId id) const { return at(id).vector; }
   [[nodiscard]] size_t length(WeightId id) const { return at(id).length; }  ///< elements of a vector
@@ -50,7 +50,7 @@ class CudaWeights {
   bool stacks_use_[4] = {};
   gpu::DeviceMemory memory_;
   std::vector<Weight> weights_;  ///< by WeightId
-  StageWeights by_role_;         // last: load() fills the members above
+  StageWeights by_role_;         // declared last: load() fills the members above
 };
 
 }  // namespace folio::infer

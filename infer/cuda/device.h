@@ -19,13 +19,13 @@ struct DeviceInfo {
   int major = 0;  ///< compute capability major.minor
   int minor = 0;
   int n_multiprocessors = 0;
-  size_t shared_bytes = 0;     ///< maximum per block
+  size_t shared_bytes = 0;     ///< maximum shared memory of a block
   std::string driver_version;  ///< CUDA version that the driver supports, such as "13.0"
 };
 
 /// Returns this machine's devices. Throws if there is no driver or it is too old.
 [[nodiscard]] std::vector<DeviceInfo> devices();
-/// Returns one device without touching the others. Throws like devices(), and if the device does not exist.
+/// Returns one device without initializing other devices. Throws like devices(), and if the device does not exist.
 [[nodiscard]] DeviceInfo device_info(int device);
 
 /// A recorded sequence of operations that runs as a whole: a CUDA graph.
@@ -124,7 +124,7 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream& stream);
-  void wait();  ///< until the stream reaches it; returns at once if never recorded
+  void wait();  ///< waits until the stream reaches the event; returns at once if it was never recorded
   /// Waits for both events and returns the milliseconds from `start` to this one.
   [[nodiscard]] double since(Event& start);
 

@@ -43,7 +43,7 @@ __global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, co
   if (i < n && expert >= 0) x[blockIdx.y * n + i] += biases[static_cast<size_t>(expert) * n + i];
 }
 
-// One thread per element: reads it from each of the row's experts, 4 n_chosen bytes, and adds them in order.
+// One thread per element adds that element of the outputs of the row's experts, in order: 4 n_chosen bytes read.
 __global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const float* outs, const float* biases,
                                                               Taken taken, uint32_t n_chosen, size_t dim) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
@@ -60,7 +60,7 @@ __global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const fl
   x[blockIdx.y * dim + i] = sum;
 }
 
-// One block per row: a sum over dim, whose sigmoid then scales the row.
+// One block per row computes normed · weight and scales the row by the sigmoid of the result.
 __global__ __launch_bounds__(kRowThreads) void gate_each_row(float* x, size_t n, const float* normed,
                                                              const float* weight, size_t dim) {
   x += blockIdx.x * n;

@@ -1,5 +1,5 @@
-// Mixture of experts on a GPU. An assignment is a row with one of its experts; they are numbered row by row, and within
-// a row in the order of the experts. The device groups them by expert without asking the host, so that each group is
+// Mixture of experts on a GPU. An assignment is a pair of a row and one of its experts. Assignments are numbered row by
+// row, then in the order of the experts. The device groups them by expert without the host, so that each group is
 // multiplied by one matrix. Launches and their sizes don't depend on the routing, so a step can be recorded.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace folio::infer::gpu {
 
-/// Parameters of a router on the device, as kernels::Routing in reference/route.h.
+/// Parameters of a router on the device, like kernels::Routing in reference/route.h.
 struct Routing {
   uint32_t n_experts = 0;
   uint32_t n_chosen = 0;
@@ -18,8 +18,8 @@ struct Routing {
   float scale = 1.0F;
 };
 
-/// Assignments of a step: (rows, n_chosen) experts in ascending order and their weights; -1 and 0 where a row has
-/// fewer.
+/// Assignments of a step: (rows, n_chosen) experts in ascending order and their weights; -1 and 0 if a row has
+/// fewer experts.
 struct Taken {
   int32_t* experts = nullptr;
   float* weights = nullptr;
@@ -40,7 +40,7 @@ struct ExpertGroup {
 /// Assignments grouped by expert, at most `size` in a group; the groups in use come first. Assignment i of group g is
 /// packed in row g * size + i of the inputs.
 struct Grouped {
-  ExpertGroup* groups = nullptr;  ///< (n_groups)
+  ExpertGroup* groups = nullptr;  ///< (n_groups), those in use first
   int32_t* takings = nullptr;     ///< (n_experts, rows): each expert's assignments
   uint32_t* counts = nullptr;     ///< (n_experts), then a counter that is 0 between launches
   uint32_t n_groups = 0;
@@ -60,11 +60,11 @@ struct Grouped {
   return g;
 }
 
-/// Groups the assignments of `taken` by expert. Within an expert they stay in order.
+/// Groups the assignments of `taken` by expert. Within an expert, they keep their order.
 void group_takings(Stream& stream, const Taken& taken, const Routing& routing, size_t n_rows, const Grouped& grouped);
 
-/// Packs each assignment's input in its slot: row x[assignment / of_row] of x (·, k). of_row is n_chosen where x has
-/// the step's rows, and 1 where x has a row for each assignment. `to` has grouped.slots() rows.
+/// Packs each assignment's input in its slot: row x[assignment / of_row] of x (·, k). of_row is n_chosen if x has
+/// the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
 void pack_takings(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to);
 /// Sets gate (assignments, k) = gated(gate) * up and packs it, in one kernel.
 void activate_takings(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,

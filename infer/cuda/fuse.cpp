@@ -5,7 +5,7 @@
 namespace folio::infer {
 namespace {
 
-// Returns the slot that an operation packs first, as inputs of its product.
+// Returns the slot that an operation packs as inputs of its product, or nullopt if it packs none.
 std::optional<Slot> input_of(const Operation& operation) {
   if (const auto* o = std::get_if<Project>(&operation)) return o->in;
   if (const auto* o = std::get_if<ProjectToResidual>(&operation)) return o->in;

@@ -9,14 +9,14 @@
 
 namespace folio::infer {
 
-/// An operation, and those before it that its kernels also compute. Points into fuse()'s argument.
+/// An operation, with the preceding operations that its kernels also compute. Points into fuse()'s argument.
 struct Fused {
   const Operation* operation;
   const Norm* norm = nullptr;          ///< the norm, computed while Normed is packed
   const Activate* activate = nullptr;  ///< the activation, computed while the gate is packed
-  bool gathers = false;                ///< Attend: computes all rows, then the Gather before it
-  bool leaves_branch = false;          ///< ProjectToResidual: the next Norm adds Branch to Residual
-  bool adds_branch = false;            ///< Norm: adds Branch to Residual first
+  bool gathers = false;                ///< for Attend: computes all rows, then the preceding Gather
+  bool leaves_branch = false;          ///< for ProjectToResidual: the next Norm adds Branch to Residual
+  bool adds_branch = false;            ///< for Norm: adds Branch to Residual first
 };
 
 /// Fuses operations with those that directly follow them, and keeps their order.

@@ -21,7 +21,7 @@ __device__ void pack_group_plain(const float* x, const PackedInputs& to, size_t 
   put_group(to, block, row % kTileColumns, first % kBlockK / kGroup, g.scale, sum);
 }
 
-// Plain form: one thread per row. A warp's threads read distant rows, so each 4-byte load costs a 32-byte sector.
+// Form::Plain: one thread per row. A warp's threads read distant rows, so each 4-byte load costs a 32-byte sector.
 template <Kind kKind>
 __global__ void pack_plain(const float* x, PackedInputs to) {
   const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -6,12 +6,12 @@
 
 namespace folio::infer::gpu {
 
-__device__ inline uint32_t magnitude(float x) { return bits_of(x) & 0x7FFFFFFFU; }  // ordered; NaN is largest
+__device__ inline uint32_t magnitude(float x) { return bits_of(x) & 0x7FFFFFFFU; }  // ordered as |x|; NaN is largest
 __device__ inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 inline constexpr uint32_t kInfinity = 0x7F800000U;
 
 /// Returns the power of two that scales a row with maximum magnitude `largest` (bits) to [2^14, 2^15), or below for a
-/// tiny row. Returns 1 for 0, and for NaN and infinity, which stay visible.
+/// tiny row. Returns 1 for 0, and for NaN and infinity, which stay unscaled.
 __device__ inline float f16_scale(uint32_t largest) {
   if (largest == 0 || largest >= kInfinity) return 1.0F;
   const int exponent = 14 - (static_cast<int>(largest >> 23U) - 127);
@@ -21,11 +21,11 @@ __device__ inline float f16_scale(uint32_t largest) {
 /// Quantization of a group with maximum magnitude `largest` (bits), as Kernels::quantize in reference/kernels.h defines
 /// it.
 struct GroupScale {
-  float inverse;  ///< 0: all quants are 0
+  float inverse;  ///< factor from values to quants; 0: all quants are 0
   float scale;
 };
 __device__ inline GroupScale group_scale(uint32_t largest) {
-  constexpr float kLeast = 1e-30F;  // from here on, 127 / m is finite
+  constexpr float kLeast = 1e-30F;  // 127 / m is finite for m >= kLeast
   const float m = float_of(largest);
   const bool zero = !(m >= kLeast) || largest >= kInfinity;
   return {zero ? 0.0F : 127.0F / m, m < kLeast ? 0.0F : m / 127.0F};
@@ -70,7 +70,7 @@ __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, s
   }
 }
 
-/// Packs row `row` with a block of kRowThreads. value(i) returns elements that are not held. Pads with 0 from k on.
+/// Packs row `row` with kRowThreads threads. value(i) returns elements that are not held. Pads with 0 from k on.
 template <Kind kKind, int kCount, typename Value>
 __device__ void pack_row(PackedInputs to, size_t row, const Held<kCount>& held, Value value) {
   to.kind = kKind;  // a compile-time constant: offsets need shifts, not divisions

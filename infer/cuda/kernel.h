@@ -1,4 +1,4 @@
-// The subset of CUDA C++ in which kernels are written. nvcc compiles it for GPUs. Other compilers take the same names
+// The subset of CUDA C++ in which kernels are written. nvcc compiles it for GPUs. Other compilers get the same names
 // from tests/infer/cuda/host, where threads are fibers: this tests kernels without a GPU and reports errors that a GPU
 // mostly tolerates. Both give the same bits: nvcc has -fmad=false, the host -ffp-contract=off, and fused multiply-adds
 // are explicit.
@@ -53,16 +53,16 @@ __device__ inline void store(void* to, const Words& v) { *static_cast<Words*>(to
 __device__ inline void prefetch(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 
 /// Starts a copy of 16 bytes from global to shared memory (cp.async). It is complete for this thread after
-/// wait_copies(), and for the others after the next barrier.
+/// wait_copies(), and for other threads after the next barrier.
 __device__ inline void copy_async(void* shared, const void* global) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))),
       "l"(global)
       : "memory");
 }
-/// Commits this thread's copies so far as a batch.
+/// Commits this thread's copies so far as a group.
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until at most `pending` of this thread's last batches are in flight.
+/// Waits until at most `pending` of this thread's last groups are in flight.
 template <int pending>
 __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");

@@ -18,7 +18,7 @@ enum class Form : uint8_t { Plain, Fast };
 void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, float scale,
            size_t n_rows, float* out);
 
-/// An addition to rows of the residual: scale * numbers, or nothing if they are null.
+/// An addition to rows of the residual: scale * numbers, or nothing if `numbers` is null.
 struct Delta {
   const float* numbers = nullptr;
   float scale = 1.0F;
@@ -92,8 +92,8 @@ void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const 
 
 /// The rows of a step.
 struct RowsView {
-  const int32_t* tokens = nullptr;     ///< (rows)
-  const int32_t* positions = nullptr;  ///< (rows)
+  const int32_t* tokens = nullptr;     ///< (rows): token IDs, or drawn_token()
+  const int32_t* positions = nullptr;  ///< (rows): position in the row's sequence
   const int32_t* tables = nullptr;     ///< (rows): offset in `blocks` of the row's block table
   const int32_t* blocks = nullptr;     ///< block tables, concatenated
   uint32_t n_rows = 0;
@@ -130,8 +130,8 @@ struct AttentionItem {
   int32_t n_queries;
 };
 inline constexpr size_t kItemSlots = 16;
-inline constexpr size_t kGroupItems = 8;      ///< items of one sequence per block, without partials
-inline constexpr size_t kPartPositions = 64;  ///< of a part; parts are computed separately and joined in order
+inline constexpr size_t kGroupItems = 8;      ///< items of one sequence that a block computes if partials is null
+inline constexpr size_t kPartPositions = 64;  ///< size of a part; parts are computed separately and joined in order
 inline constexpr size_t kMaxGpuHeadDim = 256;
 
 struct Attention {
@@ -140,16 +140,16 @@ struct Attention {
   CacheView cache;
   size_t layer = 0;
   int32_t window = 0;                    ///< positions that a row attends to, its own included
-  const AttentionItem* items = nullptr;  ///< (n_items), in device memory; a sequence's are in order
+  const AttentionItem* items = nullptr;  ///< (n_items), in device memory; items of a sequence are in order
   uint32_t n_items = 0;
-  uint32_t n_slots = 0;          ///< at least the (row, head) pairs of any item
-  uint32_t max_parts = 0;        ///< at least the parts of kPartPositions that any row attends to
+  uint32_t n_slots = 0;          ///< upper bound on the (row, head) pairs of an item
+  uint32_t max_parts = 0;        ///< upper bound on the parts of kPartPositions that a row attends to
   float scale = 0.0F;            ///< factor of query · key
   float cap = 0.0F;              ///< if > 0, scaled scores s become cap · tanh(s / cap)
   const float* sinks = nullptr;  ///< (n_heads), an additional score per head with value 0; or null
   const float* query = nullptr;  ///< (rows, n_heads, head_dim)
   float* out = nullptr;          ///< (rows, n_heads, head_dim)
-  float* partials = nullptr;     ///< partial_bytes() of workspace; null: parts are sequential
+  float* partials = nullptr;     ///< partial_bytes() of workspace; null: parts are computed sequentially
   uint32_t* counters = nullptr;  ///< (n_items, n_kv_heads), zero between launches
   size_t shared_bytes = 0;       ///< maximum shared memory of a block
 };

@@ -14,7 +14,7 @@
 
 namespace folio::infer::gpu {
 
-inline constexpr size_t kTileRows = 16;    ///< weight rows of a tile, its outputs
+inline constexpr size_t kTileRows = 16;    ///< weight rows, and thus outputs, of a tile
 inline constexpr size_t kTileColumns = 8;  ///< batch rows in a tile of inputs
 inline constexpr size_t kBlockK = 128;     ///< columns of a block; k is padded to whole blocks with zeros
 inline constexpr size_t kSplits = 8;       ///< parts of k that are summed separately and then added in order
@@ -30,12 +30,12 @@ enum class Kind : uint8_t { F32, F16, BF16, Groups };
   return kind == Kind::F32 ? 4 : kind == Kind::Groups ? 1 : 2;
 }
 
-/// Position of an element in a tile of A or B. A tile has 8 E columns of k, where a 32-bit word holds E elements.
+/// Position of an element in a tile of operand A or B. A tile has 8 E columns if a 32-bit word holds E elements.
 struct Place {
   size_t tile;  ///< tile of the block, along k
   size_t lane_in_group;
-  size_t half;    ///< half of the tile's columns
-  size_t number;  ///< index in the word
+  size_t half;    ///< half of the tile's columns: 0 or 1
+  size_t number;  ///< index in the 32-bit word
 };
 [[nodiscard]] FOLIO_BOTH constexpr Place place_of(size_t column, size_t bytes) {
   const size_t e = 4 / bytes;
@@ -53,7 +53,7 @@ struct PackedMatrix {
   // For groups: weight = scale * (quant - zero_point), or scale * quant + minimum.
   uint8_t bits = 0;        ///< 4, or 8 with the zero point already subtracted
   uint8_t group = 0;       ///< columns that share a scale: 32 or 16
-  uint8_t zero_point = 0;  ///< for 4 bits
+  uint8_t zero_point = 0;  ///< zero point of 4-bit quants
   bool minimums = false;
   bool half_scales = false;  ///< scales and minimums are F16 instead of F32
 

@@ -1,5 +1,5 @@
-// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019). Bound by memory; for one row, by
-// launches.
+// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019). Bound by memory, or for
+// one row by the launch.
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 
@@ -11,7 +11,7 @@ __device__ float inverse_of(float sum, size_t dim, float eps) {
   return 1.0F / sqrtf(sum / static_cast<float>(dim) + eps);
 }
 
-// Plain form: one thread per row. 28 of the 32 bytes of each sector are for later, and one thread adds a whole row.
+// Form::Plain: one thread per row. Slow: each load uses 4 bytes of a 32-byte sector, and one thread adds a whole row.
 __global__ void norm_plain(const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out) {
   const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= n_vectors) return;
@@ -21,7 +21,7 @@ __global__ void norm_plain(const float* x, const float* weight, float eps, size_
   for (size_t i = 0; i < dim; ++i) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
 }
 
-// Narrow vectors, such as the heads of Qwen3: one warp per vector.
+// Normalizes narrow vectors, such as the heads of Qwen3, with one warp per vector.
 __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const float* weight, float eps,
                                                            size_t n_vectors, size_t dim, float* out) {
   const size_t row = static_cast<size_t>(blockIdx.x) * kBlockWarps + threadIdx.x / kWarp;
@@ -52,7 +52,7 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
   out += blockIdx.x * dim;
   const float* add = delta.numbers == nullptr ? nullptr : delta.numbers + blockIdx.x * dim;
   const auto added = [&](size_t i) { return add == nullptr ? x[i] : x[i] + delta.scale * add[i]; };
-  constexpr int kHeld = 8;  // 8,192 elements
+  constexpr int kHeld = 8;  // elements per thread: a block holds 8,192 of a row
   Held<kHeld> held;
   hold(held, dim, added);
   float sum = 0.0F;

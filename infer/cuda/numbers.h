@@ -19,7 +19,7 @@ namespace folio::infer::gpu {
 
 [[nodiscard]] __device__ inline uint32_t bits_of(float x) { return __float_as_uint(x); }
 [[nodiscard]] __device__ inline float float_of(uint32_t bits) { return __uint_as_float(bits); }
-/// Rounds to nearest, ties to even.
+/// Returns x as F16 or BF16, rounded to nearest, ties to even.
 [[nodiscard]] __device__ inline uint16_t to_f16(float x) { return __half_as_ushort(__float2half_rn(x)); }
 [[nodiscard]] __device__ inline uint16_t to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 [[nodiscard]] __device__ inline float from_f16(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }

@@ -6,9 +6,9 @@
 namespace folio::infer::gpu {
 namespace {
 
-constexpr size_t kMostNarrow = 64;  // rows
+constexpr size_t kMostNarrow = 64;  // maximum number of rows; more are multiplied by product_tiled.cu
 
-// Plain form: one thread per output, along a row of weights. Adjacent threads read distant addresses, and each sum is
+// multiply_plain(): one thread per output, along a row of weights. Adjacent threads read distant addresses; each sum is
 // one chain of dependent additions.
 __global__ void product_plain(const float* x, size_t n_rows, Matmul p) {
   const size_t output = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;

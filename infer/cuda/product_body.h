@@ -43,7 +43,7 @@ struct Floats {
     }
   }
   struct Inputs {
-    Words tiles[2];  ///< two tiles each
+    Words tiles[2];  ///< two tiles per element
   };
   static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
 #pragma unroll
@@ -66,7 +66,7 @@ template <int kBits, int kGroupColumns, bool kMinimums>
 struct Groups {
   static constexpr Kind kKind = Kind::Groups;
   static constexpr size_t kStepColumns = kBlockK;
-  static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // as many as fit in registers
+  static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // as many steps as fit in registers
   static constexpr size_t kInputBytes = 1280;
   static constexpr int kLoads = kBits / 2;             ///< 16-byte loads per lane
   static constexpr int kScales = 128 / kGroupColumns;  ///< groups of a step
@@ -74,7 +74,7 @@ struct Groups {
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) { return w.block_bytes(); }
 
   static constexpr size_t kNumberBytes = kTileRows * kBlockK * kBits / 8;  ///< bytes of quants per step
-  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< per step and byte of a scale
+  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< bytes per step, for 1-byte scales
 
   /// Scales of rows g and g + 8, not yet converted: a conversion would wait for its load, and delay the loads of the
   /// next steps.
@@ -89,7 +89,7 @@ struct Groups {
     Pair scales[kScales];
     Pair minimums[kMinimums ? kScales : 1];
     bool half;
-    uint32_t zero_points;  ///< the zero point in each byte
+    uint32_t zero_points;  ///< the zero point, repeated in each byte
   };
   static __device__ void load_pair(const uint8_t* scales, int group, bool half, Pair& to) {
     const unsigned index = static_cast<unsigned>(group) * 8 + lane_group();
@@ -123,14 +123,14 @@ struct Groups {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const uint32_t quants = weights.quants[index / 2].w[i] >> (index % 2 * 4) & 0x0F0F0F0FU;
-        a.w[i] = ((quants | 0x80808080U) - weights.zero_points) ^ 0x80808080U;  // each byte on its own: no borrows
+        a.w[i] = ((quants | 0x80808080U) - weights.zero_points) ^ 0x80808080U;  // subtracts each byte without borrows
       }
       return a;
     }
   }
   struct Inputs {
-    Words quants[2];     ///< two tiles each
-    float scales[4][2];  ///< of a group, for rows 2 t and 2 t + 1
+    Words quants[2];     ///< two tiles per element
+    float scales[4][2];  ///< [group][i]: scale of row 2 t + i, with t = lane_in_group()
     float scaled_sums[kMinimums ? 4 : 1][2];
   };
   static __device__ void load_inputs(const uint8_t* step, Inputs& to) {

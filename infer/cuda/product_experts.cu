@@ -1,7 +1,7 @@
-// Products of the assignments' inputs with their experts' matrices, as in product.cu: a block's columns are a group of
-// assignments. With few rows, groups have eight, and the bytes of the active experts, each read once, are the bound.
-// Larger steps have groups of 64 and 32 outputs per block, so each weight is read once for all of them; a prompt is
-// bound by the tensor cores, less some padding. Each result has the bits of multiply() on its row.
+// Products of each assignment's input and its expert's matrix, as in product.cu: a block's columns are a group of
+// assignments of one expert. With few rows, groups have eight; the time to read the active experts once is the bound.
+// Larger steps have groups of 64 and 32 outputs per block, so each weight is read once per group; prompts are bound by
+// the tensor cores, except for padding. Each result has the bits of multiply() on its row.
 #include "infer/cuda/experts.h"
 #include "infer/cuda/product_narrow.h"
 

@@ -1,5 +1,5 @@
-// A block's share of a product with few rows, some row tiles by some column tiles. product.cu, which explains it, has
-// one matrix for all rows; product_experts.cu has one for each group of rows.
+// A block's part of a product with few rows: kRowTiles by kColumnTiles tiles. product.cu, which explains the method,
+// uses one matrix for all rows, and product_experts.cu one for each group of rows.
 #pragma once
 
 #include "infer/cuda/product_body.h"
@@ -25,7 +25,7 @@ __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size
 
   const uint8_t* weights[kRowTiles];
 #pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {  // past the last tile, repeats it: its sums are not stored
+  for (int m = 0; m < kRowTiles; ++m) {  // tiles past the last repeat it; their sums are not stored
     const size_t tile = first_tile + m < w.row_tiles() ? first_tile + m : w.row_tiles() - 1;
     weights[m] = data + tile * w.tile_bytes();
   }

@@ -25,8 +25,8 @@ __device__ void copy_tile(uint8_t* to, const uint8_t* from, unsigned bytes) {
 
 // A block computes 128 outputs of 128 rows (64 for groups, whose scales need registers), in steps of four tiles along
 // k. All threads copy a step's weights and inputs, 32 KB, to shared memory asynchronously, two steps ahead; eight warps
-// multiply them. A warp has 64 x 32 sums in registers, so it uses what it reads 32 and 64 times. Shared memory has the
-// layout of global memory: a warp reads 512 contiguous bytes, without bank conflicts.
+// multiply them. A warp has 64 x 32 sums in registers, so it uses each weight 32 times and each input 64 times. Shared
+// memory has the layout of global memory: a warp reads 512 contiguous bytes, without bank conflicts.
 //
 // Parts of k end at the same columns as in product.cu, where sums are added to a second set of registers and restart at
 // 0; `fast_sums` omits that. Blocks with the same weights are adjacent in the grid, so weights are read from memory
@@ -49,7 +49,7 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
   const size_t n_steps = w.k_blocks() * (kBlockK / Format::kStepColumns);
   const size_t steps_of_split = split_blocks(w.k_blocks()) * (kBlockK / Format::kStepColumns);
 
-  // Each warp copies one row tile and one or two column tiles per step; past the last tile, it repeats it.
+  // Each warp copies one row tile and one or two column tiles per step; tiles past the last repeat it.
   static_assert(kRowTilesOfBlock == kWarps && kBlockColumns % kWarps == 0);
   constexpr unsigned kFetched = kBlockColumns / kWarps;
   const unsigned warp = threadIdx.x / kWarp;
@@ -78,7 +78,7 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
     commit_copies();
   };
 
-  const size_t row_tile = warp % 2 * kRowTiles;  // within the block
+  const size_t row_tile = warp % 2 * kRowTiles;  // first row tile of the warp, within the block
   const size_t column_tile = warp / 2 * kColumnTiles;
   Sums sums[kRowTiles][kColumnTiles] = {};
   [[maybe_unused]] Sums totals[kRowTiles][kColumnTiles] = {};
@@ -138,7 +138,7 @@ void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& produ
   with_format(products.list[0].weight, [&]<typename Format>() {
     const Grid grid{static_cast<unsigned>(ceil_div(x.column_tiles(), kColumnTilesOfBlock<Format>)),
                     static_cast<unsigned>(blocks_of(products, kRowTilesOfBlock))};
-    size_t step_bytes = 0;  // the largest: matrices of one format may have F16 or F32 scales
+    size_t step_bytes = 0;  // maximum over the products: scales may be F16 or F32
     for (uint32_t i = 0; i < products.n; ++i) {
       const size_t bytes = Format::step_bytes(products.list[i].weight);
       step_bytes = bytes > step_bytes ? bytes : step_bytes;

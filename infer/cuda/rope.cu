@@ -27,7 +27,7 @@ __device__ void store_number(uint8_t* head, size_t index, float x) {
   }
 }
 
-// Arguments of a launch.
+// Arguments of a launch of the RoPE kernels.
 struct Rotation {
   RowsView rows;
   Heads heads;
@@ -39,7 +39,7 @@ struct Rotation {
   size_t layer;
 };
 
-// Handles items first, first + step, … of a row: pairs of query and key, the key's unrotated dimensions, values.
+// Processes items first, first + step, … of a row: query and key pairs, the key's unrotated dimensions, and values.
 template <bool kHalf>
 __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32_t step) {
   const Heads& heads = r.heads;
@@ -60,7 +60,7 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   for (uint32_t i = first; i < n_query_pairs + heads.n_kv_heads * pairs; i += step) {
     const bool is_key = i >= n_query_pairs;
     const uint32_t head = (is_key ? i - n_query_pairs : i) / pairs;
-    const uint32_t pair = i % pairs;  // query and key have whole heads
+    const uint32_t pair = i % pairs;  // for keys too: n_query_pairs is a multiple of `pairs`
     float* x = (is_key ? key : query) + head * heads.head_dim;
     const uint32_t d = r.angles.halves ? pair : 2 * pair;
     const uint32_t e = r.angles.halves ? pair + pairs : 2 * pair + 1;
@@ -85,7 +85,7 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   }
 }
 
-// Plain form: one thread per row, so a decode step keeps only as many threads busy as it has rows.
+// Form::Plain: one thread per row, so a decode step uses only as many threads as it has rows.
 template <bool kHalf>
 __global__ void rotate_plain(const __grid_constant__ Rotation r) {
   const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;

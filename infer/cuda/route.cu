@@ -78,7 +78,7 @@ __device__ float score_of_group(const float* values, uint32_t size) {
 size_t words_of(size_t n) { return ceil_div(n, kWarp); }
 
 // One warp per row. Scores are in shared memory; n_chosen times, each lane scans every 32nd score for the maximum. Sums
-// and ties follow the order of the experts, as in the reference, so the weights have its bits. A row of 128 experts
+// and ties follow the order of the experts, as in the reference, so the bits are the same. A row of 128 experts
 // takes about a thousand cycles, less than a launch.
 // cuda_report: route_rows shares 1056 bytes
 __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* bias, Routing r, Taken taken) {

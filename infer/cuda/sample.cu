@@ -9,7 +9,7 @@
 namespace folio::infer::gpu {
 namespace {
 
-// ---- Plain form ----
+// ---- Form::Plain: one thread per draw ----
 
 class PlainRow {
  public:
@@ -94,26 +94,26 @@ __global__ void draw_plain(const float* logits, unsigned vocab_size, const DrawI
   }
 }
 
-// ---- Fast form: the kernels survey, list and settle ----
+// ---- Form::Fast: the kernels survey, list and settle ----
 //
 // A block of survey or list reads 4096 logits, thread i elements i, i + 512, …. The row (4 vocab_size bytes, twice)
-// comes from the L2 cache, where the product has just left it: launches take longer than the bytes.
+// comes from the L2 cache, where the product has just stored it: launches take longer than the reads.
 
 constexpr unsigned kThreads = 512;
 constexpr unsigned kWarps = kThreads / kWarp;
-constexpr unsigned kChunk = 4096;           // logits of a block
+constexpr unsigned kChunk = 4096;           // logits that a block reads at once
 constexpr unsigned kMostCandidates = 8192;  // maximum number that a block sorts
-constexpr unsigned kBins = 2048;            // of logits, by value
+constexpr unsigned kBins = 2048;            // bins of logits, by value
 constexpr float kBinsOfOne = 4.0F;          // bins per unit; the first and the last bin are unbounded
 
 /// The state of one draw. The members up to n_listed are zero between draws.
 struct State {
-  // written by survey
-  Sum likeliest;  ///< kEnd minus the first rank
+  // written by the kernel survey
+  Sum likeliest;  ///< kEnd minus the likeliest token's rank
   unsigned not_finite;
   unsigned n_surveyed;  ///< blocks that have finished
   uint32_t counts[kBins];
-  // written by list
+  // written by the kernel list
   Sum total;  ///< sum of all weights
   unsigned n_listed;
   // results of survey, then the candidates of list
@@ -159,7 +159,7 @@ __device__ inline Scan block_scan(Sum value) {
 
 __device__ inline Sum block_total(Sum value) { return block_scan(value).total; }
 
-// Returns the minimum of the threads' values.
+// Returns the minimum of `value` over the block's threads.
 __device__ inline Rank block_first(Rank value) {
   FOLIO_SHARED(Rank, first, kWarps);
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -174,7 +174,7 @@ __device__ inline Rank block_first(Rank value) {
   return least;
 }
 
-// A row of logits that a block reads together. `marks` (kChunk) is in shared memory.
+// A row of logits, which the threads of a block read together, chunk by chunk. `marks` (kChunk) is in shared memory.
 class Row {
  public:
   __device__ Row(const float* logits, unsigned vocab_size, const DrawInput& in, const int32_t* ids, uint8_t* marks)
@@ -237,7 +237,7 @@ class Row {
   uint8_t* marks_;
 };
 
-// All tokens of a row, read again for each sum.
+// The tokens of a row, for choose() in sample_body.h. Reads the whole row for each sum.
 struct RowTokens {
   const Row& row;
   Weights weights;
@@ -252,7 +252,7 @@ struct RowTokens {
 
   __device__ Rank select(Weight weight, Rank last, Sum target) const {
     Rank first = 0;  // lower bound of the rank
-    Sum before = 0;  // weight of the ranks before it
+    Sum before = 0;  // weight of the ranks before `first`
     for (int bit = kRankBits - 2; bit >= 0; bit -= 2) {
       Sum sums[3] = {0, 0, 0};
       row.visit_all([&](Rank p) {
@@ -266,7 +266,7 @@ struct RowTokens {
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
-        if (before + total > target) continue;  // sums increase
+        if (before + total > target) continue;  // sums increase: counts those that don't exceed it
         ++step;
         passed = total;
       }
@@ -317,13 +317,13 @@ class Candidates {
 
   const Weights& weights_;
   const Rank* ranks_;
-  unsigned first_;  // this thread's range
+  unsigned first_;  // this thread's range of candidates is [first_, end_)
   unsigned end_;
   bool are_all_;
   Sum total_;  // sum of Weights::first() over the whole row
 };
 
-// Finds the levels that contain the candidates: from the top, until they surely suffice or are more than
+// Finds the levels that contain the candidates: from the top, until the candidates surely suffice or exceed
 // kMostCandidates. A level's weight is bounded as if all its tokens were at its upper or at its lower end.
 __device__ void find_levels(const Weights& weights, State& state) {
   constexpr unsigned kEach = kBins / kThreads;
@@ -374,8 +374,8 @@ __device__ void find_levels(const Weights& weights, State& state) {
 }
 
 // Finds the likeliest token and counts the logits of each level. From the counts, the row's last block bounds the
-// weight above each level, and so how many of the likeliest tokens surely contain top-p's cut, or the draw: mostly some
-// dozens. With temperature 0, the draw is done here.
+// weight above each level, and so how many of the likeliest tokens surely contain top-p's cut, or the draw: usually a
+// few dozen. With temperature 0, the draw is done here.
 __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                    const int32_t* ids, State* states, int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
@@ -402,7 +402,7 @@ __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned
 
   likeliest = kEnd - state.likeliest;
   finite = state.not_finite == 0;
-  __syncthreads();  // all threads have read them
+  __syncthreads();  // all threads have read likeliest and not_finite
   if (draws_one) find_levels({in, logit_of(likeliest)}, state);
   if (threadIdx.x > 0) return;
   const bool any = likeliest != kEnd;

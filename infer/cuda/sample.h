@@ -14,7 +14,7 @@ namespace folio::infer::gpu {
 
 /// Parameters of one draw. In `ids`, n_penalized ids begin at first_id, and n_never ids follow; all are distinct.
 struct DrawInput {
-  double uniform;  ///< in [0, 1)
+  double uniform;  ///< random number in [0, 1)
   uint32_t row;    ///< row of the logits
   uint32_t first_id;
   uint32_t n_penalized;
@@ -29,7 +29,7 @@ struct DrawInput {
 inline constexpr size_t kMostTokens = size_t{1} << 19U;  ///< maximum vocabulary size of draw_tokens()
 
 /// Returns the parameters of the draw Sampler(options, never).draw(logits of `row`, history, position), and appends its
-/// ids. Throws core::Error if an id of `never` or `history` is outside the vocabulary.
+/// ids to `ids`. Throws core::Error if an id of `never` or `history` is outside the vocabulary.
 [[nodiscard]] DrawInput draw_input(size_t row, const SamplerOptions& options, std::span<const int32_t> never,
                                    std::span<const int32_t> history, int64_t position, size_t vocab_size,
                                    std::vector<int32_t>& ids);
@@ -40,7 +40,7 @@ inline constexpr size_t kMostTokens = size_t{1} << 19U;  ///< maximum vocabulary
 
 /// Sets tokens (n_draws) to each draw's token, kNotFinite or kNothingLeft. All pointers are to device memory. logits
 /// (rows, vocab_size) are only read; vocab_size is at most kMostTokens. Results are deterministic, and a draw does not
-/// depend on the others.
+/// depend on other draws.
 void draw_tokens(Stream& stream, const float* logits, size_t vocab_size, const DrawInput* draws, const int32_t* ids,
                  size_t n_draws, void* workspace, int32_t* tokens, Form form = Form::Fast);
 

@@ -1,4 +1,4 @@
-// Shared by both forms of the sampler: ranks, weights, and the choice of a token.
+// Ranks, weights and the choice of a token, for both forms of the sampler (sample.cu).
 #pragma once
 
 #include "infer/cuda/kernel.h"
@@ -8,13 +8,13 @@
 namespace folio::infer::gpu {
 namespace {
 
-// The 64-bit type of CUDA's atomics.
+// The 64-bit type that CUDA's atomic functions accept.
 using Sum = unsigned long long;
 using Rank = unsigned long long;
 
 constexpr float kUnits = 0x1.0p44F;  // units in a weight of 1: 2^19 such weights fit in a Sum
 constexpr int kIdBits = 19;
-constexpr int kRankBits = 32 + kIdBits + 1;  // rounded up to an even number
+constexpr int kRankBits = 32 + kIdBits + 1;  // bits of a logit and an ID, rounded up to an even number
 constexpr Rank kEnd = (Rank{1} << kRankBits) - 1;
 constexpr float kFloor = -3.402823466e+38F;  // the smallest finite float
 
@@ -32,7 +32,7 @@ __device__ inline float logit_of(Rank rank) {
   return float_of((rising >> 31U) != 0 ? rising & 0x7FFFFFFFU : ~rising);
 }
 
-// Returns the penalized logit. It is finite, or -infinity, with which a token is not drawn.
+// Returns the penalized logit: finite, or -infinity for a token that is not drawn.
 __device__ inline float penalized(float logit, float penalty) {
   if (!(logit > 0.0F)) return logit * penalty;
   return logit / penalty < -kFloor ? logit / penalty : -kFloor;
@@ -40,12 +40,12 @@ __device__ inline float penalized(float logit, float penalty) {
 
 enum class Weight : uint8_t { One, Likelihood, Chance };
 
-// Weights of a row's tokens.
+// Computes the weights of a row's tokens from their logits.
 struct Weights {
   const DrawInput& in;
   float largest;
 
-  // Likelihood is e^(logit - largest). Chance is the same at the temperature, or 0 if the likelihood is below min-p.
+  // Likelihood is e^(logit - largest). Chance divides the exponent by the temperature, and min-p sets it to 0.
   [[nodiscard]] __device__ Sum operator()(Weight weight, float logit) const {
     if (weight == Weight::One) return 1;
     float x = logit - largest;

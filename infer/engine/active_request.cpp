@@ -68,7 +68,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
 
 void ActiveRequest::start(Scheduler& scheduler) {
   for (Choice& c : choices_) {
-    if (policy_ && c.index() >= continuing_.size()) break;  // the others start as forks
+    if (policy_ && c.index() >= continuing_.size()) break;  // the policy forks further sequences later
     if (!c.reason) scheduler.add(c);
   }
 }
@@ -85,14 +85,14 @@ void ActiveRequest::was_preempted(Sequence& s) {
   c.collected(c.in_flight());
   c.set_optional(0);
   if (c.drafts) c.drafts->preempted();
-  c.logits.clear();  // its last row will be recomputed
+  c.logits.clear();  // the row that produced them will be recomputed
 }
 
-// Only a sequence that lacks just its last row draws in the next step. The limits leave space for the token drawn after
-// the last draft.
+// Drafts are useful only if the next step draws, that is, if one row is missing. The limits leave a position for the
+// token drawn after the last draft.
 std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
-  if (!c.drafts || c.in_flight() > 0) return {};  // rows in flight may include drafts
+  if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts
   c.drafts->clear();
   if (c.n_missing() != 1) return {};
   const size_t n = c.history().size();
@@ -151,7 +151,7 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   const size_t first = c.n_computed();
   const size_t end = first + n_rows - n_drafts;
   const size_t n_before = c.generated().size();
-  c.collected(end - first - 1);  // the last row is recomputed if its token cannot be taken
+  c.collected(end - first - 1);  // all but the last row, which is recomputed if its token is invalid
   const size_t n_reported = report_ && c.index() == 0 ? report_->n_wanted(first, end) : 0;
   if (n_reported > 0) {
     report_->report(output.logits.first(n_reported * vocab_size_), first);
@@ -168,8 +168,8 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   }
   take_drawn(c, output.tokens.front(), output.logits.last(wants_logits() ? vocab_size_ : 0));
   if (!c.drafts) return c.generated().size() - n_before;
-  // drawn[i + 1] follows draft i: it counts if drawn[i] equals that draft and the sequence has not ended. Rows after
-  // the last correct draft are removed from the KV cache.
+  // output.tokens[i + 1] was drawn after draft i, so it is used only if output.tokens[i] equals that draft and the
+  // sequence has not ended. Rows after the last correct draft are removed from the KV cache.
   size_t n_right = 0;
   while (n_right < n_drafts && !c.reason && output.tokens[n_right] == (*c.drafts)[n_right]) {
     take_drawn(c, output.tokens[++n_right], {});
@@ -179,7 +179,7 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   return c.generated().size() - n_before;
 }
 
-// If the form allows no token, the sequence ends without an error.
+// Appends a drawn token to the sequence and calls the callbacks. If the form allows no token, ends the sequence.
 void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> logits) {
   std::optional<FinishReason> reason;
   if (drawn == kNothingLeft && c.form() != nullptr) reason = end_without_token(*c.form(), c.history());
@@ -199,7 +199,7 @@ void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> 
   if (request_.is_enough && request_.is_enough(c.index())) end(c, FinishReason::Stop);
 }
 
-// The last row stays in flight until the policy has decided.
+// Stores the logits for the policy. The last row stays in flight until the policy has decided.
 void ActiveRequest::take_candidates(Choice& c, const StepOutput& output) {
   const std::span<const float> logits = output.logits.last(vocab_size_);
   const auto position = std::ssize(c.history());
@@ -217,7 +217,7 @@ void ActiveRequest::slide(Choice& c) {
   if (sliding_ && sliding_->n_left(n, c.first()) == 0) c.slide_to(sliding_->first_kept(n));
 }
 
-// `text` was not passed to on_text yet.
+// Ends a choice. `text` is its last output, which was not passed to on_text yet.
 void ActiveRequest::end(Choice& c, FinishReason reason, std::string text) {
   c.reason = reason;
   c.end = Choice::Clock::now();
@@ -306,7 +306,7 @@ void ActiveRequest::place(std::span<const Continuation> next, Scheduler& schedul
   }
 }
 
-// Completes a copy, since the sequence itself may also continue.
+// Adds a result: a copy of the sequence, completed by `last`. The sequence itself may also continue.
 void ActiveRequest::complete(Choice& c, const Continuation& last) {
   Sampling sampling = *c.sampling;
   std::vector<int32_t> history(c.history().begin(), c.history().end());
@@ -339,7 +339,7 @@ void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   if (of_missing) results_.resize(static_cast<size_t>(request_.options.n), {.finish_reason = *of_missing});
 }
 
-// Keeps the n best results. A search may complete thousands.
+// Keeps the n best results, since a search may complete thousands of sequences.
 void ActiveRequest::keep_best() {
   std::ranges::stable_sort(results_, std::ranges::greater{}, &GenerateResult::score);
   results_.resize(std::min(static_cast<size_t>(request_.options.n), results_.size()));
@@ -357,7 +357,7 @@ void ActiveRequest::deliver() {
   }
 }
 
-// A policy that is interrupted returns its best sequences so far, ended or not.
+// Ends the request early. With a policy, the results are the best sequences so far, completed or not.
 void ActiveRequest::finish(FinishReason reason) {
   if (done()) return;
   if (!policy_) {

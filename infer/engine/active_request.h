@@ -31,13 +31,13 @@ struct Choice : Sequence {
 
   std::optional<Sampling> sampling{};  ///< empty if no token is generated
   std::optional<Drafts> drafts{};
-  std::optional<FinishReason> reason{};  ///< set when it ends
+  std::optional<FinishReason> reason{};  ///< set when the choice ends
   size_t n_prompt_cached = 0;            ///< prompt tokens found in the KV cache
   std::optional<Clock::time_point> start{};
   std::optional<Clock::time_point> first_token{};
   Clock::time_point end{};
   // Input for the request's policy, if it has one.
-  std::vector<float> logits{};   ///< logits of the next token, empty until its last row is computed
+  std::vector<float> logits{};   ///< logits of the next token; empty until the sequence's last row is computed
   std::vector<float> allowed{};  ///< `logits` with -inf for tokens that the form forbids
   int32_t sampled = -1;
   std::optional<double> score{};
@@ -45,7 +45,7 @@ struct Choice : Sequence {
 
 class ActiveRequest {
  public:
-  /// Throws core::Error if the request cannot run on the model.
+  /// Creates the request's sequences. Throws core::Error if the request cannot run on the model.
   ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache);
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
@@ -57,36 +57,36 @@ class ActiveRequest {
   /// Adds the initial sequences to the scheduler. Throws as Scheduler::add does.
   void start(Scheduler& scheduler);
 
-  // Steps of one sequence.
+  // Functions for one sequence of the request.
   /// Records that the sequence runs. Its timings begin with the first call.
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Starts drafts for the next step, at most `most`. Returns the sequence for a drafter to extend, if it needs more.
+  /// Starts at most `most` drafts for the next step. If more are wanted, returns the sequence for a drafter to extend.
   [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
   }
-  /// Appends at most `most` rows: tokens that are not cached yet, then drafts. Each prompt row to be reported uses up
-  /// one of `most_reported`; rows end when none is left. Returns the number of rows appended.
+  /// Appends at most `most` rows: tokens that are not cached yet, then drafts. At most `most_reported` of them are
+  /// prompt rows to report; their number is subtracted from it. Returns the number of rows appended.
   size_t append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported);
-  /// Returns the row of the token that is draw `draw` of the step in flight.
+  /// Returns the row of a token that is not known yet: the one drawn by draw `draw` of the step in flight.
   [[nodiscard]] Row row_ahead(const Sequence& s, size_t draw);
-  /// Returns true if its next rows can be planned only once the token of the step in flight is known.
+  /// Returns true if the sequence's next rows depend on the token that the step in flight draws.
   [[nodiscard]] bool needs_next_token(const Sequence& s) const;
   /// Returns true if the sequence ends with its next token, whichever that is.
   [[nodiscard]] bool ends_next(const Sequence& s) const { return s.history().size() + 1 >= n_most_; }
-  /// Processes the `output` of its first `n_rows` rows in flight. Returns the number of tokens that it gains. If this
-  /// throws before it takes a token, the last row stays in flight.
+  /// Processes the `output` of the sequence's first `n_rows` rows in flight. Returns the number of new tokens. If the
+  /// drawn token is invalid, throws core::Error, and the last row stays in flight.
   size_t take(const Sequence& s, size_t n_rows, const StepOutput& output);
 
-  // The whole request.
-  /// Removes all rows in flight of its sequences.
+  // Functions for the whole request.
+  /// Discards the rows in flight of all sequences, so that they are computed again.
   void recall();
   /// Runs the policy, if there is one and all sequences have their logits, and continues the sequences.
   void decide(Scheduler& scheduler);
-  /// Calls the callbacks for the policy's results, once.
+  /// With a policy that has concluded, calls the request's callbacks for the results, once.
   void deliver();
   /// Records whether the request is paused: in no scheduler and without blocks. See Request::backlog.
   void set_paused(bool paused) { paused_ = paused; }
@@ -111,13 +111,13 @@ class ActiveRequest {
 
   Request request_;
   size_t vocab_size_;
-  size_t n_most_ = 0;  ///< maximum length of a history
+  size_t n_most_ = 0;  ///< maximum number of tokens of a sequence, including the prompt
   std::deque<Choice> choices_;
   std::optional<PromptReport> report_;  ///< reports the first sequence's prompt rows
   std::optional<Sliding> sliding_;
   std::unique_ptr<Policy> policy_;
-  std::vector<Choice*> continuing_;      ///< with a policy: the sequences in use, in its order
-  std::vector<GenerateResult> results_;  ///< with a policy: the sequences that have ended
+  std::vector<Choice*> continuing_;      ///< with a policy: the sequences that it continues, in its order
+  std::vector<GenerateResult> results_;  ///< with a policy: the completed sequences
   bool concluded_ = false;
   bool delivered_ = false;
   bool paused_ = false;

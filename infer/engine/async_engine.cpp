@@ -63,7 +63,7 @@ EngineStatistics AsyncEngine::statistics() const {
 }
 
 void AsyncEngine::run() {
-  bool stalls = false;  // no requests, or all are paused
+  bool stalls = false;  // true if step() had nothing to run: no requests, or all are paused
   for (bool stops = false; !stops;) {
     std::deque<std::function<void(Engine&)>> messages;
     {
@@ -78,7 +78,7 @@ void AsyncEngine::run() {
     } else {
       try {
         stalls = !engine_.step();
-      } catch (...) {  // a request's own error ends only that request; any other error ends all
+      } catch (...) {  // an error of one request ends that request; any other error ends all
         stalls = false;
         const auto failed = engine_.failed();
         end_if([&](RequestId id) { return !failed || id == *failed; }, std::current_exception());

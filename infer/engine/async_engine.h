@@ -21,8 +21,7 @@ namespace folio::infer {
 
 class AsyncEngine {
  public:
-  /// Receives the error that ended a request (a core::Error, or an exception from one of its callbacks), or null if the
-  /// request has results.
+  /// Receives the exception that ended a request: a core::Error, or one from a callback. Null: the request has results.
   using OnEnd = std::function<void(const std::exception_ptr& error)>;
 
   struct Submission {
@@ -30,8 +29,7 @@ class AsyncEngine {
     OnEnd on_end;
   };
 
-  /// Output that the engine's thread delivers after a step, once the callbacks of the step and of ended requests have
-  /// returned.
+  /// Output that the engine's thread delivers after a step and all of its callbacks.
   class Output {
    public:
     using Clock = std::chrono::steady_clock;
@@ -47,25 +45,23 @@ class AsyncEngine {
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
 
-  /// Ends all requests as Interrupted and joins the thread. Requests submitted later end immediately with an error, on
-  /// the submitting thread.
+  /// Ends all requests as Interrupted and joins the thread. Requests submitted later end at once with an error.
   void stop();
 
-  /// Adds the requests, all before the same step, and returns their ids. Their callbacks, and then `on_end` once, run
-  /// on the engine's thread and should be short; they may call submit() and cancel(). `on_end` must not throw. A
-  /// request that cannot run ends with the error.
+  /// Adds the requests, all before the same step, and returns their ids. Their callbacks, and at the end `on_end`, run
+  /// on the engine's thread; they should be short and may call submit() and cancel(). `on_end` must not throw. It
+  /// receives the error of a request that cannot run.
   std::vector<RequestId> submit(std::vector<Submission> submissions);
   /// Ends a request as Interrupted before the next step. Does nothing if it has ended or the engine has stopped.
   void cancel(RequestId id);
 
-  /// Calls `work` on the engine's thread between steps, in order with submitted requests. Does nothing once the engine
-  /// has stopped. `work` must not throw.
+  /// Calls `work`, which must not throw, on the engine's thread between steps; does nothing after stop().
   void call(std::function<void(Engine&)> work);
 
   /// Schedules `output` for delivery after the current step. Must be called on the engine's thread.
   void deliver_after_step(std::shared_ptr<Output> output) { outputs_.push_back(std::move(output)); }
 
-  /// Makes the engine check the backlogs of paused requests.
+  /// Makes the engine resume paused requests whose backlogs have drained.
   void wake() {
     call([](Engine&) {});
   }

@@ -1,6 +1,5 @@
-// Counts the bytes of a request's output that its reader has not consumed. When they reach a limit, the engine pauses
-// the request: it releases its blocks, and other requests continue. It resumes, partly from the prefix cache, once the
-// reader has caught up.
+// Counts the bytes of a request's output that its reader has not consumed. At a limit, the engine pauses the request,
+// which releases its blocks, and continues others. Once the reader has caught up, the request resumes.
 #pragma once
 
 #include <atomic>
@@ -14,7 +13,7 @@ class Backlog {
 
   /// Adds output sent to the reader. Called on the engine's thread.
   void add(size_t n_bytes) { n_bytes_ += n_bytes; }
-  /// Subtracts output that the reader has consumed. Returns true if a paused request can now resume: wake the engine.
+  /// Subtracts output that the reader has consumed. Returns true if the engine must be woken to resume the request.
   [[nodiscard]] bool remove(size_t n_bytes) {
     const size_t before = n_bytes_.fetch_sub(n_bytes);
     return before > limit_ / 2 && before - n_bytes <= limit_ / 2;

@@ -20,8 +20,8 @@ double Beams::score(double log_prob, size_t n_tokens) const {
   return log_prob / std::pow(static_cast<double>(n_tokens), options_.length_penalty);
 }
 
-// An ended sequence counts only if it ranks among the first width_ candidates. It uses up no beam: as long as there are
-// candidates, width_ sequences continue.
+// Selects the next beams from all candidates, likeliest first. A candidate that ends its sequence counts only among the
+// first width_, and in addition to the width_ beams that continue.
 std::vector<Continuation> Beams::decide(std::span<const SequenceState> beams) {
   std::vector<Candidate> candidates;
   for (size_t i = 0; i < beams.size(); ++i) find_candidates(i, beams[i], candidates);
@@ -54,7 +54,7 @@ bool Beams::is_done() const {
   return options_.early_stopping == EarlyStopping::True || most <= best_.back();
 }
 
-// Probabilities are the model's, over the whole vocabulary, including tokens that are never chosen.
+// Adds a beam's likeliest next tokens. Probabilities are softmax over all tokens, including those that are forbidden.
 void Beams::find_candidates(size_t beam, const SequenceState& state, std::vector<Candidate>& candidates) {
   const float largest = largest_of(state.logits);
   ranking_.reset(state.logits, largest, 1.0, 0);

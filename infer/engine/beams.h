@@ -12,11 +12,11 @@
 
 namespace folio::infer {
 
-/// When a search ends, once `width` sequences have ended. The names are transformers'.
+/// The condition under which a search ends once `width` sequences have ended. The names are transformers'.
 enum class EarlyStopping : uint8_t {
-  False,  ///< when no running beam would be better if it ended now
-  True,   ///< immediately
-  Never   ///< when no running beam can become better, however long it gets
+  False,  ///< if no running beam has a better score at its current length
+  True,   ///< always
+  Never   ///< if no running beam can reach a better score at any length
 };
 
 struct BeamOptions {
@@ -26,7 +26,7 @@ struct BeamOptions {
 };
 
 inline constexpr int64_t kMostBeams = 64;
-inline constexpr double kMostLengthPenalty = 10.0;  ///< the minimum is its negative
+inline constexpr double kMostLengthPenalty = 10.0;  ///< length_penalty is in [-10, 10]
 
 class Beams final : public Policy {
  public:
@@ -52,7 +52,7 @@ class Beams final : public Policy {
   size_t max_tokens_;
   size_t n_tokens_ = 0;                    ///< tokens generated so far, equal for all beams
   std::vector<double> log_probs_ = {0.0};  ///< log-probabilities of the beams, most likely first
-  std::vector<double> best_;               ///< scores of ended sequences, best first, at most width_
+  std::vector<double> best_;               ///< scores of the best ended sequences, best first, at most width_
   Ranking ranking_;
 };
 

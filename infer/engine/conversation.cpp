@@ -6,7 +6,7 @@
 
 namespace folio::infer {
 
-// A chat model ends its answers with the template's mark, even if the file names another end token.
+// Chat models end an answer with the template's end-of-turn mark, even if the model file has another end token.
 void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, GenerateOptions& options) {
   const std::string mark = data::end_of_turn(tokenizer, chat);
   if (mark.empty()) return;
@@ -14,7 +14,7 @@ void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& cha
   if (id >= 0) {
     options.end_tokens.push_back(id);
   } else {
-    options.stops.push_back(mark);  // not a single token of this vocabulary
+    options.stops.push_back(mark);  // the mark is several tokens in this vocabulary
   }
 }
 
@@ -25,8 +25,8 @@ Conversation::Conversation(Engine& engine, const data::Tokenizer& tokenizer, dat
   n_system_ = messages_.size();
 }
 
-// The whole conversation is tokenized again: generated text may encode to other tokens, and a template may trim it.
-// Tokens before the first difference are cached.
+// Tokenizes the whole conversation again, because an answer's text may encode to other tokens than the generated ones,
+// and a template may trim it. Tokens before the first difference come from the prefix cache.
 Answer Conversation::say(std::string text, const GenerateOptions& options,
                          const std::function<void(std::string_view)>& on_text, const Interrupted& interrupted) {
   core::require(!options.slide, "a conversation cannot use a sliding context: its first messages would be lost");

@@ -1,5 +1,5 @@
-// A chat. Each turn renders the whole conversation with the template and computes only tokens that are not cached. An
-// answer is byte for byte the one that a new conversation with the same messages gets.
+// A chat. Each turn renders the whole conversation with the template and computes only tokens that are not cached.
+// Answers are byte for byte those of a new conversation with the same messages.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 namespace folio::infer {
 
 struct Answer {
-  std::vector<int32_t> prompt_tokens;  ///< the conversation, up to the start of the answer
+  std::vector<int32_t> prompt_tokens;  ///< the rendered conversation before the answer
   GenerateResult result;
 };
 

@@ -24,7 +24,8 @@ class DraftModel::CachedText final : public Drafter::Memory {
 
   [[nodiscard]] SequenceId id() const { return sequence_.id(); }
 
-  // Switches to these tokens. Keeps the cached prefix that they share, but never the last token, whose row draws.
+  // Replaces the sequence's tokens and keeps the cached positions of the common prefix, except the last token's: the
+  // first draft is drawn from its row.
   void turn_to(std::span<const int32_t> tokens) {
     const auto known = tokens.first(tokens.size() - 1);
     const size_t n_most = std::min({static_cast<size_t>(cache_.length(id())), tokens_.size(), known.size()});
@@ -40,7 +41,7 @@ class DraftModel::CachedText final : public Drafter::Memory {
  private:
   BlockManager& cache_;
   ScopedSequence sequence_;
-  std::vector<int32_t> tokens_;  ///< tokens of all cached positions; may have more after a failed step
+  std::vector<int32_t> tokens_;  ///< tokens of all cached positions; after a failed step, also of positions not cached
 };
 
 DraftModel::DraftModel(const core::StoredModel& model, const core::StoredModel& target, Machine& machine,
@@ -57,7 +58,7 @@ void DraftModel::draft(std::span<const Text> texts) {
     rows_.clear();
     for (size_t i = 0; i < drafted_.size(); ++i) {
       DraftedText& part = drafted_[i];
-      part.n_left = drawn[i] < 0 ? 0 : part.n_left - 1;  // no token can be drawn
+      part.n_left = drawn[i] < 0 ? 0 : part.n_left - 1;  // negative: no token can be drawn
       if (drawn[i] >= 0) part.text->tokens.push_back(drawn[i]);
       if (part.n_left == 0) continue;
       static_cast<CachedText&>(*part.text->memory).push(drawn[i]);
@@ -72,11 +73,12 @@ void DraftModel::draft(std::span<const Text> texts) {
   }
 }
 
-// Appends rows for tokens that are not cached; the last one draws. `reserved` counts free blocks needed by other rows.
+// Appends rows for the text's tokens that are not cached. The last row draws the first draft. `reserved` is the number
+// of free blocks that earlier rows need.
 void DraftModel::read(const Text& text, int64_t& reserved) {
   BlockManager& cache = runner_.cache();
   const auto tokens = std::span(text.tokens).subspan(text.first);
-  // The last draft needs no position.
+  // No row is computed for the last draft, so it needs no position.
   const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;
   const size_t n = std::min(text.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
   if (n == 0) return text.memory.reset();

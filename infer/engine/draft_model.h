@@ -16,15 +16,15 @@ namespace folio::infer {
 class DraftModel : public Drafter {
  public:
   /// Creates a drafter for sequences of `target`, which may run on the same machine. `model` and `machine` must outlive
-  /// it, and it must outlive the requests it drafts for. Throws core::Error if the vocabularies differ in size, and as
-  /// Runner's constructor does.
+  /// the drafter, and the drafter must outlive its requests. Throws core::Error if the vocabularies differ in size, and
+  /// as Runner's constructor does.
   DraftModel(const core::StoredModel& model, const core::StoredModel& target, Machine& machine,
              const CacheOptions& options = {});
   DraftModel(core::StoredModel&&, const core::StoredModel&, Machine&, const CacheOptions& = {}) = delete;
 
-  /// Runs one forward pass over tokens that are not in its cache, at most max_rows() of them, then one per further
-  /// draft, for all sequences together. A sequence gets no drafts until its tokens are computed, or if it exceeds this
-  /// model's context or cache.
+  /// Appends drafts to all sequences together: one forward pass over at most max_rows() tokens that the draft model has
+  /// not computed, then one per further draft. A sequence gets no drafts until all its tokens are computed, or if it
+  /// exceeds the draft model's context or cache.
   void draft(std::span<const Text> texts) override;
 
   [[nodiscard]] Runner& runner() { return runner_; }

@@ -8,8 +8,8 @@
 namespace folio::infer {
 
 // Doubles the number of drafts after a step in which all were correct, and otherwise tries one more than were correct.
-// After steps without a correct draft, waits 1, 2, 4, … up to 32 steps. A correct draft halves the count of misses
-// instead of resetting it.
+// After the first, second, … step without a correct draft, waits 1, 2, 4, … up to 32 steps. A correct draft halves the
+// count of such steps instead of resetting it.
 void DraftPace::learn(size_t n_drafts, size_t n_right) {
   if (n_drafts == 0) {
     pause_ -= pause_ > 0 ? 1 : 0;

@@ -22,12 +22,12 @@ class Drafter {
   };
 
   struct Text {
-    std::vector<int32_t>& tokens;     ///< the sequence so far, at least one token; drafts are appended
+    std::vector<int32_t>& tokens;     ///< the sequence so far, at least one token; draft() appends the drafts
     size_t first;                     ///< index of the first token in the context
     size_t most;                      ///< maximum number of drafts
-    size_t n_misses;                  ///< recent steps without a correct draft; the more, the surer a draft should be
-    Sampler& sampler;                 ///< draws the tokens that are to be predicted
-    std::unique_ptr<Memory>& memory;  ///< null at first; used by this drafter only
+    size_t n_misses;                  ///< recent steps without a correct draft; after more, propose only surer drafts
+    Sampler& sampler;                 ///< the sampler whose tokens the drafts predict
+    std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };
 
   virtual ~Drafter() = default;
@@ -38,13 +38,13 @@ class Drafter {
 /// Adapts the number of drafts to how many were correct recently.
 class DraftPace {
  public:
-  /// Tries at most `most` drafts per step; 0: none.
+  /// Creates a pace of at most `most` drafts per step; 0: no drafts.
   explicit DraftPace(size_t most) : most_(most), n_(most) {}
 
   [[nodiscard]] size_t n_wanted() const { return pause_ > 0 ? 0 : n_; }
   /// Returns the number of recent steps that tried drafts, none of them correct.
   [[nodiscard]] size_t n_misses() const { return misses_; }
-  /// Called for each step that draws, even if it had no drafts.
+  /// Records a step that draws: its drafts, which may be 0, and how many of them were correct.
   void learn(size_t n_drafts, size_t n_right);
 
  private:
@@ -56,14 +56,14 @@ class DraftPace {
 
 class Drafts {
  public:
-  /// Tries at most `most` drafts per step, and any that the sampler's form forces.
+  /// Allows at most `most` drafts per step, and in addition all tokens that the sampler's form forces.
   explicit Drafts(size_t most) : pace_(most) {}
 
-  /// Discards old drafts and starts new ones after `history`, at most `most`. Returns the sequence for a drafter to
-  /// extend, if more drafts are wanted.
+  /// Replaces the drafts by tokens that the form forces after `history`, at most `most`. If more drafts are wanted,
+  /// returns the sequence for a drafter to extend.
   [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
                                                    Sampler& sampler);
-  /// Discards the drafts. preempted() also discards the drafter's state.
+  /// Discards the drafts; preempted() also discards the drafter's state for the sequence.
   void clear() { tokens_.resize(n_history_); }
   void preempted();
 

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kLogitsAtOnce = 3'000'000;  // logits of prompt rows per step: 61 rows with a vocabulary of 49,152
+constexpr size_t kLogitsAtOnce = 3'000'000;  // limit per step for reported prompt rows: 61 rows of 49,152 logits
 
 SchedulerLimits within(SchedulerLimits limits, const Runner& runner) {
   limits.max_rows = std::min(limits.max_rows, runner.max_rows());
@@ -60,8 +60,8 @@ bool Engine::step() {
   retire();
   pause_and_resume();
   while (!in_flight_steps_.empty() && in_flight_steps_.front().planned.empty()) in_flight_steps_.pop_front();
-  if (!in_flight_steps_.empty() && runner_.n_issued() != n_issued_) recall();  // another caller ran a step
-  // If this throws, no step has begun, and those in flight continue.
+  if (!in_flight_steps_.empty() && runner_.n_issued() != n_issued_) recall();  // another caller used the runner
+  // If planning throws, no new step has begun, and the steps in flight continue.
   while (in_flight_steps_.size() < runner_.steps_in_flight() && issue(plan())) continue;
   if (in_flight_steps_.empty()) {
     core::require(active_.size() == n_paused_, "the KV cache is full: retained sequences hold {} of its {} blocks",
@@ -130,7 +130,7 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   return planned;
 }
 
-// Plans a row per token that the step in flight draws; none if a sequence needs other rows, which would be delayed.
+// Plans one row for each token that the step in flight draws, or none if a sequence needs other rows.
 std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
@@ -153,7 +153,7 @@ std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   return planned;
 }
 
-// Returns false if there was nothing to issue.
+// Starts a step without waiting for its results. Returns false if there are no rows.
 bool Engine::issue(std::vector<PlannedRows> planned) {
   if (planned.empty()) return false;
   InFlightStep step{.issued = runner_.issue(rows_, request_of(*planned.front().sequence).request().observer),
@@ -185,7 +185,7 @@ void Engine::decide(const StepOutput& output) {
     current_ = rows.sequence->request();
     ActiveRequest& request = active_.at(*current_);
     request.decide(scheduler_);
-    request.deliver();  // before another request's policy or a callback can throw
+    request.deliver();  // before another request's policy or callback can throw
   }
   current_.reset();
 }
@@ -195,7 +195,7 @@ void Engine::deliver() {
   in_flight_steps_.pop_front();
 }
 
-// Discards all steps in flight without waiting. Each sequence recomputes its rows from the first uncollected one.
+// Discards all steps in flight without waiting for their results. The sequences compute these rows again.
 void Engine::recall() {
   for (auto& [id, request] : active_) request.recall();
   in_flight_steps_.clear();
@@ -217,8 +217,8 @@ void Engine::retire() {
   }
 }
 
-// A paused request is treated as preempted: its blocks stay cached until evicted and its output does not change. It
-// resumes before all later requests.
+// Pauses requests with a full backlog and resumes those whose backlog has drained. A paused request is treated as
+// preempted: its blocks stay cached until evicted, and it resumes before all later requests.
 void Engine::pause_and_resume() {
   n_paused_ = 0;
   for (auto& [id, request] : active_) {
@@ -241,7 +241,7 @@ void Engine::pause_and_resume() {
   }
 }
 
-// Rows in flight are wasted. The blocks can be reused at once, because steps are executed in order.
+// Releases a sequence's blocks, and discards its rows in flight. The blocks can be reused at once: steps run in order.
 void Engine::release(Sequence& sequence) {
   const ActiveRequest& request = request_of(sequence);
   sequence.recall();

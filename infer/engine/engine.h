@@ -35,7 +35,7 @@ struct EngineStatistics {
   int64_t blocks_in_use = 0;
   int64_t n_blocks = 0;
   double step_seconds = 0;  ///< total time of all steps
-  double plan_seconds = 0;  ///< part of it spent on planning: selecting and assembling rows
+  double plan_seconds = 0;  ///< part of step_seconds: time spent selecting and assembling rows
 };
 
 /// A step's rows by sequence, and the sequences that its plan started and preempted.
@@ -69,7 +69,7 @@ class Engine {
          const SchedulerLimits& limits = {});
   Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {},
          const SchedulerLimits& limits = {});
-  Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // weights are used in place
+  Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // no temporary: weights are used in place
   Engine(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -99,12 +99,11 @@ class Engine {
   /// Reserves an id for a request that is added later. Thread-safe.
   [[nodiscard]] RequestId new_id() { return next_id_++; }
 
-  /// Runs one step: plans its rows unless an earlier step did, runs the forward pass, samples tokens and calls the
-  /// requests' callbacks. If one machine runs all layers and draws tokens, the next step is issued before this one's
-  /// tokens arrive, as long as all sequences simply continue, so the machine does not wait for the host. If a machine
-  /// allows several steps in flight, each runs different sequences, and step() waits for the oldest. Returns false, and
-  /// does nothing, if there are no requests or all are paused. After an exception, including a callback's, every
-  /// request can continue.
+  /// Runs one step: plans its rows unless an earlier call did, runs the forward pass, samples tokens and calls the
+  /// requests' callbacks. If one machine runs all layers and draws tokens, and all sequences simply continue, the next
+  /// step is issued before this one's tokens arrive, so that the machine does not wait for the host. If a machine
+  /// allows several steps in flight, each runs different sequences, and step() waits for the oldest. Returns false if
+  /// there are no requests or all are paused. After an exception, including a callback's, every request can continue.
   bool step();
 
   /// Returns the request whose result or callback made the last step throw, if any.
@@ -132,9 +131,9 @@ class Engine {
   struct PlannedRows {
     Sequence* sequence;
     size_t n_rows;
-    size_t draw = 0;  ///< index of its first draw in the step
+    size_t draw = 0;  ///< index of the sequence's first draw among the step's draws
     size_t n_draws = 0;
-    size_t logit_row = 0;  ///< index of its first row with logits in the step
+    size_t logit_row = 0;  ///< index of the sequence's first row among the step's rows with logits
     size_t n_logit_rows = 0;
   };
   // A step that was issued and not yet collected.
@@ -164,10 +163,10 @@ class Engine {
   PromptLookup lookup_;
   Drafter* drafter_ = &lookup_;
   std::atomic<RequestId> next_id_ = 0;
-  std::map<RequestId, ActiveRequest> active_;  ///< in order of arrival, until they have ended
+  std::map<RequestId, ActiveRequest> active_;  ///< requests that have not ended, in order of arrival
   std::map<RequestId, std::vector<GenerateResult>> ended_;
   std::vector<Row> rows_;                     ///< rows of the last plan
-  std::deque<InFlightStep> in_flight_steps_;  ///< oldest first; collected in this order
+  std::deque<InFlightStep> in_flight_steps_;  ///< oldest first; results are collected in this order
   uint64_t n_issued_ = 0;                     ///< Runner::n_issued() after the engine's last step
   StepReport report_;                         ///< decisions of the last plan, if on_step_ is set
   std::function<void(const StepReport&)> on_step_{};

@@ -1,7 +1,7 @@
 // A bounded queue that delivers requests' output to a thread other than the engine's. Callbacks add to one event per
-// choice, which AsyncEngine delivers after the step. If `limit` bytes are unread, the queue's requests are paused and
-// others continue. A delivery costs a lock and perhaps a system call, too much for every token of a small model (64
-// µs). Events that can be merged are therefore delivered when an output begins or ends, else at most every 2 ms.
+// choice, which AsyncEngine delivers after the step. If `limit` bytes are unread, the queue's requests are paused;
+// other requests continue. A delivery costs a lock and perhaps a system call, too much for every token of a small model
+// (64 µs). So events that can be merged are delivered when an output begins or ends, and otherwise at most every 2 ms.
 #pragma once
 
 #include <algorithm>
@@ -22,17 +22,17 @@ namespace folio::infer {
 struct EventQueueOptions {
   static constexpr size_t kUnlimited = SIZE_MAX;
 
-  size_t limit = size_t{256} << 10U;  ///< unread bytes at which the requests are paused; not for beams
+  size_t limit = size_t{256} << 10U;  ///< unread bytes at which requests are paused; does not apply to beams
   size_t n_at_once = 256;  ///< requests submitted at a time, so that a long list does not delay other callers
   std::function<void()> on_delivery{};  ///< called when there are new events, usually on the engine's thread
 };
 
-/// `Event` has the members choice and cost(), its size in bytes, and optionally append(Event), which merges a later
-/// event into it. Choices count the outputs of all requests, in order.
+/// A queue of events. `Event` must have the members choice, an index over the outputs of all requests, and cost(), its
+/// size in bytes. If it has append(Event), later events of a choice are merged into earlier ones.
 template <typename Event>
 class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_this<EventQueue<Event>> {
  public:
-  /// `engine` must outlive all calls except pop() and ended().
+  /// Creates an empty queue. `engine` must outlive all calls except pop() and ended().
   explicit EventQueue(AsyncEngine& engine, EventQueueOptions options = {})
       : engine_(engine), options_(std::move(options)), backlog_(options_.limit) {}
 
@@ -43,7 +43,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     submit_next(options_.n_at_once);
   }
 
-  /// Returns a choice's next event, for the requests' callbacks to add to. `ends`: deliver it after this step.
+  /// Returns a choice's undelivered event, for callbacks to add output to. If `ends`, it is delivered after this step.
   [[nodiscard]] Event& event(size_t choice, bool ends = false) {
     is_urgent_ = is_urgent_ || ends;
     touch();
@@ -60,11 +60,11 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     cancel();
     std::rethrow_exception(error);
   }
-  /// Marks bytes of popped events as read.
+  /// Marks `n_bytes` of popped events as read, which may resume paused requests.
   void release(size_t n_bytes) {
     if (backlog_.remove(n_bytes)) engine_.wake();
   }
-  /// Waits at most `at_most` for events, and returns them marked as read. Throws as pop() does.
+  /// Waits up to `at_most` for events, returns them and marks them as read. Throws as pop() does.
   std::vector<Event> next(std::chrono::milliseconds at_most) {
     {
       std::unique_lock lock(mutex_);
@@ -120,10 +120,10 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   static constexpr bool kAppends = requires(Event a, Event b) { a.append(std::move(b)); };
   static constexpr std::chrono::milliseconds kBetweenDeliveries{2};
 
-  // Events in order of the first one of each choice.
+  // A list of events: undelivered ones, or delivered ones that were not popped. Merges events if they can be merged.
   struct Batch {
     std::vector<Event> events{};
-    std::vector<size_t> places{};  ///< by choice: 1 + the index of its event, or 0
+    std::vector<size_t> places{};  ///< by choice: 1 + the index of its event in `events`; 0: no event
 
     Event& of(size_t choice) {
       if (choice >= places.size()) places.resize(choice + 1);
@@ -195,14 +195,14 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   // Used by the engine's thread only.
   Batch coming_{};
   bool is_touched_ = false;
-  bool is_urgent_ = true;  ///< an output begins or ends: deliver after this step
+  bool is_urgent_ = true;  ///< true if an output begins or ends: deliver after this step
   size_t n_ended_ = 0;     ///< ended requests that were not delivered yet
   Clock::time_point last_delivery_{};
 
   std::condition_variable came_{};
   Batch delivered_{};
   std::exception_ptr error_{};
-  std::deque<Request> later_{};  ///< not submitted to the engine yet
+  std::deque<Request> later_{};  ///< requests not submitted to the engine yet
   std::vector<RequestId> ids_{};
   size_t n_running_ = 0;  ///< requests that have not ended, including later_
   bool is_cancelled_ = false;

@@ -1,4 +1,4 @@
-// How a form affects a sequence: when it ends, and which draft tokens can be tried.
+// How a form (the constraint of a structured output) affects a sequence: when it ends, and which drafts can be tried.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace folio::infer {
 
-/// Returns Stop if the form is complete and allows nothing more, Form if it allows no token, otherwise nothing.
+/// Returns Stop if the form is complete and allows no more tokens, Form if it is incomplete and allows none, else
+/// nullopt.
 [[nodiscard]] inline std::optional<FinishReason> end_of_form(FormMask& form, std::span<const int32_t> history) {
   const WayOn way_on = form.way_on(history);
   if (way_on == WayOn::Tokens) return {};
@@ -23,8 +24,8 @@ namespace folio::infer {
   return end_of_form(form, history).value_or(form.may_end(history) ? FinishReason::Stop : FinishReason::Form);
 }
 
-/// Appends the tokens that the form forces, up to `most` in total. Where it forces bytes but no single token, appends
-/// the token that covers most of these bytes, up to `n_likely` in total.
+/// Appends tokens that the form forces, until `tokens` has `most`. Where the form forces bytes but no single token,
+/// appends the token that covers most of these bytes, until `tokens` has `n_likely`.
 inline void append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<int32_t>& tokens) {
   while (tokens.size() < most) {
     int32_t token = form.forced(tokens);

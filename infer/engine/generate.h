@@ -13,23 +13,24 @@
 
 namespace folio::infer {
 
-/// Receives the text of prompt `index` as it is generated, in whole UTF-8 characters.
+/// Receives the output of prompt `index` as it is generated, in whole UTF-8 characters.
 using OnText = std::function<void(size_t index, std::string_view text)>;
 
 /// Called before each step; returns true to stop. May be empty.
 using Interrupted = std::function<bool()>;
 
-/// Runs steps until no request is left. If `interrupted` returns true, cancels the requests `ids`.
+/// Runs steps until all requests have ended. If `interrupted` returns true, cancels the requests `ids`.
 void run(Engine& engine, std::span<const RequestId> ids, const Interrupted& interrupted = {});
 
-/// Generates completions of all prompts in one batch, options.n per prompt, in order. Each is byte for byte what its
-/// prompt gives by itself. `on_text` and `interrupted` may be empty. Throws core::Error as Engine::add does.
+/// Generates options.n completions of each prompt in one batch, and returns them in the order of the prompts. A
+/// prompt's completions do not depend on the other prompts. `on_text` and `interrupted` may be empty. Throws
+/// core::Error as Engine::add does.
 [[nodiscard]] std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer& tokenizer,
                                                          std::span<const std::vector<int32_t>> prompts,
                                                          const GenerateOptions& options, const OnText& on_text = {},
                                                          const Interrupted& interrupted = {});
 
-/// Generates a completion of one prompt; see generate_batch(). Returns the first if options.n > 1.
+/// Generates a completion of one prompt, as generate_batch() does. If options.n > 1, returns only the first.
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text = {},
                         const Interrupted& interrupted = {});

@@ -14,7 +14,7 @@ namespace {
 
 void require_same_tokens(const core::StoredModel& draft, const core::StoredModel& target,
                          const data::Tokenizer& tokenizer) {
-  if (core::is_llama2c(draft.format)) return;  // contains no tokens
+  if (core::is_llama2c(draft.format)) return;  // a llama2.c model file contains no tokens to compare
   const auto own = data::load_tokenizer(draft, "");
   for (int32_t id = 0; id < own->vocab_size(); ++id) {
     core::require(own->token_bytes(id) == tokenizer.token_bytes(id),
@@ -42,7 +42,7 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
     model.options_.cache_positions = std::min(each, std::max(4 * one, kUsually));
   }
   model.file_->generation = core::read_generation_config(model.file(), options.generation_config);
-  static_cast<void>(model.sampler_defaults());  // checks their ranges
+  static_cast<void>(model.sampler_defaults());  // throws if a setting in the model's generation config is out of range
   model.tokenizer_ = data::load_tokenizer(model.file(), options.tokenizer);
   std::vector<core::Adapter> adapters;
   for (const core::AdapterPath& adapter : options.adapters) {
@@ -62,11 +62,11 @@ Engine& LoadedModel::engine() {
     cache.max_positions = options_.cache_positions;
     cache.n_sequences = 1;
   }
-  if (!options_.draft_model.empty()) {  // load it before the main model fills the memory
+  if (!options_.draft_model.empty()) {  // load the draft model before the main model fills the memory
     draft_file_ = std::make_unique<core::StoredModel>(core::read_model(options_.draft_model));
     CacheOptions draft = cache;
     draft.type = options_.cache_type.value_or(default_cache_type(*draft_file_));
-    // For one sequence, the draft model needs at most its own context; for several, a cache as large as the model's.
+    // For one sequence, the draft model's own context is enough; for several, a cache as large as the main model's.
     if (cache.max_positions <= config().context_length) {
       draft.max_positions = std::min(draft.max_positions, draft_file_->config.context_length);
     }

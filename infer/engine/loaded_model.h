@@ -23,8 +23,8 @@
 
 namespace folio::infer {
 
-/// LoadOptions::cache_positions for a server: a full context for each of limits.max_sequences sequences, but at most
-/// 16,384 positions or four contexts, whichever is more. Memory is used only as sequences need it.
+/// A value of LoadOptions::cache_positions for servers: a full context for each of limits.max_sequences sequences, but
+/// at most 16,384 positions or four contexts, whichever is more. Memory is used only as sequences need it.
 inline constexpr int64_t kForMany = -1;
 
 struct LoadOptions {
@@ -36,7 +36,7 @@ struct LoadOptions {
   int64_t context = 0;                     ///< positions of a sequence; 0: the model's context length
   int64_t n_contexts = 1;                  ///< full contexts that the KV cache can hold, if cache_positions is 0
   int64_t cache_positions = 0;             ///< total number of positions in the KV cache; 0: n_contexts full contexts
-  std::optional<CacheType> cache_type{};   ///< also for the draft model; empty: default_cache_type() of each
+  std::optional<CacheType> cache_type{};   ///< for the draft model, too; empty: each model's default_cache_type()
   SchedulerLimits limits{};
 };
 
@@ -73,7 +73,7 @@ class LoadedModel {
                           const std::function<void(std::string_view)>& on_text = {});
 
  private:
-  // The engine and the drafter refer to members above them, which stay at their addresses when a LoadedModel is moved.
+  // engine_ and drafter_ refer to objects of the members above them, whose addresses stay the same when this is moved.
   LoadOptions options_;
   std::unique_ptr<core::StoredModel> file_;
   std::unique_ptr<data::Tokenizer> tokenizer_;

@@ -4,8 +4,8 @@
 
 namespace folio::infer {
 
-// After misses, a longer match is required, since in a text without repetition a short match means little. Only the
-// context is searched, so the work of a step is bounded.
+// After steps without a correct draft, a longer match is required, since a short match means little in a text without
+// repetition. Only the context is searched, so the work of a step is bounded.
 void PromptLookup::draft(std::span<const Text> texts) {
   for (const Text& text : texts) {
     const auto found = drafts(std::span(text.tokens).subspan(text.first), text.most, 2 + text.n_misses);
@@ -17,8 +17,8 @@ std::vector<int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t 
   for (size_t n = std::max<size_t>(least, 3); n >= least; --n) {
     if (text.size() <= n) continue;
     const auto last = text.last(n);
-    for (size_t end = text.size() - 1; end >= n; --end) {  // a match would be text[end - n, end)
-      if (text[end - 1] != last.back()) continue;          // rejects most without a call
+    for (size_t end = text.size() - 1; end >= n; --end) {  // compares text[end - n, end) with `last`
+      if (text[end - 1] != last.back()) continue;          // rejects most positions without a call
       if (!std::equal(last.begin(), last.end(), text.begin() + static_cast<std::ptrdiff_t>(end - n))) continue;
       std::vector<int32_t> drafts(most);
       for (size_t i = 0; i < most; ++i) drafts[i] = text[end + i % (text.size() - end)];

@@ -1,5 +1,4 @@
-// Reports a prompt's rows to the caller, from the first computed row on: their logits, or the log-probabilities of the
-// prompt's tokens.
+// Reports the logits of a prompt's rows, or the log-probabilities of its tokens, from the first computed row on.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +25,7 @@ class PromptReport {
   using OnLogits = std::function<void(std::span<const float> logits)>;
   using OnLogProbs = std::function<void(std::span<const double> log_probs)>;
 
-  /// All arguments must outlive this object. One of the callbacks may be empty.
+  /// Creates a report for one prompt. All arguments must outlive this object. One of the callbacks may be empty.
   PromptReport(std::span<const int32_t> prompt, size_t vocab_size, const OnLogits& on_logits,
                const OnLogProbs& on_log_probs)
       : prompt_(prompt), vocab_size_(vocab_size), on_logits_(on_logits), on_log_probs_(on_log_probs) {}
@@ -34,12 +33,12 @@ class PromptReport {
   /// Returns the number of rows to report. The last token's row has logits but no log-probability.
   [[nodiscard]] size_t n_rows() const { return prompt_.size() - (on_logits_ ? 0 : 1); }
   [[nodiscard]] size_t n_reported() const { return n_reported_; }
-  /// Returns how many rows of [first, end) are still to be reported: the last ones before n_rows().
+  /// Returns the number of prompt rows in [first, end) that must still be reported.
   [[nodiscard]] size_t n_wanted(size_t first, size_t end) const {
     first = std::max(first, n_reported_);
     return std::min(end, n_rows()) - std::min({first, end, n_rows()});
   }
-  /// Reports those rows from `first` on that were not reported before; `logits` is (rows, vocab_size).
+  /// Reports the rows from `first` on that were not reported before. `logits` has these rows only: (rows, vocab_size).
   void report(std::span<const float> logits, size_t first) {
     first = std::max(first, n_reported_);
     n_reported_ = first + logits.size() / vocab_size_;
@@ -60,7 +59,7 @@ class PromptReport {
   size_t vocab_size_;
   const OnLogits& on_logits_;
   const OnLogProbs& on_log_probs_;
-  size_t n_reported_ = 0;  ///< number of leading rows reported so far
+  size_t n_reported_ = 0;  ///< number of prompt rows reported so far, from the first one on
 };
 
 }  // namespace folio::infer

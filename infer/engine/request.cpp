@@ -54,7 +54,7 @@ Request checked(Request request, const core::ModelConfig& config) {
       }
     }
   }
-  static_cast<void>(Sampler(options.sampler, {}));  // checks the options' ranges
+  static_cast<void>(Sampler(options.sampler, {}));  // throws if a sampler option is out of range
   require(request.tokenizer != nullptr || options.stops.empty(), "stop strings need a tokenizer");
   require(request.tokenizer != nullptr || !options.form, "a form needs a tokenizer");
   require(options.n >= 1, "n is {}, but must be at least 1", options.n);
@@ -68,7 +68,7 @@ Request checked(Request request, const core::ModelConfig& config) {
   require(!request.wants_token_logits, "beam search and policies do not return token logits");
   if (width == 0) return request;
   require(!request.policy, "a policy cannot be combined with beam search");
-  static_cast<void>(Beams(options.beams, 1));  // checks the options' ranges
+  static_cast<void>(Beams(options.beams, 1));  // throws if a beam option is out of range
   require(width <= config.vocab_size, "{} beams exceed the vocabulary of {} tokens", width, config.vocab_size);
   require(options.n <= width, "n is {}, but must be at most the number of beams, {}", options.n, width);
   return request;

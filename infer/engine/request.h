@@ -24,27 +24,27 @@ class Form;
 
 namespace folio::infer {
 
-/// How to continue a prompt.
+/// Options that control how a prompt is continued.
 struct GenerateOptions {
   int64_t max_tokens = 0;  ///< maximum number of tokens to generate; 0: none
   SamplerOptions sampler{};
   core::SharedVector<std::string> stops{};  ///< stop strings; need a tokenizer
-  std::vector<int32_t> end_tokens{};        ///< end the output, in addition to the tokenizer's own (ends_text())
+  std::vector<int32_t> end_tokens{};        ///< tokens that end the output, in addition to the tokenizer's end tokens
   /// Token sequences that end the output when its last tokens match. A match may begin in the prompt.
   std::vector<std::vector<int32_t>> stop_words{};
   /// Maximum number of draft tokens per step (see Engine::draft_with); 0: no speculation. The output stays the same and
   /// is faster if drafts are correct. Ignored for beams.
   size_t speculate = 0;
   int64_t context = 0;           ///< maximum positions to use; 0: the model's context length
-  bool slide = false;            ///< when the context is full, keep the last half and continue
+  bool slide = false;            ///< when the context is full, keep its last half and continue
   int32_t adapter = kNoAdapter;  ///< id from Engine::load_adapter(); applies to the prompt, too
-  /// Also caches the partial last block, for prompts that continue this sequence.
+  /// Also caches the sequence's partial last block, for later prompts that begin with this sequence.
   bool remember_tail = false;
   /// Constrains the output; null: any output. Must be made for the request's tokenizer. Requests of one engine may
   /// share it, but no other thread may use it while the engine runs.
   std::shared_ptr<forms::Form> form{};
-  int64_t n = 1;        ///< outputs: samples, each with its choice_seed(), or the best beams
-  BeamOptions beams{};  ///< beam search instead of sampling if width > 0; then only bad_words of `sampler` apply
+  int64_t n = 1;        ///< number of outputs: samples, each seeded with choice_seed(), or the best beams
+  BeamOptions beams{};  ///< width > 0: beam search instead of sampling; of `sampler`, only bad_words apply
 };
 
 /// Returns the seed of a choice: `seed` itself for the first one, a hash of both arguments for the others.
@@ -52,8 +52,8 @@ struct GenerateOptions {
 
 struct GenerateResult;
 
-/// A prompt, what to report about its rows, and how to continue it. Callbacks run inside step(), or inside add() or
-/// cancel() if an output ends there. They must not call the engine. `choice` counts the n outputs from 0.
+/// A prompt, its options, and callbacks for its results. Callbacks run inside Engine::step(), or inside add() or
+/// cancel() if an output ends there, and must not call the engine. `choice` is the index of one of the n outputs.
 struct Request {
   std::vector<int32_t> prompt;
 
@@ -67,21 +67,21 @@ struct Request {
 
   // How to continue the prompt.
   GenerateOptions options{};
-  /// Decodes the output, and defines its end tokens and suppressed tokens. Null: tokens only; none is suppressed, and
-  /// only those in `options` end the output.
+  /// Decodes the output, and defines its end tokens and suppressed tokens. Null: the output is not decoded, no token is
+  /// suppressed, and only the end tokens in `options` end it.
   const data::Tokenizer* tokenizer = nullptr;
-  /// Receives text as it is generated, in whole UTF-8 characters; with beams at the end.
+  /// Receives output as it is generated, in whole UTF-8 characters. With beams it is called at the end.
   std::function<void(size_t choice, std::string_view text)> on_text{};
   /// Receives each token of the result, before its text. With wants_token_logits, also the model's logits (vocab_size)
   /// for it, before biases and penalties. With beams it is called at the end, without logits.
   std::function<void(size_t choice, int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
-  /// Called after new text of a choice; true ends the choice with FinishReason::Stop. Not called for beams.
+  /// Called after a choice's new output; returns true to end the choice with FinishReason::Stop. Not called for beams.
   std::function<bool(size_t choice)> is_enough{};
   /// Receives the result of each choice that ends.
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};
-  /// Output that the caller has not read yet; the caller updates it. While it is full, the request is paused. Null:
-  /// never paused. Not allowed with beams or a policy, whose output comes at the end.
+  /// Counts output that is not read yet; the caller updates it. While it is full, the request is paused; null: never.
+  /// Not allowed with beams or a policy, whose output comes at the end.
   std::shared_ptr<const Backlog> backlog{};
   /// Creates the policy that decides how the n choices, which start as n samples, continue. The results are the
   /// sequences that it completes, best first, and are delivered at the end, like those of beams. Choices without a
@@ -89,12 +89,12 @@ struct Request {
   std::function<std::unique_ptr<Policy>()> policy{};
 };
 
-/// Returns `request` with the model's context if it sets none. Throws core::Error if the model cannot run it.
+/// Returns `request`, with options.context set to the model's if it is 0. Throws core::Error if it can't run.
 [[nodiscard]] Request checked(Request request, const core::ModelConfig& config);
 
 /// The result of one choice.
 struct GenerateResult {
-  std::vector<int32_t> tokens{};  ///< generated, without the prompt
+  std::vector<int32_t> tokens{};  ///< generated tokens, without the prompt
   std::string text{};             ///< decoded tokens, up to a stop string
   FinishReason finish_reason = FinishReason::Length;
   std::optional<double> score{};  ///< Continuation::score, with beams or a policy

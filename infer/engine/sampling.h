@@ -18,14 +18,14 @@ namespace folio::infer {
 class Sampling {
  public:
   struct Stops {
-    const data::Tokenizer* tokenizer;  ///< null: tokens are not decoded, and only end_tokens and words end the sequence
+    const data::Tokenizer* tokenizer;  ///< null: tokens are not decoded, and only end_tokens and words are checked
     core::SharedVector<std::string> texts;
     std::span<const int32_t> end_tokens;
     std::span<const std::vector<int32_t>> words;
-    size_t n_most;  ///< maximum length of the history
+    size_t n_most;  ///< maximum number of tokens, including the prompt
   };
 
-  /// Everything that `stops` refers to must outlive this object.
+  /// Creates the sampling state of one sequence. Everything that `stops` refers to must outlive it.
   Sampling(Sampler sampler, Stops stops)
       : sampler_(std::move(sampler)), stops_(std::move(stops)), filter_(stops_.texts) {}
 
@@ -35,13 +35,14 @@ class Sampling {
   [[nodiscard]] bool is_end_token(int32_t token) const;
   /// Returns the effect of `token` after `history`, apart from the maximum length.
   [[nodiscard]] TokenEffect effect_of(std::span<const int32_t> history, int32_t token);
-  /// Processes the last token of `history`, which is no end token. Returns new text that can be shown.
+  /// Decodes the last token of `history`, which must not be an end token. Returns the new text that can be shown: text
+  /// that may become a stop string is held back.
   [[nodiscard]] std::string push(std::span<const int32_t> history);
   /// Returns the reason why a sequence with this history ends, if it does.
   [[nodiscard]] std::optional<FinishReason> end_of(std::span<const int32_t> history);
-  /// Returns the text that was held back, at the end of the sequence.
+  /// Ends the sequence and returns the text that push() held back.
   [[nodiscard]] std::string finish();
-  /// Copies the decoded text and the stop string matches of `parent`.
+  /// Copies the decoded text and the partial stop-string match of `parent`, of which this sequence is a fork.
   void fork(const Sampling& parent);
 
  private:

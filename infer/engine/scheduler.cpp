@@ -31,14 +31,14 @@ Scheduler::Scheduler(BlockManager& cache, const SchedulerLimits& limits) : cache
 
 size_t Scheduler::n_drafts_each() const { return limits_.max_drafts / std::max<size_t>(n_running_, 1); }
 
-// Returns the position of the sequence in the ordered range [first, end), or where to insert it.
+// Returns the sequence's position in the ordered range [first, end), or the position at which to insert it.
 std::vector<Sequence*>::iterator Scheduler::place_of(const Sequence& sequence, size_t first, size_t end) {
   const auto at = [&](size_t i) { return sequences_.begin() + static_cast<std::ptrdiff_t>(i); };
   return std::ranges::lower_bound(at(first), at(end), sequence.key(), {}, &Sequence::key);
 }
 
-// Sequences that run together share the full blocks of their common prefix. If several continue within one block, each
-// copies it, and the original is freed only after the step.
+// Counts blocks for sequences that must run together: they share the full blocks of their common prefix. If several
+// append to one block, each copies it, and the original is released only after the step.
 void Scheduler::add(Sequence& sequence) {
   const int64_t positions = sequence.needs().max_positions;
   const auto n = static_cast<int64_t>(sequence.needs().n_together);
@@ -82,9 +82,9 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   int64_t rows = static_cast<int64_t>(limits_.max_rows);
   int64_t free = cache_.free_blocks();
   const auto drafts_each = static_cast<int64_t>(n_drafts_each());
-  bool open = true;  // younger sequences may still join the step
+  bool open = true;  // true while more sequences may join the step
   const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
-  const auto has_room = [&, n = limits_.n_steps](size_t n_sequences) {  // this step's share of n_sequences isn't full
+  const auto has_room = [&, n = limits_.n_steps](size_t n_sequences) {  // each of n steps runs 1/n of the sequences
     return open && rows > 0 && trace_.shares.size() < (n_sequences + n - 1) / n;
   };
   const auto give = [&](Sequence& sequence) {
@@ -114,7 +114,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
     const int64_t before = cache_.free_blocks();
     free -= copies_by_fork(*sequences_[n_running_]);
     Sequence& next = start_next();
-    free -= before - cache_.free_blocks();  // cached blocks that were free
+    free -= before - cache_.free_blocks();  // cached blocks that the new sequence reuses were free until now
     give(next);
   }
   return trace_;
@@ -133,7 +133,7 @@ std::span<Sequence* const> Scheduler::unit_at(size_t first, size_t end) const {
   return std::span(sequences_).subspan(first, n);
 }
 
-// Returns the blocks needed for the next rows of these sequences, at most `rows` rows in total.
+// Returns the number of free blocks needed for the next rows of these sequences, at most `rows` rows in total.
 int64_t Scheduler::blocks_needed(std::span<Sequence* const> unit, int64_t rows) const {
   int64_t needed = 0;
   for (const Sequence* sequence : unit) {
@@ -144,21 +144,21 @@ int64_t Scheduler::blocks_needed(std::span<Sequence* const> unit, int64_t rows) 
   return needed;
 }
 
-// Returns the number of drafts to try: 0 if they need more than the free blocks.
+// Returns the number of drafts to try, at most `most`: 0 if they need more than `free` blocks.
 int64_t Scheduler::n_drafts(const Sequence& sequence, int64_t most, int64_t free) const {
   const int64_t n = std::min(most, static_cast<int64_t>(sequence.n_optional()));
   return cache_.blocks_needed(sequence.id(), n_missing(sequence) + n) <= free ? n : 0;
 }
 
-// Returns the number of running sequences, including places reserved for later forks.
+// Returns the number of running sequences, including those that a request's policy may still fork.
 size_t Scheduler::places_taken() const {
   size_t n = 0;
   for (size_t i = 0; i < n_running_; i += unit_at(i, n_running_).size()) n += sequences_[i]->needs().n_together;
   return n;
 }
 
-// Returns true if the next waiting sequence has blocks for all its tokens and one more, so that it cannot be preempted
-// before it produces a token. Sequences that start together must fit together.
+// Returns true if `free` blocks are enough for all tokens of the next waiting sequence and one more, so that it cannot
+// be preempted before it produces a token. Sequences that start together must fit together.
 bool Scheduler::next_fits(int64_t free) const {
   if (n_running_ == sequences_.size()) return false;
   const auto unit = unit_at(n_running_, sequences_.size());
@@ -183,7 +183,7 @@ std::span<Sequence* const> Scheduler::running_of(RequestId request) const {
   return {own.begin(), own.end()};
 }
 
-// Returns the running sequence with the longest common prefix.
+// Returns the running sequence of the same request with the longest common prefix, from which `sequence` can be forked.
 Scheduler::Origin Scheduler::origin_of(const Sequence& sequence) const {
   Origin best;
   const auto own = running_of(sequence.request());
@@ -195,7 +195,7 @@ Scheduler::Origin Scheduler::origin_of(const Sequence& sequence) const {
   return best;
 }
 
-// Returns 1 if both continue within a block: the older sequence may also copy it, even in the same step.
+// Returns 1 if a fork would share a partial block, which the running sequence may then have to copy, too.
 int64_t Scheduler::copies_by_fork(const Sequence& sequence) const {
   return origin_of(sequence).length % kBlockPositions > 0 ? 1 : 0;
 }
@@ -224,7 +224,7 @@ void Scheduler::preempt_youngest() {
     cache_.release(std::exchange(sequence.id_, -1));
     trace_.preempted.push_back(&sequence);
     const auto own = sequences_.begin() + static_cast<std::ptrdiff_t>(n_running_);
-    std::rotate(own, own + 1, place_of(sequence, n_running_ + 1, sequences_.size()));  // keep the order by age
+    std::rotate(own, own + 1, place_of(sequence, n_running_ + 1, sequences_.size()));  // keep the order of arrival
     preempted = &sequence;
   } while (n_running_ > 0 && together(*sequences_[n_running_ - 1], *preempted));
 }

@@ -1,7 +1,7 @@
 // Selects the rows of each step, as vLLM's V1 scheduler does (Kwon et al. 2023). A step has a budget of rows. Running
 // sequences get rows first, oldest first; then waiting sequences start in order of arrival. When the KV cache is full,
 // the youngest sequence is preempted and recomputed later. So the oldest always continues, and none is starved. With
-// several steps in flight, each has a share of the sequences. Needs no model: tests/infer/engine/scheduler_test.cpp.
+// several steps in flight, each runs a share of the sequences.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct SchedulerLimits {
 
 class Scheduler {
  public:
-  /// The decisions of a plan.
+  /// The decisions of a plan: each sequence's number of rows, and the sequences started and preempted.
   struct Trace {
     struct Share {
       Sequence* sequence;
@@ -38,12 +38,10 @@ class Scheduler {
   /// core::Error if max_rows or max_sequences is 0.
   Scheduler(BlockManager& cache, const SchedulerLimits& limits);
 
-  /// Adds a waiting sequence, ordered by id: a new one goes to the end, a paused one returns to its old position.
-  /// Throws core::Error if it can never run because the sequences that must run together exceed the cache or
-  /// max_sequences.
+  /// Adds a waiting sequence, ordered by key: a new one goes to the end, a resumed one returns to its old position.
+  /// Throws core::Error if the sequences that must run together can never fit in the cache or max_sequences.
   void add(Sequence& sequence);
-  /// Makes `child` a running copy of `parent` that shares its blocks. `parent` must run and be of the same request.
-  /// Blocks that `child` had are released.
+  /// Makes `child`, whose blocks are released, a running copy of `parent`, a running sequence of the same request.
   void fork(Sequence& child, const Sequence& parent);
   /// Removes a sequence and releases its blocks. Full blocks stay in the prefix cache until they are evicted.
   void remove(Sequence& sequence);
@@ -53,14 +51,14 @@ class Scheduler {
   const Trace& plan(const std::function<size_t(Sequence& sequence, size_t most)>& append);
   /// Returns the number of drafts that each sequence may try in the next plan.
   [[nodiscard]] size_t n_drafts_each() const;
-  /// Returns true if each of these sequences can have one more row, and no waiting sequence could start.
+  /// Returns true if there are free blocks for one more row of each sequence and no waiting sequence could start.
   [[nodiscard]] bool can_continue(std::span<Sequence* const> sequences) const;
 
   [[nodiscard]] std::span<Sequence* const> running() const { return std::span(sequences_).first(n_running_); }
   [[nodiscard]] std::span<Sequence* const> waiting() const { return std::span(sequences_).subspan(n_running_); }
 
  private:
-  // A running sequence of the same request, and the length of their common prefix.
+  // A running sequence from which a sequence of the same request can be forked, and the length of their common prefix.
   struct Origin {
     const Sequence* sequence = nullptr;  ///< null: no common prefix
     int64_t length = 0;

@@ -1,5 +1,4 @@
-// One sequence of a request: its tokens, its KV blocks, and its rows in flight. Policies decide how it continues:
-// policy.h.
+// One sequence of a request: its tokens, its KV blocks, and its rows in flight.
 #pragma once
 
 #include <algorithm>
@@ -30,9 +29,9 @@ class Sequence {
   /// Requirements that the scheduler must know before the sequence starts.
   struct Needs {
     int64_t max_positions;         ///< maximum number of positions in the KV cache
-    size_t n_together = 1;         ///< sequences of its request that start and are preempted together; 1: separately
-    int32_t adapter = kNoAdapter;  ///< adapter that computes its keys and values
-    bool alone = false;            ///< shares no step with another sequence
+    size_t n_together = 1;         ///< number of the request's sequences that start and are preempted together
+    int32_t adapter = kNoAdapter;  ///< adapter that computes the sequence's keys and values
+    bool alone = false;            ///< true: its steps have no rows of other sequences
   };
 
   /// Creates a waiting sequence. The tokens of `prompt` and `cache` must outlive it.
@@ -48,7 +47,7 @@ class Sequence {
   [[nodiscard]] bool runs() const { return id_ >= 0; }
   /// Returns the sequence's id in the KV cache while it runs.
   [[nodiscard]] SequenceId id() const { return id_; }
-  /// Returns the number of tokens found in the KV cache when it last started.
+  /// Returns the number of tokens found in the KV cache when the sequence last started.
   [[nodiscard]] int64_t n_cached() const { return n_cached_; }
 
   /// Returns the prompt and all generated tokens.
@@ -56,33 +55,32 @@ class Sequence {
     return history_.empty() ? prompt_ : std::span<const int32_t>(history_);
   }
   [[nodiscard]] std::span<const int32_t> generated() const { return history().subspan(prompt_.size()); }
-  /// Returns the history without tokens that slid out of the context. The KV cache stores these tokens.
+  /// Returns the history without tokens that slid out of the context. Index 0 is position 0 in the KV cache.
   [[nodiscard]] std::span<const int32_t> tokens() const { return history().subspan(first_); }
   [[nodiscard]] size_t first() const { return first_; }
   void append(int32_t token) {
     if (history_.empty()) history_.assign(prompt_.begin(), prompt_.end());
     history_.push_back(token);
   }
-  /// Removes the history before index `first` from the context, and recomputes the rest.
+  /// Removes the history before index `first` from the context. The rest will be recomputed.
   void slide_to(size_t first) {
     recall(static_cast<size_t>(runs() ? cache_.length(id_) : 0));
     first_ = first;
   }
 
-  /// Returns how many of its first tokens may come from the prefix cache: never the last, whose logits give the next
-  /// token.
+  /// Returns how many of the first tokens() may come from the prefix cache: never the last one, whose row gives logits.
   [[nodiscard]] size_t shareable() const { return std::min(tokens().empty() ? 0 : tokens().size() - 1, compute_from_); }
   /// Makes the sequence compute tokens from `index` on even if they are cached.
   void compute_from(size_t index) { compute_from_ = index; }
-  /// Returns the number of draft rows that may follow its tokens' rows in the next step, if the step has capacity left.
+  /// Returns the number of draft rows that the next step may append to the sequence's rows if it has capacity.
   [[nodiscard]] size_t n_optional() const { return n_optional_; }
   void set_optional(size_t n_rows) { n_optional_ = n_rows; }
 
   /// Returns the number of history tokens that were computed.
   [[nodiscard]] size_t n_computed() const { return n_held() - in_flight_; }
-  /// Returns the number of history tokens not in the KV cache, which may also hold a token that is still being drawn.
+  /// Returns the number of history tokens that have no position in the KV cache. A row in flight has one.
   [[nodiscard]] size_t n_missing() const { return history().size() - std::min(n_held(), history().size()); }
-  /// Returns the row of history token `index`, which may be a token that is still being drawn.
+  /// Returns a row for `token` at history index `index`. `token` may be a drawn_token(), which is not known yet.
   [[nodiscard]] Row row(size_t index, int32_t token) const {
     return {.token = token, .sequence = id_, .position = static_cast<int64_t>(index - first_), .wants_logits = false};
   }
@@ -92,11 +90,11 @@ class Sequence {
   void issued(size_t n_rows) { in_flight_ += n_rows; }
   /// Records that the first `n_rows` of the rows in flight were computed.
   void collected(size_t n_rows) { in_flight_ -= n_rows; }
-  /// Removes the rows in flight from the KV cache. Unless the sequence has ended, they are issued again.
+  /// Removes the rows in flight from the KV cache. They are issued again if the sequence continues.
   void recall() { recall(in_flight_); }
-  /// Adds its computed full blocks to the prefix cache.
+  /// Adds the sequence's computed full blocks to the prefix cache.
   void remember() { cache_.remember(id_, tokens().first(std::min(n_computed() - first_, tokens().size()))); }
-  /// Adds its full blocks and its partial last block to the prefix cache when the sequence ends.
+  /// Adds the sequence's full blocks and its partial last block to the prefix cache. Called when the sequence ends.
   void remember_tail() {
     if (!runs()) return;
     remember();
@@ -122,7 +120,7 @@ class Sequence {
   size_t first_ = 0;
   size_t compute_from_ = SIZE_MAX;
   size_t n_optional_ = 0;
-  size_t in_flight_ = 0;  ///< rows in the KV cache that are not collected yet
+  size_t in_flight_ = 0;  ///< number of rows issued whose results are not collected yet
 };
 
 }  // namespace folio::infer

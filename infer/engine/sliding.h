@@ -10,7 +10,7 @@ class Sliding {
  public:
   explicit Sliding(int64_t context) : context_(static_cast<size_t>(context)) {}
 
-  /// Returns how many more tokens fit in a context that holds the history from index `first` on.
+  /// Returns the number of free positions in a context that contains the history from index `first` on.
   [[nodiscard]] size_t n_left(size_t n_history, size_t first) const { return context_ - (n_history - first); }
   /// Returns the index of the first history token that stays in the context.
   [[nodiscard]] size_t first_kept(size_t n_history) const { return n_history - context_ / 2; }

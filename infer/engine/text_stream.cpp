@@ -42,12 +42,12 @@ std::shared_ptr<TextStream> TextStream::submit(const std::shared_ptr<AsyncEngine
     stream->add_callbacks(request, first, pieces);
     first += static_cast<size_t>(std::max<int64_t>(request.options.n, 1));
   }
-  stream->results_.resize(first, {.finish_reason = FinishReason::Interrupted});  // for requests that never run
+  stream->results_.resize(first, {.finish_reason = FinishReason::Interrupted});  // result of requests that never run
   stream->EventQueue::submit(std::move(requests));
   return {stream.get(), [stream, engine](TextStream*) { stream->cancel(); }};
 }
 
-// The callbacks may capture `this`: the engine holds the stream as long as its requests.
+// The callbacks capture `this`, since the engine owns a reference to the stream as long as one of its requests runs.
 void TextStream::add_callbacks(Request& request, size_t first, bool pieces) {
   request.on_end = [this, first, pieces](size_t choice, const GenerateResult& result) {
     {

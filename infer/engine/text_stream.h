@@ -1,4 +1,4 @@
-// The event queue for callers that read text and tokens: fast_llm::Response and the Python package.
+// An event queue of generated text and tokens, for fast_llm::Response and the Python package.
 #pragma once
 
 #include <atomic>
@@ -43,13 +43,13 @@ class Notifier {
 /// The output of a list of requests. One thread at a time may wait; any thread may cancel.
 class TextStream : public EventQueue<TextPiece> {
  public:
-  /// Submits the requests, and sets their on_text, on_token and on_end. Without `pieces`, only results are delivered.
-  /// Requests still running when the last copy of the returned pointer is destroyed are cancelled.
+  /// Sets the requests' on_text, on_token and on_end, and submits the requests. If `pieces` is false, only the final
+  /// results are available. When the last copy of the returned pointer is destroyed, running requests are cancelled.
   [[nodiscard]] static std::shared_ptr<TextStream> submit(const std::shared_ptr<AsyncEngine>& engine,
                                                           std::vector<Request> requests, bool pieces,
                                                           EventQueueOptions options = {});
 
-  /// Returns the results of a stream that has ended without an error, one per choice.
+  /// Returns the results, one per choice, and removes them. Call it once the stream has ended without an error.
   [[nodiscard]] std::vector<GenerateResult> take_results();
 
  private:

@@ -13,12 +13,12 @@ namespace {
 using Part = Grammar::Part;
 using Kind = data::CallPiece::Kind;
 
-// Matches any bytes through the end of the first `trigger`, or without a trigger if `with` is false. `at_start`: only a
-// trigger at the start counts. A state is the length of the trigger's prefix just read (Knuth, Morris and Pratt 1977).
+// Returns the part for any bytes that end with the first `trigger`, or that contain none if `with` is false.
+// `at_start`: a trigger only counts at the start. States: the matched length of `trigger` (Knuth-Morris-Pratt).
 Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
   if (at_start && with) return grammar.text(trigger);
   const size_t n = trigger.size();
-  const size_t elsewhere = at_start ? n + 1 : 0;  // after a mismatch; n + 1: the trigger can't match anymore
+  const size_t elsewhere = at_start ? n + 1 : 0;  // state after a mismatch; from state n + 1, no trigger can match
   std::vector<std::vector<size_t>> after(n + 2, std::vector<size_t>(256, elsewhere));
   for (size_t state = 0, fallback = 0; state < n; ++state) {
     const auto next = static_cast<uint8_t>(trigger[state]);

@@ -13,24 +13,24 @@ namespace folio::infer::forms {
 struct CallsForm {
   struct Function {
     std::string name;
-    std::string parameters;  ///< a JSON schema
-    std::string place{};     ///< location that errors name: "[0].function.parameters"
+    std::string parameters;  ///< JSON schema of the arguments
+    std::string place{};     ///< location for error messages, such as "[0].function.parameters"
   };
   data::ToolFormat format{};
   std::vector<Function> functions{};
   bool several = true;     ///< allows several calls in one answer, if the model's format has them
   bool has_answer = true;  ///< allows an answer without calls, and text before calls
-  FormOptions answer{};    ///< constrains an answer without calls; then no text may precede calls. Kind None: any text
+  FormOptions answer{};    ///< constrains an answer without calls; if its kind isn't None, no text may precede calls
 };
 
 /// Returns the part that matches answers with calls: after a call's trigger, only a valid call may follow. Throws
 /// core::Error that names the function if its schema is rejected.
 [[nodiscard]] Grammar::Part calls_part(Grammar& grammar, const CallsForm& form);
 
-/// Returns `answer` preceded by the model's reasoning, if any, and by at most two newlines after it.
+/// Returns the part for the model's reasoning, if it has any, then at most two newlines and `answer`.
 [[nodiscard]] Grammar::Part reasoned_part(Grammar& grammar, data::Thinking thinking, Grammar::Part answer);
 
-/// Returns the part for options of any kind except None, without reasoning. Errors don't name the kind.
+/// Returns the part for options of any kind except None; `options.thinking` is ignored. Errors don't name the kind.
 [[nodiscard]] Grammar::Part part_of(Grammar& grammar, const FormOptions& options);
 
 }  // namespace folio::infer::forms

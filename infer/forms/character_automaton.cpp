@@ -13,7 +13,7 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostAutomatonStates = 10'000;
-constexpr size_t kMostSteps = 200'000;  // transitions followed by a subset construction, or edges of a product
+constexpr size_t kMostSteps = 200'000;  // most transitions followed by a subset construction, or edges of a product
 
 }  // namespace
 
@@ -63,8 +63,8 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core:
   }
 }
 
-// Builds the expression as a nondeterministic automaton: a grammar whose characters are calls of undefined rules. The
-// subset construction then makes it deterministic.
+// Compiles the expression to a nondeterministic automaton: a Grammar in which each character class is a call of an
+// undefined rule. The subset construction then makes it deterministic.
 CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget)
     : CharacterAutomaton(std::move(budget)) {
   Grammar grammar({}, budget_);
@@ -102,7 +102,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
   };
   (void)number_of({whole.begin});
   for (size_t i = 0; i < order.size(); ++i) {
-    // Code points at which the set of reached states changes.
+    // Between two neighboring cuts, all code points reach the same set of states.
     std::set<uint32_t> cuts;
     std::vector<std::pair<const CharacterRanges*, Grammar::State>> ways;
     for (const Grammar::State state : order[i]) {
@@ -148,11 +148,11 @@ bool CharacterAutomaton::takes(std::string_view utf8) const {
   return state >= 0 && accepts_[static_cast<size_t>(state)];
 }
 
-bool CharacterAutomaton::takes_nothing() const {  // every state is reachable
+bool CharacterAutomaton::takes_nothing() const {  // correct because every state is reachable
   return std::ranges::none_of(accepts_, [](bool accepts) { return accepts; });
 }
 
-// States are pairs; the second is -1 once the other automaton has no transition left.
+// A state is a pair of states of this and `other`; the second is -1 once `other` has no transition left.
 CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, bool negated) const {
   CharacterAutomaton both(budget_);
   std::map<std::pair<int32_t, int32_t>, int32_t> numbers;

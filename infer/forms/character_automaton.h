@@ -16,15 +16,15 @@ namespace folio::infer::forms {
 
 class CharacterAutomaton {
  public:
-  // Building and combining automata spends budget steps for states, edges and the transitions explored.
+  // Constructing and combining automata spends steps of `budget` for states, edges and explored transitions.
   /// Accepts strings of `least` to `most` characters; `most` < 0: no limit.
   CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget);
-  /// Accepts the matches of an expression without Begin, End and Call.
+  /// Accepts the strings that `syntax` matches. It must not contain Begin, End or Call.
   CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget);
-  /// Accepts exactly these strings, encoded in UTF-8.
+  /// Accepts exactly the strings `texts`, encoded in UTF-8.
   CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget);
 
-  // Intersection and difference. These and the constructors throw core::Error if there are too many states.
+  // Intersection and difference. Like the constructors, they throw core::Error if there are too many states.
   [[nodiscard]] CharacterAutomaton and_also(const CharacterAutomaton& other) const { return product(other, false); }
   [[nodiscard]] CharacterAutomaton but_not(const CharacterAutomaton& other) const { return product(other, true); }
 
@@ -44,7 +44,7 @@ class CharacterAutomaton {
   [[nodiscard]] CharacterAutomaton product(const CharacterAutomaton& other, bool negated) const;
 
   core::WorkBudget budget_;
-  std::vector<std::vector<Edge>> edges_;  ///< per state, sorted and disjoint; state 0 is the start
+  std::vector<std::vector<Edge>> edges_;  ///< edges of each state, sorted and disjoint; state 0 is the start
   std::vector<bool> accepts_;
 };
 

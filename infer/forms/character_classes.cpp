@@ -93,7 +93,7 @@ Categories read_categories() {
   };
   for (uint32_t c = 0; c <= kLastCodePoint; ++c) {
     const std::string_view name = utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
-    if (name == "Cn" || name == "Cs") continue;  // unassigned; surrogates, which UTF-8 excludes
+    if (name == "Cn" || name == "Cs") continue;  // skips unassigned code points and surrogates, which UTF-8 excludes
     add(name, c);
     if (name[0] != 'C') add(name.substr(0, 1), c);
   }
@@ -118,7 +118,7 @@ std::optional<CharacterRanges> posix_class(std::string_view name) {
 
 std::optional<CharacterRanges> unicode_class(std::string_view name) {
   if (name == "Any") return CharacterRanges{{0, kLastCodePoint}};
-  static const Categories categories = read_categories();  // takes milliseconds, once
+  static const Categories categories = read_categories();  // computed once, in a few milliseconds
   const auto known = std::ranges::find(kLongNames, name, &LongName::name);
   const auto found = categories.find(known == kLongNames.end() ? name : known->category);
   if (found == categories.end()) return {};

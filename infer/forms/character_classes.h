@@ -14,7 +14,7 @@ extern const CharacterRanges kSpaces;      ///< RE2's \s: ASCII whitespace witho
 extern const CharacterRanges kEcmaSpaces;  ///< ECMA-262's \s: Unicode spaces, line ends and the byte order mark
 extern const CharacterRanges kLineEnds;    ///< ECMA-262's line terminators, which . doesn't match
 
-/// Returns the ASCII characters of [:name:]; nullopt if there is no such class.
+/// Returns the ASCII characters of the POSIX class [:name:], or nullopt if there is no such class.
 [[nodiscard]] std::optional<CharacterRanges> posix_class(std::string_view name);
 
 /// Returns the characters of a Unicode general category ("L", "Lu", "Letter", "Lowercase_Letter") or of "Any", in

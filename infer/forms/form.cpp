@@ -7,7 +7,7 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostWays = 4096;  // parses per place
+constexpr size_t kMostWays = 4096;  // most parses of one output
 constexpr size_t kTableBytes = 32;  // overhead of a hash table entry
 
 uint64_t key_of(int32_t first, int32_t second) {
@@ -21,7 +21,7 @@ TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
     if (!tokenizer.token_bytes(id).empty()) tokens_.push_back(id);
   }
   std::ranges::stable_sort(tokens_, {}, [&](int32_t id) -> std::string_view { return tokenizer.token_bytes(id); });
-  // Tokens are sorted: a node is created for the first token that passes through it and closed after the last.
+  // Since tokens are sorted, a node is created at the first token that passes through it and closed after the last.
   std::vector<uint32_t> way;
   std::string_view before;
   const auto leave = [&](size_t depth, uint32_t rank) {
@@ -137,7 +137,7 @@ int32_t Form::alike_stack(int32_t stack) {
   return alike;
 }
 
-// Follows edges that read no byte. Collects the ways that read one next, and whether the output may end.
+// Returns the place reached from `todo` by edges that read no byte: the ways that then read one, and if it may end.
 Form::Place Form::place_of(std::vector<Way> todo) {
   ways_.clear();
   seen_.clear();
@@ -184,7 +184,7 @@ Form::Place Form::intern(std::vector<Way>& ways, bool may_end) {
   return place;
 }
 
-// Returns the ways reached by reading `byte`.
+// Returns the ways that `ways` reach by reading `byte`.
 std::vector<Form::Way> Form::read(std::span<const Way> ways, uint8_t byte) const {
   std::vector<Way> reached;
   for (const Way& way : ways) {
@@ -209,7 +209,7 @@ void Form::expand(Place place) {
       cuts.set(static_cast<size_t>(edge.high) + 1);
     }
   }
-  // Intervals of bytes between cuts, and the ways that each leads to.
+  // Numbers the intervals of bytes between cuts: all bytes of an interval match the same edges.
   std::array<size_t, 257> stretch_of{};
   size_t n_stretches = 0;
   for (size_t byte = 0; byte < stretch_of.size(); ++byte) {
@@ -257,12 +257,12 @@ void Form::expand(Place place) {
   }
 }
 
-// Returns bytes after which nearly all current bytes may still come, such as a string's except its closing quote.
+// Returns the bytes after which most currently allowed bytes stay allowed, such as the characters in a JSON string.
 std::bitset<256> Form::run_of(Place place) {
   const std::vector<Step> steps = places_[static_cast<size_t>(place)].steps;
   const std::bitset<256> bytes = places_[static_cast<size_t>(place)].bytes;
   std::bitset<256> run;
-  std::bitset<256> behind = bytes;  // allowed after any byte of the run
+  std::bitset<256> behind = bytes;  // bytes allowed after every byte of `run`
   for (const Step& step : steps) {
     expand(step.to);
     const std::bitset<256> common = bytes & places_[static_cast<size_t>(step.to)].bytes;
@@ -288,7 +288,7 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
   if ((bytes & ~run).any()) return false;
   const uint32_t known = places_[static_cast<size_t>(place)].run_length;
   if (known >= length || places_[static_cast<size_t>(place)].is_whole_run) return known >= length;
-  std::vector<Place> reached{place};  // places reached by bytes of the run, in breadth-first order
+  std::vector<Place> reached{place};  // places reached by bytes of `run`, in breadth-first order
   uint32_t n = 0;
   bool extends = true;
   for (size_t first = 0; extends && n < length; ++n) {
@@ -317,7 +317,7 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
   return n >= length;
 }
 
-// Doesn't expand a place that the output only passes through.
+// If `place` isn't expanded, computes only the transition for `byte`: most outputs pass through a place once.
 Form::Place Form::after(Place place, uint8_t byte) {
   n_steps_ = 0;
   const PlaceData& data = places_[static_cast<size_t>(place)];
@@ -365,7 +365,7 @@ const Form::Ranges& Form::allowed(Place place) {
   return *places_[static_cast<size_t>(same)].allowed;
 }
 
-// Adds the tokens below the sibling nodes in [first, end) that may come next. Nodes and transitions are sorted by byte.
+// Adds the allowed tokens at and below the sibling nodes [first, end) to `to`. Nodes and steps are sorted by byte.
 void Form::walk(size_t first, size_t end, Place place, Ranges& to) {
   expand(place);
   const auto add = [&](uint32_t from, uint32_t until) {

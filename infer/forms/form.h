@@ -29,7 +29,7 @@ class TokenTree {
   struct Node {
     uint8_t byte;               ///< last byte of the path to this node
     uint32_t next;              ///< index of the node after this subtree; a first child is at this node's index + 1
-    uint32_t first, own, last;  ///< token ranks: [first, own) end at this node, [first, last) are in its subtree
+    uint32_t first, own, last;  ///< indices of tokens: [first, own) end at this node, [first, last) are in its subtree
     std::bitset<256> bytes_below{};  ///< bytes that occur in the subtree below
     uint32_t height = 0;             ///< length of the longest path below, in bytes
   };
@@ -37,7 +37,7 @@ class TokenTree {
   explicit TokenTree(const data::Tokenizer& tokenizer);
 
   [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }
-  [[nodiscard]] std::span<const int32_t> tokens() const { return tokens_; }  ///< token IDs by rank
+  [[nodiscard]] std::span<const int32_t> tokens() const { return tokens_; }  ///< token IDs, sorted by bytes
   [[nodiscard]] const std::bitset<256>& bytes() const { return bytes_; }     ///< all bytes that occur in tokens
   [[nodiscard]] size_t longest() const { return longest_; }                  ///< length of the longest token in bytes
 
@@ -48,7 +48,7 @@ class TokenTree {
   size_t longest_ = 0;
 };
 
-/// Thrown when the places of a form exceed their memory limit; free some with forget().
+/// Thrown when the places of a form exceed their memory limit. Form::forget() frees places.
 class NoRoom final : public core::Error {
  public:
   using core::Error::Error;
@@ -61,7 +61,7 @@ class Form {
   /// Default memory limit for the places of one form, in bytes. 300 outputs of arbitrary JSON objects need 0.3 MB with
   /// a vocabulary of 49,152 tokens; a server caches 64 forms.
   static constexpr size_t kMostBytes = size_t{8} << 20U;
-  /// Ranges of token ranks, [first, second) each.
+  /// Half-open ranges [first, second) of indices in TokenTree::tokens().
   using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
 
   /// `grammar` must be finished for this vocabulary's bytes and longest token. `most_steps` limits the work of one
@@ -80,9 +80,9 @@ class Form {
   [[nodiscard]] Place after(Place place, uint8_t byte);
   [[nodiscard]] Place after(Place place, std::string_view bytes);
   [[nodiscard]] bool may_end(Place place) const { return places_[static_cast<size_t>(place)].may_end; }
-  /// Returns the next byte if only one is possible and the output can't end here.
+  /// Returns the next byte if only one is possible and the output can't end here, otherwise nullopt.
   [[nodiscard]] std::optional<uint8_t> forced(Place place);
-  /// Returns the tokens whose bytes may all come next, as ranges in ascending order. Valid until the next call.
+  /// Returns the tokens that may come next, as ranges in ascending order. Valid until the next call.
   [[nodiscard]] const Ranges& allowed(Place place);
 
   /// Frees all places except the start and `kept`, and returns the new number of `kept`. All older numbers are invalid.
@@ -114,9 +114,9 @@ class Form {
     std::vector<Step> steps{};  ///< transitions, sorted by byte
     std::bitset<256> bytes{};   ///< all bytes that may come next
     std::bitset<256> run{};     ///< bytes that may follow each other in any order
-    uint32_t run_length = 0;    ///< number of bytes of `run` that may do so
+    uint32_t run_length = 0;    ///< how many bytes of `run` may follow in any order
     bool has_run = false;
-    bool is_whole_run = false;  ///< run_length is exact, not a lower bound
+    bool is_whole_run = false;  ///< true if run_length is exact, false if it is a lower bound
     Place same = kDead;         ///< place with the same tokens, which caches them; kDead: not computed yet
     std::optional<Ranges> allowed{};
   };
@@ -152,7 +152,7 @@ class Form {
   Grammar grammar_;
   std::shared_ptr<const TokenTree> tokens_;
   std::vector<StackNode> stacks_;
-  std::vector<int32_t> alike_stacks_;  ///< -2: not computed yet
+  std::vector<int32_t> alike_stacks_;  ///< per stack, the stack with alike() states; -2: not computed yet
   std::unordered_map<uint64_t, int32_t> stack_numbers_;
   std::vector<PlaceData> places_;
   std::unordered_set<Place, SamePlace, SamePlace> place_numbers_;
@@ -161,7 +161,7 @@ class Form {
   size_t most_bytes_;
   size_t n_bytes_ = 0;
   uint64_t most_steps_;
-  uint64_t n_steps_ = 0;  ///< used by the current query
+  uint64_t n_steps_ = 0;  ///< steps used by the current query
   uint64_t generation_ = 0;
   Place start_;
 };

@@ -7,7 +7,7 @@
 namespace folio::infer::forms {
 namespace {
 
-// Returns a unique key: different options have different keys.
+// Returns a cache key that is equal only for equal options.
 std::string key_of(const FormOptions& options) {
   std::string key = fmt::format("{} {} {} {}:{}", static_cast<int>(options.kind), static_cast<int>(options.spaces),
                                 static_cast<int>(options.thinking), options.text.size(), options.text);

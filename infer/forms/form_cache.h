@@ -18,13 +18,13 @@ namespace folio::infer::forms {
 /// Thread-safe. The forms it returns are not: only the engine's thread may use them.
 class FormCache {
  public:
-  /// `tokenizer` must outlive the cache. Beyond `capacity` forms, the least recently used one is evicted; its holders
-  /// can still use it.
+  /// `tokenizer` must outlive the cache. Beyond `capacity` forms, the least recently used form is evicted; requests
+  /// that hold a pointer to it can still use it.
   explicit FormCache(const data::Tokenizer& tokenizer, size_t capacity = 64)
       : tokenizer_(tokenizer), capacity_(capacity) {}
 
   /// Returns the form for `options`, from the cache or newly compiled; null for kind None. Throws core::Error as
-  /// make_form() does; failures aren't cached. A hit only costs building the key.
+  /// make_form() does; failures aren't cached.
   [[nodiscard]] std::shared_ptr<Form> form(const FormOptions& options,
                                            const core::WorkBudget& budget = core::WorkBudget());
 

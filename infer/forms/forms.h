@@ -29,28 +29,28 @@ struct FormOptions {
   std::string text{};                        ///< the expression, grammar or JSON schema
   std::vector<std::string> choices{};        ///< Choice: the allowed outputs
   std::shared_ptr<const CallsForm> calls{};  ///< Calls: see calls.h
-  JsonSpaces spaces = JsonSpaces::None;      ///< for JSON output
-  /// The constraint starts after the model's reasoning, which may be any text.
+  JsonSpaces spaces = JsonSpaces::None;      ///< whitespace in JSON output
+  /// The kind of reasoning before the answer. The constraint starts after the reasoning, which may be any text.
   data::Thinking thinking = data::Thinking::None;
 };
 
 // An unsupported feature is never ignored: each function throws a one-line core::Error that names it.
 
-/// Matches outputs that match the whole expression, in RE2's syntax without flags. The only assertions are ^ at the
+/// Returns the part that matches the whole expression, in RE2's syntax without flags. The only assertions are ^ at the
 /// beginning and $ at the end. `.` matches any UTF-8 character except a newline.
 [[nodiscard]] Grammar::Part regex_part(Grammar& grammar, std::string_view expression);
 
-/// Matches a grammar in llama.cpp's GBNF, whose rule "root" is the whole output.
+/// Returns the part for a grammar in llama.cpp's GBNF format, whose rule "root" matches the whole output.
 [[nodiscard]] Grammar::Part gbnf_part(Grammar& grammar, std::string_view text);
 
-/// Matches JSON valid for `schema`. Errors begin with the location in the schema, a JSON pointer: "#/properties/a".
+/// Returns the part that matches JSON valid for `schema`. Errors begin with a JSON pointer into it: "#/properties/a".
 [[nodiscard]] Grammar::Part json_schema_part(Grammar& grammar, std::string_view schema, JsonSpaces spaces);
 
-/// Matches any JSON object.
+/// Returns the part that matches any JSON object.
 [[nodiscard]] Grammar::Part json_object_part(Grammar& grammar, JsonSpaces spaces);
 
-/// Compiles a constraint of any kind except None for a vocabulary. Throws core::Error also if no output matches or the
-/// vocabulary can't write one; core::TooMuchWork, with the option's location, if compiling exceeds `budget`.
+/// Compiles a constraint of any kind except None for a vocabulary. Throws core::Error if it is invalid or no sequence
+/// of tokens can satisfy it, and core::TooMuchWork, with the option's location, if compiling exceeds `budget`.
 [[nodiscard]] std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens,
                                               const core::WorkBudget& budget = core::WorkBudget());
 

@@ -14,7 +14,7 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostGrammarBytes = size_t{1} << 18U;
-constexpr int kMostGroups = 200;         // nesting depth
+constexpr int kMostGroups = 200;         // nesting depth of groups
 constexpr int64_t kMostOfOne = 100'000;  // repetitions of one item
 
 Syntax character_set(CharacterRanges ranges) { return {.kind = Syntax::Kind::Characters, .ranges = std::move(ranges)}; }
@@ -51,7 +51,7 @@ class GbnfParser {
  private:
   struct Named {
     Grammar::Rule rule;
-    size_t line;  // first line that names the rule
+    size_t line;  // first line that contains the name
     bool is_defined = false;
   };
 
@@ -62,7 +62,7 @@ class GbnfParser {
     if (here) at_ += what.size();
     return here;
   }
-  // Returns the current line number. Counts on from the last call, as the parser only backs up within a line.
+  // Returns the current line number. Counts from the previous result, as the parser only backs up within a line.
   [[nodiscard]] size_t line() {
     if (at_ < counted_) return 1 + static_cast<size_t>(std::ranges::count(text_.substr(0, at_), '\n'));
     n_lines_ += static_cast<size_t>(std::ranges::count(text_.substr(counted_, at_ - counted_), '\n'));
@@ -117,7 +117,7 @@ class GbnfParser {
     grammar_.define(rule.rule, build(grammar_, syntax, [&](auto ranges) { return grammar_.characters(ranges); }));
   }
 
-  // Returns the next characters, for messages.
+  // Returns at most 20 characters of the rest of the line, for error messages.
   [[nodiscard]] std::string rest() const {
     return core::printable(text_.substr(at_, std::min(text_.find_first_of("\r\n", at_) - at_, size_t{20})), 20);
   }
@@ -279,7 +279,7 @@ class GbnfParser {
   Grammar& grammar_;
   std::string_view text_;
   size_t at_ = 0;
-  size_t counted_ = 0, n_lines_ = 0;  // line breaks before `counted_`
+  size_t counted_ = 0, n_lines_ = 0;  // n_lines_ is the number of line breaks before counted_
   int nested_ = 0;
   std::map<std::string, Named, std::less<>> rules_;
 };

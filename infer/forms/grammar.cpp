@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint32_t kLastCharacter = 0x10FFFF;
 
-// Code points whose encodings have the same length, as one byte range per position. After the first byte that varies,
-// all bytes cover their full range; cut() ensures this.
+// A set of code points whose encodings have the same length, as one byte range per position. After the first byte that
+// varies, all bytes cover their full range; cut() ensures this.
 struct Utf8 {
   std::array<uint8_t, 4> low{};
   std::array<uint8_t, 4> high{};
@@ -50,7 +50,7 @@ void cut(uint32_t low, uint32_t high, std::vector<Utf8>& to) {
       return cut(last + 1, high, to);
     }
   }
-  if (low >= 0xD800 && high <= 0xDFFF) return;  // surrogates
+  if (low >= 0xD800 && high <= 0xDFFF) return;  // surrogates have no encoding
   const size_t n = n_bytes(low);
   for (size_t i = 1; i < n; ++i) {
     const uint32_t mask = (1U << (6 * i)) - 1;
@@ -111,7 +111,7 @@ Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>>
   budget_.spend(ranges.size() + all.size());
   const State begin = add_state();
   const State end = add_state();
-  // Ranges share the states of equal tails; in nearly all of them, the bytes after the first are 80-BF.
+  // Ranges with the same last bytes share states. In nearly all ranges, the bytes after the first are 80-BF.
   std::map<std::vector<std::pair<uint8_t, uint8_t>>, State> tails;
   const auto tail_of = [&](const Utf8& u, auto&& self, size_t from) -> State {
     if (from == u.n) return end;
@@ -180,7 +180,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
   core::require(least >= 0 && (most < 0 || least <= most), "invalid repetition count: {} to {}", least, most);
   const State begin = add_state();
   const State end = add_state();
-  // Loops equivalent to copies far from both bounds: one without an exit, one with.
+  // A loop replaces copies that are far from both bounds. `ends`: the loop has an exit.
   const auto far = static_cast<int64_t>(limits_.longest_token) + 1;
   const auto loop = [&](bool ends) {
     const size_t first = states_.size();
@@ -189,12 +189,12 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     if (ends) join(one.end, end);
     return Loop{.first = first, .one = one};
   };
-  // An extra first build, whose result is unused: rules that it defines must not be counted as states of a copy.
+  // Builds a first copy whose result is unused, so that rules it defines aren't counted as states of a later copy.
   if (std::max(least, most) > far) (void)build();
   std::optional<size_t> closed;
   size_t open = 0;
   if (least > far) {
-    closed_loops_.push_back(loop(false));  // after the loops nested in it
+    closed_loops_.push_back(loop(false));  // must come after the loops nested in it
     closed = closed_loops_.size() - 1;
   }
   if (std::max(least, most) > far) open = loop(true).first;
@@ -206,7 +206,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     join(at, one.begin);
     if (i >= least) join(one.end, end);
     if (most < 0 && i >= least) join(one.end, one.begin);
-    // The state between two copies is the end of the first and belongs to it.
+    // The state between two copies is the end of the first, and counts as one of its states.
     if (i < least - far) {
       copies_.push_back({.first = first, .n = states_.size() - first, .closed = closed, .open = open});
     } else if (i >= least && most >= 0 && i < most - far) {
@@ -230,8 +230,8 @@ std::string Grammar::name_of(Rule rule) const {
   return name.empty() ? "a rule" : fmt::format("the rule {}", core::printable(name));
 }
 
-// Copies far from the minimum have no exit, unless a copy may match the empty string. Loops precede their copies, so
-// one pass also resolves copies within copies.
+// Copies far from the minimum use the loop without an exit, unless a copy may match the empty string. Loops are built
+// before their copies, so one pass also resolves copies within copies.
 void Grammar::share_copies(const std::vector<bool>& ends_unread) {
   for (const Copy& copy : copies_) {
     size_t same = copy.open;
@@ -246,7 +246,7 @@ void Grammar::share_copies(const std::vector<bool>& ends_unread) {
 
 void Grammar::finish(Rule start, const std::bitset<256>& available) {
   start_ = start;
-  constexpr size_t kPasses = 8;  // over all states and edges
+  constexpr size_t kPasses = 8;  // finish() passes this many times over all states and edges
   budget_.spend(kPasses * (states_.size() + n_edges_) / 4);
   for (const Node& node : states_) {
     for (const Edge& edge : node.edges) {
@@ -283,8 +283,8 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
   }
 }
 
-// Returns the states from which the end of their rule, or of a loop that replaces copies, can be reached. If
-// `by_reading` is false, only paths without a byte count.
+// Returns for each state if it can reach the end of its rule, or of a loop that replaces copies. If `by_reading` is
+// false, only paths that read no byte count.
 std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
   std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // predecessors, and the rule called
@@ -328,7 +328,7 @@ std::vector<bool> Grammar::ending(bool by_reading) const {
   return lives;
 }
 
-// Restricts edges to the available bytes.
+// Removes bytes that are not in `available` from all edges.
 void Grammar::trim(const std::bitset<256>& available) {
   if (available.all()) return;
   for (Node& node : states_) {
@@ -352,7 +352,7 @@ void Grammar::trim(const std::bitset<256>& available) {
   }
 }
 
-// Returns the first unavailable byte that can come next after available ones.
+// Returns the first byte outside of `available` that an output could contain, for the error message; 0 if none.
 int Grammar::missing_byte(const std::bitset<256>& available) const {
   std::vector<bool> seen(states_.size());
   std::vector<State> way{part(start_).begin};
@@ -375,11 +375,11 @@ int Grammar::missing_byte(const std::bitset<256>& available) const {
   return 0;
 }
 
-// Throws if a rule can call itself before a byte is read, which would never end.
+// Throws core::Error if a rule can call itself without reading a byte first: parsing it would never end.
 void Grammar::refuse_left_recursion(const std::vector<bool>& ends_unread) const {
   const size_t n = rules_.size();
   std::vector<bool> is_seen(states_.size());
-  std::vector<std::vector<Rule>> calls(n);  // before a byte is read
+  std::vector<std::vector<Rule>> calls(n);  // the rules that each rule can call before it reads a byte
   for (size_t r = 0; r < n; ++r) {
     std::vector<State> seen;
     const auto see = [&](State state) {

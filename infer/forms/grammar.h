@@ -18,10 +18,10 @@
 namespace folio::infer::forms {
 
 struct GrammarLimits {
-  size_t max_states = 200'000;  ///< per grammar
+  size_t max_states = 200'000;  ///< maximum of one grammar
   size_t max_edges = 600'000;
-  /// Bytes of the vocabulary's longest token: how far ahead a mask can depend on the grammar. Copies of a repeated part
-  /// that are farther than this from both bounds have equal masks and share them.
+  /// Length of the vocabulary's longest token in bytes. A mask can't depend on what is farther away, so copies of a
+  /// repeated part that are farther than this from both bounds share their masks.
   size_t longest_token = 128;
 };
 
@@ -44,42 +44,42 @@ class Grammar {
     State end;
   };
   using Build = std::function<Part()>;
-  /// A transition of an automaton whose states are numbered from 0; see automaton().
+  /// A transition of an automaton with states numbered from 0; see automaton().
   struct Transition {
     int32_t from;
     uint8_t low, high;
     int32_t to;
-    Rule rule = -1;  ///< if >= 0, this rule is called and no byte is read
+    Rule rule = -1;  ///< if >= 0, the transition calls this rule instead of reading a byte
   };
 
-  /// Building parts, and finish(), spend about one step of `budget` for each state and edge.
+  /// Building parts and finish() spend about one step of `budget` per state and edge.
   explicit Grammar(const GrammarLimits& limits = {}, core::WorkBudget budget = core::WorkBudget());
 
   [[nodiscard]] const core::WorkBudget& budget() const { return budget_; }
 
   [[nodiscard]] Part empty();
   [[nodiscard]] Part bytes(uint8_t low, uint8_t high);
-  /// Matches one code point of these ranges, encoded in UTF-8. Surrogates are excluded.
+  /// Returns the part for one code point of these ranges, encoded in UTF-8. Surrogates are excluded.
   [[nodiscard]] Part characters(std::span<const std::pair<uint32_t, uint32_t>> ranges);
   [[nodiscard]] Part text(std::string_view text);
   [[nodiscard]] Part call(Rule rule);
   [[nodiscard]] Part sequence(std::span<const Part> parts);
-  /// Matches any one of `parts`. Without parts it matches nothing, so no valid output can reach it.
+  /// Returns the part for any one of `parts`. Without parts it matches nothing, so no valid output can reach it.
   [[nodiscard]] Part choice(std::span<const Part> parts);
   [[nodiscard]] Part optional(Part part);
-  /// Matches `least` to `most` repetitions; `most` < 0: no limit. `build` is called for each copy and must build the
-  /// same part every time, except that its first call may define rules that all copies call.
+  /// Returns the part for `least` to `most` repetitions; `most` < 0: no limit. `build` is called for each copy and must
+  /// build the same part every time, except that its first call may define rules that all copies call.
   [[nodiscard]] Part repeat(const Build& build, int64_t least, int64_t most);
 
-  /// Matches the language of an automaton that starts in state 0 and may end in any of `accepting`.
+  /// Returns the part for an automaton that starts in state 0 and may end in any state of `accepting`.
   [[nodiscard]] Part automaton(size_t n_states, std::span<const Transition> transitions,
                                std::span<const int32_t> accepting);
 
-  /// Declares a rule to be defined later, so that rules can call each other. `name` is used in messages.
+  /// Declares a rule to be defined later, so that rules can call each other. Error messages contain `name`.
   [[nodiscard]] Rule declare(std::string_view name = {});
   void define(Rule rule, Part part);
-  /// Sets the rule that matches the whole output, and removes what no output can contain: bytes not in `available`, and
-  /// dead ends. Throws core::Error if a called rule is undefined or left-recursive, or if no output is left; the error
+  /// Sets the rule that matches the whole output, and removes bytes not in `available` and states from which no output
+  /// can end. Throws core::Error if a called rule is undefined or left-recursive, or if no output is left; the error
   /// names the first missing byte if that is the cause.
   void finish(Rule start, const std::bitset<256>& available = std::bitset<256>().set());
 
@@ -101,15 +101,15 @@ class Grammar {
     bool ends_rule = false;
     bool is_last = false;
   };
-  /// A loop equivalent to the copies of a repeated part that are far from both bounds.
+  /// A loop that replaces the copies of a repeated part that are far from both bounds.
   struct Loop {
-    size_t first;  ///< its first state
+    size_t first;  ///< first state of the loop
     Part one;
   };
-  /// A copy of a repeated part, states [first, first + n). Each is equivalent to a state of one of the loops.
+  /// A copy of a repeated part, states [first, first + n). Each state is equivalent to one of a loop.
   struct Copy {
     size_t first, n;
-    std::optional<size_t> closed;  ///< index of the loop without an exit in `closed_loops_`, if far from the minimum
+    std::optional<size_t> closed;  ///< index in `closed_loops_` of the loop without an exit, if far from the minimum
     size_t open;                   ///< first state of the loop with an exit
   };
 
@@ -127,7 +127,7 @@ class Grammar {
   core::WorkBudget budget_;
   std::vector<Node> states_;
   size_t n_edges_ = 0;
-  std::vector<Part> rules_;  ///< `begin` is -1 while undefined
+  std::vector<Part> rules_;  ///< `begin` is -1 until the rule is defined
   std::vector<std::string> names_;
   std::vector<Loop> closed_loops_;
   std::vector<Copy> copies_;

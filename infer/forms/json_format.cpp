@@ -5,7 +5,7 @@
 namespace folio::infer::forms {
 namespace {
 
-// Years 0001 to 9999. February 29 needs a year divisible by 4, and by 400 if it is divisible by 100.
+// Returns an expression for years 0001 to 9999, with February 29 only in leap years.
 std::string date() {
   const std::string year = R"((?:[1-9]\d{3}|0[1-9]\d{2}|00[1-9]\d|000[1-9]))";
   const std::string fours = R"((?:0[48]|[2468][048]|[13579][26]))";
@@ -24,13 +24,13 @@ std::string ipv4() {
   return fmt::format(R"({0}\.{0}\.{0}\.{0})", byte);
 }
 
-// IPv6address of RFC 3986, appendix A.
+// Returns an expression for IPv6address in RFC 3986, appendix A.
 std::string ipv6() {
   const std::string h16 = "[0-9A-Fa-f]{1,4}";
   const std::string ls32 = fmt::format("(?:{0}:{0}|{1})", h16, ipv4());
   std::string all = fmt::format("(?:(?:{}:){{6}}{}", h16, ls32);
-  for (int before = 0; before <= 6; ++before) {  // maximum number of groups before "::"
-    const int after = 5 - before;                // groups between "::" and the last 32 bits
+  for (int before = 0; before <= 6; ++before) {  // at most this many groups before "::"
+    const int after = 5 - before;                // at most this many groups between "::" and the last 32 bits
     if (before == 0) {
       all += fmt::format("|::(?:{}:){{5}}{}", h16, ls32);
       continue;
@@ -44,7 +44,7 @@ std::string ipv6() {
 
 std::string uri() {
   const std::string escape = "%[0-9A-Fa-f]{2}";
-  const std::string plain = "A-Za-z0-9._~!$&'()*+,;=-";  // inside a class
+  const std::string plain = "A-Za-z0-9._~!$&'()*+,;=-";  // to be used inside [...]
   const std::string pchar = fmt::format("(?:[:@{}]|{})", plain, escape);
   const std::string user = fmt::format("(?:(?:[:{}]|{})*@)?", plain, escape);
   const std::string host = fmt::format(R"((?:\[{}\]|(?:[{}]|{})*))", ipv6(), plain, escape);

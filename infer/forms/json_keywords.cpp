@@ -15,9 +15,9 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-constexpr int64_t kMostCount = 1'000'000;  // items, characters or properties
+constexpr int64_t kMostCount = 1'000'000;  // maximum of minItems, maxLength and similar keywords
 
-// The type required of a keyword's value.
+// The type of value that a keyword requires.
 enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, Text, Texts, Types, List, Flag };
 
 struct Keyword {
@@ -52,9 +52,9 @@ constexpr std::array kAssertions{
 };
 constexpr std::array kCombinations{Keyword{"$ref", Takes::Text}, Keyword{"allOf", Takes::Schemas},
                                    Keyword{"anyOf", Takes::Schemas}, Keyword{"oneOf", Takes::Schemas}};
-// OpenAPI 3.0's. `nullable` adds the type null; `discriminator` is read with the branches (SchemaMerger::branches).
+// OpenAPI 3.0's keywords. `nullable` adds the type null; SchemaMerger::branches() reads `discriminator`.
 constexpr std::array kOpenApi{Keyword{"nullable", Takes::Flag}, Keyword{"discriminator", Takes::Any}};
-// Annotations, which assert nothing. $defs and definitions are only read through a $ref.
+// Annotations don't affect validity. $defs and definitions are only read through a $ref.
 constexpr std::array<std::string_view, 12> kNotes{"title",    "description", "default",  "examples",
                                                   "$comment", "deprecated",  "readOnly", "writeOnly",
                                                   "$schema",  "$id",         "$defs",    "definitions"};
@@ -156,7 +156,7 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
     std::vector<Json> types = type->is(Kind::Array) ? type->items : std::vector{type};
     types.push_back(make_json({.kind = Kind::String, .text = "null"}));
     set_member(to, "type", make_list(std::move(types)));
-  } else {  // OpenAPI 3.0.3: without a type it has no effect
+  } else {  // in OpenAPI 3.0.3, `nullable` has no effect without a type
     core::require(!nullable || nullable->is(Kind::False) || to.at("enum"),
                   "{}: 'nullable' requires 'type'; or use 'anyOf' with {{\"type\": \"null\"}}", schema.at);
   }

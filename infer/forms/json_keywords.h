@@ -10,7 +10,7 @@
 
 namespace folio::infer::forms {
 
-/// A schema and its location as a JSON pointer, for messages.
+/// A schema and its location as a JSON pointer, for error messages.
 struct Schema {
   Json value;
   std::string at;
@@ -29,10 +29,10 @@ class SchemaKeywords {
  private:
   Json root_;
   core::WorkBudget budget_;
-  bool is_old_ = false;  ///< a draft before 2019-09, which ignores keywords next to a $ref
+  bool is_old_ = false;  ///< true for drafts before 2019-09, which ignore keywords next to a $ref
 };
 
-/// The types that an object of assertions allows; all by default.
+/// The types that a schema allows; all by default.
 struct TypeSet {
   bool null = true, boolean = true, integer = true, number = true, string = true, array = true, object = true;
 };
@@ -40,7 +40,7 @@ struct TypeSet {
 /// Returns true if `value` has one of `types`.
 [[nodiscard]] bool has_type(const JsonValue& value, const TypeSet& types);
 
-/// Returns the values of the keywords `least` and `most`, or 0 and -1 (no limit) where they are absent.
+/// Returns the values of the keywords `least` and `most`, such as minItems and maxItems; 0 and -1 (no limit) if absent.
 [[nodiscard]] std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* least, const char* most,
                                                  const std::string& at);
 /// Parses an ECMA-262 pattern that may match anywhere in a string. Errors name `keyword`.

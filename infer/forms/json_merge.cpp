@@ -20,7 +20,7 @@ constexpr size_t kMostMerged = 4'000;
 constexpr size_t kMostWork = 200'000;
 constexpr int kMostReferences = 64;
 
-// Counts members and their direct elements, but nothing nested deeper.
+// Returns the number of members and of their direct elements; deeper ones are not counted.
 size_t size_of(const JsonValue& schema) {
   size_t n = 1;
   for (const auto& [key, value] : schema.members) n += 1 + value->items.size() + value->members.size();
@@ -82,7 +82,7 @@ Schema SchemaMerger::target(const std::string& ref, const std::string& at) const
   return {.value = value, .at = core::printable(ref, 120)};
 }
 
-// Returns the values of a property in a branch; throws unless all are strings.
+// Returns the allowed values of `property` in a branch. Throws core::Error unless they are listed and all strings.
 std::vector<std::string> SchemaMerger::tags(const Schema& branch, const std::string& property, const std::string& at) {
   std::vector<std::string> all;
   const auto add = [&](const Json& values) {
@@ -249,7 +249,7 @@ Json SchemaMerger::both(const Json& a, const Json& b) {
   return known;
 }
 
-// Merges two objects of assertions; null if no value satisfies both.
+// Returns the conjunction of two objects of assertions; null if no value satisfies both.
 Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
   if (a->members.empty()) return b;
   if (b->members.empty()) return a;
@@ -329,7 +329,7 @@ void SchemaMerger::merge_objects(JsonValue& to, const JsonValue& a, const JsonVa
   if (!says(a) || !says(b)) return;
   core::require(!a.at("patternProperties") && !b.at("patternProperties"),
                 "{}: 'patternProperties' cannot be combined with the properties of another schema", at);
-  // The properties of a, then those that only b has.
+  // Merges the properties of `a`, then adds those that only `b` has.
   JsonValue properties{.kind = Kind::Object};
   const Json own = a.at("properties");
   const Json other = b.at("properties");

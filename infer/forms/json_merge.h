@@ -1,5 +1,5 @@
 // Normalizes a JSON schema to a list of alternatives: objects with only assertions, without $ref, allOf, anyOf and
-// oneOf. Subschemas stay as they were written.
+// oneOf. Nested schemas (of properties and items) are not changed.
 #pragma once
 
 #include <map>
@@ -16,19 +16,19 @@ namespace folio::infer::forms {
 
 class SchemaMerger {
  public:
-  /// `root` is the schema in which $ref is resolved.
+  /// `root` is the whole schema, to which each $ref refers.
   SchemaMerger(Json root, core::WorkBudget budget);
 
-  // All throw core::Error if they exceed a work limit, for example when references multiply exponentially.
+  // All functions throw core::Error if they exceed a work limit, for example when references multiply exponentially.
   /// Returns the schema's assertions without annotations; const becomes an enum of one value. Throws core::Error for an
   /// unsupported keyword.
   [[nodiscard]] Json assertions(const Schema& schema);
-  /// Returns the schema that a $ref points to.
+  /// Returns the schema that a $ref points to. Throws core::Error if the root schema does not contain it.
   [[nodiscard]] Schema target(const std::string& ref, const std::string& at) const;
-  /// Returns the branches of `name`, anyOf or oneOf; null if there are none. With OpenAPI's discriminator, each branch
-  /// also requires the property it names; throws core::Error unless each branch lists that property's values.
+  /// Returns the branches of `name` (anyOf or oneOf), null if absent. With OpenAPI's discriminator, each branch also
+  /// requires the discriminating property; throws core::Error unless each branch lists the values of that property.
   [[nodiscard]] Json branches(const Schema& schema, const char* name);
-  /// Returns the alternatives of a schema. A value is valid if it satisfies one of them.
+  /// Returns the schema's alternatives. A value is valid if it satisfies at least one of them.
   [[nodiscard]] std::vector<Json> alternatives(const Schema& schema, int depth = 0);
   /// Throws core::Error unless the branches of a oneOf are provably disjoint.
   void require_disjoint(const Json& branches, const std::string& at, int depth = 0);
@@ -50,9 +50,9 @@ class SchemaMerger {
   SchemaKeywords keywords_;
   std::map<std::pair<Json, Json>, Json> both_;
   std::unordered_map<Json, Json> assertions_;
-  std::map<std::pair<Json, std::string>, Json> branches_;  ///< with the property that a discriminator requires
+  std::map<std::pair<Json, std::string>, Json> branches_;  ///< results of branches() by schema and keyword
   size_t n_merged_ = 0;
-  size_t n_work_ = 0;  ///< members and values visited
+  size_t n_work_ = 0;  ///< number of members and values visited
 };
 
 }  // namespace folio::infer::forms

@@ -17,13 +17,13 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostNumberStates = 5'000;
-constexpr int kMostExponent = 307;      // after d.ddd: no double is infinite or rounded to 0
-constexpr int kMostOtherExponent = 99;  // after digits not of the form d.ddd
+constexpr int kMostExponent = 307;      // largest after d.ddd, so that no double overflows or underflows
+constexpr int kMostOtherExponent = 99;  // largest after other digits
 constexpr int kMostExponentDigits = 3;
 constexpr int kAnyExponent = -1;
 constexpr std::string_view kBytes = "0123456789-+.eE";  // all bytes that numbers may contain
 
-/// Result of comparing digits with those of a bound.
+/// Result of comparing a number's digits with those of a bound.
 enum class Side : int8_t { Less = -1, Equal = 0, Greater = 1 };
 
 Side side_of(int digit, int other) { return digit < other ? Side::Less : digit > other ? Side::Greater : Side::Equal; }
@@ -38,21 +38,21 @@ struct SizeBound {
     if (side == Side::Equal) return !exclusive;
     return is_least == (side == Side::Greater);
   }
-  /// Returns digit i of `value.digits`; 0 outside of them.
+  /// Returns digit i of `value.digits`, or 0 if there is no digit i.
   [[nodiscard]] int digit(int64_t i) const {
     return i >= 0 && i < static_cast<int64_t>(value.digits.size()) ? value.digits[static_cast<size_t>(i)] - '0' : 0;
   }
-  [[nodiscard]] int64_t n_whole() const { return std::max<int64_t>(value.exponent, 1); }  // digits before the point
+  [[nodiscard]] int64_t n_whole() const { return std::max<int64_t>(value.exponent, 1); }  // digits before "."
   [[nodiscard]] int whole_digit(int64_t i) const { return value.exponent < 1 ? 0 : digit(i); }
   [[nodiscard]] int fraction_digit(int64_t i) const { return digit(i + value.exponent); }
-  [[nodiscard]] int64_t n_fraction() const {  // after these, all digits are 0
+  [[nodiscard]] int64_t n_fraction() const {  // all later digits are 0
     return std::max<int64_t>(static_cast<int64_t>(value.digits.size()) - value.exponent, 0);
   }
 };
 
-// How the digits read so far compare with one bound.
+// Comparison of the digits read so far with one bound.
 struct Seen {
-  int32_t n = 0;                // digits of the current part, up to where more don't matter
+  int32_t n = 0;                // number of digits of the current part, capped where further digits don't matter
   Side plain = Side::Equal;     // digits compared as a number without an exponent
   Side mantissa = Side::Equal;  // digits compared as d.ddd
   int32_t n_mantissa = 0;
@@ -64,11 +64,11 @@ enum class At : uint8_t { Begin, Sign, Zero, Whole, Point, Fraction, E, Exponent
 struct NumberState {
   At at = At::Begin;
   bool negative = false;
-  bool is_zero = true;             // all digits so far are 0
-  bool may_have_exponent = false;  // true for d.ddd; required if there are bounds
+  bool is_zero = true;             // true while all digits are 0
+  bool may_have_exponent = false;  // true for d.ddd; only then an exponent may follow if there are bounds
   bool exponent_negative = false;
-  uint32_t rest = 0;  // integer so far, modulo multiple_of
-  // Allowed exponents, the exponent so far (kAnyExponent: any continuation is allowed), and how many digits are left.
+  uint32_t rest = 0;  // value of the integer's digits so far, modulo multiple_of
+  // Range of the allowed exponents, the exponent so far (kAnyExponent: any digits may follow), and how many may follow.
   int32_t first_exponent = 0, last_exponent = 0;
   int32_t exponent = 0;
   int32_t n_exponent_left = 0;
@@ -85,13 +85,13 @@ class NumberAutomaton {
       for (const bool is_least : {true, false}) {
         const auto& bound = is_least ? range.least : range.most;
         if (!bound) continue;
-        // A bound of the other sign holds for every number of this sign, or for none.
+        // A bound of the opposite sign holds either for all numbers of this sign or for none.
         Decimal size = bound->value;
         size.negative = false;
         if (bound->value.is_zero() || bound->value.negative == negative) {
           bounds.push_back({.value = size, .is_least = is_least != negative, .exclusive = bound->exclusive});
         } else if (is_least != negative) {
-          // Always holds: x >= -5 for x >= 0, or x <= 5 for x <= 0.
+          // The bound always holds: x >= -5 for x >= 0, or x <= 5 for x <= 0.
         } else {
           possible_[negative ? 1 : 0] = false;
         }
@@ -158,7 +158,7 @@ class NumberAutomaton {
     return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // the last digit of a bound is not 0
   }
 
-  // Updates the state by a digit before or after the point.
+  // Updates `state` by a digit before the decimal point (`is_whole`) or after it.
   void read_digit(NumberState& state, int digit, bool is_whole) const {
     for (size_t b = 0; b < bounds(state).size(); ++b) {
       const SizeBound& bound = bounds(state)[b];
@@ -185,7 +185,7 @@ class NumberAutomaton {
           static_cast<uint32_t>((state.rest * uint64_t{10} + static_cast<uint64_t>(digit)) % range_.multiple_of);
   }
 
-  // Ends the digits before the point; from here on only their comparison with each bound matters.
+  // Ends the digits before the decimal point. Afterwards only the result of comparing them with each bound matters.
   void end_whole(NumberState& state) const {
     for (size_t b = 0; b < bounds(state).size(); ++b) {
       Seen& seen = state.seen[b];
@@ -203,7 +203,7 @@ class NumberAutomaton {
     }
   }
 
-  // Returns false if `byte` can't come next.
+  // Updates `state` by `byte`. Returns false if `byte` can't come next.
   [[nodiscard]] bool step(NumberState& state, uint8_t byte) const {
     const bool is_digit = byte >= '0' && byte <= '9';
     const int digit = byte - '0';
@@ -291,14 +291,14 @@ class NumberAutomaton {
     return true;
   }
 
-  // Keeps the digits so far only while they affect which ones may follow.
+  // Reads a digit of the exponent; returns false if no allowed exponent begins so. Drops digits once any may follow.
   [[nodiscard]] static bool read_exponent(NumberState& state, int digit) {
     if (state.n_exponent_left == 0) return false;
     --state.n_exponent_left;
     state.at = At::Exponent;
     if (state.exponent == kAnyExponent) return true;
     state.exponent = state.exponent * 10 + digit;
-    // Exponents with `more` further digits: some() tells if any is allowed, all() if every one is.
+    // With `more` further digits, some() returns true if any exponent is allowed, all() if every exponent is allowed.
     const auto span = [&](int more) {
       int power = 1;
       for (int i = 0; i < more; ++i) power *= 10;
@@ -327,7 +327,7 @@ class NumberAutomaton {
 
   NumberRange range_;
   bool is_integer_;
-  std::array<std::vector<SizeBound>, 2> bounds_;  // for nonnegative and for negative numbers
+  std::array<std::vector<SizeBound>, 2> bounds_;  // bounds of nonnegative and of negative numbers
   std::array<bool, 2> possible_{};
   std::map<NumberState, int32_t> numbers_;
   std::vector<NumberState> order_;
@@ -335,7 +335,7 @@ class NumberAutomaton {
   std::vector<int32_t> accepting_;
 };
 
-// Replaces an exclusive bound by the next double, as an inclusive bound.
+// Replaces an exclusive bound with an inclusive one: the next double in the direction of `towards`.
 void round_exclusive(std::optional<NumberBound>& bound, double towards) {
   if (!bound || !bound->exclusive || bound->value.is_zero()) return;
   const std::string text =

@@ -1,4 +1,4 @@
-// JSON numbers, compared as exact decimals.
+// JSON numbers as exact decimals, and the grammar parts that match numbers in a range.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace folio::infer::forms {
 
-/// 0.DIGITS times ten to the power of `exponent`. DIGITS has no leading or trailing 0; for zero it is empty.
+/// A decimal number: 0.DIGITS times 10^exponent. DIGITS has no leading or trailing 0; for zero it is empty.
 struct Decimal {
   bool negative = false;
   std::string digits{};
   int64_t exponent = 0;
 
   Decimal() = default;
-  /// `text` is a JSON number. Throws core::Error if its exponent has more than 5 characters, a minus included.
+  /// `text` is a JSON number. Throws core::Error if its exponent has more than 5 characters, including a minus sign.
   explicit Decimal(std::string_view text);
 
   [[nodiscard]] bool is_zero() const { return digits.empty(); }
@@ -26,7 +26,7 @@ struct Decimal {
   [[nodiscard]] std::optional<int64_t> to_integer() const;
 };
 
-/// Returns a number less than, equal to or greater than 0, like strcmp.
+/// Returns a negative number, 0 or a positive number if a < b, a == b or a > b, like strcmp.
 [[nodiscard]] int compare(const Decimal& a, const Decimal& b);
 
 struct NumberBound {
@@ -37,16 +37,15 @@ struct NumberBound {
 struct NumberRange {
   std::optional<NumberBound> least{};
   std::optional<NumberBound> most{};
-  uint32_t multiple_of = 1;  ///< for integers only
+  uint32_t multiple_of = 1;  ///< only for integers
 };
 
-/// Matches -?(0|[1-9][0-9]*) except -0: multiples within the range. Throws core::Error if this needs too many states.
+/// Returns the part for multiples in the range, spelled -?(0|[1-9][0-9]*) but not -0. Throws if this needs many states.
 [[nodiscard]] Grammar::Part integer_part(Grammar& grammar, const NumberRange& range);
 
-/// Matches numbers of the range with or without an exponent. An exponent of -307 to 307 may follow one nonzero digit
-/// and its fraction, so parsing as a double gives neither infinity nor a false 0. If the range is unbounded on the
-/// number's side of 0, other digits may precede an exponent of -99 to 99. A nonzero exclusive bound becomes the next
-/// double.
+/// Returns the part for numbers in the range, with or without an exponent. An exponent of -307 to 307 may follow one
+/// nonzero digit and its fraction, so that parsing as a double neither overflows nor gives 0. Without bounds on the
+/// number's sign, other digits may precede an exponent of -99 to 99. A nonzero exclusive bound becomes the next double.
 [[nodiscard]] Grammar::Part number_part(Grammar& grammar, const NumberRange& range);
 
 }  // namespace folio::infer::forms

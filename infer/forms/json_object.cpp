@@ -16,9 +16,9 @@ using Part = Grammar::Part;
 using Rule = Grammar::Rule;
 
 constexpr size_t kMostProperties = 2'000;
-constexpr size_t kMostOptional = 500;     // in a row: any of them may come next
-constexpr size_t kMostPatterns = 4;       // patterns in patternProperties
-constexpr int64_t kMostCounted = 10'000;  // properties, times the counts to distinguish
+constexpr size_t kMostOptional = 500;     // maximum of consecutive optional properties, as any of them may come next
+constexpr size_t kMostPatterns = 4;       // maximum of patterns in patternProperties
+constexpr int64_t kMostCounted = 10'000;  // maximum of the number of properties times the member counts to distinguish
 
 struct PatternProperty {
   CharacterAutomaton names;
@@ -40,7 +40,7 @@ std::vector<PatternProperty> pattern_properties(const JsonValue& all, const std:
   return to;
 }
 
-// Matches members whose keys are not in `names`. Keys that match the same patterns have the same schema.
+// Returns the part for members whose keys are not in `names`. Keys that match the same patterns have the same schema.
 Part other_members(const SchemaContext& in, const std::vector<std::string>& names,
                    const std::vector<PatternProperty>& patterns, const Schema& other, const std::string& at) {
   Grammar& grammar = in.grammar;
@@ -51,7 +51,8 @@ Part other_members(const SchemaContext& in, const std::vector<std::string>& name
     return grammar.choice(ways);
   }
   const auto characters = [&](std::span<const CharacterRange> ranges) { return json_key_characters(grammar, ranges); };
-  // Splits `keys` by pattern `n`; for the patterns before it, all of `keys` match or none does.
+  // Splits `keys` into those that match pattern `n` and those that don't, and so on for the patterns after it. `schema`
+  // is the conjunction of the schemas of all patterns matched so far.
   const auto add = [&](const CharacterAutomaton& keys, const Json& schema, size_t n, auto&& self) -> void {
     if (keys.takes_nothing()) return;
     if (n < patterns.size()) {
@@ -132,25 +133,24 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
     const bool may_be_empty = most == 0 && least == 0 && needed.empty();
     return may_be_empty ? parts.sequence({parts.mark('{'), grammar.text("}")}) : grammar.choice({});
   }
-  // The number of member counts that must be distinguished.
   const int64_t n_counts = std::max<int64_t>({1, most, least});
   core::require(n_counts * static_cast<int64_t>(properties.size() + 1) <= kMostCounted,
                 "{}: 'minProperties' or 'maxProperties' is too large for this many properties", at);
 
-  // Rules for what may follow the first i properties after at least one member. Built from the last property back, so
-  // that the grammar stays small and called rules exist already.
+  // tails[count - 1] is the rule for what may follow after `count` members. The loop prepends properties from the last
+  // to the first, so that the grammar stays small and called rules exist already.
   std::vector<std::string> names;
   for (const Property& property : properties) names.push_back(property.name);
   const Rule extra = grammar.declare();
   grammar.define(extra, other_members(in, names, patterns, other, at));
-  std::vector<Rule> tails;  // indexed by the count of members - 1
+  std::vector<Rule> tails;  // rules without further properties, indexed by count - 1
   for (int64_t count = 1; count <= n_counts; ++count) {
     tails.push_back(grammar.declare());
     const auto one = [&] { return parts.sequence({parts.mark(','), grammar.call(extra)}); };
     grammar.define(tails.back(),
                    grammar.repeat(one, std::max<int64_t>(least - count, 0), most < 0 ? -1 : most - count));
   }
-  // The first member is one of the properties up to the first required one, or an additional one.
+  // The first member is one of the properties up to the first required one. Without required ones, extra may be first.
   std::vector<Part> ways;
   const auto first_required =
       static_cast<size_t>(std::ranges::find_if(properties, [](const Property& property) { return property.required; }) -

@@ -1,5 +1,5 @@
-// Objects of a JSON schema. Properties come in the schema's order, then additional ones. Keys are spelled as in
-// json_quoted() (json_value.h). Additional keys may repeat; each occurrence must satisfy the same schema.
+// Grammar parts for objects of a JSON schema. Properties come in the schema's order, then additional ones. Keys are
+// spelled as in json_quoted() (json_value.h). Additional keys may repeat; each occurrence must satisfy the same schema.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,15 @@
 
 namespace folio::infer::forms {
 
-/// The parts of the schema compiler that compiling an object needs.
+/// What object_part() needs of the schema compiler.
 struct SchemaContext {
   Grammar& grammar;
   JsonParts& parts;
   SchemaMerger& merger;
-  std::function<Grammar::Part(const Schema&)> value;  ///< returns a call of the schema's rule
+  std::function<Grammar::Part(const Schema&)> value;  ///< returns a call of the rule that matches a schema
 };
 
-/// Matches objects that satisfy all assertions of the schema at `at`. Throws core::Error for an unsupported feature.
+/// Returns the part for objects that satisfy `assertions`, whose location is `at`. Throws if a feature is unsupported.
 [[nodiscard]] Grammar::Part object_part(const SchemaContext& in, const JsonValue& assertions, const std::string& at);
 
 }  // namespace folio::infer::forms

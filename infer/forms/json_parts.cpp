@@ -66,12 +66,12 @@ Grammar::Part JsonParts::constants(std::span<const Json> values) {
   return grammar_.choice(ways);
 }
 
-// Builds a prefix tree, so that thousands of strings aren't matched in parallel.
+// Returns the part for any of `texts`, as a prefix tree, so that thousands of strings aren't matched in parallel.
 Grammar::Part JsonParts::texts(std::vector<std::string> texts) {
   std::ranges::sort(texts);
   std::vector<Grammar::Transition> transitions;
   std::vector<int32_t> accepting;
-  std::vector<int32_t> way{0};  // states along the previous string
+  std::vector<int32_t> way{0};  // states reached by the prefixes of the previous string
   int32_t n_states = 1;
   std::string_view before;
   for (const std::string& text : texts) {

@@ -1,4 +1,4 @@
-// Parts shared by the grammars of all JSON schemas. Each is built once, as a rule, and then called.
+// Grammar parts that all JSON schemas share. Each is built once, as a rule, and then called.
 #pragma once
 
 #include <functional>
@@ -23,21 +23,21 @@ class JsonParts {
   [[nodiscard]] Part sequence(std::initializer_list<Part> parts) {
     return grammar_.sequence(std::span(parts.begin(), parts.size()));
   }
-  /// Appends the whitespace allowed after `part`.
+  /// Returns `part` followed by the whitespace allowed after it.
   [[nodiscard]] Part spaced(Part part) { return space_ ? sequence({part, grammar_.call(*space_)}) : part; }
-  /// Matches a bracket, brace, comma or colon, and the whitespace allowed after it.
+  /// Returns the part for a bracket, brace, comma or colon, and the whitespace allowed after it.
   [[nodiscard]] Part mark(char mark);
   [[nodiscard]] Part quotes(Part inner) { return sequence({grammar_.text("\""), inner, grammar_.text("\"")}); }
   [[nodiscard]] Part member(Part key, Part value) { return sequence({spaced(key), mark(':'), spaced(value)}); }
 
-  /// Matches any character of a string, in any spelling.
+  /// Returns the part for any character of a JSON string, raw or escaped.
   [[nodiscard]] Part character();
   [[nodiscard]] Part string();
   [[nodiscard]] Part array();
   [[nodiscard]] Part object();
   [[nodiscard]] Part value();
 
-  /// Matches one of `values`. Each has one spelling, apart from whitespace.
+  /// Returns the part for any of `values`. Each value has one spelling, apart from whitespace.
   [[nodiscard]] Part constants(std::span<const Json> values);
 
  private:

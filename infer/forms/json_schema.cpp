@@ -31,7 +31,7 @@ using Rule = Grammar::Rule;
 constexpr size_t kMostBranches = 256;
 constexpr size_t kMostRules = 3'000;
 
-// Converts "#/properties/a" to ".properties.a", which messages append to the name of a request's field.
+// Converts "#/properties/a" to ".properties.a", which error messages append to the name of a request's field.
 std::string dotted(std::string_view at) {
   std::string to(at.substr(1));
   std::ranges::replace(to, '/', '.');
@@ -62,7 +62,7 @@ class SchemaCompiler {
   }
 
  private:
-  /// Returns a call of the schema's rule.
+  /// Returns a call of the rule that matches `schema`.
   [[nodiscard]] Part value(const Schema& schema) {
     if (schema.value->is(Kind::True)) return parts_.value();
     const auto [found, is_new] = rules_.try_emplace(schema.value, -1);
@@ -77,8 +77,8 @@ class SchemaCompiler {
     return grammar_.call(rule);
   }
 
-  // Returns true if the schema contains no other schema. Equal leaves share one rule, for example many strings of at
-  // most 2,000 characters.
+  // Returns true if the schema contains no other schema. Equal leaves share one rule, which saves states if, for
+  // example, many properties are strings of at most 2,000 characters.
   [[nodiscard]] static bool is_leaf(const JsonValue& schema) {
     const auto is_plain = [](const Json& value) { return !value->is(Kind::Object) && !value->is(Kind::Array); };
     return std::ranges::all_of(schema.members, [&](const auto& member) {
@@ -88,7 +88,7 @@ class SchemaCompiler {
 
   [[nodiscard]] Part compile(const Schema& schema) {
     const JsonValue& json = *schema.value;
-    // A lone reference or choice needs no merging.
+    // A schema that consists of a single $ref, anyOf or oneOf needs no merging.
     if (json.is(Kind::Object) && merger_.assertions(schema)->members.empty()) {
       const Json ref = json.at("$ref");
       const Json any = merger_.branches(schema, "anyOf");
@@ -112,7 +112,7 @@ class SchemaCompiler {
     return grammar_.choice(ways);
   }
 
-  // Appends the parts that match values satisfying all assertions.
+  // Appends to `ways` the parts that match values satisfying all assertions.
   void add_ways(const JsonValue& all, const std::string& at, std::vector<Part>& ways) {
     if (all.members.empty()) {
       ways.push_back(parts_.value());
@@ -136,7 +136,7 @@ class SchemaCompiler {
           object_part({grammar_, parts_, merger_, [&](const Schema& schema) { return value(schema); }}, all, at));
   }
 
-  // Returns the enum values that satisfy all other assertions.
+  // Returns the values in `enum` that satisfy all other assertions.
   [[nodiscard]] std::vector<Json> fitting(const JsonValue& all, const std::string& at) {
     std::vector<CharacterAutomaton> wanted;
     {
@@ -153,7 +153,7 @@ class SchemaCompiler {
     return values;
   }
 
-  // Checks enum values against all assertions except the type. Bounds are parsed once, since they may be long.
+  // Checks enum values against all assertions except `type`. Bounds are parsed once, since they may be long.
   class Conditions {
    public:
     Conditions(const JsonValue& all, const std::string& at) : all_(all), at_(at) {}
@@ -232,7 +232,7 @@ class SchemaCompiler {
     return all.at("pattern") ? ".pattern" : all.at("format") ? ".format" : "";
   }
 
-  // Parses 'pattern' and 'format'.
+  // Returns the expressions of the keywords `pattern` and `format`.
   [[nodiscard]] std::vector<Syntax> expressions(const JsonValue& all, const std::string& at) const {
     std::vector<Syntax> to;
     if (const Json pattern = all.at("pattern")) {
@@ -257,7 +257,7 @@ class SchemaCompiler {
       if (!has_length) return parts_.string();
       return parts_.quotes(grammar_.repeat([&] { return parts_.character(); }, least, most));
     }
-    const bool is_plain = all.at("format") != nullptr;  // formats only have characters that JSON writes without escapes
+    const bool is_plain = all.at("format") != nullptr;  // a format's characters are written without escapes
     const CharacterPart characters = called(grammar_, [&](std::span<const CharacterRange> ranges) {
       return is_plain ? grammar_.characters(ranges) : json_characters(grammar_, ranges);
     });
@@ -282,7 +282,7 @@ class SchemaCompiler {
       }
       return parts_.spaced(items ? value({.value = items, .at = at + "/items"}) : parts_.value());
     };
-    // Matches what follows the first `n_first` items; the loop prepends these, from the last one back.
+    // Matches the items after the first `n_first`. The loop below prepends the first ones, from the last to the first.
     const int64_t n_first = std::max<int64_t>(most < 0 ? n_prefix : std::min(n_prefix, most), most == 0 ? 0 : 1);
     const auto rest = [&] { return parts_.sequence({parts_.mark(','), item(n_prefix)}); };
     Part tail = grammar_.repeat(rest, std::max<int64_t>(least - n_first, 0), most < 0 ? -1 : most - n_first);
@@ -293,7 +293,7 @@ class SchemaCompiler {
     return parts_.sequence({parts_.mark('['), tail, grammar_.text("]")});
   }
 
-  // Returns the values of a schema that has few; nullopt if they can't be listed.
+  // Returns all values of a schema that allows only a few; nullopt if they can't be listed.
   [[nodiscard]] std::optional<std::vector<Json>> values_of(const Schema& schema) {
     constexpr int64_t kMostIntegers = 256;
     std::vector<Json> values;
@@ -323,11 +323,11 @@ class SchemaCompiler {
     return values;
   }
 
-  // Matches arrays of distinct items, with a rule for each set of items used so far.
+  // Returns the part for arrays of distinct items, with one rule per set of items used so far.
   [[nodiscard]] Part distinct_items(const JsonValue& all, int64_t least, int64_t most, const std::string& at) {
     constexpr size_t kMostWays = 16'384;
     std::vector<Json> known;
-    std::unordered_map<std::string, uint16_t> numbers;  // by identity()
+    std::unordered_map<std::string, uint16_t> numbers;  // index in `known`, by identity()
     const auto numbers_of = [&](const Schema& schema) {
       std::vector<uint16_t> some;
       const auto values = values_of(schema);
@@ -360,7 +360,7 @@ class SchemaCompiler {
       rules.push_back(grammar_.declare());
       grammar_.define(rules.back(), parts_.spaced(parts_.constants(std::array{value})));
     }
-    using Used = std::vector<uint16_t>;  // sorted
+    using Used = std::vector<uint16_t>;  // sorted indices of the values that the array contains so far
     std::map<Used, Rule> behind;
     std::deque<Used> todo;
     const auto rest = [&](const Used& used) {
@@ -400,7 +400,7 @@ class SchemaCompiler {
   JsonParts parts_;
   SchemaMerger merger_;
   std::unordered_map<Json, Rule> rules_;
-  std::unordered_map<std::string, Rule> leaves_;  // by serialized schema
+  std::unordered_map<std::string, Rule> leaves_;  // by schema, serialized
   std::deque<std::pair<Rule, Schema>> todo_;
 };
 

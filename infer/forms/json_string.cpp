@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::pair<uint32_t, char>, 8> kShortEscapes{
     {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}}};
 
-// Adds ranges of numbers, written as `n_digits` hexadecimal digits, as a tree of transitions that ends in `end`.
+// Adds transitions that read any number of a range, as `n_digits` hexadecimal digits, and lead to state `end`.
 class HexDigits {
  public:
   HexDigits(std::vector<Grammar::Transition>& transitions, int32_t& n_states)
@@ -31,7 +31,7 @@ class HexDigits {
         return;
       }
       uint32_t last = digit;
-      if (below == 0 && above == unit - 1) {  // all lower digits are free
+      if (below == 0 && above == unit - 1) {  // all values of the lower digits are allowed
         while (last < high / unit && (last + 1 < high / unit || high % unit == unit - 1)) ++last;
       }
       digits(from, digit, last, state(below, above, n_digits - 1, end));
@@ -79,7 +79,7 @@ CharacterRanges intersection(std::span<const CharacterRange> ranges, const Chara
   return both;
 }
 
-// The automaton of a JSON string as Python's json.dumps spells it, after the opening quote.
+// Transitions that read a JSON string after its opening quote, spelled as by Python's json.dumps.
 constexpr int32_t kBegin = 0;
 constexpr int32_t kDone = 1;
 constexpr int32_t kCanonicalStates = 15;
@@ -98,7 +98,7 @@ constexpr std::array<Grammar::Transition, 37> kCanonical{
 Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> ranges) {
   std::vector<Grammar::Part> ways;
   if (const CharacterRanges raw = intersection(ranges, kRaw); !raw.empty()) ways.push_back(grammar.characters(raw));
-  // States: 0 expects the backslash, 1 the escape, 2 four digits; 3 is the end.
+  // States: 0 expects the backslash, 1 the escape, 2 four hexadecimal digits; 3 accepts.
   std::vector<Grammar::Transition> transitions{{0, '\\', '\\', 1}, {1, 'u', 'u', 2}};
   int32_t n_states = 4;
   HexDigits hex(transitions, n_states);
@@ -110,7 +110,7 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
   }
   grammar.budget().spend(1 + ranges.size());
   for (const auto& [low, high] : intersection(ranges, {{0, 0xD7FF}, {0xE000, 0xFFFF}})) hex.add(low, high, 4, 2, 3);
-  // A surrogate pair: the first half has the upper ten bits of c - 0x10000, the second the lower ten.
+  // Adds surrogate pairs: the first half has the upper ten bits of c - 0x10000, the second half the lower ten.
   const auto pair = [&](uint32_t first, uint32_t last, uint32_t low, uint32_t high) {
     const int32_t second = n_states;
     n_states += 3;
@@ -129,7 +129,7 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
       continue;
     }
     const uint32_t from = below == 0 ? first : first + 1;
-    const uint32_t to = above == 0x3FF ? last + 1 : last;  // exclusive
+    const uint32_t to = above == 0x3FF ? last + 1 : last;  // end of the range, exclusive
     if (below != 0) pair(first, first, below, 0x3FF);
     if (from < to) pair(from, to - 1, 0, 0x3FF);
     if (above != 0x3FF) pair(last, last, 0, above);
@@ -152,8 +152,8 @@ Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRan
 
 Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded) {
   std::vector<Grammar::Transition> transitions(kCanonical.begin(), kCanonical.end());
-  // A prefix of an excluded key is tracked in a tree of the keys' bytes. Its nodes are numbered after the states of
-  // kCanonical; each stores the state of kCanonical that its bytes lead to.
+  // While a key is a prefix of an excluded one, the state is a node of a tree of the excluded keys' bytes. Nodes are
+  // numbered after the states of kCanonical; each stores the state of kCanonical that its bytes lead to.
   struct Node {
     int32_t canonical;
     std::map<uint8_t, int32_t> children{};
@@ -185,14 +185,14 @@ Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded)
       for (const auto& [byte, child] : nodes[i].children) {
         if (byte < t.low || byte > t.high) continue;
         if (low < byte) transitions.push_back({from, static_cast<uint8_t>(low), static_cast<uint8_t>(byte - 1), t.to});
-        // The closing quote of an excluded key has no transition.
+        // At the end of an excluded key, the closing quote has no transition.
         if (t.to != kDone) transitions.push_back({from, byte, byte, child + kCanonicalStates});
         low = byte + 1;
       }
       if (low <= t.high) transitions.push_back({from, static_cast<uint8_t>(low), t.high, t.to});
     }
   }
-  // The automaton starts at the tree's root, which becomes state 0.
+  // Renumbers the states, since an automaton starts in state 0: the tree's root.
   for (Grammar::Transition& t : transitions) {
     const auto moved = [](int32_t state) {
       return state == kCanonicalStates ? 0 : state < kCanonicalStates ? state + 1 : state;

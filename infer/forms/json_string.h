@@ -1,4 +1,4 @@
-// Grammar parts for JSON strings.
+// Grammar parts for JSON strings and object keys.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace folio::infer::forms {
 
-/// Matches one character of `ranges` in a JSON string, in any spelling: raw, as a short escape, as \uXXXX or as a
-/// surrogate pair of these. Lone surrogates never match.
+/// Returns the part for one character of `ranges` in a JSON string, in any spelling: raw, as a short escape, as \uXXXX
+/// or as a surrogate pair of \uXXXX. Lone surrogates never match.
 [[nodiscard]] Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> ranges);
 
-/// Matches one character of `ranges`, spelled as in json_quoted() (json_value.h).
+/// Returns the part for one character of `ranges`, spelled as in json_quoted() (json_value.h).
 [[nodiscard]] Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRange> ranges);
 
-/// Matches a string, with its quotes, that is not in `excluded`. It must be spelled as in json_quoted() (json_value.h).
+/// Returns the part for quoted strings that are not in `excluded`, spelled as in json_quoted() (json_value.h).
 [[nodiscard]] Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded);
 
 }  // namespace folio::infer::forms

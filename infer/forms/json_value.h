@@ -1,5 +1,5 @@
-// JSON as it was written: members keep their order, and numbers stay text, so nothing is rounded. Values are immutable
-// and shared, so copying an object only copies its keys.
+// JSON values that keep the order of members and the text of numbers, so nothing is rounded. Values are immutable and
+// shared, so copying an object only copies its keys.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ using Json = std::shared_ptr<const JsonValue>;
 struct JsonValue {
   enum class Kind : uint8_t { Null, False, True, Number, String, Array, Object };
   Kind kind = Kind::Null;
-  std::string text{};                                   ///< String: the value; Number: as written
+  std::string text{};                                   ///< String: the value; Number: the text as written
   std::vector<Json> items{};                            ///< Array: the elements
   std::vector<std::pair<std::string, Json>> members{};  ///< Object: the members; keys are unique
 
@@ -31,23 +31,23 @@ struct JsonValue {
 
 [[nodiscard]] Json make_json(JsonValue value);
 [[nodiscard]] Json make_list(std::vector<Json> items);
-/// Replaces the member of that name, or appends one.
+/// Replaces the member named `key`, or appends a new one.
 void set_member(JsonValue& object, std::string_view key, Json value);
 
-/// Parses JSON, at one budget step per byte. Throws core::Error that begins with "#: " if `text` is not valid JSON, has
-/// more than 512 KB or nests more than 64 levels deep.
+/// Parses JSON; spends one budget step per byte. Throws core::Error that begins with "#: " if `text` is not valid JSON,
+/// has more than 512 KB or nests more than 64 levels deep.
 [[nodiscard]] Json read_json(std::string_view text, const core::WorkBudget& budget = core::WorkBudget());
 
-/// Returns a quoted string as Python's json.dumps(text, ensure_ascii=False) spells it, so each string has one spelling.
+/// Returns the quoted string that Python's json.dumps(text, ensure_ascii=False) writes: one spelling for each string.
 [[nodiscard]] std::string json_quoted(std::string_view text);
 
-/// Serializes on one line without spaces: strings as in json_quoted(), numbers as they were written.
+/// Returns the value as JSON on one line without spaces; strings as in json_quoted(), numbers as they were written.
 [[nodiscard]] std::string written(const JsonValue& value);
 
-/// Returns the same string for values that a schema treats as equal: 1 and 1.0, or objects with reordered members.
+/// Returns a string that is equal for values that a schema treats as equal, such as 1 and 1.0.
 [[nodiscard]] std::string identity(const JsonValue& value);
 
-/// A set of JSON values, compared by identity(). Each operation spends one budget step per byte of that string.
+/// A set of JSON values, compared by identity(). Each operation spends one budget step per byte of identity().
 class JsonSet {
  public:
   /// Adds the elements of `list`, which may be null.

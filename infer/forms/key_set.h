@@ -15,7 +15,7 @@ class KeySet {
     size_ = 0;
   }
 
-  /// Returns false if `key` is present already. `key` must not be ~0.
+  /// Inserts `key`, which must not be ~0. Returns false if it was already present.
   bool insert(uint64_t key) {
     if (2 * size_ >= keys_.size()) {
       const std::vector<uint64_t> before = std::exchange(keys_, std::vector<uint64_t>(4 * keys_.size(), kFree));

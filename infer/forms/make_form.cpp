@@ -11,9 +11,9 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostChoiceBytes = size_t{1} << 20U;  // total of all choices
+constexpr size_t kMostChoiceBytes = size_t{1} << 20U;  // most bytes of all choices together
 
-// Matches the common prefix of `texts` from byte `from`, then one of the remainders. `texts` are sorted and distinct.
+// Returns the part for `texts` from byte `from` on, as a prefix tree. `texts` must be sorted and distinct.
 Grammar::Part choice_part(Grammar& grammar, std::span<const std::string_view> texts, size_t from) {
   const std::string_view first = texts.front();
   const std::string_view last = texts.back();
@@ -64,7 +64,7 @@ const char* name_of(FormOptions::Kind kind) {
   }
 }
 
-// Returns the name of the kind in requests and flags.
+// Returns the name that requests and flags use for the kind.
 const char* field_of(FormOptions::Kind kind) {
   constexpr std::array kFields{"", "regex", "grammar", "json_schema", "json_object", "choice", "tools"};
   return kFields.at(static_cast<size_t>(kind));

@@ -12,10 +12,10 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 16U;  // length of an expression
-constexpr int kMostNested = 200;                 // depth of groups
-constexpr int64_t kMostRepeats = 1000;           // as in RE2
-constexpr size_t kManyRanges = 4096;             // ranges of a class before overlapping ones are merged
+constexpr size_t kMostBytes = size_t{1} << 16U;  // maximum length of an expression
+constexpr int kMostNested = 200;                 // maximum depth of groups
+constexpr int64_t kMostRepeats = 1000;           // maximum count of a repetition, as in RE2
+constexpr size_t kManyRanges = 4096;             // ranges that a class collects before overlapping ones are merged
 
 bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
@@ -91,7 +91,7 @@ class Parser {
     return {.kind = Syntax::Kind::Repeat, .parts = {std::move(one)}, .least = times->first, .most = times->second};
   }
 
-  // Parses a repetition. A { that doesn't begin one is a literal, as in RE2.
+  // Parses a repetition and returns its bounds, or nullopt if there is none. A { that begins none is a literal (RE2).
   std::optional<std::pair<int64_t, int64_t>> repetition() {
     if (take("*")) return std::pair{0, -1};
     if (take("+")) return std::pair{1, -1};
@@ -171,7 +171,7 @@ class Parser {
       }
       const CharacterRanges low = class_item();
       budget_.spend(1 + low.size());
-      if (ranges.size() > 2 * n_merged + kManyRanges) {  // classes such as \w may repeat
+      if (ranges.size() > 2 * n_merged + kManyRanges) {  // merged early, since classes such as \w may repeat
         ranges = merged(std::move(ranges));
         n_merged = ranges.size();
       }
@@ -205,14 +205,14 @@ class Parser {
     to.insert(to.end(), chosen.begin(), chosen.end());
   }
 
-  // Reads letters and underscores.
+  // Reads letters and underscores, and returns them.
   std::string letters() {
     std::string all;
     for (; !at_end() && (is_letter(text_[at_]) || comes('_')); ++at_) all += static_cast<char>(text_[at_]);
     return all;
   }
 
-  // Parses a general category after \p, or after \P if `negated`.
+  // Parses the name of a general category after \p, or after \P if `negated`; `from` is the escape's position.
   CharacterRanges unicode_class(size_t from, bool negated) {
     std::string name;
     if (take("{")) {
@@ -236,7 +236,7 @@ class Parser {
     return {{c, c}};
   }
 
-  // Parses an escape after its backslash.
+  // Parses an escape after its backslash, which is at position `from`.
   CharacterRanges escape(size_t from) {
     if (at_end()) refuse(from, "trailing backslash");
     const uint32_t c = text_[at_++];
@@ -273,7 +273,7 @@ class Parser {
       case 'x':
         if (is_ecma_ && comes('{')) refuse(from, "\\x must have two hexadecimal digits; write \\u{H...} for others");
         return one(take("{") ? hex(from, 1, 6, true) : hex(from, 2, 2, false));
-      case 'u':  // not in RE2, but used in JSON schemas
+      case 'u':  // not in RE2, but common in JSON schemas
         return one(is_ecma_ && take("{") ? hex(from, 1, 6, true) : utf16(from));
       case '0': {
         if (is_ecma_ && !at_end() && is_digit(text_[at_])) refuse(from, "\\0 must not be followed by a digit");
@@ -296,7 +296,7 @@ class Parser {
     }
   }
 
-  // Parses four digits after \u; a high surrogate may be followed by \u and a low surrogate.
+  // Parses four digits after \u, and a following \u with a low surrogate if they are a high surrogate.
   uint32_t utf16(size_t from) {
     const uint32_t first = digits(from, 4, 4, false);
     uint32_t value = first;
@@ -336,7 +336,7 @@ class Parser {
 
   bool is_ecma_;
   const core::WorkBudget& budget_;
-  std::vector<uint32_t> text_;  // code points
+  std::vector<uint32_t> text_;  // the expression's code points
   size_t at_ = 0;
   int nested_ = 0;
 };
@@ -350,8 +350,8 @@ const Syntax* find(const Syntax& syntax, Syntax::Kind kind, const core::WorkBudg
   return nullptr;
 }
 
-// Removes ^ at the beginning, or $ at the end, and rejects it elsewhere. When searching, any string may precede, or
-// follow, an alternative without the anchor.
+// Resolves ^ (or $): removes it at the beginning (or end) of the expression and rejects it elsewhere. For a search,
+// alternatives without the anchor may follow (or precede) any string.
 class Anchors {
  public:
   Anchors(Syntax::Kind kind, RegexMatch match, const core::WorkBudget& budget)

@@ -10,15 +10,15 @@
 
 namespace folio::infer::forms {
 
-/// Match of the whole string, or anywhere in it, as for the keyword pattern of a JSON schema.
+/// Whole: the expression must match the whole string. Search: a part of it, as for `pattern` in a JSON schema.
 enum class RegexMatch : uint8_t { Whole, Search };
 
 /// Ecma is ECMA-262 with the flag u, as JSON Schema specifies: . and \s match other characters than in RE2, and
 /// constructs that only RE2 has (\A, \z, \a, [:alpha:]) are rejected.
 enum class RegexDialect : uint8_t { Re2, Ecma };
 
-/// Parses an expression into a tree without Begin and End. Spends budget steps for characters and ranges in classes.
-/// Throws core::Error, which begins with "character N: " (counted from 1) if the error has a position.
+/// Parses an expression into a tree without Begin and End. Spends budget steps for characters and ranges of classes.
+/// Throws core::Error; if the error has a position, it begins with "character N: ", counted from 1.
 [[nodiscard]] Syntax parse_regex(std::string_view expression, RegexMatch match = RegexMatch::Whole,
                                  RegexDialect dialect = RegexDialect::Re2,
                                  const core::WorkBudget& budget = core::WorkBudget());

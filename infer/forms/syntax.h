@@ -12,7 +12,7 @@
 
 namespace folio::infer::forms {
 
-using CharacterRange = std::pair<uint32_t, uint32_t>;  ///< code points, both ends inclusive
+using CharacterRange = std::pair<uint32_t, uint32_t>;  ///< range of code points, both ends inclusive
 using CharacterRanges = std::vector<CharacterRange>;
 
 inline constexpr uint32_t kLastCodePoint = 0x10FFFF;
@@ -25,17 +25,17 @@ inline constexpr uint32_t kLastCodePoint = 0x10FFFF;
 struct Syntax {
   enum class Kind : uint8_t { Characters, Sequence, Choice, Repeat, Call, Begin, End };
   Kind kind = Kind::Sequence;
-  CharacterRanges ranges{};     ///< Characters: matches one of these
-  std::vector<Syntax> parts{};  ///< Sequence, Choice: the parts; Repeat: the one part
-  int64_t least = 0, most = 0;  ///< Repeat; `most` < 0: no limit
+  CharacterRanges ranges{};     ///< Characters: matches one character of these ranges
+  std::vector<Syntax> parts{};  ///< Sequence and Choice: the parts; Repeat: the repeated part
+  int64_t least = 0, most = 0;  ///< Repeat: bounds of the count; `most` < 0: no limit
   Grammar::Rule rule = -1;      ///< Call: the rule that is called
-  size_t at = 0;                ///< Begin and End (^ and $): position in the source, for messages
+  size_t at = 0;                ///< Begin and End (^ and $): position in the source, for errors
 };
 
-/// Builds a part that matches one character of `ranges`, as the output spells it: raw, or with JSON's escapes.
+/// Returns a part that matches one character of `ranges`, spelled as in the output: raw, or with JSON's escapes.
 using CharacterPart = std::function<Grammar::Part(std::span<const CharacterRange> ranges)>;
 
-/// Wraps `characters` so that a class of many ranges is built once, as a rule: \p{L} has hundreds.
+/// Wraps `characters` so that a class with many ranges, such as \p{L} with hundreds, is built once, as a rule.
 [[nodiscard]] CharacterPart called(Grammar& grammar, CharacterPart characters);
 
 /// Translates a syntax tree, which must not contain Begin or End.

@@ -11,9 +11,9 @@ namespace folio::infer {
 static_assert(kEightBitsGroup == kernels::kGroupColumns);
 
 EightBits to_eight_bits(std::span<const float, kEightBitsGroup> group) {
-  constexpr float kLeast = 1e-30F;     // as in Kernels::quantize
-  constexpr float kShift = 0x1.8p23F;  // adding it rounds to an integer, ties to even: the sum has no fraction bits
-  uint32_t bits = 0;                   // bit patterns order like magnitudes, with infinity and NaN largest
+  constexpr float kLeast = 1e-30F;     // Kernels::quantize rounds groups with smaller magnitudes to 0
+  constexpr float kShift = 0x1.8p23F;  // adding and subtracting 1.5 · 2^23 rounds to an integer, ties to even
+  uint32_t bits = 0;                   // the largest magnitude, as bits: these sort like magnitudes, NaN last
   for (const float x : group) bits = std::max(bits, std::bit_cast<uint32_t>(x) & 0x7FFFFFFFU);
   EightBits out{.largest = std::bit_cast<float>(bits), .values = {}};
   if (!(out.largest >= kLeast) || !std::isfinite(out.largest)) return out;
@@ -25,8 +25,8 @@ EightBits to_eight_bits(std::span<const float, kEightBitsGroup> group) {
   return out;
 }
 
-// The largest value is restored exactly, so the scale is too. Every other value has a relative error below 2^-20, far
-// less than the half step that would change its integer.
+// Restores the largest value exactly, and with it the group's scale. All other values have a relative error below
+// 2^-20, too small to change the integer that they are quantized to.
 void from_eight_bits(const EightBits& bits, std::span<float, kEightBitsGroup> group) {
   const float scale = bits.largest / 127.0F;
   for (size_t i = 0; i < kEightBitsGroup; ++i) {
@@ -35,7 +35,7 @@ void from_eight_bits(const EightBits& bits, std::span<float, kEightBitsGroup> gr
   }
   if (std::ranges::all_of(bits.values, [](int8_t value) { return value == 0; })) {
     std::ranges::fill(group, 0.0F);
-    group[0] = bits.largest;  // too small, or not finite
+    group[0] = bits.largest;  // the largest magnitude is too small to quantize, or not finite
   }
 }
 

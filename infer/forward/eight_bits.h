@@ -1,6 +1,6 @@
-// The 8-bit format in which ranks exchange inputs of quantized products. Such a product quantizes its inputs to 8 bits
-// anyway (Kernels::quantize). A rank therefore sends 36 bytes for 32 floats, and the receiver's product quantizes the
-// decoded values to the same integers and scale: outputs stay bit-identical.
+// The 8-bit format in which ranks exchange inputs of quantized products: 36 bytes for 32 floats. Results stay
+// bit-identical, because such a product quantizes its inputs to 8 bits anyway (Kernels::quantize) and maps the decoded
+// values to the same integers and scale.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace folio::infer {
 inline constexpr size_t kEightBitsGroup = 32;  ///< values per group, equal to kernels::kGroupColumns
 
 struct EightBits {
-  float largest;                               ///< the group's largest magnitude; an infinity or NaN keeps its bits
+  float largest;                               ///< the group's largest magnitude, possibly infinity or a NaN
   std::array<int8_t, kEightBitsGroup> values;  ///< x * (127 / largest), rounded; 0 where Kernels::quantize yields 0
 };
 static_assert(sizeof(EightBits) == 36);

@@ -22,7 +22,7 @@ void Exchange::begin(const std::array<float*, kSlots>& slots, const SlotWidths& 
   n_to_all_ = 0;
 }
 
-// Sends whole groups in 8 bits, and the columns of groups that are shared with another rank as floats.
+// Queues whole groups in 8 bits, and the columns of a group that is split between two ranks as floats.
 void Exchange::give(const SlotPart& part) {
   if (part.slot == Slot::Logits && index_ == 0) return;
   SlotPart before = part, groups = part, after = part;
@@ -38,7 +38,7 @@ void Exchange::give(const SlotPart& part) {
   for (const SlotPart& some : {before, groups, after}) put(some);
 }
 
-// Appends a part to the message: the SlotPart as it is in memory, then its rows.
+// Appends a part to the message: the SlotPart's own bytes, then its rows.
 void Exchange::put(const SlotPart& part) {
   if (part.first == part.last) return;
   const auto slot = static_cast<size_t>(part.slot);
@@ -121,7 +121,7 @@ uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t
         rest -= saved({first + expert.first, first + expert.last});
       }
     }
-    to_all += rest * (l + 1 < config.n_layers ? rows : logit_rows);  // only rows with logits after Gather
+    to_all += rest * (l + 1 < config.n_layers ? rows : logit_rows);  // after Gather, only rows with logits
   }
   const size_t own = rows_of_rank(width(Slot::Logits), 0, n_ranks).last;
   return (n_ranks - 1) * to_all + logit_rows * (width(Slot::Logits) - own) * sizeof(float);

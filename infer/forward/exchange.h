@@ -1,6 +1,5 @@
-// How the ranks of a model exchange activations. Each rank computes some output rows of every matrix, and some heads,
-// and sends its results unchanged to the others. No sum is split between ranks, so every value equals that of a single
-// machine.
+// The exchange of activations between the ranks of a model. Each rank computes some output rows of every matrix, and
+// some heads, and sends the results to the other ranks. No sum is split, so all values equal those of a single machine.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +18,16 @@
 
 namespace folio::infer {
 
-/// The connection between the members of a group: threads (infer/ranks/local.h), shared memory, or messages
-/// (infer/ranks/net/transport.h).
+/// The connection between the members of a group: threads, shared memory, or messages (infer/ranks).
 class Transport {
  public:
   /// Receives the bytes of member `from`. Not called for a member that sent none.
   using Take = std::function<void(size_t from, std::span<const std::byte> bytes)>;
 
   virtual ~Transport() = default;
-  /// Sends the first `n_to_all` bytes to every member and all of `bytes` to member 0. Every member must call it; it
-  /// returns once the others' bytes have arrived. `bytes` must stay valid until the next call returns. Throws
-  /// core::Error if a member failed, MachineLost if one is gone or missed the timeout.
+  /// Sends the first `n_to_all` bytes to every member and all of `bytes` to member 0. Every member must call it; the
+  /// call returns once the bytes of all members have arrived. `bytes` must stay valid until the next call returns.
+  /// Throws core::Error if a member failed, and MachineLost if a member exited or missed the timeout.
   virtual void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                           std::chrono::seconds timeout) = 0;
 };
@@ -37,7 +35,7 @@ class Transport {
 /// Columns [first, last) of some rows of a slot.
 struct SlotPart {
   Slot slot;
-  bool in_eight_bits = false;  ///< only quantized products read it: see eight_bits.h
+  bool in_eight_bits = false;  ///< true: only quantized products read it, so it can be sent in 8 bits (eight_bits.h)
   size_t first_row = 0;
   size_t n_rows = 0;
   size_t first = 0;
@@ -58,10 +56,9 @@ class Exchange {
 
   /// Starts a step. `slots` are this rank's activations, (rows, width) each.
   void begin(const std::array<float*, kSlots>& slots, const SlotWidths& widths);
-  /// Queues a computed part for the other ranks; Logits go to rank 0 only and are queued last.
+  /// Queues a computed part for the other ranks. Logits are sent to rank 0 only, and must be queued last.
   void give(const SlotPart& part);
-  /// Sends the queued parts and stores those received in this rank's slots. Every rank must call it. Throws as
-  /// Transport::all_gather does.
+  /// Sends the queued parts and receives the other ranks' parts. Every rank must call it. Throws as all_gather() does.
   void meet();
 
   /// Returns the number of payload bytes sent, counted once per receiving rank.
@@ -79,12 +76,12 @@ class Exchange {
   std::array<float*, kSlots> slots_{};
   SlotWidths widths_{};
   std::vector<std::byte> out_;
-  size_t n_to_all_ = 0;              ///< leading bytes of out_ that go to all ranks, before the logits
+  size_t n_to_all_ = 0;              ///< number of leading bytes of out_ for all ranks; the rest are logits, for rank 0
   std::vector<std::byte> last_out_;  ///< the previous message, which other ranks may still read
   uint64_t given_bytes_ = 0;
 };
 
-/// A rank's part [first, last) of a range that is split between ranks, such as heads or rows.
+/// A rank's share [first, last) of a range that is split between ranks, such as heads or rows.
 struct Share {
   size_t first;
   size_t last;
@@ -104,11 +101,11 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
   return {std::min(n_rows, tiles.first * kShardRows), std::min(n_rows, tiles.last * kShardRows)};
 }
 
-/// Returns the bytes that the ranks send each other in a step with `rows` rows, `logit_rows` of them with logits. All
-/// ranks receive the embeddings; per layer Query, Key, Value, Heads and Residual; per feed-forward network its hidden
-/// activations and Residual, with experts also Routes (a route that rounds to 0 sends less). Rank 0 receives the
-/// logits. From the last layer's Heads on, only the logit_rows are sent. `in_blocks`: ranks are processes and all layer
-/// matrices are quantized, so the inputs of Wo and W2 are sent in 8 bits, except in groups of 32 that ranks share.
+/// Returns the number of bytes that the ranks send each other in a step with `rows` rows, `logit_rows` of them with
+/// logits: to all ranks the embeddings; per layer Query, Key, Value, Heads and Residual; per feed-forward network its
+/// hidden activations and Residual, with experts also Routes (an upper limit: a route that rounds to 0 sends less); to
+/// rank 0 the logits. From the last layer's Heads on, only `logit_rows` rows are sent. `in_blocks`: the inputs of Wo
+/// and W2 are sent in 8 bits, as by ranks in several processes if all layer matrices are quantized.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

@@ -9,7 +9,7 @@ namespace {
 
 using core::Role;
 
-// Passes slots to the observer, if there is one.
+// Reads slots from a stage and passes them to the observer, if there is one.
 class Watch {
  public:
   Watch(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}
@@ -27,7 +27,7 @@ class Watch {
   std::vector<float> values_;
 };
 
-// The whole forward pass of a Llama, and of families that replace some of its parts.
+// Issues the operations of one stage's layers: the forward pass of Llama and of families that replace parts of it.
 void run_layers(Stage& m, const Step& step, const Observer& observer) {
   using enum Slot;
   const StageWeights& w = m.weights();
@@ -38,7 +38,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     m.embed(w(Role::TokenEmbedding));
     see("embedding", Residual, n);
   }
-  const auto normed = [&](Role norm, int64_t l) {  // a family may have no norm here
+  const auto normed = [&](Role norm, int64_t l) {  // some families have no norm here: the input is Residual itself
     if (!w.has(norm, l)) return Residual;
     m.norm(w(norm, l));
     return Normed;
@@ -78,7 +78,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
       m.activate(ExpertGate, ExpertUp);
       m.combine_experts({w(Role::ExpertW2, l), w(Role::ExpertB2, l)});
     }
-    if (w.has(Role::W1, l)) {  // dense network, or the shared experts
+    if (w.has(Role::W1, l)) {  // a dense feed-forward network, or the experts that all rows share
       const Slot gate = experts ? SharedGate : Gate, up = experts ? SharedUp : Up;
       m.project(fed, std::array{Projection{w(Role::W1, l), {}, gate}, Projection{w(Role::W3, l), {}, up}});
       m.activate(gate, up);
@@ -100,7 +100,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
 }  // namespace
 
 void forward(std::span<const std::unique_ptr<Stage>> stages, Step step, const Observer& observer) {
-  std::vector<float> residual;  // passed from stage to stage
+  std::vector<float> residual;  // (rows, dim): a stage's output, the next stage's input
   for (const auto& stage : stages) {
     if (!stage->begin(step)) {
       run_layers(*stage, step, observer);

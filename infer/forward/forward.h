@@ -11,15 +11,15 @@
 
 namespace folio::infer {
 
-/// Called with each named intermediate of a step; values is (n_rows, values.size() / n_rows). Names: "embedding";
+/// Called with each named intermediate result of a step, of shape (n_rows, values.size() / n_rows). Names: "embedding";
 /// "layers.N." followed by "attention_norm", "query" and "key" (after their norm, if any, and RoPE), "value", "heads"
 /// (before Wo), "attention_residual", "ffn_norm", "routes" (each expert's weight), "ffn_hidden" (silu(gate) * up),
-/// "ffn_residual"; then "norm" and "logits". From the last layer's "heads" on, only rows that need logits are passed;
-/// if there are none, no calls follow.
+/// "ffn_residual"; then "norm" and "logits". From the last layer's "heads" on, `values` has only the rows that need
+/// logits; without such rows, there are no more calls.
 using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;
 
-/// Runs a step through the stages, which together contain all layers in order. Afterwards Slot::Logits of the last
-/// stage holds the logits of the rows that need them.
+/// Runs a step through the stages, which together contain all layers in order. Slot::Logits of the last stage then
+/// holds the logits of the rows that need them.
 void forward(std::span<const std::unique_ptr<Stage>> stages, Step step, const Observer& observer);
 
 }  // namespace folio::infer

@@ -16,8 +16,8 @@ SlotWidths slot_widths(const core::ModelConfig& c) {
   const auto n_experts = static_cast<size_t>(c.n_experts);
   const auto expert_dim = static_cast<size_t>(c.experts_per_token * c.expert_dim);
   const auto shared_dim = static_cast<size_t>(c.shared_dim);
-  // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Routes, ExpertGate, ExpertUp, SharedGate, SharedUp, Branch,
-  // Logits
+  // In the order of Slot: Residual, Normed, Query, Key, Value, Heads, Gate, Up, Routes, ExpertGate, ExpertUp,
+  // SharedGate, SharedUp, Branch, Logits.
   return {dim,        dim,        query_dim,  kv_dim,    kv_dim,
           query_dim,  hidden_dim, hidden_dim, n_experts, expert_dim,
           expert_dim, shared_dim, shared_dim, dim,       static_cast<size_t>(c.vocab_size)};
@@ -52,7 +52,7 @@ void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* n
 
 RankReport sum_of(std::span<const RankReport> ranks) {
   RankReport sum{};
-  uint64_t memory = UINT64_MAX;  // bytes for cache blocks, on the rank with the least
+  uint64_t memory = UINT64_MAX;  // free bytes for cache blocks: the least that a rank reports, since they share memory
   for (const auto& [load, fit] : ranks) {
     sum.load.weight_bytes += load.weight_bytes;
     sum.load.repacked_bytes += load.repacked_bytes;

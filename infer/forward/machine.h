@@ -1,7 +1,7 @@
-// The interface of a machine: a CPU, a GPU, or one rank of several. A machine may serve several models; a Stage is a
-// range of one model's layers on it, with weights, activations and KV cache. Operations are values and may run
-// asynchronously: only StageResults waits. begin() copies the step's data, so a machine may record a step and replay it
-// with other tokens, positions and block tables, or delay operations to fuse them.
+// The interface of a machine: a CPU, a GPU, or one rank of several. A Stage is a range of a model's layers on a
+// machine, with weights, activations and KV cache. Operations are values and may run asynchronously: only StageResults
+// waits. begin() copies the step's data, so a machine may record a step and replay it with other tokens, positions and
+// block tables, or delay operations to fuse them.
 #pragma once
 
 #include <array>
@@ -25,23 +25,23 @@ namespace folio::infer {
 /// Returns the maximum number of positions a row attends to, itself included: the sliding window or the whole context.
 [[nodiscard]] int64_t positions_seen(const core::ModelConfig& config, int64_t layer = 0);
 
-/// Returns a placeholder for the token of the previous step's draw `index`, which the host may not have read yet.
+/// Returns a placeholder for the token of draw `index` in the previous step, which the host may not have read yet.
 [[nodiscard]] constexpr int32_t drawn_token(size_t index) { return -1 - static_cast<int32_t>(index); }
 
-/// One row of a step. `table` is the index of its sequence's block table in the step.
+/// A row of a step: a token at a position of a sequence. `table` is the index of the sequence's block table.
 struct StepRow {
-  int32_t token;  ///< or drawn_token(), if the stage draws
+  int32_t token;  ///< a token, or drawn_token() if the stage draws tokens
   int32_t table;
   int64_t position;
-  bool needs_logits;             ///< true: gather() keeps this row
+  bool needs_logits;             ///< true: the last layer's gather() keeps this row
   int32_t adapter = kNoAdapter;  ///< id of a loaded adapter
 };
 
-/// A token to draw.
+/// One token to draw from a row's logits.
 struct Draw {
   size_t row;                        ///< index among the rows that need logits
-  Sampler* sampler;                  ///< options and suppressed tokens; if the host draws, it uses this sampler
-  std::span<const int32_t> history;  ///< the sequence so far, without a token that is drawn but not yet read
+  Sampler* sampler;                  ///< the sequence's sampler; a stage that draws reads only its options
+  std::span<const int32_t> history;  ///< the sequence's tokens so far, except one that the host has not read yet
   int64_t position;                  ///< position of the drawn token in its sequence
 };
 
@@ -51,9 +51,9 @@ struct Step {
   std::span<const BlockId> tables;        ///< the block tables of the step's sequences, concatenated
   std::span<const int32_t> table_starts;  ///< (sequences + 1): the start of each table, then the end of the last
   std::span<const BlockCopy> copies;      ///< block copies to execute before the first operation
-  size_t n_logit_rows = 0;                ///< rows that need logits
-  std::span<const Draw> draws;            ///< in row order; empty if the host draws
-  bool observed = false;                  ///< slots are read between operations, so no fusion and no replay
+  size_t n_logit_rows = 0;                ///< number of rows that need logits
+  std::span<const Draw> draws;            ///< tokens to draw, in row order; empty if the host draws
+  bool observed = false;                  ///< true: slots are read between operations: no fusion, no replay
   bool may_replay = true;                 ///< false: issue all operations, even if the step was recorded
   std::span<const float> residual{};      ///< (rows, dim): output of the previous stage; empty for the first
 };
@@ -63,8 +63,8 @@ inline constexpr size_t kMaxRows = 256;  ///< maximum rows per step on a CPU
 /// Element type of the KV cache. Q8_0: 8 bits, with a scale for each group of 32 (kernels::Q8); CPU only.
 enum class CacheType : uint8_t { F32, F16, Q8_0 };
 
-/// Returns the cache type that LoadedModel uses by default: F16, or F32 if a Wk or Wv matrix is F32, where rounding to
-/// F16 would lose precision.
+/// Returns the cache type that LoadedModel uses by default: F16, or F32 if the type of a Wk or Wv matrix is F32, since
+/// rounding keys or values to F16 would then lose precision.
 [[nodiscard]] CacheType default_cache_type(const core::StoredModel& model);
 
 struct CacheFit {
@@ -79,8 +79,8 @@ struct LoadReport {
   double repack_seconds = 0.0;
 };
 
-/// The part of a model in a stage: some layers and, for one of several ranks, some output rows of each matrix (see
-/// exchange.h). Key/value heads are split as evenly as possible, and with them attention and the cache.
+/// The part of a model in a stage: some layers and, for one of several ranks, some output rows of each matrix
+/// (exchange.h). Key/value heads are split between ranks as evenly as possible, and with them attention and the cache.
 struct Shard {
   LayerRange layers;
   size_t rank = 0;
@@ -88,10 +88,11 @@ struct Shard {
   Exchange* exchange = nullptr;  ///< required if n_ranks > 1; must outlive the stage
 };
 
-/// Throws core::Error, which names the machine, if the shard is one of several.
+/// Throws core::Error with the machine's `name` if the shard is one of several. For machines that can't split models.
 void require_whole(const Shard& shard, const char* name);
 
-/// Throws core::Error if there are more ranks than tiles in the model's width. The message calls them e.g. "shards".
+/// Throws core::Error if there are more ranks than tiles of kShardRows rows in the model's width. `name` is the
+/// message's word for ranks, such as "shards"; `remedy` names what to use fewer of.
 void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* name, const char* remedy);
 
 /// The load report and cache capacity of one rank.
@@ -110,10 +111,9 @@ struct StageInfo {
   SlotWidths widths;  ///< elements per row in each slot
   LoadReport load_report;
   size_t max_rows = kMaxRows;  ///< maximum rows per step
-  /// Maximum number of steps in flight: the one whose logits are awaited, and those begun after it. They are executed
-  /// in order and overlap.
+  /// Maximum number of steps that are begun before the first one's results are read. They overlap and finish in order.
   size_t steps_in_flight = 1;
-  bool draws = false;  ///< the stage draws tokens; if false, steps have no draws and the host draws from the logits
+  bool draws = false;  ///< true: the stage draws tokens; false: the host draws them from the logits
 };
 
 /// The memory of a stage that is filled after loading: KV cache and adapters.
@@ -123,14 +123,14 @@ class StageMemory {
   [[nodiscard]] virtual CacheFit cache_fit() const = 0;
   /// Reserves the KV cache. Called once, before the first step; n_blocks is at most cache_fit().n_blocks.
   virtual void reserve_cache(int64_t /*n_blocks*/) {}
-  /// Loads the adapter's matrices for this stage's layers. Rows refer to it by `number`, which is at least 0. Throws
-  /// core::Error if the machine does not support adapters, which is the default.
+  /// Loads the adapter's matrices for this stage's layers. StepRow::adapter refers to it by `number`, at least 0. The
+  /// default throws core::Error: the machine does not support adapters.
   virtual void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter);
-  /// Unloads an adapter after the steps already begun, which still use it. Does nothing if it is not loaded.
+  /// Unloads an adapter once the steps already begun have ended. Does nothing if it is not loaded.
   virtual void unload_adapter(int32_t /*number*/) {}
 };
 
-/// Identifies an asynchronous copy to the host.
+/// Identifies an asynchronous copy of results to the host: a fetch function returns it, a wait function accepts it.
 enum class Ticket : uint64_t {};
 
 /// Copies between a stage's slots and the host's memory.
@@ -139,15 +139,15 @@ class StageResults {
   virtual ~StageResults() = default;
   /// Starts copying Slot::Logits to the host.
   virtual Ticket fetch_logits() = 0;
-  /// Waits for the logits, (rows that need logits, vocab_size). The caller may overwrite them until the next begin().
-  /// Tickets must be waited for in order; one that was skipped cannot be waited for later.
+  /// Waits for the logits and returns them: (rows that need logits, vocab_size). The caller may overwrite them until
+  /// the next begin(). Tickets must be waited for in order, but may be skipped.
   virtual std::span<float> wait(Ticket ticket) = 0;
   /// Starts copying the drawn tokens to the host, if the stage draws.
   virtual Ticket fetch_tokens() { return {}; }
-  /// Waits for the drawn tokens, but not for later steps: (draws), each a token, kNotFinite or kNothingLeft. Valid
-  /// until the second begin() after their step's. If a draw yields no token, a row that uses it is undefined.
+  /// Waits for the drawn tokens, but not for later steps, and returns them: (draws), each a token, kNotFinite or
+  /// kNothingLeft. Valid until the second step after theirs begins. A row that uses a failed draw is undefined.
   virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
-  /// Copies a slot's rows to or from the host and waits. Used by observers and to pass Residual between stages.
+  /// Copies the first rows of a slot to or from `values`, and waits. Used by observers, and between two stages.
   virtual void read(Slot slot, std::span<float> values) = 0;
   virtual void write(Slot slot, std::span<const float> values) = 0;
 };
@@ -163,8 +163,7 @@ class Stage {
   /// Starts a step. Returns true if the machine replayed a recorded step of the same shape; the caller then issues no
   /// operations and does not call end(). Throws std::bad_alloc if the cache blocks don't fit.
   [[nodiscard]] virtual bool begin(const Step& step) = 0;
-  /// Adds an operation to the step. Throws core::Error if the machine does not support it. Machines without experts
-  /// reject models with experts at load time.
+  /// Adds an operation to the step. Throws core::Error if the machine does not support the operation.
   virtual void issue(const Operation& operation) = 0;
   /// Ends the step, after its last operation.
   virtual void end() {}
@@ -173,10 +172,10 @@ class Stage {
   [[nodiscard]] const StageWeights& weights() const { return info().weights; }
   [[nodiscard]] size_t width(Slot slot) const { return info().widths[static_cast<size_t>(slot)]; }
 
-  // Each function issues the operation of the same name: see operation.h.
+  // The functions below issue the operations of the same names: see operation.h.
   void embed(WeightId table) { issue(Embed{table}); }
   void norm(WeightId weight) { issue(Norm{weight}); }
-  /// Throws core::Error unless the slot is Query or Key.
+  /// Issues NormHeads. Throws core::Error unless the slot is Query or Key.
   void norm_heads(Slot slot, WeightId weight);
   template <size_t N>
   void project(Slot in, const std::array<Projection, N>& projections) {
@@ -202,9 +201,9 @@ class Machine {
   virtual ~Machine() = default;
   /// Returns a description for display, such as "2 threads, avx512vnni".
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Loads a shard's weights. The first layer includes the embedding, the last one the output. `model` must outlive the
-  /// stage. Throws core::Error if the machine does not support a tensor's type, the model's shape, or a shard that is
-  /// one of several.
+  /// Loads a shard's weights, with the embedding if it has the first layer, and the output if it has the last one.
+  /// `model` must outlive the stage. Throws core::Error if the machine does not support a tensor's type, the model's
+  /// shape, or a shard that is one of several.
   [[nodiscard]] virtual std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                                     CacheType cache_type) = 0;
 };

@@ -5,7 +5,7 @@
 
 namespace folio::infer {
 
-/// Part of the machine is lost for good, such as a rank whose process died. All later steps fail too.
+/// Thrown if a part of a machine has failed permanently, such as a rank whose process exited. Later steps fail, too.
 class MachineLost : public core::Error {
  public:
   using core::Error::Error;

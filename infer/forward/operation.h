@@ -24,7 +24,7 @@ struct Norm {
   WeightId weight;
 };
 
-/// Query or Key: head = RMSNorm(head) * weight, for each head.
+/// head = RMSNorm(head) * weight, for each head of `slot`, which is Query or Key.
 struct NormHeads {
   Slot slot;
   WeightId weight;
@@ -37,7 +37,7 @@ struct Projection {
   Slot out = Slot::Branch;
 };
 
-/// For each projection, out = in · weightᵀ + bias, plus the update of the row's adapter (see reference/kernels.h).
+/// out = in · weightᵀ + bias for each projection, plus the update of the row's adapter (reference/kernels.h).
 struct Project {
   template <size_t N>
   Project(Slot input, const std::array<Projection, N>& all) : in(input), n(N) {
@@ -52,8 +52,8 @@ struct Project {
   std::array<Projection, kMost> list{};
 };
 
-/// Residual += residual_scale * y, where y = in · weightᵀ + bias plus the update of the row's adapter. If post_norm
-/// exists, RMSNorm(y) * post_norm replaces y.
+/// Residual += residual_scale * y, where y = in · weightᵀ + bias, plus the update of the row's adapter. If the family
+/// has a post_norm, RMSNorm(y) * post_norm is added instead of y.
 struct ProjectToResidual {
   Slot in;
   WeightId weight;
@@ -80,8 +80,8 @@ struct Activate {
   Slot up;
 };
 
-/// Selects each row's experts by the scores Normed · weightᵀ + bias, plus the optional selection_bias, and computes
-/// their weights: see kernels::route.
+/// Selects each row's experts by the scores Normed · weightᵀ + bias, plus the optional selection_bias, and stores their
+/// weights in Routes: see kernels::route.
 struct Route {
   WeightId weight;
   WeightId bias;
@@ -100,7 +100,7 @@ struct ProjectExperts {
   ExpertMatrix up;
 };
 
-/// Residual += Σ route · (ExpertGate · matrixᵀ + bias), over the row's experts in ascending order.
+/// Residual += Σ route · (ExpertGate · matrixᵀ + bias), summed over the row's experts in ascending order.
 struct CombineExperts {
   ExpertMatrix down;
 };
@@ -118,8 +118,8 @@ struct Gather {};
 /// Applies the configuration's logit_scale and logit_cap to Logits.
 struct FinishLogits {};
 
-/// Draws the step's tokens from Logits, which stay unchanged. Each token is the one that the draw's Sampler would draw,
-/// except where rounding shifts the boundary between two probabilities.
+/// Draws the step's tokens from Logits, which stay unchanged. A token differs from the one that the draw's Sampler
+/// would draw on the host only where rounding shifts the boundary between two tokens.
 struct DrawTokens {};
 
 using Operation = std::variant<Embed, Norm, NormHeads, Project, ProjectToResidual, RotateAndStore, Attend, Activate,

@@ -1,5 +1,4 @@
-// A stage that forwards all calls to an inner stage: the base class of stages that count, time or change operations. To
-// intercept memory or results, also wrap those interfaces.
+// A stage that forwards all calls to an inner stage: the base class of stages that count, time or change operations.
 #pragma once
 
 #include <memory>
@@ -23,7 +22,7 @@ class PassThroughStage : public Stage {
 
  protected:
   [[nodiscard]] Stage& inner() const { return *inner_; }
-  /// Returns the inner stage as the span that forward() expects.
+  /// Returns the inner stage as a span of one stage, the form that forward() accepts.
   [[nodiscard]] std::span<const std::unique_ptr<Stage>> alone() const { return {&inner_, 1}; }
 
  private:

@@ -38,7 +38,7 @@ LoadReport sum_of(std::span<const std::unique_ptr<Stage>> stages) {
   return sum;
 }
 
-// Returns the number of cache blocks: whole blocks for each sequence, limited by the machine with the fewest.
+// Returns the number of cache blocks: whole blocks for each sequence, but at most those that fit on every machine.
 int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::ModelConfig& config,
                  const CacheOptions& options) {
   int64_t fit = std::numeric_limits<int32_t>::max();
@@ -135,7 +135,7 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
                   .observed = static_cast<bool>(observer)};
   ++n_issued_;
   issued.drawn_on_host = on_host;
-  n_fed_ = 0;  // until the whole step is issued
+  n_fed_ = 0;  // no draws can be used until the whole step is issued
   infer::forward(stages_, step, observer);
   if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.results().fetch_logits();
   if (!step.draws.empty()) issued.tokens = last.results().fetch_tokens();
@@ -143,10 +143,10 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   return issued;
 }
 
-// Draws on the host if the stage did not draw.
+// Waits for a step's results, draws its tokens if the stage does not, and moves the requested logits to the front.
 StepOutput Runner::collect(const Issued& issued) {
   StageResults& last = stages_.back()->results();
-  std::span<float> logits;  // logits of the rows that need them
+  std::span<float> logits;  // (rows that need logits, vocab_size)
   if (issued.logits) logits = last.wait(*issued.logits);
   std::span<const int32_t> tokens;
   if (issued.tokens) tokens = last.wait_tokens(*issued.tokens);
@@ -162,7 +162,7 @@ StepOutput Runner::collect(const Issued& issued) {
   return {.logits = logits.first(reported.size() * vocab_size), .tokens = tokens};
 }
 
-// A sampler overwrites its logits, so those that the caller requested are copied first.
+// Draws a step's tokens. A sampler overwrites its logits, so logits that the caller requested are copied first.
 std::span<const int32_t> Runner::draw_on_host(const Issued& issued, std::span<float> logits) {
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
   tokens_.clear();

@@ -16,12 +16,12 @@
 namespace folio::infer {
 
 struct Row {
-  int32_t token;        ///< or drawn_token(i) if feeds(), where i counts the previous step's rows with a sampler
+  int32_t token;        ///< if feeds(), may be drawn_token(i): the token of the previous step's i-th row with a sampler
   SequenceId sequence;  ///< also determines the row's adapter
-  int64_t position;     ///< the next one of its sequence; rows of a sequence are in order
+  int64_t position;     ///< the sequence's next position; rows of a sequence must be in order
   bool wants_logits = true;
   Sampler* sampler = nullptr;          ///< draws the token that follows this row; null: no draw
-  std::span<const int32_t> history{};  ///< the sequence so far, without a drawn_token()
+  std::span<const int32_t> history{};  ///< the sequence's tokens so far, without a drawn_token(); read by the sampler
 };
 
 /// A step that was issued and not yet collected.
@@ -29,19 +29,19 @@ struct Issued {
   std::optional<Ticket> logits{};
   std::optional<Ticket> tokens{};
   bool drawn_on_host = false;      ///< the host draws the tokens from the logits
-  std::vector<Draw> draws{};       ///< an entry without a sampler draws nothing
-  std::vector<size_t> reported{};  ///< rows with requested logits, as indices among the rows that need logits
+  std::vector<Draw> draws{};       ///< tokens to draw; none is drawn if `sampler` was set to null
+  std::vector<size_t> reported{};  ///< rows whose logits the caller requested, as indices among the rows with logits
 };
 
 /// Results of a step in row order, valid until the next step is issued.
 struct StepOutput {
-  std::span<float> logits;          ///< (rows that want logits, vocab_size), may be overwritten by the caller
-  std::span<const int32_t> tokens;  ///< (rows with a sampler): a token, kNotFinite or kNothingLeft
+  std::span<float> logits;          ///< (rows with wants_logits, vocab_size); the caller may overwrite them
+  std::span<const int32_t> tokens;  ///< (rows with a sampler): each a token, kNotFinite or kNothingLeft
 };
 
 struct CacheOptions {
   int64_t max_positions = 0;  ///< capacity per sequence in positions; 0: one full context
-  int64_t n_sequences = 1;    ///< number of sequences of that length that fit
+  int64_t n_sequences = 1;    ///< number of sequences with max_positions that fit
   CacheType type = CacheType::F32;
 };
 
@@ -53,19 +53,19 @@ struct Placement {
 
 class Runner {
  public:
-  /// Loads the model. `placements` cover all layers in order, at least one each; model and machines must outlive the
-  /// runner. Throws core::Error if a machine cannot run the model or has no memory for a single cache block.
+  /// Loads the model. `placements` must cover all layers in order, each at least one. Model and machines must outlive
+  /// the runner. Throws core::Error if a machine cannot run the model or has no memory for a single cache block.
   Runner(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options);
   /// Loads all layers on one machine.
   Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
-  Runner(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // weights are used in place
+  Runner(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // no temporary: weights are used in place
   Runner(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
 
   [[nodiscard]] const core::StoredModel& model() const { return model_; }
   [[nodiscard]] const core::ModelConfig& config() const { return model_.config; }
   [[nodiscard]] BlockManager& cache() { return cache_; }
   [[nodiscard]] const BlockManager& cache() const { return cache_; }
-  /// Returns the sum over all stages.
+  /// Returns the memory and time of loading, summed over all stages.
   [[nodiscard]] const LoadReport& load_report() const { return load_report_; }
   [[nodiscard]] uint64_t block_bytes() const { return block_bytes_; }
   /// Returns the maximum number of rows per step, the smallest of all stages.
@@ -75,27 +75,27 @@ class Runner {
     return stages_.size() == 1 ? stages_.front()->info().steps_in_flight : 1;
   }
 
-  /// Loads an adapter on all machines, or on none if it throws. Returns its id; ids are never reused. For quantized
-  /// matrices, a CPU rounds the adapter to 8 bits.
+  /// Loads an adapter on all machines, or on none if it throws. Returns the adapter's id; ids are not reused. A CPU
+  /// rounds the adapter's matrices to 8 bits where the model's are quantized.
   [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter);
-  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);  // copies the adapter
+  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);  // copies `adapter`
   /// Unloads an adapter that no sequence uses. Throws core::Error if it is not loaded.
   void unload_adapter(int32_t number);
   /// Throws core::Error unless the adapter is loaded or kNoAdapter.
   void require_adapter(int32_t number) const;
 
-  /// Runs at most max_rows() rows and stores their keys and values. Tokens are drawn on the machine if it supports
-  /// that; only requested logits are then copied to the host. Throws core::Error if a token, sequence or position is
-  /// invalid or the cache is full. No exception changes the runner's state.
+  /// Runs at most max_rows() rows and stores their keys and values. If the machine draws tokens, only requested logits
+  /// are copied to the host. Throws core::Error if a token, sequence or position is invalid or the cache is full. After
+  /// an exception, the cache is as before the call.
   StepOutput forward(std::span<const Row> rows, const Observer& observer = {});
 
   /// First half of forward(): issues the step and stores its rows in the cache. Throws as forward() does.
   [[nodiscard]] Issued issue(std::span<const Row> rows, const Observer& observer = {});
-  /// Second half of forward(): waits. Steps may be issued in between: as many as steps_in_flight() allows, or one if
-  /// feeds() was true. A step that is never collected still runs.
+  /// Second half of forward(): waits for the step's results. Before that, more steps may be issued: as many as
+  /// steps_in_flight() allows, or one if feeds() was true. A step that is never collected still runs.
   [[nodiscard]] StepOutput collect(const Issued& issued);
-  /// Returns true if the next step may use the last step's draws as drawn_token() and be issued before that is
-  /// collected. This requires one machine that has all layers and draws, and that no logits were requested.
+  /// Returns true if the next step can be issued before the last one is collected, with its tokens as drawn_token().
+  /// This requires a single machine that draws tokens, and that the last step's rows requested no logits.
   [[nodiscard]] bool feeds() const { return n_fed_ > 0; }
   /// Returns the number of steps issued so far.
   [[nodiscard]] uint64_t n_issued() const { return n_issued_; }
@@ -113,23 +113,23 @@ class Runner {
   size_t max_rows_ = 0;
   BlockManager cache_;
   std::set<int32_t> adapters_;
-  int32_t n_adapters_ = 0;  ///< adapters ever loaded; the next id
+  int32_t n_adapters_ = 0;  ///< the next adapter's id: the number of adapters loaded so far
 
-  // The distinct sequences of the current rows, in order of appearance, with their numbers of rows.
+  // A sequence of the step being issued, and the number of its rows. sequences_ is in order of appearance.
   struct SequenceRows {
     SequenceId sequence;
     int64_t count;
   };
   std::vector<SequenceRows> sequences_;
-  std::vector<int32_t> rows_of_;  ///< by sequence: its index in sequences_, or -1
+  std::vector<int32_t> rows_of_;  ///< by sequence id: the sequence's index in sequences_, or -1
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
   size_t n_logit_rows_ = 0;
-  size_t n_fed_ = 0;             ///< draws of the last step that the next one may use
+  size_t n_fed_ = 0;             ///< number of the last step's draws that the next step may use as drawn_token()
   uint64_t n_issued_ = 0;        ///< steps issued so far
   std::vector<int32_t> tokens_;  ///< tokens drawn on the host
-  std::vector<float> scratch_;   ///< (vocab_size)
+  std::vector<float> scratch_;   ///< (vocab_size): a row's logits, for a sampler to overwrite
 };
 
 }  // namespace folio::infer

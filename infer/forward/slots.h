@@ -1,4 +1,4 @@
-// The activations of a step.
+// The activations of a step: named arrays that the operations of the forward pass read and write.
 #pragma once
 
 #include <array>
@@ -9,9 +9,9 @@
 
 namespace folio::infer {
 
-/// Activations, (rows, width of the slot on this machine). Routes holds each expert's weight for a row, 0 if not
-/// selected. SharedGate and SharedUp belong to the experts that all rows use. ExpertGate and ExpertUp hold (experts per
-/// row, expert_dim) for each row, in a machine-specific order.
+/// An activation array of shape (rows, width of the slot on this machine). Routes has each expert's weight for a row, 0
+/// if the expert is not selected. SharedGate and SharedUp belong to the experts that all rows use. ExpertGate and
+/// ExpertUp have (experts per row, expert_dim) values for each row, in a machine-specific order.
 enum class Slot : uint8_t {
   Residual,
   Normed,

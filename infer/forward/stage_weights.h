@@ -11,26 +11,26 @@
 
 namespace folio::infer {
 
-/// Identifies a weight on a machine; ids follow the order of loading.
+/// Identifies a weight on a machine. Ids are assigned in the order of loading.
 struct WeightId {
   int32_t index = -1;  ///< -1: no such weight in this stage
 
   [[nodiscard]] bool exists() const { return index >= 0; }
 };
 
-/// Layers [first, last) of a model. The stage with the first layer has the embedding, that with the last the output.
+/// Layers [first, last) of a model. A range with the first layer includes the embedding, one with the last the output.
 struct LayerRange {
   int64_t first = 0;
   int64_t last = 0;
 };
 
-/// Returns true if the layers need the tensor. The last layer also needs the embedding if it is tied to the output.
+/// Returns true if the layers need the tensor. The last layer needs the embedding, too, if it is tied to the output.
 [[nodiscard]] bool needed_by(LayerRange range, const core::TensorSpec& spec, const core::ModelConfig& config);
 
-/// Returns the matrices of a stack of experts, or the tensor itself if it is not a stack.
+/// Returns the experts' matrices if `tensor` is (experts, rows, columns), otherwise `tensor` itself.
 [[nodiscard]] std::vector<core::TensorView> matrices_of(const core::TensorView& tensor);
 
-/// A stage's weights by role.
+/// The ids of a stage's weights, by role and layer.
 class StageWeights {
  public:
   using Load = std::function<WeightId(const core::TensorSpec& spec, const core::TensorView& tensor)>;
@@ -38,7 +38,8 @@ class StageWeights {
   /// Calls load() for each tensor that the layers need, in the manifest's order.
   StageWeights(const core::StoredModel& model, LayerRange range, const Load& load);
 
-  /// Returns a layer's weight (layers count from the model's first), or with layer = -1 one of the model's own.
+  /// Returns the id of a layer's weight, with layers counted from the model's first, or if `layer` is -1, of a weight
+  /// outside the layers. The id does not exist() if there is none.
   [[nodiscard]] WeightId operator()(core::Role role, int64_t layer = -1) const;
   [[nodiscard]] bool has(core::Role role, int64_t layer = -1) const { return (*this)(role, layer).exists(); }
 

@@ -15,7 +15,7 @@
 namespace folio::infer::fast_llm {
 namespace {
 
-// Longer than any wait: calls block until a stream has events.
+// Timeout of TextStream::next(), which the caller repeats until there are events.
 constexpr std::chrono::hours kUntilItComes{1};
 
 LoadOptions for_many(LoadOptions options) {
@@ -28,7 +28,7 @@ Chat chat_template_of(const LoadedModel& model) {
   return data::chat_template_of(model.tokenizer(), model.file().path);
 }
 
-// Error messages use this interface's names.
+// Throws core::Error if an option is out of range, with FastLLM's name of the option.
 void check(const GenerationConfig& config) {
   core::require(config.repeat_penalty >= 1e-3F && config.repeat_penalty <= 100.0F,
                 "repeat_penalty is {}, but must be in [0.001, 100]", config.repeat_penalty);
@@ -37,7 +37,8 @@ void check(const GenerationConfig& config) {
                 "temperature is {}, but must be in [0, 100]", config.temperature);
 }
 
-// The text of each token that was not passed to the callback yet, and at the end any text that was held back.
+// The tokens' texts that were not passed to the callback yet. At the output's end, the last one is the text that the
+// stop filter held back, if any.
 struct TokenTexts {
   StopFilter filter;
   std::deque<std::string> texts{};
@@ -70,8 +71,8 @@ std::string rendered(const data::Tokenizer& tokenizer, const Chat& chat, std::sp
 
 }  // namespace
 
-// A template renders whole conversations, but a history is plain text. So this returns the history and what the
-// template adds for the new messages to a conversation with an earlier turn.
+// A template renders whole conversations, but `history` is plain text. So the new messages are rendered after a
+// placeholder turn, and the part of the result after that turn is appended to `history`.
 std::string with_turn(const data::Tokenizer& tokenizer, const Chat& chat, const std::string& history, int round,
                       const std::string& input, const std::optional<std::string>& output) {
   if (!chat) return (round == 0 ? "" : history) + input + output.value_or("");
@@ -96,7 +97,7 @@ std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, 
   return tokenizer.with_prefix(tokenizer.encode_pieces(pieces));
 }
 
-// A request whose tokens are fetched one at a time. Tokens that were delivered but not fetched are kept here.
+// A request whose tokens are fetched one at a time. `tokens` are those delivered by the stream but not fetched yet.
 struct Model::Open {
   std::mutex mutex{};  ///< held during a fetch
   std::shared_ptr<TextStream> stream{};
@@ -137,7 +138,7 @@ int Model::LaunchResponseTokens(const std::vector<int>& inputTokens, const Gener
   return n_handles_++;
 }
 
-// Returns null if the handle is closed.
+// Returns the request of a handle, or null if the handle is closed. If `close` is true, closes the handle.
 std::shared_ptr<Model::Open> Model::take_open(int handle, bool close) {
   const std::lock_guard lock(mutex_);
   core::require(handle >= 0 && handle < n_handles_, "unknown handle {}: launch has returned {} so far", handle,

@@ -56,7 +56,7 @@ void Llama::allocateBuffer(size_t batch_size, size_t beam_width, size_t max_seq_
   }
   initialize();
   freeBuffer();
-  // Beams share the full blocks of their common prefix. Where two diverge within a block, both copy it.
+  // Beams share the full blocks of their common prefix. Beams that diverge within a block each copy it: one block more.
   const auto each = static_cast<size_t>(blocks_for(static_cast<int64_t>(max_seq_len))) + (beam_width > 1 ? 1 : 0);
   const size_t blocks = batch_size * beam_width * each;
   engine_ =
@@ -74,7 +74,7 @@ void Llama::freeBuffer() {
   engine_.reset();
   size_ = {};
 #ifdef __GLIBC__
-  malloc_trim(0);  // otherwise malloc keeps the cache blocks, which are small
+  malloc_trim(0);  // otherwise malloc keeps the memory of the many small cache blocks
 #endif
 }
 

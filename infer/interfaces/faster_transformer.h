@@ -1,8 +1,8 @@
 // NVIDIA FasterTransformer's decoder models on Folio's engine, with its calls, tensors and names (docs/interfaces.md).
 // Memory ownership:
-//   weights  the caller's LlamaWeight, a mapped file. It must outlive every Llama that uses it.
-//   tensors  the caller's. forward() reads and writes them, and keeps no pointers.
-//   buffer   the Llama's, from allocateBuffer() to freeBuffer(): the engine, the KV cache, repacked weights.
+//   weights  owned by the caller's LlamaWeight, a mapped file, which must outlive every Llama that uses it
+//   tensors  owned by the caller; forward() reads and writes them, and keeps no pointers
+//   buffer   owned by Llama from allocateBuffer() to freeBuffer(): engine, KV cache, repacked weights
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace folio::infer::faster_transformer {
 
-/// FasterTransformer's names. This engine accepts tensors in CPU memory, and copies what a GPU needs.
+/// The memory that a tensor is in, with FasterTransformer's names. Only CPU memory is supported.
 enum MemoryType { MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU };
 enum DataType { TYPE_BOOL, TYPE_INT32, TYPE_UINT32, TYPE_UINT64, TYPE_FP32 };
 
@@ -60,36 +60,36 @@ class LlamaWeight {
 struct LlamaOptions {
   MachineOptions machines{};
   std::optional<CacheType> cache_type{};  ///< empty: default_cache_type()
-  std::optional<int32_t> start_id{};      ///< first token if there is no prompt; empty: the tokenizer's begin_of_text()
-  std::optional<int32_t> end_id{};        ///< ends an output; empty: end_tokens(); negative: no token does
+  std::optional<int32_t> start_id{};      ///< first token of an empty prompt; default: the tokenizer's begin_of_text()
+  std::optional<int32_t> end_id{};        ///< token that ends an output; default: end_tokens(); negative: none
   bool is_free_buffer_after_forward = false;
 };
 
 /// FasterTransformer's model class. Not thread-safe.
 class Llama {
  public:
-  /// `weights` must outlive this object. Allocates nothing and starts no threads.
+  /// Creates a model without a buffer, and starts no threads. `weights` must outlive this object.
   explicit Llama(const LlamaWeight& weights, const LlamaOptions& options = {});
-  Llama(LlamaWeight&&, const LlamaOptions& = {}) = delete;  // weights are used in place
+  Llama(LlamaWeight&&, const LlamaOptions& = {}) = delete;  // no temporary: weights are used in place
 
-  // FasterTransformer does the next three internally. They are public so that memory use is explicit and measurable.
+  // FasterTransformer does the work of the next three functions internally. Here, memory use is explicit.
 
-  /// Starts the CPU's threads or opens the GPU, and allocates nothing that grows with the model. Called by the other
-  /// functions if needed. Throws core::Error if the GPU does not exist.
+  /// Starts the CPU's threads or opens the GPU. Allocates no memory for weights or cache. The other functions call it
+  /// if needed. Throws core::Error if the GPU does not exist.
   void initialize();
 
   /// Allocates the buffer for batch_size * beam_width sequences of at most max_seq_len tokens, including prompts, and
-  /// steps of at most batch_size * max(max_input_len, beam_width) rows. Keeps the current buffer and its cache if it is
-  /// large enough, otherwise frees it first. A CPU's cache uses memory only as blocks are written. Throws core::Error
-  /// if a size is 0 or too large for the model, or if the machine lacks memory.
+  /// steps of at most batch_size * max(max_input_len, beam_width) rows. Keeps the current buffer and its cache if they
+  /// are large enough, otherwise frees them first. A CPU's cache uses memory only as blocks are written. Throws
+  /// core::Error if a size is 0 or too large for the model, or if the machine lacks memory.
   void allocateBuffer(size_t batch_size, size_t beam_width, size_t max_seq_len, size_t max_input_len);
 
-  /// Frees the buffer and with it the session. Does nothing if there is no buffer. Threads keep running.
+  /// Frees the buffer, and with it the state for continue_gen. Does nothing without a buffer. Threads keep running.
   void freeBuffer();
 
   /// Generates the outputs of a batch: see docs/interfaces.md for the tensors. Allocates a buffer if there is none that
-  /// is large enough, and frees it at the end if is_free_buffer_after_forward. `weights` must be the constructor's.
-  /// Throws core::Error, and writes no output, if a tensor is missing or unknown, or its shape, type or range is wrong.
+  /// is large enough, and frees it at the end if is_free_buffer_after_forward is set. `weights` must be the
+  /// constructor's. Throws core::Error, and writes no output, if a tensor is missing, unknown or invalid.
   void forward(TensorMap* output_tensors, const TensorMap* input_tensors, const LlamaWeight* weights);
 
   [[nodiscard]] bool has_buffer() const { return engine_ != nullptr; }
@@ -102,18 +102,18 @@ class Llama {
     size_t beam_width = 0;
     size_t max_seq_len = 0;
   };
-  // The state from which a call with continue_gen continues.
+  // What a call with continue_gen continues from: the sequences of the last call.
   struct Session {
-    size_t length = 0;  ///< session_len
+    size_t length = 0;  ///< maximum number of tokens of a sequence, the input session_len
     size_t beam_width = 0;
-    std::vector<std::vector<int32_t>> texts{};  ///< with beams, the best one
-    std::vector<size_t> n_hidden{};             ///< 1 if a sequence begins with a start_id that the output omits
+    std::vector<std::vector<int32_t>> texts{};  ///< tokens of each sequence so far; with beams, of the best beam
+    std::vector<size_t> n_hidden{};             ///< per sequence: 1 if it begins with a start_id that the output omits
   };
 
   const LlamaWeight& weights_;
   LlamaOptions options_;
   std::optional<Machines> machines_;
-  std::unique_ptr<Engine> engine_;  ///< uses machines_
+  std::unique_ptr<Engine> engine_;  ///< declared after machines_, which it uses
   Size size_{};                     ///< capacity of the buffer
   std::optional<Session> session_{};
 

@@ -1,4 +1,4 @@
-// One forward() call. The request is read and checked before anything is computed or written.
+// Llama::forward(). A call reads and checks all of its tensors before it computes or writes anything.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -52,10 +52,10 @@ class Call {
  private:
   // One sequence of the batch.
   struct Text {
-    std::vector<int32_t> tokens{};  ///< the session's tokens, then input_ids
-    size_t n_hidden = 0;            ///< 1 if the first token is a start_id that is not part of the output
-    size_t most = 0;                ///< output_seq_len, the length with the prompt
-    int32_t end_id = 0;             ///< fills the output after the sequence's end
+    std::vector<int32_t> tokens{};  ///< prompt: with continue_gen the session's tokens, then input_ids
+    size_t n_hidden = 0;            ///< 1 if tokens[0] is a start_id, which the output omits; otherwise 0
+    size_t most = 0;                ///< output_seq_len: the maximum length, including the prompt
+    int32_t end_id = 0;             ///< token that fills output_ids after the sequence's end
     GenerateOptions options{};
 
     [[nodiscard]] size_t n_shown() const { return tokens.size() - n_hidden; }
@@ -65,7 +65,7 @@ class Call {
   struct Beam {
     std::vector<int32_t> tokens{};  ///< generated tokens
     double cum_log_prob = 0.0;
-    std::vector<double> log_probs{};  ///< one per token, if requested
+    std::vector<double> log_probs{};  ///< one per generated token, if requested
   };
 
   const Tensor* output(std::string_view name) const {
@@ -161,7 +161,7 @@ class Call {
             length_, session_length_.value_or(0));
   }
 
-  // As in FasterTransformer: without top-k and top-p, decoding is greedy; with top-k only, all k tokens are candidates.
+  // Follows FasterTransformer's rules: without top-k and top-p, decoding is greedy; with only top-k, top-p is off.
   void read_sampler() {
     const auto top_k = inputs_.of_each<int64_t>("runtime_top_k", n_texts_, 0, std::numeric_limits<int32_t>::max());
     const auto top_p = inputs_.of_each("runtime_top_p", n_texts_, 0.0F, 1.0F);
@@ -190,7 +190,7 @@ class Call {
     }
   }
 
-  // As in FasterTransformer, an end_id is a stop word: unlike an end token, it is part of the output.
+  // Treats an end_id as a stop word, as FasterTransformer does: unlike an end token, it is part of the output.
   void read_words() {
     const int64_t vocab_size = file_.config.vocab_size;
     const std::vector<Words> stops = inputs_.words_of_each("stop_words_list", n_texts_, vocab_size);
@@ -273,7 +273,7 @@ class Call {
     }
   }
 
-  // Beam search yields the probability of a sequence but not of its tokens, which need a pass of their own.
+  // Computes the log-probabilities of a beam's tokens with another prefill. Beam search returns only their sum.
   void score(const Text& text, Beam& beam) {
     if (beam.tokens.empty()) return;
     Request request{.prompt = text.tokens};
@@ -295,7 +295,7 @@ class Call {
       const Text& text = texts_[i];
       for (size_t b = 0; b < width_; ++b) {
         const size_t at = i * width_ + b;
-        const bool there = b < results_[i].size();  // fewer beams exist if too few tokens are allowed
+        const bool there = b < results_[i].size();  // there are fewer beams if bad words forbid too many tokens
         const Beam beam = there ? results_[i][b] : Beam{.cum_log_prob = -std::numeric_limits<double>::infinity()};
         const auto row = std::span(ids + at * length_, length_);
         std::ranges::fill(row, text.end_id);
@@ -331,8 +331,8 @@ class Call {
   const core::StoredModel& file_;
   size_t n_texts_ = 0;
   size_t width_ = 0;
-  size_t max_input_ = 0;  ///< max_input_length, the width of input_ids
-  size_t length_ = 0;     ///< length of output_ids: the largest output_seq_len
+  size_t max_input_ = 0;  ///< max_input_length, the last dimension of input_ids
+  size_t length_ = 0;     ///< last dimension of output_ids: the largest output_seq_len
   size_t most_new_ = 0;   ///< maximum number of new tokens of a sequence
   bool continues_ = false;
   std::optional<size_t> session_length_{};

@@ -16,7 +16,7 @@ using core::require;
 
 struct Name {
   std::string_view name;
-  std::string_view refusal = "";  ///< why this engine does not support it; empty: it does
+  std::string_view refusal = "";  ///< why the tensor is not supported; empty: it is supported
 };
 
 constexpr std::string_view kSoftPrompts = "prompts must be tokens";

@@ -1,5 +1,4 @@
-// Reads the tensors of a call: looks each up by name and checks its type, shape and range. Errors name the tensor, what
-// it has and what is needed.
+// Reads a call's input tensors by name, and checks types, shapes and ranges. Errors name the tensor and the remedy.
 #pragma once
 
 #include <cstdint>
@@ -17,33 +16,33 @@ namespace folio::infer::faster_transformer {
 /// Returns a shape as text, such as "[2, 3]".
 [[nodiscard]] std::string shape_text(std::span<const size_t> shape);
 
-/// Throws core::Error unless the tensor has this shape. `why` explains the shape in the message; it may be empty.
+/// Throws core::Error unless the tensor has this shape. The message includes `why`, an explanation that may be empty.
 void require_shape(std::string_view name, const Tensor& tensor, std::initializer_list<size_t> shape,
                    std::string_view why = "");
 /// Throws core::Error unless the tensor has data of one of these types in CPU memory.
 void require_data(std::string_view name, const Tensor& tensor, std::initializer_list<DataType> types);
 
-/// Words, each a list of tokens.
+/// Stop words or bad words of a sequence, each a list of tokens.
 using Words = std::vector<std::vector<int32_t>>;
 
 class Inputs {
  public:
-  /// Throws core::Error if a tensor is unknown, or not supported by this engine.
+  /// Refers to `tensors`, which must outlive this object. Throws core::Error if a tensor is unknown or not supported.
   explicit Inputs(const TensorMap& tensors);
 
-  /// Returns a required tensor of integers. Throws core::Error if it is missing or has another number of dimensions;
-  /// the message contains `needs`, the expected shape.
+  /// Returns a required tensor of integers. Throws core::Error if the tensor is missing or has another number of
+  /// dimensions; the message contains `needs`, the expected shape.
   [[nodiscard]] const Tensor& required(std::string_view name, size_t n_dimensions, std::string_view needs) const;
 
-  /// Returns one value for each of `n` sequences, from a tensor of n values, one value or no dimension; empty if there
-  /// is no such tensor. T is int64_t, uint64_t (any bits) or float. Throws core::Error unless all are in [low, high].
+  /// Returns one value for each of `n` sequences, from a tensor of n values or of one value for all; empty if there is
+  /// no such tensor. T is int64_t, uint64_t or float. Throws core::Error unless all values are in [low, high].
   template <typename T>
   [[nodiscard]] std::vector<T> of_each(std::string_view name, size_t n, T low, T high) const;
   [[nodiscard]] std::optional<int64_t> integer(std::string_view name, int64_t low, int64_t high) const;
   [[nodiscard]] bool flag(std::string_view name) const;
 
-  /// Returns the words of each sequence, from token ids and the ends of words: (n, 2, L), or (2, L) for all sequences.
-  /// An end of -1 is ignored. Empty if there is no such tensor.
+  /// Returns the words of each sequence from a tensor (n, 2, L), or (2, L) for all sequences: row 0 has the token ids
+  /// of all words, row 1 the end offset of each word, or -1, which is ignored. Empty if there is no such tensor.
   [[nodiscard]] std::vector<Words> words_of_each(std::string_view name, size_t n, int64_t vocab_size) const;
 
  private:

@@ -24,7 +24,7 @@ struct MachineOptions {
   std::optional<size_t> n_shards{};       ///< number of shards of the CPU; default: default_shards()
   std::optional<int> gpu{};               ///< index of the GPU; default: no GPU
   std::optional<int64_t> gpu_layers{};    ///< number of layers, counted from the last, on the GPU; default: all
-  std::optional<uint64_t> cache_bytes{};  ///< GPU memory for keys and values; default: what is left
+  std::optional<uint64_t> cache_bytes{};  ///< bytes of GPU memory for the KV cache; default: all that is left
   GivenMachine given{};                   ///< used instead of this process's CPU and its shards
   bool fast = false;                      ///< BF16 products on CPUs; on GPUs output may depend on the batch
   std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< receives bytes of weights sent to the GPU
@@ -33,7 +33,7 @@ struct MachineOptions {
 /// The machines of one model.
 struct Machines {
   std::vector<Placement> placements;
-  const Cpu* cpu = nullptr;  ///< null if the GPU has all layers; the first of several shards
+  const Cpu* cpu = nullptr;  ///< null if the GPU has all layers; with several shards, the first one
   size_t n_threads = 0;      ///< CPU threads in this process
   size_t n_shards = 1;       ///< shards of the CPU
   Machine* gpu = nullptr;    ///< null if no GPU was requested

@@ -48,7 +48,7 @@ struct KindOf {
   Kind operator()(const ProjectExperts& /*o*/) const { return ExpertGateUp; }
   Kind operator()(const CombineExperts& /*o*/) const { return ExpertDown; }
   Kind operator()(const GateRows& /*o*/) const { return SharedGateRows; }
-  template <typename Rest>  // Gather, FinishLogits, DrawTokens
+  template <typename Rest>  // for Gather, FinishLogits and DrawTokens
   Kind operator()(const Rest& /*o*/) const {
     return Other;
   }
@@ -169,7 +169,7 @@ class ProfiledStage final : public PassThroughStage {
   void count_vectors(std::initializer_list<WeightId> vectors) {
     for (const WeightId id : vectors) work_->weight_bytes += id.exists() ? size_of(id).bytes : 0;
   }
-  // A matrix is read once, and each of its elements is multiplied once per row.
+  // Counts a product: a matrix is read once, and each of its elements is multiplied once per row.
   void count_product(WeightId weight) {
     work_->weight_bytes += size_of(weight).bytes;
     work_->matrix_multiply_adds += rows_.size() * size_of(weight).elements;
@@ -189,7 +189,7 @@ class ProfiledStage final : public PassThroughStage {
     }
     n_experts_taken_ = static_cast<uint64_t>(std::count(taken.begin(), taken.end(), true));
   }
-  // Only the matrices of experts in use are read.
+  // Counts a product with a stack of experts' matrices: only those of experts in use are read.
   void count_stack(WeightId stack) {
     const auto n_experts = static_cast<uint64_t>(config_.n_experts);
     work_->weight_bytes += n_experts_taken_ * size_of(stack).bytes / n_experts;
@@ -198,7 +198,7 @@ class ProfiledStage final : public PassThroughStage {
 
   ProfiledMachine& machine_;
   const core::ModelConfig& config_;
-  uint64_t cached_bytes_;    ///< bytes per position and layer
+  uint64_t cached_bytes_;    ///< KV cache bytes per position and layer
   std::vector<Size> sizes_;  ///< indexed by WeightId
   std::vector<StepRow> rows_;
   uint64_t n_taken_ = 0;  ///< pairs of rows and experts

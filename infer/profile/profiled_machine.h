@@ -55,7 +55,7 @@ inline constexpr std::array<std::string_view, 16> kWorkKinds{"begin",
 struct Profile {
   uint64_t steps = 0;
   uint64_t rows = 0;          ///< rows of all steps
-  double step_seconds = 0.0;  ///< total time from the begin of each step to its end
+  double step_seconds = 0.0;  ///< total time from the beginning of each step to its end
   std::array<Work, kWorkKinds.size()> kinds{};
 
   [[nodiscard]] Work total() const;
@@ -70,10 +70,10 @@ struct TracedOperation {
   std::chrono::steady_clock::time_point end;
 };
 
-/// Profiles all stages that it loads.
+/// A machine that profiles all stages that it loads.
 class ProfiledMachine final : public Machine {
  public:
-  /// `inner` must outlive this object.
+  /// Wraps `inner`, which must outlive this object.
   explicit ProfiledMachine(Machine& inner) : inner_(inner) {}
 
   [[nodiscard]] std::string describe() const override { return inner_.describe(); }

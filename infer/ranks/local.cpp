@@ -16,7 +16,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr int kSpins = 1000;  // about 10 µs, which suffices unless the OS has descheduled another member
+constexpr int kSpins = 1000;  // about 10 µs: enough unless the OS has descheduled another member
 
 void pause() {
 #if defined(__x86_64__)
@@ -26,7 +26,7 @@ void pause() {
 
 }  // namespace
 
-// ---- Threads ----
+// ---- ShardThreads: one thread per shard ----
 
 ShardThreads::ShardThreads(size_t n, std::span<const core::MemoryNode> nodes) {
   for (size_t i = 0; i < n; ++i) {
@@ -84,17 +84,17 @@ void ShardThreads::run(const std::function<void(size_t)>& work, const std::funct
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-// ---- Transport ----
+// ---- LocalGroup: an all-gather between the shards' threads ----
 
 class LocalGroup::Member final : public Transport {
  public:
   Member(LocalGroup& group, size_t index) : group_(group), index_(index) {}
 
-  // A member that has reached the next round has read this one, so two entries per member are enough.
+  // Once a member has entered round r + 1, it has read all entries of round r. So two entries per member are enough.
   void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                   std::chrono::seconds /*timeout*/) override {
     const uint32_t round = group_.n_rounds_.load(std::memory_order_acquire);
-    group_.check();  // break_off() advances the round, too; the entries of this one may still be read
+    group_.check();  // throws after break_off(), when other members may still read these entries
     std::vector<Given>& given = group_.given_[round % 2];
     given[index_] = {bytes, n_to_all};
     group_.wait_for_all(round);
@@ -113,9 +113,9 @@ LocalGroup::LocalGroup(size_t n_members) { given_.fill(std::vector<Given>(n_memb
 
 std::unique_ptr<Transport> LocalGroup::member(size_t index) { return std::make_unique<Member>(*this, index); }
 
-// Spins briefly, then sleeps.
+// Waits until all members have arrived in the round: spins briefly, then sleeps.
 void LocalGroup::wait_for_all(uint32_t round) {
-  check();  // after a failure the others may never arrive
+  check();  // after a failure, other members may never arrive
   if (n_here_.fetch_add(1, std::memory_order_acq_rel) + 1 == given_[0].size()) {
     n_here_.store(0, std::memory_order_relaxed);
     n_rounds_.store(round + 1, std::memory_order_release);
@@ -140,9 +140,10 @@ void LocalGroup::reset() {
   n_here_.store(0, std::memory_order_relaxed);
 }
 
-// ---- The stage ----
+// ---- ShardedStage: a model on all shards ----
 
-// Queues operations until a result is needed. Then all shards run them, each on its own until the next exchange.
+// Queues operations until a result is needed. Then each shard's thread runs all of them, and the threads wait for each
+// other only at exchanges.
 class ShardedStage final : public Stage, public StageMemory, public StageResults {
  public:
   ShardedStage(ShardThreads& threads, LocalGroup& group, std::vector<std::unique_ptr<Stage>> shards)
@@ -153,7 +154,7 @@ class ShardedStage final : public Stage, public StageMemory, public StageResults
   [[nodiscard]] const StageInfo& info() const override { return info_; }
   [[nodiscard]] StageMemory& memory() override { return *this; }
   [[nodiscard]] StageResults& results() override { return *this; }
-  /// Data that the step refers to must stay valid until end().
+  /// Starts a step without copying: the data that `step` refers to must stay valid until end().
   bool begin(const Step& step) override {
     operations_.clear();
     step_ = step;
@@ -211,11 +212,11 @@ class ShardedStage final : public Stage, public StageMemory, public StageResults
   LocalGroup& group_;
   std::vector<std::unique_ptr<Stage>> shards_;
   StageInfo info_;
-  std::optional<Step> step_;  ///< not yet begun by the shards
+  std::optional<Step> step_;  ///< a step that the shards have not begun yet
   std::vector<Operation> operations_;
 };
 
-// ---- The machine ----
+// ---- ShardedCpu: the machine that loads models onto its shards ----
 
 ShardedCpu::ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<const core::MemoryNode> nodes)
     : threads_(n_shards, nodes), group_(n_shards), cpus_(n_shards) {
@@ -223,7 +224,7 @@ ShardedCpu::ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<con
     exchanges_.push_back(std::make_unique<Exchange>(group_.member(i), i, n_shards, std::chrono::seconds::max(), false));
   }
   const size_t n_threads = options.n_threads == 0 ? core::default_threads() : options.n_threads;
-  threads_.run([&](size_t i) {  // on the shard's thread, so that its threads and memory are on the same node
+  threads_.run([&](size_t i) {  // runs on the shard's thread, so that the CPU's threads and memory are on its node
     CpuOptions own = options;
     const Share share = share_of(std::max(n_threads, n_shards), i, n_shards);
     own.n_threads = share.last - share.first;

@@ -1,6 +1,6 @@
 // CPU shards of one process as one machine (tensor parallelism): each shard has some output rows of every matrix and
-// some heads, with its own threads and memory. With several memory nodes (NUMA), each shard stays on one. Output is
-// byte-identical for any number of shards.
+// some heads, with its own threads and memory. With several memory nodes (NUMA), each shard stays on one node. Output
+// is byte-identical for any number of shards.
 #pragma once
 
 #include <array>
@@ -22,18 +22,18 @@
 
 namespace folio::infer {
 
-/// One thread per shard. Threads sleep between runs: libstdc++'s std::barrier yields instead, which costs milliseconds
-/// per run while other programs are busy.
+/// A thread for each shard. Threads sleep between runs; std::barrier is not used, because libstdc++'s yields instead,
+/// which costs milliseconds per run while other programs are busy.
 class ShardThreads {
  public:
-  /// Starts `n` threads, thread i near nodes[i % nodes.size()]. Throws core::Error if one cannot be started.
+  /// Starts `n` threads, thread i on memory node nodes[i % nodes.size()]. Throws core::Error if one cannot be started.
   ShardThreads(size_t n, std::span<const core::MemoryNode> nodes);
   ~ShardThreads();
   ShardThreads(const ShardThreads&) = delete;
   ShardThreads& operator=(const ShardThreads&) = delete;
 
-  /// Calls work(i) on every thread i and returns when all have finished. The first thread that fails calls `on_failure`
-  /// at once, and its exception is rethrown at the end.
+  /// Calls work(i) on every thread i and returns when all calls have finished. If a call throws, the first such thread
+  /// calls `on_failure` at once, and its exception is rethrown at the end.
   void run(const std::function<void(size_t)>& work, const std::function<void()>& on_failure = {});
 
  private:
@@ -59,7 +59,7 @@ class LocalGroup {
   /// Returns the transport of a member. The group must outlive it. Timeouts are ignored.
   [[nodiscard]] std::unique_ptr<Transport> member(size_t index);
 
-  /// Reports a failed member: all_gather() throws until reset(), which may be called only while no member runs.
+  /// Makes all_gather() throw in all members, because one has failed. reset() ends this; no member may be running then.
   void break_off();
   void reset();
 
@@ -72,7 +72,7 @@ class LocalGroup {
   void wait_for_all(uint32_t round);
   void check() const;
 
-  std::array<std::vector<Given>, 2> given_;  ///< what each member gives, in even and in odd rounds
+  std::array<std::vector<Given>, 2> given_;  ///< by round modulo 2: the bytes that each member sends
   std::atomic<uint32_t> n_here_{0};
   std::atomic<uint32_t> n_rounds_{0};
   std::atomic<bool> broken_{false};
@@ -80,17 +80,17 @@ class LocalGroup {
 
 class ShardedCpu final : public Machine {
  public:
-  /// Uses `options.n_threads` in total, at least one per shard. `nodes` are the host's memory nodes, at least one.
+  /// Creates `n_shards` CPUs on the memory nodes, with options.n_threads threads in total, but at least one each.
   ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<const core::MemoryNode> nodes);
 
   [[nodiscard]] std::string describe() const override;
-  /// Loads one shard per CPU. Throws core::Error if the model's width has fewer tiles than there are shards.
+  /// Loads one shard of the model on each CPU. Throws core::Error if the model's width has fewer tiles than shards.
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
   [[nodiscard]] size_t n_threads() const;
   [[nodiscard]] const Cpu& cpu(size_t shard) const { return *cpus_[shard]; }
-  /// Returns the bytes that shards have exchanged in all steps; see infer::exchanged_bytes().
+  /// Returns the number of bytes that shards have exchanged in all steps; see infer::exchanged_bytes().
   [[nodiscard]] uint64_t exchanged_bytes() const;
 
  private:
@@ -100,8 +100,7 @@ class ShardedCpu final : public Machine {
   std::vector<std::unique_ptr<Exchange>> exchanges_;
 };
 
-/// Returns the default number of shards: one per memory node, but no more than there are threads or tiles of the
-/// model's width.
+/// Returns the default number of shards: one per memory node, but at most one per thread and per tile of the width.
 [[nodiscard]] size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config);
 
 }  // namespace folio::infer

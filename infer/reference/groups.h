@@ -11,7 +11,7 @@ inline constexpr size_t kTileRows = 16;
 inline constexpr size_t kGroupColumns = 32;   ///< columns of an input that share a scale
 inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 
-/// Returns the bytes that a tile's quants take in a group of 32 columns.
+/// Returns the size in bytes of a tile's quants in a group of 32 columns.
 [[nodiscard]] constexpr size_t group_quant_bytes(int bits) {
   return kTileRows * kGroupColumns * static_cast<size_t>(bits) / 8;
 }
@@ -35,7 +35,7 @@ struct GroupMatrix {
   const uint8_t* tiles;  ///< (ceil(rows / 16), tile_bytes()), aligned to 64 bytes
   size_t k;              ///< columns, a multiple of 32, or of 256 if scales are bytes
   size_t group;          ///< columns per scale: 32, or 16 (then without minimums)
-  int32_t zero_point;    ///< a power of two, or 0
+  int32_t zero_point;    ///< value of a quant that means 0: a power of two, or 0
   int bits;              ///< bits per quant: 4, 5, 6 or 8
   bool minimums;
   bool byte_scales;  ///< scale = factor * byte, minimum = -factor * byte; without minimums, the bytes are signed
@@ -45,7 +45,7 @@ struct GroupMatrix {
   [[nodiscard]] size_t groups_of(size_t block) const {
     return std::min(kBlockColumns, k - block * kBlockColumns) / kGroupColumns;
   }
-  // Offsets of the parts of a block with n groups. Its factors are at 0.
+  // Return the byte offsets of the parts of a block with n groups, whose factors are at 0.
   [[nodiscard]] size_t scales_at() const { return !byte_scales || fp4 ? 0 : kTileRows * (minimums ? 4 : 2); }
   [[nodiscard]] size_t minimums_at(size_t n) const {
     return scales_at() + n * (kGroupColumns / group) * kTileRows * (byte_scales ? 1 : 2);
@@ -65,9 +65,9 @@ struct GroupMatrix {
   }
 };
 
-/// Inputs of equal length, written by quantize and read by matmul_groups of the same kernels. n inputs take n times the
-/// space of one and are stored in batches of sixteen. The layout of a batch is up to the kernels; the reference stores
-/// one input after the other.
+/// Inputs of equal length, written by quantize and read by matmul_groups of the same kernels. n inputs need n times the
+/// memory of one and are stored in batches of sixteen. Each instruction set has its own batch layout; the reference
+/// stores one input after the other.
 struct QuantizedInputs {
   int8_t* values;      ///< (k) per input, in [-127, 127]
   float* scales;       ///< (k / 32) per input

@@ -97,23 +97,23 @@ constexpr size_t in_panels(size_t k, size_t row, size_t column) {
 struct Kernels {
   core::Isa isa;
 
-  /// out_i = x_i / sqrt(mean(x²) + eps) * weight_i over (dim), summed in the order above. Zhang & Sennrich 2019.
+  /// Computes out_i = x_i / sqrt(mean(x²) + eps) * weight_i over (dim), summed like matmul. Zhang & Sennrich 2019.
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t dim, float* out);
 
-  /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for r in [row_begin, row_end), n in [0, n_rows), summed in the
-  /// order above. x is (n_rows, k), weight (…, k). With `accumulate` the result is added to out.
+  /// Computes out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for r in [row_begin, row_end) and n < n_rows, in the
+  /// order of sums above (kLanes). x is (n_rows, k), weight (…, k). With `accumulate`, adds the result to out.
   void (*matmul)(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate);
 
-  /// matmul for 16-bit weights; bit-identical to matmul on the widened weights.
+  /// Computes matmul for 16-bit weights, bit-identical to matmul on the weights widened to float.
   void (*matmul_f16)(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
                      float* out, size_t out_stride, bool accumulate);
   void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
 
-  /// matmul for many inputs in a packed layout; bit-identical. pack() writes n <= packed_inputs inputs (n, k) to a
-  /// buffer of packed_inputs * in_lanes(k) floats; the next call's buffer follows it. The layout is up to the kernels.
-  /// AVX-512 only, null elsewhere.
+  /// Computes matmul for many inputs in a packed layout, with the same bits. pack() writes n <= packed_inputs inputs
+  /// (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are contiguous. Each instruction set
+  /// has its own layout. AVX-512 only, null elsewhere.
   size_t packed_inputs;
   void (*pack)(const float* x, size_t n, size_t k, float* out);
   void (*matmul_packed)(const float* packed, size_t n_rows, const float* weight, size_t k, size_t row_begin,
@@ -123,11 +123,11 @@ struct Kernels {
   void (*matmul_packed_bf16)(const float* packed, size_t n_rows, const BF16* weight, size_t k, size_t row_begin,
                              size_t row_end, float* out, size_t out_stride, bool accumulate);
 
-  /// matmul for quants without scales, which the caller applies.
+  /// Computes matmul for 8-bit quants without scales, which the caller applies.
   void (*matmul_q8)(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end,
                     float* out, size_t out_stride, bool accumulate);
 
-  /// matmul, matmul_bf16 and matmul_q8 for few rows whose weights are already in the CPU's caches: no prefetching.
+  /// Compute matmul, matmul_bf16 and matmul_q8 for few rows, without prefetches: the weights are in the CPU's caches.
   void (*matmul_near)(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
   void (*matmul_near_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin,
@@ -140,19 +140,19 @@ struct Kernels {
   /// are 0. If m is not finite, the values are 0 and the scale is not finite, so that the error propagates.
   void (*quantize)(const float* x, size_t n, size_t k, const QuantizedInputs& out);
 
-  /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k], with x (n_rows, k) quantized. For each group of a row in
-  /// order, starting at total = 0: total = fma(Σ (quant - zero_point) * value, scale_weight * scale_x, total), then, if
-  /// there are minimums, total = fma(minimum, scale_x * Σ value, total). Sums within a group are sums of integers and
-  /// exact.
+  /// Computes out[n * out_stride + r] = Σ_k x[n, k] weight[r, k], with x (n_rows, k) quantized. For each group of a row
+  /// in order, starting at total = 0: total = fma(Σ (quant - zero_point) * value, scale_weight * scale_x, total), then,
+  /// if there are minimums, total = fma(minimum, scale_x * Σ value, total). Sums within a group are sums of integers,
+  /// which are exact.
   void (*matmul_groups)(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate);
 
-  /// --fast: products of BF16 inputs and weights by the processor's BF16 instruction; null if it has none. Each output
-  /// depends only on its input row and weight row, summed in the order of the instruction, denormals flushed to 0:
+  /// Compute products of BF16 inputs and weights for --fast, by the processor's BF16 instruction; null if it has none.
+  /// An output depends only on its input row and weight row, in the instruction's order, with denormals flushed to 0:
   /// vdpbf16ps (AVX-512; also the reference) computes sum = fma(x[c + 1], w[c + 1], sum), then sum = fma(x[c], w[c],
   /// sum), for c = 0, 2, 4, ...; tdpbf16ps (AMX) sums even and odd columns of each 32 separately and adds both to sum.
   /// to_fast rounds a row (k) to nearest, ties to even, into panel_columns(k) elements, zero past the end. matmul_fast
-  /// takes rows of these, (n_rows, panel_columns(k)); row_begin is a multiple of kLanes. Intel SDM, VDPBF16PS.
+  /// accepts such rows, (n_rows, panel_columns(k)); row_begin is a multiple of kLanes. Intel SDM, VDPBF16PS.
   void (*to_fast)(const float* x, size_t k, BF16* out);
   void (*matmul_fast)(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
                       size_t row_end, float* out, size_t out_stride, bool accumulate);
@@ -161,15 +161,15 @@ struct Kernels {
   /// (n_heads, head_dim); cos and sin are (head_dim) for one position, sin negated at the first element of a pair.
   void (*rope)(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim, core::RopePairs pairs);
 
-  /// out, laid out like the query, = softmax(scale q kᵀ) v over the positions that a row attends to. Each cache block,
-  /// counted from position 0, is computed separately: scores s, summed in increasing order of d; m = max s; p = exp(s -
-  /// m); Σ p in lanes; Σ p v in increasing order of positions. Blocks are then joined in order, each rescaled to the
-  /// larger maximum (online softmax, Milakov & Gimelshein 2018). A head's sink s is an extra score with the value 0:
+  /// Computes out = softmax(scale q kᵀ) v, laid out like the query, over the positions that a row attends to. Each
+  /// cache block is computed separately: scores s, summed in increasing order of d; m = max s; p = exp(s - m); Σ p in
+  /// lanes; Σ p v in increasing order of positions. Blocks are then joined in order, each rescaled to the larger
+  /// maximum (online softmax, Milakov & Gimelshein 2018). A head's sink s is an extra score with the value 0:
   /// finally, e^(s - m) is added to Σ p (gpt-oss, 2025).
   void (*attention)(const AttentionInput<float>& in, float* out);
 
-  /// attention for keys and values in 16 or 8 bits; bit-identical to attention on the widened values. Widening is
-  /// exact, since a quant times its scale is representable as a float.
+  /// Compute attention for keys and values in 16 or 8 bits, bit-identical to attention on the widened values. Widening
+  /// is exact, since a quant times its scale is representable as a float.
   void (*attention_f16)(const AttentionInput<F16>& in, float* out);
   void (*attention_q8)(const AttentionInput<Q8>& in, float* out);
 
@@ -183,31 +183,31 @@ struct Kernels {
   /// so that the error propagates.
   void (*to_q8)(const float* x, size_t n, Q8* quants, F16* scales);
 
-  /// out_i = silu(gate_i) * up_i over (n), silu(x) = x / (1 + exp(-x)). Shazeer 2020.
+  /// Computes out_i = silu(gate_i) * up_i over (n), silu(x) = x / (1 + exp(-x)). Shazeer 2020.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
 
-  /// swiglu with gelu(x) = x / (1 + exp(-c (x + 0.044715 x³))) instead of silu, c = 2 sqrt(2 / π): the tanh
+  /// Computes swiglu with gelu(x) = x / (1 + exp(-c (x + 0.044715 x³))) instead of silu, c = 2 sqrt(2 / π): the tanh
   /// approximation. Hendrycks & Gimpel 2016.
   void (*geglu)(const float* gate, const float* up, size_t n, float* out);
 
-  /// out_i = g / (1 + exp(-a g)) * (u + 1) with g = min(gate_i, c) and u = up_i clamped to [-c, c]; a and c are
+  /// Computes out_i = g / (1 + exp(-a g)) * (u + 1) with g = min(gate_i, c), u = up_i clamped to [-c, c]; a and c are
   /// kGateSlope and kGateLimit of core/families.h. gpt-oss, 2025.
   void (*clamped_swiglu)(const float* gate, const float* up, size_t n, float* out);
 
-  /// x_i = cap · tanh(x_i / cap) over (n), with tanh(y) = 1 - 2 / (e^2y + 1) and cap > 0. Gemma 2, 2024.
+  /// Sets x_i = cap · tanh(x_i / cap) over (n), with tanh(y) = 1 - 2 / (e^2y + 1) and cap > 0. Gemma 2, 2024.
   void (*soft_cap)(float* x, size_t n, float cap);
 
-  /// out_i += Σ_j t_j b[i, j] over (n), j < rank, in the order of a sum over k: the second product of an adapter's
+  /// Adds Σ_j t_j b[i, j], j < rank, to out_i over (n), in matmul's order of sums: the second product of an adapter's
   /// update. b is stored in tiles of sixteen rows, (ceil(n / 16), rank, 16), padded with zeros.
   void (*add_low_rank)(const float* t, size_t rank, const float* b, size_t n, float* out);
   void (*add_low_rank_bf16)(const float* t, size_t rank, const BF16* b, size_t n, float* out);
   void (*add_low_rank_q8)(const float* t, size_t rank, const Q8* b, size_t n, float* out);
 };
 
-/// Returns the instruction sets that have their own kernels and run on this machine, best last.
+/// Returns the instruction sets that have their own kernels and run on this machine, the fastest last.
 [[nodiscard]] std::vector<core::Isa> isas_with_kernels();
 
-/// Returns the kernels of an instruction set. Throws core::Error if this build or machine has none.
+/// Returns an instruction set's kernels, or the reference if this build has none. Throws core::Error if not supported.
 [[nodiscard]] const Kernels& kernels_for(core::Isa isa);
 
 /// Returns true if matmul_fast is faster than matmul_bf16 on this machine. Intel's AVX-512 without AMX is not: one Xeon

@@ -16,7 +16,7 @@ float half_at(const uint8_t* numbers, size_t index) {
   return core::f16_to_float(bits);
 }
 
-// Locates a row and column in a block of a tile.
+// The location of a row and column in GroupMatrix::tiles: a block of a tile, and the lane and column in the block.
 struct InBlock {
   InBlock(const GroupMatrix& m, size_t row, size_t column)
       : bytes(m.block(row / kTileRows, column / kBlockColumns)),
@@ -67,7 +67,7 @@ void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   for (size_t g = 0; g < n * k / kGroupColumns; ++g) {
     const float* group = x + g * kGroupColumns;
     int8_t* values = out.values + g * kGroupColumns;
-    uint32_t bits = 0;  // bit patterns order like magnitudes, with infinity and NaN largest
+    uint32_t bits = 0;  // bit patterns have the order of magnitudes; infinity and NaN are largest
     for (size_t i = 0; i < kGroupColumns; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(group[i]) & 0x7FFFFFFFU);
     const auto largest = std::bit_cast<float>(bits);
     const bool zero = !(largest >= kLeast) || !std::isfinite(largest);
@@ -91,7 +91,7 @@ void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& w
     for (size_t r = row_begin; r < row_end; ++r) {
       float total = 0.0F;
       for (size_t g = 0; g < k / weight.group; ++g) {
-        const size_t wide = g * weight.group / kGroupColumns;  // the input's group
+        const size_t wide = g * weight.group / kGroupColumns;  // index of the input's group
         int32_t sum = 0;
         for (size_t c = g * weight.group; c < (g + 1) * weight.group; ++c) {
           sum += (quant(weight, r, c) - weight.zero_point) * values[c];

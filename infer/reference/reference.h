@@ -8,7 +8,7 @@
 
 namespace folio::infer::kernels::reference {
 
-/// Sums the sixteen lanes of a chunk: lane l adds lane l + 8, then l + 4, l + 2 and l + 1.
+/// Returns the sum of the sixteen lanes of a chunk: lane l adds lane l + 8, then l + 4, l + 2 and l + 1.
 inline float join_lanes(std::array<float, kLanes> lane) {
   for (size_t half = kLanes / 2; half > 0; half /= 2) {
     for (size_t l = 0; l < half; ++l) lane[l] += lane[l + half];

@@ -23,7 +23,7 @@ void to_scores(float* x, const Routing& routing) {
   for (size_t i = 0; i < n; ++i) x[i] /= sum;
 }
 
-// Marks the `n_chosen` largest values, the first among equals.
+// Marks the n_chosen largest values in `chosen`; ties go to the first.
 void choose(std::vector<float>& values, size_t n_chosen, std::vector<bool>& chosen) {
   chosen.assign(values.size(), false);
   for (size_t k = 0; k < n_chosen; ++k) {

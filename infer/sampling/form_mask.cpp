@@ -48,7 +48,7 @@ auto FormMask::with_room(Look look) {
   }
 }
 
-// Places are taken from what is known as far as the tokens are the same.
+// Reuses the states of all leading tokens that are the same as in the last call.
 template <typename Look>
 auto FormMask::at(std::span<const int32_t> history, Look look) {
   const auto text = history.subspan(n_prompt_);
@@ -82,11 +82,12 @@ bool FormMask::keep_allowed(std::span<float> logits, std::span<const int32_t> hi
     }
     return true;
   });
-} catch (const core::Error&) {  // the text's next step finds it again; where it was a draft's, nobody has to
+} catch (const core::Error&) {  // not rethrown: way_on() throws it if the sequence continues with this history
   return false;
 }
 
-// Touches the fewer of the two: the logits that are kept, or those that are not.
+// Sets all logits except those of `allowed` to kForbidden. If few are allowed, saves and restores those logits;
+// otherwise writes only the forbidden ones.
 void FormMask::mask(std::span<float> logits, std::span<const std::pair<uint32_t, uint32_t>> allowed) {
   const std::span<const int32_t> tokens = form_->tokens().tokens();
   size_t n_allowed = 0;

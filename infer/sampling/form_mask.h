@@ -1,6 +1,6 @@
-// A text that keeps to a form: which tokens it may go on with, and whether it has to end. All of it follows from the
-// text's tokens; what was found of them is kept, so a text that grows, is cut or is another one costs its new tokens.
-// Where the form has forgotten its places, for want of room, they are found anew.
+// Follows a sequence's output through a form (the constraint of a structured output): which tokens are allowed next,
+// and whether the output may or must end. The form's state depends only on the output's tokens. States are cached, so
+// only tokens that differ from the last call's are processed.
 #pragma once
 
 #include <cstdint>
@@ -17,46 +17,45 @@ class Form;
 
 namespace folio::infer {
 
-/// How a text goes on.
+/// The ways in which a form allows an output to continue.
 enum class WayOn : uint8_t {
-  Tokens,  ///< with one of some tokens; perhaps it may end, too
-  End,     ///< it is whole, and nothing may follow
-  None     ///< it is not whole, and no token of the vocabulary may follow
+  Tokens,  ///< one or more tokens are allowed next; the output may also be allowed to end
+  End,     ///< the output is complete, and no token is allowed
+  None     ///< the output is incomplete, but no token of the vocabulary is allowed
 };
 
 class FormMask {
  public:
-  /// `tokenizer` has to outlive it. Its tokens that end a text, and `end_tokens`, stand for the end of the form,
-  /// whatever their bytes are. The first n_prompt tokens of a history are no part of the form. Throws core::Error if
-  /// the form was made for another vocabulary.
+  /// Creates a mask for one sequence. `tokenizer` must outlive it. The tokenizer's end tokens and `end_tokens` are
+  /// allowed where the form may end. The first n_prompt tokens of a history are not part of the output. Throws
+  /// core::Error if the form was compiled for another vocabulary.
   FormMask(std::shared_ptr<forms::Form> form, const data::Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
            size_t n_prompt);
 
-  // `history` is the prompt and what follows it. A form that can't be followed any more (see Form::after()) allows
-  // nothing; may_end() and way_on() throw its core::Error.
-  /// Makes all logits (vocab_size) kForbidden but those of tokens that may come. False, and the logits are as they
-  /// were, if there is none.
+  // `history` is the prompt and the output so far. If the form throws core::Error, for example because the output has
+  // too many parses, may_end() and way_on() rethrow it; the other functions treat it as allowing no token.
+  /// Sets the logits (vocab_size) of all tokens that are not allowed to kForbidden. If no token is allowed, returns
+  /// false and leaves the logits unchanged.
   [[nodiscard]] bool keep_allowed(std::span<float> logits, std::span<const int32_t> history);
-  /// The token that comes next in any case: no other may, and the text may not end. And others come behind it. -1:
-  /// there is none.
+  /// Returns the only allowed token, or -1 if several are allowed, the output may end before it, or must end after it.
   [[nodiscard]] int32_t forced(std::span<const int32_t> history);
-  /// Of the bytes that come in any case, the most that one token has. The model may take them by several. -1: there are
-  /// none, or the text ends with them.
+  /// Returns the longest token of bytes that every valid output continues with. The model may write these bytes as
+  /// several tokens. Returns -1 if there is none, or if the output must end after it.
   [[nodiscard]] int32_t likely(std::span<const int32_t> history);
-  /// Whether `token` may come, and others behind it.
+  /// Returns true if `token` is allowed, and at least one token after it.
   [[nodiscard]] bool accepts(int32_t token, std::span<const int32_t> history);
   [[nodiscard]] bool may_end(std::span<const int32_t> history);
   [[nodiscard]] WayOn way_on(std::span<const int32_t> history);
-  /// Behind `history` and then `token`, which is allowed and ends no text.
+  /// Returns the ways to continue after `history` and `token`, which must be allowed and not an end token.
   [[nodiscard]] WayOn way_on(std::span<const int32_t> history, int32_t token);
 
  private:
-  using Place = int32_t;  ///< forms::Form::Place
+  using Place = int32_t;  ///< forms::Form::Place, a state of the form
 
-  /// What `look` finds at the place behind `history`.
+  /// Calls `look` with the form's state after `history`, and returns its result.
   template <typename Look>
   [[nodiscard]] auto at(std::span<const int32_t> history, Look look);
-  /// What `look` finds at the last of the places; all others are forgotten if there is no room.
+  /// Calls `look` with the last state, and returns its result. If the form's memory is full, first frees other states.
   template <typename Look>
   [[nodiscard]] auto with_room(Look look);
   [[nodiscard]] Place after(Place place, int32_t token);
@@ -68,11 +67,11 @@ class FormMask {
   std::shared_ptr<forms::Form> form_;
   const data::Tokenizer* tokenizer_;
   size_t n_prompt_;
-  std::vector<int32_t> ends_;    ///< tokens that end a text
+  std::vector<int32_t> ends_;    ///< tokens that are allowed only where the form may end
   std::vector<int32_t> silent_;  ///< tokens without bytes
-  uint64_t generation_ = 0;      ///< of the form's places
-  std::vector<int32_t> tokens_;  ///< of the text that was looked at last
-  std::vector<Place> places_;    ///< before each of them, and after the last; kForgotten where they are not known
+  uint64_t generation_ = 0;      ///< Form::generation() in which places_ are valid
+  std::vector<int32_t> tokens_;  ///< the output in the last call's history
+  std::vector<Place> places_;    ///< states before each of tokens_ and after the last one; kForgotten: freed
   std::vector<float> kept_;
 };
 

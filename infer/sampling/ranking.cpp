@@ -10,23 +10,23 @@
 namespace folio::infer {
 namespace {
 
-// Logits within kNear temperatures of the largest are gathered first, with weights in double precision. The others have
-// little probability together, so floats are precise enough for their sum.
+// Logits within kNear temperatures of the largest are gathered first, with weights in double precision. All other
+// logits together have little probability, so floats are precise enough for their sum.
 constexpr float kNear = 10.0F;
-// One step of sorting takes the logits within so many temperatures.
+// One call of sort_next() sorts the unsorted logits within this many temperatures of their largest.
 constexpr float kStep = 1.0F;
-// A bound of far_weight()'s relative error: three roundings of an argument of at most 88 (1.6e-5), the polynomial's
-// error (2e-7), and 16 additions of floats (1e-6).
+// An upper bound of far_weight()'s relative error: three roundings of an argument of at most 88 (1.6e-5), the
+// polynomial's error (2e-7), and 16 additions of floats (1e-6).
 constexpr double kFarError = 2e-5;
 
 bool likelier(const Ranking::Candidate& a, const Ranking::Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-// e^x for x <= 0, as reference::exp, but without fused multiply-adds and calls, so that every compiler vectorizes it.
+// Returns e^x for x <= 0, like reference::exp(), but without fused multiply-adds or calls, so that it is vectorized.
 inline float fast_exp(float x) {
   using namespace core::exp_constants;
-  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: a float this large has no fraction
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding and subtracting it rounds to an integer
   x = x > kLow ? x : kLow;
   const float n = (x * kLog2E + kRound) - kRound;
   const float r = (x - n * kLn2High) - n * kLn2Low;
@@ -35,10 +35,10 @@ inline float fast_exp(float x) {
   return (p * (r * r) + r + 1.0F) * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-// The sum of the weights of all logits below `near`, with a relative error of at most kFarError.
+// Returns the sum of the weights of all logits below `near`, with a relative error of at most kFarError.
 double far_weight(std::span<const float> logits, float largest, float near, float scale) {
   constexpr size_t kLanes = 16;
-  constexpr size_t kChunk = 16 * kLanes;  // sixteen additions in each lane
+  constexpr size_t kChunk = 16 * kLanes;  // a lane adds 16 floats before they are added as doubles
   const auto weight = [&](float logit) { return logit < near ? fast_exp((logit - largest) * scale) : 0.0F; };
   double sum = 0.0;
   size_t i = 0;
@@ -53,7 +53,7 @@ double far_weight(std::span<const float> logits, float largest, float near, floa
   return sum;
 }
 
-// Folds all values in sixteen lanes, which compilers turn into vector instructions.
+// Combines all values with `step`, in sixteen lanes that compilers turn into vector instructions.
 template <typename Step>
 float fold(std::span<const float> values, float first, Step step) {
   std::array<float, 16> lanes;
@@ -71,7 +71,7 @@ float fold(std::span<const float> values, float first, Step step) {
 }  // namespace
 
 bool all_finite(std::span<const float> values) {
-  return fold(values, 0.0F, [](float sum, float v) { return sum + v * 0.0F; }) == 0.0F;  // inf * 0 is NaN
+  return fold(values, 0.0F, [](float sum, float v) { return sum + v * 0.0F; }) == 0.0F;  // infinity * 0 is NaN
 }
 
 float largest_of(std::span<const float> values) {
@@ -82,10 +82,10 @@ void Ranking::reset(std::span<const float> logits, float largest, double tempera
   logits_ = logits;
   largest_ = largest;
   temperature_ = temperature;
-  constexpr double kCold = 1e-30;  // below, 1 / temperature is no float: then all logits are gathered
+  constexpr double kCold = 1e-30;  // below this, 1 / temperature overflows a float: gather all logits
   near_ =
       temperature < kCold ? std::numeric_limits<float>::lowest() : largest - kNear * static_cast<float>(temperature);
-  int32_t n_allowed = 0;  // with this type, the sum vectorizes
+  int32_t n_allowed = 0;  // 32 bits, so that the sum is vectorized
   for (const float logit : logits) n_allowed += logit != kForbidden ? 1 : 0;
   size_ = static_cast<size_t>(n_allowed);
   n_gathered_ = n_sorted_ = 0;
@@ -97,7 +97,7 @@ void Ranking::reset(std::span<const float> logits, float largest, double tempera
   size_ = n_sorted_ = top_k;
 }
 
-// Appends the logits in [from, to].
+// Appends the candidates whose logits are in [from, to].
 void Ranking::gather(float from, float to) {
   size_t n = n_gathered_;
   for (size_t id = 0; id < logits_.size(); ++id) {  // no branch, since it could not be predicted
@@ -131,7 +131,7 @@ Ranking::Bounds Ranking::total_bounds() const {
   if (n_sorted_ == size_) return {near, near};
   const auto scale = static_cast<float>(std::min(1.0 / temperature_, 1e30));
   const double far = far_weight(logits_, largest_, near_, scale);
-  // This sum and that of total() are each within `size_` roundings of the exact one.
+  // Both this sum and total() differ from the exact sum by at most size_ roundings.
   const double roundings = 4.0 * static_cast<double>(size_) * std::numeric_limits<double>::epsilon();
   const double error = far * kFarError + (near + far) * roundings;
   return {near + far - error, near + far + error};

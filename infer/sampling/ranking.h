@@ -1,5 +1,5 @@
-// The candidates for the next token, most likely first. They are sorted only as far as they are read: sampling needs a
-// few hundred of a large vocabulary. Bounds of the sum of all weights are cheap; its exact value needs all sorted.
+// The candidates for the next token, most likely first. They are sorted only as far as they are read: sampling reads a
+// few hundred of a large vocabulary. Bounds of the sum of all weights need no sorting; the exact sum needs a full sort.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace folio::infer {
 inline constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 [[nodiscard]] bool all_finite(std::span<const float> values);
-/// kForbidden where there is none.
+/// Returns the largest value, or kForbidden if there are no values.
 [[nodiscard]] float largest_of(std::span<const float> values);
 
 class Ranking {
@@ -25,13 +25,13 @@ class Ranking {
     double weight;  ///< exp((logit - largest) / temperature)
   };
 
-  /// Ranks `logits` (vocab_size) that are not kForbidden; unless `top_k` is 0, only the `top_k` most likely. `largest`
-  /// is the maximum of `logits`, which have to outlive the calls below.
+  /// Starts a ranking of the `logits` (vocab_size) that are not kForbidden: of the `top_k` largest, or of all if
+  /// `top_k` is 0. `largest` must be the maximum of `logits`, which must stay valid until the next reset().
   void reset(std::span<const float> logits, float largest, double temperature, size_t top_k);
 
   [[nodiscard]] size_t size() const { return size_; }
 
-  /// The i-th most likely candidate, i < size(). Equal logits are in the order of their ids.
+  /// Returns the i-th most likely candidate, i < size(). Candidates with equal logits are in the order of their ids.
   [[nodiscard]] const Candidate& operator[](size_t i) {
     while (i >= n_sorted_) sort_next();
     return candidates_[i];
@@ -41,10 +41,10 @@ class Ranking {
     double low;
     double high;
   };
-  /// Bounds of total(), computed in one pass over the logits.
+  /// Returns bounds of total(), computed in one pass over the logits.
   [[nodiscard]] Bounds total_bounds() const;
 
-  /// The sum of all weights, added from the most to the least likely. Sorts all candidates.
+  /// Returns the sum of all weights, added from the most to the least likely. Sorts all candidates.
   [[nodiscard]] double total();
 
  private:
@@ -58,11 +58,11 @@ class Ranking {
   std::span<const float> logits_;
   float largest_ = 0.0F;
   double temperature_ = 1.0;
-  float near_ = 0.0F;  ///< all logits from here on have been gathered
+  float near_ = 0.0F;  ///< all logits of at least this value are in candidates_
   size_t size_ = 0;
   size_t n_gathered_ = 0;
   size_t n_sorted_ = 0;
-  std::vector<Candidate> candidates_;  ///< n_gathered_ in use, of which the first n_sorted_ are sorted
+  std::vector<Candidate> candidates_;  ///< the first n_gathered_ are in use, the first n_sorted_ are sorted
 };
 
 }  // namespace folio::infer

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-// Whether the word's last token is all that is missing behind `history`. Words of one token are not asked for.
+// Returns true if `history` ends with all tokens of the word except the last one. False for words of one token.
 bool comes_next(std::span<const int32_t> word, std::span<const int32_t> history) {
   const auto before = word.first(word.size() - 1);
   return !before.empty() && before.size() <= history.size() && std::ranges::equal(before, history.last(before.size()));
@@ -30,11 +30,11 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size
   using core::require;
   SamplerOptions::visit_fields([&](const char* name, auto member, double low, double high, double, const char*) {
     const auto value = static_cast<double>(options.*member);
-    // As floats, for 0.001 is none; written so that a NaN fails.
+    // The option is a float, so `low` is rounded to one, too. The condition is false for a NaN.
     require(value >= static_cast<float>(low) && value <= high, "{} is {}, but must be in [{}, {}]", name,
             options.*member, low, high);
   });
-  if (options_.top_p == 0.0F) options_.top_p = 1e-6F;  // the likeliest alone
+  if (options_.top_p == 0.0F) options_.top_p = 1e-6F;  // keeps only the likeliest token
   options_.top_k = std::max(options_.top_k, 0);
   for (const SamplerOptions::Bias& b : options.logit_bias) {
     require(b.bias >= -100.0F && b.bias <= 100.0F, "the logit bias of token {} is {}, but must be in [-100, 100]",
@@ -121,8 +121,8 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
   }
 }
 
-// f(total of all weights) for a monotone `f`. If its values at the two bounds are equal, this is the value at the total
-// too; otherwise the total is computed. So the sampled tokens are those of a full sort, bit for bit.
+// Returns f(total of all weights) for a monotone `f`. If `f` has the same value at both bounds of the total, this is
+// the value at the total, too; otherwise the total is computed. So the sampled tokens are exactly those of a full sort.
 template <typename F>
 size_t Sampler::at_total(F f) {
   const auto [low, high] = ranking_.total_bounds();
@@ -130,7 +130,7 @@ size_t Sampler::at_total(F f) {
   return low == high || f(high) == value ? value : f(ranking_.total());
 }
 
-// The number of candidates that top-p keeps.
+// Returns the number of candidates that top-p keeps.
 size_t Sampler::n_in_top_p() {
   if (options_.top_p >= 1.0F) return ranking_.size();
   return at_total([&](double total) {
@@ -142,13 +142,13 @@ size_t Sampler::n_in_top_p() {
 }
 
 void Sampler::keep_min_p(size_t n) {
-  constexpr double kNearly = 1e-12;  // more than the rounding errors of two divisions
+  constexpr double kNearly = 1e-12;  // larger than the rounding errors of two divisions
   const double least = options_.min_p;
   kept_.clear();
   for (size_t i = 0; i < n; ++i) {
     const Ranking::Candidate& c = ranking_[i];
     if (c.weight < least * (1.0 - kNearly)) return;
-    if (c.weight < least * (1.0 + kNearly) && c.weight < 1.0) {  // rounding decides
+    if (c.weight < least * (1.0 + kNearly) && c.weight < 1.0) {  // too close: compare the exact probabilities
       const double total = ranking_.total();
       if (c.weight / total < least * (1.0 / total)) continue;
     }
@@ -164,7 +164,7 @@ int32_t Sampler::sample_kept(double largest, double uniform) {
     left -= c.weight / sum;
     if (left < 0.0) return c.id;
   }
-  return kept_.back().id;  // the probabilities add up to a little less than 1
+  return kept_.back().id;  // rounding: the probabilities add up to a little less than 1
 }
 
 int32_t Sampler::sample_all(double uniform) {

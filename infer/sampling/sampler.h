@@ -1,6 +1,5 @@
-// From logits to a token: what a form forbids, biases, penalties, top-k, top-p, min-p, temperature, in llama.cpp's
-// order, then one sample. Its random number is a hash of (seed, position): a sequence's text does not depend on what
-// runs beside it.
+// Draws a token from logits: applies the form, biases, penalties, top-k, top-p, min-p and temperature, in llama.cpp's
+// order, then samples. The random number is a hash of (seed, position), so outputs don't depend on the batch.
 #pragma once
 
 #include <algorithm>
@@ -18,27 +17,27 @@
 namespace folio::infer {
 
 struct SamplerOptions {
-  float temperature = 0.8F;  ///< 0: the likeliest token
-  int32_t top_k = 0;         ///< keep the k likeliest; 0 or -1: off
-  float top_p = 0.95F;       ///< keep the fewest that have this much probability; 1: off, 0: one (Holtzman et al. 2020)
-  float min_p = 0.0F;        ///< keep those with this share of the likeliest's probability; 0: off (Nguyen et al. 2024)
-  float repetition_penalty = 1.0F;  ///< divides positive logits, multiplies negative ones; 1: off (Keskar et al. 2019)
-  int32_t repeat_last_n = 64;       ///< over so many last tokens; 0: none
-  /// Taken off the logits of tokens that were generated, once, and as often as they were. As OpenAI's; 0: off.
+  float temperature = 0.8F;  ///< 0: always the likeliest token
+  int32_t top_k = 0;         ///< keep the k likeliest tokens; 0 or -1: off
+  float top_p = 0.95F;       ///< keep the likeliest tokens with this total probability; 1: off (Holtzman et al. 2020)
+  float min_p = 0.0F;        ///< keep tokens with this share of the largest probability; 0: off (Nguyen et al. 2024)
+  /// Divides positive logits of repeated tokens and multiplies negative ones; 1: off (Keskar et al. 2019).
+  float repetition_penalty = 1.0F;
+  int32_t repeat_last_n = 64;  ///< number of last tokens that repetition_penalty applies to; 0: none
+  /// Subtracted from the logits of generated tokens: presence_penalty once, frequency_penalty per occurrence; 0: off.
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
   struct Bias {
     int32_t token;
     float bias;
   };
-  core::SharedVector<Bias> logit_bias{};  ///< added to the logits of these tokens, each of which is there once
-  /// Tokens that never come one after the other, in the prompt and what follows it: the last of a word is not drawn
-  /// behind its others.
+  core::SharedVector<Bias> logit_bias{};  ///< added to the logits of these tokens; each may occur only once
+  /// Token sequences that are never completed: a word's last token is not drawn after its other tokens.
   std::vector<std::vector<int32_t>> bad_words{};
   uint64_t seed = 0;
 
-  /// The one list of the numbers: visit(name, member, low, high, what it is in a request that does not say it, help).
-  /// A name is OpenAI's, or vLLM's. Checks, flags, the server's fields and their description follow from it.
+  /// Calls visit(name, member, low, high, default in requests, help) for each numeric option. Names are OpenAI's or
+  /// vLLM's. Range checks, flags, and the server's fields and their descriptions are derived from this list.
   template <typename Visit>
   static void visit_fields(Visit visit) {
     using S = SamplerOptions;
@@ -57,7 +56,7 @@ struct SamplerOptions {
           "amount subtracted from a token's logit per generated occurrence; 0: off");
   }
 
-  /// What a request to a server has where it says nothing.
+  /// Returns the default options of requests to a server.
   [[nodiscard]] static SamplerOptions of_requests() {
     SamplerOptions options;
     visit_fields([&](const char*, auto member, double, double, double otherwise, const char*) {
@@ -66,56 +65,54 @@ struct SamplerOptions {
     return options;
   }
 
-  /// Whether a draw depends on the tokens before it by more than their logits.
+  /// Returns true if a draw uses the earlier tokens themselves, and not only the logits.
   [[nodiscard]] bool needs_history() const {
     return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F || has_long_bad_words();
   }
-  /// Whether a machine that draws itself can't do this: the host draws instead.
+  /// Returns true if the host must draw the tokens, because machines that draw don't support these options.
   [[nodiscard]] bool on_host() const {
     return presence_penalty != 0.0F || frequency_penalty != 0.0F || !logit_bias.empty() || has_long_bad_words();
   }
-  /// Those of one token are Sampler::never()'s.
+  /// Returns true if a bad word has several tokens. Words of one token are in Sampler::never().
   [[nodiscard]] bool has_long_bad_words() const {
     return std::ranges::any_of(bad_words, [](const std::vector<int32_t>& word) { return word.size() > 1; });
   }
 };
 
-/// `base` with the values that the config specifies. Throws core::Error with file, name, range and remedy if one is
-/// outside of its range.
+/// Returns `base` with the config's values. Throws core::Error with file, name, range and remedy if one is invalid.
 [[nodiscard]] SamplerOptions with_config(SamplerOptions base, const core::GenerationConfig& config);
 
-/// What a draw gives where there is no token.
+/// Results of a draw without a token.
 inline constexpr int32_t kNotFinite = -1;    ///< a logit is not finite
 inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
 
-/// `drawn`, which is a token. Throws core::Error that says why it is none; `position` is the one that was sampled for.
+/// Returns `drawn` if it is a token, otherwise throws core::Error with the reason. `position` is that of the draw.
 [[nodiscard]] int32_t token_of(int32_t drawn, int64_t position);
 
-/// Whether `history` and then `token` end with one of the words, none of which is empty.
+/// Returns true if `history` followed by `token` ends with one of the words. Words must not be empty.
 [[nodiscard]] bool ends_with_word(std::span<const int32_t> history, int32_t token,
                                   std::span<const std::vector<int32_t>> words);
 
 class Sampler {
  public:
-  /// `never` are ids that are suppressed, beside the bad words of one token. The first n_prompt tokens of a history
-  /// were not generated. With a form, whose n_prompt is the same, only tokens that it allows are drawn. Throws
-  /// core::Error if an option is out of its range.
+  /// Creates the sampler of one sequence. Tokens in `never` are not drawn. The first n_prompt tokens of a history don't
+  /// count as generated. A form must have the same n_prompt. Throws core::Error if an option is out of range.
   Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt = 0,
           std::optional<FormMask> form = {});
 
   [[nodiscard]] const SamplerOptions& options() const { return options_; }
   [[nodiscard]] std::span<const int32_t> never() const { return never_; }
-  /// Null where the text keeps to none.
+  /// Returns the mask of the sequence's form, or null if it has none.
   [[nodiscard]] FormMask* form() { return form_ ? &*form_ : nullptr; }
-  /// Whether a machine that draws itself can't do this: see SamplerOptions::on_host().
+  /// Returns true if the host must draw the tokens: there is a form, or SamplerOptions::on_host().
   [[nodiscard]] bool on_host() const { return form_.has_value() || options_.on_host(); }
-  /// Whether `token` is suppressed behind these tokens; what a form forbids is not asked.
+  /// Returns true if `token` is in never() or completes a bad word after `history`. The form is not checked.
   [[nodiscard]] bool forbids(int32_t token, std::span<const int32_t> history) const;
 
-  /// A token, kNotFinite, or kNothingLeft. `logits` (vocab_size) are used as scratch; `history` is the sequence so far,
-  /// `position` the one that is sampled for. Throws core::Error if an id of `never` or `history` has no logit.
+  /// Returns a token, kNotFinite or kNothingLeft. Overwrites `logits` (vocab_size). `history` is the sequence so far,
+  /// `position` that of the drawn token. Throws core::Error if a token of `history` or the options has no logit.
   [[nodiscard]] int32_t draw(std::span<float> logits, std::span<const int32_t> history, int64_t position);
-  /// The same, but throws core::Error if there is no token.
+  /// Draws a token as draw() does, but throws core::Error if there is none.
   [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position) {
     return token_of(draw(logits, history, position), position);
   }

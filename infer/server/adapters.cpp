@@ -53,10 +53,10 @@ struct Adapters::Entry {
   size_t bytes = 0;
   enum class State : uint8_t { Absent, Coming, Held } state = State::Absent;
   bool named = false;
-  int32_t number = kNoAdapter;  ///< valid while in memory
-  size_t n_uses = 0;            ///< requests that have the number
+  int32_t number = kNoAdapter;  ///< the adapter's id in the engine; valid if state is Held
+  size_t n_uses = 0;            ///< requests that use `number`
   uint64_t last_use = 0;
-  std::function<void(const std::optional<ApiError>&)> added{};  ///< set while the folder is read for the first time
+  std::function<void(const std::optional<ApiError>&)> added{};  ///< add()'s callback, until the files were read
 };
 
 Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post)
@@ -73,7 +73,7 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
     core::require(entry->bytes <= options_.memory, "the adapter {} needs {} bytes, more than --adapter-memory {}",
                   adapter.name, entry->bytes, options_.memory);
     named_.emplace(adapter.name, entry);
-    if (bytes_ + entry->bytes > options_.memory) continue;  // loaded when a request names it
+    if (bytes_ + entry->bytes > options_.memory) continue;  // loaded once a request uses it
     std::promise<int32_t> number;
     engine_.call([&](Engine& e) {
       try {
@@ -89,7 +89,7 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
   }
 }
 
-// Names appear in logs, metrics and flags.
+// Throws ApiError 400 if no adapter can be added with this name, which will appear in logs, metrics and flags.
 void Adapters::check_name(const std::string& name) const {
   constexpr size_t kMostBytes = 128;
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/@:+-";
@@ -153,8 +153,8 @@ void Adapters::release(const Use& use) {
   if (!waiting_.empty()) post_([this] { serve_waiting(); });
 }
 
-// Serves requests whose adapter is in memory, and loads other adapters while memory can be freed for them. Once that
-// fails, all later requests wait, too, so that none overtakes.
+// Serves waiting requests whose adapter is in memory, and loads other adapters while memory can be freed for them. Once
+// that fails, all later requests wait, too, so that none overtakes.
 void Adapters::serve_waiting() {
   std::deque<std::weak_ptr<Use>> left;
   bool blocked = false;
@@ -200,14 +200,14 @@ bool Adapters::evict_idle(size_t bytes) {
   return true;
 }
 
-// Unloads an adapter that no request uses: the end of the last one was delivered.
+// Unloads an adapter that no request uses.
 void Adapters::drop(const std::shared_ptr<Entry>& entry) {
   engine_.call([number = entry->number](Engine& e) { e.unload_adapter(number); });
   forget(entry);
   ++n_drops_;
 }
 
-// Reserves the adapter's memory.
+// Counts an adapter's memory as used, before the adapter is loaded.
 void Adapters::hold(const std::shared_ptr<Entry>& entry) {
   entry->state = Entry::State::Coming;
   bytes_ += entry->bytes;
@@ -230,12 +230,12 @@ void Adapters::drop_if_gone(const std::shared_ptr<Entry>& entry) {
   if (!waits) drop(entry);
 }
 
-// Runs on the reader's thread. Reads only the entry's path and scale, which never change.
+// Reads an adapter's files on the reader's thread. Uses only the entry's path and scale, which don't change.
 void Adapters::read_folder(const std::shared_ptr<Entry>& entry) {
   std::shared_ptr<const core::Adapter> adapter;
   std::optional<ApiError> error;
   try {
-    const std::filesystem::path path(entry->adapter.path);  // a file, or peft's directory
+    const std::filesystem::path path(entry->adapter.path);  // a GGUF file, or a directory in peft's format
     if (core::is_plain_file(path) || core::path_exists(path / "adapter_config.json")) {
       adapter = read(entry->adapter, engine_.config());
     } else {
@@ -259,7 +259,7 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
                                                 entry->adapter.name, bytes, options_.memory),
                                     "lora_path"));
     }
-    // If memory is lacking, only the name is added; the folder is read again when a request needs it.
+    // Without free memory, only the name is added. The files are read again when a request uses the adapter.
     if (!waiting_.empty() || !evict_idle(bytes)) return was_loaded(entry, kNoAdapter);
     hold(entry);
   } else if (bytes != entry->bytes) {
@@ -279,7 +279,7 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
   });
 }
 
-// Called after an adapter was read; with kNoAdapter if there is no memory for it now.
+// Handles a loaded adapter, or, with kNoAdapter, one that was read but must wait for memory.
 void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
   if (number != kNoAdapter) {
     entry->number = number;

@@ -29,7 +29,7 @@ struct NamedAdapter {
 struct AdapterOptions {
   std::vector<NamedAdapter> adapters{};  ///< available from the start
   bool allow_loading = false;            ///< clients can load and unload adapters
-  size_t memory = SIZE_MAX;              ///< limit for adapters in memory, in bytes of floats
+  size_t memory = SIZE_MAX;              ///< maximum total size of the adapters in memory, in bytes
   size_t most = 1024;                    ///< maximum number of adapters
 };
 
@@ -42,25 +42,25 @@ class Adapters {
  public:
   using Post = std::function<void(std::function<void()> work)>;
 
-  /// Reads all of `options.adapters`, and loads as many as fit in memory. No adapter may be called `base`. `post`
-  /// queues work for the service's thread. Throws core::Error that names the adapter.
+  /// Reads all of `options.adapters`, and loads as many as fit in memory. `base` is the model's name, which no adapter
+  /// may have. `post` queues work for the service's thread. Throws core::Error that names an invalid adapter.
   Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post);
   Adapters(const Adapters&) = delete;
   Adapters& operator=(const Adapters&) = delete;
 
   class Use;
-  /// Receives the number for GenerateOptions::adapter, or the error if the adapter can't be loaded.
+  /// Receives the id for GenerateOptions::adapter, or the error if the adapter can't be loaded.
   using Ready = std::function<void(int32_t number, const std::optional<ApiError>& error)>;
-  /// Calls `ready` once the adapter is in memory, in the order of the calls; it may have to wait for memory until other
-  /// requests end. The adapter stays in memory until the result is destroyed. `name` must be one of names().
+  /// Calls `ready` once the adapter is in memory, which may take until other requests end. Requests get memory in the
+  /// order of the calls. The adapter stays in memory until the result is destroyed. `name` must be one of names().
   [[nodiscard]] std::shared_ptr<Use> use(const std::string& name, Ready ready);
 
-  /// Reads the folder, then adds the name. `done` receives the error, if any: 400, or 404 if there is no adapter.
+  /// Reads the adapter's files and adds the adapter. `done` receives the error, if any: 404 for missing files, or 400.
   void add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done);
-  /// Removes the name. Requests that use the adapter keep it. Throws ApiError 404 if there is no such name.
+  /// Removes the adapter from names(). Requests that use it continue. Throws ApiError 404 if there is no such adapter.
   void remove(const std::string& name);
 
-  /// Ends the thread that reads folders.
+  /// Ends the thread that reads adapters' files.
   void stop() { reader_.stop(); }
 
   [[nodiscard]] std::vector<std::string> names() const;
@@ -89,17 +89,17 @@ class Adapters {
   std::string base_;
   AdapterOptions options_;
   Post post_;
-  std::map<std::string, std::shared_ptr<Entry>, std::less<>> named_;  ///< includes names being added
+  std::map<std::string, std::shared_ptr<Entry>, std::less<>> named_;  ///< includes adapters whose files are being read
   std::set<std::shared_ptr<Entry>> held_;   ///< in memory or being loaded; includes adapters whose name was removed
-  std::deque<std::weak_ptr<Use>> waiting_;  ///< in order of arrival
+  std::deque<std::weak_ptr<Use>> waiting_;  ///< requests whose adapter isn't in memory, by arrival
   size_t bytes_ = 0;                        ///< total size of the adapters in held_
-  uint64_t now_ = 0;                        ///< logical clock, counts uses
+  uint64_t now_ = 0;                        ///< a logical clock: the number of uses so far
   uint64_t n_loads_ = 0;
   uint64_t n_drops_ = 0;
-  Worker reader_;  ///< last member, since it uses the others
+  Worker reader_;  ///< reads adapters' files; declared last, since it uses the other members
 };
 
-/// A request's use of an adapter.
+/// A request's use of an adapter. The adapter stays in memory as long as this object exists.
 class Adapters::Use {
  public:
   ~Use() { owner_.release(*this); }
@@ -114,7 +114,7 @@ class Adapters::Use {
   Adapters& owner_;
   std::shared_ptr<Entry> entry_;
   Ready ready_;
-  int32_t number_ = kNoAdapter;  ///< kNoAdapter until loaded
+  int32_t number_ = kNoAdapter;  ///< the adapter's id; kNoAdapter until it is loaded
 };
 
 }  // namespace folio::infer::server

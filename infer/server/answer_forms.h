@@ -1,4 +1,4 @@
-// Forms that constrain answers: those in requests, and those of tool calls. One object per engine.
+// Compiles and caches forms, the constraints of structured output, of two kinds: those in requests, and tool calls.
 #pragma once
 
 #include <memory>
@@ -13,30 +13,30 @@
 
 namespace folio::infer::server {
 
-/// How the served model writes function calls.
+/// The format in which the served model writes function calls, and what is needed to constrain them.
 struct CallWriting {
   CallWriting(const data::Tokenizer& served, data::ToolFormat found)
       : format(std::move(found)), tokenizer(served, format.marks), forms(tokenizer) {}
 
-  data::ToolFormat format;          ///< without the empty reasoning that some templates write before an answer
+  data::ToolFormat format;          ///< without empty reasoning, which some chat templates write before an answer
   data::MarkedTokenizer tokenizer;  ///< decodes the markers of calls and reasoning as text
-  forms::FormCache forms;           ///< compiled for this tokenizer
+  forms::FormCache forms;           ///< forms compiled for this tokenizer
 };
 
 /// The tools of a request, needed to parse its answer (call_reader.h).
 struct ToolUse {
   std::shared_ptr<const CallWriting> writing;
-  bool has_answer = true;  ///< the answer may be text without calls
-  bool is_named = false;   ///< the request named the function to call
-  size_t most_calls = 0;   ///< per answer
+  bool has_answer = true;  ///< true: the answer may be text without calls
+  bool is_named = false;   ///< true: the request named the function to call
+  size_t most_calls = 0;   ///< maximum number of calls per answer
 };
 
 class AnswerForms {
  public:
-  /// Both arguments must outlive it.
+  /// Both arguments must outlive this object.
   AnswerForms(const data::Tokenizer& tokenizer, const std::optional<data::ChatTemplate>& chat);
 
-  /// Returns the served tokenizer, with the markers of reasoning decoded as text. Forms are compiled for it.
+  /// Returns the served tokenizer, changed to decode the markers of reasoning as text. Forms are compiled for it.
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return marked_; }
 
   /// Returns the form for `options`. Throws core::Error as forms::make_form() does.
@@ -49,7 +49,7 @@ class AnswerForms {
  private:
   const data::Tokenizer& tokenizer_;
   const std::optional<data::ChatTemplate>& chat_;
-  std::vector<int32_t> thoughts_;  ///< tokens of reasoning's markers that decode to nothing
+  std::vector<int32_t> thoughts_;  ///< markers of reasoning that the served tokenizer decodes to ""
   data::MarkedTokenizer marked_;
   forms::FormCache forms_;
   std::mutex mutex_;

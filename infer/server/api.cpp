@@ -52,7 +52,7 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
     }
     if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100.0))
       refuse("logit_bias", "of token {} must be a number in [-100, 100]", token);
-    if (key.size() > 1 && key.front() == '0') {  // so that each token has one name
+    if (key.size() > 1 && key.front() == '0') {  // leading zeros would allow two biases of one token
       refuse("logit_bias", "has token {} as {}; remove the leading zeros", token, core::printable(key));
     }
     biases.push_back({.token = static_cast<int32_t>(token), .bias = bias.get<float>()});
@@ -71,7 +71,7 @@ std::vector<int32_t> end_tokens_of(const Json* value, const ServedModel& served)
   return ids;
 }
 
-// Checks fields that clients send to OpenAI, and that have no effect here.
+// Checks the types of fields that OpenAI's clients may send and that have no effect here.
 void check_unused(const Fields& fields) {
   for (const char* name :
        {"user", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "verbosity"}) {
@@ -106,7 +106,7 @@ std::string take_model(const Fields& fields, const ServedModel& served) {
   return *name;
 }
 
-constexpr const char* kForBeams = "requires \"use_beam_search\": true";  // but the default is accepted
+constexpr const char* kForBeams = "requires \"use_beam_search\": true";  // error of options that only beams use
 
 // Reads the number of choices per prompt, and the options of beam search.
 void take_choices(const Fields& fields, const ServedModel& served, size_t n_prompts, CompletionRequest& request) {
@@ -168,7 +168,7 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
   check_unused(fields);
 }
 
-// Returns how many tokens fit in the context after the longest prompt.
+// Returns how many tokens fit in the context after the longest prompt. Throws ApiError if there are none.
 int64_t free_positions(const CompletionRequest& request, const ServedModel& served) {
   int64_t longest = 0;
   for (const Prompt& prompt : request.prompts) longest = std::max(longest, std::ssize(prompt.tokens));
@@ -181,7 +181,8 @@ int64_t free_positions(const CompletionRequest& request, const ServedModel& serv
   return served.context - longest;
 }
 
-// Limits log-probabilities. A whole answer is held in memory; an echoed prompt's tokens are shared by all choices.
+// Throws ApiError if a request would return too many log-probabilities. Sets n_logprob_bytes: an answer that is not
+// streamed is held in memory, and all choices share those of an echoed prompt.
 void check_logprobs(CompletionRequest& request) {
   constexpr size_t kMost = size_t{1} << 22U;
   constexpr size_t kTokenBytes = 64;  // size of TokenLogprob (replies.h)
@@ -231,7 +232,8 @@ Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedMod
   return {.tokens = std::move(ids), .text = "", .came_as_ids = true};
 }
 
-// Limits the text of prompts given as IDs, since an ID of few bytes may be a token of hundreds.
+// Throws ApiError if the text of prompts given as token IDs is too long. A request's size doesn't limit it, since an ID
+// of a few digits may be a token of hundreds of bytes.
 void check_text_of(const std::string& field, std::span<const Prompt> prompts, const ServedModel& served) {
   constexpr size_t kMost = size_t{16} << 20U;
   size_t n = 0;
@@ -320,7 +322,7 @@ Prompt chat_prompt(std::span<const data::ChatMessage> messages, const std::strin
   });
 }
 
-// Returns the steps of parsing `value` with its keys in order: each key is compared with those before it.
+// Returns the work steps for parsing `value` with its keys in order: each key is compared with all keys before it.
 uint64_t steps_in_order(const Json& value) {
   constexpr size_t kComparedPerStep = 16;
   uint64_t n = 1 + (value.is_object() ? value.size() * value.size() / kComparedPerStep : 0);
@@ -329,7 +331,7 @@ uint64_t steps_in_order(const Json& value) {
   return n;
 }
 
-// Returns null if the order of keys doesn't matter.
+// Returns the body with its keys in order, or null if no field depends on the order.
 core::OrderedJson in_order(const Fields& fields, const Json& body, std::string_view text,
                            const core::WorkBudget& budget) {
   return needs_order(fields) ? server::in_order(body, text, budget) : core::OrderedJson();
@@ -345,7 +347,7 @@ void take_form(const Fields& fields, const core::OrderedJson& ordered, const Ser
                                   [&] { return forms_of(asked.field, served).form(asked.options, budget); });
 }
 
-// Sets what a chat's answer may be: its form, and the tools it may call.
+// Sets the form of a chat's answer, and the tools that the answer may call.
 void take_answer(const Fields& fields, const core::OrderedJson& ordered, const RequestedTools& tools,
                  std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
                  CompletionRequest& request) {
@@ -406,7 +408,7 @@ core::OrderedJson in_order(const Json& body, std::string_view text, const core::
     throw ApiError(400, error.what(), "", "too_much_work");
   } catch (const core::WorkStopped&) {
     throw;
-  } catch (const core::Error& error) {  // an object has too many keys
+  } catch (const core::Error& error) {  // for example, an object has too many keys
     throw ApiError(400, error.what());
   }
 }

@@ -1,5 +1,5 @@
-// OpenAI's completions as data: requests, checked field by field, and errors. Independent of HTTP. Source: OpenAI's API
-// reference, "Completions" and "Chat completions".
+// Parses and checks the requests of OpenAI's completion APIs, and defines their errors. Independent of HTTP. Source:
+// OpenAI's API reference, "Completions" and "Chat completions".
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace folio::infer::server {
 /// An error in the format of OpenAI's API.
 class ApiError : public std::runtime_error {
  public:
-  /// `param` is the invalid field, or empty.
+  /// Creates an error with this HTTP status. `param` is the invalid field, or empty.
   ApiError(int status, const std::string& message, std::string param = {}, std::string code = {})
       : std::runtime_error(message), status_(status), param_(std::move(param)), code_(std::move(code)) {}
 
@@ -40,20 +40,20 @@ class ApiError : public std::runtime_error {
   std::string code_;
 };
 
-inline constexpr int64_t kMostChoices = 128;  ///< default maximum per request
-inline constexpr size_t kMostToolCalls = 32;  ///< default maximum per answer
+inline constexpr int64_t kMostChoices = 128;  ///< default of ServedModel::max_choices
+inline constexpr size_t kMostToolCalls = 32;  ///< default of ServedModel::max_tool_calls
 
 /// The served model, its defaults and its limits.
 struct ServedModel {
   std::string name;
   int64_t context = 0;
   const data::Tokenizer& tokenizer;
-  std::optional<data::ChatTemplate> chat_template{};       ///< none: a base model, which doesn't chat
+  std::optional<data::ChatTemplate> chat_template{};       ///< empty: a base model, without chats
   size_t speculate = 0;                                    ///< GenerateOptions::speculate of all requests
   int32_t adapter = kNoAdapter;                            ///< GenerateOptions::adapter of requests for `name`
   std::vector<std::string> adapters{};                     ///< names of adapters that requests may choose
-  int64_t max_choices = kMostChoices;                      ///< per request: n times its prompts
-  size_t max_tool_calls = kMostToolCalls;                  ///< per answer, which ends after the last of them
+  int64_t max_choices = kMostChoices;                      ///< maximum number of choices per request: n for each prompt
+  size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of calls per answer
   SamplerOptions sampler = SamplerOptions::of_requests();  ///< defaults for requests
   std::shared_ptr<AnswerForms> forms{};                    ///< null: requests can't constrain their answers
 };
@@ -66,24 +66,24 @@ void require_model(const std::string& name, const ServedModel& served);
 
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::string text;  ///< empty if it came as IDs and is not echoed
+  std::string text;  ///< empty if the prompt came as token IDs and is not echoed
   bool came_as_ids = false;
-  bool parse_special = false;  ///< names of special tokens in `text` are these tokens
+  bool parse_special = false;  ///< true: special tokens in `text` were parsed
   size_t n_added = 0;          ///< leading tokens that are not in `text`, such as BOS
 };
 
 class Replies;
 struct CompletionRequest;
-/// Creates the writer of a request's answer, with that `id` and creation time (seconds since 1970).
+/// Creates the object that writes a request's answer, with the answer's `id` and creation time in seconds since 1970.
 using MakeReplies = std::function<std::unique_ptr<Replies>(const CompletionRequest& request, const ServedModel& served,
                                                            const std::string& id, int64_t created)>;
 
 /// A parsed request to any of the completion APIs.
 struct CompletionRequest {
   bool chat = false;
-  std::string_view path = "/v1/completions";  ///< where it was posted
+  std::string_view path = "/v1/completions";  ///< the route that was called
   std::string_view id_prefix = "cmpl-";
-  MakeReplies make_replies{};  ///< empty: class Replies
+  MakeReplies make_replies{};  ///< empty: answers are written by class Replies
   std::string model{};         ///< the served model's name, or an adapter's
   std::vector<Prompt> prompts;
   GenerateOptions options;
@@ -91,29 +91,29 @@ struct CompletionRequest {
   bool stream = false;
   bool include_usage = false;
   std::optional<size_t> top_logprobs;      ///< number of alternatives per token; nullopt: no log-probabilities
-  size_t n_logprob_bytes = 0;              ///< limit for log-probabilities held; of a stream, those of echoed prompts
+  size_t n_logprob_bytes = 0;              ///< maximum memory for log-probabilities; in a stream, for those of prompts
   std::shared_ptr<const ToolUse> tools{};  ///< tools that the answer may call; null: none
   data::Thinking thinking = data::Thinking::None;
-  bool include_reasoning = true;  ///< the answer contains its reasoning, if there is any
+  bool include_reasoning = true;  ///< false: reasoning is left out of the answer
 
   /// Returns the number of sequences per prompt: its choices, or its beams.
   [[nodiscard]] int64_t n_sequences() const { return std::max(options.n, options.beams.width); }
 };
 
 struct ParseOptions {
-  /// For the template, the tokens (one step per byte) and the form. Errors name the field that exceeds it.
+  /// Limits the work of rendering the template, tokenizing (one step per byte) and compiling the form. If a field
+  /// exceeds it, parsing throws ApiError with its name.
   core::WorkBudget budget{};
-  /// Called before that work begins. Throws if the request can't be accepted anyway.
+  /// Called before this work begins. Must throw if the request can't be accepted, such as when the queue is full.
   std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};
-  /// Splits a chat's answer into reasoning and the rest; a form then applies after the reasoning.
+  /// Splits a chat's answer into reasoning and content. A form then applies only to the content.
   bool splits_reasoning = true;
 };
 
-// All of these throw ApiError that names an invalid field and its range, unknown fields, or an unsupported feature. The
-// form is compiled last, when the prompt is known to fit the context.
+// The functions below throw ApiError if a field is unknown, invalid or not supported.
 
-/// Parses a request to /v1/completions, which uses `random_seed` if it has no seed. `text` is the raw body, from which
-/// schemas keep the order of their keys; without it, keys are sorted.
+/// Parses a request to /v1/completions. Without a seed in the request, uses `random_seed`. `text` is the body's JSON
+/// text, from which the order of keys in schemas is taken. If `text` is empty, keys are sorted.
 [[nodiscard]] CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed,
                                                  std::string_view text = {}, const ParseOptions& options = {});
 [[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed,
@@ -121,13 +121,13 @@ struct ParseOptions {
 /// Parses a request to the Responses API, as parse_chat() does. Fields that need stored state are rejected.
 [[nodiscard]] CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
                                                std::string_view text = {}, const ParseOptions& options = {});
-/// Returns the body with its keys in the order of `text`.
+/// Returns the body with its keys in the order of `text`, from which it was parsed.
 [[nodiscard]] core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
-/// Parses {"prompt": text} or {"messages": […]}, as in vLLM's API, and returns the tokens of the prompt of a
-/// completion. An empty prompt has none if "add_special_tokens" is false.
+/// Parses {"prompt": text} or {"messages": […]}, as in vLLM's API, and returns the tokens that a completion would use
+/// as its prompt; none for an empty prompt if "add_special_tokens" is false.
 [[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,
                                                   const core::WorkBudget& budget = core::WorkBudget());
-/// Parses {"tokens": [ids]}.
+/// Parses {"tokens": [ids]} and returns the IDs.
 [[nodiscard]] std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& served);
 
 }  // namespace folio::infer::server

@@ -12,7 +12,8 @@ using Kind = data::CallPiece::Kind;
 
 constexpr std::string_view kSpaces = " \t\r\n";
 
-// Returns where the text ends before trailing spaces and a possible beginning of `trigger`, which must wait for more.
+// Returns the length of `text` without a possible beginning of `trigger` at the end, and without spaces before it. Both
+// are held back until more text arrives.
 size_t end_of_answer(std::string_view text, std::string_view trigger, std::string_view spaces = kSpaces) {
   size_t end = text.size();
   for (size_t n = std::min(text.size(), trigger.size() - 1); n > 0; --n) {
@@ -123,7 +124,7 @@ bool CallReader::read_name(AnswerUpdate& update) {
   return take(end);
 }
 
-// Reads up to the brace that closes the arguments.
+// Reads the arguments. Returns true once their closing brace was read.
 bool CallReader::read_arguments(AnswerUpdate& update) {
   size_t n = 0;
   bool done = false;
@@ -211,7 +212,7 @@ AnswerUpdate AnswerReader::read(std::string_view piece) { return read_calls(reas
 
 AnswerUpdate AnswerReader::end() { return read_calls(reasoning_.end(), true); }
 
-// Parses the calls in the update's content.
+// Moves the calls in the update's content into the update's `calls`.
 AnswerUpdate AnswerReader::read_calls(AnswerUpdate update, bool is_last) {
   if (!calls_) return update;
   AnswerUpdate found = calls_->read(std::exchange(update.content, {}));
@@ -234,7 +235,7 @@ void AnswerReader::keep_new(AnswerUpdate& update) {
     held_.id += call.id;
     held_.name += call.name;
     held_.arguments += call.arguments;
-    const auto at = known_.lower_bound(current_);  // the first known call that may begin with it
+    const auto at = known_.lower_bound(current_);  // if any known call begins with current_, this one does
     if (at == known_.end() || !at->starts_with(current_)) update.calls.push_back(std::exchange(held_, {}));
   }
   if (calls_->is_whole()) end_call();

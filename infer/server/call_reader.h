@@ -13,12 +13,12 @@
 
 namespace folio::infer::server {
 
-/// New output of a call.
+/// New output of a function call.
 struct CallUpdate {
   size_t index = 0;  ///< position among the answer's calls
   std::string id{};  ///< set together with the name, when the call begins
   std::string name{};
-  std::string arguments{};  ///< next part of the JSON
+  std::string arguments{};  ///< next part of the arguments, which are JSON
 };
 
 /// New output of an answer.
@@ -31,10 +31,11 @@ struct AnswerUpdate {
   void append(AnswerUpdate more);
 };
 
-/// Parses function calls. Output may be split anywhere; the updates add up to the same.
+/// Parses the function calls of an answer. The answer may be split anywhere: the updates add up to the same calls.
 class CallReader {
  public:
-  /// `format` must outlive it. `has_answer`: text before calls, or without them, is allowed. IDs follow from `id_seed`.
+  /// `format` must outlive this object. If `has_answer`, text may precede the calls, or there may be no calls. The
+  /// calls' IDs are derived from `id_seed`.
   CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
@@ -59,21 +60,21 @@ class CallReader {
   const data::ToolFormat& format_;
   uint64_t id_seed_;
   Stage stage_;
-  std::string held_;     ///< received, not parsed yet
-  std::string opening_;  ///< expected before the first name
+  std::string held_;     ///< text that was received but not parsed yet
+  std::string opening_;  ///< text expected before the first call
   size_t piece_ = 0;     ///< index of the current piece of the call's format
-  size_t n_calls_ = 0;   ///< calls whose name was read
-  int depth_ = 0;        ///< open braces and brackets in the arguments
+  size_t n_calls_ = 0;   ///< number of calls whose name was read
+  int depth_ = 0;        ///< number of open braces and brackets in the arguments
   bool in_string_ = false;
   bool is_escaped_ = false;
 };
 
-/// Splits off the reasoning at the start of an answer. Newlines next to its markers are dropped (Qwen 3's template).
+/// Separates the reasoning at the start of an answer from the content. Drops newlines next to the markers of reasoning.
 class ReasoningReader {
  public:
   explicit ReasoningReader(data::Thinking thinking);
 
-  /// Returns reasoning and content, never calls.
+  /// Returns the new reasoning and content. The update's `calls` are empty.
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] bool is_inside() const { return stage_ == Stage::Reasoning; }
@@ -82,15 +83,15 @@ class ReasoningReader {
   enum class Stage : uint8_t { Start, Reasoning, After, Text };
 
   Stage stage_;
-  std::string held_{};  ///< received, not parsed yet
+  std::string held_{};  ///< text that was received but not parsed yet
   bool has_begun_ = false;
 };
 
-/// Parses reasoning, then text, and calls if there are tools. An answer is enough when it has the maximum number of
-/// calls, or a call that repeats an earlier one word for word; the repetition is left out.
+/// Parses an answer's reasoning, then its text, and calls if there are tools. is_enough() is true at the maximum number
+/// of calls, or once a call repeats an earlier one exactly; the repetition is left out.
 class AnswerReader {
  public:
-  /// `tools` may be null, and must outlive it.
+  /// `tools` may be null, and must outlive this object. See CallReader for `id_seed`.
   AnswerReader(data::Thinking thinking, const ToolUse* tools, uint64_t id_seed);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
@@ -109,8 +110,8 @@ class AnswerReader {
   std::optional<CallReader> calls_;
   size_t most_calls_;
   std::set<std::string> known_{};  ///< complete calls: name, newline, arguments
-  std::string current_{};          ///< the call being read, in the same format
-  CallUpdate held_{};              ///< its new output, while it may be a repetition
+  std::string current_{};          ///< the current call: name, newline, arguments so far
+  CallUpdate held_{};              ///< the current call's output, held back while it may repeat a call
   bool is_enough_ = false;
 };
 

@@ -13,14 +13,14 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr int kClientWentAway = 499;  // nginx's status for logs and metrics
+constexpr int kClientWentAway = 499;  // nginx's status for a client that disconnected, used in logs and metrics
 
 ApiError api_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const MachineLost& e) {
     return ApiError(503, e.what());
-  } catch (const core::Error& e) {  // the request can't run, or logits are not finite
+  } catch (const core::Error& e) {  // for example, the prompt can't run, or logits are not finite
     return ApiError(400, e.what());
   } catch (const std::exception& e) {
     return ApiError(500, e.what());
@@ -88,7 +88,7 @@ void Completion::start(AsyncEngine& engine, int32_t adapter, std::function<void(
   queue_->submit(std::move(requests));
 }
 
-// Callbacks run on the engine's thread.
+// Returns the engine request for a prompt. Its callbacks, which run on the engine's thread, only fill events.
 Request Completion::engine_request(size_t prompt) {
   const auto self = shared_from_this();
   const size_t first = prompt * n_each();
@@ -124,7 +124,7 @@ Request Completion::engine_request(size_t prompt) {
   return request;
 }
 
-// Records the prompt's log-probabilities: the logits of a row are those of the next token.
+// Records a prompt's log-probabilities. Row i of the logits gives the log-probability of token i + 1.
 void Completion::on_prompt_logits(size_t prompt, std::span<const float> logits) {
   const std::vector<int32_t>& tokens = request_.prompts[prompt].tokens;
   const auto vocab_size = static_cast<size_t>(served_.tokenizer.vocab_size());
@@ -178,7 +178,7 @@ void Completion::take(ChoiceUpdate update) {
   }
 }
 
-// Runs on the engine's thread. If no token can continue a form, the finish reason is OpenAI's "length".
+// Adds a choice's last output and its finish reason, which is OpenAI's "length" if a form allows no token.
 void Completion::finish(ChoiceUpdate& update, const GenerateResult& result) {
   ChoiceText& text = update.text;
   bool calls = false;
@@ -209,7 +209,7 @@ void Completion::measure(const ChoiceUpdate& update) {
 }
 
 void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
-  const auto reply = reply_;  // the client may be lost during a write
+  const auto reply = reply_;  // a write may reset reply_, if the client has disconnected
   if (!std::exchange(begun_, true)) {
     status_ = 200;
     reply->add_header("Cache-Control", "no-cache");
@@ -222,12 +222,12 @@ void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
   reply->add(replies_->chunk(index, std::move(piece)), cost);
 }
 
-// Releases the cost of output that was read, or never will be.
+// Subtracts output that was read, or never will be, from the queue's unread bytes.
 void Completion::was_read(size_t cost) {
   if (queue_ != nullptr) queue_->release(cost);
 }
 
-// Called when all requests have ended. Done once the client has read most of the answer or has disconnected.
+// Ends the answer after all requests have ended. It is done once the client has read most of it or has disconnected.
 void Completion::end() {
   if (reply_ == nullptr) return be_done();
   status_ = 200;
@@ -247,7 +247,7 @@ void Completion::be_done() {
 }
 
 void Completion::cancel() {
-  if (queue_ == nullptr) return end();  // it only waits for its adapter or its client
+  if (queue_ == nullptr) return end();  // no request is running: the adapter isn't loaded yet, or all have ended
   queue_->cancel();
 }
 

@@ -25,14 +25,14 @@ struct ChoiceUpdate {
   size_t choice = 0;
   std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
   size_t n_tokens = 0;
-  size_t n_reasoning = 0;  ///< how many of these tokens are reasoning
+  size_t n_reasoning = 0;  ///< number of reasoning tokens among n_tokens
   ChoiceText text{};
-  // Set when the choice has ended.
+  // Statistics of the choice, set in its last update.
   size_t n_cached = 0;
   size_t n_drafts = 0;
   size_t n_right = 0;
 
-  /// Returns the bytes held until the client has read the update, without what choices share.
+  /// Returns the number of bytes that the update holds until the client has read it, except data that choices share.
   [[nodiscard]] size_t cost() const;
 };
 
@@ -40,17 +40,16 @@ class Completion : public std::enable_shared_from_this<Completion> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `served` and `metrics` must outlive it.
+  /// Creates a completion that start() runs. `served` and `metrics` must outlive it.
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
              Metrics& metrics);
 
-  /// Sets `on_done`, which is called once when all choices have ended; after an error, possibly before start().
+  /// Sets `on_done`, which is called once: when all choices have ended, or after an error, possibly before start().
   void expect(std::function<void(const Completion&)> on_done);
-  /// Submits the choices, with the adapter of that number. `on_delivery` is called, from any thread, when receive() has
-  /// something to do.
+  /// Submits the choices, with `adapter`. `on_delivery` is called, on any thread, whenever receive() must be called.
   void start(AsyncEngine& engine, int32_t adapter, std::function<void()> on_delivery);
   void receive();
-  /// Ends the completion with an error, which is sent unless the client has disconnected.
+  /// Ends the completion with an error, and sends the error unless the client has disconnected.
   void fail(const ApiError& error);
 
   [[nodiscard]] const CompletionRequest& request() const { return request_; }
@@ -82,22 +81,22 @@ class Completion : public std::enable_shared_from_this<Completion> {
   CompletionRequest request_;
   const ServedModel& served_;
   std::string id_;
-  std::shared_ptr<HttpReply> reply_;                 ///< null: nothing more is sent
-  std::shared_ptr<EventQueue<ChoiceUpdate>> queue_;  ///< from start() until all requests have ended
+  std::shared_ptr<HttpReply> reply_;                 ///< null once nothing more is sent
+  std::shared_ptr<EventQueue<ChoiceUpdate>> queue_;  ///< set from start() until all requests have ended
   Metrics& metrics_;
   std::unique_ptr<Replies> replies_;
   std::function<void(const Completion&)> on_done_;
-  std::vector<ChoiceText> choices_;                  ///< output so far; of a stream, what was not sent yet
+  std::vector<ChoiceText> choices_;                  ///< output of each choice; in a stream, the output not sent yet
   std::vector<AnswerReader> readers_;                ///< one per choice of a chat; used on the engine's thread
-  std::vector<CharacterCounter> characters_;         ///< one per choice, counts the text of its tokens
-  std::vector<std::vector<size_t>> prompt_offsets_;  ///< per prompt, if echoed with log-probabilities
-  std::vector<size_t> n_prompt_logits_;              ///< rows seen of each prompt; used on the engine's thread
+  std::vector<CharacterCounter> characters_;         ///< one per choice; computes text_offset of its tokens
+  std::vector<std::vector<size_t>> prompt_offsets_;  ///< text_offset of each prompt's tokens, if needed for echo
+  std::vector<size_t> n_prompt_logits_;              ///< logits rows received per prompt; used on the engine's thread
   std::vector<std::optional<Clock::time_point>> last_token_;
   Usage usage_;
   Clock::time_point arrived_;
   int status_ = 0;
-  bool begun_ = false;  ///< the stream has begun
-  bool done_ = false;   ///< on_done_ was called
+  bool begun_ = false;  ///< true: the stream has begun
+  bool done_ = false;   ///< true: on_done_ was called
 };
 
 }  // namespace folio::infer::server

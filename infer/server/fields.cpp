@@ -13,7 +13,7 @@
 namespace folio::infer::server {
 namespace {
 
-// Returns the name in lower case without separators: maxTokens and max-tokens equal max_tokens.
+// Returns the name in lower case without separators, so that maxTokens, max-tokens and max_tokens are equal.
 std::string folded(const std::string& name) {
   std::string result;
   for (const char c : name) {

@@ -13,35 +13,36 @@
 
 namespace folio::infer::server {
 
-/// Throws ApiError 400, "'field' why", where `why` is a format string of fmt for `args`.
+/// Throws ApiError 400 with the message "'field' why". `why` is an fmt format string for `args`.
 template <typename... Args>
 [[noreturn]] void refuse(const std::string& field, fmt::format_string<Args...> why, Args&&... args) {
   throw ApiError(400, fmt::format("'{}' {}", field, fmt::format(why, std::forward<Args>(args)...)), field);
 }
 
-/// Throws ApiError 400 for a value of the wrong type; `what` is the expected one.
+/// Throws ApiError 400 for a value of the wrong type. `what` describes the expected type.
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
-/// Rejects fields that the schema doesn't have. A field that is null counts as absent, even an unknown one.
+/// The fields of a JSON object, checked against a schema. A field that is null counts as absent, even an unknown one.
 class Fields {
  public:
-  /// `unsupported` are fields of other servers, rejected with that reason. `name` is the field that contains `body`, if
-  /// any. `body` and `schema` must outlive it.
+  /// Throws ApiError 400 if `body` has a field that the schema doesn't have, or one of `unsupported`, fields that only
+  /// other servers support. `name` is the field that contains `body`, if any. `body` and `schema` must outlive this.
   Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
          const std::string& name = {});
 
-  /// Returns the value; null if the field is absent.
+  /// Returns the field's value, or null if the field is absent.
   [[nodiscard]] const Json* find(const std::string& name) const;
   [[nodiscard]] const Json& schema(const std::string& name) const { return fields_.at(name); }
-  /// Returns the value, or the default if the field is absent.
+  /// Returns the number, or the schema's default if the field is absent. Throws ApiError if it is out of range.
   [[nodiscard]] double number(const std::string& name) const;
-  /// Returns the value or the default; nullopt if there is neither. `low` and `high` narrow the limits of the schema.
+  /// Returns the integer, the schema's default, or nullopt. Throws ApiError if it is outside the schema's range or
+  /// [low, high].
   [[nodiscard]] std::optional<int64_t> integer(const std::string& name, int64_t low = INT64_MIN,
                                                int64_t high = INT64_MAX) const;
   [[nodiscard]] bool flag(const std::string& name) const;
-  /// Returns the value; null if the field is absent.
+  /// Returns the string, or null if the field is absent.
   [[nodiscard]] const std::string* text(const std::string& name) const;
-  /// Throws unless the field is absent or has this value, the only supported one.
+  /// Throws ApiError unless the field is absent or has `value`, the only supported value.
   void only(const std::string& name, const Json& value) const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 using FormKind = forms::FormOptions::Kind;
 using Ordered = core::OrderedJson;
 
-// Fields that contain a form of one kind, and the part of structured_outputs of the same kind.
+// A request field that contains a form, the member of structured_outputs that means the same, and the form's kind.
 struct FormField {
   std::string_view field;
   std::string_view part;
@@ -52,7 +52,7 @@ RequestedForm response_format(const Json& value, const Json& schema, const Order
   const Fields inner(*fields.find("json_schema"), fields.schema("json_schema"), {}, "response_format.json_schema");
   static_cast<void>(inner.text("name"));
   static_cast<void>(inner.text("description"));
-  static_cast<void>(inner.flag("strict"));  // the schema is enforced even if not strict
+  static_cast<void>(inner.flag("strict"));  // no effect: the schema is always enforced
   if (inner.find("schema") == nullptr) refuse("response_format.json_schema.schema", "is missing");
   return form_of("response_format.json_schema.schema", FormKind::JsonSchema, ordered["json_schema"]["schema"]);
 }
@@ -77,12 +77,12 @@ void check_name(const std::string& name) {
   refuse("tools", "has a function {}; a name must be 1 to 64 letters, digits, _, - and .", core::printable(name, 80));
 }
 
-// Restricts a schema to objects, since arguments always are.
+// Returns the schema of a function's arguments, restricted to objects.
 Ordered objects_of(Ordered schema, const std::string& function) {
   const Ordered type = schema.value("type", Ordered("object"));
   const bool fits = type.is_array() ? std::ranges::find(type, "object") != type.end() : type == "object";
   if (!fits) refuse("tools", "has a function {} whose parameters are not of type object", function);
-  if (schema.contains("$ref") && !schema.contains("allOf")) {  // old drafts ignore keywords next to $ref
+  if (schema.contains("$ref") && !schema.contains("allOf")) {  // some drafts of JSON Schema ignore "type" next to $ref
     schema["allOf"] = Ordered::array({Ordered{{"$ref", schema["$ref"]}}});
     schema.erase("$ref");
   }
@@ -108,7 +108,7 @@ forms::CallsForm::Function function_of(const Json& tool, const Json& schema, con
   return {.name = *name, .parameters = objects_of(parameters, *name).dump()};
 }
 
-// Keeps only the functions that tool_choice allows.
+// Applies tool_choice: keeps only the functions that it allows.
 void choose(const Fields& fields, RequestedTools& asked) {
   const Json* choice = fields.find("tool_choice");
   if (choice == nullptr || *choice == "auto") return;

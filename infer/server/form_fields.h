@@ -10,29 +10,29 @@
 
 namespace folio::infer::server {
 
-/// A constraint on the answer, and the field that requests it; kind None if there is none. requested_form() is given
-/// the request with its keys in order, and throws ApiError, also if two fields request a constraint.
+/// A constraint on the answer, and the field that requests it; options.kind is None if there is none. requested_form()
+/// needs a body with its keys in order, and throws ApiError if a field is invalid or two fields request constraints.
 struct RequestedForm {
   std::string field{};
-  std::string place{};  ///< the part of the field that holds the constraint
+  std::string place{};  ///< path of the constraint, such as structured_outputs.json
   forms::FormOptions options{};
 };
 [[nodiscard]] RequestedForm requested_form(const Fields& fields, const core::OrderedJson& body);
 
-/// Returns true if the request has a form or tools, for which the order of keys matters.
+/// Returns true if the request has a constraint or tools, for which the order of JSON keys matters.
 [[nodiscard]] bool needs_order(const Fields& fields);
 
 /// The tools that an answer may call.
 struct RequestedTools {
-  std::string list{};        ///< as JSON, for the chat template; empty: none
-  forms::CallsForm calls{};  ///< without the format of calls and the constraint on other answers
+  std::string list{};        ///< the tools as JSON, for the chat template; empty: none
+  forms::CallsForm calls{};  ///< without `format` and `answer`, which the caller sets
   bool is_named = false;
 };
 /// Parses tools, tool_choice and parallel_tool_calls. Throws ApiError.
 [[nodiscard]] RequestedTools requested_tools(const Fields& fields, const core::OrderedJson& body);
 
-/// Returns the result of `make`. A core::Error becomes an ApiError of `field`. If the budget is exceeded, the error
-/// names the part of the field, starting with `place`.
+/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, or, if the budget is
+/// exceeded, the part of the request that exceeds it, which begins with `place`.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
                             Make&& make) {

@@ -1,10 +1,10 @@
-// The only file that includes Boost.Asio, whose headers compile slowly. Requests are parsed by request_reader.h.
+// The HTTP server's connections. This is the only file that includes Boost.Asio, whose headers compile slowly.
 #include "infer/server/http.h"
 
 #include <fmt/format.h>
 
-#include <utility>  // missing in Boost 1.74
-// Boost
+#include <utility>  // used by Boost 1.74, which doesn't include it
+// This line keeps clang-format from moving <utility> below Boost's headers.
 #include <array>
 #include <boost/asio.hpp>
 #include <boost/beast/http/status.hpp>
@@ -27,10 +27,10 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kReadSize = size_t{16} << 10U;      // bytes per read
-constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes of further requests read during an answer
-constexpr size_t kMaxSkipped = size_t{64} << 10U;    // larger unwanted bodies end the connection
+constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes: how much is read of further requests during an answer
+constexpr size_t kMaxSkipped = size_t{64} << 10U;    // bytes: a larger body that isn't read ends the connection
 constexpr size_t kSendBuffer = size_t{64} << 10U;
-constexpr std::chrono::seconds kLinger{2};  // for clients to read the last answer
+constexpr std::chrono::seconds kLinger{2};  // time for clients to read their last answer
 
 std::string_view text_of(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
@@ -65,11 +65,11 @@ struct Connections {
   asio::steady_timer sweeper{io};
   asio::signal_set signals{io};
   Clock::time_point closed_at;
-  std::deque<Timer> timers;  ///< a deque keeps their addresses stable
+  std::deque<Timer> timers;  ///< a deque, since its elements keep their addresses
   std::set<std::shared_ptr<Session>> sessions;
 };
 
-// A connection: reads a request, answers it, reads the next. During an answer, it watches for a disconnect.
+// A connection: reads a request, answers it, and reads the next one. Detects disconnects during an answer.
 class Session final : public HttpReply {
  public:
   Session(Connections& server, tcp::socket socket) : server_(server), socket_(std::move(socket)) {}
@@ -103,7 +103,7 @@ class Session final : public HttpReply {
   void read_request() {
     if (server_.closing()) return drain();
     state_ = State::Reading;
-    if (!reader_ || reader_->is_complete()) {  // otherwise it is skipping a body
+    if (!reader_ || reader_->is_complete()) {  // otherwise the last request's body is being skipped
       reader_.emplace(server_.options.limits);
       skips_body_ = false;
       headers_.clear();
@@ -117,7 +117,7 @@ class Session final : public HttpReply {
 
   void wait_to_read() {
     socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code) {
-      // Delivering a signal takes two turns of the event loop: posting twice handles an earlier signal first.
+      // Posts twice, so that an earlier signal comes first: its delivery takes two turns of the event loop.
       asio::post(self->server_.io, [self] { asio::post(self->server_.io, [self] { self->read_and_parse(); }); });
     });
   }
@@ -128,7 +128,7 @@ class Session final : public HttpReply {
     parse();
   }
 
-  // Returns false if the connection has ended.
+  // Reads at most `n` bytes into buffer_. Returns false if the connection has ended.
   bool read_some(size_t n) {
     error_code error;
     n = socket_.read_some(asio::buffer(server_.bytes.data(), std::min(n, kReadSize)), error);
@@ -140,7 +140,7 @@ class Session final : public HttpReply {
 
   void parse() {
     while (!buffer_.empty()) {
-      // The time of a request starts with its first byte.
+      // read_timeout begins with a request's first byte.
       if (!reader_->has_begun()) deadline_ = Clock::now() + server_.options.read_timeout;
       const bool had_head = reader_->has_head();
       try {
@@ -160,8 +160,8 @@ class Session final : public HttpReply {
     wait_to_read();
   }
 
-  // Lets the handler check the request before its body is read. Returns false if the request was answered, or if the
-  // client is being told to send the body.
+  // Lets the handler check the request before its body is read. Returns false if the body must not be read now: the
+  // request was answered, or "100 Continue" is being sent first.
   bool admit() {
     RequestHead& head = reader_->head();
     request_ = std::move(static_cast<HttpRequest&>(head));
@@ -209,14 +209,14 @@ class Session final : public HttpReply {
 
   // Answers a request that can't be parsed, then ends the connection.
   void refuse(int status, const std::string& why) {
-    if (skips_body_) return drain();  // answered already
+    if (skips_body_) return drain();  // the request was answered before its body
     begin_answer(11, false, false);
     reader_.reset();
     count_body(0);
     send(status, "application/json", server_.handlers.refuse(status, why));
   }
 
-  // Counts `n` bytes of the body instead of the previous number. Returns false if all bodies exceed the limit.
+  // Sets the number of bytes that this connection's body adds to the total. Returns false if that exceeds the maximum.
   bool count_body(size_t n) {
     server_.n_body_bytes += n - n_counted_;
     n_counted_ = n;
@@ -281,7 +281,7 @@ class Session final : public HttpReply {
     });
   }
 
-  // Continues after an answer.
+  // Ends an answer: reads the next request, or closes the connection.
   void next() {
     in_flight_ = {};
     if (keep_alive_) return read_request();
@@ -306,7 +306,7 @@ class Session final : public HttpReply {
     });
   }
 
-  // Detects a disconnect during an answer. Bytes that arrive before it are further requests.
+  // Detects a disconnect during an answer. Bytes that arrive meanwhile are further requests, and are buffered.
   void watch() {
     if (watching_ || buffer_.size() >= kMaxPipelined) return;
     watching_ = true;
@@ -330,10 +330,10 @@ class Session final : public HttpReply {
 
   Connections& server_;
   tcp::socket socket_;
-  std::string buffer_;  // read, not parsed yet
+  std::string buffer_;  // bytes that were read but not parsed yet
   std::optional<RequestReader> reader_;
-  HttpRequest request_;      // without its body
-  size_t n_counted_ = 0;     // counted in n_body_bytes
+  HttpRequest request_;      // the request being read, without its body
+  size_t n_counted_ = 0;     // this connection's part of n_body_bytes
   bool skips_body_ = false;  // the request was answered before its body was read
   State state_ = State::Reading;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -345,7 +345,7 @@ class Session final : public HttpReply {
   bool writing_ = false;  // in_flight_ is being written
   bool watching_ = false;
   std::string headers_;
-  std::string out_;  // to be written after in_flight_
+  std::string out_;  // output to write after in_flight_
   std::string in_flight_;
   size_t n_written_ = 0;
 };
@@ -353,7 +353,7 @@ class Session final : public HttpReply {
 void Connections::accept() {
   acceptor.async_accept([this](error_code error, tcp::socket socket) {
     if (closing()) return;
-    if (error) {  // for example, no descriptors are left until others close
+    if (error) {  // for example, no file descriptor is free
       retry.expires_after(std::chrono::milliseconds(100));
       retry.async_wait([this](error_code) {
         if (!closing()) accept();
@@ -363,7 +363,7 @@ void Connections::accept() {
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.non_blocking(true, ignored);
-    // Limits the system's buffer for a client that doesn't read, which would otherwise take megabytes.
+    // Limits the kernel's send buffer, which could otherwise grow to megabytes for a client that doesn't read.
     socket.set_option(tcp::socket::send_buffer_size(static_cast<int>(kSendBuffer)), ignored);
     if (sessions.size() < options.max_connections) {
       const auto session = std::make_shared<Session>(*this, std::move(socket));
@@ -382,7 +382,7 @@ void Connections::accept() {
   });
 }
 
-// Checks the deadlines of all connections once a second, which is precise enough.
+// Checks the deadlines of all connections once a second.
 void Connections::sweep() {
   sweeper.expires_after(std::chrono::seconds(1));
   sweeper.async_wait([this](error_code error) {
@@ -392,7 +392,7 @@ void Connections::sweep() {
       for (const auto& session : std::vector(sessions.begin(), sessions.end())) session->lose();
     }
     for (const auto& session : std::vector(sessions.begin(), sessions.end())) session->check_deadline(now);
-    if (!closing() || !sessions.empty()) sweep();  // else run() would never return
+    if (!closing() || !sessions.empty()) sweep();  // otherwise end the timer, so that run() returns
   });
 }
 
@@ -418,7 +418,7 @@ void Connections::forget(const std::shared_ptr<Session>& session) {
   end_if_done();
 }
 
-// Cancels all waits when the last session has ended, so that run() returns.
+// After close(), cancels all waits once the last session has ended, so that run() returns.
 void Connections::end_if_done() {
   if (!closing() || !sessions.empty()) return;
   signals.cancel();
@@ -429,7 +429,7 @@ void Connections::end_if_done() {
 
 HttpServer::HttpServer(const HttpOptions& options, Handlers handlers)
     : connections_(std::make_unique<Connections>(options, std::move(handlers))) {
-  // The resolver treats an empty name as all addresses.
+  // Rejects an empty host name, which the resolver would treat as all addresses.
   core::require(!options.host.empty(), "can't listen on an empty --host; choose an address, or 0.0.0.0 for all");
   try {
     tcp::resolver resolver(connections_->io);

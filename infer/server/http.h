@@ -1,4 +1,4 @@
-// An HTTP/1.1 server on one thread, which also calls the handlers. Only http.cpp includes Boost.Asio.
+// An HTTP/1.1 server. The thread that calls run() serves all connections and calls the handlers.
 #pragma once
 
 #include <chrono>
@@ -18,23 +18,24 @@ struct HttpOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  ///< 0: any free port
   RequestLimits limits{};
-  size_t max_body_bytes = size_t{256} << 20U;  ///< total of the request bodies being read, on all connections
+  size_t max_body_bytes = size_t{256} << 20U;  ///< maximum total size of the request bodies being read
   size_t max_connections = 4096;
-  std::chrono::seconds idle_timeout{75};   ///< between two requests
-  std::chrono::seconds read_timeout{60};   ///< from a request's first byte to its last
-  std::chrono::seconds write_timeout{60};  ///< without a byte accepted by the client
-  /// Clock of write_timeout; tests replace it.
+  std::chrono::seconds idle_timeout{75};   ///< maximum time between two requests
+  std::chrono::seconds read_timeout{60};   ///< maximum time from a request's first byte to its last
+  std::chrono::seconds write_timeout{60};  ///< maximum time without a byte accepted by the client
+  /// The clock for write_timeout. Tests replace it.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
-struct Connections;  // defined in http.cpp, with types of Boost
+struct Connections;  // defined in http.cpp, since it uses Boost
 
 class HttpServer {
  public:
   struct Handlers {
-    /// Called before the body is read. Returns false if the request was answered, or will be, without its body.
+    /// Called before the body is read. Returns true to read the body and call handle(), false if the request was
+    /// answered, or will be, without its body.
     std::function<bool(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply)> admit;
-    /// Called with the whole request.
+    /// Called with the whole request, including its body.
     std::function<void(HttpRequest request, const std::shared_ptr<HttpReply>& reply)> handle;
     /// Returns the JSON body of an error answer to anything that is not a valid request.
     std::function<std::string(int status, std::string_view why)> refuse;
@@ -52,14 +53,14 @@ class HttpServer {
 
   /// Serves requests until close().
   void run();
-  /// Stops accepting connections and requests. Clients have two seconds to read their answers.
+  /// Stops accepting connections and requests. Clients have two seconds to read their answers; then run() returns.
   void close();
 
-  /// Runs `work` on the thread of run(). The only function that can be called from any thread.
+  /// Runs `work` on the thread of run(). Unlike all other functions, it can be called from any thread.
   void post(std::function<void()> work);
-  /// Calls `work` repeatedly until close(), on the thread of run().
+  /// Calls `work` at this interval until close(), on the thread of run().
   void every(std::chrono::milliseconds interval, std::function<void()> work);
-  /// Calls `work` for each SIGINT, SIGTERM and SIGHUP, on the thread of run(). SIGHUP stays ignored under nohup.
+  /// Calls `work` for each SIGINT, SIGTERM and (unless ignored, as by nohup) SIGHUP, on the thread of run().
   void on_signal(std::function<void()> work);
 
  private:

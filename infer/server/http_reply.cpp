@@ -45,7 +45,7 @@ TextSource escaped(std::shared_ptr<const std::string> first, std::shared_ptr<con
     const std::string_view a = first == nullptr ? std::string_view() : *first;
     const std::string_view b = *second;
     const size_t size = a.size() + b.size();
-    const auto continues = [&](size_t i) {  // within a UTF-8 character
+    const auto continues = [&](size_t i) {  // true if byte i is not the first of a UTF-8 character
       return (static_cast<uint8_t>(i < a.size() ? a[i] : b[i - a.size()]) & 0xC0U) == 0x80U;
     };
     size_t end = std::min(at + kPiece, size);
@@ -140,7 +140,7 @@ void HttpReply::lose() {
 
 void HttpReply::pump() {
   size_t cost = 0;
-  const auto self = shared_from_this();  // the client may be lost during a write
+  const auto self = shared_from_this();  // keeps this object alive if put() finds that the client disconnected
   while (is_open_ && !entries_.empty() && unsent() < kReplyWindow) {
     std::string piece;
     is_inside_ = fill(entries_.front().source, piece);

@@ -1,5 +1,5 @@
-// The answer to a request, written only as fast as the client reads it. Output waits in a compact form and becomes text
-// when the client can take more, so that a waiting answer needs little memory, however long it is.
+// The answer to a request, written only as fast as the client reads it. Output waits as functions that produce its text
+// when the client can accept more, so that even a long answer needs little memory.
 #pragma once
 
 #include <cstddef>
@@ -13,63 +13,63 @@
 
 namespace folio::infer::server {
 
-/// Appends the next piece of a text, some kilobytes at most. Returns false after the last piece.
+/// A source of text: each call appends the next piece, a few kilobytes at most. Returns false after the last piece.
 using TextSource = std::function<bool(std::string& text)>;
 
 [[nodiscard]] TextSource literal(std::string text);
-/// Concatenates `sources`.
+/// Returns a source that concatenates `sources`.
 [[nodiscard]] TextSource joined(std::vector<TextSource> sources);
-/// Writes `prefix`, then what `element`(i, text) appends for each i < n, separated by commas, then `suffix`.
+/// Returns a source of `prefix`, n elements separated by commas, and `suffix`. `element`(i, text) appends element i.
 [[nodiscard]] TextSource listed(std::string prefix, size_t n, std::function<void(size_t i, std::string& text)> element,
                                 std::string suffix);
-/// Writes `first`, which may be null, and `second`, escaped for a JSON string.
+/// Returns a source of `first`, which may be null, and `second`, escaped for use in a JSON string.
 [[nodiscard]] TextSource escaped(std::shared_ptr<const std::string> first, std::shared_ptr<const std::string> second);
 
-inline constexpr size_t kReplyWindow = size_t{64} << 10U;  ///< unread bytes up to which output is produced ahead
+inline constexpr size_t kReplyWindow = size_t{64} << 10U;  ///< output is produced while fewer bytes are unsent
 
-/// All calls must come from the thread that called the handler. Output for a disconnected client is discarded.
+/// The answer to one request. Must be used on the thread that called the handler. Discards output after a disconnect.
 class HttpReply : public std::enable_shared_from_this<HttpReply> {
  public:
   virtual ~HttpReply() = default;
 
   /// Adds a header; only before send() or begin().
   virtual void add_header(std::string_view name, std::string_view value) = 0;
-  /// Sends a whole answer, with Content-Length if it is short. Without a content type it has no body. Calls `ended`, if
-  /// set, when everything was written.
+  /// Sends a whole answer, with Content-Length if it is short. An empty content type means that there is no body. Calls
+  /// `ended`, if set, when everything was written.
   void send(int status, std::string_view content_type, TextSource body, std::function<void()> ended = {});
   void send(int status, std::string_view content_type, std::string body) {
     send(status, content_type, literal(std::move(body)));
   }
 
-  // An answer in pieces: begin(), add() for each, end().
+  // To send an answer in pieces, call begin(), add() for each piece, and end().
   void begin(int status, std::string_view content_type);
-  /// Queues a source. Once all of it was written, the function set by on_written() receives `cost`.
+  /// Queues a piece. Once all of it was written, the function set by on_written() receives `cost`.
   void add(TextSource source, size_t cost = 0);
   void on_written(std::function<void(size_t cost)> written) { written_ = std::move(written); }
   void end(std::function<void()> ended = {});
 
-  /// Sends an error in place of output not yet written: `event` if the answer has begun, else `body`. Within a source
-  /// it closes the connection, so that the client doesn't mistake the answer for a whole one.
+  /// Ends the answer with an error: discards output not yet written and sends `body`, or `event` if the answer has
+  /// begun. If a source was written in part, closes the connection instead, so that the client notices.
   void fail(int status, const std::string& body, std::string_view event);
-  /// Calls `lost` once if, before the end, the client disconnects or reads nothing for too long.
+  /// Calls `lost` once if the client disconnects or reads nothing for too long before the answer's end.
   void on_lost(std::function<void()> lost);
-  /// Returns the bytes that the client has not read yet.
+  /// Returns the number of bytes that were produced and not sent to the client yet.
   [[nodiscard]] virtual size_t unsent() const = 0;
 
  protected:
-  /// Writes the head of a body with `length` bytes, or in chunks (nullopt). Either is completed by finish().
+  /// Writes the status line and headers of an answer whose body has `length` bytes, or unknown length (nullopt).
   virtual void put_head(int status, std::string_view content_type, std::optional<size_t> length) = 0;
   virtual void put(std::string_view piece) = 0;
   virtual void finish() = 0;
   /// Closes the connection.
   virtual void close() = 0;
 
-  /// Prepares for the next answer on the connection.
+  /// Resets this object for the next answer on the connection.
   void reopen();
   [[nodiscard]] bool is_open() const { return is_open_; }
   /// Writes queued output until kReplyWindow bytes are unsent.
   void pump();
-  /// Handles a client that has disconnected.
+  /// Closes the connection after the client has disconnected, and calls on_lost()'s function.
   void lose();
 
  private:
@@ -84,9 +84,9 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
   std::function<void(size_t cost)> written_{};
   std::function<void()> ended_{};
   std::function<void()> lost_{};
-  bool is_open_ = true;  ///< more may be written
+  bool is_open_ = true;  ///< true: more output may be written
   bool has_begun_ = false;
-  bool is_inside_ = false;  ///< a source was written in part
+  bool is_inside_ = false;  ///< true: a source was written in part
   bool ends_ = false;
 };
 

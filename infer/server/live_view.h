@@ -16,7 +16,8 @@ namespace folio::infer::server {
 
 class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this<LiveView> {
  public:
-  /// `on_note` receives a note every 200 ms, and one when the engine becomes idle, on the engine's thread.
+  /// Creates a view. `on_note` receives the latest steps and the engine's state, on the engine's thread, every 200 ms
+  /// and once when the engine becomes idle.
   explicit LiveView(std::function<void(nlohmann::ordered_json note)> on_note) : on_note_(std::move(on_note)) {}
 
   void begin(AsyncEngine& engine);
@@ -34,9 +35,9 @@ class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this
   std::atomic<bool> is_watched_{false};
   // Used only on the engine's thread.
   bool is_delivered_ = false;
-  std::vector<Step> steps_;  ///< since the last note
-  uint64_t n_steps_ = 0;     ///< observed so far
-  double step_seconds_ = 0;  ///< total of all steps so far
+  std::vector<Step> steps_;  ///< steps since the last call of on_note_
+  uint64_t n_steps_ = 0;     ///< number of steps observed so far
+  double step_seconds_ = 0;  ///< total time of all steps so far
   Clock::time_point last_note_;
   EngineStatistics at_last_note_;
 };

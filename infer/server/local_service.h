@@ -1,4 +1,4 @@
-// The service without HTTP, for callers on any thread of this process. It runs on its own thread.
+// The service without HTTP, for callers in this process. It runs on a thread of its own.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace folio::infer::server {
 
-/// The answer to a request. Only one thread at a time may read it.
+/// The answer to a request of LocalService. Only one thread at a time may read it.
 class LocalReply {
  public:
   /// Cancels the request, as give_up() does.
@@ -21,10 +21,10 @@ class LocalReply {
   LocalReply(const LocalReply&) = delete;
   LocalReply& operator=(const LocalReply&) = delete;
 
-  /// Returns the status, or 0 if there is none within `at_most`. Headers are available once there is a status.
+  /// Waits up to `at_most` for the HTTP status and returns it, or 0. Headers are available once there is a status.
   [[nodiscard]] int status(std::chrono::milliseconds at_most);
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> headers() const;
-  /// Returns new bytes of the body; waits up to `at_most` for them. The body is produced only as fast as it is read.
+  /// Waits up to `at_most` for new bytes of the body and returns them. The body is produced only as fast as it is read.
   [[nodiscard]] std::string next(std::chrono::milliseconds at_most);
   /// Returns true once the answer has ended and all of it was returned.
   [[nodiscard]] bool ended() const;
@@ -41,13 +41,14 @@ class LocalReply {
 
 class LocalService {
  public:
-  /// Throws as Service does. Requests may use the host names of the options, and localhost.
+  /// Starts the service. A request's Host must be localhost or one of options.allowed_hosts. Throws as Service does.
   LocalService(AsyncEngine& engine, ServedModel served, ServiceOptions options);
   ~LocalService();
   LocalService(const LocalService&) = delete;
   LocalService& operator=(const LocalService&) = delete;
 
-  /// Submits a request from any thread. `notifier` may be null. After stop(), the answer is an error (503).
+  /// Submits a request, from any thread. `notifier`, which may be null, signals new output. After stop(), the answer is
+  /// an error (503).
   [[nodiscard]] std::unique_ptr<LocalReply> request(HttpRequest request, std::shared_ptr<Notifier> notifier = {});
   /// Ends running requests with an error (503), and stops the service's thread.
   void stop();

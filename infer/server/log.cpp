@@ -17,7 +17,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr size_t kMaxText = PIPE_BUF - 64;  // leaves space for the time, a last escape and the newline
+constexpr size_t kMaxText = PIPE_BUF - 64;  // bytes; leaves space for the time, an escape at the end and the newline
 
 mode_t kind_of(int fd) {
   struct stat status {};

@@ -7,7 +7,8 @@ namespace folio::infer::server {
 
 class Log {
  public:
-  /// `fd` is a pipe, a terminal, a socket or a file. Its flags stay as they are, since other processes may share them.
+  /// Writes to `fd`, a pipe, terminal, socket or file, without changing its flags, since other processes may share
+  /// them.
   explicit Log(int fd);
   ~Log();
   Log(const Log&) = delete;
@@ -19,7 +20,7 @@ class Log {
 
  private:
   int fd_;
-  int own_;  ///< the same pipe or terminal, reopened as non-blocking; -1: not reopened
+  int own_;  ///< fd_'s pipe or terminal, reopened as non-blocking; -1: not reopened
   bool is_socket_ = false;
 };
 

@@ -25,7 +25,7 @@ std::string label(const std::string& text) {
   return escaped;
 }
 
-// Reads /proc; 0 if it is missing.
+// Returns the process's resident memory in bytes, from /proc; 0 if /proc is missing.
 double resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   double size = 0.0;
@@ -40,7 +40,7 @@ double open_descriptors() {
   return error ? 0.0 : static_cast<double>(std::distance(begin(entries), end(entries)));
 }
 
-// Counting thousands of descriptors takes a millisecond, so they are counted at most every 50 ms.
+// Returns open_descriptors(), updated at most every 50 ms, since counting thousands of descriptors takes a millisecond.
 double recent_descriptors() {
   using Clock = std::chrono::steady_clock;
   static thread_local Clock::time_point looked;

@@ -23,7 +23,7 @@ class Latencies {
     double p99;
   };
   [[nodiscard]] std::optional<Quantiles> quantiles() const;
-  /// Returns the lines of a histogram.
+  /// Returns the histogram in Prometheus' text format.
   [[nodiscard]] std::string text(const std::string& name, const std::string& help) const;
 
  private:
@@ -33,23 +33,23 @@ class Latencies {
 
   std::array<uint64_t, kBounds.size() + 1> counts_{};
   double sum_ = 0.0;
-  std::vector<double> last_;  ///< a ring buffer
+  std::vector<double> last_;  ///< ring buffer of the last kLast values
   size_t next_ = 0;
 };
 
 struct Metrics {
-  std::map<std::pair<std::string, int>, uint64_t> requests;  ///< by path and status
+  std::map<std::pair<std::string, int>, uint64_t> requests;  ///< number of responses, by path and status
   /// Finished completions, by the model or adapter they requested.
   struct OfModel {
     uint64_t requests = 0;
     uint64_t tokens = 0;  ///< generated tokens
   };
   std::map<std::string, OfModel> models;
-  uint64_t prompt_tokens = 0;  ///< total of finished completions
+  uint64_t prompt_tokens = 0;  ///< prompt tokens of finished completions
   uint64_t drafts = 0;         ///< draft tokens that were verified
   uint64_t drafts_right = 0;   ///< draft tokens that were accepted
-  Latencies first_token;       ///< from a request's arrival to its first token
-  Latencies between_tokens;    ///< within one choice
+  Latencies first_token;       ///< time from a request's arrival to its first token
+  Latencies between_tokens;    ///< time between two tokens of a choice
 
   [[nodiscard]] std::string text(const EngineStatistics& engine) const;
 };

@@ -32,7 +32,7 @@ Ordered bytes_json(const std::string& text) {
   return bytes;
 }
 
-// A call's first update has an ID and a name, later ones only arguments.
+// Returns calls as JSON. In a stream, a call's first update has an ID and a name, later ones only arguments.
 Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
   Ordered list = Ordered::array();
   for (const CallUpdate& call : calls) {
@@ -51,14 +51,14 @@ Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
   return list;
 }
 
-// Writes both DeepSeek's and vLLM's field, since clients read either.
+// Adds the reasoning under DeepSeek's field name and under vLLM's, since clients read one of these.
 void add_reasoning(Ordered& message, const AnswerUpdate& answer) {
   if (answer.reasoning.empty()) return;
   message["reasoning_content"] = answer.reasoning;
   message["reasoning"] = answer.reasoning;
 }
 
-// Returns the first members of an answer, without the closing brace.
+// Returns the first members of an answer's JSON object, without the closing brace.
 std::string head_of(const std::string& id, const char* object, int64_t created, const CompletionRequest& request) {
   const std::string json = dump({{"id", id},
                                  {"object", object},
@@ -99,7 +99,7 @@ TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t 
     const float lb = logits[static_cast<size_t>(b)];
     return la > lb || (la == lb && a < b);
   };
-  std::vector<int32_t> top;  // a heap with the least likely first
+  std::vector<int32_t> top;  // a heap whose front is the least likely token
   for (int32_t id = 0; id < std::ssize(logits); ++id) {
     if (top.size() == n_top && (n_top == 0 || !likelier(id, top.front()))) continue;
     top.push_back(id);
@@ -169,7 +169,7 @@ std::string Replies::event_end(const Ordered& usage) const {
   return (include_usage_ ? ",\"usage\":" + dump(usage) : "") + "}\n\n";
 }
 
-// Produces one token, or some kilobytes of text, at a time.
+// Returns a source of a choice's JSON, which appends one token, or a few kilobytes of text, at a time.
 TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, bool chunk) const {
   std::vector<TextSource> parts;
   parts.push_back([this, index, choice, chunk](std::string& text) {
@@ -195,7 +195,7 @@ TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText
   return joined(std::move(parts));
 }
 
-// Returns a chat's delta or message.
+// Returns the message of a chat's choice, or the delta if `chunk`.
 Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
   const AnswerUpdate& answer = choice.answer;
   if (chunk) {
@@ -213,8 +213,8 @@ Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) con
   return message;
 }
 
-// Chats have one list of tokens; text completions have four lists, and also a chat's list, since the four lack IDs and
-// bytes.
+// Adds the sources of a choice's log-probabilities. Chats have one list of tokens. Text completions have four lists,
+// and the chat's list, too, since the four lack IDs and bytes.
 void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice) const {
   std::vector<const TokenLogprob*> all;
   for (const auto& some : choice->prompt_tokens) {
@@ -239,7 +239,7 @@ void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr
     Ordered json = t.logprob ? Ordered::object() : Ordered();
     for (const auto& other : t.top) {
       std::string name = token_name(other.token);
-      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // vLLM's notation
+      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // vLLM's name for a repeated text
       json[name] = other.logprob;
     }
     return json;
@@ -264,7 +264,7 @@ Replies::Ordered Replies::content_json(const TokenLogprob& t) const {
   return json;
 }
 
-// Returns a token's bytes, or the name of one without bytes, such as <|im_end|>.
+// Returns a token's bytes, or the name of a special token without bytes, such as <|im_end|>.
 const std::string& Replies::token_bytes(int32_t token) const {
   const std::string& bytes = tokenizer_.token_bytes(token);
   const data::SpecialToken* special = bytes.empty() ? tokenizer_.special_tokens().token_of(token) : nullptr;

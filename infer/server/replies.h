@@ -23,23 +23,23 @@ struct TokenLogprob {
     double logprob = 0.0;
   };
   int32_t token = -1;
-  std::optional<double> logprob{};  ///< nullopt: nothing precedes it
+  std::optional<double> logprob{};  ///< nullopt for the first token of a prompt
   std::vector<Alternative> top{};
-  size_t text_offset = 0;  ///< for /v1/completions: index of its first character in the choice's text
+  size_t text_offset = 0;  ///< for /v1/completions: index of the token's first character in the choice's text
 };
 
 /// Computes the log-probability of `token` and the `n_top` most likely tokens, from logits (vocab_size).
 [[nodiscard]] TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t n_top);
 
-/// Output of one choice: all of it, or what is new. A beginning that choices share is stored once.
+/// Output of one choice: all of it, or the part that is new. An echoed prompt is stored once for all choices.
 struct ChoiceText {
   /// Log-probabilities of prompt tokens, which precede `tokens`.
   using PromptTokens = std::shared_ptr<const std::vector<TokenLogprob>>;
 
-  std::shared_ptr<const std::string> echo{};  ///< the prompt, which precedes the answer
+  std::shared_ptr<const std::string> echo{};  ///< the echoed prompt, which precedes the answer
   std::vector<PromptTokens> prompt_tokens{};
   AnswerUpdate answer{};
-  std::vector<TokenLogprob> tokens{};  ///< if log-probabilities were requested
+  std::vector<TokenLogprob> tokens{};  ///< generated tokens, if log-probabilities were requested
   std::string finish_reason{};         ///< empty: not finished
   std::string stop_reason{};           ///< details of the finish reason, if any
   std::optional<double> score{};       ///< set for a finished beam
@@ -57,7 +57,7 @@ struct Usage {
   size_t reasoning_tokens = 0;  ///< part of completion_tokens
 };
 
-/// OpenAI's completions. Subclasses write the formats of other APIs.
+/// Writes answers of OpenAI's completions and chat completions. Subclasses write the formats of other APIs.
 class Replies {
  public:
   Replies(const CompletionRequest& request, const ServedModel& served, std::string id, int64_t created);
@@ -66,21 +66,21 @@ class Replies {
   Replies(const Replies&) = delete;
   Replies& operator=(const Replies&) = delete;
 
-  /// Returns the whole answer as JSON. The source, like those below, refers to this object and to `choices`.
+  /// Returns the whole answer as JSON. This object and `choices` must outlive the source.
   [[nodiscard]] virtual TextSource whole(std::span<const ChoiceText> choices, const Usage& usage);
 
-  // Server-sent events, including "data: " and the blank line.
+  // The functions below return server-sent events, including "data: " and the blank line.
   /// Returns the event that begins a chat's choice; empty for text completions.
   [[nodiscard]] virtual std::string first_chunk(size_t choice);
   [[nodiscard]] virtual TextSource chunk(size_t choice, ChoiceText piece);
-  /// Returns the events after all choices have ended.
+  /// Returns the events that end a stream, after all choices have ended.
   [[nodiscard]] virtual std::string last_events(const Usage& usage);
   [[nodiscard]] virtual std::string error_event(const ApiError& error);
 
  protected:
   using Ordered = nlohmann::ordered_json;
 
-  /// Returns a token's entry in a chat's logprobs.
+  /// Returns a token's entry in the list logprobs.content of a chat.
   [[nodiscard]] Ordered content_json(const TokenLogprob& token) const;
 
  private:

@@ -1,5 +1,5 @@
-// Parses one HTTP/1.1 request from bytes, however they are split, and stores only what it returns. Anything that a
-// proxy could interpret as a different request (request smuggling) is an error. Source: RFC 9112.
+// Parses one HTTP/1.1 request from bytes that may be split anywhere. Anything that a proxy could interpret as a
+// different request (request smuggling) is an error. Source: RFC 9112.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace folio::infer::server {
 
 struct RequestLimits {
-  size_t max_header = size_t{16} << 10U;  ///< bytes of the header; also of chunk extensions and trailers together
+  size_t max_header = size_t{16} << 10U;  ///< bytes of the header; also limits chunk extensions and trailers
   size_t max_body = size_t{4} << 20U;
 };
 
@@ -28,34 +28,34 @@ class RequestError : public core::Error {
 };
 
 struct HttpRequest {
-  std::string method{};    ///< GET if it was HEAD
-  bool head_only = false;  ///< the method was HEAD: no body is sent
-  std::string path{};      ///< without the query
+  std::string method{};    ///< the method; GET if the request is HEAD
+  bool head_only = false;  ///< true: the method was HEAD, so the answer has no body
+  std::string path{};      ///< the target without the query
   std::string body{};
-  // Headers; empty if absent.
+  // Values of headers; empty if absent.
   std::string host{};
   std::string origin{};
   std::string content_type{};
   std::string authorization{};
-  /// Seed for a request that has none, so that a caller in this process can repeat the request.
+  /// Seed to use if the body has none. Set by callers in this process, so that they can repeat the request.
   std::optional<uint64_t> random_seed{};
 };
 
-struct RequestHead : HttpRequest {  // without its body
+struct RequestHead : HttpRequest {  // a parsed header; `body` is not set
   std::string target{};
-  unsigned version = 11;  ///< 10 or 11
+  unsigned version = 11;  ///< 10: HTTP/1.0, 11: HTTP/1.1
   bool keep_alive = true;
   bool expects_continue = false;
   bool chunked = false;
-  size_t content_length = 0;  ///< 0 if chunked
+  size_t content_length = 0;  ///< 0 if the body is chunked
 };
 
 class RequestReader {
  public:
   explicit RequestReader(const RequestLimits& limits) : limits_(limits) {}
 
-  /// Consumes bytes from the front and returns how many: up to the end of the header, then up to the end of the
-  /// request. Throws RequestError.
+  /// Parses `bytes` and returns how many were consumed. Stops at the end of the header; the next calls continue to the
+  /// end of the request. Throws RequestError if the request is not valid.
   size_t read(std::string_view bytes);
 
   [[nodiscard]] bool has_begun() const { return has_begun_; }
@@ -66,7 +66,7 @@ class RequestReader {
   [[nodiscard]] RequestHead& head() { return head_; }
   /// Returns the body read so far.
   [[nodiscard]] std::string& body() { return body_; }
-  /// Stops storing the body; the rest is only checked.
+  /// Stops storing the body. The rest of it is parsed and checked, but discarded.
   void skip_body() { skips_body_ = true; }
 
  private:
@@ -88,10 +88,10 @@ class RequestReader {
   std::string body_;
   std::string line_;         ///< the part of the current line read so far
   size_t n_overhead_ = 0;    ///< bytes that count against max_header
-  size_t n_body_ = 0;        ///< announced bytes of the body: its length, or the chunks so far
-  size_t n_left_ = 0;        ///< bytes left of the body or the chunk
-  unsigned seen_ = 0;        ///< one bit for each field that may appear only once
-  std::string connection_;   ///< values of Connection in lower case, each after a comma
+  size_t n_body_ = 0;        ///< size of the body: Content-Length, or the sum of the chunk sizes so far
+  size_t n_left_ = 0;        ///< bytes left to read of the body or the current chunk
+  unsigned seen_ = 0;        ///< one bit for each header that may appear only once
+  std::string connection_;   ///< values of all Connection headers in lower case, each after a comma
   std::string length_;       ///< the value of Content-Length
   std::string coding_;       ///< the value of Transfer-Encoding
   std::string expectation_;  ///< the value of Expect

@@ -16,7 +16,7 @@ namespace {
 
 using Ordered = core::OrderedJson;
 
-// ---- Translation to a chat request ----
+// ---- Requests: translation to chat requests ----
 
 const std::string& text_of(const Ordered& object, const char* key, const char* field) {
   const auto found = object.find(key);
@@ -26,7 +26,7 @@ const std::string& text_of(const Ordered& object, const char* key, const char* f
 
 bool has(const Ordered& object, const char* key) { return object.contains(key) && !object.at(key).is_null(); }
 
-// Returns a text, or the concatenated texts of a list of parts.
+// Returns an item's content: a text, or the concatenated texts of a list of parts.
 std::string content_of(const Ordered& content) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse("input", "has an item whose content is neither a string nor a list of parts");
@@ -44,7 +44,7 @@ std::string content_of(const Ordered& content) {
   return text;
 }
 
-// The messages of the conversation. Successive reasoning, content and calls of an assistant form one message.
+// Collects a conversation's messages for a chat request. Successive items of an assistant form one message.
 class Messages {
  public:
   void add(const Ordered& item) {
@@ -84,7 +84,8 @@ class Messages {
   [[nodiscard]] Ordered take() { return std::move(all_); }
 
  private:
-  // Returns the assistant's last message if `key` can be added to it, else a new one. `first`: `key` begins a message.
+  // Returns the assistant's last message if `key` can be added to it, otherwise a new one. If `first`, `key` can't be
+  // added to a message that has content, calls or `key`.
   Ordered& assistant(const char* key, bool first) {
     const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
                       !has(all_.back(), "content");
@@ -124,14 +125,14 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// Returns the parts of a field, checked for unknown ones.
+// Returns the members of an object field. Throws ApiError if one is unknown.
 Fields parts_of(const Fields& fields, const std::string& name) {
   static const Json kNone = Json::object();
   const Json* value = fields.find(name);
   return Fields(value == nullptr ? kNone : *value, fields.schema(name), {}, name);
 }
 
-// Returns a chat request as JSON. The biases come from `fields`, since the ordered body leaves them out.
+// Returns the request as a chat request in JSON. Copies logit_bias from `fields`: the ordered body doesn't have it.
 std::string chat_of(const Fields& fields, const Ordered& body) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();
@@ -157,7 +158,7 @@ std::string chat_of(const Fields& fields, const Ordered& body) {
     chat["top_logprobs"] = fields.integer("top_logprobs").value_or(0);
   }
   static_cast<void>(parts_of(fields, "stream_options").flag("include_obfuscation"));
-  static_cast<void>(fields.integer("max_tool_calls"));  // for tools that OpenAI runs
+  static_cast<void>(fields.integer("max_tool_calls"));  // only checked: it limits tools that OpenAI runs
   const Fields text = parts_of(fields, "text");
   if (const std::string* verbosity = text.text("verbosity")) chat["verbosity"] = *verbosity;
   if (text.find("format") != nullptr) {
@@ -195,7 +196,7 @@ void check_stateless(const Fields& fields) {
   fields.only("truncation", "disabled");
 }
 
-// Replaces the names of a chat's fields by those of this API.
+// Replaces field names of the chat API in an error message by those of the Responses API.
 std::string renamed(std::string text) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kNames{
       {{"response_format.json_schema", "text.format"},
@@ -212,7 +213,7 @@ std::string renamed(std::string text) {
   return text;
 }
 
-// ---- The answer ----
+// ---- Answers: items and events ----
 
 // Returns the fields of a response that repeat its request.
 Ordered response_head(const Fields& fields, const Ordered& body, const CompletionRequest& request) {
@@ -238,7 +239,7 @@ Ordered response_head(const Fields& fields, const Ordered& body, const Completio
           {"truncation", "disabled"}};
 }
 
-// Writes an answer's items, and the events that announce them. A whole answer is treated as one piece of a stream.
+// Writes an answer in the Responses API's format, as items or events. A whole answer is one piece of a stream.
 class ResponseReplies : public Replies {
  public:
   ResponseReplies(const CompletionRequest& request, const ServedModel& served, const std::string& id, int64_t created,
@@ -280,7 +281,7 @@ class ResponseReplies : public Replies {
     json.update(more);
     return "event: " + type + "\ndata: " + dump(json) + "\n\n";
   }
-  // Returns an event of the open item.
+  // Returns an event about item_, the item that is being written.
   std::string item_event(const std::string& type, const Ordered& more, bool is_part = true) {
     Ordered json = {{"item_id", item_["id"]}, {"output_index", response_["output"].size()}};
     if (is_part) json["content_index"] = 0;
@@ -373,9 +374,9 @@ class ResponseReplies : public Replies {
                           {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
   }
 
-  std::string name_;        ///< the ID without its prefix, from which items' IDs are made
-  Ordered response_;        ///< with all complete items
-  Ordered item_ = nullptr;  ///< the open item
+  std::string name_;        ///< the response's ID without prefix; part of the items' IDs
+  Ordered response_;        ///< the response object, with all complete items
+  Ordered item_ = nullptr;  ///< the item that is being written; null: none
   size_t n_events_ = 0;
 };
 
@@ -383,7 +384,7 @@ class ResponseReplies : public Replies {
 
 CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
                                  std::string_view text, const ParseOptions& options) {
-  constexpr size_t kMostNumbers = size_t{1} << 18U;  // each is in several events of a stream
+  constexpr size_t kMostNumbers = size_t{1} << 18U;  // limits memory: a stream repeats each number in several events
   const Fields fields(body, schema("ResponseRequest"));
   check_stateless(fields);
   const Ordered ordered = in_order(body, text, options.budget);

@@ -11,7 +11,8 @@
 namespace folio::infer::server {
 namespace {
 
-// All fields except the sampling parameters. null counts as absent. Source: OpenAI's API reference.
+// The schemas of requests and answers, without the sampling parameters. A field that is null counts as absent. Source:
+// OpenAI's API reference.
 constexpr const char* kSchemas = R"json({
   "Error": {"type": "object", "required": ["error"], "properties": {"error": {
     "type": "object", "required": ["message", "type", "param", "code"], "properties": {
@@ -196,7 +197,7 @@ constexpr const char* kSchemas = R"json({
   "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}}
 })json";
 
-// Returns whole numbers as integers: 2, not 2.0.
+// Returns a number as JSON: an integer if it is whole, so 2 and not 2.0.
 Json number(double value) { return std::trunc(value) == value ? Json(static_cast<int64_t>(value)) : Json(value); }
 
 Json sampler_numbers() {
@@ -213,10 +214,10 @@ Json sampler_numbers() {
   return fields;
 }
 
-// Sets the served model's defaults in the properties of a request.
+// Sets the defaults of sampling parameters in the properties of a request's schema.
 void set_defaults(Json& properties, const SamplerOptions& defaults) {
   SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
-    properties[name]["default"] = number(std::stod(fmt::format("{}", defaults.*member)));  // 0.6, not 0.60000002
+    properties[name]["default"] = number(std::stod(fmt::format("{}", defaults.*member)));  // 0.6F becomes 0.6
   });
 }
 

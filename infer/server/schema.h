@@ -1,5 +1,5 @@
-// Requests and answers as OpenAPI schemas, from which the checks of requests, /openapi.json and the page's fields are
-// derived. Sampling parameters come from SamplerOptions::visit_fields.
+// OpenAPI schemas of requests and answers. The checks of requests, /openapi.json and the page's fields are derived from
+// them. Sampling parameters come from SamplerOptions::visit_fields.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,19 +20,19 @@ using Json = nlohmann::json;
 
 /// A route's entry in /openapi.json.
 struct RouteDescription {
-  std::string_view path;  ///< a part in braces at the end matches any text
+  std::string_view path;  ///< such as "/v1/models/{model}": the part in braces matches any text
   std::string_view summary;
   std::string_view request{};  ///< schema of the posted body; empty: a GET route
   std::string_view answer{};   ///< schema of the answer; empty: any object
   std::string_view media = "application/json";
-  bool streams = false;  ///< with "stream": true, the answer is a stream of events
-  bool open = false;     ///< requires no API key
+  bool streams = false;  ///< true: with "stream": true, the answer is a stream of events
+  bool open = false;     ///< true: requires no API key
 };
 
-/// Returns the whole OpenAPI 3.1 description. `defaults` are the served model's, here and below.
+/// Returns the OpenAPI 3.1 description of all routes as JSON. `defaults` are the served model's.
 [[nodiscard]] std::string openapi(std::span<const RouteDescription> routes, const SamplerOptions& defaults);
 
-/// Returns the numeric fields shown on the page, by name, each with its schema, as JSON.
+/// Returns the schemas of the numeric fields that the page shows, by name, as JSON. `defaults` are the served model's.
 [[nodiscard]] std::string page_fields(const SamplerOptions& defaults);
 
 }  // namespace folio::infer::server

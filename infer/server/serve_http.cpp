@@ -6,11 +6,11 @@
 
 namespace folio::infer::server {
 
-// Destroyed in reverse order: the engine stops; the service ends the thread that reads adapters, which posts to HTTP
-// and calls the engine; then HTTP and the engine are destroyed.
+// The order of the local objects matters, since they are destroyed in reverse: first, the engine stops; then the
+// service ends the thread that reads adapters, which uses HTTP and the engine; then these are destroyed.
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
                 const std::function<void(const std::string&)>& ready, const std::function<bool()>& lost) {
-  Service* made = nullptr;  // set before the first request
+  Service* made = nullptr;  // set before the server accepts requests
   using Reply = Service::Reply;
   HttpServer http(http_options,
                   {.admit = [&](const HttpRequest& request, const Reply& reply) { return made->admit(request, reply); },

@@ -14,15 +14,15 @@
 
 namespace folio::infer::server {
 
-std::string_view page();  // page.html, embedded
+std::string_view page();  // the text of page.html, which is embedded in the program
 
 namespace {
 
 constexpr const char* kJson = "application/json";
 constexpr const char* kText = "text/plain";
-constexpr size_t kMaxLogged = 512;                      // bytes of a message in a log line
-constexpr int kClientLeft = 499;                        // nginx's status for logs and metrics
-constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // limit for all answers together
+constexpr size_t kMaxLogged = 512;                      // maximum bytes of an error message in a log line
+constexpr int kClientLeft = 499;                        // nginx's status for a client that disconnected
+constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // limit for the log-probabilities of all answers
 
 Json body_of(const std::string& text) {
   try {
@@ -32,7 +32,7 @@ Json body_of(const std::string& text) {
   }
 }
 
-// Compares in a time that doesn't depend on where the strings differ.
+// Returns true if the strings are equal, in a time that doesn't depend on where they differ.
 bool same_secret(std::string_view given, std::string_view secret) {
   unsigned difference = given.size() == secret.size() ? 0 : 1;
   for (size_t i = 0; i < given.size(); ++i) {
@@ -42,14 +42,14 @@ bool same_secret(std::string_view given, std::string_view secret) {
   return difference == 0;
 }
 
-// Returns "[::1]" for "[::1]:8080".
+// Returns a Host header's name without the port: "[::1]" for "[::1]:8080".
 std::string without_port(const std::string& host) {
   const size_t colon = host.rfind(':');
   const bool has_port = colon != std::string::npos && host.find(']', colon) == std::string::npos;
   return host.substr(0, has_port ? colon : std::string::npos);
 }
 
-// Returns true for an IP address, as opposed to a name that someone's DNS could point here.
+// Returns true for an IP address. A name is less safe: anyone's DNS can resolve one to this server (DNS rebinding).
 bool is_address(const std::string& host) {
   return !host.empty() && (host[0] == '[' || host.find_first_not_of("0123456789.") == std::string::npos);
 }
@@ -70,7 +70,7 @@ std::string percent_decoded(std::string_view text) {
   return to;
 }
 
-// Returns the beginning of a text as JSON, at least what fits in a log line.
+// Returns the beginning of a text as a JSON string, at least as much as fits in a log line.
 std::string json_excerpt(std::string_view text) { return dump(std::string(text.substr(0, PIPE_BUF))); }
 
 nlohmann::ordered_json quantiles_json(const Latencies& times) {
@@ -83,7 +83,7 @@ std::string random_name(std::mt19937_64& random) { return fmt::format("{:016x}{:
 
 }  // namespace
 
-// Short handlers are lambdas; the others are member functions.
+// Returns all routes of the server. Short handlers are lambdas, other handlers are member functions.
 const std::vector<Service::Route>& Service::routes() {
   using Request = HttpRequest;
   static const std::vector<Route> all = {
@@ -92,7 +92,7 @@ const std::vector<Service::Route>& Service::routes() {
        [](Service& s, Request& r, const Reply& to) { s.send(r, to, literal("{\"status\":\"ok\"}\n")); }},
       {{.path = "/metrics", .summary = "Prometheus metrics.", .media = kText},
        [](Service& s, Request& r, const Reply& to) {
-         ++s.metrics_.requests[{r.path, 200}];  // includes this request
+         ++s.metrics_.requests[{r.path, 200}];  // so that the metrics include this request
          to->send(200, "text/plain; version=0.0.4; charset=utf-8",
                   s.metrics_.text(s.engine_.statistics()) + s.adapters_.metrics());
        }},
@@ -203,7 +203,8 @@ void Service::take_adapter_names() {
   snapshot_ = std::make_shared<const ServedModel>(served_);
 }
 
-// Batches completions whose events arrive together, since waking the service's thread takes the engine's time.
+// Called when a completion has new events. Completions with events at the same time wake the service's thread only
+// once, since waking it takes time on the engine's thread.
 void Service::has_events(std::shared_ptr<Completion> completion) {
   const std::lock_guard lock(mutex_);
   have_events_.push_back(std::move(completion));
@@ -267,8 +268,8 @@ void Service::refuse(const HttpRequest& request, HttpReply& reply, const ApiErro
   reply.send(error.status(), kJson, error_body(error));
 }
 
-// Checks the Host header and the API key. Pages of other sites can send requests through a visitor's browser and, with
-// DNS rebinding, read the answers; the Host header reveals these.
+// Checks the Host header and the API key. The Host header protects against pages of other sites, which can send
+// requests through a visitor's browser and, with DNS rebinding, read the answers.
 void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const {
   reply.add_header("X-Content-Type-Options", "nosniff");
   if (contains(options_.allowed_origins, request.origin)) {
@@ -312,7 +313,7 @@ bool Service::route(const HttpRequest& request, const Reply& reply) {
     throw ApiError(405, fmt::format("{} only accepts {}", request.path, posts ? "POST" : "GET"));
   }
   if (posts) return true;
-  HttpRequest whole = request;  // it has no body
+  HttpRequest whole = request;  // a GET request, so it has no body
   route->handler(*this, whole, reply);
   return false;
 }
@@ -345,7 +346,7 @@ void Service::send_models(HttpRequest& request, const Reply& reply) {
            "]}\n"));
 }
 
-// Parses the body on the worker's thread, so that it delays only bodies sent later.
+// Parses the body and calls `work` on the worker's thread, so that a slow request delays only requests sent later.
 void Service::prepare(HttpRequest& request, const Reply& reply, Prepare work) {
   const size_t n = preparing_.size();
   if (n >= options_.max_queue)
@@ -371,7 +372,7 @@ void Service::prepare(HttpRequest& request, const Reply& reply, Prepare work) {
 
 void Service::prepared(uint64_t id, const Next& next) {
   const auto found = preparing_.extract(id);
-  if (found.empty()) return;  // cancelled
+  if (found.empty()) return;  // the request was cancelled meanwhile
   const auto& [request, reply, budget, arrived] = found.mapped();
   answer(request, *reply, [&] { next(request, reply); });
 }
@@ -412,7 +413,7 @@ void Service::detokenize(HttpRequest& request, const Reply& reply) {
           });
 }
 
-// Can be called from any thread.
+// Throws ApiError if the queue has no capacity for so many choices. Can be called from any thread.
 void Service::check_queue(size_t n_prompts, size_t n_each) const {
   const size_t n_choices = n_prompts * n_each;
   if (n_choices > options_.max_queue) {
@@ -484,7 +485,7 @@ void Service::done(const Completion& completion) {
   n_logprob_bytes_ -= completion.request().n_logprob_bytes;
   metrics_.prompt_tokens += completion.usage().prompt_tokens;
   const std::string& model = completion.request().model;
-  if (model == served_.name || contains(served_.adapters, model)) {  // unloaded adapters are no longer counted
+  if (model == served_.name || contains(served_.adapters, model)) {  // don't count an adapter that was unloaded
     ++metrics_.models[model].requests;
     metrics_.models[model].tokens += completion.usage().completion_tokens;
   }
@@ -511,7 +512,7 @@ void Service::check_loading() const {
   if (end_) throw ApiError(503, "the server is shutting down");
 }
 
-// Follows vLLM's routes of the same names.
+// Handles /v1/load_lora_adapter, which accepts the same body as vLLM's route of this name.
 void Service::load_adapter(HttpRequest& request, const Reply& reply) {
   check_loading();
   prepare(request, reply, [this](const Json& body, const std::string&, const core::WorkBudget&) -> Next {
@@ -539,7 +540,7 @@ void Service::unload_adapter(HttpRequest& request, const Reply& reply) {
   });
 }
 
-// A nonce admits the page's own style and script, and nothing else.
+// Sends the web page. The nonce in Content-Security-Policy allows only the page's own style and script.
 void Service::send_page(HttpRequest& request, const Reply& reply) {
   const std::string nonce = random_name(random_);
   std::string text(page());
@@ -584,7 +585,7 @@ void Service::show(nlohmann::ordered_json note) {
   note["between_tokens_ms"] = quantiles_json(metrics_.between_tokens);
   const std::string event = "data: " + dump(note) + "\n\n";
   for (const auto& [key, reply] : watchers_) {
-    if (reply->unsent() < kReplyWindow) reply->add(literal(event));  // slow readers get fewer events
+    if (reply->unsent() < kReplyWindow) reply->add(literal(event));  // skip the event for slow clients
   }
 }
 
@@ -628,7 +629,7 @@ void Service::end_soon() {
   live_view_->end();
 }
 
-// Returns a seed of 53 bits, which a client that stores numbers as doubles returns unchanged.
+// Returns a seed of 53 bits, so that clients that store numbers as doubles can send it back unchanged.
 uint64_t Service::random_seed() { return random_() >> 11U; }
 
 }  // namespace folio::infer::server

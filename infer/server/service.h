@@ -29,13 +29,13 @@ namespace folio::infer::server {
 
 struct ServiceOptions {
   std::string api_key{};                       ///< empty: no key is required
-  std::vector<std::string> allowed_hosts{};    ///< names of this server, besides its listening address
+  std::vector<std::string> allowed_hosts{};    ///< accepted Host headers, in addition to the listening address
   std::vector<std::string> allowed_origins{};  ///< origins that may send requests, such as https://example.org
   size_t max_queue = 1024;                     ///< maximum number of choices that run or wait
   uint64_t request_work = core::kDefaultWork;  ///< step limit for preparing a request (core/work_budget.h)
   std::chrono::seconds request_timeout{600};
-  std::chrono::seconds grace{10};  ///< for running requests, at shutdown
-  bool log = true;                 ///< a line on stderr for each request
+  std::chrono::seconds grace{10};  ///< time for running requests to end at shutdown
+  bool log = true;                 ///< true: log a line on stderr for each request
   bool log_texts = false;
   AdapterOptions adapters{};
 };
@@ -43,7 +43,7 @@ struct ServiceOptions {
 class Service {
  public:
   using Reply = std::shared_ptr<HttpReply>;
-  /// Queues work for the service's thread.
+  /// Queues work for the service's thread, the one that calls admit() and handle().
   using Post = std::function<void(std::function<void()> work)>;
 
   /// `engine` must outlive all calls, and must be stopped before the service is destroyed. Throws as Adapters does.
@@ -55,9 +55,9 @@ class Service {
   /// Checks a request except its body. Returns true if handle() must be called, false if the request was answered.
   [[nodiscard]] bool admit(const HttpRequest& request, const Reply& reply);
   void handle(HttpRequest request, const Reply& reply);
-  /// Counts a request that is not valid HTTP, and returns the body of its answer.
+  /// Counts and logs a request that is not valid HTTP, and returns the body of its answer.
   [[nodiscard]] std::string refused(int status, std::string_view why);
-  /// Ends requests that take too long. Must be called ten times a second while there are any.
+  /// Ends requests that take too long. Must be called about ten times a second while there are requests.
   void look_at_clock();
   /// Stops accepting requests, and gives running ones the grace period to end. A second call ends them at once.
   void end_soon();
@@ -91,7 +91,7 @@ class Service {
   [[nodiscard]] static std::string path_of(const HttpRequest& request);
   void check_who_asks(const HttpRequest& request, HttpReply& reply) const;
   bool route(const HttpRequest& request, const Reply& reply);
-  /// Calls `work`. If it throws, answers with the error.
+  /// Calls `work`. If that throws, answers the request with the error.
   void answer(const HttpRequest& request, HttpReply& reply, const std::function<void()>& work);
   void complete(HttpRequest& request, const Reply& reply);
   void load_adapter(HttpRequest& request, const Reply& reply);
@@ -137,15 +137,15 @@ class Service {
     std::shared_ptr<Adapters::Use> adapter{};  ///< null: the request uses the model itself
   };
   std::map<const Completion*, Running> completions_;
-  std::atomic<size_t> n_choices_ = 0;                     ///< total of completions_; the worker reads it
-  size_t n_logprob_bytes_ = 0;                            ///< upper bound of what completions_ hold
+  std::atomic<size_t> n_choices_ = 0;                     ///< choices in completions_; also read by the worker
+  size_t n_logprob_bytes_ = 0;                            ///< upper bound of log-probabilities in completions_
   std::mutex mutex_;                                      ///< guards have_events_
-  std::vector<std::shared_ptr<Completion>> have_events_;  ///< any thread may append
+  std::vector<std::shared_ptr<Completion>> have_events_;  ///< completions with new events; any thread may append
   std::map<uint64_t, Preparing> preparing_;
   uint64_t n_prepared_ = 0;
   std::map<const HttpReply*, Reply> watchers_;
-  std::optional<Clock::time_point> end_;  ///< when requests still running are ended; set by end_soon()
-  Worker worker_;                         ///< last member, since it uses the others
+  std::optional<Clock::time_point> end_;  ///< time at which running requests are cancelled; set by end_soon()
+  Worker worker_;                         ///< prepares requests; declared last, since it uses the other members
 };
 
 }  // namespace folio::infer::server

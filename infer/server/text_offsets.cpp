@@ -9,7 +9,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr size_t kLongestGroup = 32;  // in bytes
+constexpr size_t kLongestGroup = 32;  // bytes: limit for tokens that match the text only together
 
 size_t length_at(std::string_view text, size_t at) {
   const core::Utf8Char c = core::decode_utf8(text, at);
@@ -19,7 +19,7 @@ size_t length_at(std::string_view text, size_t at) {
   return n;
 }
 
-// Returns the length of `bytes`, without a space added by SentencePiece, if `text` starts with them; else nullopt.
+// Returns the length of `bytes`, without a space that SentencePiece added, if `text` starts with them; else nullopt.
 std::optional<size_t> size_of(std::string_view text, std::string_view bytes) {
   if (text.starts_with(bytes)) return bytes.size();
   if (bytes.starts_with(' ') && text.starts_with(bytes.substr(1))) return bytes.size() - 1;
@@ -84,18 +84,18 @@ std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt&
       take(end);
       continue;
     }
-    // SentencePiece may have added a space before the text up to the next special token.
+    // `spelled` is the text up to the next special token. SentencePiece may have added a space before it.
     std::string spelled;
     for (size_t j = i; j < tokens.size() && special_of(tokens[j]) == nullptr; ++j) {
       spelled += tokenizer.token_bytes(tokens[j]);
     }
     const bool has_space =
         !rest.starts_with(spelled) && spelled.starts_with(' ') && rest.starts_with(std::string_view(spelled).substr(1));
-    std::string group;  // bytes of tokens that were normalized together
+    std::string group;  // bytes of successive tokens that match the text only together
     for (size_t j = i; j < tokens.size() && special_of(tokens[j]) == nullptr; ++j) {
       group += tokenizer.token_bytes(tokens[j]);
       if (j == i && has_space) group.erase(0, 1);
-      const size_t spaces = data::spaces_at_begin(rest);  // may belong to a user-defined token before
+      const size_t spaces = data::spaces_at_begin(rest);  // the user-defined token before may have absorbed them
       if (spaces > 0 && !size_of(rest, group) && size_of(rest.substr(spaces), group)) skip(spaces);
       auto size = spelled_at(rest, group);
       if (!size && group.size() > kLongestGroup) size = std::min(group.size(), rest.size());

@@ -16,16 +16,17 @@ namespace folio::infer::server {
 /// truncated character is one U+FFFD (Unicode 16, table 3-11).
 class CharacterCounter {
  public:
-  /// Appends `bytes` and returns the index of the character that contains the first of them; if empty, of the next.
+  /// Appends `bytes` and returns the index of the character that contains their first byte. If `bytes` is empty,
+  /// returns the index of the next character.
   size_t add(std::string_view bytes);
 
  private:
-  size_t n_ = 0;            ///< complete characters
+  size_t n_ = 0;            ///< number of complete characters
   std::string unfinished_;  ///< first bytes of an incomplete character
 };
 
-/// Returns, for each token of the prompt, the index of the character of `prompt.text` at which it begins. A token that
-/// is not in the text, such as an added BOS, begins where the next one does.
+/// Returns, for each token of the prompt, the index of its first character in `prompt.text`. A token that is not in the
+/// text, such as an added BOS, has the index of the next token.
 [[nodiscard]] std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt& prompt);
 
 }  // namespace folio::infer::server

@@ -20,8 +20,8 @@ class Worker {
 
   /// Queues `work`, which must not throw. The first call starts the thread. Returns false, doing nothing, after stop().
   bool post(std::function<void()> work);
-  /// Waits for the running function and ends the thread. Queued functions are dropped, or, with `last`, run first,
-  /// followed by `last`.
+  /// Waits for the running function and ends the thread. Without `last`, drops queued functions. Otherwise runs them,
+  /// and then `last`.
   void stop(std::function<void()> last = {});
 
  private:

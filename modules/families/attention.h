@@ -13,8 +13,8 @@ namespace folio::nn {
 
 class FamilyAttentionImpl : public AttentionImpl {
  public:
-  /// Like AttentionImpl, with the layer's own `config`: sliding_window is 0 in layers without a window. With a soft cap
-  /// or sinks, attention is always computed by its formula. With sinks, its weights sum to less than 1.
+  /// Creates attention from the layer's own `config`, whose sliding_window is 0 in layers without a window. With a soft
+  /// cap or sinks, attention is always computed by its formula. With sinks, the weights of a query sum to less than 1.
   FamilyAttentionImpl(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0,
                       const Linears& linears = Linears(), const std::string& name = "attention");
 

@@ -26,8 +26,8 @@
 
 namespace folio::nn {
 
-/// Returns each row's weighted sum of expert outputs, [N, D], for x [N, D], expert indices and weights [N, K], and the
-/// stacked matrices w1, w3, w2. Returns an undefined tensor if it does not support these inputs.
+/// A function that returns each row's weighted sum of expert outputs, [N, D], for x [N, D], expert indices and weights
+/// [N, K], and the stacked matrices w1, w3, w2. Returns an undefined tensor for unsupported inputs.
 using ExpertProducts =
     std::function<torch::Tensor(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights,
                                 const torch::Tensor& w1, const torch::Tensor& w3, const torch::Tensor& w2)>;
@@ -41,8 +41,8 @@ struct Routes {
 
 class MixtureImpl : public torch::nn::Module {
  public:
-  /// `products` computes the experts' outputs; the default is a loop over experts. `n_here` is the number of experts
-  /// held by this module, by default all. Throws core::Error if the configuration is invalid or has no experts.
+  /// Creates a mixture. `products` computes the experts' outputs; the default is a loop. `n_here` is the number of
+  /// experts held by this module, by default all. Throws core::Error if the configuration is invalid or has no experts.
   explicit MixtureImpl(const core::ModelConfig& config, ExpertProducts products = {},
                        const Linears& linears = Linears(), const std::string& name = "ffn",
                        std::optional<int64_t> n_here = {});
@@ -68,7 +68,7 @@ class MixtureImpl : public torch::nn::Module {
   virtual torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes) {
     return own_experts(x, routes.experts, routes.weights);
   }
-  /// Computes the same sum over the experts held here; `experts`, int64 [N, K], holds their local indices.
+  /// Returns the sum over the experts that this module holds; `experts`, int64 [N, K], contains their local indices.
   torch::Tensor own_experts(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights);
 
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }

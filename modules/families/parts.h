@@ -21,11 +21,11 @@ class FamilyParts : public Parts {
  public:
   using Parts::Parts;
 
-  [[nodiscard]] RopeCache rope(const core::ModelConfig& config) const override;  ///< see rope.h
+  [[nodiscard]] RopeCache rope(const core::ModelConfig& config) const override;  ///< rotations as in families/rope.h
   [[nodiscard]] torch::nn::AnyModule attention(const core::ModelConfig& config, RopeCache rope,
                                                int64_t layer) const override;
   [[nodiscard]] torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const override;
-  /// Passes attention() the layer's own configuration (sliding_window 0 in layers without a window) and rotations.
+  /// Creates the parts with the layer's own configuration (sliding_window 0 in layers without a window) and rotations.
   [[nodiscard]] BlockParts block_parts(const core::ModelConfig& config, RopeCache rope, int64_t layer) const override;
   [[nodiscard]] Block block(const core::ModelConfig& config, RopeCache rope, int64_t layer) const override;
   torch::Tensor embed(const core::ModelConfig& config, Embedding embedding, const torch::Tensor& tokens) const override;
@@ -33,7 +33,7 @@ class FamilyParts : public Parts {
                        Linear head) const override;
 
  protected:
-  /// Returns the function that computes a layer's experts; empty: Mixture's own loop.
+  /// Returns the function that computes a layer's experts. If it is empty, Mixture uses its own loop.
   [[nodiscard]] virtual ExpertProducts expert_products(const core::ModelConfig& /*config*/) const { return {}; }
 };
 

@@ -21,7 +21,7 @@ torch::Tensor FamilyRopeImpl::apply(const torch::Tensor& x_BTHK, int64_t first_p
 }
 
 RopeCache FamilyParts::rope(const core::ModelConfig& config) const {
-  // As in RopeCache, with scaled frequencies and magnitudes.
+  // Compute the rotations as RopeCache does, but with scaled frequencies and magnitudes.
   const auto i_P = torch::arange(0, config.rotated(), 2, torch::kDouble);
   const auto factor_P = torch::tensor(core::rope_factors(config), torch::kDouble);
   const double theta = config.rope_theta;

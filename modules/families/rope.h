@@ -9,12 +9,12 @@ namespace folio::nn {
 
 class FamilyRopeImpl : public RopeCacheImpl {
  public:
-  /// `rotations` is [context_length, P]: the first 2 P dimensions of each head are rotated, the rest unchanged.
+  /// Uses `rotations` [context_length, P] for the first 2 P dimensions of each head. The rest of a head is unchanged.
   FamilyRopeImpl(torch::Tensor rotations, core::RopePairs pairs) : RopeCacheImpl(std::move(rotations)), pairs_(pairs) {}
 
   [[nodiscard]] torch::Tensor apply(const torch::Tensor& x, int64_t first_position = 0) const override;
 
-  RopeCache local{nullptr};  ///< rotations of layers with a window; empty: same as in other layers
+  RopeCache local{nullptr};  ///< rotations of layers with a window; empty if equal to those of other layers
 
  private:
   core::RopePairs pairs_;

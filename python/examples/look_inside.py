@@ -33,7 +33,7 @@ def shown(text):
 
 
 def draw_loss(run, path):
-    # plt.plot(*run.curve("loss")); plt.plot(*run.curve("val_loss"))
+    # With matplotlib: plt.plot(*run.curve("loss")); plt.plot(*run.curve("val_loss"))
     width, height, left, top = 640, 360, 50, 20
     curves = [("loss", "#9bc", run.curve("loss"))]
     if "val_loss" in run.log:
@@ -57,7 +57,7 @@ def draw_loss(run, path):
 
 
 def draw_attention(model, text, path):
-    # plt.imshow(model.attention(ids, layer)[head])
+    # With matplotlib: plt.imshow(model.attention(ids, layer)[head])
     ids = model.tokenizer.encode(text)
     cell, pad, heads, layers = 7, 26, model.config["n_heads"], model.config["n_layers"]
     side = cell * len(ids)
@@ -107,7 +107,7 @@ def draw_logit_lens(model, text, path):
 
 
 def draw_texts(model, prompts, path):
-    texts = model.generate(prompts, max_tokens=120, seed=1)  # one batch
+    texts = model.generate(prompts, max_tokens=120, seed=1)  # all prompts in one batch
     parts, y = [], 10
     for prompt, text in zip(prompts, texts):
         lines = (prompt + text).split("\n")

@@ -28,7 +28,7 @@ def index(name: str, value: Any) -> int:
 
 
 def whole(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
-    """Returns an integer in [low, high], by default in RANGES[name]."""
+    """Returns `value` as an integer. Raises ValueError if it is not in [low, high], by default RANGES[name]."""
     if low is None or high is None:
         low, high = RANGES[name]
     number = index(name, value)

@@ -20,12 +20,12 @@ from . import _engine
 from .checks import token_id
 from .model import Model, _checked
 
-History = Sequence[tuple[str, str]]  # (question, answer)
+History = Sequence[tuple[str, str]]  # (question, answer) of each turn
 
 
 @dataclasses.dataclass(frozen=True)
 class GenerationConfig:
-    """FastLLM's fields and defaults, and `seed`, because FastLLM's samples cannot be reproduced."""
+    """Options with FastLLM's names and defaults, and a `seed`, which FastLLM lacks, for reproducible samples."""
 
     output_token_limit: int = -1
     """Maximum number of tokens to generate; 0 or less: up to the end of the context."""
@@ -107,7 +107,7 @@ class model:
     def fetch_response(self, handle: int) -> int:
         """Waits for and returns the next token. Returns -1 at the end, which closes the handle, and on a closed handle.
 
-        Raises an error of the request once, which also closes the handle.
+        If the request failed, raises its error once, which also closes the handle.
         """
         response = self._response(handle)
         if response is None:
@@ -200,7 +200,7 @@ def _config(config: GenerationConfig | None, options: dict[str, Any]) -> Generat
     if not options.pop("do_sample", True):
         options["top_k"] = 1
     config = dataclasses.replace(config, **options)
-    if not 1e-3 <= config.repeat_penalty <= 100:  # the engine checks the others under the same names
+    if not 1e-3 <= config.repeat_penalty <= 100:  # the engine checks the other options by these names
         raise ValueError(f"repeat_penalty is {config.repeat_penalty}, but has to be in [0.001, 100]")
     return config
 

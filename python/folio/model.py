@@ -142,13 +142,13 @@ class Model:
 
     def stream(self, prompt: Prompt | None = None, *, timeout: float | None = None,
                **options: Unpack[Options]) -> Iterator[str]:
-        """Yields the completion in pieces of whole characters as it is generated. Leaving the loop aborts it.
+        """Yields the completion in pieces of whole characters as it is generated. Leaving the loop aborts the request.
 
         Text that arrives within two milliseconds is one piece. Several completions (a list of prompts, or n > 1) are
         yielded as pairs (index, piece).
 
-        Generation continues while the caller does not wait for a piece. Waiting longer than `timeout` seconds raises
-        TimeoutError, which aborts it.
+        Generation continues while the caller does not wait for a piece. Waiting longer than `timeout` seconds
+        aborts the request and raises TimeoutError.
         """
         several = _is_batch(prompt) or (options.get("n") or 1) > 1
         longest = math.inf if timeout is None else seconds(timeout)
@@ -160,7 +160,7 @@ class Model:
         return self._apieces(False, _prompted(prompt, options), several)
 
     def chat(self, messages: Sequence[Message] | str, *, stream: bool = False, **options: Unpack[Options]):
-        """Returns the assistant's answer to messages {"role": "user", "content": "…"}, or to one string of the user's.
+        """Returns the assistant's answer to messages {"role": "user", "content": "…"}, or to a string by the user.
 
         With stream=True, returns an iterator of pieces, as stream() does. By default max_tokens is what fits in the
         context. Base models have no chat template: use generate().
@@ -199,7 +199,7 @@ class Model:
     # Intermediate values. `ids` are the tokens of one sequence, from the first on.
 
     def score(self, text: Prompt, *, parse_special: bool = True) -> np.ndarray:
-        """Returns the ln p of each token except the first, given those before it: (tokens - 1), float64, in nats."""
+        """Returns ln p of each token except the first, given the preceding ones: (tokens - 1), float64, in nats."""
         if isinstance(text, str):
             ids = self.tokenizer.encode(text, prefix=True, parse_special=parse_special)
         else:
@@ -217,7 +217,7 @@ class Model:
     def attention(self, ids: Ids, layer: int) -> np.ndarray:
         """Returns the attention weights of a layer: (heads, ids, ids), float32. Row i has the weights of position i.
 
-        They are softmax(q kᵀ / √head_dim) over the positions up to i, or those of them in the sliding window.
+        They are softmax(q kᵀ / √head_dim) over positions 0 to i, or only those in the sliding window.
         """
         n_layers = self.config["n_layers"]
         if not 0 <= index("layer", layer) < n_layers:
@@ -371,7 +371,7 @@ def _is_batch(prompt: Any) -> bool:
 def _prompted(prompt: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     if "prompt" in options or "messages" in options:
         raise TypeError("the prompt is given twice")
-    _is_batch(prompt)  # raises unless it is None or has a length
+    _is_batch(prompt)  # raises TypeError unless the prompt is None or has a length
     return {**options, "prompt": prompt}
 
 
@@ -387,12 +387,12 @@ def _messages(messages: Any) -> Any:
 
 
 def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
-    """Converts an error of the server. `names` are those of server_options()."""
+    """Converts an error of the server to a Python exception. `names` is the dict of server_options()."""
     message, field, code = refusal.args
     message = renamed(message, names)
     if code == "no_chat_template":
         message = f"{message.split(', like')[0]}: use generate(), or Model(…, chat_template=…)"
-    if code == "unknown_parameter" and "did you mean" not in message:  # the server's names of forms differ
+    if code == "unknown_parameter" and "did you mean" not in message:  # the server names forms differently
         message += "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(field, FORMS, 1))
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)

@@ -37,12 +37,12 @@ class Options(TypedDict, total=False):
     choice: Sequence[str]
 
 
-# Names of the forms here, and in the server.
+# Names of the options of structured outputs: here, and in the server.
 FORMS = {"json_schema": "json_schema", "regex": "guided_regex", "grammar": "grammar", "choice": "guided_choice"}
 
 
 def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns the options with the server's names, and a dict from the names that were changed to ours."""
+    """Returns the options under the server's names, and a dict from each changed name to the caller's name."""
     body = dict(options)
     given = {name: form for name in FORMS if (form := body.pop(name, None)) is not None}
     if hasattr(given.get("json_schema"), "model_json_schema"):
@@ -57,7 +57,7 @@ def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def renamed(message: str, names: Mapping[str, str]) -> str:
-    """Returns the message with the names that the caller used. `names` are those of server_options()."""
+    """Returns the message with the names that the caller used. `names` is the dict of server_options()."""
     for server_name, name in names.items():
         message = message.replace(f"'{server_name}'", f"'{name}'")
     return message
@@ -80,5 +80,5 @@ def as_json(value: Any) -> str:
 
     try:
         return json.dumps(value, default=plain)
-    except RecursionError:  # changed since it was checked
+    except RecursionError:  # the value changed after check_json()
         raise ValueError("an option is nested too deeply") from None

@@ -36,14 +36,14 @@ from folio import Model
 from folio.repeats import DONE, Rest
 from folio.service import Service
 
-BETWEEN_PIECES = 0.02  # seconds; output generated meanwhile is one message
+BETWEEN_PIECES = 0.02  # seconds between messages of a response; output generated meanwhile is one message
 BEGINNING = 256  # characters: requests that share them go to the same replica
-ATTEMPTS = 10  # limit for a request whose replicas die, perhaps because of it
+ATTEMPTS = 10  # maximum per request, since a request may itself crash its replicas
 JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
 
 
 class Replica:
-    """An engine in its own process."""
+    """A replica of the model: an engine in its own process."""
 
     def __init__(self, path: str, options: dict[str, Any], service: dict[str, Any]) -> None:
         self.model = Model(path, **options)
@@ -82,8 +82,8 @@ def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
 
 
 class SameBeginning(RequestRouter):
-    """Routes requests with the same beginning to the same replica, for prefix caching (rendezvous hashing). If that is
-    full, they go to the next in their order. When a replica is added or removed, only its own requests move."""
+    """Routes requests with the same beginning to the same replica, for prefix caching (rendezvous hashing). If it is
+    full, they go to the next one in their order. When a replica is added or removed, only its own requests move."""
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
         beginning = pending_request.args[0] if pending_request else ""
@@ -133,7 +133,7 @@ class Ingress:
             try:
                 status, headers = await anext(replica)
                 if rest and status != 200:
-                    raise RayActorError()  # the replica is full, or about to end
+                    raise RayActorError()  # the other replica is full, or shuts down
                 async for piece in replica:
                     if piece := rest(piece) if rest else piece:
                         sent.append(piece)
@@ -182,7 +182,7 @@ def main(replica: type = Replica) -> None:
     p.add_argument("--api-key", default="", help="ask for this key")
     p.add_argument("--allowed-host", action="append", default=[], help="a name of this server, beside localhost")
     a = p.parse_args()
-    ray.init(ignore_reinit_error=True)  # a running cluster, or a new one on this machine
+    ray.init(ignore_reinit_error=True)  # joins a running cluster, or starts one on this machine
     serve.start(http_options=HTTPOptions(host=a.host, port=a.port))
     serve.run(app(a.model, {"threads": a.threads_per_replica, "max_sequences": a.max_sequences},
                   {"api_key": a.api_key, "allowed_hosts": [*a.allowed_host, a.host]}, a.replicas,

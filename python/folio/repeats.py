@@ -1,4 +1,4 @@
-"""Continues a stream that was interrupted, from a repetition of its request.
+"""Continues an interrupted stream by repeating its request.
 
 An output is a function of the request and its seed, but its division into events is not: that depends on the load.
 Therefore characters (and entries of log probabilities) of each choice are counted, not events.
@@ -13,14 +13,14 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Rest:
-    """rest(piece) returns the part of a repetition's piece that is not in `sent`, the events of the first stream.
+    """Removes what was already sent from a repeated stream: rest(piece) returns the part of a piece that is new.
 
-    Pieces are whole events. The ID and the time of the first stream are kept.
+    `sent` has the events of the first stream, whose ID and time are kept. Pieces are whole events.
     """
 
     def __init__(self, sent: bytes) -> None:
         self._head: dict[str, Any] = {}
-        self._has: dict[int, dict[str, int]] = {}  # by choice: number of characters, entries, …
+        self._has: dict[int, dict[str, int]] = {}  # by choice: numbers of characters, entries, … sent
         self._has_usage = False
         for event in _events(sent):
             self._head = self._head or {key: event[key] for key in ("id", "created") if key in event}

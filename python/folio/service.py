@@ -99,7 +99,7 @@ class Reply:
 
     @property
     def status(self) -> int:
-        """Waits for the status. 0: the reply ended without one."""
+        """Waits for the HTTP status and returns it, or 0 if the reply ended without one."""
         return self._reply.status()
 
     @property

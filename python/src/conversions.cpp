@@ -18,7 +18,7 @@ constexpr size_t kMaxValues = size_t{1} << 24U;
 
 std::string python_type(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
-// Returns why a str cannot be encoded as UTF-8; apart from a lack of memory, a lone surrogate is the only reason.
+// Describes the lone surrogate in a str: except for a lack of memory, the only reason why it has no UTF-8.
 std::string lone_surrogate(nb::handle text) {
   const Py_ssize_t length = PyUnicode_GetLength(text.ptr());
   for (Py_ssize_t i = 0; i < length; ++i) {
@@ -30,8 +30,8 @@ std::string lone_surrogate(nb::handle text) {
   return "cannot be encoded as UTF-8";
 }
 
-// Reads one object. Python code called meanwhile (__index__, tolist, items) may modify the object, so lists and dicts
-// are copied before their elements are read.
+// Converts one Python object to JSON. Python code called meanwhile (__index__, tolist, items) may modify the object, so
+// lists and dicts are copied before their elements are read.
 class JsonReader {
  public:
   explicit JsonReader(std::string_view name) : name_(name) {}
@@ -133,7 +133,7 @@ class JsonReader {
 
   std::string key(nb::handle key) {
     const bool is_plain = PyUnicode_Check(key.ptr()) || PyFloat_Check(key.ptr()) || key.is_none() ||
-                          PyIndex_Check(key.ptr()) != 0;  // as in json.dumps
+                          PyIndex_Check(key.ptr()) != 0;  // the types of keys in json.dumps
     path_.back() = std::string("a key");
     if (!is_plain) fail_type(key);
     return string(PyUnicode_Check(key.ptr()) ? nb::borrow(key) : nb::object(nb::str(key))).get<std::string>();
@@ -147,7 +147,7 @@ class JsonReader {
     path_.push_back(std::move(step));
   }
 
-  // Returns the location of the current value, for errors: 'stop' at [1].
+  // Returns the location of the current value for errors, such as "'stop' at [1]".
   [[nodiscard]] std::string place() const {
     auto step = path_.begin();
     std::string root(name_);

@@ -17,7 +17,7 @@ namespace {
 
 namespace ft = infer::faster_transformer;
 
-// Calls are serialized by the mutex, without holding the GIL.
+// The weights and the model of a Python object. Calls are serialized by the mutex, without holding the GIL.
 struct Parts {
   Parts(const std::string& path, const std::string& tokenizer, const ft::LlamaOptions& options)
       : weights(model_file_of(path), tokenizer), llama(weights, options) {}
@@ -68,7 +68,7 @@ ft::DataType type_of(const std::string& name, const Array& array) {
   core::fail("{} has an unsupported type, expected bool, int32, uint32, uint64 or float32", name);
 }
 
-// Tensors, and references to their arrays, which keep these alive if another thread changes the dict.
+// Tensors, with references that keep their arrays alive even if another thread changes the dict.
 template <typename Array>
 struct Tensors {
   ft::TensorMap map{};

@@ -67,7 +67,7 @@ class Stream {
   }
   std::vector<infer::GenerateResult> results() {
     while (!ended()) wait();
-    const SharedModel::Use use(*model_);  // throws if the model was closed meanwhile, which cuts outputs off
+    const SharedModel::Use use(*model_);  // throws if the model was closed, which truncates outputs
     return (*stream_)->take_results();
   }
 
@@ -76,7 +76,7 @@ class Stream {
     try {
       return (*stream_)->next(at_most);
     } catch (const core::Error&) {
-      const SharedModel::Use still(*model_);  // throws the reason if the model was closed meanwhile
+      const SharedModel::Use still(*model_);  // if the model was closed, throws an error that says so
       throw;
     }
   }
@@ -146,7 +146,7 @@ size_t vocab_size(const Model& model) { return static_cast<size_t>(SharedModel::
 
 nb::object logits(const Model& model, Ids ids) {
   const size_t n_vocab = vocab_size(model);
-  // The engine's thread may still write after Ctrl-C has ended the call.
+  // Shared, because the engine's thread may still write after Ctrl-C has ended the call.
   const auto values = std::make_shared<std::vector<float>>();
   infer::Request request{.prompt = std::move(ids)};
   request.on_logits = [values](std::span<const float> rows) {
@@ -164,7 +164,7 @@ nb::dict trace(const Model& model, Ids ids) {
   };
   const auto places = std::make_shared<std::vector<std::pair<std::string, Place>>>();
   infer::Request request{.prompt = std::move(ids)};
-  request.on_logits = [](std::span<const float>) {};  // computes the last layer and the logits for all rows
+  request.on_logits = [](std::span<const float>) {};  // requests the last layer and the logits of all rows
   request.observer = [places](const std::string& name, std::span<const float> values, size_t n_rows) {
     auto found = std::ranges::find(*places, name, &std::pair<std::string, Place>::first);
     if (found == places->end()) found = places->insert(places->end(), {name, {}});
@@ -219,7 +219,7 @@ nb::dict config(const Model& model) {
   return fields;
 }
 
-// Keeps the GIL, because it returns at once; so does token_bytes.
+// Returns the engine's counters. Keeps the GIL, because it returns at once.
 nb::dict statistics(const Model& model) {
   const infer::EngineStatistics now = [&] { return SharedModel::Use(*model).engine().statistics(); }();
   return dict_of(now);

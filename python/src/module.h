@@ -15,7 +15,7 @@ template <>
 inline constexpr bool kJoinsThreads<SharedModel> = true;
 
 using Model = Owned<SharedModel>;
-/// The engine's threads hold the inner notifier, not the Python object: they must not release its last reference.
+/// A notifier owned by Python. The engine's threads hold the inner one, so they never release a Python object.
 using Notifier = Owned<std::shared_ptr<infer::Notifier>>;
 
 /// Calls work(use) without the GIL, so it must not touch Python. Convert arguments before and results after the call:

@@ -11,7 +11,7 @@
 namespace folio::python {
 namespace {
 
-// Only modified with the GIL held, or in a child, which has one thread.
+// These are modified only with the GIL held, or in a forked child, which has one thread.
 size_t n_without_gil = 0;
 bool ending = false;
 unsigned forks = 0;
@@ -42,7 +42,7 @@ bool is_ending() { return ending; }
 void watch_forks() {
   pthread_atfork(nullptr, nullptr, [] {
     ++forks;
-    n_without_gil = 0;  // those threads only exist in the parent
+    n_without_gil = 0;  // threads without the GIL exist only in the parent
   });
 }
 

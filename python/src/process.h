@@ -56,14 +56,14 @@ class Owned {
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
 
-  /// Throws core::Error in a forked child.
+  /// Returns the object. Throws core::Error in a forked child.
   [[nodiscard]] T& get() const {
     if (is_forked()) fail_after_fork();
     return *value_;
   }
   T& operator*() const { return get(); }
   T* operator->() const { return &get(); }
-  /// Returns null in a forked child, for operations that can be skipped there.
+  /// Returns the object, or null in a forked child, for operations that can be skipped there.
   [[nodiscard]] T* here() const { return is_forked() ? nullptr : value_.get(); }
   [[nodiscard]] bool is_forked() const { return n_forks() != forks_; }
 

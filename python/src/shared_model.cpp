@@ -15,7 +15,7 @@ namespace {
 using infer::server::Json;
 
 constexpr int64_t kMaxTokens = 256;      // default of generate()
-constexpr int64_t kMostTexts = 1 << 20;  // per call
+constexpr int64_t kMostTexts = 1 << 20;  // maximum number of choices of a call
 
 std::optional<data::ChatTemplate> chat_template_of(const infer::LoadedModel& model, const OpenOptions& options) {
   if (!options.chat_template.empty()) return data::chat_template_named(options.chat_template, &model.tokenizer());
@@ -94,7 +94,7 @@ void SharedModel::close() {
 
 namespace {
 
-// Returns the budget of a server request, plus one step for each byte of the caller's prompts.
+// Returns the parser's options: a server request's budget, plus one step for each byte of the caller's prompts.
 infer::server::ParseOptions parse_options(const Json& body) {
   uint64_t n_bytes = 0;
   const auto add = [&](const Json& text) {
@@ -127,7 +127,7 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
 
 std::vector<infer::Request> engine_requests(const SharedModel::Use& use, infer::server::CompletionRequest request) {
   const int32_t adapter = use.loaded().adapter();
-  // Forms are compiled for the tokenizer that represents marks as text.
+  // Forms are compiled for a tokenizer that decodes the markers of reasoning as text.
   const data::Tokenizer& tokenizer = request.options.form ? use.served().forms->tokenizer() : use.tokenizer();
   std::vector<infer::Request> requests;
   for (infer::server::Prompt& prompt : request.prompts) {

@@ -34,21 +34,21 @@ struct Options {
   int64_t gen_tokens = 64;
   std::vector<int64_t> batch{1};
   int repetitions = 5;
-  std::string schemas;  ///< path; empty: none
+  std::string schemas;  ///< path of a file with a schema per line; if empty, none are used
   infer::SamplerOptions sampler;
   bool json = false;
   bool memory = false;
   bool ops = false;
-  std::string trace;  ///< path; empty: none
+  std::string trace;  ///< path of the output file; if empty, no trace is written
   bool train = false;
 };
 
 struct Speeds {
-  double prefill;  ///< tokens/s
-  double decode;   ///< tokens/s over all sequences
+  double prefill;  ///< prompt tokens/s
+  double decode;   ///< output tokens/s of all sequences together
 };
 
-// Times of the tokens of a batch of sequences.
+// Measures the times of a batch's tokens: until every sequence has its first one, then until the first sequence ends.
 class Watch {
  public:
   explicit Watch(size_t n_sequences) : n_silent_(n_sequences), lengths_(n_sequences) {}
@@ -59,15 +59,15 @@ class Watch {
       ++n_tokens_;
     }
   }
-  /// Called at the end of each step. Counting stops with the first step in which a sequence ended.
+  /// Must be called after each step. Counting stops at the first step in which a sequence ended.
   void step(bool one_has_ended) {
     if (counted_ || !one_has_ended) return;
     counted_ = n_tokens_;
     end_ = Clock::now();
   }
-  /// Returns the seconds until every sequence had a token.
+  /// Returns the seconds from the start until every sequence had its first token.
   [[nodiscard]] double seconds_to_first() const { return seconds(start_, all_speak_); }
-  /// Returns the decode speed of the batch, from then until the first sequence ended.
+  /// Returns the batch's output tokens/s from when every sequence has its first token until the first sequence ends.
   [[nodiscard]] double tokens_per_s() const { return static_cast<double>(*counted_) / seconds(all_speak_, end_); }
   [[nodiscard]] size_t length(size_t sequence) const { return lengths_[sequence]; }
 
@@ -99,7 +99,7 @@ Watch watched(infer::Engine& engine, std::span<infer::Request> requests) {
 }
 
 // Measures prefill with new prompts, then decoding with the same prompts, which are cached by then. Short warm-up
-// repetitions come first, until the thread pool has adapted to the load of other processes.
+// repetitions come first, so that the thread pool adapts to the load of other processes.
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
   constexpr double kWarmUpSeconds = 0.5;
   constexpr int64_t kWarmUpTokens = 16;
@@ -127,13 +127,13 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
 }
 
 struct FormSpeeds {
-  double decode;  ///< tokens/s over all sequences
-  double free;    ///< the same without schemas, for outputs of the same lengths
-  double share;   ///< decode / free, the median of the repetitions
+  double decode;  ///< output tokens/s of all sequences together, with schemas
+  double free;    ///< tokens/s for outputs of the same lengths without schemas
+  double share;   ///< median of decode / free over the repetitions
 };
 
-// Measures decoding with a schema per sequence, compiled anew in each run, and without schemas. The schemas rotate, and
-// the order of both alternates, from repetition to repetition.
+// Measures decoding with a schema for each sequence, compiled in each run, and decoding without schemas. Repetitions
+// rotate the schemas, and alternate which of the two comes first.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
@@ -159,7 +159,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
       without[b].options.max_tokens = static_cast<int64_t>(watch.length(b));
     }
     free.push_back(watched(engine, without).tokens_per_s());
-    if (repetition % 2 == 1) watch = run_with_form();  // the other order; the first run is discarded
+    if (repetition % 2 == 1) watch = run_with_form();  // every second repetition measures this one last
     decode.push_back(watch.tokens_per_s());
     share.push_back(decode.back() / free.back());
   }
@@ -167,12 +167,12 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   return {apps::median(decode), apps::median(free), apps::median(share)};
 }
 
-/// The machines of a model, and the bandwidth of their memory. A model on two machines has no single bandwidth.
+/// The machines of a model and their memory bandwidth, which is unset if the model runs on a CPU and a GPU.
 struct Memory {
-  nlohmann::ordered_json machines;  ///< fields for --json
-  std::string description;          ///< the line printed without --json
+  nlohmann::ordered_json machines;  ///< fields of the output of --json
+  std::string description;          ///< line printed without --json
   std::optional<double> bytes_per_s{};
-  const char* key = nullptr;  ///< the bandwidth's key in --json
+  const char* key = nullptr;  ///< name of the bandwidth's field in the output of --json
 };
 
 Memory measure_memory(const infer::Machines& machines, const infer::MachineOptions& options) {
@@ -200,7 +200,7 @@ Memory measure_memory(const infer::Machines& machines, const infer::MachineOptio
   return memory;
 }
 
-// Prints a table of access patterns, or with --json only the best bandwidth, which is faster to measure.
+// Prints bandwidths by access pattern, or with --json only the best one, which takes less time to measure.
 int bench_memory(const Options& o) {
   const size_t n_threads = o.model.load.machines.n_threads;
   const size_t threads = n_threads == 0 ? core::default_threads() : n_threads;
@@ -218,7 +218,7 @@ int run(const apps::Flags& app, const Options& o) {
   if (o.memory) return bench_memory(o);
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
   apps::ModelFlags flags = o.model;
-  flags.load.cache_positions =  // whole blocks per sequence
+  flags.load.cache_positions =  // rounded up to whole blocks per sequence
       *std::max_element(o.batch.begin(), o.batch.end()) *
       ((positions + infer::kBlockPositions - 1) / infer::kBlockPositions * infer::kBlockPositions);
   apps::Ranks ranks(app, flags, o.n_stages);

@@ -22,17 +22,17 @@ constexpr size_t kLine = 64;
 
 struct Pattern {
   infer::Prefetch level = infer::Prefetch::None;
-  size_t distance = 0;   ///< bytes from the address that is read to the one that is prefetched
-  size_t rows = 1;       ///< number of rows read side by side
-  size_t row_bytes = 0;  ///< bytes of a row; 0: a thread's range divided by `rows`
+  size_t distance = 0;   ///< bytes from the address being read to the address being prefetched
+  size_t rows = 1;       ///< number of rows read in parallel, a cache line of each at a time
+  size_t row_bytes = 0;  ///< bytes of a row; 0: the range of a thread divided by `rows`
 };
 
-// Reads one cache line and XORs it into the sums.
+// Reads one cache line and XORs it into `sums`.
 inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
   for (size_t i = 0; i < 8; ++i) sums[i] ^= p[i];
 }
 
-// Reads [begin, end) in groups of rows side by side: line i of each row, then line i + 1. A partial group is skipped.
+// Reads [begin, end) in groups of `rows` rows: line i of each row, then line i + 1. A partial last group is skipped.
 template <infer::Prefetch level>
 uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
   uint64_t sums[8] = {};
@@ -51,8 +51,8 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
   return sum;
 }
 
-// Returns the best bytes per second of `passes` passes over `bytes`, divided between the threads in units of `unit`.
-// read(begin, end) returns a value that depends on everything it read, so that the compiler cannot remove the reads.
+// Returns the best speed of `passes` passes over `bytes` bytes, in bytes/s. Threads share them in units of `unit`
+// bytes. read(begin, end) returns a value that depends on all bytes, so that the compiler cannot remove the reads.
 template <typename Read>
 double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit, Read&& read) {
   std::atomic<uint64_t> sum{0};
@@ -66,7 +66,7 @@ double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit,
   return best;
 }
 
-// 512 MiB of memory on small or large pages.
+// Allocates and fills 512 MiB of memory with small or large pages.
 class Pages {
  public:
   explicit Pages(bool large) {
@@ -90,7 +90,7 @@ class Pages {
 };
 
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
-  // Rows that are a power of two apart would be in the same memory bank.
+  // Reads 128 KiB less if rows are parts of a range: rows a power of two apart would be in the same memory bank.
   const bool parts = pattern.row_bytes == 0;
   const size_t group = pattern.rows * (parts ? 4096 : pattern.row_bytes);
   const size_t bytes = parts ? kBytes - (size_t{128} << 10U) : kBytes;

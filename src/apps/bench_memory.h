@@ -1,17 +1,17 @@
-// Memory read bandwidth of this machine, by access pattern.
+// Measures the memory read bandwidth of this machine, by access pattern.
 #pragma once
 
 #include <cstddef>
 
 namespace folio::apps {
 
-/// Returns the bytes per second that `n_threads` read together from 512 MiB on large pages. Best of nine passes: three
-/// each without prefetching, with prefetching into L1, and into L2.
+/// Returns the bytes per second that `n_threads` threads together read from 512 MiB on large pages: the best of nine
+/// passes, three each without prefetching, prefetching into L1, and prefetching into L2.
 [[nodiscard]] double read_bandwidth(size_t n_threads);
 
-/// Prints GB/s for several access patterns, on small and on large pages, for one thread and for `n_threads`: one row
-/// after another or rows side by side, without prefetching and prefetched into each cache level at several distances.
-/// The prefetch mode in infer/cpu/prefetch.h was chosen by these figures.
+/// Prints a table of read bandwidths in GB/s, on small and large pages, for one thread and for `n_threads`: rows one
+/// after another or in parallel, without prefetching and with prefetching into each cache level at several distances.
+/// The prefetch mode in infer/cpu/prefetch.h was chosen from such a table.
 void print_memory_table(size_t n_threads);
 
 }  // namespace folio::apps

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
-// Returns the peak rate: multiply-adds per second of F32 products whose operands fit each core's own cache.
+// Returns the CPU's peak rate: multiply-adds per second of F32 products whose operands fit each core's own cache.
 double product_rate(infer::Cpu& cpu) {
   constexpr size_t kRows = 64, kColumns = 512, kOut = 64, kTimes = 20;
   struct Operands {
@@ -47,11 +47,11 @@ double product_rate(infer::Cpu& cpu) {
   return best;
 }
 
-// Times of the measured steps, by operation and in total.
+// Measured times of steps, by operation and in total.
 struct Times {
   infer::Profile profile;
-  double seconds = 0.0;                 ///< total of the engine's steps, including the host's work between operations
-  std::vector<double> measured, plain;  ///< seconds per step in repetitions with and without profiling
+  double seconds = 0.0;                 ///< total duration of the steps, including the host's work between operations
+  std::vector<double> measured, plain;  ///< seconds per step with and without profiling, by repetition
 };
 
 class Measurement {
@@ -64,7 +64,7 @@ class Measurement {
                  .n_sequences = o.batch,
                  .type = o.cache_type}) {}
 
-  // Alternates repetitions with and without profiling; the first of each is a warm-up.
+  // Alternates repetitions with and without profiling. The first repetition of each kind is a warm-up.
   void run() {
     for (int repetition = -kWarmUps; repetition < 2 * o_.repetitions; ++repetition) {
       machine_.enabled = repetition % 2 != 0;
@@ -76,7 +76,7 @@ class Measurement {
 
   Times prompt, decode;
 
-  // Writes a trace for Perfetto or chrome://tracing: the operations, and the scheduler's decisions per step.
+  // Writes a trace for Perfetto or chrome://tracing: the operations, and the scheduler's decisions in each step.
   void write_trace() const {
     ordered_json events = ordered_json::array();
     const auto microseconds = [&](Clock::time_point t) {
@@ -135,7 +135,7 @@ class Measurement {
     });
   }
 
-  // Measures the prefill of a new batch up to each first token, then decoding until the first sequence ends.
+  // Measures the prefill of a new batch until every sequence has its first token, then decoding until one ends.
   void repeat(int repetition) {
     infer::ScopedRequests running(engine_);
     size_t n_begun = 0;
@@ -166,7 +166,7 @@ class Measurement {
     until([&] { return ended; }, decode);
   }
 
-  static constexpr int kWarmUps = 2;  ///< one with and one without profiling
+  static constexpr int kWarmUps = 2;  ///< one repetition with profiling, one without
 
   const OpsOptions& o_;
   infer::ProfiledMachine machine_;
@@ -253,7 +253,7 @@ void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, doubl
     print(fmt::format("Prefill of {} tokens", options.prompt_tokens).c_str(), prompt);
     print(fmt::format("Decode of {} sequence{}", options.batch, options.batch == 1 ? "" : "s").c_str(), decode);
   }
-  if (!options.trace.empty()) measurement.write_trace();  // last, so that an error of the file does not lose the tables
+  if (!options.trace.empty()) measurement.write_trace();  // last, so that the tables are printed even if writing fails
 }
 
 }  // namespace folio::apps

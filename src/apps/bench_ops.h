@@ -1,4 +1,4 @@
-// Time of a step by kind of operation (bench --ops).
+// Measures how the time of a step is distributed over kinds of operations (bench --ops).
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct OpsOptions {
   bool json = false;
   infer::SamplerOptions sampler{};
   infer::CacheType cache_type = infer::CacheType::F16;
-  std::string trace;  ///< path for the timeline of the last repetition; empty: none
+  std::string trace;  ///< path for a trace of the last repetition; if empty, none is written
 };
 
 /// Prints a table for prefill and one for decode: time, bytes and multiply-adds of each kind of operation, and their
-/// shares of the memory bandwidth `bytes_per_s` and of the CPU's peak multiply-add rate. Loads the weights itself, so
-/// `model` must not have loaded them. Throws core::UsageError unless the model runs on one CPU of this process.
+/// shares of the memory bandwidth `bytes_per_s` and of the CPU's peak rate. Loads the weights of `model`, which must
+/// not be loaded already. Throws core::UsageError unless the model runs on one CPU of this process.
 void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, double bytes_per_s);
 
 }  // namespace folio::apps

@@ -1,4 +1,4 @@
-// Shared by the measurements of bench: random prompts, bytes read per step, medians.
+// Functions that several measurements of bench use: random prompts, bytes read per step, medians.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace folio::apps {
 
-/// Returns the median, the upper one if there are two. `values` must not be empty.
+/// Returns the median, or the larger middle value if the number of values is even. `values` must not be empty.
 [[nodiscard]] double median(std::vector<double> values);
 
 /// Returns `batch` requests with random prompts of `prompt_tokens` tokens, different in each repetition.
@@ -17,14 +17,14 @@ namespace folio::apps {
                                                           const infer::SamplerOptions& sampler, int64_t batch,
                                                           int repetition, int64_t prompt_tokens);
 
-/// Weights that a decode step reads. Of the experts a step reads only those that a row is routed to.
+/// Weights that a decode step reads. Experts to which no row is routed are not counted.
 struct StepReads {
-  double bytes;    ///< bytes of weights
-  double experts;  ///< experts per layer that has any; 0 for a dense model
+  double bytes;    ///< bytes of weights, including those of experts
+  double experts;  ///< mean number of experts read per layer with experts; 0 for a dense model
 };
 
-/// Returns the mean over several steps in which `batch` sequences decode random tokens. The cache must be empty and
-/// large enough for them.
+/// Returns the mean over several steps in which `batch` sequences decode random tokens. The runner's KV cache must be
+/// empty and large enough for them.
 [[nodiscard]] StepReads step_reads(infer::Runner& runner, int64_t batch);
 
 }  // namespace folio::apps

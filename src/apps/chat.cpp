@@ -1,4 +1,4 @@
-// chat: a conversation with a chat model. Answers are printed to stdout, everything else to stderr.
+// chat: a conversation with a chat model. Prints answers to stdout, everything else to stderr.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_draft_flag(app, o.model.load.draft_model);
 }
 
-// Prints the token counts and the speed of a turn on stderr.
+// Prints the token counts and speeds of one answer to stderr.
 void print_costs(const infer::Answer& answer, uint64_t seed) {
   const size_t computed = answer.prompt_tokens.size() - answer.result.n_cached;
   const size_t n = answer.result.tokens.size();
@@ -109,7 +109,7 @@ void obey(infer::Conversation& conversation, const std::string& line) {
   }
 }
 
-// Reads the next line of stdin, at most 1 MiB. Returns false at the end of the input.
+// Reads the next line of stdin, at most 1 MiB, into `line`. Returns false at the end of the input.
 bool next_line(std::string& line) {
   constexpr size_t kMost = size_t{1} << 20U;
   line.clear();
@@ -121,7 +121,7 @@ bool next_line(std::string& line) {
   return c != EOF || !line.empty();
 }
 
-// True after SIGTERM or SIGHUP, which end the program; SIGINT only stops an answer.
+// Returns true after SIGTERM or SIGHUP, which end the program; SIGINT only stops an answer.
 bool terminated() { return apps::interrupted() && apps::interrupted_code() != 128 + SIGINT; }
 
 // Runs one turn per line. On a terminal an error is printed and the conversation continues; otherwise it is thrown.

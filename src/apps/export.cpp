@@ -29,15 +29,15 @@ struct Options {
   std::string out;
   std::string format = "gguf";
   std::string type;
-  int bits = 0;  ///< alias of a type: 16, 8 or 4
+  int bits = 0;  ///< shorthand for a type: 16, 8 or 4
   int version = 0;
   uint64_t max_shard_bytes = core::kMaxShardBytes;
-  int64_t layers = 0;                    ///< 0: all
+  int64_t layers = 0;                    ///< number of layers to keep; 0: all
   std::vector<core::AdapterPath> merge;  ///< adapters to merge into the model
-  std::string base;                      ///< base model of the exported adapter
+  std::string base;                      ///< path of the exported adapter's base model
 };
 
-/// The model to write, with adapters to merge into it.
+/// The model to write, and the adapters to merge into it.
 struct Source {
   core::StoredModel model;
   std::vector<core::Adapter> adapters;
@@ -60,9 +60,9 @@ bool has_blocks(const core::StoredModel& model) {
   return std::ranges::any_of(model.tensors, [](const auto& t) { return core::quant_info(t.type) != nullptr; });
 }
 
-// Returns the stored types of the tensors, with two exceptions. In a quantized model vectors become F32, as other
-// programs expect. Merged matrices of 4 to 6 bits become Q8_0, because an adapter's change is often smaller than their
-// quantization step.
+// Returns the types in which to store the tensors if --type is not given: the source's, except that vectors become F32
+// in a quantized model, as other programs expect, and merged matrices of 4 to 6 bits become Q8_0, because an adapter's
+// change is often smaller than their quantization step.
 std::vector<core::DType> stored_types(const Source& source) {
   using enum core::DType;
   const core::TensorStream stream = source.tensors();
@@ -117,14 +117,14 @@ std::string name_of(const core::StoredModel& model) {
   return fs::path(model.path).stem().string();
 }
 
-// Returns the type for formats without quantized blocks: a quantized model without --type becomes F32.
+// Returns --type, for formats without quantized blocks. Without it, a quantized model becomes F32.
 std::string type_without_blocks(const core::StoredModel& model, const std::string& type) {
   if (!type.empty() || !has_blocks(model)) return type;
   core::print_stderr("{}: its blocks are written as f32; --type f16 or bf16 halves the size\n", model.path);
   return "f32";
 }
 
-// Reports how many matrices get other types than the mixture's, because their rows do not fit its blocks.
+// Prints how many matrices get another type than the mixture's, because their rows are not whole blocks.
 void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
   size_t matrices = 0;
   size_t others = 0;
@@ -138,7 +138,7 @@ void say_what_does_not_fit(const core::StoredModel& model, const std::string& ty
                      model.path, others, matrices, type);
 }
 
-// Returns the tokenizer's metadata. A GGUF's is copied unchanged, including keys that Folio does not read.
+// Returns the tokenizer's metadata. A GGUF file's is copied unchanged, including keys that Folio does not read.
 core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Options& o) {
   if (!model.gguf || !o.tokenizer.empty()) return data::load_tokenizer(model, o.tokenizer)->to_gguf();
   core::GgufMetadata metadata = model.gguf->metadata();
@@ -158,7 +158,7 @@ void export_gguf(const Source& source, const Options& o) {
                          mixture == nullptr ? std::nullopt : std::optional(mixture->file_type));
 }
 
-// Returns EOS and the other end tokens of the source.
+// Returns the EOS token and the source model's other end tokens.
 std::vector<int32_t> end_tokens_of(const core::StoredModel& model, const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ids = {tokenizer.end_of_text()};
   std::vector<int32_t> others = model.generation.end_tokens;
@@ -184,13 +184,13 @@ void export_hf(const Source& source, const Options& o) {
   });
 }
 
-// True unless `out` is a device or a pipe, which cannot be read back.
+// Returns false if `out` is a device or a pipe, which cannot be read back.
 bool is_file_or_folder(const std::string& out) { return core::is_plain_file(out) || core::is_folder(out); }
 
 // Returns the path of the tokenizer file that is written next to a llama2.c model.
 fs::path llama2c_tokenizer_of(const Options& o) { return fs::path(o.out).replace_extension(".tokenizer.bin"); }
 
-// Writes the model and its tokenizer for llama2.c. Its program hard-codes token ids, so embedding rows are reordered.
+// Writes the model and its tokenizer for llama2.c. llama2.c hard-codes token ids, so embedding rows are reordered.
 void export_llama2c(const Source& source, const Options& o) {
   const core::StoredModel& model = source.model;
   const int version = o.type == "q8_0" ? 2 : o.version;
@@ -209,7 +209,7 @@ void export_llama2c(const Source& source, const Options& o) {
   fmt::print("{}: {} tokens, for -z of llama2.c\n", tokenizer.string(), vocabulary.pieces.size());
 }
 
-// Returns the configuration of the adapter's base model.
+// Returns the configuration of the adapter's base model: --base, or the one that the adapter names.
 core::ModelConfig base_of(const core::AdapterInfo& adapter, const Options& o) {
   if (!o.base.empty()) return core::read_model_config(o.base);
   std::error_code error;
@@ -233,7 +233,7 @@ int export_adapter(const Options& o) {
   return 0;
 }
 
-// Maps FastLLM's bit widths to types.
+// Returns the type for a bit width of FastLLM's options.
 std::string type_of_bits(int bits) { return bits == 16 ? "f16" : bits == 8 ? "q8_0" : "q4_0"; }
 
 void check(const apps::Flags& app, const Options& o) {
@@ -268,13 +268,13 @@ int run(const apps::Flags& app, Options& o) {
   }
   check(app, o);
   if (o.format == "gguf-lora") return export_adapter(o);
-  const fs::path input = core::without_links(o.model);  // checkpoints/best is a link
+  const fs::path input = core::without_links(o.model);  // resolved because checkpoints/best is a symbolic link
   core::StoredModel model = core::read_model(input);
   if (o.layers > model.config.n_layers) {
     throw core::UsageError(fmt::format("--layers is {}, but the model has {}", o.layers, model.config.n_layers));
   }
   model.generation = core::read_generation_config(model);
-  static_cast<void>(infer::with_config({}, model.generation));  // throws if a value is out of range
+  static_cast<void>(infer::with_config({}, model.generation));  // throws if a sampling default is out of range
   if (o.layers > 0) model = core::with_layers(std::move(model), o.layers);
   Source source{std::move(model), {}};
   for (const core::AdapterPath& adapter : o.merge) {
@@ -287,7 +287,7 @@ int run(const apps::Flags& app, Options& o) {
   const core::StoredModel written = core::read_model(o.out);
   fmt::print("{}: {}, {} parameters, {}\n", o.out, core::format_name(written.format),
              core::parameter_count(written.config),
-             core::info(written.tensors[2].type).name);  // Wq, whose type most matrices have
+             core::info(written.tensors[2].type).name);  // the type of Wq, which most matrices have
   return 0;
 }
 

@@ -21,15 +21,15 @@
 namespace folio::apps {
 namespace {
 
-constexpr double kUnlimited = 1e6;  // upper limits from here on guard against typing errors, and --help leaves them out
+constexpr double kUnlimited = 1e6;  // limits from here on only catch typing errors; --help omits them
 
-// Returns a range as --help shows it, or "" if it has no limits worth showing.
+// Returns the range as --help shows it, or "" if neither limit needs to be shown.
 std::string note_of_range(double low, double high) {
   if (high < kUnlimited) return fmt::format("{:.10g} to {:.10g}", low, high);
   return low > 0.0 ? fmt::format("at least {:.10g}", low) : "";
 }
 
-// Rejects empty values, usually an unset variable of a script, except of flags whose value is a text.
+// Rejects empty values, which usually come from an unset variable in a script. Flags whose value is text may be empty.
 void check_empty_values(const CLI::App& app) {
   constexpr std::array<std::string_view, 5> kTexts = {"--prompt", "--system", "--stop", "--choice", "--regex"};
   for (const CLI::Option* option : app.get_options()) {
@@ -41,7 +41,7 @@ void check_empty_values(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) check_empty_values(*command);
 }
 
-// The flag's names and its value as --help shows them: "-m, --model FILE". Empty for a positional argument only.
+// Returns a flag's names and value as --help shows them, "-m, --model FILE", or "" for a positional argument.
 std::string names_of(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) names.push_back("-" + name);
@@ -66,7 +66,7 @@ std::string default_of(const CLI::Option& option) {
 }
 
 std::string description_of(const CLI::App& app, const CLI::Option& option, const std::string& check) {
-  const auto listed = [&](const std::string& what, const std::set<CLI::Option*>& options) {  // in the order of --help
+  const auto listed = [&](const std::string& what, const std::set<CLI::Option*>& options) {  // ordered as in --help
     std::vector<std::string> names;
     for (const CLI::Option* other : app.get_options()) {
       if (std::ranges::find(options, other) != options.end()) names.push_back(other->get_name());
@@ -272,7 +272,7 @@ void Flags::default_group(const std::string& name) {
 void Flags::group(const std::string& name) { app_->option_defaults()->group(name); }
 
 void Flags::add_version() {
-  if (app_->get_option_no_throw("--version") != nullptr) return;  // export has its own --version
+  if (app_->get_option_no_throw("--version") != nullptr) return;  // `export` defines its own --version
   app_->set_version_flag("--version", version(), "print the version and exit");
 }
 
@@ -322,7 +322,7 @@ bool Flags::parse(int argc, char** argv) {
     fmt::print("{}\n", version.what());
   } catch (const CLI::ParseError& error) {
     throw wrong(error.what());
-  } catch (const core::UsageError& error) {  // from the function that reads a value
+  } catch (const core::UsageError& error) {  // thrown by the function that parses a value
     throw wrong(error.what());
   }
   return false;

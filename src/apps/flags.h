@@ -1,5 +1,5 @@
-// A program's flags, parsed by CLI11; names and meaning are CLI11's. Programs include this header instead, because
-// CLI11's takes five seconds to compile.
+// A program's flags. Names and meaning of the functions are those of CLI11, which parses the flags. Programs include
+// this header instead of CLI11's, which takes five seconds to compile.
 #pragma once
 
 #include <cstddef>
@@ -22,33 +22,33 @@ class Option;
 
 namespace folio::apps {
 
-/// Returns the number that `text` is, with or without a sign, or nothing if it is none (see core::number_of()).
+/// Returns the number that `text` spells, with or without a sign, or nullopt if it spells none; see core::number_of().
 template <class T>
 [[nodiscard]] std::optional<T> signed_number_of(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   return core::number_of<T>(text);
 }
 
-/// A condition on a flag's value.
+/// A condition that a flag's value must satisfy.
 struct Check {
-  std::function<std::string(std::string&)> check;  ///< returns an error or ""; may replace the value
-  std::string note;                                ///< for --help, such as "0 to 1"
+  std::function<std::string(std::string&)> check;  ///< returns an error message or ""; may replace the value
+  std::string note;                                ///< the condition for --help, such as "0 to 1"
 };
 
-/// Accepts these names and replaces a name by its number, as an option of an enum type needs. The error lists them.
+/// Accepts names and replaces each by its number, for options of an enum type. The error lists the names.
 [[nodiscard]] Check by_name(std::vector<std::pair<std::string, int>> values);
-/// Accepts these values.
+/// Accepts the strings in `values`.
 [[nodiscard]] Check one_of(std::vector<std::string> values);
-/// Accepts numbers in [low, high]; NaN is in no range.
+/// Accepts numbers in [low, high], and rejects NaN.
 [[nodiscard]] Check in_range(double low, double high);
 
-/// Properties of a flag. Each function returns the flag itself.
+/// Adds properties to a flag. Each function returns the flag itself, so that calls can be chained.
 class Flag {
  public:
   explicit Flag(CLI::Option* option) : option_(option) {}
   Flag* check(const Check& check);
   Flag* transform(const Check& check);
-  Flag* capture_default_str();  ///< shows the variable's current value as the default in --help
+  Flag* capture_default_str();  ///< makes the variable's current value the default in --help
   Flag* default_str(const std::string& text);
   Flag* type_name(const std::string& name);
   Flag* description(const std::string& text);
@@ -58,12 +58,12 @@ class Flag {
   Flag* excludes(const std::string& name);
   Flag* excludes(Flag* other);
   Flag* delimiter(char c);
-  Flag* one_value();  ///< accepts one value per occurrence of a repeatable flag
+  Flag* one_value();  ///< makes a repeatable flag accept one value per occurrence
 
  private:
   friend class Flags;
   CLI::Option* option_;
-  std::string note_;  ///< note of the check, for --help
+  std::string note_;  ///< the note of the flag's Check, for --help
 };
 
 class Flags {
@@ -73,7 +73,7 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  /// Adds an option that stores its value in `value`, which must outlive parse(). An enum needs a transform(by_name()).
+  /// Adds an option stored in `value`, which must outlive parse(). An enum also needs transform(by_name()).
   template <class T>
   Flag* add_option(const std::string& names, T& value, const std::string& help = "") {
     if constexpr (std::is_enum_v<T>) {
@@ -85,7 +85,7 @@ class Flags {
   }
   Flag* add_option_function(const std::string& names, std::function<void(const std::string&)> take,
                             const std::string& help);
-  /// Adds an option that may be given several times.
+  /// Adds an option that may be repeated. `take` receives all its values.
   Flag* add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                           const std::string& help);
   Flag* add_flag(const std::string& names, bool& value, const std::string& help);
@@ -98,30 +98,30 @@ class Flags {
   void require_subcommand();
   void footer(std::function<std::string()> text);
   void final_callback(std::function<void()> call);
-  /// Sets the group of --help and --version in --help, and of flags added later.
+  /// Sets the group in --help of --help, --version and all flags added later.
   void default_group(const std::string& name);
-  /// Sets the group of flags added later.
+  /// Sets the group in --help of flags added later.
   void group(const std::string& name);
 
-  /// Returns false if --help or --version was given, and prints what was requested. Throws core::UsageError.
+  /// Parses the arguments. Returns false if it printed --help or --version. Throws core::UsageError if they are wrong.
   [[nodiscard]] bool parse(int argc, char** argv);
   /// Returns the number of times that a flag was given.
   [[nodiscard]] size_t count(const std::string& name) const;
-  [[nodiscard]] bool parsed() const;  ///< true if this is a subcommand that was given
+  [[nodiscard]] bool parsed() const;  ///< returns true if this is a subcommand that was given
   [[nodiscard]] const std::string& name() const;
 
  private:
   Flags(CLI::App* command, const std::string& full_name);
-  void add_version();  // unless a flag has that name
+  void add_version();  // does nothing if a flag has that name
   [[nodiscard]] std::string version() const;
-  [[nodiscard]] std::string help() const;  // of the subcommand that was given, if any
+  [[nodiscard]] std::string help() const;  // returns the help of the given subcommand, if any
   Flag* added(CLI::Option* option) { return &all_.emplace_back(option); }
-  template <class T>  // flags.cpp instantiates it for the types that programs use
+  template <class T>  // instantiated in flags.cpp for the types that programs use
   Flag* bind(const std::string& names, T& value, const std::string& help);
 
   std::unique_ptr<CLI::App> owned_;
   CLI::App* app_;
-  std::string full_name_;  ///< such as "tokenize train"
+  std::string full_name_;  ///< with the program's name, such as "tokenize train"
   std::deque<Flag> all_;
   std::deque<std::unique_ptr<Flags>> commands_;
 };

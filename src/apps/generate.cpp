@@ -1,4 +1,4 @@
-// generate: generates text from a model.
+// generate: generates completions of prompts.
 #include "infer/engine/generate.h"
 
 #include <fmt/ranges.h>
@@ -48,8 +48,7 @@ void add_beam_flags(apps::Flags& app, infer::GenerateOptions& o, std::string& ea
       ->check(apps::one_of({"true", "false", "never"}));
 }
 
-// Applies the flags of a beam search. Throws core::UsageError for these flags without --beams, and for the sampler's
-// flags with it.
+// Reads the flags of a beam search. Throws core::UsageError if they are given without --beams, or with a sampler flag.
 void take_beam_flags(const apps::Flags& app, Options& o) {
   infer::GenerateOptions& g = o.generate;
   if (app.count("--beams") == 0) {
@@ -106,8 +105,8 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_form_flags(app, o.form);
 }
 
-// Speeds of the whole batch: tokens of all prompts until the last sequence's first token, then all further tokens until
-// the last sequence ended.
+// Returns the speeds of the whole batch. Prefill: tokens of all prompts until the last sequence's first token; decode:
+// all further tokens until the last sequence ended.
 nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
                               const std::vector<infer::GenerateResult>& results) {
   size_t prefilled = 0;
@@ -159,7 +158,7 @@ void print_summary(const Options& o, const std::vector<infer::GenerateResult>& r
 }
 
 struct Prompt {
-  std::string text;   ///< as given; empty: the default prompt
+  std::string text;   ///< as given; if empty, a default prompt is used
   std::string where;  ///< prefix of errors: "FILE:LINE: ", or empty
 };
 
@@ -184,7 +183,7 @@ int run(const apps::Flags& app, Options& o) {
   apps::complete_generation_options(app, o.generate);
   take_beam_flags(app, o);
   o.model.load.context = o.generate.context;
-  // Beams share the blocks of common tokens. In the worst case each needs its own context and copies made in a step.
+  // In the worst case, beams share no blocks and a step copies each, which needs two contexts per beam.
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
   apps::Ranks ranks(app, o.model, o.n_stages);
   infer::LoadedModel model = apps::open_model(o.model);
@@ -209,7 +208,7 @@ int run(const apps::Flags& app, Options& o) {
 
   apps::watch_signals();
   const auto n = static_cast<size_t>(o.generate.n);
-  const bool streams = prompts.size() * n == 1 && !o.json;  // several outputs would be mixed
+  const bool streams = prompts.size() * n == 1 && !o.json;  // several outputs would be interleaved
   if (streams && o.echo) apps::print_text(prompts[0].text);
   const auto results = infer::generate_batch(
       model.engine(), tokenizer, tokens, o.generate,

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kColumns = 100;
 constexpr size_t kDescriptionColumn = 28;
 
-// The position of a trailing "; VALUE: meaning" whose value is a number or several, or npos.
+// Returns the position of a trailing "; VALUE: meaning", where VALUE is one or more numbers, or npos if there is none.
 size_t special_value_at(std::string_view text) {
   const size_t at = text.rfind("; ");
   if (at == std::string_view::npos) return at;
@@ -23,7 +23,7 @@ size_t special_value_at(std::string_view text) {
              : std::string_view::npos;
 }
 
-// Wraps a description. Notes in parentheses stay on one line if they fit.
+// Returns a description with line breaks. Notes in parentheses at the end stay on one line if they fit.
 std::string wrapped_description(std::string text) {
   constexpr char kUnbroken = '\x1f';
   const size_t notes = text.ends_with(')') ? text.rfind(" (") : std::string::npos;

@@ -1,4 +1,4 @@
-// The layout of --help: one line per flag where it fits, at most 100 columns, descriptions in one column.
+// The layout of --help: at most 100 columns, descriptions in one column, and one line per flag where it fits.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace folio::apps {
 
 struct HelpLine {
-  std::string flag;  ///< with its value, such as "--min-p P"
+  std::string flag;  ///< flag with its value, such as "--min-p P"
   std::string description;
 };
 
@@ -17,16 +17,16 @@ struct HelpGroup {
   std::vector<HelpLine> lines;
 };
 
-/// Returns `text` with line breaks between words, so that no line exceeds 100 columns. Lines after the first are
-/// indented by `indent`; the first continues a line of `column` columns.
+/// Returns `text` with line breaks between words, so that no line exceeds 100 columns. `column` is where the first line
+/// begins; later lines are indented by `indent`.
 [[nodiscard]] std::string wrapped(std::string_view text, size_t column = 0, size_t indent = 0);
 
-/// Returns the group's title and lines. A flag wider than its column has its description on the next line.
+/// Returns the group's title and lines. If a flag doesn't fit into its column, the description begins on the next line.
 [[nodiscard]] std::string help_of(const HelpGroup& group);
 
-/// Returns the description with all notes in one pair of parentheses: `before`, the default, those that the description
-/// itself ends with, and `after`. A special value, "; VALUE: meaning" at the end, is a note too: "minimum probability;
-/// 0: off" with {"0 to 1"} and the default "0" becomes "minimum probability (0 to 1; default: 0, off)".
+/// Returns the description with all notes in one pair of parentheses: `before`, the default, the notes that the
+/// description ends with, and `after`. A special value, "; VALUE: meaning" at the end, is a note too: "minimum
+/// probability; 0: off" with {"0 to 1"} and the default "0" becomes "minimum probability (0 to 1; default: 0, off)".
 [[nodiscard]] std::string with_notes(std::string description, const std::vector<std::string>& before,
                                      const std::string& default_value, const std::vector<std::string>& after);
 

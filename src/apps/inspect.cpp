@@ -53,7 +53,7 @@ void print_tensors(const std::vector<core::TensorView>& tensors) {
   }
 }
 
-// Prints a section, or the error in its place: inspect also shows files that Folio does not support.
+// Runs `print`. If it throws, prints the error instead: inspect also shows files that Folio cannot run.
 template <typename Print>
 void attempt(const char* what, Print&& print) {
   try {

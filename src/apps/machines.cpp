@@ -18,7 +18,7 @@
 namespace folio::apps {
 namespace {
 
-// Returns the index of the GPU that a value of --device selects, or nothing for the CPU.
+// Returns the index of the GPU that a value of --device selects, or nullopt for the CPU.
 std::optional<int> gpu_of(const std::string& text) {
   if (text == "list") throw CallForDevices();
   if (text == "cpu") return {};
@@ -49,10 +49,10 @@ uint64_t bytes_of(const char* flag, const std::string& text) {
   std::string lower = text;
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   std::string_view unit = std::string_view(lower).substr(n_digits);
-  for (const std::string_view ending : {"ib", "b"}) {  // as in 2GiB and 2GB
+  for (const std::string_view ending : {"ib", "b"}) {  // removes the end of GiB or GB
     if (unit.ends_with(ending)) unit.remove_suffix(ending.size());
   }
-  const size_t place = unit.empty() ? 0 : std::string_view("kmgt").find(unit) + 1;  // 0 if the unit is unknown
+  const size_t place = unit.empty() ? 0 : std::string_view("kmgt").find(unit) + 1;  // 0: no unit or an unknown one
   const bool known = unit.size() <= 1 && (unit.empty() || place > 0);
   const size_t shift = 10 * place;
   const auto number = core::number_of<uint64_t>(std::string_view(text).substr(0, n_digits));
@@ -94,7 +94,7 @@ void print_devices() {
   }
 }
 
-// The percentage is rounded up, because the last call may omit some padding.
+// Percentages are rounded up, so that the last one shown is 100 even if some padding isn't copied.
 std::function<void(uint64_t, uint64_t)> progress_line() {
   return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
     const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;

@@ -38,7 +38,7 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_lora_flag(app, o.model.load);
 }
 
-// The running sum of the scored tokens, shown on a terminal in a line that is rewritten.
+// Sums the log probabilities of scored tokens, and shows progress on a terminal in a line that is rewritten.
 class Progress {
  public:
   explicit Progress(int64_t total) : total_(total) {}
@@ -67,7 +67,7 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Tokenizes the text as one document, with a BOS token if the tokenizer adds one. `where` names it in errors.
+// Tokenizes `text` as one document, with a BOS token if the tokenizer adds one. Errors begin with `where`.
 std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::string& text, const std::string& where) {
   std::vector<int32_t> tokens;
   try {

@@ -31,7 +31,7 @@ void end_at_once(int signal) {
   ::_exit(128 + signal);
 }
 
-// SIGQUIT (Ctrl-\) dumps core as it does without a handler, to debug a program that hangs.
+// Handles SIGQUIT (Ctrl-\): removes temporary files, then dumps core, which helps to debug a program that hangs.
 void dump_core(int signal) {
   core::remove_temporary_paths();
   std::signal(signal, SIG_DFL);
@@ -69,7 +69,7 @@ void on_ending_signals(void (*handler)(int)) {
 }  // namespace
 
 void prepare_process(const std::string& program) {
-  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {  // the lowest unused descriptor
+  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {  // opens the lowest unused descriptors
     if (fd <= STDERR_FILENO) continue;
     ::close(fd);
     break;
@@ -77,7 +77,7 @@ void prepare_process(const std::string& program) {
   program.copy(program_name.data(), program_name.size() - 1);
   on_ending_signals(end_at_once);
   std::signal(SIGQUIT, dump_core);
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails with EFBIG
+  std::signal(SIGXFSZ, SIG_IGN);  // makes a write beyond the file size limit fail with EFBIG
   struct sigaction action {};
   action.sa_sigaction = end_on_lost_file;
   action.sa_flags = SA_SIGINFO;

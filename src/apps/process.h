@@ -1,23 +1,23 @@
-// The process of a program: its standard streams and the signals that end it.
+// A program's process: its standard streams, and the signals that end it.
 #pragma once
 
 #include <string>
 
 namespace folio::apps {
 
-/// Prepares the process; call it first. Opens /dev/null for standard streams that are closed, so that no other file
-/// receives their output. From then on SIGINT, SIGTERM, SIGHUP and SIGXCPU remove temporary files and exit with 128 +
-/// signal, and SIGBUS (a mapped file was truncated) prints one line that begins with `program` and exits with 1. An
-/// ignored SIGHUP (nohup) stays ignored, and a write beyond the file size limit fails instead of raising SIGXFSZ.
+/// Must be called first. Opens /dev/null for closed standard streams, so that no other file receives their output.
+/// Makes SIGINT, SIGTERM, SIGHUP and SIGXCPU remove temporary files and exit with 128 + signal, and SIGBUS (a mapped
+/// file was truncated) print one line that begins with `program` and exit with 1. An ignored SIGHUP (nohup) stays
+/// ignored, and a write beyond the file size limit fails instead of raising SIGXFSZ.
 void prepare_process(const std::string& program);
 
-/// Records the first of these signals, except SIGBUS, for interrupted(); a second one exits at once.
+/// Makes the first SIGINT, SIGTERM, SIGHUP or SIGXCPU only set interrupted(). A second one exits at once.
 void watch_signals();
 
 /// Reverts watch_signals(): the next signal exits at once.
 void end_on_signals();
 
-/// Returns true if a signal was received since watch_signals().
+/// Returns true if a watched signal was received since watch_signals().
 [[nodiscard]] bool interrupted();
 
 /// Returns the exit code for the last signal: 128 + signal, such as 130 for Ctrl-C.

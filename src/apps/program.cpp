@@ -22,7 +22,7 @@
 namespace folio::apps {
 namespace {
 
-// Exceptions of other libraries may contain a stack trace after the first line.
+// Returns the first line, since exceptions of other libraries may contain a stack trace after it.
 std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
 int complain(const Flags& app, const std::string& message, int code) {

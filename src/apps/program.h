@@ -1,5 +1,5 @@
-// Shared by all programs: parsing, one-line errors, exit codes, and the flags that select a model.
-// Exit codes: 0 done; 1 failed; 2 wrong usage; 128 + signal: ended by Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
+// Shared by all programs: parsing, one-line errors, exit codes, and the flags that select a model. Exit codes: 0 done;
+// 1 failed; 2 wrong usage; 128 + signal: ended by Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
 #pragma once
 
 #include <functional>
@@ -19,33 +19,33 @@ namespace folio::apps {
 /// becomes one line on stderr: "NAME: message".
 int run_program(Flags& app, int argc, char** argv, const std::function<int()>& body);
 
-/// Values of --model, --cache-type and the flags of add_machine_flags().
+/// The values of --model, --cache-type and the flags of add_machine_flags().
 struct ModelFlags {
   std::string model;
   infer::LoadOptions load;
 };
-/// Adds these flags in the groups Model and Hardware.
+/// Adds the flags of ModelFlags, in the groups Model and Hardware.
 void add_model_flags(Flags& app, ModelFlags& flags);
-/// Returns the path of --model. Without it, returns the newest run's model and prints its path on stderr.
+/// Returns the path of --model. If it is empty, returns the newest run's model and prints the path on stderr.
 [[nodiscard]] std::string resolve_model(const ModelFlags& flags);
 
 /// Opens the model that the flags select. On a terminal, loading weights to a GPU shows progress.
 [[nodiscard]] infer::LoadedModel open_model(const ModelFlags& flags);
 
-/// Loads the weights. If any were repacked, prints the size and the time on stderr.
+/// Loads the weights. If any were repacked, prints their size and the time on stderr.
 void report_repacking(infer::LoadedModel& model);
 
-/// Adds --draft-model. Call it after adding --speculate, which the flag requires.
+/// Adds --draft-model. Must be called after --speculate is added, which the flag requires.
 void add_draft_flag(Flags& app, std::string& file);
 
-/// Parses PATH[:SCALE]. If the whole text is an existing path, it has no scale. Throws core::UsageError that names
+/// Parses PATH[:SCALE]. A value that is an existing path as a whole has no scale. Throws core::UsageError that names
 /// `flag`.
 [[nodiscard]] core::AdapterPath adapter_path(const char* flag, const std::string& text);
 
 /// Adds a repeatable flag whose values are parsed by adapter_path().
 void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help);
 
-/// Adds --lora PATH[:SCALE]. Requests then use the model's adapter().
+/// Adds --lora PATH[:SCALE] for adapters that all requests use.
 void add_lora_flag(Flags& app, infer::LoadOptions& options);
 
 /// Adds --generation-config auto|none|DIR.
@@ -54,7 +54,7 @@ void add_generation_config_flag(Flags& app, infer::LoadOptions& options);
 /// Prints the sampling defaults of the model's generation config on stderr, if it has any.
 void print_sampler_defaults(const infer::LoadedModel& model);
 
-/// Adds --tokenizer, for models without a tokenizer.
+/// Adds --tokenizer, for model files that contain no tokenizer.
 void add_tokenizer_flag(Flags& app, std::string& file);
 
 }  // namespace folio::apps

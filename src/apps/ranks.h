@@ -1,4 +1,4 @@
-// Inference with one model in several processes (ranks). Environment variables specify rank and number of ranks.
+// Inference with one model in several processes (ranks). Environment variables give the rank and the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ class Ranks {
   [[nodiscard]] bool follow(infer::LoadedModel& model);
   /// Returns the ranks' machine, or null for a single process.
   [[nodiscard]] const infer::RankedCpu* machine() const { return machine_ ? &*machine_ : nullptr; }
-  /// Returns the bytes that all ranks send in a decode step of `batch` sequences. Requires machine().
+  /// Returns the bytes that all ranks together send in a decode step of `batch` sequences. Requires machine() != null.
   [[nodiscard]] uint64_t exchanged_bytes(const core::StoredModel& model, int64_t batch) const;
-  /// Returns true if a rank is lost; always false for a single process.
+  /// Returns true if the connection to a rank is lost; always false for a single process.
   [[nodiscard]] bool lost() const { return machine_ && machine_->loss(); }
-  /// Throws infer::MachineLost if a rank is lost.
+  /// Throws infer::MachineLost if the connection to a rank is lost.
   void check() const;
 
  private:

@@ -143,7 +143,7 @@ void add_flags(apps::Flags& app, Options& o) {
   app.add_flag("--log-texts", o.service.log_texts, "also log the beginning of prompts and answers");
 }
 
-// Each connection needs a descriptor.
+// Raises the limit on open files to its maximum, because each connection needs a descriptor.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -181,7 +181,7 @@ int run(const apps::Flags& app, Options& o) {
   o.service.grace = std::chrono::seconds(o.grace);
   infer::server::serve_http(
       model.engine(), std::move(served), std::move(o.service), o.http,
-      [&name](const std::string& address) {  // the first line is only the address, for scripts
+      [&name](const std::string& address) {  // prints only the address on the first line, for scripts
         fmt::print("{}\nmodel: {}\n", address, core::printable(name, std::string::npos));
         apps::flush_stdout();
       },
@@ -194,7 +194,7 @@ int run(const apps::Flags& app, Options& o) {
 
 int main(int argc, char** argv) {
   apps::Flags app("Serve a model with an OpenAI-compatible API and a web page.", "serve");
-  // Writing to a full pipe or a stopped terminal must not block the server.
+  // Makes stderr non-blocking, since writing to a full pipe or a stopped terminal must not block the server.
   if (const int fd = infer::server::reopen_non_blocking(STDERR_FILENO); fd >= 0) {
     dup2(fd, STDERR_FILENO);
     close(fd);

@@ -14,7 +14,7 @@ namespace folio::apps {
 
 namespace {
 
-// Parses values such as "198=-5.5".
+// Parses values of --logit-bias such as "198=-5.5".
 std::vector<infer::SamplerOptions::Bias> biases_of(const std::vector<std::string>& all) {
   std::vector<infer::SamplerOptions::Bias> biases;
   for (const std::string& text : all) {
@@ -143,7 +143,7 @@ nlohmann::ordered_json speeds_json(size_t prefilled, size_t decoded, const infer
 
 void print_text(std::string_view text) {
   static_cast<void>(!std::fwrite(text.data(), 1, text.size(), stdout));
-  flush_stdout();  // throws if the reader is gone, which ends the generation
+  flush_stdout();  // throws if stdout is a closed pipe, which ends the generation
 }
 
 void print_json(const nlohmann::ordered_json& json) {

@@ -1,4 +1,4 @@
-// Flags and output shared by the programs that generate text.
+// Flags and output of the programs that generate text.
 #pragma once
 
 #include <memory>
@@ -25,28 +25,28 @@ void complete_generation_options(const Flags& app, infer::GenerateOptions& optio
 /// Applies the model's sampling defaults to options whose flag was not given, and prints these defaults on stderr.
 void take_sampler_defaults(const Flags& app, const infer::LoadedModel& model, infer::SamplerOptions& options);
 
-/// Constraints of the output (structured output); at most one is given.
+/// Values of the flags for structured output, of which at most one is given.
 struct FormFlags {
-  std::string json_schema;  ///< path
+  std::string json_schema;  ///< path of a file with the schema
   std::string regex;
-  std::string grammar;  ///< path
+  std::string grammar;  ///< path of a file with the grammar
   std::vector<std::string> choices;
 };
 void add_form_flags(Flags& app, FormFlags& flags);
-/// Compiles the given constraint for a model's tokenizer; returns null without one. Throws core::Error that begins with
-/// the file or flag if the file cannot be read or make_form() rejects its contents.
+/// Compiles the given constraint for a model's tokenizer. Returns null if none was given. Throws core::Error that
+/// begins with the file or flag if the file cannot be read or make_form() rejects its contents.
 [[nodiscard]] std::shared_ptr<infer::forms::Form> form_of(const Flags& app, const FormFlags& flags,
                                                           const data::Tokenizer& tokenizer);
 
-/// Returns the --json fields of a result: prompt_tokens, tokens, text, finish_reason, and for a beam score.
+/// Returns the fields that --json prints of a result: prompt_tokens, tokens, text, finish_reason, and a beam's score.
 [[nodiscard]] nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt,
                                                  const infer::GenerateResult& result);
-/// Returns prefill_tokens_per_s and decode_tokens_per_s, from numbers of tokens and the times of `result`.
+/// Returns prefill_tokens_per_s and decode_tokens_per_s, computed from numbers of tokens and the times in `result`.
 [[nodiscard]] nlohmann::ordered_json speeds_json(size_t prefilled, size_t decoded, const infer::GenerateResult& result);
 
-/// Prints to stdout and flushes.
+/// Prints `text` to stdout and flushes. Throws core::Error if it cannot be written.
 void print_text(std::string_view text);
-/// Prints one line to stdout; invalid UTF-8 becomes U+FFFD.
+/// Prints `json` on one line to stdout; invalid UTF-8 becomes U+FFFD.
 void print_json(const nlohmann::ordered_json& json);
 
 }  // namespace folio::apps

@@ -1,4 +1,4 @@
-// tokenize: trains a BPE tokenizer, encodes and decodes text, and prints statistics.
+// tokenize: trains a BPE tokenizer, encodes and decodes text, and prints statistics of a tokenizer.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ namespace {
 using namespace folio;
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxStdin = size_t{256} << 20U;  // bytes
+constexpr size_t kMaxStdin = size_t{256} << 20U;  // most bytes to read from stdin
 
 struct Options {
   std::vector<std::string> texts;
@@ -45,7 +45,7 @@ struct Options {
   bool parse_special = true;
 };
 
-// Shows progress on a terminal, at most ten times a second.
+// Shows the progress of `what` on a terminal, at most ten times a second.
 class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
@@ -66,7 +66,7 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Returns a callback that shows how much of the documents has been read.
+// Returns a callback that shows the share of the documents' bytes that has been read.
 std::function<void(uint64_t)> reading(const data::Documents& documents) {
   const auto progress = std::make_shared<Progress>("reading");
   return [progress, total = static_cast<double>(documents.n_bytes())](uint64_t n_read) {
@@ -82,7 +82,7 @@ data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
   return counts;
 }
 
-// Returns the path of tokenizer_config.json, next to the tokenizer file.
+// Returns the path of tokenizer_config.json, which is written into the folder of the tokenizer file.
 fs::path config_beside(const fs::path& out) { return out.parent_path() / "tokenizer_config.json"; }
 
 void check_out(const Options& o) {

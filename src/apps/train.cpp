@@ -26,7 +26,7 @@ namespace {
 using namespace folio;
 using train::parallel::RollCall;
 
-// Returns the number of threads. By default the ranks of a host share its cores.
+// Returns the number of threads: --threads, or OMP_NUM_THREADS, or the rank's share of the host's cores.
 int threads_of(const apps::TrainOptions& o) {
   if (o.config.threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr) return o.config.threads;
   return std::max(1, at::get_num_threads() / static_cast<int>(o.session->launch().n_on_host));
@@ -46,7 +46,7 @@ int run(apps::TrainOptions& o) {
   const train::Source& source = data.dataset->source();
   o.session->require_same("data", fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", source.bytes,
                                               source.digest, data.dataset->tokenizer().vocab_size()));
-  // A profile does not need trained weights, but adapters need a base model.
+  // A profile can use random weights, but adapters need a base model.
   const bool needs_init = o.init && (!o.profile || o.config.lora_rank > 0);
   train::Trainer trainer(o.config, *data.dataset, needs_init ? *o.init : "", &o.session->world(),
                          o.session->launch().on_host);
@@ -58,7 +58,7 @@ int run(apps::TrainOptions& o) {
   std::optional<train::StepTrace> trace;
   if (!o.trace.empty()) trace.emplace(o.trace, trainer.world());
 
-  // Nothing is written or removed before this line, so earlier errors leave an existing run unchanged.
+  // Nothing is written or removed before begin_run(), so earlier errors leave an existing run unchanged.
   train::RunOptions options = apps::begin_run(o, trainer, data);
   RollCall* roll_call = o.session->roll_call();
   options.note = [&](int64_t step, bool in_step) {
@@ -70,8 +70,8 @@ int run(apps::TrainOptions& o) {
   apps::watch_signals();
   const auto start = std::chrono::steady_clock::now();
   const bool finished = train::run_to_end(trainer, options);
-  if (finished) apps::end_on_signals();  // --resume repeats what follows
-  apps::write_config(o, trainer);        // --minutes sets the number of steps
+  if (finished) apps::end_on_signals();  // from here on, --resume can repeat what a signal interrupts
+  apps::write_config(o, trainer);        // stores the number of steps that --minutes led to
   if (o.session->is_first() && trace && !trace->is_written()) {
     core::print_stderr("note: --trace wrote nothing, because the run has fewer than {} steps\n",
                        train::StepTrace::kLast);
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
       return code;
     } catch (const std::exception& error) {
       if (!options.session || options.session->is_alone()) throw;
-      // Without destructors, which would wait for lost ranks.
+      // Ends the process without running destructors, which would wait for lost ranks.
       apps::end_rank(options.session->roll_call()->explain(error),
                      dynamic_cast<const core::UsageError*>(&error) != nullptr ? 2 : 1);
     }

@@ -23,15 +23,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kLearned = "bpe:";  // --tokenizer bpe:N
+constexpr std::string_view kLearned = "bpe:";  // prefix in --tokenizer bpe:N
 
 struct Texts {
   data::TextFiles training;
-  std::unique_ptr<const data::TextFiles> eval{};  // of --eval
+  std::unique_ptr<const data::TextFiles> eval{};  // texts of --eval, if given
   data::DocumentsSummary summary{};               // empty for conversations
 };
 
-// Returns the tokenizer of --tokenizer: a file's, or for bpe:N one that is learned from the training split.
+// Returns the tokenizer that --tokenizer names: read from a file, or for bpe:N trained on the training split.
 std::unique_ptr<data::Tokenizer> chosen_tokenizer(const std::string& name, const Texts& texts,
                                                   const train::TrainConfig& config) {
   if (!name.starts_with(kLearned)) return data::load_tokenizer(name, 0);
@@ -50,7 +50,7 @@ std::unique_ptr<data::Tokenizer> chosen_tokenizer(const std::string& name, const
   return std::make_unique<data::BpeTokenizer>(data::train_bpe(counts, options), texts.training.paths.front());
 }
 
-// Returns the tokenizer of --init, --tokenizer or the resumed run, or null for a character tokenizer of the text.
+// Returns the tokenizer of --init, --tokenizer or the resumed run, or null if a character tokenizer must be made.
 std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Texts& texts, bool is_chat) {
   if (o.init) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
   if (o.tokenizer) return chosen_tokenizer(*o.tokenizer, texts, o.config);
@@ -58,7 +58,7 @@ std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Te
   const fs::path last = o.choice->path / "checkpoints" / "last";
   auto saved = data::tokenizer_from_hf(last);
   if (is_chat) return saved;
-  // If the text has changed, its characters may differ from the saved ones; resume() reports the change.
+  // If the text has changed, its characters may differ from the saved tokenizer's; resume() reports the change.
   const bool changed = train::read_trainer_state(last).source.digest != texts.summary.digest;
   return changed && saved->kind() == "character" ? nullptr : std::move(saved);
 }
@@ -68,7 +68,7 @@ std::unique_ptr<train::Dataset> make_chat_dataset(const TrainOptions& o, const T
   const std::string where = o.init ? *o.init : o.tokenizer ? *o.tokenizer : "the run's checkpoint";
   data::ChatTemplate chat = o.chat_template.empty() ? data::chat_template_of(*tokenizer, where)
                                                     : data::chat_template_named(o.chat_template, tokenizer.get());
-  // Stored in the checkpoints and the exported model.
+  // The checkpoints and the exported model store this template.
   if (!o.chat_template.empty()) tokenizer->set_chat_template(chat.source());
   if (!data::ChatRenderer(*tokenizer, chat).learns_to_stop()) {
     core::print_stderr(
@@ -110,7 +110,7 @@ TrainData read_data(TrainOptions& o) {
     data.text = made.get();
     data.dataset = std::move(made);
   }
-  if (o.config.epochs > 0.0) {  // the steps in which each window is used `epochs` times
+  if (o.config.epochs > 0.0) {  // computes the steps that use each window `epochs` times
     const double windows = o.config.epochs * static_cast<double>(data.dataset->windows_per_epoch(o.config));
     const auto per_step = static_cast<double>(o.config.batch_size * o.config.accumulation);
     o.config.steps = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(windows / per_step - 1e-9)));

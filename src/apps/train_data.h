@@ -1,4 +1,4 @@
-// The dataset of train: finds, reads and tokenizes it.
+// Finds, reads and tokenizes the dataset of a training run.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@ namespace folio::apps {
 
 struct TrainData {
   std::unique_ptr<const train::Dataset> dataset{};
-  const train::TextDataset* text = nullptr;  ///< equals `dataset`; null for conversations
-  bool several_documents = false;            ///< the texts have more than one document
+  const train::TextDataset* text = nullptr;  ///< points to `dataset`; null for conversations
+  bool several_documents = false;            ///< true if the texts have more than one document
 };
 
-/// Reads the dataset, and derives the number of steps from --epochs. Throws core::Error, or UsageError for flags that
-/// the kind of dataset does not support.
+/// Reads the dataset, and derives the number of steps from --epochs. Throws core::Error, or core::UsageError for flags
+/// that the kind of dataset does not support.
 [[nodiscard]] TrainData read_data(TrainOptions& options);
 
 }  // namespace folio::apps

@@ -23,7 +23,7 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Returns flag names and their values in TOML syntax, in the order of --help.
+// Returns the flags of the settings in `c` and their values in TOML syntax, in the order of --help.
 Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
   const auto add = [&](const auto& value, const core::ConfigField& field) {
@@ -41,7 +41,7 @@ Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::In
   return values;
 }
 
-// Returns a table of the values in which the presets differ, one column per preset.
+// Returns a table for --help of the values in which the presets differ, with a column per preset.
 std::string preset_table() {
   std::vector<Values> columns;
   std::string table = fmt::format("{:24}", "Presets:");
@@ -84,7 +84,7 @@ void add_field(Flags& app, const char* group, T& value, const core::ConfigField&
     option->capture_default_str();
   } else {
     const Check limits = in_range(field.low, field.high);
-    if (limits.check(shown).empty()) option->capture_default_str();  // a value outside its limits means "unset"
+    if (limits.check(shown).empty()) option->capture_default_str();  // a default outside `limits` means "unset"
     option->check(limits);
   }
 }
@@ -130,7 +130,7 @@ std::unique_ptr<Flags> train_flags(TrainOptions& o) {
   resume->excludes(init)->excludes(tokenizer);
   app->add_flag("--force", o.force, "replace an existing run in the directory")->excludes(resume);
 
-  const auto add_fields = [&](bool of_ranks) {  // the group Parallelism, or all others
+  const auto add_fields = [&](bool of_ranks) {  // adds the group Parallelism if true, otherwise all other groups
     train::TrainConfig::visit_fields(o.config, [&](const char* group, auto& value, const train::TrainField& field) {
       if ((std::string_view(group) == "Parallelism") == of_ranks) add_field(*app, group, value, field);
     });
@@ -153,7 +153,7 @@ std::unique_ptr<Flags> train_flags(TrainOptions& o) {
 
 namespace {
 
-// Derives values from the flags that were given, unless their own flags were given too.
+// Derives dimensions from the flags that were given, unless their own flags were given too.
 void complete_shape(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
@@ -170,7 +170,7 @@ void complete_shape(TrainOptions& o) {
   if (given("--lr") && !given("--min-lr")) c.min_lr = std::min(c.min_lr, c.lr);
 }
 
-// Derives the dimensions of experts, and without --family a family with these parts.
+// Derives the dimensions of experts and, without --family, selects a family that has these parts.
 void complete_experts(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
@@ -178,7 +178,7 @@ void complete_experts(TrainOptions& o) {
   if (m.n_experts == 0 || o.resume) return;
   if (m.experts_per_token == 0) m.experts_per_token = std::min<int64_t>(2, m.n_experts);
   // The experts of a token together are as wide as one dense network. Widths are multiples of 8, because transformers'
-  // grouped matrix products require rows of whole 16 bytes.
+  // grouped matrix products require rows that are multiples of 16 bytes.
   constexpr int64_t kMultiple = 8;
   if (m.expert_dim == 0) {
     const int64_t width = m.hidden_dim / (m.experts_per_token + c.shared_experts);
@@ -199,10 +199,10 @@ void complete_experts(TrainOptions& o) {
   if (o.init) return;
   const core::FamilyInfo& family = core::info(m.family);
   if (!given("--normalize-routes")) m.normalize_routes = family.mixture.normalizes;
-  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // its files store one width only
+  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // files of this family store a single width
 }
 
-// Sets the family's values without flags. The soft caps are Gemma 2's.
+// Sets values that the family implies and that have no flags. The soft caps are Gemma 2's.
 void complete_family(core::ModelConfig& m) {
   const core::FamilyInfo& family = core::info(m.family);
   if (family.scales == core::Scales::Gemma) m.embedding_scale = std::sqrt(static_cast<float>(m.dim));
@@ -216,7 +216,7 @@ void complete_family(core::ModelConfig& m) {
   m.rope_dims = static_cast<int64_t>(static_cast<float>(m.head_dim) * family.rotary_factor) / 2 * 2;
 }
 
-// Chooses the run directory; rank 0 chooses for all ranks.
+// Chooses the run directory. With several ranks, rank 0 chooses for all of them.
 void choose_run(TrainOptions& o, const std::string& dataset) {
   const bool force = o.force && !o.resume;
   const std::string path = o.session->from_first("run", [&] {
@@ -283,7 +283,7 @@ void complete_options(TrainOptions& o, const TrainOptions& first, int argc, char
                .has_model = o.init || o.resume};
   if (restarted) {
     o.force = false;
-    o.tokenizer.reset();  // the checkpoint's tokenizer is used
+    o.tokenizer.reset();  // a restarted run uses the checkpoint's tokenizer
   }
   c.mesh.data = o.session->world().mesh().size(train::parallel::Axis::Data);
   complete_shape(o);

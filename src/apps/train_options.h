@@ -1,4 +1,4 @@
-// The flags of train and the source of their defaults.
+// Parses the flags of train. Their defaults come from a preset, a model or a resumed run.
 #pragma once
 
 #include <memory>
@@ -17,38 +17,38 @@ struct TrainOptions {
   std::vector<std::string> datasets;
   std::string field = "text";
   std::string tokens_cache;
-  std::string eval;           ///< file or directory to validate on
-  std::string chat_template;  ///< name or file; empty: the model's
+  std::string eval;           ///< text file or directory for validation
+  std::string chat_template;  ///< name or path of the template; if empty, the model's
   std::optional<std::string> out;
   std::optional<std::string> init;
-  std::optional<std::string> tokenizer;  ///< "bpe:N" or a path
+  std::optional<std::string> tokenizer;  ///< "bpe:N" to train one with N tokens, or a path
   std::string dump_batches;
   std::string dump_grads;
-  std::string trace;  ///< path; empty: none
+  std::string trace;  ///< path of the output file; if empty, no trace is written
   bool profile = false;
   bool resume = false;
   bool force = false;
   train::TrainConfig config;
 
-  std::unique_ptr<Flags> flags;                       ///< store their values in the members above
-  train::Request request;                             ///< reads `flags`
-  std::unique_ptr<train::parallel::Session> session;  ///< connects the ranks; one rank without torchrun
+  std::unique_ptr<Flags> flags;                       ///< the flags, which store their values in the members above
+  train::Request request;                             ///< tells which of `flags` were given
+  std::unique_ptr<train::parallel::Session> session;  ///< connects the ranks; has one rank without torchrun
   std::optional<train::RunChoice> choice;             ///< the locked run directory; unset with `profile`
 };
 
-/// Returns flags that store their values in `options`. The present values are the defaults.
+/// Returns flags that store their values in `options`. Its current values are the defaults.
 [[nodiscard]] std::unique_ptr<Flags> train_flags(TrainOptions& options);
 
-/// Parses the command line a second time. The defaults are those of the preset, model or run that `first`, the result
-/// of the first parse, selects. Connects to the other ranks, if the environment specifies any, and chooses the run
-/// directory. Throws core::Error or UsageError.
+/// Parses the command line a second time, with the defaults of the preset, model or run that the first parse, whose
+/// result is `first`, selected. Connects to the other ranks, if the environment specifies any, and chooses the run
+/// directory. Throws core::Error or core::UsageError.
 void complete_options(TrainOptions& options, const TrainOptions& first, int argc, char** argv);
 
-/// Returns the values as TOML: a run's config.toml, which --config reads, or with Kept::ByRanks all values that must be
-/// equal on all ranks.
+/// Returns the values as TOML: those of a run's config.toml, which --config reads, or with Kept::ByRanks all values
+/// that must be equal on all ranks.
 [[nodiscard]] std::string config_toml(const train::TrainConfig& config, train::Kept most = train::Kept::InFiles);
 
-/// Prints one line on stderr and ends the process without destructors.
+/// Prints one line on stderr and ends the process without running destructors.
 [[noreturn]] void end_rank(const std::string& why, int code);
 
 }  // namespace folio::apps

@@ -47,13 +47,13 @@ std::vector<std::string> values_in(const std::string& toml) {
   return values;
 }
 
-// Returns the values of config.toml that equal neither the checkpoint's nor the current ones ("lr = 0.1, …"): edits.
+// Returns the values in config.toml that were edited ("lr = 0.1, …"): neither the checkpoint's nor the current ones.
 std::string edited_values(const fs::path& file, const train::TrainerState& saved, const train::TrainConfig& now) {
   if (!core::path_exists(file)) return "";
   const std::vector<std::string> known = values_in(config_toml(saved.config) + config_toml(now));
   std::string edited;
   for (const std::string& value : values_in(core::read_text_file(file, size_t{1} << 20U))) {
-    if (saved.config.minutes > 0.0 && value.starts_with("steps = ")) continue;  // set by --minutes
+    if (saved.config.minutes > 0.0 && value.starts_with("steps = ")) continue;  // --minutes sets it
     if (std::ranges::find(known, value) == known.end()) edited += (edited.empty() ? "" : ", ") + core::printable(value);
   }
   return edited;
@@ -131,9 +131,9 @@ void print_run(const TrainOptions& o, train::Trainer& trainer, const data::Token
   }
 }
 
-// Returns the first tokens of a split. Throws core::Error for tokens outside the vocabulary (a damaged cache).
+// Returns the first tokens of a split. Throws core::Error if one is outside the vocabulary (a damaged token cache).
 std::vector<int32_t> counted_tokens(const data::TokenView& split, const char* what, int32_t vocab_size) {
-  constexpr size_t kMost = size_t{1} << 23U;  // a table of more tokens exceeds a gigabyte
+  constexpr size_t kMost = size_t{1} << 23U;  // the table of n-grams of more tokens would exceed a gigabyte
   std::vector<int32_t> tokens = split.first(std::min(kMost, split.size())).to_vector();
   const auto outside = std::ranges::find_if(tokens, [&](int32_t token) { return token < 0 || token >= vocab_size; });
   core::require(outside == tokens.end(),
@@ -148,7 +148,7 @@ double count_baseline(const TrainData& data) {
   const auto start = std::chrono::steady_clock::now();
   const data::Tokenizer& tokenizer = data.text->tokenizer();
   const int32_t vocab_size = tokenizer.vocab_size();
-  const bool unused_end = !data.several_documents && tokenizer.end_of_text() == vocab_size - 1;  // in no text
+  const bool unused_end = !data.several_documents && tokenizer.end_of_text() == vocab_size - 1;  // occurs in no text
   const train::NgramCounts counts(counted_tokens(train, "training", vocab_size), vocab_size - (unused_end ? 1 : 0),
                                   kOrder);
   const double loss = counts.witten_bell_loss(counted_tokens(validation, "validation", vocab_size), kOrder);
@@ -158,7 +158,7 @@ double count_baseline(const TrainData& data) {
 }
 
 double loss_before_training(train::Trainer& trainer) {
-  if (trainer.state().step > 0) return 0.0;  // not stored in checkpoints
+  if (trainer.state().step > 0) return 0.0;  // checkpoints don't store this loss
   const double loss = trainer.evaluate().validation;
   fmt::print("validation loss of the answers before training: {:.4f}\n", loss);
   return loss;
@@ -171,7 +171,7 @@ double bits_per_byte(double loss, const train::TextDataset& dataset) {
   return loss / std::numbers::ln2 / (static_cast<double>(bytes) / static_cast<double>(tokens.size()));
 }
 
-// Prints a sample of the model at `path`, with the adapter unless its path is empty.
+// Generates and prints a sample with the model at `path`, and with the adapter unless its path is empty.
 void print_sample(const fs::path& path, const fs::path& adapter, const TrainData& data) {
   train::SamplePrompt prompt = data.dataset->sample_prompt();
   if (prompt.tokens.empty()) return;
@@ -193,7 +193,7 @@ void print_profile(train::Trainer& trainer, std::optional<train::MemoryUse>& mem
   fmt::print("{}, {} tokens per step, {}, dropout {}, {} threads\n", parameters_of(c.model), trainer.tokens_per_step(),
              c.dtype, c.dropout, at::get_num_threads());
   if (memory) fmt::print("{}", train::measure_rank_costs(trainer, *memory));
-  memory.reset();  // counting would slow down the profile
+  memory.reset();  // counting memory would slow down the profile
   fmt::print("{}", train::profile_steps(trainer, kSteps));
 }
 

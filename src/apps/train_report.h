@@ -1,4 +1,4 @@
-// What train does and prints before the first step of a run and after the last.
+// The work and the output of train before the first step of a run and after the last.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace folio::apps {
 
-/// Prints the time of a step by operation, and with several ranks what each holds and sends. `memory` must have counted
-/// since before `trainer` was created.
+/// Prints the time of a training step by operation. With several ranks, also prints what each one stores and sends;
+/// `memory` must have been created before `trainer`.
 void print_profile(train::Trainer& trainer, std::optional<train::MemoryUse>& memory);
 
 /// Creates the run directory or loads its checkpoint (--resume), measures a baseline loss, and prints a summary.
 /// Returns the options for train::run_to_end().
 [[nodiscard]] train::RunOptions begin_run(TrainOptions& options, train::Trainer& trainer, const TrainData& data);
 
-/// Writes config.toml. Call it again after training, since --minutes sets the number of steps.
+/// Writes the run's config.toml. Must be called again after training, since --minutes sets the number of steps.
 void write_config(const TrainOptions& options, const train::Trainer& trainer);
 
 /// Prints the result, writes summary.txt and, unless adapters were trained, model.gguf, and prints a sample.

@@ -34,7 +34,7 @@ struct Options {
   infer::MachineOptions machines;
 };
 
-// The tokens to compare on: the validation split of the checkpoint's dataset, or a given text.
+// The tokens used for the comparison: the validation split of the checkpoint's dataset, or the tokens of a given text.
 struct Material {
   std::vector<int32_t> tokens;
   int64_t window = 0;
@@ -106,7 +106,7 @@ bool compare_text(nn::Llama& reference, const train::EngineSide& side, const dat
   infer::GenerateOptions greedy;
   greedy.max_tokens = n;
   greedy.sampler.temperature = 0.0F;
-  const auto up_to_the_end = [&](std::vector<int32_t> tokens) {  // only the engine stops there
+  const auto up_to_the_end = [&](std::vector<int32_t> tokens) {  // LibTorch's output continues after an end token
     const auto end = std::ranges::find_if(tokens, [&](int32_t token) { return file_tokenizer.ends_text(token); });
     tokens.erase(end, tokens.end());
     return tokens;
@@ -150,7 +150,7 @@ int run(const Options& o) {
   const data::Tokenizer& file_tokenizer = model.tokenizer();
   train::EngineSide side{.engine = model.engine()};
   core::StoredModel file = model.file();
-  if (file_tokenizer.kind() != tokenizer->kind()) {  // the same tokens with other ids
+  if (file_tokenizer.kind() != tokenizer->kind()) {  // the file has the same tokens with other ids
     side.ids = train::matching_ids(*tokenizer, file_tokenizer);
     file = core::with_vocabulary(file, side.ids);
   }
@@ -162,14 +162,14 @@ int run(const Options& o) {
   core::Weights weights = core::to_weights(trained);
   weights.config = file.config;
   bool same = compare_weights(weights, file);
-  // If the file rounds its weights, both sides use the rounded ones, so only the arithmetic is compared.
+  // If the file's weights are rounded, LibTorch uses the rounded ones too, so only the arithmetic is compared.
   const bool rounded = file.tensors[0].type != core::DType::F32 || file.format == core::ModelFormat::Llama2cV2;
   if (rounded) fmt::print("the file's weights are rounded; LibTorch uses the rounded weights too\n");
   nn::Llama reference = nn::family_llama(file.config);
   train::load_weights(rounded ? core::to_weights(file) : weights, reference);
   reference->eval();
 
-  // The file's context may be shorter: a GGUF limits it to the sliding window.
+  // The file's context may be shorter than the checkpoint's: a GGUF limits it to the sliding window.
   const Material material = material_of(o, checkpoint, *tokenizer, file.config);
   const auto n = std::min<size_t>(material.tokens.size(), static_cast<size_t>(file.config.context_length));
   same = compare_layers(reference, side, std::span(material.tokens).first(n), o.tolerance) && same;

@@ -26,7 +26,7 @@ Adapter::Part behind_each_other(const Adapter::Part& one, const Adapter::Part& t
   return both;
 }
 
-// Adds scale · B A to w (n_out, k).
+// Adds scale · B A of `part` to the matrix w (n_out, k).
 void add_product(const Adapter::Part& part, std::span<float> w, ThreadPool& pool) {
   const size_t k = part.a.size() / part.rank;
   pool.parallel_for(w.size() / k, 1, [&](size_t begin, size_t end) {

@@ -28,7 +28,7 @@ struct Adapter {
   std::string path;
   std::vector<Part> parts;  ///< in manifest order, at most one per matrix
 
-  /// Returns the part of this matrix, or null.
+  /// Returns the part for a matrix, or null if the matrix isn't adapted.
   [[nodiscard]] const Part* find(Role role, int64_t layer) const;
 };
 
@@ -54,7 +54,7 @@ struct AdapterPath {
 /// Returns the matrices that an adapter may change: those of the blocks, except routers and expert stacks.
 [[nodiscard]] std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config);
 
-/// Returns the matrix that the part belongs to. Throws Error that begins with `where` if there is none.
+/// Returns the matrix that `part` updates. Throws Error that begins with `where` if it isn't one of `matrices`.
 [[nodiscard]] const TensorSpec& matrix_of(const Adapter::Part& part, std::span<const TensorSpec> matrices,
                                           const std::string& where);
 

@@ -8,7 +8,7 @@
 
 namespace folio::core {
 
-/// Alignment of memory that vector instructions load from.
+/// Alignment, in bytes, of memory that vector instructions load from.
 inline constexpr std::align_val_t kCacheLine{64};
 
 template <typename T>

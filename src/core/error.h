@@ -40,7 +40,7 @@ using Evaluated =
 
 }  // namespace detail
 
-/// Formats like fmt::format. An argument that is callable without arguments is called, and its result formatted.
+/// Formats like fmt::format. An argument that can be called without arguments is called, and its result is formatted.
 template <typename... Args>
 [[nodiscard]] std::string message(fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
   return [&](auto&&... values) {
@@ -61,7 +61,7 @@ void require(bool condition, fmt::format_string<detail::Evaluated<Args>...> form
   if (!condition) throw Error(message(format, std::forward<Args>(args)...));
 }
 
-/// Escapes text for printing on one line: control characters and invalid UTF-8 become \xNN. Cuts it after `max_bytes`.
+/// Returns text escaped for one line: control characters and invalid UTF-8 become \xNN. Cuts it after `max_bytes`.
 [[nodiscard]] std::string printable(std::string_view text, size_t max_bytes = 80);
 
 }  // namespace folio::core

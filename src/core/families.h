@@ -63,20 +63,20 @@ struct MixtureInfo {
 /// The multipliers in ModelConfig that a family uses, in addition to the usual score scale 1 / sqrt(head_dim).
 enum class Scales : uint8_t {
   None,
-  Gemma,    ///< embeddings by sqrt(dim), attention scores by any factor
-  Granite,  ///< embeddings, attention scores, block outputs and logits
+  Gemma,    ///< embeddings are multiplied by sqrt(dim), attention scores by any factor
+  Granite,  ///< embeddings, attention scores, block outputs and logits are multiplied
 };
 
 struct FamilyInfo {
   Family family;
   std::string_view name;       ///< value of --family, and of model_type in config.json
   RopePairs pairs;             ///< pairs that RoPE rotates, for weights in memory
-  float rotary_factor = 1.0F;  ///< fraction of a head that RoPE rotates; if below 1, a model may choose another
+  float rotary_factor = 1.0F;  ///< fraction of a head that RoPE rotates; below 1, a default that models may change
   bool pre_norms = true;       ///< inputs of attention and of the feed-forward network are normalized
   bool post_norms = false;     ///< outputs of attention and of the feed-forward network are normalized
   Gate gate = Gate::Silu;
   bool qkv_bias = false;         ///< queries, keys and values have biases
-  bool qkv_bias_varies = false;  ///< models may differ from qkv_bias (ModelConfig::other_qkv_bias)
+  bool qkv_bias_varies = false;  ///< models may have the opposite of qkv_bias (ModelConfig::other_qkv_bias)
   bool output_bias = false;      ///< the attention's output projection has a bias
   bool sinks = false;            ///< each head has an attention sink: an additional score whose value vector is 0
   QkNorm qk_norm = QkNorm::None;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 16U;
 
-// Returns ".NAME.tmp-", which the process ID completes. NAME is cut so that the result fits the limit on file names.
+// Returns ".NAME.tmp-", to which the process ID is appended. Cuts NAME, because file names are limited in length.
 std::string temporary_prefix(const fs::path& path) {
   return fmt::format(".{}.tmp-", path.filename().string().substr(0, 200));
 }
@@ -34,7 +34,7 @@ fs::path temporary_beside(const fs::path& path) {
   fail("cannot write {}: {}{}", path.string(), reason_of(error), error == ENOENT ? "; create its folder first" : "");
 }
 
-// Follows symbolic links. The target may not exist.
+// Returns the path with symbolic links followed. The target need not exist.
 fs::path followed(const fs::path& path) {
   fs::path at = path.has_filename() ? path : path.parent_path();
   std::error_code error;
@@ -60,7 +60,7 @@ bool is_same_file(const fs::path& path, const struct stat& other) {
   return ::stat(path.c_str(), &status) == 0 && status.st_dev == other.st_dev && status.st_ino == other.st_ino;
 }
 
-// Fails at once on a pipe without a reader, where open() would wait for one.
+// Opens `path` for writing. Fails at once on a pipe without a reader, where a blocking open() would wait.
 int open_without_waiting(const fs::path& path, int flags) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags, 0644);
   if (fd < 0) return fd;
@@ -82,13 +82,13 @@ int open_temporary(const fs::path& path, mode_t mode) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   const int fd = ::open(path.c_str(), kFlags, mode);
   if (fd >= 0 || errno != EEXIST) return fd;
-  ::unlink(path.c_str());  // left by a killed process with the same ID
+  ::unlink(path.c_str());  // left by a killed process that had the same ID
   return ::open(path.c_str(), kFlags, mode);
 }
 
 constexpr mode_t kPermissions = 0777;
 
-// Copies mode and owner to `path`. Ignores failures: only root can change an owner or choose any group.
+// Sets mode and owner of `path`. Ignores failures: only root can change an owner or choose any group.
 void keep_mode_and_owner(const fs::path& path, const struct stat& from) {
   struct stat now {};
   if (::stat(path.c_str(), &now) != 0) return;
@@ -223,7 +223,7 @@ void write_file_atomically(const fs::path& path, const std::function<void(Output
     return;
   }
   const fs::path target = followed(path);
-  if (old && !is_same_file(target, *old)) {  // a /proc descriptor link to a deleted file
+  if (old && !is_same_file(target, *old)) {  // `path` is a link in /proc to a deleted file
     OutputFile file(open_without_waiting(path, O_TRUNC), path);
     write(file);
     file.sync_and_close();

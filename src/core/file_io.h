@@ -15,7 +15,7 @@ namespace folio::core {
 /// Returns the bytes of a regular file. Throws Error if it cannot be read or is larger than `max_bytes`.
 [[nodiscard]] std::string read_text_file(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 30U);
 
-/// Reads a descriptor, such as stdin, to its end. Throws Error, which contains `name`, if it yields over `max_bytes`.
+/// Returns all bytes of a descriptor such as stdin. Throws Error that contains `name` if there are over `max_bytes`.
 [[nodiscard]] std::string read_descriptor(int fd, const std::string& name, size_t max_bytes);
 
 /// A file written sequentially through a buffer. Errors contain the path and the system's reason. The destructor
@@ -24,7 +24,7 @@ class OutputFile {
  public:
   enum class Mode { Create, Append };
 
-  /// Creates or truncates `path`, or opens it for appending. Fails at once on a pipe without a reader.
+  /// Creates or truncates `path`, or opens it for appending. Throws Error at once for a pipe without a reader.
   explicit OutputFile(const std::filesystem::path& path, Mode mode = Mode::Create);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;

@@ -13,8 +13,8 @@ namespace folio::core {
 /// Throws Error if the path contains a NUL byte, at which the system would truncate it.
 void require_path(const std::filesystem::path& path);
 
-/// These follow symbolic links, and return false for a dangling one. They throw Error if the status is unknown because
-/// of a link loop, a name that is too long, or a directory without permission.
+/// Return true if the path, with symbolic links followed, exists and has this type. Throw Error if this is unknown
+/// because of a link loop, a name that is too long, or a directory without permission.
 [[nodiscard]] bool path_exists(const std::filesystem::path& path);
 [[nodiscard]] bool is_folder(const std::filesystem::path& path);
 [[nodiscard]] bool is_plain_file(const std::filesystem::path& path);
@@ -31,7 +31,7 @@ void require_path(const std::filesystem::path& path);
 /// directories are not followed.
 [[nodiscard]] std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder);
 
-/// Creates the directory and its missing parents. Returns true if the directory is new.
+/// Creates the directory and its missing parents. Returns true if the directory did not exist.
 bool make_folders(const std::filesystem::path& folder);
 
 /// Returns the message for an errno value, with a remedy if known: "File name too long; use a shorter name".

@@ -7,7 +7,7 @@
 namespace folio::core {
 namespace {
 
-// clang 16's __builtin_cpu_supports does not support this name.
+// Reads CPUID, because clang 16's __builtin_cpu_supports does not support "f16c".
 bool has_f16c() {
   unsigned a = 0;
   unsigned b = 0;
@@ -16,8 +16,8 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-// Linux enables AMX's large registers only on request. A virtual machine may advertise the instructions and still
-// refuse.
+// Linux enables AMX's large registers only if a process requests them. In a virtual machine the request may fail even
+// though CPUID lists the instructions.
 bool has_amx() {
   constexpr unsigned kBf16 = 1U << 22U;
   constexpr unsigned kTile = 1U << 24U;
@@ -53,7 +53,7 @@ std::vector<Isa> find_isas() {
 }  // namespace
 
 std::vector<Isa> supported_isas() {
-  static const std::vector<Isa> isas = find_isas();  // cached: CPUID is slow in virtual machines
+  static const std::vector<Isa> isas = find_isas();  // cached, since CPUID is slow in virtual machines
   return isas;
 }
 

@@ -10,17 +10,17 @@ namespace {
 template <typename Json>
 Json parse(std::string_view text, const std::string& where, size_t max_keys, std::string_view leave_out) {
   constexpr int kMaxDepth = 64;
-  constexpr size_t kMaxValues = size_t{1} << 22U;  // at least 16 bytes each; the largest vocabularies have a million
+  constexpr size_t kMaxValues = size_t{1} << 22U;  // 16 bytes or more each; the largest vocabularies have a million
   size_t n_values = 0;
-  std::vector<std::set<std::string>> keys;  // of the enclosing objects, by depth
+  std::vector<std::set<std::string>> keys;  // keys seen in each enclosing object, by depth
   bool left_out = false;
   const auto watch = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
     using Event = typename Json::parse_event_t;
     const bool opens =
-        event == Event::object_start || event == Event::array_start;  // reported with the enclosing depth
+        event == Event::object_start || event == Event::array_start;  // has the depth of the enclosing value
     if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: JSON nested deeper than {}", where, kMaxDepth);
     if (++n_values > kMaxValues) fail("{}: more than {} values and keys", where, kMaxValues);
-    if (event == Event::object_start) {  // a skipped value has no end event
+    if (event == Event::object_start) {  // clears keys of a skipped value, which has no end event
       keys.resize(static_cast<size_t>(depth));
       keys.emplace_back();
     }
@@ -50,7 +50,7 @@ OrderedJson parse_ordered_json(std::string_view text, const std::string& where, 
 }
 
 const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key, const std::string& where) {
-  const auto found = object.find(key);  // end() if it is not an object
+  const auto found = object.find(key);  // end() also if `object` isn't an object
   require(found != object.end(), "{}: the key \"{}\" is missing", where, key);
   return *found;
 }

@@ -15,21 +15,21 @@ namespace folio::core {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// Parses JSON like parse_json, but keeps the order of keys. An object may have 1,024 keys, since lookups are linear.
-/// `leave_out` is a key of the outermost object to skip, with its value.
+/// Parses JSON like parse_json(), but keeps the order of keys. An object may have at most 1,024 keys, since lookups are
+/// linear. `leave_out` is a key of the outermost object; it is skipped with its value.
 [[nodiscard]] OrderedJson parse_ordered_json(std::string_view text, const std::string& where,
                                              std::string_view leave_out = {});
 
-/// Returns the value at `key`. Throws Error with `where` and the key if it is missing.
+/// Returns the value at `key`. Throws Error that contains `where` and the key if the key is missing.
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key,
                                             const std::string& where);
 
-/// Returns the list at `key`. Throws Error with `where` and the key if it is missing or not a list.
+/// Returns the list at `key`. Throws Error that contains `where` and the key if it is missing or not a list.
 [[nodiscard]] const nlohmann::json& json_list(const nlohmann::json& object, const std::string& key,
                                               const std::string& where);
 
-/// Returns the value at `key` as T; copies an object or a list. Throws Error with `where` and the key if it is missing
-/// or has another type.
+/// Returns the value at `key` as T; copies an object or a list. Throws Error that contains `where` and the key if it is
+/// missing or has another type.
 template <typename T>
 [[nodiscard]] T json_get(const nlohmann::json& object, const std::string& key, const std::string& where);
 

@@ -49,7 +49,7 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     const std::string ffn = fmt::format("{}.", of_hf.ffn);
     const std::string router = ffn + std::string(of_hf.router);
     const auto expert = [&](size_t which) { return fmt::format("{}experts.{{}}.{}", ffn, of_hf.expert[which]); };
-    const auto pack = [&](int64_t first, int64_t step) {  // applies to the last tensor
+    const auto pack = [&](int64_t first, int64_t step) {  // sets hf_packed of the last tensor
       TensorSpec& spec = tensors.back();
       const char* bias = spec.is_stack() ? "" : "_bias";
       const std::string_view matrix = of_hf.expert[step == 2 ? 0 : 2];
@@ -81,7 +81,7 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
       add(Role::SharedGate, l, {c.dim}, "ffn_gate_inp_shexp", ffn + "shared_expert_gate", "ffn.shared_gate");
     }
   };
-  // Marks the last `count` tensors as consecutive rows of one tensor in GGUF and, if named, in Hugging Face files.
+  // Marks the last `count` tensors as rows of one tensor in GGUF and, unless `hf` is empty, in Hugging Face files.
   const auto fuse = [&](size_t count, const char* gguf, bool gguf_writes, std::string_view hf, const char* kind) {
     const size_t begin = tensors.size() - count;
     int64_t rows = 0;

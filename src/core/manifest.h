@@ -1,5 +1,5 @@
-// The tensor manifest: the only list of tensor names, shapes and file order. Readers look tensors up by it; writers
-// follow its order.
+// The tensor manifest: the only list of tensor names, shapes and file order. Readers find tensors by its names; writers
+// use its order.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace folio::core {
 
-/// The role of a tensor, in file order (AttentionNorm to W2 in each layer). Families and layers may lack some. Bq, Bk,
-/// Bv and Bo are biases; QueryNorm and KeyNorm span one head, or all heads. Router to ExpertB2 belong to layers with
-/// experts; W1, W3 and W2 of such a layer are its shared experts.
+/// The role of a tensor, in file order (AttentionNorm to W2 in each layer). Not every family or layer has all of them.
+/// Bq, Bk, Bv and Bo are biases; QueryNorm and KeyNorm apply to one head, or to all heads at once. Router to ExpertB2
+/// belong to layers with experts; W1, W3 and W2 of such a layer are its shared experts.
 enum class Role {
   TokenEmbedding,
   AttentionNorm,
@@ -23,21 +23,21 @@ enum class Role {
   Bv,
   QueryNorm,
   KeyNorm,
-  AttentionSinks,  ///< [heads]
+  AttentionSinks,  ///< shape [heads]
   Wo,
   Bo,
   PostAttentionNorm,
   FfnNorm,
-  Router,  ///< [experts, dim]
+  Router,  ///< shape [experts, dim]
   RouterBias,
-  SelectionBias,  ///< [experts]
-  ExpertW1,       ///< [experts, expert_dim, dim], like ExpertW3
+  SelectionBias,  ///< shape [experts]
+  ExpertW1,       ///< shape [experts, expert_dim, dim], like ExpertW3
   ExpertW3,
-  ExpertW2,  ///< [experts, dim, expert_dim]
-  ExpertB1,  ///< [experts, expert_dim], like ExpertB3
+  ExpertW2,  ///< shape [experts, dim, expert_dim]
+  ExpertB1,  ///< shape [experts, expert_dim], like ExpertB3
   ExpertB3,
-  ExpertB2,    ///< [experts, dim]
-  SharedGate,  ///< [dim]
+  ExpertB2,    ///< shape [experts, dim]
+  SharedGate,  ///< shape [dim]
   W1,
   W3,
   W2,
@@ -46,9 +46,9 @@ enum class Role {
   Output
 };
 
-/// Rows [first, first + shape[0]) of a file's fused tensor with `rows` rows, such as Wq, Wk and Wv in one matrix.
+/// Position in a fused tensor such as Wq, Wk and Wv in one matrix: rows [first, first + shape[0]) of `rows` rows.
 struct Fused {
-  std::string name;  ///< empty: stored separately
+  std::string name;  ///< name of the fused tensor; empty: not fused
   int64_t first = 0;
   int64_t rows = 0;
 };
@@ -58,7 +58,7 @@ struct Fused {
 /// is not transposed, and has two tensors: NAME_blocks, U8 [experts, step * out, in / 32, 16], with even elements in
 /// the low halves of bytes and odd ones in the high halves; and NAME_scales, U8 [experts, step * out, in / 32].
 struct HfPacked {
-  std::string name;  ///< empty: stored separately
+  std::string name;  ///< name of the tensor; empty: stored like other families' experts
   int64_t first = 0;
   int64_t step = 1;
 };
@@ -67,12 +67,12 @@ struct TensorSpec {
   Role role;
   int64_t layer = -1;          ///< -1 for tensors outside the layers
   std::vector<int64_t> shape;  ///< row-major: a matrix is [out, in], a stack of matrices [experts, out, in]
-  std::string gguf_name;       ///< "blk.0.attn_q.weight"
-  /// "model.layers.0.self_attn.q_proj.weight". For a stack that is stored as one tensor per matrix, it contains "{}"
-  /// for the index: see hf_part().
+  std::string gguf_name;       ///< such as "blk.0.attn_q.weight"
+  /// Such as "model.layers.0.self_attn.q_proj.weight". For a stack that is stored as one tensor per matrix, it contains
+  /// "{}" in place of the index: see hf_part().
   std::string hf_name;
-  std::string module_name;  ///< parameter of the LibTorch module: "layers.0.attention.wq.weight"
-  bool rope_permuted;       ///< Hugging Face files have another row order (rope_layout.h)
+  std::string module_name;  ///< parameter of the LibTorch module, such as "layers.0.attention.wq.weight"
+  bool rope_permuted;       ///< Hugging Face files have the rows in another order (rope_layout.h)
   Fused gguf_fused{};       ///< a fused tensor that GGUFs may have; written if gguf_writes_fused
   Fused hf_fused{};
   HfPacked hf_packed{};
@@ -80,14 +80,14 @@ struct TensorSpec {
 
   [[nodiscard]] int64_t elements() const;
   [[nodiscard]] bool is_stack() const { return shape.size() == 3; }
-  /// Returns true for tensors of the routed experts, whose first dimension is the expert.
+  /// Returns true for tensors of the routed experts, whose first dimension is the index of the expert.
   [[nodiscard]] bool of_experts() const;
   /// Returns true for a matrix or a stack of matrices, false for a vector or one vector per expert.
   [[nodiscard]] bool is_matrix() const;
-  /// Returns the number of tensors that hold it in Hugging Face files: one per expert for most stacks, otherwise 1.
+  /// Returns the number of tensors in Hugging Face files for this one: one per expert for most stacks, otherwise 1.
   [[nodiscard]] int64_t hf_parts() const { return is_stack() && hf_packed.name.empty() ? shape[0] : 1; }
   [[nodiscard]] std::string hf_part(int64_t index) const;
-  [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< of one such tensor
+  [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< returns the shape of one of these tensors
 };
 
 /// Returns all tensors of a model in file order: those of its family, and Output unless embeddings are tied.

@@ -21,8 +21,8 @@
 namespace folio::core {
 namespace {
 
-// Global and without pointers to memory that could be freed, because a signal handler reads these. Mappings beyond the
-// slots are not recorded, and long paths are cut.
+// The mapped files, for the handler of SIGBUS: global, and without pointers to memory that could be freed. Mappings
+// that find no free slot are not recorded, and long paths are cut.
 struct MappingSlot {
   std::atomic<const std::byte*> begin{nullptr};
   std::atomic<size_t> size{0};  ///< 0 while the path is being written
@@ -88,7 +88,7 @@ MappedFile::~MappedFile() {
 }
 
 bool MappedFile::contains(std::span<const std::byte> part) const {
-  const std::less_equal<> before;  // defined for any two pointers
+  const std::less_equal<> before;  // unlike <=, defined for pointers to different objects
   return before(bytes_.data(), part.data()) && before(part.data() + part.size(), bytes_.data() + bytes_.size());
 }
 

@@ -1,4 +1,4 @@
-// A read-only mapped file. The bytes are valid for the lifetime of the MappedFile.
+// A file mapped into memory to be read. Its bytes are valid for the lifetime of the MappedFile.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ class MappedFile {
 
   [[nodiscard]] bool contains(std::span<const std::byte> part) const;
 
-  /// Releases the memory of whole pages in `part`, for data that has been copied. Later reads load them from the file
-  /// again. Ignores parts outside the mapping.
+  /// Releases the memory of whole pages in `part`, for data that has been copied. Later reads load the pages from the
+  /// file again. Does nothing if `part` is outside the mapping.
   void release(std::span<const std::byte> part) const;
 
  private:

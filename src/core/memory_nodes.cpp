@@ -14,7 +14,7 @@
 namespace folio::core {
 namespace {
 
-// Parses a list of numbers and ranges: "0-3,8,10-11".
+// Parses a list of numbers and ranges in Linux's format: "0-3,8,10-11".
 std::vector<int> numbers_of(const std::string& list) {
   std::vector<int> numbers;
   const char* at = list.data();
@@ -67,7 +67,7 @@ void stay_near(const MemoryNode& node) {
   CPU_ZERO(&cpus);
   for (const int cpu : node.cpus) CPU_SET(static_cast<size_t>(cpu), &cpus);
   static_cast<void>(::sched_setaffinity(0, sizeof cpus, &cpus));
-  std::array<unsigned long, 16> mask{};  // bits for 1,024 nodes
+  std::array<unsigned long, 16> mask{};  // one bit per node, for 1,024 nodes
   constexpr size_t kBits = 8 * sizeof(unsigned long);
   const auto bit = static_cast<size_t>(node.number);
   if (bit >= mask.size() * kBits) return;

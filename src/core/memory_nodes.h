@@ -1,4 +1,4 @@
-// NUMA nodes: processors and the memory that is local to them. Linux lists them in /sys.
+// NUMA nodes, each with processors and the memory that is local to them, as Linux lists them in /sys.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace folio::core {
 
 struct MemoryNode {
   int number = 0;
-  std::vector<int> cpus{};  ///< empty: any processor
+  std::vector<int> cpus{};  ///< numbers of its processors; empty: any
 };
 
 /// Returns the machine's total memory in bytes.

@@ -15,7 +15,7 @@ constexpr std::array kMixtures{
     Mixture{.name = "q6_k", .type = DType::Q6_K, .more_bits = false, .file_type = 18},
 };
 
-// Returns true for the first and the last eighth of the layers, and every third layer in between.
+// Returns true for the first and the last eighth of the layers, and for every third layer in between.
 bool has_more_bits(int64_t layer, int64_t n_layers) {
   const int64_t eighth = n_layers / 8;
   return layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2;
@@ -32,9 +32,9 @@ bool has_more_bits(const TensorSpec& tensor, const ModelConfig& c, const Mixture
   return mixture.more_bits && has_more_bits(tensor.layer, c.n_layers);
 }
 
-// Returns the type of Wv, or of a fused QKV matrix.
+// Returns the type of Wv, or of a fused QKV matrix, which llama.cpp treats like Wv.
 DType type_of_values(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
-  if (c.n_experts == 8) return DType::Q8_0;  // as in Mixtral
+  if (c.n_experts == 8) return DType::Q8_0;  // llama.cpp tests for Mixtral by its 8 experts
   if (has_more_bits(tensor, c, mixture)) return DType::Q6_K;
   return mixture.type == DType::Q4_K && is_70b(c) ? DType::Q5_K : mixture.type;
 }
@@ -50,7 +50,7 @@ DType wanted(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixt
       return tensor.gguf_writes_fused ? type_of_values(tensor, c, mixture) : mixture.type;
     case Role::Wk:
       if (tensor.gguf_writes_fused) return type_of_values(tensor, c, mixture);
-      return c.n_experts == 8 ? DType::Q8_0 : mixture.type;  // as in Mixtral
+      return c.n_experts == 8 ? DType::Q8_0 : mixture.type;  // llama.cpp's rule for Mixtral
     case Role::Wv:
       return type_of_values(tensor, c, mixture);
     case Role::Wo:

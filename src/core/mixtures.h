@@ -12,19 +12,19 @@
 namespace folio::core {
 
 struct Mixture {
-  std::string_view name;  ///< "q4_k_m"
-  DType type;             ///< of most matrices
+  std::string_view name;  ///< the value of --type, such as "q4_k_m"
+  DType type;             ///< type of most matrices
   bool more_bits;      ///< Wv, W2 and ExpertW2 are Q6_K in the first and last eighth of layers and every third between
   uint32_t file_type;  ///< GGUF's general.file_type (llama.cpp's enum llama_ftype)
 };
 
 [[nodiscard]] std::span<const Mixture> mixtures();
 
-/// Returns the mixture with this name, or null.
+/// Returns the mixture with this name, or null if there is none.
 [[nodiscard]] const Mixture* find_mixture(std::string_view name);
 
-/// Returns the type of each tensor in the manifest. Matrices have `type`, except that Q4_0 and Q4_1 use Q8_0 for the
-/// embedding and the output. Vectors and routers are F32.
+/// Returns the type of each tensor in the manifest for a model of a single type. Matrices have `type`, except that with
+/// Q4_0 and Q4_1, the embedding and the output are Q8_0. Vectors and routers are F32.
 [[nodiscard]] std::vector<DType> uniform_types(const ModelConfig& config, DType type);
 
 /// Returns the type of each tensor in the manifest. Vectors and routers are F32; the output, or a tied embedding, is

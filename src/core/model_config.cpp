@@ -44,7 +44,7 @@ void validate_experts(const ModelConfig& c, const std::string& where) {
 }  // namespace
 
 void validate(const ModelConfig& config, const std::string& where) {
-  // The limits exceed every published Llama, and a product of three still fits in 64 bits.
+  // The limits exceed those of every published Llama, and products of three values fit in 64 bits.
   ModelConfig::visit_fields(config, [&](const char* name, auto value, const ConfigField& field) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
       const auto low = static_cast<int64_t>(field.low), high = static_cast<int64_t>(field.high);

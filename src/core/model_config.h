@@ -13,17 +13,17 @@
 
 namespace folio::core {
 
-/// How RoPE's frequencies are scaled for contexts longer than the original one: see core/rope_scaling.h.
+/// How RoPE's frequencies are scaled for contexts longer than the original one. See core/rope_scaling.h.
 enum class RopeScalingType : uint8_t { Llama3, Linear, Yarn, LongRope };
 inline constexpr std::array<std::string_view, 4> kRopeScalingNames{"llama3", "linear", "yarn", "longrope"};
 
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::Llama3;
-  float factor = 1.0F;            ///< 1: no scaling, except for LongRope
+  float factor = 1.0F;            ///< 1 means no scaling, except with LongRope
   float low_freq_factor = 1.0F;   ///< Llama3: pairs with fewer turns in original_context are scaled; Yarn: beta_slow
-  float high_freq_factor = 4.0F;  ///< Llama3: pairs with more turns are not scaled; Yarn: beta_fast
+  float high_freq_factor = 4.0F;  ///< Llama3: pairs with more turns in it are not scaled; Yarn: beta_fast
   int64_t original_context = 8192;
-  float magnitude = 1.0F;              ///< factor of rotated queries and keys (Yarn, LongRope)
+  float magnitude = 1.0F;              ///< Yarn, LongRope: factor of rotated queries and keys
   bool whole_pairs = true;             ///< Yarn: the limits of the ramp are rounded to whole pairs
   std::vector<float> short_factors{};  ///< LongRope: divisors of the pairs' frequencies, up to the original context
   std::vector<float> long_factors{};   ///< LongRope: divisors for longer contexts
@@ -36,58 +36,58 @@ template <typename Json>
 void to_json(Json& json, RopeScalingType type) {
   json = std::string(kRopeScalingNames.at(static_cast<size_t>(type)));
 }
-/// Returns the type with this name. Throws Error "WHAT: …" if there is none.
+/// Returns the type with this name. Throws Error that begins with `what` if there is none.
 [[nodiscard]] RopeScalingType rope_scaling_named(std::string_view name, const std::string& what);
 template <typename Json>
 void from_json(const Json& json, RopeScalingType& type) {
   type = rope_scaling_named(json.template get<std::string>(), "rope_scaling_type");
 }
 
-/// Describes a field of a configuration, for train's flags, config.toml and trainer.json.
+/// Describes a field of ModelConfig or TrainConfig, for flags of train, config.toml and trainer.json.
 struct ConfigField {
   static constexpr bool kLater = true;
 
-  const char* flag;  ///< command-line flag, and key in config.toml; empty: none
+  const char* flag;  ///< flag of train, and key in config.toml; empty if there is none
   const char* help;
-  double low, high;    ///< limits of a number; both 0: none
-  bool later = false;  ///< added after the first version: optional in trainer.json
+  double low, high;    ///< range of a number; if both are 0, there are no limits
+  bool later = false;  ///< true if older versions of trainer.json lack the field
 };
 
 struct ModelConfig {
   Family family = Family::Llama;
-  int64_t vocab_size = 0;  ///< tokens, including `<|endoftext|>`
+  int64_t vocab_size = 0;  ///< number of tokens, including `<|endoftext|>`
   int64_t dim = 128;       ///< width of the residual stream
   int64_t n_layers = 4;
-  int64_t n_heads = 4;     ///< query heads
-  int64_t n_kv_heads = 4;  ///< key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
-  /// Elements per head. n_heads * head_dim may differ from dim. Update it after changing dim or n_heads.
+  int64_t n_heads = 4;     ///< number of query heads
+  int64_t n_kv_heads = 4;  ///< number of key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
+  /// Elements per head. n_heads * head_dim may differ from dim. Must be updated after a change of dim or n_heads.
   int64_t head_dim = n_heads > 0 ? dim / n_heads : 0;
   int64_t hidden_dim = 352;  ///< inner width of the feed-forward network
-  int64_t n_experts = 0;     ///< routed experts per layer; 0: one feed-forward network
+  int64_t n_experts = 0;     ///< number of routed experts per layer; 0: no experts
   int64_t experts_per_token = 0;
   int64_t expert_dim = 0;         ///< inner width of an expert
-  int64_t shared_dim = 0;         ///< inner width of the shared experts, which form one network; 0: none
+  int64_t shared_dim = 0;         ///< inner width of all shared experts together, which form one network; 0: none
   int64_t dense_layers = 0;       ///< number of initial layers without experts
   int64_t expert_groups = 1;      ///< number of groups that experts are divided into
   int64_t groups_per_token = 1;   ///< number of groups from which a token's experts are selected
   bool normalize_routes = false;  ///< the weights of a token's experts are divided by their sum
   float route_scale = 1.0F;       ///< factor of the weights of a token's experts
   int64_t context_length = 256;   ///< maximum number of positions in a sequence
-  int64_t sliding_window = 0;     ///< number of positions attended to, including the current one; 0: all
-  int64_t window_period = 1;      ///< layers l with (l + 1) % window_period == 0 have no window; 1: all have it
+  int64_t sliding_window = 0;     ///< number of positions that a layer attends to, including the current one; 0: all
+  int64_t window_period = 1;      ///< layers l with (l + 1) % window_period == 0 have no window; 1: all layers have one
   float rope_theta = 10000.0F;
-  float local_rope_theta = 0.0F;  ///< unscaled theta of layers with a window; 0: rope_theta
-  int64_t rope_dims = 0;          ///< number of elements of a head, from the first on, that are rotated; 0: all
+  float local_rope_theta = 0.0F;  ///< unscaled theta of layers with a sliding window; 0: rope_theta
+  int64_t rope_dims = 0;          ///< number of elements of a head, starting with the first, that RoPE rotates; 0: all
   float norm_eps = 1e-5F;
   RopeScaling rope_scaling{};
   bool tie_embeddings = true;    ///< the output projection is the embedding matrix
-  bool other_qkv_bias = false;   ///< the model's qkv_bias differs from the family's (GLM)
+  bool other_qkv_bias = false;   ///< true if qkv_bias is the opposite of the family's (GLM)
   float embedding_scale = 1.0F;  ///< factor of the embeddings
   float attention_scale = 0.0F;  ///< factor of q · k; 0: 1 / sqrt(head_dim)
-  float attention_cap = 0.0F;    ///< scaled scores s become cap · tanh(s / cap); 0: no cap
+  float attention_cap = 0.0F;    ///< scaled scores s become cap · tanh(s / cap); 0: unchanged
   float residual_scale = 1.0F;   ///< factor of the outputs of attention and feed-forward networks
   float logit_scale = 1.0F;      ///< factor of the logits
-  float logit_cap = 0.0F;        ///< logits become cap · tanh(logit / cap); 0: no cap
+  float logit_cap = 0.0F;        ///< logits become cap · tanh(logit / cap); 0: unchanged
 
   [[nodiscard]] bool qkv_bias() const { return info(family).qkv_bias != other_qkv_bias; }
   [[nodiscard]] int64_t query_dim() const { return n_heads * head_dim; }
@@ -167,13 +167,13 @@ struct ModelConfig {
   }
 };
 
-/// Throws Error, which begins with `where`, unless the configuration is valid.
+/// Throws Error that begins with `where` unless the configuration is valid.
 void validate(const ModelConfig& config, const std::string& where);
 
-/// Returns dim / n_heads, the default of head_dim, or 0 without heads. Throws Error unless it is an integer.
+/// Returns dim / n_heads, the default of head_dim, or 0 if there are no heads. Throws Error unless it is an integer.
 [[nodiscard]] int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where);
 
-/// Returns the fields that differ, as "n_heads 4 -> 8, dim 128 -> 256"; empty if none do.
+/// Returns the fields that differ, such as "n_heads 4 -> 8, dim 128 -> 256", or "" if none do.
 [[nodiscard]] std::string describe_difference(const ModelConfig& from, const ModelConfig& to);
 
 }  // namespace folio::core

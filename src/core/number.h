@@ -1,4 +1,4 @@
-// Parsing numbers.
+// Parses numbers in text.
 #pragma once
 
 #include <charconv>
@@ -9,8 +9,8 @@
 
 namespace folio::core {
 
-/// Parses the whole text as a number, without spaces or a plus sign. Returns nullopt if it is invalid or out of range
-/// for T. `base` applies to integers.
+/// Returns the number that the whole text spells, without spaces or a plus sign. Returns nullopt if it is invalid or
+/// out of range for T. `base` only applies to integers.
 template <class T>
 [[nodiscard]] std::optional<T> number_of(std::string_view text, int base = 10) {
   T value = 0;

@@ -1,4 +1,4 @@
-// Locations of runs/ and data/: in $FOLIO_HOME, else in the source tree of the build, else in the working directory.
+// Locations of runs/ and data/: in $FOLIO_HOME if set, otherwise in the build's source tree or the working directory.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace folio::core {
 [[nodiscard]] std::filesystem::path runs_directory();
 [[nodiscard]] std::filesystem::path data_directory();
 
-/// Returns the model file of the newest run in runs_directory(). Throws Error that explains how to train one.
+/// Returns the model file of the newest run in runs_directory(). Throws Error, with how to train one, if there is none.
 [[nodiscard]] std::filesystem::path newest_model();
 
 }  // namespace folio::core

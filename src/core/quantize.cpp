@@ -1,4 +1,4 @@
-// Block types with 32 elements; quantize_k.cpp writes those with 256. The layouts are in quants.cpp.
+// Quantizes to block types with 32 elements. quantize_k.cpp has those with 256 elements, quants.cpp the layouts.
 #include "core/quantize.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 
 using Levels = std::array<uint8_t, 32>;
 
-// Returns 1 / scale. If this overflows, the scale is zero in half precision, and finite_or_zero() makes all quants of
-// the block 0.
+// Returns 1 / scale. If this overflows, the scale is stored as zero in half precision, and finite_or_zero() makes all
+// quants of the block 0.
 float inverse(float scale) { return scale == 0.0F ? 0.0F : 1.0F / scale; }
 float finite_or_zero(float value) { return std::isfinite(value) ? value : 0.0F; }
 
@@ -31,7 +31,7 @@ void quantize_q8_0(const BlockSource& source, std::span<const float> x, std::byt
   }
 }
 
-// Returns the quants of a block: level(x), truncated and clamped to [0, top].
+// Returns the quants of a block: level(x), truncated to an integer and clamped to [0, top].
 template <typename Level>
 Levels levels_of(std::span<const float> x, float top, Level&& level) {
   Levels levels;
@@ -41,8 +41,8 @@ Levels levels_of(std::span<const float> x, float top, Level&& level) {
   return levels;
 }
 
-// Writes the scale and returns the quants. The value of largest magnitude (the first of several) becomes -middle; in a
-// block of zeros it is `zero`. The gguf package keeps the sign of the first zero; llama.cpp does not.
+// Writes the scale and returns the quants. The value of largest magnitude (the first of several) maps to -middle. In a
+// block of zeros, that value is `zero`: the gguf package keeps the sign of the first zero, llama.cpp doesn't.
 Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::byte* block, float middle, float zero) {
   float extreme = zero;
   for (const float v : x) {
@@ -54,7 +54,7 @@ Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::b
   return levels_of(x, 2 * middle - 1, [&](float v) { return v * by + (middle + 0.5F); });
 }
 
-// Writes the scale and the minimum and returns the quants. `last` selects the last of equal extremes, which only
+// Writes a block's scale and minimum and returns its quants. `last` selects the last of equal extremes, which only
 // affects the sign of zero: llama.cpp uses the first; the gguf package's choice depends on the vector instructions.
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, float top, bool last) {
   float low = x[0];

@@ -1,6 +1,6 @@
-// Quantization to GGUF's block types. Q8_0, Q4_0 and Q4_1 are bit-equal to the gguf package for Python; the others are
-// bit-equal to llama.cpp's quantizer without an importance matrix, built for x86-64. (Built with fused multiply-adds,
-// it writes some K blocks differently.) The Q4_0 and Q4_1 of those two differ only in the signs of zeros.
+// Quantizes to GGUF's block types. Q8_0, Q4_0 and Q4_1 are bit-equal to the gguf package for Python; the others are
+// bit-equal to llama.cpp's quantizer without an importance matrix, built for x86-64 without fused multiply-adds, with
+// which some K blocks differ. llama.cpp's Q4_0 and Q4_1 differ from the gguf package's only in signs of zeros.
 #pragma once
 
 #include <cstddef>

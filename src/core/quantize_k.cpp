@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kBlock = 256;
 using Levels = std::array<uint8_t, kBlock>;
 
-// Interleaves four groups of n elements, one per lane.
+// Returns four groups of n elements with one group per lane.
 template <size_t n>
 LaneGroups<n> side_by_side(const float* x) {
   LaneGroups<n> groups;
@@ -48,7 +48,7 @@ std::array<uint8_t, 8> six_bits(const std::array<float, 8>& values, float larges
   return bits;
 }
 
-// Packs eight scales and eight minimums into twelve bytes: see unpack_k_scales.
+// Packs eight scales and eight minimums of 6 bits into twelve bytes, in the layout of unpack_k_scales() (quants.cpp).
 void put_six_bits(const std::array<uint8_t, 8>& scales, const std::array<uint8_t, 8>& minimums, std::byte* packed) {
   const auto put = [&](size_t at, unsigned low, unsigned high) { packed[at] = static_cast<std::byte>(low | high); };
   for (size_t g = 0; g < 4; ++g) {
@@ -58,7 +58,7 @@ void put_six_bits(const std::array<uint8_t, 8>& scales, const std::array<uint8_t
   }
 }
 
-// Writes the beginning of a Q4_K or Q5_K block: d, dmin, scales and minimums. Returns the quants.
+// Writes the beginning of a Q4_K or Q5_K block (d, dmin, scales and minimums) and returns the block's quants.
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, const AffineSearch& search) {
   std::array<LaneGroups<32>, 2> groups;
   std::array<AffineFit, 2> fits;
@@ -80,7 +80,7 @@ Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte
   source.put_half(block + 2, largest_minimum / 63.0F);
   put_six_bits(scale_bits, minimum_bits, block + 4);
 
-  // Recompute the quants with the scales and minimums as stored.
+  // Computes the quants anew with the scales and minimums as stored, which are rounded.
   Levels levels;
   const float d = stored_half(block);
   const float dmin = stored_half(block + 2);
@@ -138,13 +138,13 @@ void quantize_q5_k(const BlockSource& source, std::span<const float> x, std::byt
 void quantize_q6_k(const BlockSource& source, std::span<const float> x, std::byte* block) {
   std::array<LaneGroups<16>, 4> groups;
   std::array<SymmetricFit, 4> fits;
-  float extreme = 0.0F;  // of largest magnitude, the first of several
+  float extreme = 0.0F;  // scale of largest magnitude; the first of several
   for (size_t quarter = 0; quarter < 4; ++quarter) {
     groups[quarter] = side_by_side<16>(x.data() + quarter * 64);
     fits[quarter] = fit_symmetric(groups[quarter]);
     for (size_t g = 0; g < kLanes; ++g) {
       const float scale = fits[quarter].scale[g];
-      if (!std::isfinite(scale)) source.put_half(block, scale);  // throws
+      if (!std::isfinite(scale)) source.put_half(block, scale);  // put_half() throws Error
       if (std::abs(scale) > std::abs(extreme)) extreme = scale;
     }
   }

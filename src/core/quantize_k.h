@@ -1,5 +1,5 @@
-// Writers of Q4_K, Q5_K and Q6_K blocks for quantize(): 256 elements in groups with scales of 6 or 8 bits. The scales
-// are searched in scale_search.h; the layouts are in quants.cpp.
+// Writers of Q4_K, Q5_K and Q6_K blocks for quantize(): 256 elements in groups with scales of 6 or 8 bits.
+// scale_search.h finds the scales; quants.cpp describes the layouts.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace folio::core {
 
-/// The tensor being quantized.
+/// The tensor being quantized: its name, which errors contain, and the block type.
 struct BlockSource {
   const std::string& name;
   DType type;
 
-  /// Writes the value as F16. Throws Error with the tensor's name if it is not finite in half precision.
+  /// Writes `value` to `at` as F16. Throws Error that names the tensor if it is not finite in half precision.
   void put_half(std::byte* at, float value) const;
 };
 
-/// These write one block of 256 finite values `x`. They throw Error as put_half() does.
+/// Each function writes one block of 256 finite values `x`. Throws Error as put_half() does.
 void quantize_q4_k(const BlockSource& source, std::span<const float> x, std::byte* block);
 void quantize_q5_k(const BlockSource& source, std::span<const float> x, std::byte* block);
 void quantize_q6_k(const BlockSource& source, std::span<const float> x, std::byte* block);

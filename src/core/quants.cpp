@@ -1,5 +1,5 @@
-// Block layouts: d is the scale (F16), m the minimum (F16). A byte of nibbles has element i in its low half and element
-// i + 16 (K types: i + 32) in its high half. Everything is little-endian.
+// Unpacks blocks. In the layouts below, d is the scale (F16) and m the minimum (F16). A byte of nibbles has element i
+// in its low half and element i + 16 (K types: i + 32) in its high half. Everything is little-endian.
 #include "core/quants.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace folio::core {
 namespace {
 
 constexpr size_t kSmallBlock = 32;
-constexpr size_t kLargeBlock = 256;  // for the K types
+constexpr size_t kLargeBlock = 256;  // elements of a block of a K type
 
-// Destinations of one block's fields: see StoredGroups.
+// Where to write the fields of one block. StoredGroups describes them.
 struct Groups {
   uint8_t* quants;
   uint16_t* factors;
@@ -31,26 +31,26 @@ uint16_t half_at(const uint8_t* at) {
   return bits;
 }
 
-// Unpacks n bytes to 2n quants: the low nibbles, then the high ones.
+// Unpacks n bytes to 2n quants: all low nibbles, then all high nibbles.
 template <size_t n>
 void split_nibbles(const uint8_t* packed, uint8_t* quants) {
   for (size_t i = 0; i < n; ++i) quants[i] = packed[i] & 0x0FU;
   for (size_t i = 0; i < n; ++i) quants[n + i] = packed[i] >> 4U;
 }
 
-// Q8_0: d, 32 signed bytes.
+// Layout of Q8_0: d, 32 signed bytes.
 void unpack_q8_0(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
-  for (size_t i = 0; i < kSmallBlock; ++i) out.quants[i] = block[2 + i] ^ 0x80U;  // + 128
+  for (size_t i = 0; i < kSmallBlock; ++i) out.quants[i] = block[2 + i] ^ 0x80U;  // adds 128 to a signed byte
 }
 
-// Q4_0: d, nibbles.
+// Layout of Q4_0: d, nibbles.
 void unpack_q4_0(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   split_nibbles<16>(block + 2, out.quants);
 }
 
-// Q4_1: d, m, nibbles.
+// Layout of Q4_1: d, m, nibbles.
 void unpack_q4_1(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
@@ -64,14 +64,14 @@ void add_fifth_bits(const uint8_t* word, uint8_t* quants) {
   for (size_t i = 0; i < kSmallBlock; ++i) quants[i] |= static_cast<uint8_t>(((bits >> i) & 1U) << 4U);
 }
 
-// Q5_0: d, fifth bits, nibbles.
+// Layout of Q5_0: d, fifth bits, nibbles.
 void unpack_q5_0(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   split_nibbles<16>(block + 6, out.quants);
   add_fifth_bits(block + 2, out.quants);
 }
 
-// Q5_1: d, m, fifth bits, nibbles.
+// Layout of Q5_1: d, m, fifth bits, nibbles.
 void unpack_q5_1(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
@@ -94,13 +94,13 @@ void unpack_k_scales(const uint8_t* block, Groups out) {
   }
 }
 
-// Q4_K: scales, then nibbles for 64 elements at a time.
+// Layout of Q4_K: scales, then nibbles for 64 elements at a time.
 void unpack_q4_k(const uint8_t* block, Groups out) {
   unpack_k_scales(block, out);
   for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 16 + 32 * i, out.quants + 64 * i);
 }
 
-// Q5_K: scales, fifth bits (bit g of byte j belongs to element j of group g), nibbles as in Q4_K.
+// Layout of Q5_K: scales, fifth bits (bit g of byte j belongs to element j of group g), nibbles as in Q4_K.
 void unpack_q5_k(const uint8_t* block, Groups out) {
   unpack_k_scales(block, out);
   for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 48 + 32 * i, out.quants + 64 * i);
@@ -109,8 +109,8 @@ void unpack_q5_k(const uint8_t* block, Groups out) {
   }
 }
 
-// Q6_K: low nibbles, upper pairs of bits, sixteen int8 scales, d. Each half of the block has 64 bytes of nibbles and 32
-// bytes of bit pairs; byte j of these belongs to elements j, j + 32, j + 64 and j + 96.
+// Layout of Q6_K: low nibbles, upper bit pairs, sixteen int8 scales, d. Each half of the block has 64 bytes of nibbles
+// and 32 bytes of bit pairs; byte j of the bit pairs belongs to elements j, j + 32, j + 64 and j + 96.
 void unpack_q6_k(const uint8_t* block, Groups out) {
   *out.factors = half_at(block + 208);
   std::copy_n(block + 192, 16, out.scales);
@@ -124,7 +124,7 @@ void unpack_q6_k(const uint8_t* block, Groups out) {
   }
 }
 
-// MXFP4: the scale (E8M0), nibbles.
+// Layout of MXFP4: the scale (E8M0), nibbles.
 void unpack_mxfp4(const uint8_t* block, Groups out) {
   *out.scales = *block;
   split_nibbles<16>(block + 1, out.quants);
@@ -171,7 +171,7 @@ void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& o
   const QuantInfo& q = format.info;
   const DTypeInfo& t = info(type);
   const size_t n = blocks.size() / t.block_bytes;
-  const size_t groups = t.block_elements / q.group;  // per block
+  const size_t groups = t.block_elements / q.group;  // groups of a block
   const size_t bytes = q.byte_scales ? n * groups : 0;
   require(blocks.size() % t.block_bytes == 0 && out.quants.size() >= n * t.block_elements &&
               (q.fp4 || out.factors.size() >= n) && (!q.minimums || out.minimum_factors.size() >= n) &&

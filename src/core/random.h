@@ -1,4 +1,4 @@
-// Random numbers as a pure function of (seed, counter); the counter is the whole state. SplitMix64 (Steele, Lea & Flood
+// Random numbers as a pure function of a seed and a counter, which is the only state. SplitMix64 (Steele, Lea & Flood
 // 2014) is a bijection that passes BigCrush on consecutive counters.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace folio::core {
   return static_cast<double>(random_bits(seed, counter) >> 11U) * 0x1.0p-53;
 }
 
-/// Returns a uniform number in [0, n), n > 0, by multiplication (Lemire 2019; the bias is below n / 2^64).
+/// Returns a uniform number in [0, n) for n > 0, by multiplication (Lemire 2019); its bias is below n / 2^64.
 [[nodiscard]] constexpr uint64_t random_below(uint64_t seed, uint64_t counter, uint64_t n) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(random_bits(seed, counter)) * n) >> 64U);
 }

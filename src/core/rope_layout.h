@@ -9,11 +9,11 @@
 namespace folio::core {
 
 /// Copies rows from the order of adjacent pairs to Hugging Face's: row 2i + j of a head becomes row j * head_dim/2 + i.
-/// `rows` and `out` are [n_heads * head_dim] rows of `row_bytes`. Throws Error if a span has another length.
+/// `rows` and `out` have n_heads * head_dim rows of `row_bytes` bytes. Throws Error if a span has another length.
 void adjacent_to_split_halves(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
                               int64_t head_dim, int64_t row_bytes);
 
-/// Copies rows from Hugging Face's order to that of adjacent pairs, the inverse of adjacent_to_split_halves().
+/// Copies rows from Hugging Face's order to the order of adjacent pairs: the inverse of adjacent_to_split_halves().
 void split_halves_to_adjacent(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
                               int64_t head_dim, int64_t row_bytes);
 

@@ -12,7 +12,7 @@ double plain_frequency(const ModelConfig& config, float theta, size_t pair) {
   return std::pow(static_cast<double>(theta), exponent);
 }
 
-// Returns the number of turns of a pair in the original context.
+// Returns how many full rotations a pair completes in the original context.
 double turns(const ModelConfig& config, size_t pair) {
   return static_cast<double>(config.rope_scaling.original_context) * plain_frequency(config, config.rope_theta, pair) /
          (2.0 * std::numbers::pi);
@@ -29,7 +29,7 @@ double llama3_factor(const ModelConfig& config, size_t pair) {
   return 1.0 / ((1.0 - smooth) / static_cast<double>(s.factor) + smooth);
 }
 
-// Returns the fractional index of a pair with n turns in the original context.
+// Returns the index, not rounded, of the pair that completes n full rotations in the original context.
 double pair_with_turns(const ModelConfig& config, double n) {
   const auto context = static_cast<double>(config.rope_scaling.original_context);
   return static_cast<double>(config.rotated()) * std::log(context / (n * 2.0 * std::numbers::pi)) /

@@ -23,12 +23,12 @@ namespace folio::core {
 
 /// Returns the factor of rotated queries and keys: 1 except for Yarn and LongRope. Scores are multiplied by its square.
 [[nodiscard]] float rope_magnitude(const ModelConfig& config);
-/// These return the default of the magnitude: 0.1 mscale ln(factor) + 1 (YaRN, section 3.4), and
-/// sqrt(1 + ln(factor) / ln(original context)) (LongRoPE).
+/// Return the default of rope_magnitude(): 0.1 mscale ln(factor) + 1 (YaRN, section 3.4), and sqrt(1 + ln(factor) /
+/// ln(original context)) (LongRoPE).
 [[nodiscard]] float yarn_magnitude(float factor, float mscale = 1.0F);
 [[nodiscard]] float longrope_magnitude(float factor, int64_t original_context);
 
-/// Returns the frequencies of layers with a window and their own theta: local_rope_theta^(-2i / rotated).
+/// Returns the frequencies for layers whose sliding window has a theta of its own: local_rope_theta^(-2i / rotated).
 [[nodiscard]] std::vector<double> local_rope_frequencies(const ModelConfig& config);
 
 }  // namespace folio::core

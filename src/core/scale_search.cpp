@@ -45,7 +45,7 @@ AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
     return error;
   };
 
-  // For a group of equal values the inverse is infinite: the scale and all levels are 0.
+  // For a group of equal values, `by` is infinite: the scale and all levels are 0.
   AffineFit fit{.scale = {}, .low = low, .by = top / (high - low), .from = low};
   fit.scale = 1.0F / fit.by;
   for (size_t i = 0; i < x.size(); ++i) levels[i] = to_floats(nearest(fit.by * (x[i] - low), 0, search.top));
@@ -63,7 +63,7 @@ AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
       sum_wll += weighted * levels[i];
       sum_wlx += weighted * x[i];
     }
-    // Solve the normal equations of scale * level + lowest = x.
+    // Solves the normal equations of scale * level + lowest = x for scale and lowest.
     const Lanes determinant = sum_w * sum_wll - sum_wl * sum_wl;
     Lanes scale = (sum_w * sum_wlx - sum_wx * sum_wl) / determinant;
     Lanes lowest = (sum_wll * sum_wx - sum_wl * sum_wlx) / determinant;

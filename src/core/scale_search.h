@@ -1,7 +1,7 @@
-// The search for the scale of a group in the K types, as in llama.cpp's ggml-quants.c: each of about twenty candidates
-// rounds the values to levels, weighted least squares refine the scale for these, and the scale with the least weighted
-// error is kept. Four groups are searched at a time, one per vector lane. A lane adds in element order, so its result
-// is bit-equal to a scalar loop's.
+// Searches the scale of a group in the K types, as in llama.cpp's ggml-quants.c: each of about twenty candidates rounds
+// the values to levels, for which weighted least squares refine the scale, and the scale with the least weighted error
+// is kept. Four groups are searched at a time, one per vector lane. A lane adds in element order, so its result is
+// bit-equal to that of a scalar loop.
 #pragma once
 
 #include <array>
@@ -15,15 +15,15 @@ constexpr size_t kLanes = 4;
 using Lanes = float __attribute__((vector_size(4 * kLanes)));
 using IntLanes = int32_t __attribute__((vector_size(4 * kLanes)));
 
-/// Q6_K treats groups whose values are all smaller than this as zeros.
+/// Q6_K treats groups whose values all have a smaller magnitude as zeros.
 constexpr float kNearlyZero = 1e-15F;
 
-/// Four interleaved groups of n elements: entry i has element i of each.
+/// Four interleaved groups of n elements: entry i has element i of each group.
 template <size_t n>
 using LaneGroups = std::array<Lanes, n>;
 
-/// Returns the nearest integers, ties to even, clamped to [low, high]. They are read from a sum's mantissa, so values
-/// of magnitude 2^22 or more, and non-finite ones, give the same integers as in llama.cpp.
+/// Returns the nearest integers, ties to even, clamped to [low, high]. They are read from the mantissa of a sum, so
+/// values of magnitude 2^22 or more and non-finite values give the same integers as in llama.cpp.
 inline IntLanes nearest(Lanes value, int32_t low, int32_t high) {
   const Lanes sum = value + 0x1.8p23F;
   const IntLanes integer = (std::bit_cast<IntLanes>(sum) & 0x7FFFFF) - 0x400000;
@@ -34,26 +34,26 @@ inline IntLanes nearest(Lanes value, int32_t low, int32_t high) {
 /// The fit of groups to scale * level + low, with level = nearest(by * (x - from)) in [0, top].
 struct AffineFit {
   Lanes scale;
-  Lanes low;  ///< at most 0
+  Lanes low;  ///< lowest value that the fit represents, at most 0
   Lanes by;
   Lanes from;
 };
 
-/// Candidate scales: the range of a group's values becomes top + first + i / 10 levels, i in [0, last].
+/// The candidate scales of a search: the range of a group's values becomes top + first + i / 10 levels, i in [0, last].
 struct AffineSearch {
   int32_t top;
   float first;
   int32_t last;
 };
 
-/// Fits four groups. Errors are weighted by |x| + rms. A group of equal values that are at most 0 gets the scale 0.
+/// Fits four groups. Errors are weighted by |x| + rms(x). A group of equal values that are at most 0 gets the scale 0.
 [[nodiscard]] AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search);
 
 /// The fit of groups to scale * level, with level = nearest(by * x) in [-32, 31].
 struct SymmetricFit {
   Lanes scale;
   Lanes by;
-  IntLanes zero;  ///< groups of values that are all nearly 0: the scale is 0, the levels are -32
+  IntLanes zero;  ///< true for groups of values that are all nearly 0: the scale is 0, the levels are -32
 };
 
 /// Fits four groups. Candidates map the largest |x| to -(32 + i / 10), i in [-9, 9]. Errors are weighted by x^2.

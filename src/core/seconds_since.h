@@ -1,4 +1,4 @@
-// Wall-clock time, for measurements.
+// Measures wall-clock time.
 #pragma once
 
 #include <chrono>

@@ -6,16 +6,16 @@
 
 namespace folio::core {
 
-/// A mapping of a named shared memory object. Call unlink() once all processes have opened it; the memory is then freed
-/// with the last mapping.
+/// A mapping of a named shared memory object. Once all processes have opened it, call unlink(); the memory is then
+/// freed when the last mapping ends.
 class SharedMemory {
  public:
   SharedMemory() = default;
-  /// Creates an object and allocates all of its memory, so later writes cannot fail. Returns an empty one on failure.
+  /// Creates an object and allocates its memory, so later writes cannot fail. Returns an empty object on failure.
   static SharedMemory create(const std::string& name, size_t size);
-  /// Opens an existing object. Returns an empty one if there is none.
+  /// Opens an existing object. Returns an empty SharedMemory if there is none.
   static SharedMemory open(const std::string& name, size_t size);
-  /// Returns a new random name for an object.
+  /// Returns a random name for a new object.
   static std::string new_name();
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;

@@ -23,7 +23,7 @@ class SharedVector {
   [[nodiscard]] size_t size() const { return elements_ == nullptr ? 0 : elements_->size(); }
   [[nodiscard]] bool empty() const { return size() == 0; }
   [[nodiscard]] const T& operator[](size_t i) const { return (*elements_)[i]; }
-  /// Appends to a new vector; existing copies keep their elements.
+  /// Appends an element in a new vector; existing copies are unchanged.
   void push_back(T element) {
     std::vector<T> all(begin(), end());
     all.push_back(std::move(element));

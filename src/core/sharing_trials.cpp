@@ -4,7 +4,7 @@
 
 namespace folio::core {
 
-// Limits outliers: the time of a loop whose thread had to wait for a core is not informative (see ThreadLimit).
+// Caps the recorded time, since it is not informative if the loop's thread had to wait for a core (see ThreadLimit).
 void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
   constexpr double kMostTimes = 4.0;
   constexpr double kMostMore = 10.0;  // microseconds
@@ -18,7 +18,7 @@ void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
   if (--size.n_left > 0) return;
   if (size.phase == Phase::Keep) {
     size.phase = Phase::Own;
-    size.n_left = kLoops;  // no warm-up: workers of shared loops are awake
+    size.n_left = kLoops;  // without warm-up, as workers of shared loops are awake
     size.own = size.other = 0.0;
   } else if (size.phase == Phase::Own) {
     size.phase = Phase::Other;

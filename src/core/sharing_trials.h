@@ -25,17 +25,17 @@ class SharingTrials {
   [[nodiscard]] bool times(size_t worth) const {
     return worth < kAlwaysWorth && sizes_[size_of(worth)].phase != Phase::Keep;
   }
-  /// Records that a loop has ended. `took` is its time if times() was true, and ignored otherwise.
+  /// Records that a loop has ended. `took` is its time if times() returned true, and ignored otherwise.
   void record(size_t worth, std::chrono::nanoseconds took);
 
  private:
-  enum class Phase : uint8_t { Own, Other, Keep };  ///< times the current way, times the other one, times nothing
+  enum class Phase : uint8_t { Own, Other, Keep };  ///< in order: times the current way, the other way, nothing
   struct Size {
     bool shares = true;
     Phase phase = Phase::Keep;
-    uint32_t n_left = kFirstInterval;  ///< loops left in this phase
+    uint32_t n_left = kFirstInterval;  ///< number of loops left in this phase
     uint32_t interval = kFirstInterval;
-    double own = 0.0;  ///< sum over the timed loops of time / worth
+    double own = 0.0;  ///< sum of time / worth over the loops timed in phase Own
     double other = 0.0;
   };
   static constexpr uint32_t kLoops = 32;
@@ -50,7 +50,7 @@ class SharingTrials {
     return log2;
   }
 
-  std::array<Size, 8> sizes_{};  ///< indexed by log2 of the worth
+  std::array<Size, 8> sizes_{};  ///< indexed by log2(worth)
 };
 
 }  // namespace folio::core

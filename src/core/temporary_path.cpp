@@ -15,8 +15,8 @@
 namespace folio::core {
 namespace {
 
-// Global and without pointers to memory that could be freed, because a signal handler reads these. Longer paths, and
-// paths without a free slot, are not removed on a signal.
+// Paths to be removed by signal handlers: global, and without pointers to memory that could be freed. Paths that are
+// too long or find no free slot are not removed on a signal.
 struct TemporarySlot {
   enum State : int { kFree, kClaimed, kSet };
   std::atomic<int> state{kFree};
@@ -36,7 +36,7 @@ size_t claim_slot(std::string_view path) {
   return temporary_slots.size();
 }
 
-// The directory contains only files. It is read with getdents64, since readdir() is not async-signal-safe.
+// Removes a directory that contains only files. Uses getdents64, since readdir() is not async-signal-safe.
 void remove_folder(const char* path) {
   const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return;
@@ -44,7 +44,7 @@ void remove_folder(const char* path) {
   for (long n = 0; (n = ::syscall(SYS_getdents64, folder, entries.data(), entries.size())) > 0;) {
     for (long at = 0; at < n;) {
       const auto* entry = reinterpret_cast<const dirent64*>(entries.data() + at);
-      ::unlinkat(folder, entry->d_name, 0);  // fails for . and ..
+      ::unlinkat(folder, entry->d_name, 0);  // fails for . and .. without harm
       at += entry->d_reclen;
     }
   }
@@ -73,7 +73,7 @@ void remove_temporary_paths() noexcept {
   for (TemporarySlot& slot : temporary_slots) {
     if (slot.state != TemporarySlot::kSet) continue;
     const char* path = slot.path.data();
-    // Another thread may add a file to the directory meanwhile.
+    // Tries again if another thread has added a file to the directory meanwhile.
     for (int attempt = 0; attempt < 100 && ::unlink(path) != 0 && errno == EISDIR; ++attempt) remove_folder(path);
   }
 }

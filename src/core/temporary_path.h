@@ -21,7 +21,7 @@ class TemporaryPath {
 
  private:
   std::filesystem::path path_;
-  size_t slot_;  ///< index in the list for signal handlers
+  size_t slot_;  ///< index of the slot that signal handlers read
 };
 
 /// Removes the paths of all TemporaryPaths of the process: files, and directories that contain only files.

@@ -41,10 +41,10 @@ enum class DType {
 
 struct DTypeInfo {
   DType type;
-  std::string_view name;         ///< "F32", "Q8_0", …
-  int32_t ggml_id;               ///< number in GGUF, or -1
-  std::string_view safetensors;  ///< name in safetensors, or ""
-  uint64_t block_elements;       ///< elements per block
+  std::string_view name;         ///< such as "F32" or "Q8_0"
+  int32_t ggml_id;               ///< number of the type in GGUF, or -1
+  std::string_view safetensors;  ///< name in safetensors, or "" if there is none
+  uint64_t block_elements;       ///< number of elements per block
   uint64_t block_bytes;
 };
 
@@ -62,7 +62,7 @@ struct TensorView {
   [[nodiscard]] std::span<const float> floats() const;
 };
 
-/// Formats a shape: "[32, 128]".
+/// Returns a shape as text, such as "[32, 128]".
 [[nodiscard]] std::string shape_string(std::span<const int64_t> shape);
 
 /// Returns the size of a tensor in bytes, or nullopt if it overflows or rows are not whole blocks.
@@ -71,21 +71,21 @@ struct TensorView {
 /// Returns rows [first, first + count) of the tensor. Rows must be whole blocks.
 [[nodiscard]] TensorView rows_of(const TensorView& tensor, int64_t first, int64_t count);
 
-/// Tensors to be written to a file. The bytes of each are requested once, so that only one converted tensor is in
-/// memory.
+/// Tensors to be written to a file. The bytes of each tensor are requested once, so that only one converted tensor is
+/// in memory at a time.
 struct TensorStream {
   using Bytes = std::function<std::span<const std::byte>(size_t index)>;
 
-  /// Streams the views unchanged.
+  /// Makes a stream of tensors whose bytes are those of the views.
   TensorStream(std::vector<TensorView> views);  // NOLINT: implicit on purpose
   TensorStream(std::initializer_list<TensorView> views) : TensorStream(std::vector(views)) {}
   TensorStream(std::vector<TensorView> headers, Bytes source) : tensors(std::move(headers)), bytes(std::move(source)) {}
 
-  std::vector<TensorView> tensors;  ///< names, types and shapes; their `bytes` are unused
-  Bytes bytes;                      ///< valid until the next call
+  std::vector<TensorView> tensors;  ///< names, types and shapes; the field `bytes` is unused
+  Bytes bytes;                      ///< returns a tensor's bytes, which are valid until the next call
 };
 
-/// Throws Error that names the tensor if a name is repeated, or a shape and type have no valid size.
+/// Throws Error that names the tensor if a name is repeated, or if a shape and type have no valid size in bytes.
 void require_writable(const std::vector<TensorView>& tensors);
 
 /// Returns the bytes of tensor `index`. Throws Error that names the tensor if their number does not match its shape.

@@ -15,9 +15,9 @@
 namespace folio::core {
 namespace {
 
-constexpr size_t kStay = 20;  // windows until more threads are tried
+constexpr size_t kStay = 20;  // number of windows until more threads are tried
 
-// Returns the first bytes of a file in /proc; empty if it is missing.
+// Returns the first bytes of a file in /proc, or "" if it is missing.
 std::string text_of(const char* path) {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
@@ -74,7 +74,7 @@ void ThreadLimit::start(std::optional<size_t> free) {
 }
 
 void ThreadLimit::update(double waiting, const std::function<std::optional<size_t>()>& free) {
-  constexpr double kFew = 0.2;  // measured with one thread per free core: 0.05
+  constexpr double kFew = 0.2;  // average measured with one thread per free core: 0.05
   constexpr size_t kMostKept = 10;
   const size_t fewest = (most_ + 1) / 2;
   const bool all = now_ == most_;

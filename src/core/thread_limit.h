@@ -17,13 +17,13 @@ namespace folio::core {
 /// briefly. Returns nullopt if the system does not count them, or if this process may not use all cores.
 [[nodiscard]] std::optional<size_t> free_cores(size_t enough);
 
-/// The number of threads to use. Threads that share a loop wait for each other, so one that waits for a core delays
-/// all; with busy cores, one thread per free core is faster. The pool starts with that number. Later, threads that wait
-/// for a core leave, except half of them. After two seconds all return if cores are free, and after twenty in any case,
-/// since the machine may be larger than the container. If none waited then, free cores are no longer counted.
+/// The number of threads that a pool should use. Threads that share a loop wait for each other, so one that lacks a
+/// core delays all others. A pool starts with one thread per free core. Later, as many threads leave as wait for cores,
+/// but at least half stay. After two seconds, all return if cores are free; after twenty seconds in any case, because
+/// the machine may be larger than the container. If none waits then, free cores are not counted anymore.
 class ThreadLimit {
  public:
-  /// More waiting threads on average indicate a busy process. On two cores: 0.6 to 1 with one, at most 0.15 without.
+  /// Average number of waiting threads that shows busy cores (on two cores: 0.6 to 1 if busy, else up to 0.15).
   static constexpr double kMany = 0.4;
 
   explicit ThreadLimit(size_t n_threads) : most_(n_threads), now_(n_threads) {}
@@ -33,16 +33,16 @@ class ThreadLimit {
   /// Starts with one thread per free core, or with all threads if `free` is unknown. Call it before the first loop.
   void start(std::optional<size_t> free);
   /// Adapts the number of threads to `waiting`, the average number that waited for a core during the last window. Calls
-  /// `free` before threads return.
+  /// `free` before using more threads.
   void update(double waiting, const std::function<std::optional<size_t>()>& free);
 
  private:
   size_t most_;
   size_t now_;
-  size_t windows_left_ = 0;  ///< windows until another number is tried
-  size_t n_kept_ = 0;        ///< how often the number was kept because no core was free
-  bool tries_all_ = false;   ///< uses all threads although no core seems free
-  bool asks_ = true;         ///< the count of free cores is still trusted
+  size_t windows_left_ = 0;  ///< number of windows until another number of threads is tried
+  size_t n_kept_ = 0;        ///< how often the number of threads was kept because no core was free
+  bool tries_all_ = false;   ///< true while all threads are tried although no core seems free
+  bool asks_ = true;         ///< true while the count of free cores is trusted
 };
 
 }  // namespace folio::core

@@ -16,11 +16,11 @@ namespace {
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
-// A window spans several scheduling periods of some milliseconds each. It ends early if threads wait so long that other
-// programs must be using their cores. This is checked if the caller had to sleep until a piece ended.
+// Waiting for cores is measured in windows, which span several scheduling periods of some milliseconds. A window ends
+// early if threads wait so long that other programs must be using the cores; checked after the caller slept.
 constexpr auto kWindow = std::chrono::milliseconds(100);
 constexpr auto kEarlyLook = std::chrono::milliseconds(20);
-// After a pause this long, other programs may use more or fewer cores.
+// After a pause this long, free cores are counted again, since other programs may use more or fewer.
 constexpr auto kPause = std::chrono::milliseconds(500);
 
 inline void pause_cpu() {
@@ -31,7 +31,7 @@ inline void pause_cpu() {
 #endif
 }
 
-// Polls done() until it returns true or the time is over.
+// Polls done() until it returns true or `time` is over.
 template <typename Done>
 void spin(std::chrono::microseconds time, Done&& done) {
   const auto start = std::chrono::steady_clock::now();
@@ -69,9 +69,9 @@ size_t default_threads() {
 
 void SignalCounter::raise() {
   const uint32_t now = state_.load(std::memory_order_relaxed);
-  // Adds 1 and clears the sleep bit. This exchange and the compare_exchange in await_change() modify the same number,
+  // Adds 1 and clears the sleep bit. This exchange and the compare_exchange in await_change() modify the same variable,
   // so either the waiting thread is woken here or it does not fall asleep. The exchange must be seq_cst: libstdc++'s
-  // notify_one checks for waiting threads first, which must not happen before the number has changed.
+  // notify_one checks for waiting threads first, which must not happen before the variable has changed.
   if (state_.exchange((now | 1U) + 1, std::memory_order_seq_cst) % 2 == 1) state_.notify_one();
 }
 
@@ -132,7 +132,7 @@ void ThreadPool::do_piece(const Job& job, size_t piece) {
   }
 }
 
-// Does pieces of share `first` until none is left, then of the following shares. Returns the number of pieces done.
+// Runs the pieces that are left of share `first`, then those of the following shares. Returns how many it ran.
 size_t ThreadPool::do_pieces(size_t first, size_t n_shares) {
   size_t n_done = 0;
   for (size_t i = 0; i < n_shares; ++i) {
@@ -175,7 +175,7 @@ void ThreadPool::adapt_limit(Clock::time_point now) {
 }
 
 // All threads take part in a long loop: such loops are most of a program's work, and a thread that waits for a core
-// delays them by only one of many pieces.
+// delays a long loop by only one of many pieces.
 void ThreadPool::run(const Job& job) {
   if (sharing_ == Sharing::Always || job.worth >= kLong) return share(job, size());
   const auto start = Clock::now();
@@ -220,8 +220,8 @@ void ThreadPool::work(size_t index) {
       workers_[index].delay.store(run_delay(), std::memory_order_relaxed);
     }
     if (stops_.load(std::memory_order_relaxed)) return;
-    // The job may be done by now, and the next one being prepared. Only a thread that has taken a piece keeps the job
-    // from changing.
+    // The job may have ended by now, and the next one may be in preparation. A job can't change while a thread has one
+    // of its pieces.
     const auto done = static_cast<uint32_t>(do_pieces(index, n_shares_.load(std::memory_order_relaxed)));
     if (done > 0 && unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) == done * 2 + 1)
       unfinished_.notify_one();

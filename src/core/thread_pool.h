@@ -29,8 +29,8 @@ class SignalCounter {
   /// Adds 1 to the count. Called by one thread only.
   void raise();
 
-  /// Waits until the count differs from `seen` and returns it. Called by one thread only; spins for `spins`, then
-  /// sleeps.
+  /// Waits until the count differs from `seen` and returns it: spins for `spins`, then sleeps. Called by one thread
+  /// only.
   uint32_t await_change(uint32_t seen, std::chrono::microseconds spins);
 
  private:
@@ -41,8 +41,8 @@ class ThreadPool {
  public:
   enum class Sharing : uint8_t { WherePays, Always };
 
-  /// Creates a pool of `n_threads` including the caller, 0: default_threads(). With Sharing::Always all threads take
-  /// part in every loop. Throws Error if a thread cannot be started.
+  /// Creates a pool of `n_threads` threads including the caller; 0 means default_threads(). With Sharing::Always all
+  /// threads take part in every loop. Throws Error if a thread cannot be started.
   explicit ThreadPool(size_t n_threads = 0, Sharing sharing = Sharing::WherePays);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -74,15 +74,15 @@ class ThreadPool {
          .call = [](void* context, size_t begin, size_t end) { (*static_cast<Plain*>(context))(begin, end); },
          .context = const_cast<void*>(static_cast<const void*>(&body))});
   }
-  /// Calls body(begin, end) on ranges of a long loop, which takes milliseconds or more: `worth` is large.
+  /// Calls body(begin, end) on ranges of [0, count), for a loop that takes milliseconds or more on one thread.
   template <typename Body>
   void parallel_for(size_t count, size_t grain, Body&& body) {
     parallel_for(count, grain, kLong, std::forward<Body>(body));
   }
 
  private:
-  // Microseconds per piece, far more than stealing one costs. At the end a thread waits for at most one piece, so more
-  // pieces per thread than kMostPieces would gain little.
+  // Microseconds per piece, far more than stealing one costs. At the end of a loop a thread waits for at most one
+  // piece, so more than kMostPieces pieces per thread would gain little.
   static constexpr size_t kPieceWorth = 4;
   static constexpr size_t kMostPieces = 48;
   static constexpr size_t kLong = 1000000;
@@ -92,7 +92,7 @@ class ThreadPool {
     size_t count = 0;
     size_t grain = 1;
     uint32_t n_threads = 1;
-    uint32_t n_pieces = 1;  ///< a multiple of n_threads; share i has the i-th n_pieces / n_threads of them
+    uint32_t n_pieces = 1;  ///< a multiple of n_threads; share i has the i-th n_pieces / n_threads pieces
     size_t worth = 0;       ///< estimated microseconds on one thread
     Call call = nullptr;
     void* context = nullptr;
@@ -106,7 +106,7 @@ class ThreadPool {
     Job job;
   };
   struct alignas(64) Worker {
-    SignalCounter posted;                           ///< jobs that the thread should take part in
+    SignalCounter posted;                           ///< counts the jobs in which the thread should take part
     std::atomic<std::chrono::nanoseconds> delay{};  ///< run_delay() of the thread, at most a window old
   };
 
@@ -124,22 +124,22 @@ class ThreadPool {
   std::unique_ptr<Worker[]> workers_;
   uint32_t n_jobs_ = 0;
   Sharing sharing_;
-  ThreadLimit limit_;     ///< number of threads to wake, including the caller
+  ThreadLimit limit_;     ///< how many threads to wake, including the caller
   SharingTrials trials_;  ///< decides which short loops are shared
   // State of the window that measures how long threads wait for a core:
   Clock::time_point window_begin_;
-  Clock::time_point early_look_;  ///< earliest time of the next check during a window
-  bool waited_ = false;           ///< the caller slept until a piece ended
+  Clock::time_point early_look_;  ///< earliest time of the next check within the window
+  bool waited_ = false;           ///< true if the caller slept until a piece ended
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};
-  std::atomic<size_t> n_shares_{0};  ///< of the current job; a worker with an outdated value finds less work
+  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; a worker with an old value finds less work
   // Twice the number of pieces that have not ended, plus 1 while the caller sleeps.
   alignas(64) std::atomic<uint32_t> unfinished_{0};
   std::mutex error_mutex_;
-  std::exception_ptr error_;          ///< of the first piece that failed
-  size_t error_piece_ = 0;            ///< index of that piece
-  std::vector<std::thread> threads_;  ///< one for each worker
+  std::exception_ptr error_;          ///< exception of the failed piece with the lowest index
+  size_t error_piece_ = 0;            ///< index of that failed piece
+  std::vector<std::thread> threads_;  ///< the workers' threads
 };
 
 /// Returns the number of cores that this process may use.

@@ -10,9 +10,9 @@ namespace folio::core {
 
 struct Utf8Char {
   uint32_t code_point = 0;
-  size_t length = 1;  ///< in bytes; 1 for an invalid byte
+  size_t length = 1;  ///< length in bytes; 1 for an invalid byte
   bool valid = false;
-  bool truncated = false;  ///< invalid because the text ends within the character
+  bool truncated = false;  ///< true if invalid because the text ends within the character
 };
 
 /// Decodes the character at byte `at`, which must be below text.size().

@@ -48,7 +48,7 @@ Bytes converted(const TensorView& tensor, DType type) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Converts pieces of whole blocks in parallel.
+// Returns the tensor's bytes converted to `type`. Threads convert pieces of whole blocks in parallel.
 Bytes converted(const TensorView& tensor, DType type, ThreadPool& pool) {
   constexpr size_t kPiece = 64 * 256;
   const auto bytes_of = [](DType t, size_t elements) {
@@ -176,7 +176,7 @@ TensorStream stream_as(TensorStream stream, DType type) {
   std::vector<DType> types;
   for (const TensorView& tensor : stream.tensors) {
     const bool matrix = tensor.shape.size() > 1;
-    const bool first_or_last =  // embedding, untied output
+    const bool first_or_last =  // the embedding, and an output that isn't tied to it
         &tensor == &stream.tensors.front() || &tensor == &stream.tensors.back();
     types.push_back(!matrix ? DType::F32 : first_or_last ? of_tokens : type);
   }

@@ -1,6 +1,6 @@
 // A model's weights, independent of the file format: one tensor per entry of the manifest, in manifest order, with the
 // rows of Wq and Wk ordered by the family's RopePairs. Readers return a StoredModel, training uses Weights, and writers
-// take views.
+// accept views.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ struct Weights {
   ModelConfig config;
   std::vector<std::vector<float>> tensors;
 
-  /// Returns views of the tensors with GGUF's names.
+  /// Returns views of the tensors, which have the names that GGUF uses.
   [[nodiscard]] std::vector<TensorView> views() const;
 };
 
@@ -42,13 +42,13 @@ struct StoredModel {
   std::string path;
   ModelFormat format;
   ModelConfig config;
-  std::vector<TensorView> tensors;                   ///< named as in the file
+  std::vector<TensorView> tensors;                   ///< with their names in the file
   std::vector<std::shared_ptr<const void>> storage;  ///< owns the bytes of copies
   std::shared_ptr<const GgufFile> gguf;              ///< the GGUF, with the tokenizer; null for other formats
   std::vector<std::shared_ptr<const MappedFile>> files{};
   GenerationConfig generation{};  ///< empty unless assigned from read_generation_config()
 
-  /// Returns true if the tensor is a view of a mapped file.
+  /// Returns true if the tensor's bytes are part of a mapped file.
   [[nodiscard]] bool maps(const TensorView& tensor) const;
   /// Releases the memory of the tensor's mapped pages: see MappedFile::release.
   void release(const TensorView& tensor) const;
@@ -57,10 +57,10 @@ struct StoredModel {
 /// Returns true for types that weights may have: F32, F16, BF16, or a block type of quants.h.
 [[nodiscard]] bool is_weight_type(DType type);
 
-/// Throws Error that names the tensor and the permitted types unless it has one of them. `where` is the file, or empty.
+/// Throws Error that names the tensor unless it has a type for weights (is_weight_type). `where` is the file, or empty.
 void require_weight_type(const TensorView& tensor, const std::string& where);
 
-/// Returns a tensor's exact values as floats. Throws Error if weights may not have its type.
+/// Returns a tensor's exact values as floats. Throws Error unless the tensor has a type for weights.
 [[nodiscard]] std::vector<float> to_floats(const TensorView& tensor);
 
 /// Returns copies of all tensors as floats.
@@ -74,13 +74,13 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 /// the output.
 [[nodiscard]] StoredModel with_layers(StoredModel model, int64_t n_layers);
 
-/// Converts matrices to `type` (F32, F16, BF16 or one that quantize() writes) and vectors to F32. Q4_0 and Q4_1 use
-/// Q8_0 for the embedding and the output. Tensors, given in manifest order, are converted on all cores when their bytes
-/// are requested. Throws Error that names the tensor if its rows are not whole blocks or, when its bytes are requested,
-/// if a finite value is too large for the type.
+/// Returns a stream that converts matrices to `type` (F32, F16, BF16 or one that quantize() writes) and vectors to F32.
+/// Q4_0 and Q4_1 use Q8_0 for the embedding and the output. Tensors, given in manifest order, are converted on all
+/// cores when their bytes are requested. Throws Error that names the tensor if its rows are not whole blocks or, when
+/// its bytes are requested, if a finite value is too large for the type.
 [[nodiscard]] TensorStream stream_as(TensorStream stream, DType type);
 
-/// Converts each tensor to its own type, such as those of mixture_types().
+/// Returns a stream that converts each tensor to a type of its own, such as those of mixture_types().
 [[nodiscard]] TensorStream stream_as(TensorStream stream, std::span<const DType> types);
 
 }  // namespace folio::core

@@ -13,9 +13,9 @@
 
 namespace folio::core {
 
-inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps per request
+inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps that a request may spend
 
-/// Thrown to stop work.
+/// Base class of the exceptions that stop work.
 class WorkStopped : public Error {
  public:
   using Error::Error;
@@ -61,7 +61,7 @@ class WorkBudget {
   /// Makes later calls of spend() throw WorkCancelled. May be called from any thread.
   void cancel() const { state_->cancelled = true; }
 
-  /// Appends `part` to the location in errors during its lifetime.
+  /// Appends `part` to the location that errors name, for as long as the object exists.
   class [[nodiscard]] Place {
    public:
     Place(const WorkBudget& budget, std::string_view part) : state_(budget.state_), size_(state_->place.size()) {

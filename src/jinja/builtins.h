@@ -7,13 +7,13 @@
 
 namespace folio::data::jinja {
 
-/// `self` is the operand of a filter, test or method. Throws core::Error where Python raises an exception.
+/// A function for templates. `self` is the operand of a filter, test or method. `call` throws where Python would raise.
 struct Builtin {
   std::string_view name;
   Value (*call)(Session& session, const Value& self, const Arguments& arguments);
 };
 
-/// Return the function with this name, or null.
+/// Return the function with this name, or null if there is none.
 [[nodiscard]] const Builtin* find_global(std::string_view name);
 [[nodiscard]] const Builtin* find_filter(std::string_view name);
 [[nodiscard]] const Builtin* find_test(std::string_view name);
@@ -21,9 +21,9 @@ struct Builtin {
 /// Returns loop.cycle or loop.changed, or null for other names.
 [[nodiscard]] const Builtin* find_loop_method(std::string_view name);
 
-/// Evaluates object.name: the method with this name, else the item, else undefined.
+/// Evaluates object.name: returns the method with this name, otherwise the item, otherwise undefined.
 [[nodiscard]] Value attribute_of(Session& session, const Value& object, const Value& name);
-/// Evaluates object[key]: the item, else the method with this name. Throws core::Error for an undefined object.
+/// Evaluates object[key]: returns the item, otherwise the method. Throws core::Error for an undefined object.
 [[nodiscard]] Value item_of(Session& session, const Value& object, const Value& key);
 /// Evaluates value[begin:end:step] for a string or list; bounds are integers or none.
 [[nodiscard]] Value slice_of(Session& session, const Value& value, const Value& begin, const Value& end,
@@ -36,16 +36,16 @@ struct Builtin {
 [[nodiscard]] Value with_sign(std::string_view sign, const Value& value);
 [[nodiscard]] Value operation(Session& session, std::string_view op, const Value& a, const Value& b);
 
-// ---- helpers of builtins ----
+// Helpers for implementing the functions that a template can use.
 
-/// Calls Arguments::bind with a braced list of names.
+/// Calls Arguments::bind(), which needs a span, with a braced list of names.
 [[nodiscard]] std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,
                                              size_t n_required = 0);
 /// Returns an integer argument, or `otherwise` if it is missing or none. Throws core::Error for other types.
 [[nodiscard]] int64_t integer(const Value* argument, int64_t otherwise);
-/// Returns the string. Throws core::Error for other types.
+/// Returns the string that `value` holds. Throws core::Error for other types.
 [[nodiscard]] const Text& text_of(const Value& value);
-/// Returns str(value).
+/// Returns what Python's str(value) returns.
 [[nodiscard]] Text as_text(Session& session, const Value& value);
 [[nodiscard]] Text lower_case(TextView text);
 [[nodiscard]] Text upper_case(TextView text);
@@ -56,12 +56,12 @@ struct Builtin {
 [[nodiscard]] bool is_word(char32_t c);
 /// Implements Python's str.splitlines(keepends=with_ends).
 [[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
-/// Returns the item at a path such as "function.name" or an index. `otherwise`, if given, replaces a missing item.
+/// Returns the item at a path such as "function.name" or an index, or `otherwise`, if not null, for a missing item.
 [[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);
-/// Evaluates format % values for a single value, a tuple or a dict.
+/// Evaluates Python's `format % values`, where `values` is a single value, a tuple or a dict.
 [[nodiscard]] Text formatted(Session& session, TextView format, const Value& values);
 
-/// Return the tables of methods, filters and tests.
+/// Return the tables of methods, filters and tests that a file defines.
 [[nodiscard]] std::span<const Builtin> text_methods();
 [[nodiscard]] std::span<const Builtin> text_filters();
 [[nodiscard]] std::span<const Builtin> sequence_filters();

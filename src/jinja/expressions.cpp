@@ -26,7 +26,7 @@ ExprPtr ExpressionParser::floating() {
   const std::string& digits = token().text;
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc()) value = std::strtod(digits.c_str(), nullptr);  // from_chars sets no value then
+  if (error != std::errc()) value = std::strtod(digits.c_str(), nullptr);  // from_chars then leaves `value` unset
   ExprPtr result = constant({value});
   ++at_;
   return result;
@@ -115,7 +115,7 @@ ExprPtr ExpressionParser::comparison() {
   return compared.parts.empty() ? std::move(first) : make(std::move(compared));
 }
 
-// Binary operators by precedence, from level 0: + and -, then ~, then * / // %, then **. All are left-associative.
+// Parses binary operators, all left-associative. Level 0: + and -; level 1: ~; level 2: * / // %; level 3: **.
 ExprPtr ExpressionParser::operation(size_t level) {
   constexpr size_t kLevels = 4;
   if (level == kLevels) return unary(true);
@@ -247,7 +247,7 @@ ExprPtr ExpressionParser::call(Op op, ExprPtr called, std::string name) {
   return make(std::move(expr));
 }
 
-// Checks the name of a filter or test, also if it is a constant argument: map("upper"), select("odd").
+// Throws core::Error for an unknown filter or test, also in a constant argument: map("upper"), select("odd").
 void ExpressionParser::check_names(const Expr& expr) const {
   const auto check = [&](bool is_test, const std::string& name) {
     if ((is_test ? find_test(name) : find_filter(name)) != nullptr) return;
@@ -256,7 +256,7 @@ void ExpressionParser::check_names(const Expr& expr) const {
   check(expr.op == Op::Test, expr.name);
   const bool of_attribute = expr.name == "selectattr" || expr.name == "rejectattr";
   const bool selects = of_attribute || expr.name == "select" || expr.name == "reject";
-  const size_t place = of_attribute ? 2 : 1;  // parts[0] is the filtered value
+  const size_t place = of_attribute ? 2 : 1;  // index of the argument; parts[0] is the filtered value
   if (expr.op == Op::Test || !(selects || expr.name == "map") || expr.parts.size() - expr.names.size() <= place) return;
   const Expr& named = *expr.parts[place];
   if (named.op == Op::Const && named.value.text() != nullptr) check(selects, named.name);

@@ -1,4 +1,4 @@
-// The parser's base: access to tokens, and expressions by Jinja's grammar.
+// The base class of the template parser: access to tokens, and the expressions of Jinja's grammar.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ class ExpressionParser {
 
   explicit ExpressionParser(std::string_view source) : tokens_(tokenize(source)) {}
 
-  // ---- tokens ----
+  // Access to tokens.
 
   [[nodiscard]] const Token& token(size_t ahead = 0) const {
     return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
@@ -71,7 +71,7 @@ class ExpressionParser {
     if (!accept(token().kind == kind)) fail(fmt::format("expected {}, not {}", what, shown()));
   }
 
-  /// Increments the nesting depth during its lifetime. Throws core::Error at kMaxDepth.
+  /// Increments the nesting depth while the object exists. Throws core::Error at kMaxDepth.
   class Nested {
    public:
     explicit Nested(ExpressionParser& parser) : parser_(parser) {
@@ -86,12 +86,12 @@ class ExpressionParser {
     ExpressionParser& parser_;
   };
 
-  // ---- expressions ----
+  // Expressions of Jinja's grammar.
 
-  ExprPtr tuple(bool with_condition = true);  ///< one expression, or several separated by commas
+  ExprPtr tuple(bool with_condition = true);  ///< parses one expression, or several separated by commas
   ExprPtr expression();
-  ExprPtr filter(ExprPtr value);   ///< a filter's name and arguments, applied to `value`
-  ExprPtr filters(ExprPtr value);  ///< filters, tests and calls that follow `value`
+  ExprPtr filter(ExprPtr value);   ///< parses a filter's name and arguments, and applies it to `value`
+  ExprPtr filters(ExprPtr value);  ///< parses the filters, tests and calls that follow `value`
 
   std::vector<Token> tokens_;
   size_t at_ = 0;

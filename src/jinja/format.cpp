@@ -1,4 +1,4 @@
-// Python's printf-style formatting: format % values.
+// Implements Python's printf-style formatting: format % values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class Formatter {
       at_ = percent + 1;
       if (percent < format_.size()) convert();
     }
-    // Python ignores unused values if they could be a mapping.
+    // Python ignores unused values if `values_` could be a mapping.
     const bool may_stay =
         values_.dict() != nullptr || values_.is_undefined() || (values_.list() != nullptr && !is_tuple());
     if (!may_stay && next_ < (is_tuple() ? values_.list()->items.size() : 1)) {
@@ -122,7 +122,7 @@ class Formatter {
     return text;
   }
 
-  // Escapes non-ASCII characters, as ascii() does after repr().
+  // Escapes non-ASCII characters, as Python's ascii() does after repr().
   static Text escaped(const Text& text) {
     Text result;
     for (const char32_t c : text) {
@@ -185,7 +185,7 @@ class Formatter {
     return (whole < 0 ? "-" : plus ? "+" : space ? " " : "") + digits;
   }
 
-  // Appends the text, padded to the width. Zeros are inserted after a sign or a prefix such as 0x.
+  // Appends `text`, padded to the width. Zeros are inserted after the first `sign` characters: a sign or a prefix (0x).
   void add(const Conversion& c, Text text, size_t sign) {
     const auto size = static_cast<int64_t>(text.size());
     if (size < c.width) {

@@ -22,8 +22,8 @@ using Op = Expr::Op;
 using Kind = Stmt::Kind;
 
 constexpr int kMaxEvaluationDepth = 400;
-constexpr size_t kScopeSteps = 4;    // cost of a scope, which uses memory until the end of the rendering
-constexpr size_t kNamesPerStep = 8;  // compared in a lookup
+constexpr size_t kScopeSteps = 4;    // cost of a scope, whose memory is freed after the rendering
+constexpr size_t kNamesPerStep = 8;  // number of names that a lookup compares per step
 
 enum class Flow { Next, Break, Continue };
 
@@ -53,7 +53,7 @@ class Interpreter {
     return scopes_.emplace_back(Scope{.parent = &parent});
   }
 
-  /// Increments the evaluation depth during its lifetime. Throws core::Error at the limit.
+  /// Increments the evaluation depth while the object exists. Throws core::Error at the limit.
   class Deeper {
    public:
     explicit Deeper(int& depth) : depth_(depth) {
@@ -68,7 +68,7 @@ class Interpreter {
     int& depth_;
   };
 
-  // ---- statements ----
+  // Execution of statements.
 
   // Returns a block's output.
   Text captured(const Block& block, Scope& scope) {
@@ -147,7 +147,7 @@ class Interpreter {
     return flow;
   }
 
-  // Returns a block's output after the filters of its tag.
+  // Returns the output of a {% filter %} block: its body, to which the tag's filters are applied.
   Value filtered(const Stmt& s, Scope& scope) {
     Scope& inner = new_scope(scope);
     inner.set(kFilteredText, session_.text(captured(s.blocks[0], new_scope(scope))));
@@ -174,7 +174,7 @@ class Interpreter {
         return truthy(evaluate(*s.exprs[1], scope));
       };
     }
-    bool was_empty = true;  // as in Jinja: no iteration completed
+    bool was_empty = true;  // stays true until an iteration completes, as in Jinja
     while (loop.advance()) {
       Scope& scope = new_scope(outer);
       scope.set("loop", {&loop});
@@ -210,7 +210,7 @@ class Interpreter {
     return {Function{.builtin = nullptr, .macro = &macro}};
   }
 
-  // ---- expressions ----
+  // Evaluation of expressions.
 
   Value evaluate(const Expr& e, Scope& scope) {
     const Deeper deeper(depth_);
@@ -336,7 +336,7 @@ class Interpreter {
 
   Arguments arguments(const Expr& e, Scope& scope) { return {.values = parts(e, 1, scope), .names = e.names}; }
 
-  // Evaluates a call. `caller` is the macro of a call block, or undefined.
+  // Evaluates a call. `caller` is the macro of a {% call %} block, or undefined.
   Value call(const Expr& e, Scope& scope, const Value& caller = {}) {
     const Value called = evaluate(*e.parts[0], scope);
     const Arguments given = arguments(e, scope);
@@ -409,11 +409,11 @@ class Interpreter {
 
   Session& session_;
   Scope root_;
-  std::deque<Scope> scopes_;  // kept until the end of the rendering, because macros refer to them
+  std::deque<Scope> scopes_;  // kept until the rendering ends, because macros refer to them
   std::deque<Loop> loops_;
   std::deque<Macro> macros_;
   Text* out_ = nullptr;
-  const Text* all_ = nullptr;  // the result of the rendering
+  const Text* all_ = nullptr;  // the result of the rendering so far
   std::vector<Generated>* generated_;
   int depth_ = 0;
   int line_ = 0;

@@ -1,4 +1,4 @@
-// Runs a parsed template. Characters of the result keep their mark of message content (kSaid in value.h).
+// Runs a parsed template. The result's characters are marked if they come from a message (kSaid in value.h).
 #pragma once
 
 #include <string_view>

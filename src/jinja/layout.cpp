@@ -1,4 +1,4 @@
-// Filters for text layout, and other rarely used filters.
+// Filters for the layout of text, and other rarely used filters.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,23 +62,23 @@ Value wordcount(Session& session, const Value& self, const Arguments& arguments)
   return {n};
 }
 
-// ---- Python's textwrap.wrap with expand_tabs and replace_whitespace off ----
+// Python's textwrap.wrap with expand_tabs and replace_whitespace turned off.
 
 bool is_blank(char32_t c) { return U"\t\n\x0b\x0c\r "sv.find(code_of(c)) != TextView::npos; }
 bool is_digit_of_words(char32_t c) { return code_of(c) >= U'0' && code_of(c) <= U'9'; }
-bool is_letter_of_words(char32_t c) { return is_word(c) && !is_digit_of_words(c); }  // [^\d\W]
+bool is_letter_of_words(char32_t c) { return is_word(c) && !is_digit_of_words(c); }  // textwrap's [^\d\W]
 bool is_word_punctuation(char32_t c) { return is_word(c) || U"!\"'&.,?"sv.find(code_of(c)) != TextView::npos; }
 bool is_hyphen(char32_t c) { return code_of(c) == U'-'; }
 
-// Returns the end of the chunk that begins at `from`, like textwrap's wordsep_re: whitespace, a dash of two or more
-// hyphens, or a word up to and including a hyphen within it.
+// Returns the end of the chunk that begins at `from`, as split by textwrap's wordsep_re: whitespace, a dash of two or
+// more hyphens, or a word up to and including a hyphen in it.
 size_t chunk_end(TextView text, size_t from, bool at_hyphens) {
   size_t at = from;
   if (is_blank(text[at])) {
     while (at < text.size() && is_blank(text[at])) ++at;
     return at;
   }
-  const auto dash_end = [&](size_t i) {  // end of two or more hyphens followed by a word, or i
+  const auto dash_end = [&](size_t i) {  // end of two or more hyphens before a word, otherwise i
     size_t end = i;
     while (end < text.size() && is_hyphen(text[end])) ++end;
     return end >= i + 2 && end < text.size() && is_word(text[end]) ? end : i;
@@ -128,7 +128,7 @@ std::vector<Text> wrapped(TextView text, const Wrapping& how) {
       if (how.break_words) {
         const TextView word = chunks.back();
         size_t n = how.width - size;
-        if (how.at_hyphens && n > 0) {  // after the last hyphen, unless only hyphens precede it
+        if (how.at_hyphens && n > 0) {  // breaks after the last hyphen, unless only hyphens precede it
           size_t hyphen = n;
           while (hyphen > 0 && !is_hyphen(word[hyphen - 1])) --hyphen;
           const TextView before = word.substr(0, hyphen == 0 ? 0 : hyphen - 1);
@@ -172,7 +172,7 @@ Value wordwrap(Session& session, const Value& self, const Arguments& arguments) 
   return session.text(std::move(result));
 }
 
-// ---- others ----
+// Other filters.
 
 void append_quoted(Session& session, Text& out, TextView text, bool in_query) {
   for (const char32_t& c : text) {
@@ -227,7 +227,7 @@ Value format(Session& session, const Value& self, const Arguments& arguments) {
   return session.text(formatted(session, as_text(session, self), values));
 }
 
-// Python's pprint.pformat with a width of 80.
+// Implements Python's pprint.pformat with a width of 80.
 class PrettyPrinter {
  public:
   explicit PrettyPrinter(Session& session) : session_(session) {}
@@ -282,7 +282,7 @@ class PrettyPrinter {
     return pairs;
   }
 
-  // Returns repr(value) with sorted dict keys.
+  // Returns repr(value) on one line, with sorted dict keys.
   Text in_line(const Value& value) {
     Text out;
     const List* list = value.list();
@@ -309,7 +309,7 @@ class PrettyPrinter {
     return out;
   }
 
-  // Writes a long string as several adjacent literals, one per line.
+  // Writes a long string as several adjacent literals with one literal per line.
   void print_text(Text& out, const Text& text, size_t column, size_t behind) {
     const bool is_outermost = out.empty();
     const size_t inner = column + (is_outermost ? 1 : 0);
@@ -324,7 +324,7 @@ class PrettyPrinter {
         parts.push_back(repr(lines[i]));
         continue;
       }
-      Text current;  // words with their trailing whitespace
+      Text current;  // words with the whitespace after them
       for (size_t from = 0, to = 0; from < lines[i].size(); from = to) {
         while (to < lines[i].size() && !is_space(lines[i][to])) ++to;
         while (to < lines[i].size() && is_space(lines[i][to])) ++to;

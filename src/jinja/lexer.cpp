@@ -13,7 +13,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Converts line ends to "\n" and removes one at the end of the source.
+// Returns the source with "\n" as line ends, and without the line end at the end of the source.
 std::string normalized(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -64,7 +64,7 @@ class Lexer {
     return at;
   }
 
-  // Returns the end of the text [at_, end) after stripping whitespace before a tag with this sign.
+  // Returns the end of the text [at_, end) without the whitespace that a following tag with this sign strips.
   [[nodiscard]] size_t text_end(size_t end, char sign, bool is_output) const {
     if (sign == '+' || (sign != '-' && is_output)) return end;
     size_t kept = at_;  // end of the last non-whitespace character
@@ -89,7 +89,7 @@ class Lexer {
     return at < source_.size() && (source_[at] == '-' || source_[at] == '+') ? source_[at] : '\0';
   }
 
-  // Reads text up to the next tag, and the tag.
+  // Reads the text before the next tag, then the tag.
   void data() {
     size_t tag = source_.find('{', at_);
     while (tag != std::string::npos && !starts("{%", tag) && !starts("{{", tag) && !starts("{#", tag)) {
@@ -110,7 +110,7 @@ class Lexer {
     tag_tokens(kind == '%');
   }
 
-  // Returns the end of the tag {% name %} at `at` and sets `sign` to that of its end; npos for another tag.
+  // If {% name %} is at `at`, returns its end and sets `sign` to the "-" or "+" before "%}". Otherwise returns npos.
   [[nodiscard]] size_t end_of_tag(size_t at, std::string_view name, char& sign) const {
     at = behind_spaces(at + 2 + (sign_at(at + 2) == '\0' ? 0 : 1));
     if (!starts(name, at)) return std::string::npos;
@@ -143,17 +143,17 @@ class Lexer {
     advance(tag_end(end + 2, sign));
   }
 
-  // Returns the position after a tag that ends at `at`, skipping the whitespace or newline that the tag strips.
+  // Returns the position after a tag that ends at `at`, including the whitespace or newline that the tag strips.
   [[nodiscard]] size_t tag_end(size_t at, char sign) const {
     if (sign == '-') return behind_spaces(at);
     return sign != '+' && starts("\n", at) ? at + 1 : at;
   }
 
-  // Reads the tokens of a tag up to its end.
+  // Reads the tokens of a tag, including its end.
   void tag_tokens(bool is_block) {
     add(is_block ? TokenKind::BlockBegin : TokenKind::OutputBegin, "");
     const std::string_view end = is_block ? "%}" : "}}";
-    std::string open;  // closing brackets that are still expected
+    std::string open;  // the closing brackets that are expected, innermost last
     while (true) {
       advance(behind_spaces(at_));
       if (at_ >= source_.size()) fail("missing end of a tag");
@@ -193,7 +193,7 @@ class Lexer {
       const size_t end = digits(to + 1, kHex.substr(0, n));
       if (end > to + 1) return add_number(TokenKind::Integer, end);
     }
-    const bool is_place = at_ > 0 && source_[at_ - 1] == '.';  // an index, as in a.0.1
+    const bool is_place = at_ > 0 && source_[at_ - 1] == '.';  // after a dot, digits are an index: a.0.1
     size_t end = to;
     if (!is_place && starts(".", to)) end = digits(to + 1) > to + 1 ? digits(to + 1) : to;
     if (!is_place && (starts("e", end) || starts("E", end))) {
@@ -218,7 +218,7 @@ class Lexer {
     advance(end + 1);
   }
 
-  // Decodes the escapes of Python's unicode-escape.
+  // Returns a string's text with the escapes of Python's unicode-escape decoded.
   [[nodiscard]] std::string unescaped(std::string_view text) const {
     constexpr std::string_view kEscapes = "\\'\"abfnrtv";
     constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
@@ -228,7 +228,7 @@ class Lexer {
         result += text[i];
         continue;
       }
-      const char c = text[++i];  // in range: a string does not end with a backslash
+      const char c = text[++i];  // in range, since a string does not end with a backslash
       const size_t known = kEscapes.find(c);
       if (known != std::string_view::npos) {
         result += kMeanings[known];

@@ -1,5 +1,5 @@
-// Splits a Jinja template into tokens, with transformers' whitespace settings (trim_blocks, lstrip_blocks) and the "-"
-// and "+" of tags.
+// Splits a Jinja template into tokens, with transformers' whitespace settings (trim_blocks, lstrip_blocks) and the
+// signs "-" and "+" in tags.
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ enum class TokenKind {
 struct Token {
   TokenKind kind;
   int line;
-  std::string text;  ///< for a string without quotes, with escapes decoded
+  std::string text;  ///< a string is without quotes, with escapes decoded
 };
 
-/// Returns the tokens; the last is End. Throws core::Error that begins with the line.
+/// Returns the tokens, of which the last is End. Throws core::Error that begins with the line number.
 [[nodiscard]] std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace folio::data::jinja

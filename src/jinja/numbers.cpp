@@ -1,4 +1,4 @@
-// Filters for numbers.
+// Jinja's filters for numbers: abs, filesizeformat, float, int and round.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Value absolute(Session&, const Value& self, const Arguments& arguments) {
   return value < 0 ? with_sign("-", self) : Value{value};
 }
 
-// Strips whitespace and "_" between digits, like Python's int() and float(). Returns nothing for a misplaced "_".
+// Strips whitespace and "_" between digits, like Python's int() and float(). Returns nullopt for a misplaced "_".
 std::optional<std::string> digits_of(const Text& text) {
   size_t begin = 0;
   size_t end = text.size();
@@ -71,7 +71,7 @@ std::optional<int64_t> parsed_integer(const Text& text, int64_t base) {
 std::optional<double> parsed_float(const Text& text) {
   const auto digits = digits_of(text);
   if (!digits || digits->empty()) return {};
-  for (const char c : *digits) {  // strtod also accepts hexadecimal numbers and "nan(…)"
+  for (const char c : *digits) {  // strtod would accept hexadecimal numbers and "nan(…)"
     if (std::string_view("xX(pP").find(c) != std::string_view::npos) return {};
   }
   char* end = nullptr;
@@ -113,7 +113,7 @@ Value to_float(Session&, const Value& self, const Arguments& arguments) {
   return a[0] == nullptr ? Value{0.0} : *a[0];
 }
 
-// Rounds like Python's round(): the exact value, ties to even.
+// Rounds like Python's round(): uses the exact value, and rounds ties to even.
 double rounded(double value, int64_t precision) {
   if (!std::isfinite(value) || precision > 300) return value;
   if (precision >= 0) return std::strtod(fmt::format("{:.{}f}", value, precision).c_str(), nullptr);

@@ -1,4 +1,4 @@
-// Python's operators: arithmetic, membership, slices.
+// Implements Python's operators: arithmetic, membership, slices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Value power(int64_t base, int64_t exponent) {
   if (base == 0 || base == 1) return {exponent == 0 ? int64_t{1} : base};
   if (base == -1) return {exponent % 2 == 0 ? int64_t{1} : int64_t{-1}};
   int64_t result = 1;
-  for (; exponent > 0; --exponent) result = product(result, base);  // at most 64 iterations until it overflows
+  for (; exponent > 0; --exponent) result = product(result, base);  // overflows after at most 64 iterations
   return {result};
 }
 
@@ -42,7 +42,7 @@ Value integer_operation(std::string_view op, int64_t a, int64_t b) {
   if (b == 0) core::fail("division by zero");
   if (op == "/") return {static_cast<double>(a) / static_cast<double>(b)};
   if (b == -1) return op == "%" ? Value{int64_t{0}} : integer_operation("-", 0, a);
-  const bool is_below = a % b != 0 && (a % b < 0) != (b < 0);  // the remainder has the divisor's sign
+  const bool is_below = a % b != 0 && (a % b < 0) != (b < 0);  // Python's remainder has the divisor's sign
   if (op == "%") return {is_below ? a % b + b : a % b};
   return {is_below ? a / b - 1 : a / b};
 }
@@ -71,7 +71,7 @@ Value float_operation(std::string_view op, double a, double b) {
   return {quotient - std::floor(quotient) > 0.5 ? std::floor(quotient) + 1 : std::floor(quotient)};
 }
 
-// Evaluates string * n or list * n; returns nothing for other types.
+// Evaluates string * n or list * n; returns nullopt for other types.
 std::optional<Value> repeated(Session& session, const Value& what, const Value& times) {
   if ((what.text() == nullptr && what.list() == nullptr) || !(times.is<int64_t>() || times.is<bool>())) return {};
   Text text;
@@ -147,7 +147,7 @@ Value slice_of(Session& session, const Value& value, const Value& begin, const V
   const auto size = static_cast<int64_t>(text != nullptr ? text->size() : list->items.size());
   const int64_t by = integer(&step, 1);
   if (by == 0) core::fail("slice step cannot be zero");
-  // Like PySlice_AdjustIndices: negative bounds count from the end, and bounds are clamped to the length.
+  // As in PySlice_AdjustIndices, negative bounds count from the end, and bounds are clamped to the length.
   const auto bound = [&](const Value& v, int64_t otherwise) {
     if (v.is_none()) return otherwise;
     int64_t at = integer(&v, 0);

@@ -49,7 +49,7 @@ class Parser : public ExpressionParser {
     return block;
   }
 
-  // Parses a block's body, from the end of its tag up to the name in the tag that ends it.
+  // Parses a block's body, from the end of its first tag up to a tag whose name is in `ends`.
   Block inner(Names ends) {
     expect(TokenKind::BlockEnd, "'%}'");
     return body(ends);
@@ -83,7 +83,7 @@ class Parser : public ExpressionParser {
     }
     if (tag == "break") return {.kind = Kind::Break};
     if (tag == "continue") return {.kind = Kind::Continue};
-    if (tag == "generation") {  // marks the assistant's answers
+    if (tag == "generation") {  // contains an answer of the assistant
       Stmt stmt{.kind = Kind::Generation};
       stmt.blocks.push_back(inner("endgeneration"));
       return stmt;

@@ -11,7 +11,7 @@
 
 namespace folio::data::jinja {
 
-inline constexpr int kMaxDepth = 100;  ///< nesting of expressions and blocks
+inline constexpr int kMaxDepth = 100;  ///< maximum nesting depth of expressions and blocks
 
 struct Expr;
 using ExprPtr = std::unique_ptr<const Expr>;
@@ -24,22 +24,22 @@ struct Expr {
   Op op = Op::Const;
   int line = 0;
   int depth = 1;
-  std::string name{};                ///< of a variable, attribute, filter or test; an operator; a string in UTF-8
-  Value value{};                     ///< of a constant; an attribute's name as a string
-  std::vector<ExprPtr> parts{};      ///< operands, or the callee and its arguments; null if omitted
+  std::string name{};                ///< name of a variable, attribute, filter or test; an operator; a string in UTF-8
+  Value value{};                     ///< value of a constant; an attribute's name as a string
+  std::vector<ExprPtr> parts{};      ///< operands, or the callee and its arguments; null for an omitted operand
   std::vector<std::string> names{};  ///< names of the last (keyword) arguments; operators of a comparison
 };
 
 struct Target {
-  std::vector<std::string> names;  ///< one variable, or several if a sequence is unpacked
+  std::vector<std::string> names;  ///< one variable, or several into which a sequence is unpacked
   bool unpacks = false;
-  std::string attribute{};  ///< of a namespace, as in ns.x; empty: none
+  std::string attribute{};  ///< attribute of a namespace, as in ns.x; empty if there is none
 };
 
 struct Stmt;
 using Block = std::vector<std::unique_ptr<const Stmt>>;
 
-/// Name of the variable that holds a filter block's text.
+/// Name of the variable that holds the text of a {% filter %} block.
 inline constexpr const char* kFilteredText = " ";
 
 /// A macro's name and parameters.
@@ -53,15 +53,15 @@ struct Stmt {
   enum class Kind { Text, Output, If, For, Set, SetBlock, Filter, With, Macro, Call, Generation, Break, Continue };
   Kind kind = Kind::Text;
   int line = 0;
-  Value text{};                   ///< literal text of the template
-  Signature signature{};          ///< of a macro, or of the caller of a call block
-  bool recursive = false;         ///< for loops: loop(...) may be called
-  std::vector<Target> targets{};  ///< assigned by set, with or for
+  Value text{};                   ///< text of the template outside of tags
+  Signature signature{};          ///< of a macro, or of the caller in a {% call %} block
+  bool recursive = false;         ///< for loops: true if the body may call loop(...)
+  std::vector<Target> targets{};  ///< variables assigned by set, with or for
   std::vector<ExprPtr> exprs{};   ///< conditions, values or a call; for loops the sequence and its filter
-  std::vector<Block> blocks{};    ///< bodies; the last may be the else
+  std::vector<Block> blocks{};    ///< bodies; the last one may be that of else
 };
 
-/// Parses a template. Throws core::Error that begins with the line.
+/// Parses a template. Throws core::Error that begins with the line number.
 [[nodiscard]] Block parse(std::string_view source);
 
 /// Returns true if the template has a {% generation %} block, which marks the assistant's answers.

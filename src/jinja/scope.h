@@ -1,4 +1,4 @@
-// State of a rendering: loops and scopes of variables.
+// State of a rendering: its for loops, and the variables of each scope.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,18 @@
 
 namespace folio::data::jinja {
 
-// A for loop. Items are filtered on demand, because a loop's filter may depend on what its body changed.
+// State of a for loop. Items are filtered on demand, because the loop's filter may depend on what its body changed.
 struct Loop {
   std::vector<Value> items;
-  std::function<bool(const Value&)> accepts;  ///< the loop's filter; empty: accept all
+  std::function<bool(const Value&)> accepts;  ///< the loop's filter; if empty, all items are accepted
   size_t next = 0;                            ///< index of the first item that has not been filtered
   std::optional<Value> ahead{};
   Value before{};
   Value current{};
   int64_t index0 = -1;
-  int64_t depth0 = 0;                           ///< recursion depth
+  int64_t depth0 = 0;                           ///< recursion depth of a recursive loop
   std::optional<std::vector<Value>> changed{};  ///< last arguments of loop.changed()
-  std::function<Value(const Value&)> call{};    ///< for recursive loops: returns the output for other items
+  std::function<Value(const Value&)> call{};    ///< only in recursive loops: returns the output for other items
   std::optional<int64_t> n_items{};
 
   const std::optional<Value>& peek() {
@@ -51,7 +51,7 @@ struct Loop {
   }
 };
 
-/// Variables of a block. Lookups continue in the enclosing blocks.
+/// The variables of a block. A lookup continues in the enclosing blocks.
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<std::string_view, Value>> variables{};

@@ -47,7 +47,7 @@ Value reverse(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(items));
 }
 
-// ---- order ----
+// Filters that sort and compare.
 
 Value folded(Session& session, const Value& value, bool case_sensitive) {
   return value.text() != nullptr && !case_sensitive ? session.text(lower_case(*value.text())) : value;
@@ -105,7 +105,7 @@ Value sort(Session& session, const Value& self, const Arguments& arguments) {
   return items_in_order(session, std::move(all), is_true(a[0]));
 }
 
-// Returns the sorted (key, value) pairs of a dict.
+// Returns a list of a dict's (key, value) pairs, sorted by key or by value.
 Value dictsort(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"case_sensitive", "by", "reverse"});
   if (self.dict() == nullptr) core::fail("dictsort requires a mapping, not '{}'", type_name(self));
@@ -170,7 +170,7 @@ Value groupby(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(groups));
 }
 
-// ---- parts ----
+// Filters that split a sequence.
 
 Value batch(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"linecount", "fill_with"}, 1);
@@ -210,7 +210,7 @@ Value slice(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(slices));
 }
 
-// ---- filters that apply another function ----
+// Filters that apply another filter or a test.
 
 // Returns the arguments after the first n, such as "a", "b" of map("replace", "a", "b").
 Arguments behind(const Arguments& arguments, size_t n) {
@@ -218,9 +218,9 @@ Arguments behind(const Arguments& arguments, size_t n) {
           .names = arguments.names};
 }
 
-// Applies a filter to each item, map("upper"), or returns an attribute of each, map(attribute="name").
+// Applies a filter to each item, as in map("upper"), or returns an attribute of each: map(attribute="name").
 Value map(Session& session, const Value& self, const Arguments& arguments) {
-  if (!truthy(self)) return session.list({});  // also for none
+  if (!truthy(self)) return session.list({});  // returns an empty list also for none
   std::vector<Value> values = items_of(session, self);
   if (n_given(arguments) == 0) {
     const auto a = bind(arguments, {"attribute", "default"}, 1);
@@ -235,7 +235,7 @@ Value map(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(values));
 }
 
-// Returns the items that pass (kKeeps) or fail a test, or whose attribute does (kHasAttribute).
+// Returns the items that pass a test (kKeeps) or fail it. With kHasAttribute, an attribute of the item is tested.
 template <bool kHasAttribute, bool kKeeps>
 Value select(Session& session, const Value& self, const Arguments& arguments) {
   constexpr size_t kBefore = kHasAttribute ? 1 : 0;
@@ -269,7 +269,7 @@ Value join(Session& session, const Value& self, const Arguments& arguments) {
   return session.text(std::move(result));
 }
 
-// Returns a method, or an attribute of a namespace; unlike object.name it never returns an item of a dict.
+// Returns a method, or an attribute of a namespace. Unlike object.name, never returns an item of a dict.
 Value attr(Session& session, const Value& self, const Arguments& arguments) {
   const Value& name = *bind(arguments, {"name"}, 1)[0];
   static_cast<void>(text_of(name));

@@ -1,4 +1,4 @@
-// Tests: names that follow "is".
+// Jinja's tests: functions whose names follow "is".
 #include <array>
 
 #include "jinja/builtins.h"
@@ -6,7 +6,7 @@
 namespace folio::data::jinja {
 namespace {
 
-// Tests without arguments.
+// Makes a test without arguments from a function.
 template <auto kIs>
 Value plain(Session&, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));

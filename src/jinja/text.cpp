@@ -1,4 +1,4 @@
-// Methods and filters of strings. Characters keep their mark of message content (kSaid).
+// Methods and filters of strings. Characters stay marked if they come from a message (kSaid).
 #include <algorithm>
 #include <array>
 #include <clocale>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Unicode's simple case mappings. Python also has mappings to several characters, such as "ß" to "SS".
+// Returns a locale with Unicode's simple case mappings. Python also maps to several characters, such as "ß" to "SS".
 locale_t unicode_locale() {
   static const locale_t kUnicode = [] {
     const locale_t made = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
@@ -39,7 +39,7 @@ Text swapped_case(TextView text) {
 
 bool parts_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
 
-// str.title: words are runs of letters. Filter title: words are separated by whitespace, hyphens and opening brackets.
+// Returns a title. In str.title, words are runs of letters; in the filter title, "-", "({[<" and spaces part them.
 template <bool (*kParts)(char32_t)>
 Text titled(TextView text) {
   Text result(text);
@@ -98,7 +98,7 @@ Value replace(Session& session, const Value& self, const Arguments& arguments) {
   return replaced(session, as_text(session, self), as_text(session, *a[0]), as_text(session, *a[1]), integer(a[2], -1));
 }
 
-// Splits at runs of whitespace, like str.split without a separator.
+// Splits at runs of whitespace, like Python's str.split without a separator.
 std::vector<Text> words(TextView text, int64_t most) {
   std::vector<Text> parts;
   while (true) {
@@ -113,7 +113,7 @@ std::vector<Text> words(TextView text, int64_t most) {
 
 Text backwards(TextView text) { return {text.rbegin(), text.rend()}; }
 
-// str.split, or str.rsplit by splitting the reversed string.
+// Implements str.split, and str.rsplit by splitting the reversed string.
 template <bool kFromRight>
 Value split(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"sep", "maxsplit"});
@@ -176,7 +176,7 @@ Value joined(Session& session, const Value& self, const Arguments& arguments) {
   return session.text(std::move(result));
 }
 
-// The range of a string that find() and count() search.
+// The part of a string that find() and count() search, and where it begins.
 struct Within {
   TextView text;
   int64_t begin;
@@ -273,7 +273,7 @@ Value has_case(Session&, const Value& self, const Arguments& arguments) {
   return {kIs(text_of(self))};
 }
 
-// Pads a string, for ljust, rjust, center and zfill, and the filter center.
+// Pads a string, for str.ljust, rjust, center and zfill, and for the filter center.
 enum class Place { Left, Right, Center };
 Value padded(Session& session, TextView text, int64_t width, const Value* fill, Place place) {
   const Text filled = fill == nullptr ? Text(1, U' ') : text_of(*fill);

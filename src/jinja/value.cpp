@@ -14,7 +14,7 @@
 namespace folio::data::jinja {
 namespace {
 
-// Compares two numbers, integers exactly and others as floats. Returns nothing if one is not a number.
+// Compares two numbers, integers exactly and others as floats. Returns nullopt if one is not a number.
 std::optional<std::partial_ordering> order_of_numbers(const Value& a, const Value& b) {
   const auto* i = std::get_if<int64_t>(&a.data);
   const auto* j = std::get_if<int64_t>(&b.data);
@@ -38,7 +38,7 @@ int deeper(int depth) {
   return depth + 1;
 }
 
-// Returns repr(float): the shortest digits that parse to the same value.
+// Returns Python's repr(float): the shortest digits that parse to the same value.
 std::string python_float(double value) {
   std::string text = std::isnan(value) ? "nan" : fmt::format("{}", value);
   return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
@@ -50,7 +50,7 @@ bool is_printable(char32_t c) {
          !(c >= 0x2060 && c <= 0x206F) && c != 0xFEFF && !(c >= 0xE000 && c < 0xF900);
 }
 
-// Appends an escape sequence with the character's mark (kSaid).
+// Appends an escape sequence for `c`, marked with kSaid if `c` is.
 void append_escape(Session& session, Text& out, char32_t c, const std::string& escape) {
   session.append(out, from_utf8(escape, c & kSaid));
 }
@@ -268,7 +268,7 @@ bool equal(Session& session, const Value& a, const Value& b) {
     const auto& g = std::get<Function>(b.data);
     return f->builtin == g.builtin && f->macro == g.macro && f->self == g.self;
   }
-  return true;  // both are none, or both undefined
+  return true;  // both values are none, or both are undefined
 }
 
 bool less(Session& session, const Value& a, const Value& b) {

@@ -22,19 +22,19 @@ namespace folio::data::jinja {
 using Text = std::u32string;
 using TextView = std::u32string_view;
 
-inline constexpr char32_t kSaid = 0x80000000;  ///< bit of characters that come from a message
+inline constexpr char32_t kSaid = 0x80000000;  ///< bit of a character that comes from a message
 inline char32_t code_of(char32_t c) { return c & ~kSaid; }
 
-inline constexpr size_t kMaxText = size_t{8} << 20U;  ///< characters
-inline constexpr size_t kCharactersPerStep = 4;       ///< copied or compared per step of the budget
-inline constexpr int kMaxNesting = 64;                ///< depth of lists and dicts
-inline constexpr size_t kMaxRange = 100'000;          ///< length of range(), as in Jinja's sandbox
+inline constexpr size_t kMaxText = size_t{8} << 20U;  ///< maximum number of characters in a string
+inline constexpr size_t kCharactersPerStep = 4;       ///< characters copied or compared per step of the budget
+inline constexpr int kMaxNesting = 64;                ///< maximum nesting of lists and dicts
+inline constexpr size_t kMaxRange = 100'000;          ///< maximum length of range(), as in Jinja's sandbox
 
 /// Convert UTF-8; `mark` is kSaid or 0. An invalid byte becomes U+DC00 + byte and back (Python's surrogateescape).
 [[nodiscard]] Text from_utf8(std::string_view utf8, char32_t mark = 0);
 [[nodiscard]] std::string to_utf8(TextView text);
 
-[[nodiscard]] bool is_space(char32_t c);          ///< Python's str.isspace
+[[nodiscard]] bool is_space(char32_t c);          ///< as Python's str.isspace
 [[nodiscard]] bool same(TextView a, TextView b);  ///< compares code points, ignoring kSaid
 
 struct Value;
@@ -43,17 +43,17 @@ struct Macro;
 struct Builtin;
 
 struct Undefined {
-  std::string_view name{};  ///< for error messages; points into the parsed template
+  std::string_view name{};  ///< name for error messages; points into the parsed template
 };
 struct None {};
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
   int depth = 1;
-  bool is_group = false;  ///< from groupby: a tuple whose items are also .grouper and .list
+  bool is_group = false;  ///< tuple from groupby, whose items are also .grouper and .list
 };
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;  ///< in insertion order
+  std::vector<std::pair<Value, Value>> items;  ///< keys and values in insertion order
   int depth = 1;
 };
 struct Namespace {
@@ -96,56 +96,56 @@ class Session {
   explicit Session(core::WorkBudget budget = core::WorkBudget()) : budget_(std::move(budget)) {}
   /// Spends steps of the budget. Throws core::TooMuchWork when it is used up.
   void spend(size_t steps) { budget_.spend(steps); }
-  /// Appends `more`. Throws core::Error beyond kMaxText characters.
+  /// Appends `more`. Throws core::Error if `out` would exceed kMaxText characters.
   void append(Text& out, TextView more);
-  /// Create values, at a cost of the budget. Throw core::Error beyond a limit of size or nesting.
+  /// Create values and spend steps of the budget. Throw core::Error beyond a limit of size or nesting.
   [[nodiscard]] Value text(Text text);
   [[nodiscard]] Value list(std::vector<Value> items, bool is_tuple = false, bool is_group = false);
-  /// Of equal keys, the first determines the position and the last the value.
+  /// If keys are equal, the first determines the position and the last the value.
   [[nodiscard]] Value dict(std::vector<std::pair<Value, Value>> items);
   [[nodiscard]] Namespace& make_namespace() { return namespaces_.emplace_back(); }
 
  private:
   core::WorkBudget budget_;
-  std::deque<Namespace> namespaces_;  ///< owned here, because they may contain themselves
+  std::deque<Namespace> namespaces_;  ///< owned by the session, because they may contain themselves
 };
 
-/// Returns the first position of `part` in `text` from `from` on, ignoring kSaid, or npos.
+/// Returns the position of the first `part` in `text`, not before `from`, or npos. Ignores kSaid.
 [[nodiscard]] size_t find_part(Session& session, TextView text, TextView part, size_t from = 0);
 
-/// Arguments of a call. The last values are keyword arguments with these names.
+/// Arguments of a call. The last values are keyword arguments; `names` has their names.
 struct Arguments {
   std::vector<Value> values;
   std::span<const std::string> names{};
 
-  /// Returns a value for each parameter, null if not given. Throws core::Error for too many arguments, an unknown name,
-  /// or a missing argument among the first `n_required`.
+  /// Returns the value of each parameter, null if not given. Throws core::Error for too many arguments, an unknown
+  /// name, or a missing argument among the first `n_required`.
   [[nodiscard]] std::vector<const Value*> bind(std::span<const std::string_view> parameters, size_t n_required) const;
 };
 
-[[nodiscard]] std::string_view type_name(const Value& value);  ///< Python's name: "str", "list", …
-/// Returns the value of an int, float or bool, or nothing for other types.
+[[nodiscard]] std::string_view type_name(const Value& value);  ///< Python's name of the type: "str", "list", …
+/// Returns the value of an int, float or bool, or nullopt for other types.
 [[nodiscard]] std::optional<double> number(const Value& value);
-[[nodiscard]] bool truthy(const Value& value);                               ///< bool(value)
-[[nodiscard]] bool equal(Session& session, const Value& a, const Value& b);  ///< a == b
+[[nodiscard]] bool truthy(const Value& value);                               ///< Python's bool(value)
+[[nodiscard]] bool equal(Session& session, const Value& a, const Value& b);  ///< Python's a == b
 /// Returns a < b. Throws core::Error for types that Python cannot order.
 [[nodiscard]] bool less(Session& session, const Value& a, const Value& b);
 /// Returns the items of a list, keys of a dict or characters of a string. Throws core::Error for other defined types.
 [[nodiscard]] std::vector<Value> items_of(Session& session, const Value& value);
 [[nodiscard]] const Value* find_key(Session& session, const Dict& dict, const Value& key);  ///< null if missing
 
-/// Appends str(value), or repr(value) if `repr`.
+/// Appends Python's str(value), or repr(value) if `repr` is true.
 void write(Session& session, Text& out, const Value& value, bool repr = false);
 
 struct JsonStyle {
-  Text indent{};       ///< per level
-  bool lines = false;  ///< one item per line
+  Text indent{};       ///< indentation of a level
+  bool lines = false;  ///< true if each item is on its own line
   Text item_separator{U", "};
   Text key_separator{U": "};
   bool ascii = false;
   bool sort_keys = false;
 };
-/// Appends json.dumps(value). `level` is the initial depth of indentation.
+/// Appends the output of Python's json.dumps(value). `level` is the initial depth of indentation.
 void write_json(Session& session, Text& out, const Value& value, const JsonStyle& style, size_t level = 0);
 
 }  // namespace folio::data::jinja

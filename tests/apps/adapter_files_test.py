@@ -1,5 +1,5 @@
-"""Tests adapter files: peft opens ours, the gguf package reads llama.cpp's format, and merging equals peft's.
-tests/interop/adapters_test.py tests with llama.cpp itself."""
+"""Tests adapter files: peft loads those that Folio writes, the gguf package reads those exported in llama.cpp's format,
+and merged weights equal peft's. tests/interop/adapters_test.py runs llama.cpp itself."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ TOOL = support.BUILD / "tests" / "format_tool"
 
 
 def copied(base, directory, out):
-    """Returns a copy of the adapter, written by the trainer's code."""
+    """Returns a copy of the adapter, written by the code with which train writes one."""
     subprocess.run([TOOL, "copy-adapter", base, directory, out], check=True)
     return out
 
@@ -37,7 +37,7 @@ def copied(base, directory, out):
     dict(r=1, lora_alpha=1, target_modules=["v_proj", "down_proj"], layers_to_transform=[1]),
 ])
 def test_peft_loads_written_adapters(tmp_path, config):
-    """Compares tensors with peft's own file, bit for bit, and results; no tensor is missing or left over."""
+    """The file has the tensors of peft's own, bit for bit, and no others. Loaded by peft, it gives equal results."""
     model = adapted(GOLDEN, size=0.5, **config)
     ids = list(range(1, 40))
     expected = token_logprobs(model, ids)
@@ -48,7 +48,7 @@ def test_peft_loads_written_adapters(tmp_path, config):
 
     base = AutoModelForCausalLM.from_pretrained(GOLDEN, dtype=torch.float32)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # a warning names missing and unexpected tensors
+        warnings.simplefilter("error", UserWarning)  # peft warns of missing and unexpected tensors
         loaded = peft.PeftModel.from_pretrained(base, ours).eval()
     assert (token_logprobs(loaded, ids) == expected).all()
     said = loaded.peft_config["default"]
@@ -93,7 +93,7 @@ def test_gguf_package_reads_adapters(adapter):
 
 
 def test_gguf_adapter_matches_the_directory(golden_gguf, adapter, text):
-    """Includes the scale of a rank-stabilized adapter, which the file stores as another alpha."""
+    """Also tests a rank-stabilized adapter, for which the GGUF file stores another alpha."""
     for stabilized in (False, True):
         change_config(adapter, use_rslora=stabilized)
         file = to_gguf(adapter)
@@ -123,7 +123,7 @@ def test_base_is_found_from_the_config(adapter, tmp_path):
 
 
 def rewritten(file, out, change_tensors=lambda t: t, **fields):
-    """Writes a copy of the adapter with other tensors or fields (None: removed), with the gguf package."""
+    """Writes a copy of the adapter with changed tensors or fields, using the gguf package. None removes a field."""
     reader = gguf.GGUFReader(file)
     said = {key: reader.get_field(key).contents() for key in ("general.type", "adapter.type", "adapter.lora.alpha")}
     said.update(fields)
@@ -142,9 +142,9 @@ def rewritten(file, out, change_tensors=lambda t: t, **fields):
 
 @pytest.mark.parametrize("alpha", [None, 0.0])
 def test_scale_defaults_to_one_without_alpha(golden_gguf, adapter, text, tmp_path, alpha):
-    """As in llama.cpp (llama_adapter_lora_weight::get_scale)."""
+    """llama.cpp also uses a scale of 1 if alpha is missing or 0 (llama_adapter_lora_weight::get_scale)."""
     file = rewritten(to_gguf(adapter), tmp_path / "plain.gguf", **{"adapter.lora.alpha": alpha})
-    change_config(adapter, lora_alpha=4)  # its rank
+    change_config(adapter, lora_alpha=4)  # equal to the rank: a scale of 1
     assert (scores(golden_gguf, text, "--lora", file) == scores(golden_gguf, text, "--lora", adapter)).all()
 
 
@@ -186,7 +186,7 @@ def test_adapters_and_models_are_distinguished(golden_gguf, adapter):
 
 
 def random_model(directory, **fields):
-    """Writes the golden model's directory with other fields in its config, and random weights."""
+    """Writes a copy of the golden model's directory with changed fields in config.json and random weights."""
     config = {**json.loads((GOLDEN / "config.json").read_text()), **fields}
     shutil.copytree(GOLDEN, directory)
     AutoModelForCausalLM.from_config(AutoConfig.for_model(**config)).save_pretrained(directory)
@@ -195,8 +195,7 @@ def random_model(directory, **fields):
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
 def test_merged_weights_match_peft(tmp_path, family):
-    """Float32 results differ only by the order in which eight products are added. Queries and keys of qwen2 have the
-    same row order in all formats."""
+    """Float32 results differ only by the order in which the eight products of an element are added."""
     base = GOLDEN if family == "llama" else random_model(tmp_path / "base", model_type=family)
     model = adapted(base, size=0.5, r=8, lora_alpha=12, target_modules=ALL)
     model.save_pretrained(tmp_path / "adapter")
@@ -221,7 +220,7 @@ def test_merged_model_matches_base_with_adapters(golden_gguf, adapter, text, tmp
 
 
 def test_merged_models_keep_the_bases_types(tmp_path):
-    """Matrices without an adapter keep their bits; merged ones are stored in the base's type, or as Q8_0."""
+    """Matrices without an adapter keep their bits. Merged matrices keep the type, except that Q4_0 becomes Q8_0."""
     model = random_model(tmp_path / "base", hidden_size=64, intermediate_size=96, head_dim=16)
     adapter = write_adapter(tmp_path / "adapter", model, seed=7, targets=["k_proj", "down_proj"])
     for type_, merged_type in (("q8_0", "q8_0"), ("q4_0", "q8_0"), ("bf16", "bf16")):

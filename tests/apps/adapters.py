@@ -1,4 +1,4 @@
-"""Writes random adapters in peft's format without peft; lora_test.py checks that they are read as by peft."""
+"""Writes random adapters in peft's format, without peft. lora_test.py checks that Folio and peft read them alike."""
 
 import json
 

@@ -1,7 +1,7 @@
 """Compares beam search with transformers' generate(num_beams=W, do_sample=False): tokens, order, sequences_scores.
 
 Both compute in float32. The golden model generates characters, so a stop string of one character corresponds to
-transformers' eos_token_id. SmolLM2 has its own end token.
+transformers' eos_token_id. SmolLM2's outputs end with its own end token.
 """
 
 import itertools
@@ -36,7 +36,7 @@ def prompts():
 
 
 def transformers_beams(model, ids, width, penalty, early, end, never=None, n=N_TOKENS):
-    """Returns each prompt's outputs, best first: (tokens without the end, score)."""
+    """Returns transformers' outputs for each prompt, best first: (tokens without the end token, score)."""
     ids = torch.tensor(ids)
     out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=n, num_beams=width, do_sample=False,
                          num_return_sequences=width, length_penalty=penalty, early_stopping=early, eos_token_id=end,
@@ -64,7 +64,7 @@ def assert_equal(ours, theirs, what):
 def test_outputs_order_and_scores_match_transformers(golden, tokenizer, golden_gguf, prompts, tmp_path, width, penalty, early):
     file = tmp_path / "prompts.txt"
     file.write_text("\n".join(prompts) + "\n", encoding="utf-8")
-    ends = "e" if penalty == 1.0 else " "  # in the middle of most outputs, or of all
+    ends = "e" if penalty == 1.0 else " "  # a stop string that most outputs contain, or all
     theirs = transformers_beams(golden, [tokenizer(p)["input_ids"] for p in prompts], width, penalty, early,
                                 tokenizer(ends)["input_ids"], tokenizer.eos_token_id)
     done = succeed("generate", "--json", "-m", golden_gguf, "--prompts", file, "--stop", ends, "-t", 1,

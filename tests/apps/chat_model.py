@@ -1,4 +1,4 @@
-"""Small chat models for tests: random weights, a SentencePiece vocabulary with a chat's marks, a template."""
+"""Writes small chat models for tests: random weights, a SentencePiece vocabulary, special tokens, a chat template."""
 
 import sys
 
@@ -13,7 +13,7 @@ import sound  # noqa: E402
 
 MARKS = ["<|im_start|>", "<|im_end|>"]
 WORDS = ["he", "ll", "▁he", "▁w", "or", "ld", "us", "er", "user", "sy", "st", "em", "is", "as", "the", "an", "▁t", "qu"]
-# Every letter is a piece, as in SentencePiece vocabularies.
+# Every letter is a token, as in real SentencePiece vocabularies.
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1) if chr(c) not in "ab"]
 PIECES = [*sound.PIECES, *((mark, 0.0, 3) for mark in MARKS),
           *((text, -5.0 - i, 1) for i, text in enumerate(WORDS + LETTERS))]
@@ -21,7 +21,7 @@ SHAPE = sound.Shape(dim=32, hidden=48, layers=2, heads=4, kv_heads=2, vocab=len(
 
 
 def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context, layers=SHAPE.layers, pieces=PIECES):
-    """Writes a model whose greedy output is endless words, since the logits of bytes, EOS and marks are zero."""
+    """Writes a model whose greedy output is words without end: the logits of byte and special tokens are always 0."""
     shape = sound.dataclasses.replace(SHAPE, context=context, layers=layers, vocab=len(pieces))
     arrays = {name: array / np.sqrt(shape.dim) if array.ndim == 2 and "embd" not in name else array
               for name, array in sound.weights(shape).items()}

@@ -1,4 +1,4 @@
-"""Tests chat, interactive and from a pipe: turns, commands, Ctrl-C, one-line errors."""
+"""Tests the program chat on a terminal and with input from a pipe: turns, commands, Ctrl-C, one-line errors."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def start(*args, **more):
 
 
 def talk(*args, lines):
-    """Sends lines through a pipe, each a turn or a command."""
+    """Runs chat with the lines as input, each a turn or a command. Returns (exit code, stdout, stderr)."""
     process = start(*args)
     out, err = process.communicate("".join(line + "\n" for line in lines).encode(), timeout=HANG)
     return process.returncode, out.decode(errors="replace"), err.decode()
@@ -165,7 +165,7 @@ def test_ctrl_c_interrupts_the_answer_then_the_program(endless, tmp_path):
     process.stdin.write(b"hello\n")
     process.stdin.flush()
     assert process.stdout.read(1), "the answer begins"
-    threading.Thread(target=process.stdout.read, daemon=True).start()  # otherwise the pipe would fill up
+    threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would block chat
     process.send_signal(signal.SIGINT)
     assert b"finish_reason interrupted" in process.stderr.readline()
     path = tmp_path / "chat.json"

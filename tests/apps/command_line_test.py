@@ -1,4 +1,4 @@
-"""Tests the command line: exit codes, one-line errors that name the problem, one JSON object on stdout."""
+"""Tests the programs' command lines: exit codes, one-line errors that name the problem, one JSON object on stdout."""
 
 import json
 import math
@@ -50,7 +50,7 @@ NUMBERS = {
 }
 
 
-# Programs with LibTorch take 0.2 s to start, so only one value of each flag is tested; all flags are parsed alike.
+# Programs with LibTorch need 0.2 s to start, so only one value of each of their flags is tested.
 @pytest.mark.parametrize("program, flag, value", [
     (p, f, v) for p, flags in NUMBERS.items() for f, values in flags.items()
     for v in (values[:1] if p in ("train", "verify") and not LONG else values)])
@@ -174,7 +174,7 @@ def test_slide_continues_past_the_context(golden_gguf):
     answer = generate(golden_gguf, *flags, "--slide")
     assert len(answer["tokens"]) == 300 and answer["finish_reason"] == "length"
     assert answer["tokens"][:58] == generate(golden_gguf, *flags)["tokens"]
-    # Past the context it continues from the last 32 tokens, as if they were the prompt.
+    # When the context of 64 is full, generation continues as if the last 32 tokens were the prompt.
     history = "ROMEO:" + answer["text"]
     anew = generate(golden_gguf, "-n", "32", "--temp", "0", "-c", "64", "-p", history[32:64])
     assert answer["text"][58:58 + 32] == anew["text"]
@@ -246,9 +246,9 @@ def test_bench_times_operations(golden_gguf, tmp_path):
         assert in_all == pytest.approx(times["us_per_step"], rel=0.03)
         others = ("embedding", "attention", "rotate and store")
         read = sum(row["mb_per_step"] for name, row in rows.items() if name not in others)
-        embedding = rows["embedding"]["mb_per_step"] * 1e6 / times["rows_per_step"] * 66  # one row of 66 for each token
+        embedding = rows["embedding"]["mb_per_step"] * 1e6 / times["rows_per_step"] * 66  # a token reads one of 66 rows
         assert read * 1e6 + embedding == pytest.approx(whole["weight_bytes"], abs=1)
-        # The last of the two layers computes q, k and v of all rows, but continues with only the last row.
+        # The last of the two layers computes q, k and v of all rows, but its other products only of the last row.
         n = times["rows_per_step"]
         for name, n_rows in (("q, k, v", n), ("gate, up", (n + 1) / 2), ("down", (n + 1) / 2), ("logits", 1)):
             n_elements = rows[name]["mb_per_step"] * 1e6 / 4
@@ -256,7 +256,7 @@ def test_bench_times_operations(golden_gguf, tmp_path):
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     steps = [e for e in events if e["name"].startswith("step of ")]
     assert [e["name"] for e in steps] == ["step of 16 rows"] + 8 * ["step of 1 rows"]
-    for step in steps:  # each operation is within its step
+    for step in steps:  # finds the operations that begin within the step
         within = [e for e in events if e["ph"] == "X" and e["tid"] == 2 and 0 <= e["ts"] - step["ts"] < step["dur"]]
         assert sum(e["name"] == "attention" for e in within) == 2
         assert all(e["ts"] + e["dur"] <= step["ts"] + step["dur"] + 1e-3 for e in within)

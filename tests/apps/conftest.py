@@ -10,7 +10,7 @@ sys.path.append(str(support.ROOT / "tests" / "apps" / "files"))
 
 @pytest.fixture
 def home(tmp_path):
-    """Makes a folder with cats.txt, a text of a few kilobytes."""
+    """Returns a new folder with cats.txt, a text of a few kilobytes."""
     return make_home(tmp_path)
 
 
@@ -22,7 +22,7 @@ def golden_gguf(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def accented_run(tmp_path_factory):
-    """Trains a model on a text with characters of two, three and four bytes."""
+    """Returns the directory of a run on a text with characters of two, three and four bytes."""
     home = tmp_path_factory.mktemp("accented")
     text = home / "accented.txt"
     text.write_text(support.ACCENTED, encoding="utf-8")

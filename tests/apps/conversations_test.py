@@ -53,7 +53,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def published(home):
-    """Publishes a model with a chat template."""
+    """Returns a Hugging Face directory with a random model, its tokenizer, and a chat template."""
     return publish(home / "published", [TEXT[:400]], [END, START, TURN], bos_token=START, eos_token=TURN,
                    chat_template=TEMPLATE)
 
@@ -63,7 +63,7 @@ def train(home, *flags, data="train.jsonl"):
 
 
 def loss_by_transformers(directory, chats, window):
-    """Returns the mean loss over the tokens in assistant_masks, with each conversation by itself."""
+    """Returns the mean loss over the assistant's tokens, with a forward pass for each conversation."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     losses = []
@@ -83,7 +83,7 @@ def trained(home, published):
 
 
 def test_validation_loss_matches_transformers(home, trained):
-    """So conversations in one window don't attend to each other, and only answers count."""
+    """Holds only if conversations in one window don't attend to each other, and if only answers count."""
     # The bound: float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
     assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(
         loss_by_transformers(home / "r/checkpoints/last", conversations(9, 2), 48), abs=1e-4)
@@ -102,7 +102,7 @@ def test_epoch_contains_each_conversation_once(home, published):
     for inputs, targets, starts in batches.reshape(-1, 3, 48):
         for start in sorted(set(starts)):
             own = starts == start
-            assert (numpy.flatnonzero(own) == start + numpy.arange(own.sum())).all()  # consecutive positions
+            assert (numpy.flatnonzero(own) == start + numpy.arange(own.sum())).all()  # a conversation isn't interrupted
             if (targets[own] != -100).any():
                 found.append((inputs[own].tolist(), targets[own].tolist()))
     tokenizer = transformers.AutoTokenizer.from_pretrained(published)
@@ -110,7 +110,7 @@ def test_epoch_contains_each_conversation_once(home, published):
     for chat in conversations(30, 1):
         encoded = tokenizer.apply_chat_template(chat, chat_template=TAGGED, return_dict=True,
                                                 return_assistant_tokens_mask=True)
-        tokens, mask = encoded["input_ids"][:-1], encoded["assistant_masks"][:-1]  # without the last line end
+        tokens, mask = encoded["input_ids"][:-1], encoded["assistant_masks"][:-1]  # without the last line break
         expected.append((tokens[:-1], [token if learned else -100 for token, learned in zip(tokens[1:], mask[1:])]))
     assert sorted(found) == sorted((tokens[:48], targets[:48]) for tokens, targets in expected)
 
@@ -142,10 +142,10 @@ def test_named_template_is_saved_with_the_model(home, published):
 
 
 def test_resumed_run_is_bit_exact(home, published):
-    flags = [*FLAGS, "--init", published, "--epochs", "12", "--eval", home / "eval.jsonl.gz"]  # --resume keeps it
+    flags = [*FLAGS, "--init", published, "--epochs", "12", "--eval", home / "eval.jsonl.gz"]  # --resume keeps these
     done = train(home, "--out", home / "whole", *flags)
     windows = int(done.stdout.split(" windows, ")[0].split()[-1])
-    assert log_of(home / "whole")[-1]["step"] == 6 * windows  # twelve epochs of two windows a step
+    assert log_of(home / "whole")[-1]["step"] == 6 * windows  # 12 epochs, with two windows per step
     cut = held([BUILD / "train", home / "train.jsonl", "--out", home / "cut", *flags], env=environment(home))
     read_until(cut, "step 20/")
     cut.send_signal(signal.SIGINT)

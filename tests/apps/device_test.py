@@ -15,7 +15,7 @@ with_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no GPU that this bui
 
 @pytest.fixture(scope="session")
 def arguments(golden_gguf, tmp_path_factory):
-    """Returns the arguments with which each program runs the golden model."""
+    """Returns {program: the arguments with which it runs the golden model}."""
     text = tmp_path_factory.mktemp("text") / "text.txt"
     text.write_text("To be, or not to be", encoding="utf-8")
     model = ["-m", golden_gguf]
@@ -56,7 +56,7 @@ def test_gpu_flags_are_rejected_without_a_gpu(arguments, program, flags, device)
 
 
 def test_fast_reports_if_it_has_no_effect(golden_gguf):
-    """Among the CPU's instruction sets, the reference has BF16 products and AVX2 doesn't."""
+    """Uses the instruction sets "reference", which has BF16 products, and "avx2", which has none."""
     flags = ["generate", "--json", "-m", golden_gguf, "-p", "Now is the winter of our discontent", "-n", "8", "--temp", "0"]
     note = "--fast has no effect: this CPU has no fast BF16 instructions\n"
     for isa, says in (("reference", ""), ("avx2", note)):
@@ -80,7 +80,7 @@ def test_missing_gpu_has_no_fallback(arguments, program, flags):
 @without_gpu
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_device_list_explains_a_missing_gpu(program):
-    """Works without an argument that the program otherwise requires."""
+    """--device list works without the arguments that the program otherwise requires."""
     reason = "no usable GPU" if HAS_CUDA else "FOLIO_CUDA=ON"
     assert_refused(run(program, "--device", "list"), FAILED, reason)
 

@@ -6,7 +6,7 @@ from support import SMALL_RUN, TEXT, log_of, succeed
 
 
 def flags_of(steps, threads=1, dtype="f32", eval_every=2):
-    """Returns flags of a run with dropout that saves after every step."""
+    """Returns the flags of a training run with dropout that saves a checkpoint after every step."""
     small = SMALL_RUN[:SMALL_RUN.index("--threads")]
     return [*small, "--threads", str(threads), "--dtype", dtype, "--dropout", "0.1", "--steps", str(steps),
             "--log-every", "1", "--eval-every", str(eval_every), "--checkpoint-every", "1"]
@@ -18,7 +18,7 @@ def make_home(folder):
 
 
 def command(home, directory, flags):
-    """Returns the arguments that start the run, or resume it if there is a checkpoint. No flag is repeated."""
+    """Returns the arguments that start the run with the flags, or resume it without them if there is a checkpoint."""
     go_on = (directory / "checkpoints" / "last").is_symlink()
     return [str(home / "cats.txt"), "--out", str(directory), *(["--resume"] if go_on else flags)]
 
@@ -31,19 +31,19 @@ def finish(home, directory, flags):
 
 
 def numbers_of(directory):
-    """Returns the log without speeds."""
+    """Returns the log's entries without speeds, which differ between runs."""
     return [{key: value for key, value in entry.items() if key not in ("tokens_per_s", "peak_share")}
             for entry in log_of(directory)]
 
 
 def outcome(directory):
-    """Returns all bits of a finished run except its timing."""
+    """Returns everything that a repeated run must reproduce: the log without speeds, and the bytes of all files."""
     files = {path.relative_to(directory).as_posix(): path.readlink() if path.is_symlink() else path.read_bytes()
              for path in sorted(directory.rglob("*")) if path.is_symlink() or path.is_file()}
     del files["log.jsonl"]
-    # One file per process, with times: tensorboard_test.py compares them with the log.
+    # Event files contain times, and each process writes its own. tensorboard_test.py compares them with the log.
     files = {name: content for name, content in files.items() if not name.startswith("events.")}
-    files.pop(".lock", None)  # left by a killed process; it locks nothing
+    files.pop(".lock", None)  # may be left by a killed process, without effect
     return {"log": numbers_of(directory), **files}
 
 

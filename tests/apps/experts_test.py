@@ -1,4 +1,4 @@
-"""Tests train --experts: gradients equal transformers', flags select the family, invalid flags are rejected."""
+"""Tests train --experts: gradients equal those of transformers, flags select the family, invalid ones are rejected."""
 
 import shutil
 
@@ -13,12 +13,12 @@ from published import FLAGS, train_family
 from support import LONG, TEXT, WRONG_USAGE, assert_refused, log_of, run, succeed
 
 EXPERTS = ["--experts", "6", "--experts-per-token", "2"]
-# Flags in addition to --experts, and the family that they select.
+# By family: the flags that select it in addition to --experts.
 FAMILIES = {"mixtral": [], "qwen2_moe": ["--shared-experts", "1"],
             "dots1": ["--shared-experts", "1", "--balance", "bias", "--balance-rate", "0.01"],
             "qwen3_moe": ["--family", "qwen3_moe", "--expert-dim", "12", "--head-dim", "10"],
             "olmoe": ["--family", "olmoe"], "gpt_oss": ["--family", "gpt_oss", "--sliding-window", "9"]}
-# Configurations of random models, for each family whose gradients are compared with transformers'.
+# Configurations of random models, for each family whose gradients are compared with those of transformers.
 CONFIGS = {
     "mixtral": (transformers.MixtralConfig, dict(num_local_experts=6, num_experts_per_tok=2)),
     "qwen2_moe": (transformers.Qwen2MoeConfig, dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
@@ -40,7 +40,7 @@ def run_of_gpt_oss(tmp_path_factory):
 
 
 def random_model(home, name, tokens):
-    """Saves a random model as a directory, with the tokenizer of a run on the same text."""
+    """Saves a random model in home/name with the tokenizer of the run home/first, and returns the model."""
     torch.manual_seed(7)
     config_class, own = CONFIGS[name]
     config = config_class(vocab_size=tokens, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
@@ -58,7 +58,7 @@ def random_model(home, name, tokens):
 
 
 def in_stacks(gradients, model):
-    """Joins each expert's matrices to transformers' stacks, gate and up in one, as gpt-oss's files have them."""
+    """Joins the gradients of single experts to one tensor of all experts, gate and up in one, as in transformers."""
     if model.config.model_type == "gpt_oss":
         return {key: g for key, g in gradients.items() if not key.startswith("__pad__")}
     ffn = "block_sparse_moe" if model.config.model_type == "mixtral" else "mlp"
@@ -76,7 +76,7 @@ def in_stacks(gradients, model):
 
 @pytest.mark.parametrize("rate, flags", [(0.0, []), (0.5, ["--fused", "false"])] + [(0.5, []), (0.0, ["--fused", "false"])] * LONG)
 def test_losses_and_gradients_match_transformers(home, rate, flags):
-    """Compares all gradients, with and without the auxiliary loss. Float32 sums in another order differ by 1e-5."""
+    """Compares all gradients, at each rate of the auxiliary loss. Float32 sums in another order differ by 1e-5."""
     succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
     tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
     for name in CONFIGS:

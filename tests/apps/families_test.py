@@ -1,4 +1,4 @@
-"""Tests train --family: other families' parts are trained, saved, verified and read by transformers."""
+"""Tests train --family: models of other families than Llama are trained, saved, verified, and read by transformers."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def train(home, *flags):
 
 
 def test_fine_tuning_a_published_model(home, published):
-    """The last validation loss equals transformers' loss of the checkpoint."""
+    """The logged validation loss equals that of transformers for the last checkpoint."""
     done = train(home, "--init", published, "--out", home / "r", "--steps", "6", *FLAGS)
     ids = transformers.AutoTokenizer.from_pretrained(published)(TEXT).input_ids
     n_train = int(len(ids) * 0.9 + 1e-6)
@@ -43,7 +43,7 @@ def test_fine_tuning_a_published_model(home, published):
     assert ours(TEXT).input_ids == theirs(TEXT).input_ids and ours.eos_token_id == theirs.eos_token_id
 
     model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
-    # Float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    # The bound: float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
     assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(loss_by_transformers(model, ids[n_train:], 16), abs=1e-4)
     first = log_of(home / "r")[0]["loss"]
     assert log_of(home / "r")[-1]["loss"] < first
@@ -55,7 +55,7 @@ def test_resumed_fine_tuning_is_bit_exact(home, published):
     flags = [*FLAGS, "--init", published, "--steps", "4"]
     train(home, "--out", home / "whole", *flags)
     train(home, "--out", home / "cut", *flags)
-    # The state after a kill following the last checkpoint.
+    # Without its exported model, the run looks as if it was killed after the last checkpoint.
     (home / "cut/model.gguf").unlink()
     train(home, "--out", home / "cut", "--resume")
     for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
@@ -70,7 +70,7 @@ def test_incompatible_options_are_rejected(home, published):
 
     refuse(FAILED, "--init", published, "--layers", "3", parts=["n_layers 2 -> 3"])
     refuse(WRONG_USAGE, "--init", published, "--resume", parts=["--init", "--resume"])
-    # A character model has no token for a character that its text lacked.
+    # A character model has no tokens for characters that its training text didn't contain, such as "T".
     (home / "letters.txt").write_text("abc " * 100)
     succeed("train", home / "letters.txt", "--out", home / "letters", "--steps", "1", "--dim", "16", "--layers", "1",
             *FLAGS, home=home)

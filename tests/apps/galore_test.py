@@ -1,10 +1,8 @@
 """Compares train --optimizer galore with galore_torch on transformers' Llama, with the same weights and batches.
 
-Twelve steps with a new subspace every four. The model has wide, tall and square matrices.
-
-The signs of singular vectors are arbitrary: a gradient that differs in its last bits may have others. From the second
-subspace on they matter, since moments continue with the old ones. So galore_torch gets the vectors that it computed
-itself, with the signs of Folio's.
+Trains twelve steps with a new subspace every four, on wide, tall and square matrices. The signs of singular vectors are
+arbitrary: those of two gradients that differ in their last bits can differ. From the second subspace on the signs
+matter, because the moments still have the old ones. So galore_torch uses its own vectors with the signs of Folio's.
 """
 
 import importlib.util
@@ -20,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from support import succeed
 
 STEPS, EVERY, RANK, SCALE = 12, 4, 16, 0.25
-LR, DECAY, EPS = 1e-2, 1.0, 1e-4  # large, to show where decay and epsilon are applied
+LR, DECAY, EPS = 1e-2, 1.0, 1e-4  # so large that errors in applying weight decay or epsilon show
 HEADS, KV_HEADS, DIM, HIDDEN, CONTEXT = 4, 2, 64, 96, 48
 SHAPE = ["--layers", 2, "--heads", HEADS, "--kv-heads", KV_HEADS, "--dim", DIM, "--hidden-dim", HIDDEN,
          "--context", CONTEXT, "--window", CONTEXT]
@@ -43,12 +41,12 @@ def galore_group(parameters):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Trains one step, so that norms are no longer ones, and then twelve steps with GaLore."""
+    """Trains a step, after which norms are no longer ones, then up to twelve with GaLore. Returns the runs' folder."""
     out = tmp_path_factory.mktemp("galore")
     text = out / "text.txt"
     text.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")
     succeed("train", text, *SHAPE, "--batch-size", 4, "--steps", 1, "--out", out / "first")
-    for steps in (1, 1 + EVERY, STEPS):  # each checkpoint has another subspace
+    for steps in (1, 1 + EVERY, STEPS):  # the checkpoints of these runs have the first, second and third subspace
         succeed("train", text, "--init", out / "first/checkpoints/last", "--batch-size", 4, "--steps", steps, "--schedule",
                 "constant", "--warmup-steps", 0, "--lr", LR, "--weight-decay", DECAY, "--adam-eps", EPS, "--optimizer",
                 "galore", "--rank", RANK, "--galore-every", EVERY, "--galore-scale", SCALE, "--dump-batches",
@@ -61,7 +59,7 @@ OURS = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", 
 
 
 def our_vectors(runs, names):
-    """Yields the singular vectors of these matrices, from one subspace to the next."""
+    """Yields the singular vectors in Folio's checkpoints, for each subspace one matrix after the other."""
     for steps in (1, 1 + EVERY, STEPS):
         state = load_file(runs / f"run-{steps}/checkpoints/last/optimizer.safetensors")
         for name in names:
@@ -71,7 +69,7 @@ def our_vectors(runs, names):
 
 @pytest.fixture
 def take_signs(galore_torch, monkeypatch):
-    """Gives galore_torch's vectors the signs of others; asserts that they differ in nothing else."""
+    """Returns a function that gives galore_torch's vectors the signs of others, and asserts that the rest is equal."""
     def take(others):
         def compute(self, weights, rank, type):
             vectors, like = theirs(self, weights, rank, type), next(others)
@@ -87,7 +85,7 @@ def take_signs(galore_torch, monkeypatch):
 
 
 class OurRows:
-    """Gives an optimizer q_proj and k_proj with Folio's order of rows, adjacent pairs."""
+    """A copy of q_proj or k_proj for an optimizer, with rows in Folio's order (adjacent RoPE pairs)."""
 
     def __init__(self, weight, heads):
         self.weight, self.heads = weight, heads
@@ -156,8 +154,8 @@ def test_twelve_steps_match_galore_torch(galore_torch, take_signs, runs):
 
 @pytest.mark.parametrize("shape", [(DIM, DIM), (DIM // 2, DIM), (HIDDEN, DIM)])
 def test_galore_torch_depends_on_signs_in_new_subspaces(galore_torch, shape):
-    """As tests/train/step/galore_test.cpp shows for Folio: negating a vector, with its row or column of the first
-    moment, changes no bit within a subspace. In the next one the moment continues with the old sign."""
+    """Negating a singular vector, with its part of the first moment, changes no bit until the next subspace, where the
+    moment still has the old sign. tests/train/step/galore_test.cpp shows the same for Folio."""
     torch.manual_seed(1)
     start, gradients = torch.randn(shape), torch.randn(EVERY + 1, *shape)
     rows = shape[0] >= shape[1]

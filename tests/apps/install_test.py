@@ -1,4 +1,4 @@
-"""Tests that an installed Folio is enough for the documentation's programs, with find_package(Folio)."""
+"""Tests that the documentation's programs build and run with an installed Folio, found by find_package(Folio)."""
 
 import os
 import re
@@ -30,5 +30,6 @@ def test_documented_programs_run_outside_the_tree(tmp_path):
     ids = [int(id) for id in run(tmp_path / "build/interfaces", GOLDEN).split()]
     for own, prompt in ((ids[:20], "Fir"), (ids[20:], "F")):
         assert own[len(prompt):] == generate(GOLDEN, "-p", prompt, "-n", 20 - len(prompt), "--temp", 0)["tokens"]
-    assert str(ROOT) not in "".join(path.read_text() for path in (tmp_path / "build").rglob("*.d"))  # not from the tree
+    # The programs must not include headers of the source tree.
+    assert str(ROOT) not in "".join(path.read_text() for path in (tmp_path / "build").rglob("*.d"))
     assert run(tmp_path / "folio/bin/generate", "--version") == run(BUILD / "generate", "--version")

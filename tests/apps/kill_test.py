@@ -1,4 +1,4 @@
-"""Tests that runs that are killed with SIGKILL or run out of disk space resume as if uninterrupted."""
+"""Tests that training runs ended by SIGKILL or a full disk resume with the results of an uninterrupted run."""
 
 import os
 import random
@@ -21,7 +21,7 @@ def start(home, directory, flags, **more):
 
 def kill_at_random(home, directory, flags, dice):
     """Starts or resumes the run and kills it: one in four at its start, the others after a random number of steps, half
-    of these during the next save. Returns whether it was killed before its end."""
+    of these during the next save. Returns True if the kill came before the run's end."""
     process = start(home, directory, flags)
     runs = lambda: process.poll() is None
     saves = lambda: any((directory / "checkpoints").glob(".*tmp*"))
@@ -40,7 +40,7 @@ def kill_at_random(home, directory, flags, dice):
 
 
 def is_finished(directory):
-    """Returns True if the last file was written, even if the run was killed after that."""
+    """Returns True if the run wrote its last file, even if it was killed afterwards."""
     return (directory / "model.gguf").exists()
 
 
@@ -52,7 +52,7 @@ def test_kills_at_random_moments(home, dtype, kills):
     assert len(expected["log"]) == 40
     dice = random.Random(SEED)
     done = chain = 0
-    while done < kills:  # a run that finishes is followed by another
+    while done < kills:  # starts another run whenever one is finished
         directory = home / f"killed-{chain}"
         while done < kills and not is_finished(directory):
             done += kill_at_random(home, directory, flags, dice)
@@ -62,7 +62,7 @@ def test_kills_at_random_moments(home, dtype, kills):
 
 
 def test_file_size_limit_fails_with_one_line(home):
-    """Beyond RLIMIT_FSIZE, the kernel fails a write in the middle of a line of the log with EFBIG."""
+    """Simulates a full disk by RLIMIT_FSIZE: a write fails with EFBIG in the middle of a line of the log."""
     flags = flags_of(steps=400)
     flags[flags.index("--checkpoint-every") + 1] = flags[flags.index("--eval-every") + 1] = "50"
     finish(home, home / "whole", flags)
@@ -93,7 +93,7 @@ def test_two_runs_in_one_directory_are_rejected(home):
     assert process.poll() is None and (home / "r/checkpoints/last/trainer.json").exists()
     process.kill()
     process.communicate()
-    # The end of the process released the lock, though its file remains.
+    # The lock ended with the process, although the lock file remains.
     assert (home / "r/.lock").read_text() == str(process.pid)
     begun = log_of(home / "r")
     succeed("train", home / "cats.txt", "--out", home / "r", *flags_of(steps=2), "--force", home=home)

@@ -11,7 +11,7 @@ from support import BUILD, ROOT
 
 TRAINING_FOLDERS = ["modules", "train"]
 TRAINING_PROGRAMS = ["train", "verify"]
-TRAINING_STUDIES = ["24_experts", "26_pipeline", "27_ranks", "29_galore"]  # in addition to those before 15
+TRAINING_STUDIES = ["24_experts", "26_pipeline", "27_ranks", "29_galore"]  # studies 1 to 14 need LibTorch, too
 # Everything not listed as training belongs to the serving half, so new files and programs are covered.
 SERVING_FOLDERS = ["data", "infer", *(f"src/{folder.name}" for folder in (ROOT / "src").iterdir()
                                       if folder.is_dir() and folder.name != "apps")]
@@ -67,7 +67,7 @@ def test_scan_detects_libtorch():
 
 
 def rules():
-    """Returns CONTRIBUTING's table: the folders in order, and those that each may include besides itself."""
+    """Returns CONTRIBUTING.md's table as {folder: the other folders whose headers it may include}, in order."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Which folder may include which")[1].split("\n## ")[0]
     rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
     return {re.findall("`([^`]+)`", folder)[0]: re.findall("`([^`]+)`", others) for folder, others in rows}
@@ -78,7 +78,7 @@ OURS = re.compile(r"^(core|data|infer|modules|train|jinja|apps)/")
 
 
 def row_of(path):
-    """Returns the row for an included path: that of the innermost folder that has one."""
+    """Returns the innermost folder with a row in the table that contains `path`, or None."""
     rows = [folder for folder in RULES if path.startswith(folder + "/")]
     return max(rows, key=len) if rows else None
 
@@ -148,7 +148,7 @@ def test_only_multiprocess_code_includes_gloo():
 
 @pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
 def test_no_program_links_gloo_twice():
-    """LibTorch contains one. Debian's is only for programs that run as ranks."""
+    """LibTorch contains its own Gloo, so only programs without LibTorch that run as ranks may link Debian's."""
     files = [f for folder in ("", "tests", "experiments", "exercises") for f in (BUILD / folder).glob("*")
              if f.is_file() and os.access(f, os.X_OK) and is_elf(f)]
     needed = {str(f.relative_to(BUILD)): needed_libraries(f) for f in files}
@@ -160,7 +160,7 @@ def test_no_program_links_gloo_twice():
 @pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
 @pytest.mark.parametrize("program", TRAINING_PROGRAMS)
 def test_training_programs_have_no_symbols_of_debians_gloo(program):
-    """Nor a class that inherits from Gloo's, since the two versions have different virtual tables."""
+    """Nor may they have a class that inherits from Gloo's: LibTorch's and Debian's have different virtual tables."""
     names = subprocess.run(["nm", "-C", BUILD / program], capture_output=True, text=True, check=True).stdout
     assert "folio::" in names
     assert [line for line in names.splitlines() if "folio::infer::Peers" in line or "vtable for gloo::" in line] == []

@@ -1,4 +1,4 @@
-"""Compares --lora with peft: adapters that peft makes and saves, for a published Llama in float32."""
+"""Compares generate and perplexity with --lora to peft, with adapters that peft saved, on SmolLM2 in float32."""
 
 import shutil
 
@@ -38,7 +38,7 @@ def f32(folder):
 
 @pytest.fixture(scope="module")
 def base(folder):
-    """Exports transformers' model, and writes the text to score."""
+    """Writes the text to score, and returns the Hugging Face directory that peft and transformers load."""
     export(SMOLLM2, folder / "hf", "--format", "hf", "--type", "f32")
     (folder / "text.txt").write_text(TEXT)
     return folder / "hf"
@@ -46,7 +46,7 @@ def base(folder):
 
 @pytest.fixture(scope="module")
 def loaded(base):
-    """Loads the model once for all tests; each removes its adapter at the end."""
+    """Returns the model, loaded once for all tests. Each test unloads its adapter at the end."""
     return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
 
 
@@ -87,7 +87,7 @@ def test_scale_matches_peft(folder, f32, base, loaded):
 
 
 def test_several_adapters_add_up_like_peft(folder, f32, base, loaded):
-    """The adapters have other ranks, targets and scales; peft combines them with "cat"."""
+    """The two adapters differ in rank, targets and scale."""
     model = adapted(loaded, **KINDS["queries and values"])
     torch.manual_seed(2)
     model.add_adapter("other", peft.LoraConfig(task_type="CAUSAL_LM", r=3, lora_alpha=6, target_modules=ALL))
@@ -95,7 +95,7 @@ def test_several_adapters_add_up_like_peft(folder, f32, base, loaded):
         if "lora_B.other" in name:
             torch.nn.init.normal_(weight, std=0.02)
     model.save_pretrained(folder / "both")
-    # peft has its own targets for a sum; where an adapter has none, it adds nothing.
+    # Activating both makes peft add up their results. An adapter adds nothing to matrices that it doesn't target.
     model.base_model.set_adapter(["default", "other"])
     for module in model.modules():
         if isinstance(module, peft.tuners.lora.LoraLayer):
@@ -107,7 +107,7 @@ def test_several_adapters_add_up_like_peft(folder, f32, base, loaded):
 
 
 def test_adapters_work_with_a_16_bit_base(folder, f32, base):
-    """16-bit weights are exact as floats, so with a float cache the results equal those of float weights."""
+    """float32 represents BF16 weights exactly, so with an F32 cache the results equal those of an F32 model."""
     file = export(f32, folder / "bf16.gguf", "--type", "bf16")
     export(file, folder / "bf16", "--format", "hf", "--type", "f32")
     model = adapted(folder / "bf16", **KINDS["all seven"])
@@ -119,7 +119,7 @@ def test_adapters_work_with_a_16_bit_base(folder, f32, base):
 
 @pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
 def test_adapters_work_with_every_family(tmp_path, family):
-    """Queries and keys are permuted if the family's RoPE rotates adjacent pairs, and biases are added before."""
+    """Tests the families' differences: the row order of queries and keys, and the biases that qwen2 adds to them."""
     (tmp_path / "text.txt").write_text(support.TEXT)
     succeed("train", tmp_path / "text.txt", "--out", tmp_path / "run", "--family", family, *support.SMALL_RUN, "--steps", 8)
     directory = tmp_path / "run" / "checkpoints" / "last"
@@ -147,7 +147,7 @@ def refused(golden_gguf, directory, *parts):
 
 
 def test_golden_adapter_gives_the_same_text_everywhere(golden_gguf, tmp_path):
-    """Tests every instruction set, shards, batches and beams."""
+    """The output is the same with every instruction set, with shards, and in a batch, also for beam search."""
     adapted(GOLDEN, size=0.5, **SMALL).save_pretrained(tmp_path / "adapter")
     (tmp_path / "prompts.txt").write_text("ROMEO:\nJULIET:\nO\n")
     for how in (["--temp", 0, "-n", 40], ["--beams", 3, "-n", 20]):
@@ -167,7 +167,7 @@ def test_golden_adapter_gives_the_same_text_everywhere(golden_gguf, tmp_path):
     dict(rank_pattern={r"(0|2)\.mlp\.(down|up)_proj": 6, r"layers.\d+.self_attn.(?:q|v)_proj": 3}, alpha_pattern={"_proj": 50}),
 ], ids=str)
 def test_rank_and_alpha_patterns(tmp_path, patterns):
-    """Follows peft's rule for matching keys to modules. peft saves the keys in alphabetical order, as here."""
+    """Matches keys of rank_pattern and alpha_pattern to modules as peft does, which sorts the keys when saving."""
     model = adapted(GOLDEN, size=0.5, **{**SMALL, "lora_alpha": 6, **patterns})
     model.save_pretrained(tmp_path / "adapter")
     ids = AutoTokenizer.from_pretrained(GOLDEN)("ROMEO:\nWhat is he?")["input_ids"]
@@ -212,7 +212,7 @@ def test_other_adapter_types_are_rejected(golden_gguf, tmp_path):
 
 
 def test_adapters_of_another_base_are_rejected(f32, small):
-    """The error shows the difference if the base that the adapter's config names is available."""
+    """If the base model named in adapter_config.json is available, the error also shows how the bases differ."""
     flags = ["generate", "-m", f32, "-n", 1, "--lora", small, "a"]
     parts = ["adapter_model.safetensors", "layers.0.", "[4, 48]", "[4, 576]"]
     assert_refused(run(*flags), FAILED, *parts, GOLDEN, "dim 48 -> 576")

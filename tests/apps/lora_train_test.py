@@ -1,5 +1,5 @@
-"""Compares train --lora-rank with peft: the same losses, gradients and adapters from the same initial values; and tests
-the use of the results."""
+"""Compares train --lora-rank with peft: equal initial values give equal losses, gradients and adapters. Also uses the
+trained adapters with perplexity and generate."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def blocks(home):
-    """Writes a random model whose rows are whole blocks, as Q8_0, and with the same values for transformers."""
+    """Returns a random model as a Q8_0 file, and as a directory with the dequantized values for transformers."""
     torch.manual_seed(1)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
         vocab_size=66, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
@@ -67,7 +67,7 @@ def test_two_ranks_match_accumulated_half_batches(home, blocks):
     more = ["--lora-targets", "q,v,down"]
     alone, out = home / "halves", home / "two-ranks"
     train(home, blocks[0], alone, "--accumulation", "2", *more)
-    twice = ["6" if flag == "3" else flag for flag in FLAGS]  # the batch size
+    twice = ["6" if flag == "3" else flag for flag in FLAGS]  # doubles --batch-size
     train_on_ranks(2, home, home / "kings.txt", "--init", blocks[0], "--lora-rank", "4", "--steps", STEPS, *twice, *more,
                    "--out", out)
     assert [entry["loss"] for entry in log_of(out)] == [entry["loss"] for entry in log_of(alone)]
@@ -116,8 +116,8 @@ def test_ten_steps_match_peft(home, blocks, targets, base_type, fused):
         optimizer.step()
     ours = [entry["loss"] for entry in log_of(folder / "run")]
     assert len(ours) == STEPS and np.abs(np.array(ours) - np.array(losses)).max() <= 1e-5, (ours, losses)
-    assert ours[-1] < ours[0] - 0.01  # the loss went down
-    # The final adapter after ten Adam steps: where gradients are near 0, the steps depend on their signs.
+    assert ours[-1] < ours[0] - 0.01  # the loss fell
+    # 1 % of the values may differ more: where gradients are near 0, Adam's steps depend on their signs.
     trained = load_file(folder / "run/checkpoints/last/adapter_model.safetensors")
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -136,7 +136,7 @@ def test_validation_loss_matches_peft_and_the_engine(home):
     rows = np.array([ids[at:at + 25] for at in range(0, len(ids) - 24, 24)])
     with torch.no_grad():
         theirs = loss_of(as_peft(GOLDEN, adapter).eval(), rows).item()
-    # Float32 sums of at most 256 terms in another order, with a loss below 4.
+    # The bound: float32 sums of at most 256 terms in another order, with a loss below 4, differ by less than 1e-4.
     assert log_of(out)[-1]["val_loss"] == pytest.approx(theirs, abs=1e-4)
     (home / "end.txt").write_text(tokenizer.decode(ids[:25]))
     ours = json.loads(succeed("perplexity", "-m", GOLDEN, "--lora", adapter, "--text", home / "end.txt", "--json").stdout)

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from support import ACCENTED, EXPECTED, FAILED, GOLDEN, SMOLLM2, assert_refused, export, generate, logits_of, run, succeed
 
 torch.set_num_threads(1)
-TOLERANCE = 1e-4  # for a logit: float32 sums of 256 terms in another order differ by about 1e-6 of their size
+TOLERANCE = 1e-4  # of a logit: float32 sums of 256 terms in another order have a relative difference of about 1e-6
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_golden_logits_match_transformers(golden_model):
     assert np.abs(ours - np.array(golden["values"])).max() <= 1e-5
 
 
-# ---- The engine compared with them ----
+# ---- The engine compared with transformers ----
 
 def test_logits_match_transformers(golden_gguf, golden_model):
     text = EXPECTED["greedy"][0]
@@ -109,7 +109,7 @@ def test_unknown_instruction_set_is_an_error(golden_gguf):
 
 
 def test_prefetching_does_not_change_outputs(golden_gguf):
-    """Tests float and quantized weights, with one input, and with a prompt's many."""
+    """Tests float and quantized weights, with the many rows of a prompt and the single row of a decode step."""
     for file in (golden_gguf, SMOLLM2):
         texts = {level: generate(file, "-p", "ROMEO: But soft", "-n", 12, "--temp", 0, "-t", 1, FOLIO_PREFETCH=level)["tokens"]
                  for level in ("none", "l1", "l2", "l3", "once", "")}
@@ -199,7 +199,7 @@ def test_exporting_again_matches_the_trained_file(accented_run, tmp_path):
 # ---- verify ----
 
 def formats(run, folder):
-    """Returns the accented run as each supported file format: {name: (path, further flags)}."""
+    """Exports a run's checkpoint to every file format. Returns {name: (path, further flags of verify)}."""
     checkpoint = run / "checkpoints" / "best"
     files = {"gguf": (run / "model.gguf", []), "directory": (checkpoint, [])}
     for type_ in ("f16", "bf16"):
@@ -224,15 +224,15 @@ def test_verify_agrees_on_every_format(accented_run, tmp_path):
         assert "weights: 20 tensors equal" in done.stdout, name
         assert "greedy output: 200 tokens equal" in done.stdout, name
         assert done.stdout.splitlines()[-1] == "LibTorch and the engine agree", name
-        if name == "gguf":  # shards show whole activations with the same bits
+        if name == "gguf":  # with shards, verify prints the same, since activations have the same bits
             shards = succeed("verify", accented_run / "checkpoints" / "best", path, *flags, "--shards", "2")
             assert shards.stdout == done.stdout
 
 
 def test_verify_names_a_planted_error(accented_run, tmp_path):
-    """Changes one value in each format: verify names the tensor with both values, then the first activation."""
+    """One weight is changed in the file: verify must name its tensor, both values, and the first wrong activation."""
     with safe_open(accented_run / "checkpoints" / "best" / "model.safetensors", "np") as file:
-        right = file.get_tensor("model.layers.0.mlp.up_proj.weight")[1, 5]  # rows have 32 values
+        right = file.get_tensor("model.layers.0.mlp.up_proj.weight")[1, 5]  # verify must report this row and column
     for name, (path, flags) in formats(accented_run, tmp_path).items():
         if name not in ("gguf", "llama2c-v0", "directory"):
             continue
@@ -266,7 +266,7 @@ def test_verify_accepts_any_text_and_models(accented_run, tmp_path):
 
 
 def test_verify_supports_rope_scaling(golden_gguf, tmp_path):
-    """Tests a directory with Llama 3's RoPE scaling, and its GGUF, which stores factors instead of the parameters."""
+    """verify accepts a directory with Llama 3's RoPE scaling, and its GGUF file, which stores factors instead."""
     scaled = shutil.copytree(GOLDEN, tmp_path / "scaled")
     config = json.loads((scaled / "config.json").read_text())
     config["rope_scaling"] = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -294,7 +294,7 @@ def test_llama2c_files_match_llama2c_output(accented_run, tmp_path):
     assert theirs["prompt_tokens"][0] == 1 and theirs["prompt_tokens"][1] == 3 + ord(" ")
     assert theirs["prompt_tokens"][2:5] == [3 + ord(c) for c in "caf"]
     assert len(theirs["prompt_tokens"]) == 1 + len(" café")
-    # The leading <|endoftext|> affects the output, so transformers is given the same ids.
+    # The output depends on the leading <|endoftext|>, so transformers is given the same ids.
     checkpoint = accented_run / "checkpoints" / "best"
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).eval()

@@ -1,6 +1,6 @@
-"""Tests where programs write and read: links, pipes, devices and missing paths; and files after a signal.
+"""Tests outputs and inputs that are links, pipes, devices or missing paths, and which files remain after a signal.
 
-Devices are created in the tests' folders, so that no bug replaces the machine's.
+The tests use devices like /dev/null that they create, so that a bug can't replace those of the machine.
 """
 
 import os
@@ -16,7 +16,7 @@ import pytest
 
 from support import (BUILD, FAILED, GOLDEN, INTERRUPTED, WRONG_USAGE, assert_refused, environment, export, run, succeed)
 
-NULL, ZERO, FULL = 3, 5, 7  # /dev/null, /dev/zero and /dev/full
+NULL, ZERO, FULL = 3, 5, 7  # minor device numbers of /dev/null, /dev/zero and /dev/full
 
 
 def device(path, minor):
@@ -58,7 +58,7 @@ def test_links_and_special_files_are_written_in_place(golden_gguf, tmp_path):
     assert stat.S_IMODE((tmp_path / "folder/old").stat().st_mode) == 0o640
     os.mkfifo(tmp_path / "pipe")
     with open(tmp_path / "folder/copy", "wb") as copy, subprocess.Popen(["cat", tmp_path / "pipe"], stdout=copy) as reader:
-        while run("export", GOLDEN, "--out", tmp_path / "pipe").returncode != 0:  # until cat has opened it
+        while run("export", GOLDEN, "--out", tmp_path / "pipe").returncode != 0:  # fails until cat has opened the pipe
             assert reader.poll() is None
     assert (tmp_path / "folder/copy").read_bytes() == expected
     assert (tmp_path / "pipe").is_fifo()
@@ -180,7 +180,7 @@ def test_nohup_is_respected(golden_gguf):
 
 @pytest.fixture(scope="module")
 def large_model(tmp_path_factory):
-    """Writes half a billion zeros in llama2.c's format as a sparse file, whose export takes long."""
+    """Writes a llama2.c model of half a billion zeros as a sparse file. Its export is slow enough to be interrupted."""
     dim, hidden, layers, vocab, context, heads = 4096, 16384, 2, 66, 64, 32
     path = tmp_path_factory.mktemp("large") / "large.bin"
     per_layer = 2 * dim + 4 * dim * dim + 3 * dim * hidden

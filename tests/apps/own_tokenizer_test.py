@@ -1,4 +1,4 @@
-"""Tests train --tokenizer: transformers, tokenizers and llama.cpp read a model with its own merges."""
+"""Tests train --tokenizer bpe:N: transformers, tokenizers and llama.cpp give the same ids as the trained tokenizer."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def test_merges_are_learned_from_the_training_split(home):
     expected.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     part = BOOK.encode()[:int(0.9 * len(BOOK.encode()))]
     text = part.decode("utf-8", errors="ignore")
-    text = BOOK[:BOOK.index("\n", len(text) - 1) + 1]  # up to the end of the line
+    text = BOOK[:BOOK.index("\n", len(text) - 1) + 1]  # the training split ends with a line
     expected.train_from_iterator([text], trainers.BpeTrainer(
         vocab_size=350, special_tokens=["<|endoftext|>"], show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
@@ -73,7 +73,7 @@ def test_llama_cpp_gives_the_same_ids(home):
 def test_resumed_run_keeps_its_tokenizer_and_is_bit_exact(home, tmp_path):
     (tmp_path / "book.txt").write_text(BOOK, encoding="utf-8")
     train(tmp_path, "--tokenizer", "bpe:350", "--steps", 4, "--checkpoint-every", 2)
-    (tmp_path / "run" / "model.gguf").unlink()  # as after a kill following the last checkpoint
+    (tmp_path / "run" / "model.gguf").unlink()  # as if the run was killed after the last checkpoint
     train(tmp_path, "--resume")
     for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
         assert (tmp_path / "run" / name).read_bytes() == (home / "run" / name).read_bytes(), name

@@ -1,6 +1,6 @@
-"""Compares the trainer with PyTorch's: transformers' Llama with the same weights and batches, and torch.optim.
+"""Compares ten training steps with PyTorch: transformers' Llama and torch.optim, with the same weights and batches.
 
-The model has grouped queries. Tests plain and fused modules, and products in both types.
+The model has grouped queries. Tests plain and fused modules, and products in F32 and BF16.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(text):
-    """Trains one step, so that norms are no longer ones."""
+    """Returns the checkpoint after one step, from which both sides start: its norms are no longer ones."""
     out = text.parent / "first"
     succeed("train", text, *SHAPE, "--batch-size", 4, "--steps", 1, "--out", out)
     return out / "checkpoints" / "last"
@@ -43,7 +43,7 @@ def train(text, first, out, *flags):
 
 
 def optimizers(model, muon):
-    """Returns AdamW, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay."""
+    """Yields the optimizers: AdamW, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay."""
     blocks = [p for name, p in model.named_parameters() if muon and ".layers." in name and p.dim() == 2]
     rest = [p for p in model.parameters() if all(p is not b for b in blocks)]
     groups = [dict(params=[p for p in rest if (p.dim() == 2) == decays], weight_decay=0.1 * decays)
@@ -76,8 +76,8 @@ def train_with_pytorch(first, batches, bf16, muon):
     ("f32", [], 1e-4, 1e-5),
     ("f32", ["--recompute", "true"], 1e-4, 1e-5),
     ("f32", ["--fused", "false"], 1e-4, 1e-5),
-    ("bf16", [], 1e-2, 2e-2),  # 8-bit mantissas through three layers
-    # PyTorch orthogonalizes in bfloat16: 1.2e-5 of loss. AdamW's tenth loss differs by more than 0.1.
+    ("bf16", [], 1e-2, 2e-2),  # larger errors: significands of 8 bits through three layers
+    # PyTorch orthogonalizes in bfloat16, which changes the loss by 1.2e-5. AdamW's tenth loss would differ by 0.1.
     pytest.param("f32", ["--optimizer", "muon"], 1e-4, 1e-5, marks=pytest.mark.skipif(
         not hasattr(torch.optim, "Muon"), reason="this PyTorch is older than its Muon")),
 ])
@@ -86,7 +86,7 @@ def test_first_ten_steps_match_pytorch(text, first, tmp_path, dtype, flags, of_l
     assert batches.shape == (10, 6, 49) and batches.dtype == np.int32
     expected, expected_gradients = train_with_pytorch(first, batches, dtype == "bf16", "muon" in flags)
     assert losses == pytest.approx(expected, abs=of_loss)
-    assert losses[0] - losses[9] > 10 * of_loss  # otherwise unchanged weights would pass
+    assert losses[0] - losses[9] > 10 * of_loss  # otherwise a trainer that changes no weights would pass
     assert gradients.keys() == expected_gradients.keys()
     for name, gradient in expected_gradients.items():
         assert (gradients[name] - gradient).norm() <= of_gradient * gradient.norm(), name

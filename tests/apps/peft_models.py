@@ -1,4 +1,4 @@
-"""peft models with random adapters that affect the outputs."""
+"""Helpers for comparisons with peft: models with random adapters, and log probabilities by Folio and by peft."""
 
 import numpy as np
 import peft
@@ -9,7 +9,7 @@ from support import perplexity
 
 
 def adapted(model, seed=1, size=0.02, **config):
-    """Makes a peft model with random adapters from a model or its directory."""
+    """Adds random adapters to a model, given as a module or a directory. `size` is the standard deviation of B."""
     torch.manual_seed(seed)
     if not isinstance(model, torch.nn.Module):
         model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
@@ -21,7 +21,7 @@ def adapted(model, seed=1, size=0.02, **config):
 
 
 def scores(model, text, *flags):
-    """Returns our engine's log probability of each token of the file."""
+    """Returns the engine's log probability of each token of a text file except the first."""
     return np.array(perplexity(model, text, "--token-logprobs", *flags)["token_logprobs"])
 
 

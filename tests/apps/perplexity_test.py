@@ -65,7 +65,7 @@ def test_default_cache_type_follows_the_weights(golden_gguf, text, tmp_path):
 
 
 def test_bos_is_added_if_the_model_requires_it(tmp_path):
-    """BOS is the first window's first token, so it is not scored, and the text's first token is."""
+    """BOS precedes the text as the first token, which is never scored. So one more token of the text is scored."""
     path = write_chat_model(tmp_path / "model.gguf")
     (tmp_path / "text.txt").write_text("hello world\n" * 9, encoding="utf-8")
     without = perplexity(path, tmp_path / "text.txt", "-c", 500)
@@ -99,4 +99,4 @@ def test_unscorable_inputs_are_rejected(golden_gguf, text, tmp_path):
     refuse(WRONG_USAGE, "--text", text, "--bogus", parts=["--bogus"])
     assert_refused(run("perplexity", "-m", tmp_path / "none.gguf", "--text", text), FAILED, tmp_path / "none.gguf")
     both = run("perplexity", "-m", tmp_path / "none.gguf", "--text", tmp_path / "none.txt")
-    assert_refused(both, FAILED, tmp_path / "none.txt")  # before a large model is read
+    assert_refused(both, FAILED, tmp_path / "none.txt")  # the text is opened before the model is read

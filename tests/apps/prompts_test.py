@@ -1,4 +1,4 @@
-"""Tests generate --prompts: the prompts of a file run as one batch and give the same outputs as alone."""
+"""Tests generate --prompts: the prompts of a file run as one batch and give the same outputs as single prompts."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
-    path.write_text("\n\n".join(PROMPTS), encoding="utf-8")  # empty lines are skipped
+    path.write_text("\n\n".join(PROMPTS), encoding="utf-8")  # generate skips empty lines
     return path
 
 

@@ -1,4 +1,4 @@
-"""Small models as published with transformers, and models that `train` makes, to compare with transformers."""
+"""Helpers for comparing training with transformers: a small Hugging Face model, losses, runs with train --family."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from support import TEXT, generate, log_of, succeed
 
 
 def publish(folder, texts, special_tokens, **tokenizer_options):
-    """Saves a random Llama with grouped queries and a byte-level BPE of `texts`, which splits our words into pieces.
-    `tokenizer_options` set BOS, EOS, …"""
+    """Saves a random Llama with grouped queries and a byte-level BPE trained on `texts`, as a Hugging Face directory.
+    `tokenizer_options` are those of PreTrainedTokenizerFast, such as bos_token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -29,7 +29,7 @@ def publish(folder, texts, special_tokens, **tokenizer_options):
 
 
 def loss_by_transformers(model, ids, window):
-    """Returns the mean loss over consecutive windows, as `train` computes for validation."""
+    """Returns the mean loss over consecutive windows, which `train` reports as the validation loss."""
     rows = torch.tensor([ids[at:at + window + 1] for at in range(0, len(ids) - window, window)])
     with torch.no_grad():
         logits = model(rows[:, :-1]).logits
@@ -42,8 +42,8 @@ FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "
 
 
 def train_family(home, family, *flags):
-    """Trains cats.txt in HOME/r and checks that transformers' loss of the checkpoint is the log's, and that the engine
-    agrees. Returns the finished process and the model."""
+    """Trains on cats.txt, checks the logged loss with transformers and the engine's logits with verify. Returns the
+    finished process and transformers' model."""
     done = succeed("train", home / "cats.txt", *flags, "--out", home / "r", *FLAGS, home=home)
     assert f"family {family}" in done.stdout
     best = home / "r/checkpoints/best"
@@ -52,16 +52,16 @@ def train_family(home, family, *flags):
     assert model.config.model_type == family and not any(loading.values()), loading
     assert model.config.architectures == [type(model).__name__]
 
-    # AutoTokenizer always uses Qwen2Tokenizer for qwen2, which `train` mentions.
+    # For qwen2, AutoTokenizer ignores tokenizer.json's type and uses Qwen2Tokenizer.
     loader = transformers.PreTrainedTokenizerFast if family.startswith("qwen2") else transformers.AutoTokenizer
     ids = loader.from_pretrained(best)(TEXT).input_ids
     log = log_of(home / "r")
-    # Float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    # The bound: float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
     assert min(entry["val_loss"] for entry in log if "val_loss" in entry) == pytest.approx(
         loss_by_transformers(model, ids[int(len(ids) * 0.9 + 1e-6):], 32), abs=1e-4)
     assert log[-1]["loss"] < log[0]["loss"]
 
-    for file in (home / "r/model.gguf", best):  # a GGUF's context ends with the window; the directory stores it
+    for file in (home / "r/model.gguf", best):  # with a sliding window, GGUF and directory have different contexts
         assert "LibTorch and the engine agree" in succeed("verify", best, file, home=home).stdout
         assert generate(file, "-n", "5", "--temp", "0", "The cat", home=home)["text"]
     return done, model

@@ -1,4 +1,4 @@
-"""Tests the memory and traffic of training ranks: bench --train's table against its formulas, and timelines."""
+"""Tests the memory and traffic of training ranks: train --profile's table against its formulas, and train --trace."""
 
 import json
 import re
@@ -11,13 +11,13 @@ import pytest
 from ranks import train_on_ranks
 from support import FAILED, LONG, ROOT, assert_refused, run, succeed
 
-# Heads, positions and layers are divisible by 2 ranks.
+# Heads, positions and layers can be divided among two ranks.
 SHAPE = ["--dim", "64", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "96", "--context", "32",
          "--window", "32", "--batch-size", "4", "--accumulation", "2", "--warmup-steps", "2", "--threads", "1"]
 
 
 def cells_of(table):
-    """Returns {rank: {column: (measured, by formula)}}, in MB."""
+    """Returns {rank: {column: (measured, by formula)}} of the printed table, in MB."""
     rows = {}
     lines = table.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("rank  "))
@@ -44,11 +44,11 @@ if LONG:
 def test_memory_and_traffic_match_the_formulas(home, n, flags):
     rows = cells_of(train_on_ranks(n, home, home / "cats.txt", "--profile", *SHAPE, *flags))
     assert sorted(rows) == list(range(n))
-    # For ZeRO, the formulas are averages over the ranks.
+    # Compares sums over the ranks, because the formulas for ZeRO are averages.
     for column in ("parameters", "gradients", "optimizer", "sent"):
         measured, formula = (sum(row[column][i] for row in rows.values()) for i in (0, 1))
-        # The table has three digits. In addition, losses and norms are summed, some dozens of bytes; and some experts
-        # are chosen more often.
+        # The table has three digits, and the formulas omit the exchange of losses and norms, some dozens of bytes. They
+        # assume that all experts are selected equally often.
         error = 0.02 * formula if "--expert-parallel" in flags and column == "sent" else 0.00075 * n
         assert measured > 0.05 and abs(measured - formula) < error, (column, rows)
 
@@ -60,12 +60,12 @@ def test_timeline_has_compute_and_transfers_of_all_ranks(home):
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {0: "rank 0", 1: "rank 1"}
     updates = {rank: [e for e in events if e["pid"] == rank and e["name"] == "folio::update"] for rank in names}
-    assert [len(u) for u in updates.values()] == [3, 3]  # steps
+    assert [len(u) for u in updates.values()] == [3, 3]  # one update per step
     for rank in names:
         sums = [e for e in events if e["pid"] == rank and e["name"] == "gloo:all_reduce"]
         assert sums and all(e["ph"] == "X" and e["dur"] > 0 for e in sums)
-        assert {e["tid"] for e in sums}.isdisjoint({e["tid"] for e in updates[rank]})  # on separate threads
-    # With one clock, neither rank begins an update before both ended their step's backward pass.
+        assert {e["tid"] for e in sums}.isdisjoint({e["tid"] for e in updates[rank]})  # on other threads than updates
+    # The ranks' clocks agree: both begin the update of a step at about the same time.
     for mine, other in zip(updates[0], updates[1]):
         assert abs(mine["ts"] - other["ts"]) < 1e6
     assert not list(home.glob("steps.json.*"))

@@ -1,4 +1,4 @@
-"""Runs programs as several ranks, with the four variables that torchrun sets."""
+"""Runs programs as several ranks, with torchrun's environment variables RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ TORCHRUN = Path(sys.executable).with_name("torchrun")
 
 
 class Ranks:
-    """n processes, the ranks of one run. Each writes to FOLDER/RANK.out and .err. `args_of` adds arguments to single
-    ranks, and `program_of` replaces their program."""
+    """The n processes of one run. Rank R writes to FOLDER/R.out and R.err. `args_of` and `program_of` map single ranks
+    to further arguments and to another program."""
 
     def __init__(self, n, folder, program, *args, home="/nonexistent", args_of=None, program_of=None, **more):
         folder.mkdir(exist_ok=True)
@@ -34,7 +34,7 @@ class Ranks:
             process.wait()
 
     def wait(self):
-        """Returns the exit codes. A rank that hangs fails the test."""
+        """Waits for all ranks and returns their exit codes. Throws if a rank hangs."""
         return [process.wait(HANG) for process in self.processes]
 
     def out(self, rank):
@@ -44,7 +44,7 @@ class Ranks:
         return (self.folder / f"{rank}.err").read_text(encoding="utf-8")
 
     def line(self, rank):
-        """Returns the last line of stderr."""
+        """Returns the last line of the rank's stderr."""
         return (self.err(rank).splitlines() or [""])[-1]
 
     def succeed(self):
@@ -59,7 +59,7 @@ def training(n, home, *args, **more):
 
 
 def train_on_ranks(n, home, *args, **more):
-    """Trains to the end. Only rank 0 prints output, and none prints to stderr."""
+    """Trains on n ranks to the end and returns rank 0's output. Asserts that the ranks print nothing else."""
     with training(n, home, *args, **more) as ranks:
         said = ranks.succeed()
         assert said and [ranks.err(rank) for rank in range(n)] == [""] * n

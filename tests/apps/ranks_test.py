@@ -1,5 +1,5 @@
-"""Tests one model in several processes, started by hand and by torchrun. Outputs equal one process's; if a rank dies or
-hangs, all end with a line that names it, and running requests get an error."""
+"""Tests one model in several processes, started by hand and by torchrun: outputs equal those of one process. If a rank
+dies or hangs, the others end with a line that names it, and running requests get an error."""
 
 import json
 import random
@@ -99,7 +99,7 @@ def test_ctrl_c_ends_all_ranks(stages, tmp_path):
                stages, "ROMEO:") as ranks:
         await_text(ranks)
         for process in ranks.processes:
-            process.send_signal(signal.SIGINT)  # as a terminal does
+            process.send_signal(signal.SIGINT)  # like Ctrl-C in a terminal
         assert ranks.wait() == [INTERRUPTED, 0]
 
 
@@ -136,13 +136,13 @@ def test_hanging_rank_is_named_after_the_timeout(tmp_path):
 
 
 def test_hanging_rank_ends_the_pipeline(tmp_path):
-    """Rank 3 receives its steps from rank 1."""
+    """Stops rank 1, from which rank 3, in the next stage, receives its steps: all other ranks must end."""
     with Ranks(4, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel", 2,
                "ROMEO:", FOLIO_RANK_TIMEOUT="10") as ranks:
         await_text(ranks)
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert [ranks.processes[rank].wait(HANG) for rank in (0, 2, 3)] == [FAILED] * 3
-        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # some may first notice another rank's end
+        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # a rank may notice the end of another first
         assert any("did not respond within 10 s" in line for line in lines), lines
         assert all("did not respond within 10 s" in line or "disconnected" in line for line in lines), lines
 
@@ -189,12 +189,12 @@ def test_server_gives_the_same_texts_and_ends_all_ranks(tmp_path):
     with Ranks(3, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
         assert json.load(ask(address_of(ranks)))["choices"][0]["text"] == text
         for process in ranks.processes:
-            process.send_signal(signal.SIGTERM)  # as torchrun does
+            process.send_signal(signal.SIGTERM)  # torchrun's way to stop its processes
         assert ranks.wait() == [0, 0, 0]
 
 
 def test_concurrent_requests_match_one_process(tmp_path):
-    """Each client's outputs equal one process's, whatever other steps are in the pipeline."""
+    """Outputs equal those of one process, although six clients send requests and some disconnect."""
     lengths = [5, 40, 17, 60]
     expected = [generate(GOLDEN, "-p", "ROMEO:", "-s", i, "-n", n, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
                 for i, n in enumerate(lengths)]
@@ -206,7 +206,7 @@ def test_concurrent_requests_match_one_process(tmp_path):
             for i in range(first, first + 12):
                 with ask(address, seed=i % 4, max_tokens=lengths[i % 4], stream=i % 3 == 0) as answer:
                     if i % 3 == 0:
-                        answer.readline()  # and disconnects
+                        answer.readline()  # disconnects after the first line
                     else:
                         texts.append(json.load(answer)["choices"][0]["text"] == expected[i % 4])
             return texts
@@ -238,7 +238,7 @@ def test_streams_end_with_an_error_when_a_rank_dies(stages, tmp_path):
 
 
 def end_of(address, stream):
-    """Returns how a request ends: with its output, a reported error, or a lost connection."""
+    """Sends a request and returns how it ends: with its output, an error, or a lost connection."""
     try:
         with ask(address, stream=stream, max_tokens=60, seed=random.randrange(1 << 30)) as answer:
             text = answer.read().decode()
@@ -252,7 +252,7 @@ def end_of(address, stream):
 
 
 def test_soak_with_kills(tmp_path):
-    """Several clients send requests while a rank may die at any time: each request has a well-defined end."""
+    """A rank is killed at a random time while six clients send requests: each request ends with output or an error."""
     random.seed(1)
     for round_ in range(40 if LONG else 2):
         n = random.choice([2, 3])

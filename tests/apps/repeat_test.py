@@ -1,5 +1,5 @@
-"""Tests that a resumed run repeats the bits of an uninterrupted one: at the default size, with LibTorch's number of
-threads, in processes with another memory layout. kill_test.py kills small runs at random times."""
+"""Tests that a resumed run repeats the bits of an uninterrupted one: at the default model size, with LibTorch's default
+number of threads, in processes with another memory layout. kill_test.py kills small runs at random times."""
 
 import pathlib
 import random
@@ -11,8 +11,7 @@ import torch
 from exactness import assert_same, command, outcome
 from support import BUILD, LONG, SMALL_RUN, environment, held, read_until, succeed
 
-# Three kills between checkpoints, each at another step of the interval. Without bfloat16 instructions, a step in
-# bfloat16 takes a second.
+# Kills come 3, 2 and 3 steps after a checkpoint. Only twelve steps, as a step in bfloat16 can take a second.
 FLAGS = ["--steps", "12", "--seed", "5", "--log-every", "1", "--checkpoint-every", "4"]
 KILLS = [3, 6, 11]
 # Settings in a user's environment that must not change results.
@@ -20,13 +19,13 @@ UNRULY = {"MKL_DYNAMIC": "TRUE", "OMP_DYNAMIC": "true", "OMP_MAX_ACTIVE_LEVELS":
 
 
 def perturbed(seed):
-    """Returns an environment that moves a program's memory and fills it with other bytes."""
+    """Returns environment variables that move a program's memory and fill it with other bytes."""
     dice = random.Random(seed)
     library = BUILD / "tests/libperturb_heap.so"
-    assert library.exists()  # the loader would only warn
+    assert library.exists()  # otherwise the loader would only print a warning
     return {"LD_PRELOAD": str(library), "FOLIO_HEAP_SEED": str(seed),
             "MALLOC_PERTURB_": str(dice.randrange(1, 256)), "MALLOC_TOP_PAD_": str(dice.randrange(1 << 22)),
-            # Large blocks come from the heap, too. With fresh pages for each, a step would take twice as long.
+            # Allocates large blocks from the heap, too: with fresh pages for each, a step would take twice as long.
             "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
@@ -48,14 +47,14 @@ def test_matmuls_are_bit_exact_across_processes():
 
 
 def asks_mkl_for_the_same_bits():
-    """Returns True if fix_threads() sets this on this machine."""
+    """Returns True if fix_threads() makes MKL compute the same bits with any number of threads on this machine."""
     about = pathlib.Path("/proc/cpuinfo").read_text()
     return "GenuineIntel" in about and "avx512f" in about
 
 
 @pytest.mark.skipif(not asks_mkl_for_the_same_bits(), reason="not an Intel processor with AVX-512")
 def test_f32_results_do_not_depend_on_threads(tmp_path):
-    """Tests products and attention, and a run of the default size."""
+    """Compares products and attention, and a run of the default size, on one thread and on two."""
     if "MKL" not in torch.__config__.show():
         pytest.skip("this LibTorch has no MKL")
     one, two = digests(1, "fresh"), digests(2, "fresh")
@@ -71,7 +70,7 @@ def test_f32_results_do_not_depend_on_threads(tmp_path):
 
 
 def test_mkl_does_not_choose_the_thread_count(tmp_path):
-    """Reads MKL's log, which also works on machines where MKL's choice happens to change nothing."""
+    """Reads the number of threads in MKL's log, since on some machines MKL's own choice would be the same."""
     (tmp_path / "text.txt").write_text(text_of_65_characters(3000))
     done = succeed("train", tmp_path / "text.txt", *SMALL_RUN[:-2], "--steps", "1", home=tmp_path, OMP_NUM_THREADS="2",
                    MKL_VERBOSE="1", **UNRULY)
@@ -94,7 +93,7 @@ def test_run_killed_three_times_is_bit_exact(tmp_path, threads):
 
 
 def repeats_the_bits(home, dtype, threads):
-    """Starts without --threads, like most users; a resumed run uses its checkpoint's number."""
+    """Starts without --threads, like most users. A resumed run uses the number of threads in its checkpoint."""
     flags = [*FLAGS, "--dtype", dtype]
     own = {"OMP_NUM_THREADS": str(threads)}
     whole = succeed("train", *command(home, home / f"{dtype} whole", flags), home=home, timeout=600, **own)
@@ -105,7 +104,7 @@ def repeats_the_bits(home, dtype, threads):
 
     killed = home / f"{dtype} killed"
     for seed, step in enumerate(KILLS):
-        # Only the first process's number of threads counts; later ones get other threads and another memory layout.
+        # Only the first process may determine the number of threads. Later ones get other settings and memory layouts.
         more = own if seed == 0 else {"OMP_NUM_THREADS": "3", **UNRULY, **perturbed(seed)}
         process = held([BUILD / "train", *command(home, killed, flags)], env=environment(home, **more))
         read_until(process, f"step {step}/")

@@ -1,8 +1,7 @@
-"""Kills a run at each system call that changes a file, or fails the call, with strace's injection; then resumes it.
+"""Tests that a training run resumes correctly after a kill or an error at any system call that changes a file.
 
-Calls that change no file leave the previous state, so they are skipped. tests/train/run/save_faults_test.cpp does the
-same for a single save without strace, with every call and both errors. `make long` tests each call, otherwise every
-fourth is tested.
+strace injects the kill or the error. `make long` tests each call; otherwise every fourth is tested.
+tests/train/run/save_faults_test.cpp does the same for a single save without strace, with every call and both errors.
 """
 
 import os
@@ -30,7 +29,7 @@ def strace(options, log, home, directory, flags):
 
 
 def works():
-    """Returns True if strace is permitted here. Otherwise, ctest reports these tests as skipped."""
+    """Returns True if strace is installed and permitted. Otherwise, ctest reports these tests as skipped."""
     if shutil.which("strace") is None:
         return False
     return subprocess.run(["strace", "-f", "-o", os.devnull, "-e", "trace=write", "true"],
@@ -41,11 +40,11 @@ pytestmark = pytest.mark.skipif(not works(), reason="strace cannot trace here")
 
 
 class Call:
-    """The `number`th call of this name in the program's main thread."""
+    """A system call: the `number`th with this name in the program's main thread."""
 
     def __init__(self, name, number, arguments, directory):
         self.name, self.number = name, number
-        # Removes what differs between runs: the path, the process id, and the lengths of these and of times.
+        # Removes what differs between runs: the path, the process id, and the lengths of data that contain them.
         arguments = re.sub(r", \"\"\.\.\., \d+", "", arguments.replace(str(directory), "RUN"))
         self.what = re.sub(r"\.tmp-\d+", ".tmp-PID", arguments)
 
@@ -54,7 +53,7 @@ class Call:
 
 
 def changes_in(log, directory):
-    """Returns the calls of a trace that change a file of the run, in order."""
+    """Returns the calls in a log of strace that change a file of the run, in order."""
     counts, calls = {}, []
     main = None
     for line in log.read_text().splitlines():
@@ -74,7 +73,7 @@ def changes_in(log, directory):
 
 
 class Disturbed:
-    """Runs that fail at each of `calls`, and must resume to the same end as an uninterrupted run."""
+    """Makes runs that fail at one of `calls`, and checks that they resume to the result of an uninterrupted run."""
 
     def __init__(self, home):
         self.home, self.flags = home, flags_of(STEPS, eval_every=1)
@@ -88,7 +87,7 @@ class Disturbed:
         self.finished = set()
 
     def strike(self, call, how):
-        """Returns the process and its directory. Fails if another call was hit."""
+        """Starts a run with `how` injected at the call. Returns the process and the run's directory."""
         directory = self.home / f"{call.name}-{call.number}-{how.partition('=')[2]}"
         log = directory.with_suffix(".trace")
         done = strace(["-e", f"trace={call.name}", "-e", f"inject={call.name}:{how}:when={call.number}"], log,
@@ -104,7 +103,7 @@ class Disturbed:
         return done, directory
 
     def finish(self, call, directory):
-        """Resumes each directory state only once, since its content determines how the run continues."""
+        """Resumes the run and compares its result, unless a run with the same files has been resumed before."""
         state = frozenset(self.state_of(directory).items())
         if state not in self.finished:
             finish(self.home, directory, self.flags)
@@ -130,13 +129,13 @@ def runs(tmp_path_factory):
 
 
 def of_a_save(calls):
-    """Returns the calls between the log lines of steps one and two: a save that swaps both links and removes a step."""
+    """Returns the calls of one save, which are those between the log lines of steps 1 and 2."""
     lines = [i for i, call in enumerate(calls) if call.name == "write" and "RUN/log.jsonl>" in call.what]
     return calls[lines[0]:lines[1]]
 
 
 def around(calls):
-    """Returns the start, up to the first save, and the end, after the last."""
+    """Returns the calls before the first save, its first call, and the calls after the last save."""
     first = next(i for i, call in enumerate(calls) if "/checkpoints" in call.what)
     last = max(i for i, call in enumerate(calls) if "/checkpoints" in call.what)
     return calls[:first + 1] + calls[last + 1:]
@@ -177,7 +176,7 @@ def test_a_kill_at_each_call_loses_nothing(runs):
 def test_each_failed_call_is_reported_and_loses_nothing(runs):
     def refuse(call, error):
         done, directory = runs.strike(call, f"error={error}")
-        may_pass = call.name in REMOVALS or ".lock>" in call.what  # only disk space or an informational number is lost
+        may_pass = call.name in REMOVALS or ".lock>" in call.what  # errors of cleaning up and of the lock are ignored
         if not (may_pass and done.returncode == 0):
             assert done.returncode == FAILED and done.stderr.count("\n") == 1, f"{call}: {done.stderr}"
             assert MESSAGES[error] in done.stderr and str(directory) in done.stderr, f"{call}: {done.stderr}"

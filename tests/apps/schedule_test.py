@@ -1,4 +1,4 @@
-"""Compares the order of a pipeline's work with torch.distributed.pipelining, action by action."""
+"""Compares the pipeline schedules 1F1B and interleaved 1F1B with torch.distributed.pipelining, action by action."""
 
 import subprocess
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ def ours(ranks, chunks, microbatches):
 
 
 def stage(ranks, chunks):
-    """Returns the attributes of a stage that a schedule reads before it runs."""
+    """Returns a stand-in for a PipelineStage, with the attributes that a schedule reads when it is constructed."""
     return SimpleNamespace(group_size=ranks, group_rank=0, num_stages=ranks * chunks, stage_index=0, is_first=True,
                            is_last=False, stage_index_to_group_rank=None)
 
@@ -34,7 +34,7 @@ def test_interleaved_schedule_matches_pytorch(ranks, chunks):
     compared = 0
     for microbatches in range(1, 4 * ranks + 1):
         if microbatches % max(1, microbatches // ranks):
-            continue  # PyTorch doesn't support it
+            continue  # PyTorch doesn't support this number of microbatches
         theirs = schedules.ScheduleInterleaved1F1B([stage(ranks, chunks)] * chunks, microbatches).pipeline_order
         assert ours(ranks, chunks, microbatches) == [actions(theirs[rank]) for rank in range(ranks)], microbatches
         compared += 1
@@ -45,6 +45,6 @@ def test_interleaved_schedule_matches_pytorch(ranks, chunks):
 def test_1f1b_matches_pytorch(ranks):
     for microbatches in (ranks, ranks + 1, 3 * ranks):
         theirs = schedules.Schedule1F1B(stage(ranks, 1), microbatches).pipeline_order
-        # PyTorch's list for the last rank begins with microbatch 1 instead of 0; it is only for display.
+        # Omits the last rank, for which PyTorch's list, only meant for display, begins with microbatch 1 instead of 0.
         for rank, line in list(enumerate(ours(ranks, 1, microbatches)))[:-1]:
             assert line == actions(theirs[rank]), (microbatches, rank)

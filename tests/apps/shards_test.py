@@ -1,4 +1,4 @@
-"""Tests --shards: the same bytes for any number of shards, each with its own threads and memory."""
+"""Tests --shards: outputs are the same bytes with any number of shards, and each shard's memory is on its own node."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from support import (BUILD, FAILED, GOLDEN, LONG, SMOLLM2, WRONG_USAGE, assert_r
 
 @contextlib.contextmanager
 def serving(*flags):
-    """Starts a server of the golden model; yields its process and address."""
+    """Serves the golden model during the `with` block, and yields the process and the address."""
     process = subprocess.Popen([BUILD / "serve", "-m", GOLDEN, "--port", "0", *flags], stdout=subprocess.PIPE, text=True,
                                env=environment("/nonexistent"))
     try:
@@ -64,7 +64,7 @@ def may_ask_for_memory():
 
 @pytest.mark.skipif(not may_ask_for_memory(), reason="memory nodes can't be asked for here")
 def test_shards_request_memory_of_their_node():
-    """Reads the kernel's memory policy of each mapping: the shards' threads requested a node's memory."""
+    """Checks in the kernel's memory policies of the server's threads that the shards requested memory of a node."""
     with serving("--shards", "2") as (process, _):
         policies = set()
         for task in os.listdir(f"/proc/{process.pid}/task"):

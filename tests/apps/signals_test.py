@@ -1,4 +1,4 @@
-"""Tests how ./train ends at a signal and resumes with other streams and paths: nothing is lost or misplaced."""
+"""Tests how train ends at a signal and resumes, and training with closed or full streams or devices as outputs."""
 
 import itertools
 import json

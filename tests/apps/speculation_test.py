@@ -12,7 +12,7 @@ SETTINGS = [("--temp", 0, "-n", 60), ("-s", 1, "-n", 60), ("-s", 2, "-n", 300), 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Returns models by name: the target model, and draft models."""
+    """Returns {name: file} of the target model "model" and of draft models."""
     folder = tmp_path_factory.mktemp("models")
     swapped = [*PIECES[:-2], PIECES[-1], PIECES[-2]]
     return {"model": write_chat_model(folder / "model.gguf", context=160),

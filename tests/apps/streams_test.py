@@ -13,7 +13,7 @@ from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, environment
 
 
 def run_with(streams, program, *args):
-    """Returns the exit code, and stderr if it is a pipe. A stream of None is closed."""
+    """Runs a program with (stdin, stdout, stderr); None closes a stream. Returns (exit code, stderr if it's a pipe)."""
     closed = [number for number, stream in enumerate(streams) if stream is None]
     stdin, stdout, stderr = streams
     done = subprocess.run([BUILD / program, *map(str, args)], env=environment("/nonexistent"), stdin=stdin, stdout=stdout,
@@ -83,7 +83,7 @@ def test_truncated_model_gives_one_line(tmp_path):
     process = start("chat", "-m", model, "-n", 5)
     process.stdin.write(b"/help\n")
     process.stdin.flush()
-    while b"Ctrl-D" not in process.stderr.readline():  # the model is mapped by now
+    while b"Ctrl-D" not in process.stderr.readline():  # until the model is loaded
         assert process.poll() is None
     os.truncate(model, 0)
     _, err = process.communicate(b"hello\n", timeout=60)
@@ -97,5 +97,5 @@ def test_sigterm_ends_a_chat_during_an_answer(tmp_path):
     process.stdin.flush()
     assert process.stdout.read(1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 128 + signal.SIGTERM  # with stdin still open
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM  # ends although stdin is still open
     process.communicate()

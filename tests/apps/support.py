@@ -11,18 +11,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
-LONG = "FOLIO_LONG" in os.environ  # `make long`: tests that have a short form run in full
+LONG = "FOLIO_LONG" in os.environ  # set by `make long`: tests that otherwise use a sample of their cases run in full
 SANITIZED = "sanitize" in str(BUILD)
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"  # fetched by make smollm2
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
-HANG = 120  # seconds: only ends a test that would hang
+HANG = 120  # timeout in seconds, which only ends a test that would hang
 
 
 def wait_until(condition, alive=lambda: True, every=0.01):
-    """Returns condition() once it is true; fails if alive() no longer is."""
+    """Returns condition() once it is true. Fails the test if alive() becomes false before."""
     end = time.monotonic() + HANG
     while True:
         may_come = alive()
@@ -34,8 +34,8 @@ def wait_until(condition, alive=lambda: True, every=0.01):
 
 
 def held(command, **more):
-    """Starts a program that waits before each line of stdout until the test has read the previous one, by means of a
-    packet pipe that holds one line."""
+    """Starts a program whose stdout is a packet pipe that holds one line: before it prints a line, the test must have
+    read the previous one."""
     ours, its = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
     fcntl.fcntl(its, fcntl.F_SETPIPE_SZ, 4096)
     process = subprocess.Popen(list(map(str, command)), stdout=its, text=True, **more)
@@ -45,7 +45,7 @@ def held(command, **more):
 
 
 def read_until(process, begin):
-    """Reads the lines of a program up to the first with this prefix, and fails if there is none."""
+    """Returns a program's lines up to the first that starts with `begin`, and fails the test if there is none."""
     lines = []
     for line in process.stdout:
         lines.append(line)
@@ -55,14 +55,14 @@ def read_until(process, begin):
 
 
 def pause(process):
-    """Stops a process, and returns once all of its threads are stopped; SIGCONT continues it."""
+    """Stops a process with SIGSTOP, and returns when all of its threads are stopped. SIGCONT continues the process."""
     process.send_signal(signal.SIGSTOP)
     states = lambda: {stat.read_text().rsplit(") ", 1)[1][0] for stat in Path(f"/proc/{process.pid}/task").glob("*/stat")}
     wait_until(lambda: states() == {"T"}, lambda: process.poll() is None)
 
 
 def environment(home, **more):
-    # Spinning threads would slow down the working ones when other programs run.
+    # "passive": threads that spin while they wait would slow down tests that run at the same time.
     return {**os.environ, "FOLIO_HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **more}
 
 
@@ -73,8 +73,8 @@ def free_port():
 
 
 def run(program, *args, home="/nonexistent", timeout=HANG, errors="strict", **more):
-    """Runs a program of the build directory. Its output must be valid UTF-8 unless `errors` is "replace", since a
-    random model may generate anything. A signal fails the test."""
+    """Runs a program of the build directory, and fails the test if a signal ends it. Its output must be valid UTF-8
+    unless `errors` is "replace", for random models, which may generate any bytes."""
     done = subprocess.run([str(BUILD / program), *map(str, args)], capture_output=True, timeout=timeout,
                           env=environment(home, **more), stdin=subprocess.DEVNULL)
     done.stdout, done.stderr = done.stdout.decode("utf-8", errors), done.stderr.decode("utf-8")
@@ -115,12 +115,12 @@ def export(model, out, *flags):
 
 
 def log_of(directory):
-    """Returns the objects of a run's log."""
+    """Returns the entries of a training run's log.jsonl."""
     return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 
 def assert_refused(done, code, *parts):
-    """Checks the exit code, that stdout is empty, and that stderr is one line that contains all of `parts`."""
+    """Asserts the exit code, that stdout is empty, and that stderr is one line that contains all of `parts`."""
     assert done.returncode == code, f"exit code {done.returncode}: {done.stderr}{done.stdout}"
     assert done.stderr.endswith("\n") and done.stderr.count("\n") == 1, done.stderr
     assert done.stdout == "", done.stdout
@@ -134,7 +134,7 @@ TEXT = "".join(f"The {a} {b} sat on the {c}.\n" for a in ("old", "red", "sly") f
                for c in ("mat", "hill", "wall", "bed"))
 ACCENTED = "".join(f"Où est le café n° {i} ? C'est là, à côté du 中文 书店 😀. Ça va, naïve œuvre 🚀!\n"
                    for i in range(40))
-# Flags of a run of one second, and of one that memorizes its text.
+# Flags of a training run of one second, and of a run that memorizes its text.
 SMALL_RUN = ["--dim", "16", "--layers", "1", "--heads", "2", "--hidden-dim", "16", "--context", "32", "--window", "16",
              "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1"]
 LEARNING_RUN = ["--dim", "32", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "64", "--context",

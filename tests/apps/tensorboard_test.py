@@ -47,7 +47,7 @@ def test_random_batches_have_their_own_tag(home):
 
 
 def go_on(home, lines, end):
-    """Starts or resumes the run, and sends the signal once it has printed `lines` steps."""
+    """Starts or resumes the run, and ends it with the signal `end` once it has printed `lines` steps."""
     flags = [*SMALL_RUN, "--steps", "100000", "--log-every", "1", "--eval-every", "10", "--checkpoint-every", "100000"]
     process = held([BUILD / "train", *command(home, home / "r", flags)], env=environment(home))
     for line in process.stdout:
@@ -58,7 +58,7 @@ def go_on(home, lines, end):
 
 
 def test_resumed_run_has_no_duplicate_steps(home):
-    """Interrupts, resumes, kills in the middle of an event, and resumes: the killed process's steps are repeated."""
+    """Interrupts and resumes a run, kills it in the middle of an event, and resumes it, which repeats some steps."""
     go_on(home, 15, signal.SIGINT)
     go_on(home, 25, signal.SIGKILL)
     log = log_of(home / "r")

@@ -1,4 +1,4 @@
-"""Tests train's inputs: several files, folders, JSON lines, compressed files; and its file of tokens."""
+"""Tests train's inputs (several files, folders, JSON lines, compressed files), and the file of their tokens."""
 
 import gzip
 import itertools
@@ -42,7 +42,7 @@ def home(tmp_path_factory):
 
 @pytest.mark.parametrize("tokenizer", [[], ["--tokenizer", "bpe:300"]], ids=["characters", "bpe"])
 def test_documents_do_not_depend_on_their_files(home, tokenizer):
-    """The tokens are the tokenizer's, with its end token between documents."""
+    """The same documents give the same batches, whatever files contain them: their tokens, separated by end tokens."""
     one, expected = batches(home, "a", home / "one.txt", *tokenizer)
     for name, args in [("b", [home / "lines.jsonl", "--field", "body"]), ("c", [home / "packed.txt.gz"]),
                        ("d", [home / "parts", home / "last.txt"])]:
@@ -81,7 +81,7 @@ def test_token_cache_is_written_once(home, tmp_path, tokenizer, type_):
 
 @pytest.mark.parametrize("across", ["false", "mask"])
 def test_windows_end_at_or_mask_documents(home, across):
-    """transformers has the same loss if each document of a window is separate: only the first, or all of them."""
+    """transformers has the same loss on separate documents: a window's first for `false`, all of them for `mask`."""
     import torch
     last = train(home, "w", home / "one.txt", "--tokenizer", "bpe:300", "--across-documents", across,
                  "--validation-fraction", "0.4")

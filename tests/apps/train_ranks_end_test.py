@@ -1,4 +1,4 @@
-"""Tests how several ranks of ./train end together: if one is killed, hangs or fails, all others name it."""
+"""Tests how the ranks of train end: if one is killed, hangs or fails, all others end with an error that names it."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def await_lines(lines, directory, alive):
 
 
 def assert_all_name(ranks, lost, word):
-    """Checks that all other ranks end, each with one line that names the lost rank and the checkpoint."""
+    """Checks that all ranks except `lost` end, each with one line that names the lost rank and the last checkpoint."""
     for rank, process in enumerate(ranks.processes):
         if rank == lost:
             continue
@@ -78,7 +78,7 @@ def test_max_restarts_resumes_automatically(home):
     command = [TORCHRUN, "--no-python", "--nproc-per-node", "2", "--max-restarts", "2", "--master-port", free_port(),
                BUILD / "train", *flags, "--out", home / "run"]
     with open(home / "torchrun.err", "wb") as err:
-        process = held(command, env=environment(home), stderr=err)  # otherwise it might end before the kill
+        process = held(command, env=environment(home), stderr=err)  # held: the run can't end before the kill
         try:
             before = ""
             for step in (40, 150) if LONG else (25,):
@@ -87,7 +87,7 @@ def test_max_restarts_resumes_automatically(home):
             out, _ = process.communicate(timeout=HANG)
         finally:
             if process.poll() is None:
-                process.terminate()  # also ends its workers
+                process.terminate()  # torchrun also ends its workers
                 process.wait(timeout=HANG)
     assert process.returncode == 0, (home / "torchrun.err").read_text()
     assert (before + out).count("resumed at step") == (2 if LONG else 1)

@@ -1,4 +1,4 @@
-"""Tests ./train on several ranks: losses equal one process's for any mesh; its files; and rejected settings."""
+"""Tests train on several ranks: for any mesh, losses and files equal those of one process. Also tests invalid flags."""
 
 import hashlib
 import shutil
@@ -12,7 +12,7 @@ from exactness import make_home
 from ranks import train_on_ranks, training
 from support import BUILD, INTERRUPTED, LONG, WRONG_USAGE, assert_refused, log_of, run, succeed, wait_until
 
-# Heads, hidden_dim, layers and positions are divisible by all meshes below.
+# Heads, hidden_dim, layers and positions can be divided among the ranks of every mesh in MESHES.
 RUN = ["--dim", "16", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "32", "--context", "32",
        "--window", "16", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--log-every", "1", "--sample", "20"]
 
@@ -32,7 +32,7 @@ def weights_digest(directory):
 
 @pytest.fixture(scope="module", params=["adamw", "muon"])
 def alone(request, shared):
-    """Trains in one process: with whole batches, and with accumulated half batches."""
+    """Trains in one process, with whole batches and with accumulated half batches. Returns flags, runs, gradients."""
     flags = [*RUN, "--steps", "6", "--eval-every", "3", "--optimizer", request.param]
     whole, halves = shared / f"whole-{request.param}", shared / f"halves-{request.param}"
     succeed("train", shared / "cats.txt", *flags, "--batch-size", "8", "--out", whole, "--dump-grads",
@@ -49,7 +49,7 @@ def test_two_data_parallel_ranks_match_half_batches_exactly(shared, alone):
         out = shared / f"{halves.name}-data-{zero}-{transport}"
         train_on_ranks(2, shared, shared / "cats.txt", *flags, "--batch-size", "8", "--zero", zero, "--out", out,
                        FOLIO_RANK_TRANSPORT=transport)
-        if zero != "2":  # there, the owners' gradient norms are combined
+        if zero != "2":  # ZeRO 2 sums the gradient norm in another order, from those of the gradients' owners
             assert numbers(out) == numbers(halves), (zero, transport)
             assert weights_digest(out) == weights_digest(halves), (zero, transport)
         else:
@@ -88,14 +88,14 @@ def test_meshes_match_one_process(shared, alone, mesh):
     assert [loss for loss, _ in numbers(out)] == pytest.approx([loss for loss, _ in numbers(whole)], rel=1e-4)
     assert [entry["val_loss"] for entry in log_of(out) if "val_loss" in entry] == pytest.approx(
         [entry["val_loss"] for entry in log_of(whole) if "val_loss" in entry], rel=1e-3)
-    # The same files as usual, which a single process and transformers can read.
+    # A checkpoint has the same tensors as that of a single process, so one process and transformers can read it.
     saved, known = (load_file(d / "checkpoints/last/optimizer.safetensors") for d in (out, whole))
     saved.pop("__pad__", None), known.pop("__pad__", None)
     assert {name: t.shape for name, t in saved.items()} == {name: t.shape for name, t in known.items()}
 
 
 def stop_after(lines, directory, ranks):
-    """Sends Ctrl-C only to the last rank once the log has `lines` more lines: all ranks stop and save."""
+    """Sends SIGINT to the last rank once the log has `lines` more lines, and asserts that all ranks stop and save."""
     log = directory / "log.jsonl"
 
     def logged():

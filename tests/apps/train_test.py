@@ -1,4 +1,4 @@
-"""Tests ./train from end to end on a kilobyte of text: its files, how it ends and resumes, and errors."""
+"""Tests the program train on a kilobyte of text: the files of a run, how it ends and resumes, and errors."""
 
 import contextlib
 import fcntl
@@ -39,12 +39,12 @@ def test_run_writes_the_documented_files(home):
         assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "val_loss"} <= set(entry)
         assert 0 < entry["peak_share"] < 1  # so small a model is far from the peak
     assert log[-1]["val_loss"] < log[0]["val_loss"]
-    # A sample of the model at each evaluation, in the log and on the screen.
+    # Each evaluation writes a sample of the model's output to the log and to stdout.
     samples = [entry["sample"] for entry in log if "sample" in entry]
-    assert [len(sample) for sample in samples] == [100, 100, 100]  # longer than the context
+    assert [len(sample) for sample in samples] == [100, 100, 100]  # more characters than the context
     for line in (line for sample in samples for line in sample.splitlines()):
         assert f"\n  | {line}\n" in done.stdout
-    # A pipe gets plain lines, and the sample is the engine's.
+    # stdout is a pipe here, so it gets plain lines, without a terminal's escape sequences.
     assert "\x1b" not in done.stdout and "\r" not in done.stdout and done.stderr == ""
     assert re.search(r"^step 10/25 .*loss", done.stdout, re.MULTILINE)
     assert "5-gram" in done.stdout and str(directory / "model.gguf") in done.stdout
@@ -52,13 +52,13 @@ def test_run_writes_the_documented_files(home):
 
 
 def on_a_terminal(columns, *arguments, home):
-    """Returns what the program writes to a terminal of that width."""
+    """Returns what train writes to a terminal with that many columns."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([BUILD / "train", *map(str, arguments)], env=environment(home), stdout=its)
     os.close(its)
     written = b""
-    with contextlib.suppress(OSError):  # Linux's signal that the other side was closed
+    with contextlib.suppress(OSError):  # Linux reports a closed terminal as EIO
         while part := os.read(ours, 65536):
             written += part
     os.close(ours)
@@ -70,7 +70,7 @@ def on_a_terminal(columns, *arguments, home):
 def test_progress_bar_fits_the_terminal(home, columns):
     written = on_a_terminal(columns, home / "cats.txt", *SMALL_RUN, "--steps", "400", "--eval-every", "200", home=home)
     drawn = re.findall(r"\r\x1b\[K([^\r\n]*)", written)
-    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # that line stays on the screen
+    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # lines that are overwritten
     assert len(lines) >= 40 and max(map(len, lines)) < columns
     assert any("####" in line for line in lines) == (columns > 40)
     if columns > 40:
@@ -92,7 +92,7 @@ def test_run_names(home):
     assert numbers_of(home / "runs/cats") == numbers_of(home / "runs/cats-2")
     refused = train(home, "--steps", "2", "--out", home / "runs/cats", ok=False)
     assert_refused(refused, FAILED, home / "runs/cats", "--force")
-    (home / "runs/cats-2/model.gguf").unlink()  # makes the run unfinished
+    (home / "runs/cats-2/model.gguf").unlink()  # as in an unfinished run
     refused = train(home, "--steps", "2", ok=False)
     assert_refused(refused, FAILED, "cats-2", "--resume", "--force")
     train(home, "--steps", "3", "--force", "--out", home / "runs/cats-2")
@@ -135,7 +135,7 @@ def test_config_of_a_run_reproduces_it(home):
     succeed(*again, "--out", home / "b", home=home)
     assert (home / "a/config.toml").read_text() == (home / "b/config.toml").read_text()
     assert numbers_of(home / "a") == numbers_of(home / "b")
-    # A flag overrides the file.
+    # A flag overrides the configuration file.
     succeed(*again, "--steps", "2", "--out", home / "c", home=home)
     assert log_of(home / "c")[-1]["step"] == 2
 
@@ -154,7 +154,7 @@ def test_minutes_become_steps(home):
     estimates = re.findall(r"0.05 minutes: (\d+) steps of ([\d.]+) ms", done.stdout)
     steps = int(estimates[-1][0])
     assert log[-1]["step"] == steps >= 20
-    # The first steps used some of the time; they are included in the number, and are as many on any machine.
+    # The first 20 steps, with which train estimates the time of a step, are included in the number.
     first, ms = int(estimates[0][0]), float(estimates[0][1])
     assert 20 <= first <= 20 + 3000 / (ms - 0.05)
     assert f"steps = {steps}\n" in (home / "runs/cats/config.toml").read_text()

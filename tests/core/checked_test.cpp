@@ -1,4 +1,4 @@
-// Tests core/checked.h: a result is exact or absent.
+// Tests core/checked.h: checked arithmetic on integers returns the exact result, or nothing if it overflows.
 #include "core/checked.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests core/error.h: an Error carries its message, and any string can be printed on one line.
+// Tests core/error.h: an Error has the formatted message, and any string can be escaped for printing on one line.
 #include "core/error.h"
 
 #include <gtest/gtest.h>

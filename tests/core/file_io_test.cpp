@@ -123,7 +123,7 @@ TEST(OutputFile, PadsWithZeros) {
     EXPECT_EQ(out.offset(), 3U);
     out.pad_to(700);
     EXPECT_EQ(out.offset(), 700U);
-    out.pad_to(10);  // already past this offset
+    out.pad_to(10);  // no effect: the offset is already larger
     out.write("z");
     EXPECT_EQ(out.offset(), 701U);
     out.sync_and_close();
@@ -284,7 +284,7 @@ TEST(FolderWrite, CreatesAFolderOrFillsAnEmptyOne) {
   EXPECT_ERROR(write_folder_atomically(dir / "empty", write), "already exists");
   EXPECT_THROW(write_folder_atomically(dir / "failed", [](const fs::path&) { throw std::logic_error("failed"); }),
                std::logic_error);
-  EXPECT_EQ(names_in(dir.path()).size(), 3U);  // the files new, empty and link
+  EXPECT_EQ(names_in(dir.path()).size(), 3U);  // no other files: only new, empty and link
 }
 
 TEST(TemporaryPath, IsRemovedByDestructorAndSignals) {
@@ -344,7 +344,7 @@ TEST(MappedFile, RejectsEmptyAndIrregularFiles) {
   EXPECT_ERROR(MappedFile(dir / "none"), "none: No such file");
   EXPECT_ERROR(MappedFile(dir / "empty"), "is an empty file");
   EXPECT_ERROR(MappedFile(dir.path()), "is not a regular file");
-  EXPECT_ERROR(MappedFile(dir / "pipe"), "is not a regular file");  // returns at once, without a writer
+  EXPECT_ERROR(MappedFile(dir / "pipe"), "is not a regular file");  // doesn't wait for a writer
 }
 
 TEST(MappedFile, PathIsFoundByAddress) {

@@ -1,4 +1,4 @@
-// Tests core/file_status.h: for any kind of path, an error is one line that names it.
+// Tests core/file_status.h: the error for a path of any kind, such as a folder or a pipe, is one line with the path.
 #include "core/file_status.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests core/float16.h: widening is exact, narrowing rounds to nearest, ties to even, and a round trip keeps every bit.
-// Expected values are computed in double precision, where each step is exact.
+// Tests core/float16.h: conversion to float is exact, conversion from float rounds to nearest, ties to even, and both
+// together keep every bit. Expected values are computed in double precision, where each step is exact.
 #include "core/float16.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace folio::core {
 namespace {
 
-// A 16-bit type: its conversions, smallest normal exponent, fraction bits and largest value.
+// A 16-bit floating-point type: its conversions, smallest normal exponent, number of fraction bits, and infinity.
 struct Half {
   const char* name;
   float (*widen)(uint16_t);
@@ -28,7 +28,7 @@ const Half kHalves[] = {{"F16", f16_to_float, float_to_f16, -14, 10, 0x7C00, 0x1
 
 class Float16 : public ::testing::TestWithParam<Half> {
  protected:
-  // Returns the type's value nearest to a finite `value`, ties to even, from rounding in double precision.
+  // Returns the 16-bit type's value nearest to a finite `value`, ties to even, rounded in double precision.
   [[nodiscard]] static double nearest(float value) {
     const Half& half = GetParam();
     if (value == 0.0F) return value;
@@ -46,7 +46,7 @@ class Float16 : public ::testing::TestWithParam<Half> {
   }
 };
 
-// Returns the value of 16 bits by IEEE 754, computed from their three fields.
+// Returns the value of a 16-bit number by IEEE 754, computed from its sign, exponent and fraction.
 double value_of(uint16_t bits, const Half& half) {
   const int field = (bits & 0x7FFF) >> half.fraction_bits;
   const int fraction = bits & ((1 << half.fraction_bits) - 1);
@@ -96,7 +96,7 @@ TEST_P(Float16, TiesRoundToEven) {
 }
 
 TEST_P(Float16, FloatsRoundToNearest) {
-  constexpr uint32_t kStride = 4999;  // a prime: covers all exponents, and fractions of every kind
+  constexpr uint32_t kStride = 4999;  // prime, so that the tested bit patterns are spread over all exponents
   for (uint64_t bits = 0; bits <= UINT32_MAX; bits += kStride) {
     const auto value = std::bit_cast<float>(static_cast<uint32_t>(bits));
     if (std::isfinite(value)) expect_nearest(value);

@@ -1,4 +1,4 @@
-// Tests core/isa.h: FOLIO_ISA forces any instruction set that this machine supports, and rejects others.
+// Tests core/isa.h: FOLIO_ISA selects any instruction set that this machine supports; other values are errors.
 #include "core/isa.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests core/json.h: invalid JSON, or JSON beyond the limits, is an error that names the source.
+// Tests core/json.h: JSON that is invalid or exceeds the limits gives an error that names its source.
 #include "core/json.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests core/mixtures.h against literal types of known models; tests/interop/quantize_test.py compares with llama.cpp.
+// Tests the types that core/mixtures.h assigns to known models; tests/interop/quantize_test.py compares with llama.cpp.
 #include "core/mixtures.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(Mixtures, RowsOfPartialBlocksUseOtherTypes) {
   const std::map<std::string, DType> instead{{"q4_k_m", DType::Q5_0}, {"q5_k_m", DType::Q5_1}, {"q6_k", DType::Q8_0}};
   for (const auto& [name, type] : instead) {
     EXPECT_EQ(layers_with(c, name.c_str(), Role::Wq, type), std::vector<int64_t>{0});
-    EXPECT_EQ(layers_with(c, name.c_str(), Role::Wv, DType::Q8_0), std::vector<int64_t>{0});  // instead of Q6_K
+    EXPECT_EQ(layers_with(c, name.c_str(), Role::Wv, DType::Q8_0), std::vector<int64_t>{0});  // Q8_0 replaces Q6_K
     EXPECT_EQ(layers_with(c, name.c_str(), Role::TokenEmbedding, DType::Q8_0), std::vector{kOutside});
     EXPECT_EQ(layers_with(c, name.c_str(), Role::W2, DType::F16), std::vector<int64_t>{0});
   }

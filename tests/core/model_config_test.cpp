@@ -1,4 +1,4 @@
-// Tests core/model_config.h and core/manifest.h: errors name the limit, and the manifest matches the formula's count.
+// Tests core/model_config.h and core/manifest.h: errors name the violated limit, and manifests list all tensors once.
 #include "core/model_config.h"
 
 #include <gtest/gtest.h>
@@ -313,7 +313,7 @@ TEST(ModelConfig, VisitsEveryField) {
                           0.0F,
                           0.0F,
                           0.0F,
-                          0.0F};  // fails to compile if a field is removed
+                          0.0F};  // doesn't compile if a field is removed
   EXPECT_EQ(c, zeros);
 }
 
@@ -325,11 +325,11 @@ TEST(Manifest, NamesAreUniqueInEachFormat) {
     std::set<std::string> module;
     for (const TensorSpec& spec : manifest) {
       gguf.insert(spec.gguf_name);
-      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // some share a packed tensor
+      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // tensors can share a packed one
       module.insert(spec.module_name);
-      if (spec.role == Role::SelectionBias) continue;   // "e_score_correction_bias"
-      if (spec.role == Role::AttentionSinks) continue;  // "sinks"
-      if (!spec.hf_packed.name.empty()) continue;       // "gate_up_proj", "gate_up_proj_bias"
+      if (spec.role == Role::SelectionBias) continue;   // named "e_score_correction_bias"
+      if (spec.role == Role::AttentionSinks) continue;  // named "sinks"
+      if (!spec.hf_packed.name.empty()) continue;       // named "gate_up_proj" or "gate_up_proj_bias"
       for (const char* kind : {".weight", ".bias"}) {
         EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.hf_name.ends_with(kind));
         EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.module_name.ends_with(kind));
@@ -353,7 +353,7 @@ TEST(Manifest, NamesAreUniqueInEachFormat) {
   }
 }
 
-// Hugging Face's files store W1 and W3 as one tensor, [in, out], with alternating columns.
+// Hugging Face's files of gpt-oss store W1 and W3 of all experts as one tensor, with alternating columns.
 TEST(Manifest, GptOssStoresAllExpertsInOneTensor) {
   const auto manifest = tensor_manifest(kGptOss);
   const auto find = [&](const std::string& name) {

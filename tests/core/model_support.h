@@ -1,4 +1,4 @@
-// Small models for the tests of model files: shapes that differ in every stored field, and weights.
+// Defines small models for the tests of model files: configurations that differ in every stored field, and weights.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace folio::core::test {
 
-// Odd sizes with grouped heads: no matrix fills whole cache lines.
+// A Llama with odd sizes and grouped queries. The rows of its matrices don't fill whole cache lines.
 inline const ModelConfig kGrouped{.vocab_size = 11,
                                   .dim = 24,
                                   .n_layers = 2,
@@ -34,7 +34,7 @@ inline std::vector<ModelConfig> several_shapes() {
   return {kGrouped, untied, multi_query, plain};
 }
 
-/// Returns the same shapes with llama2.c's rope_theta and norm_eps.
+/// Returns the configurations of several_shapes() with llama2.c's rope_theta and norm_eps.
 inline std::vector<ModelConfig> llama2c_shapes() {
   std::vector<ModelConfig> shapes = several_shapes();
   for (ModelConfig& config : shapes) {
@@ -44,7 +44,7 @@ inline std::vector<ModelConfig> llama2c_shapes() {
   return shapes;
 }
 
-/// Returns weights that all differ, of both signs.
+/// Returns weights of both signs, no two of which are equal.
 inline Weights numbered_weights(const ModelConfig& config) {
   Weights weights{.config = config, .tensors = {}};
   float next = 1.0F;

@@ -1,4 +1,4 @@
-// Tests core/paths.h: FOLIO_HOME overrides the source tree, and the newest model is the one written last.
+// Tests core/paths.h: FOLIO_HOME replaces the source tree as the place of runs/ and data/; the newest model is found.
 #include "core/paths.h"
 
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@ namespace {
 constexpr std::array kWritten{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0,
                               DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
 
-// Returns values distributed like weights: sums of uniform numbers, each row of 256 with a scale of its own.
+// Returns n values distributed like weights: sums of 12 uniform values, with a different scale for each row of 256.
 std::vector<float> bell_shaped(size_t n, uint64_t seed) {
   std::vector<float> values(n);
   for (size_t i = 0; i < n; ++i) {
@@ -43,7 +43,7 @@ TEST(Quantize, BlocksMatchLlamaCpp) {
   const std::span<const float> values = golden.find_tensor("values")->floats();
   ASSERT_EQ(values.size(), 32U * 256);
   for (const DType type : kWritten) {
-    if (type == DType::Q4_0 || type == DType::Q4_1) continue;  // tested in quants_oracle_test.py
+    if (type == DType::Q4_0 || type == DType::Q4_1) continue;  // quants_oracle_test.py tests these types
     const TensorView* expected = golden.find_tensor(std::string(info(type).name));
     ASSERT_NE(expected, nullptr) << info(type).name;
     const std::vector<std::byte> blocks = quantize(type, values, "w");
@@ -54,7 +54,7 @@ TEST(Quantize, BlocksMatchLlamaCpp) {
   }
 }
 
-// Each value gets the nearest level of its group's grid: at most half a step away, or clamped to the last level.
+// The nearest level of a group's grid is at most half a step away, unless the value is beyond the last level.
 TEST(Quantize, ValuesRoundToTheNearestLevel) {
   const std::vector<float> values = bell_shaped(40 * 256, 3);
   for (const DType type : kWritten) {
@@ -63,14 +63,14 @@ TEST(Quantize, ValuesRoundToTheNearestLevel) {
     std::vector<float> scales(values.size() / q.group);
     std::vector<float> minimums(q.minimums ? scales.size() : 0);
     unpack(type, quantize(type, values, "w"), quants, scales, minimums);
-    const int32_t lowest = type == DType::Q8_0 ? 1 : 0;  // -128 is never written
+    const int32_t lowest = type == DType::Q8_0 ? 1 : 0;  // quants are stored + 128, and -128 is never written
     const int32_t highest = static_cast<int32_t>(1U << q.bits) - 1;
     for (size_t i = 0; i < values.size(); ++i) {
       const float scale = scales[i / q.group];
       if (scale == 0.0F) continue;
       const double offset = q.minimums ? minimums[i / q.group] : 0.0;
       const double level = (values[i] - offset) / scale + q.zero_point;
-      // Types with groups of 32 choose levels by the scale and minimum before these are rounded to half precision.
+      // Types without byte scales choose levels before scale and minimum are rounded to half precision.
       const double slack = q.byte_scales ? 1e-4 : 2 * highest * 0x1p-11;
       const double apart = std::abs(level - quants[i]);
       const bool beyond = (quants[i] == highest && level > highest) || (quants[i] == lowest && level < lowest);
@@ -79,7 +79,7 @@ TEST(Quantize, ValuesRoundToTheNearestLevel) {
   }
 }
 
-// The step between levels is the range divided by 15 or 31, and the rounding error is proportional to the step.
+// With 4 or 5 bits, the step between levels is the range divided by 15 or 31. The error is proportional to the step.
 TEST(Quantize, OneMoreBitHalvesTheError) {
   const std::vector<float> values = bell_shaped(400 * 256, 5);
   EXPECT_NEAR(rms_error(DType::Q4_1, values) / rms_error(DType::Q5_1, values), 31.0 / 15, 0.05);

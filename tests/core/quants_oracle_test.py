@@ -1,6 +1,6 @@
-"""Compares block types with the gguf package, bit by bit: dequantized values and quantized blocks.
+"""Compares dequantized values and quantized blocks with the gguf package, bit by bit, for each block type.
 
-FOLIO_FORMAT_TOOL is the path of the tool (see format_tool.cpp).
+The environment variable FOLIO_FORMAT_TOOL has the path of format_tool (formats/format_tool.cpp).
 """
 
 import os
@@ -14,7 +14,7 @@ from gguf import quants
 
 TOOL = os.environ["FOLIO_FORMAT_TOOL"]
 READ = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.MXFP4]
-WRITTEN = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1]  # by the gguf package, too; the K types have golden blocks
+WRITTEN = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1]  # types that the gguf package can quantize to
 
 
 def ours(verb, qtype, array, folder, dtype):
@@ -27,7 +27,7 @@ def ours(verb, qtype, array, folder, dtype):
 
 @pytest.mark.parametrize("qtype", READ, ids=lambda q: q.name)
 def test_random_blocks_dequantize_like_gguf(tmp_path, qtype):
-    """Covers every bit pattern of scales, minimums and quants, including infinities and NaNs."""
+    """Random bytes are valid blocks, whose scales, minimums and quants have any bits, including infinities and NaNs."""
     blocks = np.random.default_rng(int(qtype)).integers(0, 256, (5000, GGML_QUANT_SIZES[qtype][1]), dtype=np.uint8)
     with np.errstate(invalid="ignore", over="ignore"):
         expected = quants.dequantize(blocks, qtype).ravel()
@@ -50,20 +50,20 @@ def rows():
     x[600:700] = np.abs(x[600:700])
     x[700:800] = -np.abs(x[700:800])
     x[800:900, ::2] = 0
-    x[900:1000, 7], x[900:1000, 20] = 127, -127  # a scale of exactly 1: ties of the values are ties of the quants
+    x[900:1000, 7], x[900:1000, 20] = 127, -127  # the scale is exactly 1, so values like 2.5 are ties
     x[900:1000] = np.where(np.arange(32) % 13 == 7, x[900:1000], np.round(x[900:1000].clip(-60, 60) * 2) / 2)
     tiny = np.float32(2.0) ** random.integers(-149, -100, (500, 1)).astype(np.float32)
     x[1000:1500] = (random.standard_normal((500, 32)).astype(np.float32) * tiny).astype(np.float32)
     x[1500:2000] *= np.float32(1e-6)  # scales that are subnormal in half precision
     x[2000:2100] = (random.standard_normal((100, 32)) * 60000).astype(np.float32)
-    return x.clip(-65000, 65000)  # a minimum of Q4_1 must fit half precision
+    return x.clip(-65000, 65000)  # half precision must be able to store a minimum of Q4_1
 
 
 @pytest.mark.parametrize("qtype", WRITTEN, ids=lambda q: q.name)
 def test_values_quantize_like_gguf(tmp_path, qtype):
     x = rows()
     if qtype in (Q.Q5_0, Q.Q5_1):
-        x += 0  # no zeros of both signs: where they decide a sign, these types follow llama.cpp
+        x += 0  # turns -0 into 0: with zeros of both signs, gguf and llama.cpp differ, and Folio follows llama.cpp
     with np.errstate(all="ignore"):
         expected = quants.quantize(x, qtype)
     got = ours("quantize", qtype, x, tmp_path, np.uint8).reshape(expected.shape)
@@ -72,13 +72,13 @@ def test_values_quantize_like_gguf(tmp_path, qtype):
 
 
 def test_signed_zeros_quantize_like_gguf(tmp_path):
-    """Compares values: in a block with zeros of both signs, NumPy's vector code decides which zero is its minimum."""
+    """Compares scales and minimums as numbers, because the sign of a minimum of 0 depends on NumPy's vector code."""
     random = np.random.default_rng(4)
     x = np.where(random.integers(0, 2, (500, 32)) == 1, np.float32(0), np.float32(-0.0))
     x[250:] = np.where(random.random((250, 32)) < 0.5, x[250:], random.random((250, 32), dtype=np.float32))
     expected = quants.quantize(x, Q.Q4_1)
     got = ours("quantize", Q.Q4_1, x, tmp_path, np.uint8).reshape(expected.shape)
-    for at in (0, 2):  # the scale and the minimum
+    for at in (0, 2):  # byte offsets of scale and minimum in a Q4_1 block
         assert (got[:, at:at + 2].copy().view(np.float16) == expected[:, at:at + 2].copy().view(np.float16)).all()
     assert (got[:, 4:] == expected[:, 4:]).all()
 

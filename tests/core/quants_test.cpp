@@ -1,5 +1,5 @@
-// Tests core/quants.h: groups represent the values of their blocks, sizes are checked, and quantizing a dequantized
-// block reproduces it.
+// Tests core/quants.h: unpacked groups have the values of their blocks, sizes are checked, and quantizing a dequantized
+// block gives the same block.
 #include "core/quants.h"
 
 #include <gtest/gtest.h>
@@ -51,10 +51,10 @@ TEST(Quants, UnpackedGroupsMatchDequantization) {
   }
 }
 
-// E2M1 has a sign, two bits of exponent and one of mantissa. The scale is E8M0: 2^(byte - 127). In GGUF the low nibbles
-// of a block's bytes are its first sixteen elements.
+// An MXFP4 element (E2M1) has a sign, two bits of exponent and one of mantissa. The scale (E8M0) is 2^(byte - 127). In
+// GGUF the low nibbles of a block's bytes are its first sixteen elements.
 TEST(Quants, Mxfp4MatchesTheFormula) {
-  for (int scale = 0; scale < 253; ++scale) {  // above, 6 times the scale overflows a float
+  for (int scale = 0; scale < 253; ++scale) {  // from 253 on, 6 * scale would be infinite
     std::vector<std::byte> block(17);
     block[0] = static_cast<std::byte>(scale);
     for (size_t i = 0; i < 16; ++i) block[1 + i] = static_cast<std::byte>(i | (15 - i) << 4U);
@@ -93,8 +93,8 @@ TEST(Quants, RejectsMismatchedSizes) {
                "tensor w has 40 elements, which is not a multiple");
 }
 
-// A block's values are on its grid, so quantizing them again loses nothing. Each block must use both ends of the grid,
-// otherwise its scale would differ.
+// Dequantized values are on the block's grid, so quantizing them again loses nothing, provided that the block uses both
+// ends of the grid: otherwise the new scale would be smaller.
 TEST(Quants, RequantizingADequantizedBlockIsExact) {
   for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
     const DTypeInfo& t = info(type);
@@ -110,7 +110,7 @@ TEST(Quants, RequantizingADequantizedBlockIsExact) {
           if (block[i] == std::byte{0x80}) block[i] = std::byte{0x81};  // -128 is never written
         }
       }
-      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // both ends: 0 and 15
+      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // quants 15 and 0: both ends
     }
     std::vector<float> values(200 * 32);
     dequantize(type, blocks, values);

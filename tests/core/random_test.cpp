@@ -1,4 +1,4 @@
-// Tests core/random.h: SplitMix64's published stream, and numbers that depend only on (seed, counter).
+// Tests core/random.h: the generator gives SplitMix64's published outputs, and a draw depends only on (seed, counter).
 #include "core/random.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace folio::core {
 namespace {
 
 TEST(Random, SplitMixMatchesTheReferenceStream) {
-  // Outputs of the reference implementation for seed 1234567; its state grows by gamma at each step.
+  // Outputs of the reference implementation for seed 1234567, which adds gamma to its state at each step.
   constexpr uint64_t kGamma = 0x9E3779B97F4A7C15ULL;
   constexpr std::array<uint64_t, 5> kStream{6457827717110365317ULL, 3203168211198807973ULL, 9817491932198370423ULL,
                                             4593380528125082431ULL, 16408922859458223821ULL};
@@ -37,7 +37,7 @@ TEST(Random, UniformIsBelowOneAndUniform) {
     ++bins[static_cast<size_t>(u * 16)];
     sum += u;
   }
-  // Five standard deviations of a mean of uniforms, and of a binomial count.
+  // The bounds are five standard deviations: of a mean of uniform values, and of a binomial count.
   EXPECT_NEAR(sum / kDraws, 0.5, 5 / std::sqrt(12.0 * kDraws));
   for (const int bin : bins) EXPECT_NEAR(bin, kDraws / 16.0, 5 * std::sqrt(kDraws / 16.0 * 15 / 16));
 }

@@ -1,4 +1,4 @@
-// Tests core/rope_layout.h: a permutation within each head, and its inverse.
+// Tests core/rope_layout.h: the permutation of each head's rows between adjacent and split RoPE pairs, and its inverse.
 #include "core/rope_layout.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Permutation = void (*)(std::span<const std::byte>, std::span<std::byte>, int64_t, int64_t, int64_t);
 
-// Permutes rows of `columns` floats each.
+// Applies a permutation of core/rope_layout.h to rows of `columns` floats each.
 template <Permutation kPermute>
 void permute(std::span<const float> rows, std::span<float> out, int64_t n_heads, int64_t head_dim, int64_t columns) {
   kPermute(std::as_bytes(rows), std::as_writable_bytes(out), n_heads, head_dim,
@@ -23,7 +23,7 @@ constexpr auto to_split = permute<adjacent_to_split_halves>;
 constexpr auto to_adjacent = permute<split_halves_to_adjacent>;
 
 TEST(RopeLayout, OneHeadOfSixRows) {
-  // Pairs (0,1), (2,3), (4,5) become (0,3), (1,4), (2,5): the first members of all pairs precede the second ones.
+  // Rows of a head that form the pairs (0, 1), (2, 3), (4, 5) move to (0, 3), (1, 4), (2, 5).
   const std::vector<float> adjacent{0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 50, 51};
   std::vector<float> split(12);
   to_split(adjacent, split, 1, 6, 2);

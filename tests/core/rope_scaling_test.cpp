@@ -1,5 +1,5 @@
-// Tests core/rope_scaling.h: high frequencies stay, low ones are divided by the factor, and the scaling between them is
-// continuous.
+// Tests core/rope_scaling.h: linear scaling divides all frequencies, Llama 3's divides low ones and interpolates, and
+// LongRoPE selects its factors by the context.
 #include "core/rope_scaling.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests core/sharing_trials.h on loops with given times.
+// Tests core/sharing_trials.h with simulated times of loops: the faster of two variants, shared or not, is selected.
 #include "core/sharing_trials.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Runs loops that need the given time when shared or run by one thread; returns the number that were shared.
+// Simulates `loops` loops that need the time `shared` if shared by threads, else `alone`. Returns how many were shared.
 size_t n_shared(SharingTrials& trials, size_t worth, size_t loops, nanoseconds shared, nanoseconds alone) {
   size_t n = 0;
   for (size_t i = 0; i < loops; ++i) {
@@ -23,7 +23,7 @@ TEST(SharingTrials, SelectsTheFasterVariantInMostLoops) {
   SharingTrials trials;
   for (const size_t worth : {2, 9, 33, 255}) {
     EXPECT_GE(n_shared(trials, worth, 10'000, nanoseconds(3000), nanoseconds(4000)), 9600U) << worth;
-    n_shared(trials, worth, 100'000, nanoseconds(5000), nanoseconds(4000));  // overrides what was learned so far
+    n_shared(trials, worth, 100'000, nanoseconds(5000), nanoseconds(4000));  // enough loops to replace the old times
     EXPECT_LE(n_shared(trials, worth, 100'000, nanoseconds(5000), nanoseconds(4000)), 500U) << worth;
   }
 }
@@ -41,7 +41,7 @@ TEST(SharingTrials, LongLoopsAreAlwaysShared) {
   EXPECT_FALSE(trials.times(1000));
 }
 
-// A thread waits 3 ms for a core in one of the timed loops.
+// In one of the timed loops, a thread waits 3 ms for a core.
 TEST(SharingTrials, OneOutlierDoesNotDecide) {
   SharingTrials trials;
   for (size_t i = 0; i < 200; ++i) {

@@ -1,5 +1,5 @@
-// Helpers for the tests of src/core: temporary folders, bytes to build files from, error messages. Files are written
-// and read with the standard library, not with the code under test.
+// Helpers for tests: temporary folders, environment variables, expected errors, and files, which are written and read
+// with the standard library, not with the tested code.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 
 namespace folio::core::test {
 
-/// A new empty folder, removed with the object.
+/// A new empty folder, which the destructor removes with its contents.
 class TempDir {
  public:
   TempDir() {
@@ -44,7 +44,7 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-/// Sets (or unsets) an environment variable until the end of the scope.
+/// Sets an environment variable, or unsets it if `value` is null. The destructor restores the old value.
 class ScopedEnv {
  public:
   ScopedEnv(const char* name, const char* value) : name_(name) {
@@ -62,7 +62,7 @@ class ScopedEnv {
 };
 
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::remove(path);  // truncating and rewriting makes some file systems flush the file, 50 times slower
+  std::filesystem::remove(path);  // some file systems flush a file that is truncated and rewritten: 50 times slower
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
@@ -74,7 +74,7 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Returns a number's bytes as in memory (little-endian on every machine that Folio supports).
+/// Returns the bytes of a value as in memory (little-endian on every machine that Folio supports).
 template <typename T>
 std::string raw(T value) {
   std::string bytes(sizeof(T), '\0');
@@ -105,7 +105,7 @@ inline bool contains(std::string_view text, std::string_view part) { return text
     EXPECT_TRUE(::folio::core::test::contains(message_, part)) << message_;                         \
   } while (false)
 
-/// Returns the result of body(), run in a child process limited to 1 GiB of address space: a few hundred threads fit.
+/// Runs body() in a child process limited to 1 GiB of address space (a few hundred threads). Returns body's result.
 inline std::string in_little_memory(const std::function<std::string()>& body) {
   int to_parent[2];
   if (::pipe(to_parent) != 0) return "no pipe";

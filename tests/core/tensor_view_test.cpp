@@ -1,4 +1,4 @@
-// Tests core/tensor_view.h: sizes follow the block formats, and only F32 tensors are readable as floats.
+// Tests core/tensor_view.h: the bytes of a tensor follow from its type and shape, and only F32 can be read as floats.
 #include "core/tensor_view.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests core/thread_limit.h with computed waiting times, as if `busy` other threads used the cores and every runnable
-// thread got an equal share of the time.
+// Tests core/thread_limit.h with simulated waiting times, as if `busy` other threads used the cores and every runnable
+// thread received an equal share of the time.
 #include "core/thread_limit.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ double waiting(size_t threads, size_t busy, size_t cores) {
   return waiting * static_cast<double>(threads) / static_cast<double>(all);
 }
 
-// Returns, for each of `windows` windows, how many of `cores` threads take part.
+// Returns the limit, of at most `cores` threads, after each of `windows` time windows while `busy` other threads run.
 std::vector<size_t> limits(size_t cores, size_t busy, size_t windows, ThreadLimit& limit) {
   std::vector<size_t> all;
   for (size_t i = 0; i < windows; ++i) {
@@ -110,7 +110,7 @@ TEST(FreeCores, DoesNotExceedTheNumberOfCores) {
   EXPECT_LE(*free, static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-// On a larger machine, free_cores() may count cores that this process may not use. A wrong count is not read again.
+// In containers, free_cores() can be wrong. If it returns 0 although no thread waits, the limit ignores free_cores().
 TEST(ThreadLimit, IgnoresFreeCoresAfterAWrongCount) {
   ThreadLimit limit(4);
   limit.start(0);
@@ -121,7 +121,7 @@ TEST(ThreadLimit, IgnoresFreeCoresAfterAWrongCount) {
   EXPECT_EQ(limit.now(), 4U);
 }
 
-// Two threads share a core and never sleep, so one always waits. If run_delay() never grew, neither would end.
+// Two threads share a core and never sleep, so one always waits. If run_delay() didn't grow, the test would hang.
 TEST(RunDelay, GrowsWhileThreadsWaitForACore) {
   if (!std::filesystem::exists("/proc/thread-self/schedstat")) GTEST_SKIP() << "the system does not count it";
   cpu_set_t one;

@@ -1,4 +1,4 @@
-// Tests core/thread_pool.h: indices run once, ranges end at multiples of the grain, exceptions reach the caller.
+// Tests core/thread_pool.h: a loop runs each index once in ranges of whole grains, and exceptions reach the caller.
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(ThreadPool, CoversEachIndexOnceAtGrainBoundaries) {
     ASSERT_EQ(pool.size(), threads);
     for (const size_t count : {0, 1, 2, 3, 5, 7, 8, 63, 64, 65, 257, 1000}) {
       for (const size_t grain : {1, 2, 3, 8, 64, 1000, 5000}) {
-        std::vector<int> hits(count, 0);  // ranges are disjoint, so no two threads write one element
+        std::vector<int> hits(count, 0);  // needs no lock: ranges are disjoint
         std::mutex mutex;
         std::vector<std::pair<size_t, size_t>> ranges;
         pool.parallel_for(count, grain, [&](size_t begin, size_t end) {
@@ -89,8 +89,7 @@ TEST(ThreadPool, SmallLoopsHaveOneChunkPerThread) {
   }
 }
 
-// A worker that stalls in its first chunk, as if descheduled, gets no other chunk: the caller does the rest and waits
-// only for that one.
+// If a worker stalls in its first chunk, as if another process used its core, the caller runs all other chunks.
 TEST(ThreadPool, OthersTakeUnstartedChunks) {
   ThreadPool pool(2, ThreadPool::Sharing::Always);
   const auto caller = std::this_thread::get_id();
@@ -115,7 +114,7 @@ TEST(ThreadPool, RepeatedLoopsAreSynchronized) {
   std::vector<uint32_t> cells(30, 0);
   constexpr uint32_t kRounds = 5000;
   for (uint32_t round = 0; round < kRounds; ++round) {
-    // Each round reads values that other threads wrote in the round before: a missing barrier gives a wrong number.
+    // Each round reads what other threads wrote in the previous round: without a barrier, the values would be wrong.
     std::vector<uint32_t> next(cells.size());
     pool.parallel_for(cells.size(), 1, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) next[i] = cells[(i + 11) % cells.size()] + 1;
@@ -149,7 +148,7 @@ TEST(ThreadPool, AcceptsBodiesByReferenceAndByValue) {
   const auto body = [&sum](size_t begin, size_t end) { sum += end - begin; };
   pool.parallel_for(10, 1, body);
   auto changing = [&sum, calls = 0](size_t begin, size_t end) mutable {
-    calls = 1;  // a body may have state, shared by all threads
+    calls = 1;  // a body may change its own state
     sum += end - begin + static_cast<size_t>(calls) - 1;
   };
   ThreadPool alone(1);
@@ -157,11 +156,11 @@ TEST(ThreadPool, AcceptsBodiesByReferenceAndByValue) {
   EXPECT_EQ(sum, 20U);
 }
 
-// With four threads and four indices, a share is one index.
+// With four threads and four indices, each chunk is one index. `throwing` selects the chunks that throw, one bit each.
 TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
   ThreadPool pool(4);
   for (int round = 0; round < 20; ++round) {
-    for (unsigned throwing = 1; throwing < 16; ++throwing) {  // one bit per share
+    for (unsigned throwing = 1; throwing < 16; ++throwing) {
       std::atomic<unsigned> ended{0};
       size_t caught = SIZE_MAX;
       try {
@@ -175,7 +174,7 @@ TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
       ASSERT_EQ(ended, 15U);
       ASSERT_EQ(caught, static_cast<size_t>(std::countr_zero(throwing)));
     }
-    size_t sum = 0;  // the pool works as before
+    size_t sum = 0;  // checks that the pool still works
     std::mutex mutex;
     pool.parallel_for(100, 1, [&](size_t begin, size_t end) {
       const std::lock_guard lock(mutex);
@@ -187,7 +186,7 @@ TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
 
 TEST(ThreadPool, ExceptionsKeepTypeAndMessage) {
   ThreadPool pool(2);
-  for (const size_t share : {0, 1}) {  // one range can hold both: on busy cores only the caller takes part
+  for (const size_t share : {0, 1}) {  // the index in whose range the body throws
     const auto has_it = [&](size_t begin, size_t end) { return begin <= share && share < end; };
     EXPECT_EQ(test::error_of([&] {
                 pool.parallel_for(2, 1,
@@ -202,7 +201,8 @@ TEST(ThreadPool, ExceptionsKeepTypeAndMessage) {
   }
 }
 
-// Threads without a share stay asleep. Each thread with a share runs it: no chunk ends before all have begun.
+// A loop that is worth two or three threads leaves the other threads asleep. The chunks wait for each other, so that no
+// thread can run two.
 TEST(ThreadPool, RunsFewerChunksThanThreads) {
   const std::set<std::string> others = test::threads_of_process();
   ThreadPool pool(5, ThreadPool::Sharing::Always);
@@ -226,7 +226,7 @@ TEST(ThreadPool, RunsFewerChunksThanThreads) {
   EXPECT_EQ(threads.size(), 3U);
 }
 
-// Threads with hardly any spinning fall asleep just as the signal arrives. A lost signal would block the test.
+// Threads that don't spin often fall asleep just as the signal arrives. A lost signal would make the test hang.
 TEST(SignalCounter, LosesNoSignalWhileAThreadFallsAsleep) {
   constexpr uint32_t kRounds = 5'000;
   constexpr std::chrono::microseconds kNoSpins{0};
@@ -245,7 +245,7 @@ TEST(SignalCounter, LosesNoSignalWhileAThreadFallsAsleep) {
   other.join();
 }
 
-// Pauses of many lengths, as loop iterations, shorter and longer than the threads' spinning.
+// The pauses between loops are shorter or longer than the time for which idle threads spin before they sleep.
 TEST(ThreadPool, LosesNoSignalWhileAThreadFallsAsleep) {
   ThreadPool pool(3, ThreadPool::Sharing::Always);
   const auto pause = [](uint32_t rounds) {
@@ -262,12 +262,12 @@ TEST(ThreadPool, LosesNoSignalWhileAThreadFallsAsleep) {
   EXPECT_EQ(sum, 3000U);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve address space
-// Some threads start before one can't be started.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve more than 1 GiB
+// With 1 GiB of address space, a few hundred threads can be started before one fails.
 TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   const std::string text = test::in_little_memory([] {
     std::string error = test::error_of([] { const ThreadPool pool(5000); });
-    const ThreadPool after(2);  // the started threads have ended, so new ones fit
+    const ThreadPool after(2);  // succeeds: the threads started before have ended
     return error;
   });
   EXPECT_EQ(text.substr(0, 7), "thread ") << text;

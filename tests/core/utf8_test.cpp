@@ -1,4 +1,4 @@
-// Tests core/utf8.h: accepts exactly the encodings of RFC 3629.
+// Tests core/utf8.h: it accepts exactly the byte sequences that RFC 3629 allows, and never splits a character.
 #include "core/utf8.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ TEST(Utf8, EveryCodePointRoundTrips) {
   }
 }
 
-// Returns the length of a well-formed character, or 0: an independent version of the table in RFC 3629, section 4.
+// Returns the length of the character at the start of `s`, or 0 if it is invalid, by the table in RFC 3629, section 4.
 size_t by_the_table(std::string_view s) {
   const auto b = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U; };
   const auto in = [&](size_t i, unsigned low, unsigned high) { return b(i) >= low && b(i) <= high; };
@@ -108,7 +108,7 @@ TEST(CompleteUtf8Prefix, PrefixesJoinToTheWholeText) {
   const std::string text = "naïve 日本語 😀\xFF\xE2\x82!";
   std::string waiting;
   std::string out;
-  for (const char byte : text) {  // as a server that streams one byte at a time
+  for (const char byte : text) {  // a stream that arrives byte by byte
     waiting.push_back(byte);
     const size_t whole = complete_utf8_prefix(waiting);
     out += waiting.substr(0, whole);

@@ -1,5 +1,5 @@
-// Tests core/weights.h: widening is exact, narrowing rejects values that don't fit, and vocabularies are reordered by
-// whole rows.
+// Tests core/weights.h: conversions to wider types are exact, those to narrower types reject values that don't fit, and
+// vocabularies are reordered by whole rows.
 #include "core/weights.h"
 
 #include <gtest/gtest.h>
@@ -146,7 +146,7 @@ TEST(StreamAs, RejectsRowsOfPartialBlocksByName) {
 }
 
 TEST(StreamAs, DequantizesBlocks) {
-  const auto x = numbered_weights(kGrouped).tensors[1];  // 24 values
+  const auto x = numbered_weights(kGrouped).tensors[1];  // a norm of 24 values; the rest of 64 are zeros
   std::vector<float> values(64);
   std::copy(x.begin(), x.end(), values.begin());
   const auto blocks = quantize(DType::Q4_1, values, "w");
@@ -160,7 +160,7 @@ TEST(StreamAs, DequantizesBlocks) {
   EXPECT_EQ(to_floats(wide), expected);
 }
 
-// Tensors are converted in chunks by several threads.
+// Several threads convert a tensor in chunks. The result is the same as converting the whole tensor at once.
 TEST(StreamAs, ChunksMatchTheWholeTensor) {
   std::vector<float> values(130 * 768);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_uniform(9, i)) - 0.5F;

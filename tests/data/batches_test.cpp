@@ -11,7 +11,7 @@
 namespace folio::data {
 namespace {
 
-// Returns n tokens, each equal to its position.
+// Returns n tokens, each of which equals its position.
 std::vector<int32_t> places(size_t n) {
   std::vector<int32_t> tokens(n);
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -80,7 +80,7 @@ TEST(BatchSampler, BatchDependsOnlyOnSeedAndNumber) {
 
 TEST(BatchSampler, WindowStartsAreUniform) {
   const std::vector<int32_t> tokens = places(10);
-  const BatchSampler sampler(tokens, 7, 3, 5);  // starts 0 to 6: the last target is the last token
+  const BatchSampler sampler(tokens, 7, 3, 5);  // windows start at 0 to 6
   std::map<int32_t, int> times;
   constexpr int kBatches = 1000;
   for (uint64_t number = 0; number < kBatches; ++number) {
@@ -90,7 +90,7 @@ TEST(BatchSampler, WindowStartsAreUniform) {
   ASSERT_EQ(times.size(), 7U);
   EXPECT_EQ(times.begin()->first, 0);
   EXPECT_EQ(times.rbegin()->first, 6);
-  // 7000 samples, 1000 expected of each: the bound is five standard deviations of sqrt(7000 * 1/7 * 6/7) = 29.
+  // Each start is expected 1000 times. The bound is five standard deviations of sqrt(7000 * 1/7 * 6/7) = 29.
   for (const auto& [start, count] : times) EXPECT_NEAR(count, kBatches, 147) << start;
 }
 
@@ -115,7 +115,7 @@ TEST(ConsecutiveWindows, CoverTheSplitWithoutOverlap) {
         ASSERT_EQ(all.inputs[i], static_cast<int32_t>(i));
         ASSERT_EQ(all.targets[i], static_cast<int32_t>(i) + 1);
       }
-      // The remainder is too short for another window and its target.
+      // The tokens that are left are too few for another window and its last target.
       EXPECT_LT(static_cast<int64_t>(n) - 1 - windows * length, length);
     }
   }

@@ -33,7 +33,7 @@ TEST(Splits, NinetyPercentSplitMatchesPublishedSizes) {
 TEST(Splits, EightyTenTenSplitMatchesTheTutorial) {
   const std::vector<int32_t> tokens = first_numbers(1'115'394);
   const Splits splits = split_tokens(tokens, 0.1, 0.1);
-  EXPECT_EQ(splits.train.size(), 892'315U);  // Python's int(0.8 * n), and int(0.9 * n) - int(0.8 * n)
+  EXPECT_EQ(splits.train.size(), 892'315U);  // as in the tutorial: int(0.8 * n) in Python
   EXPECT_EQ(splits.validation.size(), 111'539U);
   EXPECT_EQ(splits.test.size(), 111'540U);
 }
@@ -52,7 +52,7 @@ TEST(Splits, SplitsAreConsecutiveAndCoverTheText) {
 }
 
 TEST(Splits, ExactProductsAreNotRoundedDown) {
-  // 1 - 0.1 - 0.1 and 1 - 0.3 are a little below 0.8 and 0.7 in binary.
+  // In floating point, 1 - 0.1 - 0.1 and 1 - 0.3 are a little less than 0.8 and 0.7.
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.1, 0.1).train.size(), 800U);
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.3, 0.0).train.size(), 700U);
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.1, 0.0).train.size(), 900U);
@@ -105,7 +105,7 @@ TEST(Corpus, MissingDownloadScriptIsAnError) {
   EXPECT_ERROR(load_corpus("tinyshakespeare"), "get_tinyshakespeare.py");
 }
 
-// If SIGCHLD is ignored, the system keeps no exit status for waitpid().
+// While SIGCHLD is ignored, waitpid() fails, since the system keeps no exit status.
 TEST(Corpus, UnknownDownloadStatusIsAFailure) {
   const TempDir home;
   const ScopedEnv env("FOLIO_HOME", home.path().c_str());

@@ -20,7 +20,7 @@ inline void add_piece(SentencePieceVocabulary& v, std::string piece, float score
   v.types.push_back(type);
 }
 
-/// Returns <unk>, <s>, </s>; optionally the 256 bytes; then `pieces` (normal ones, with "▁") with scores 0, -1, -2, …
+/// Returns a vocabulary of <unk>, <s>, </s>, the 256 bytes if `with_bytes`, and `pieces` with scores 0, -1, -2, …
 inline SentencePieceVocabulary vocabulary_of(const std::vector<std::string>& pieces, bool with_bytes = true) {
   SentencePieceVocabulary v;
   add_piece(v, "<unk>", 0, PieceType::Unknown);
@@ -42,7 +42,7 @@ inline int32_t id_of(const SentencePieceTokenizer& tokenizer, const std::string&
   return found == pieces.end() ? -1 : static_cast<int32_t>(found - pieces.begin());
 }
 
-/// Returns the pieces of the tokens of `text`, as the vocabulary spells them.
+/// Encodes `text` and returns the pieces of its tokens, with "▁" for spaces.
 inline std::vector<std::string> pieces_of(const SentencePieceTokenizer& tokenizer, std::string_view text) {
   std::vector<std::string> pieces;
   for (const int32_t id : tokenizer.encode(text)) {

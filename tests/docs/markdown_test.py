@@ -1,5 +1,5 @@
-"""Checks the Markdown pages: links and anchors exist, code is marked as code, pages and tables are short, quoted help
-is current, and every study is listed."""
+"""Checks the Markdown pages: links and anchors exist, code is marked as code, pages and tables are short, docs/cli
+matches the programs' --help, and every study is listed."""
 
 import functools
 import os
@@ -30,7 +30,7 @@ LIST_ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s")
 def kinds_of_lines(text):
     """Yields (number, line, kind), where kind is blank, fenced, code (indented by four), list or text.
 
-    Lines that are indented below a list item belong to it."""
+    Indented lines below a list item are of kind list, too."""
     fence, in_list, last = None, False, "blank"
     for number, line in enumerate(text.splitlines(), 1):
         mark = FENCE.match(line)
@@ -55,7 +55,7 @@ def kinds_of_lines(text):
         yield number + 1, f"{fence} is never closed", "open fence"
 
 
-# Beginnings that mark a line as a command or code rather than prose.
+# Matches the beginning of a line that is a command or code rather than prose.
 COMMAND = re.compile(
     r"\$ |\.{1,2}/|[A-Z_]{3,}=\S|(build|scripts|runs)/|#include|import \w|from [\w.]+ import |"
     r"[\w.]+ = \S.*[^.:]$|[\w.]+\(.*\)\s*(#.*)?$|"
@@ -63,7 +63,7 @@ COMMAND = re.compile(
 
 
 def lost_indents(text):
-    """Returns lines that are evidently commands or code but rendered as prose, as "LINE: problem"."""
+    """Returns "LINE: problem" for lines of commands or code that would be rendered as prose."""
     found, last = [], ("", "blank")
     lines = list(kinds_of_lines(text))
     for i, (number, line, kind) in enumerate(lines):
@@ -128,7 +128,7 @@ def test_unindented_code_is_detected(code):
 
 
 def rendered(text):
-    """Returns the text without code blocks, code spans and comments, where links are not checked."""
+    """Returns the text in which links are checked: without code blocks, code spans and comments."""
     lines = [line for _, line, kind in kinds_of_lines(text) if kind not in ("fenced", "code")]
     return re.sub(r"`[^`\n]*`|<!--.*?-->", "", "\n".join(lines), flags=re.S)
 
@@ -142,7 +142,7 @@ def links_of(text):
 
 @functools.cache
 def anchors_of(page):
-    """Returns the anchors that GitHub generates for a page's headings, and explicit ones."""
+    """Returns the anchors of a page: those that GitHub generates for headings, and explicit ones."""
     text, anchors = page.read_text(), set()
     for _, line, kind in kinds_of_lines(text):
         heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line) if kind == "text" else None
@@ -158,7 +158,7 @@ def anchors_of(page):
 def broken_links(page, text):
     broken = []
     for link in links_of(text):
-        if re.match(r"[a-z][a-z0-9+.-]*:|//|\.\./\.\./actions/", link, re.I):  # the last is a GitHub page
+        if re.match(r"[a-z][a-z0-9+.-]*:|//|\.\./\.\./actions/", link, re.I):  # "../../actions" is on GitHub
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
@@ -190,7 +190,7 @@ def test_every_study_is_listed():
 
 WORDS = {ROOT / "README.md": 900, ROOT / "BENCHMARKS.md": 2200, ROOT / "CHANGELOG.md": 1200}
 WORDS |= {page: 1200 for page in PAGES if page.is_relative_to(ROOT / "docs")}
-GENERATED = ROOT / "docs/cli"  # cells are the words of --help
+GENERATED = ROOT / "docs/cli"  # tables have the words of --help, without limits
 
 
 def cells_of(row):
@@ -198,7 +198,7 @@ def cells_of(row):
 
 
 def excesses(text, most_words, most_of_a_cell=12, most_sentences=4):
-    """Returns what exceeds the limits for a page, a table cell or a paragraph, as "LINE: problem"."""
+    """Returns "LINE: problem" for a page, a table cell or a paragraph that exceeds its limit."""
     found = [f"1: {len(text.split())} words, {most_words} allowed"] if len(text.split()) > most_words else []
     paragraph = []
     for number, line, kind in [*kinds_of_lines(text), (0, "", "blank")]:
@@ -238,7 +238,7 @@ def cli_pages(folder):
 
 
 def test_pages_match_help_output(tmp_path):
-    """Checks the programs that are built."""
+    """docs/cli matches --help of the programs that are built, and a changed page is reported."""
     assert cli_pages(GENERATED).stderr == ""
     for page in GENERATED.glob("*.md"):
         (tmp_path / page.name).write_text(page.read_text().replace("`--version` |", "`--versoin` |"))

@@ -1,4 +1,4 @@
-// Shared by the adapter targets: the adapters' model, and the properties of an adapter that was read.
+// Shared by fuzz_adapter.cpp and fuzz_gguf_adapter.cpp: the adapted model, and checks of an adapter that was read.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@ inline void look_at(const core::Adapter& adapter) {
   }
 }
 
-/// Compares bit by bit, since a file may contain NaNs.
+/// Returns true if two adapters are equal. Compares values bit by bit, since a file may contain NaNs.
 inline bool same_parts(const core::Adapter& one, const core::Adapter& two) {
   const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;

@@ -1,12 +1,12 @@
-// A mapping ends at a page boundary, so AddressSanitizer can't detect a read past the end of a mapped file. The targets
-// are linked with --wrap=mmap,--wrap=munmap, which reads the file into a heap block of exactly its size.
+// Replaces mmap() in the fuzz targets, linked with --wrap=mmap,--wrap=munmap: reads a file into a heap block of exactly
+// its size. A mapping ends at a page boundary, so AddressSanitizer couldn't detect a read past the end of the file.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 namespace {
-constexpr size_t kAlignment = 4096;  // of a mapping
+constexpr size_t kAlignment = 4096;  // a page, like a mapping
 }
 
 extern "C" {

@@ -12,7 +12,7 @@ namespace {
 
 using infer::forms::Form;
 
-// Tokens: each byte, and strings that are frequent in grammars and JSON.
+// Returns a vocabulary of each byte, and of strings that are frequent in grammars and JSON.
 const data::Tokenizer& vocabulary() {
   static const infer::forms::test::ListTokenizer tokenizer = [] {
     std::vector<std::string> texts{"",    "ab", "aaaa", "abcabc", "\"a",  "\":\"", "{\"",
@@ -29,7 +29,7 @@ bool take_form(const infer::forms::FormOptions& options, const char* where) {
   static const auto tokens = std::make_shared<infer::forms::TokenTree>(vocabulary());
   std::shared_ptr<Form> form;
   if (!accepted([&] { form = infer::forms::make_form(options, tokens); }, where)) return false;
-  // A core::Error here is allowed: the output may have too many parses.
+  // accepted() allows a core::Error here: an ambiguous grammar may have too many parses of an output.
   accepted(
       [&] {
         Form::Place place = form->start();

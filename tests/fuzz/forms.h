@@ -1,4 +1,4 @@
-// Checks of the form targets on a form that was accepted.
+// Shared by the fuzz targets of grammars, JSON schemas and regular expressions: compiles and checks a form.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace folio::fuzz {
 
-/// Compiles a form for a small vocabulary and checks states along a path: a token is allowed exactly if its bytes are
-/// allowed one by one, and a state that allows none may end. Returns true if accepted; errors must contain `where`.
+/// Compiles a form for a small vocabulary and checks states along a path: a token is allowed exactly if its bytes are,
+/// and a state that allows no token may end. Returns true if the form was accepted. Errors must contain `where`.
 bool take_form(const infer::forms::FormOptions& options, const char* where);
 
 }  // namespace folio::fuzz

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxMessage = 512;
 
-// Holds the files, which are written thousands of times a second: in memory where the system has a memory file system.
+// A temporary folder for the targets' files, in memory (/dev/shm) if possible, as they are written very often.
 class ScratchFolder {
  public:
   ScratchFolder() {

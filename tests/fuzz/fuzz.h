@@ -1,5 +1,5 @@
-// Shared by all fuzz targets: properties of every reader, and files to read from. A violated property calls abort(),
-// which libFuzzer reports as a finding and ctest as a failure.
+// Shared by all fuzz targets: checks of errors and memory, and files to read from. A failed check calls abort(), which
+// libFuzzer reports as a finding and ctest as a failure.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace folio::fuzz {
 
-/// Limit of a single allocation, whatever sizes a small file declares.
+/// Limit of a single allocation in bytes. A small file that declares huge sizes must not exceed the limit.
 inline constexpr size_t kMaxAllocation = size_t{256} << 20U;
 
 /// Defined by each target: reads `input` and checks the reader's properties. Returns true if the input was accepted.
@@ -31,12 +31,12 @@ bool accepted(const std::function<void()>& read, const std::string& where);
 void touch(std::span<const std::byte> bytes);
 void touch(std::string_view text);
 
-/// Writes a file to a temporary folder, in memory if possible. Returns its path.
+/// Writes a file to the targets' temporary folder, which is in memory if possible. Returns the file's path.
 std::filesystem::path scratch_file(const std::string& name, std::string_view bytes);
-/// Returns the path of such a file, which may not exist; for "", the folder's.
+/// Returns the path of a file in that folder, which need not exist, or the folder's path for "".
 std::filesystem::path scratch_path(const std::string& name);
 
-/// Returns a file's content, read without Folio's code.
+/// Returns the contents of a file, read with the standard library instead of Folio's code.
 std::string file_bytes(const std::filesystem::path& path);
 
 }  // namespace folio::fuzz

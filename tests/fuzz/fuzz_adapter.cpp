@@ -1,4 +1,4 @@
-// Fuzzes an adapter as peft saves it: adapter_config.json, a zero byte, adapter_model.safetensors.
+// Fuzzes reading an adapter in peft's format. Input: adapter_config.json, a zero byte, adapter_model.safetensors.
 #include <algorithm>
 
 #include "core/formats/peft_adapter.h"

@@ -1,4 +1,4 @@
-// Fuzzes the body of a server request, parsed by each of its routes.
+// Fuzzes the parsing of a request's body by each route of the server.
 #include "core/error.h"
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
@@ -10,7 +10,7 @@ namespace {
 
 namespace server = infer::server;
 
-// Returns true if `parse` doesn't throw; an ApiError is the expected response to bad input.
+// Returns true if `parse` accepts the body. Bad input must give an ApiError with status 400 or 404 and a short message.
 bool answered(const std::function<void()>& parse) {
   try {
     parse();
@@ -43,7 +43,7 @@ void check_request(const server::CompletionRequest& r, const server::ServedModel
 }  // namespace
 
 bool take(std::string_view input) {
-  static const auto tokenizer = [] {  // the characters that JSON and descriptions of tools need
+  static const auto tokenizer = [] {  // has the ASCII characters, which JSON needs
     std::string ascii = "\n";
     for (char c = ' '; c <= '~'; ++c) ascii += c;
     return data::CharTokenizer::from_text(ascii, "f.txt");

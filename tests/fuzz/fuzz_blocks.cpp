@@ -1,6 +1,6 @@
-// Fuzzes block types: any bytes are valid blocks; unpacking, dequantizing and repacking them must agree. Their values,
-// and the same bytes as floats, are quantized or rejected with a one-line error. Input: the type, the number of rows,
-// then the rows, each a number of whole blocks.
+// Fuzzes block types. Any bytes are valid blocks, and unpacking, dequantizing and repacking must give equal values. The
+// values, and the same bytes as floats, are quantized or rejected with a one-line error. Input: a byte for the type, a
+// byte for the number of rows, then the rows of whole blocks.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -45,7 +45,7 @@ bool take(std::string_view input) {
   const core::DTypeInfo& t = core::info(type);
   const size_t row_blocks = (input.size() - 2) / rows / t.block_bytes;
   if (row_blocks == 0) return false;
-  // A heap block of exactly this size, so that AddressSanitizer detects a read past its end.
+  // A heap block of exactly the needed size, so that AddressSanitizer detects a read past its end.
   std::vector<std::byte> blocks(rows * row_blocks * t.block_bytes);
   std::memcpy(blocks.data(), input.data() + 2, blocks.size());
   const size_t k = row_blocks * t.block_elements;

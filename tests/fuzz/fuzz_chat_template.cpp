@@ -1,4 +1,4 @@
-// Fuzzes a Jinja template, rendered for conversations with hostile contents.
+// Fuzzes chat templates: parses a Jinja template and renders conversations whose contents contain special tokens.
 #include <memory>
 
 #include "core/error.h"

@@ -1,4 +1,4 @@
-// Fuzzes a data set of conversations, rendered by a template, and the selection of learned tokens.
+// Fuzzes reading a data set of conversations, and making training examples of accepted ones.
 #include "core/json.h"
 #include "data/chat/conversations.h"
 #include "tests/data/chat/byte_tokenizer.h"
@@ -12,7 +12,7 @@ constexpr const char* kTemplate =
     "{{ c.function.arguments | tojson }}{% endfor %}{{ '<end>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}";
 
-// Returns a conversation's stored fields as one line of JSON.
+// Returns a conversation as a line of JSON, as in a data set.
 std::string written(const data::Conversation& conversation) {
   core::OrderedJson messages = core::OrderedJson::array();
   for (const data::ChatMessage& m : conversation.messages) {

@@ -1,5 +1,5 @@
-// Fuzzes the cost of a request before it runs, for any body: its steps stay within the budget, and allocated bytes are
-// proportional to the steps. Both are counted; nothing is timed.
+// Fuzzes the cost of parsing a request. For any body, the counted steps must not exceed the budget, and allocated bytes
+// must be proportional to the steps. Nothing is timed.
 #include <array>
 #include <functional>
 
@@ -14,13 +14,13 @@ namespace {
 
 namespace server = infer::server;
 
-constexpr uint64_t kSteps = 300'000;                // a request's budget here
+constexpr uint64_t kSteps = 300'000;                // budget of each request
 constexpr size_t kBytesAnyway = size_t{16} << 20U;  // fixed cost, such as for the model's tool call format
 constexpr size_t kBytesPerStep = 1024;
 
 using Parse = std::function<void(const server::ServedModel&, const core::WorkBudget&)>;
 
-// Caches nothing between inputs, since a cached form would cost nothing.
+// Checks the cost of one parser. Makes a new ServedModel for each input, since a cached form would cost nothing.
 bool costs_its_steps(std::string_view input, const Parse& parse) {
   static const auto tokenizer = [] {
     std::string ascii = "\n";

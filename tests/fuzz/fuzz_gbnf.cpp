@@ -1,4 +1,4 @@
-// Fuzzes a grammar in llama.cpp's format.
+// Fuzzes grammars in llama.cpp's format, GBNF: parsing, compiling, and the masks of accepted ones.
 #include "tests/fuzz/forms.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// Fuzzes a GGUF file with its model and tokenizer.
+// Fuzzes reading a GGUF file: its metadata and tensors, its model, and its tokenizer. Accepted ones are written again.
 #include <optional>
 
 #include "core/error.h"
@@ -26,10 +26,10 @@ void look_at(const core::GgufFile& file) {
   for (size_t i = 0; i < file.metadata().size(); ++i) {
     const auto& [key, value] = file.metadata()[i];
     check(file.find(key) == &value, "a key is found where it stands");
-    if (core::printable(key) != key) continue;  // Folio only looks up printable keys
+    if (core::printable(key) != key) continue;  // unprintable keys are never looked up
     accepted(
         [&] {
-          // Tests one type per key, otherwise exceptions would take most of the time.
+          // Tries one type per key, because exceptions are slow.
           if (i % 5 == 0) static_cast<void>(file.integer(key));
           if (i % 5 == 1) static_cast<void>(file.real(key));
           if (i % 5 == 2) static_cast<void>(file.boolean(key));
@@ -40,7 +40,7 @@ void look_at(const core::GgufFile& file) {
   }
 }
 
-// Checks that rewriting a file gives equal tensors, and that the second rewriting is byte-identical.
+// Checks that a rewritten file has equal tensors, and that rewriting it again gives the same bytes.
 void rewrite(const core::GgufFile& file) {
   const core::GgufFile again(written("once.gguf", file.metadata(), file.tensors()));
   check(same_tensors(file.tensors(), again.tensors()), "a rewritten GGUF has the same tensors");

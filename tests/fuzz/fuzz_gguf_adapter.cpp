@@ -1,4 +1,4 @@
-// Fuzzes an adapter in a GGUF file.
+// Fuzzes reading an adapter in a GGUF file, and writes accepted ones again.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace folio::fuzz {
 namespace {
 
-// Rewrites with one rank and one scale, as the writer requires. Parts may have several, and unrepresentable scales.
+// Checks that a written adapter is read as the same. Skips adapters with several ranks or scales, as one file has one.
 void rewrite(const core::Adapter& adapter, const core::ModelConfig& config) {
   const core::Adapter::Part& first = adapter.parts.front();
   core::AdapterInfo info{.rank = static_cast<int64_t>(first.rank),
@@ -29,7 +29,7 @@ void rewrite(const core::Adapter& adapter, const core::ModelConfig& config) {
   }
   core::Adapter read = core::read_gguf_adapter(again, config);
   for (size_t i = 0; i < std::min(read.parts.size(), adapter.parts.size()); ++i) {
-    // alpha is rounded to a float, then divided by the rank.
+    // A scale may change by rounding: the file stores alpha as a float, which the reader divides by the rank.
     const float scale = adapter.parts[i].scale;
     check(std::abs(read.parts[i].scale - scale) <= std::abs(scale) * 0x1p-22F + 0x1p-140F,
           "a scale is read as written");

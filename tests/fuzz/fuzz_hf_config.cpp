@@ -1,4 +1,4 @@
-// Fuzzes config.json of a Hugging Face directory.
+// Fuzzes reading the config.json of a Hugging Face directory, and writes accepted ones again.
 #include "core/formats/hf_model.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// Fuzzes model.safetensors.index.json of a Hugging Face directory with two valid shards and a valid configuration.
+// Fuzzes reading model.safetensors.index.json, in a Hugging Face directory with a valid configuration and two shards.
 #include <numeric>
 
 #include "core/formats/hf_model.h"

@@ -1,4 +1,4 @@
-// Fuzzes the bytes of a connection to the server, read at once, one byte at a time, and in two parts with several cuts.
+// Fuzzes the bytes of an HTTP connection: read at once, byte by byte, or in two parts, they must give equal requests.
 #include <algorithm>
 #include <vector>
 
@@ -14,11 +14,11 @@ constexpr server::RequestLimits kLimits{.max_header = 1024, .max_body = 2048};
 
 struct Read {
   std::vector<std::string> requests{};  ///< each request as a string
-  int status = 0;                       ///< of the final error; 0: no error
+  int status = 0;                       ///< HTTP status of the error that ended reading; 0: no error
   bool operator==(const Read&) const = default;
 };
 
-// Returns a request with its framing as a string, to compare requests.
+// Returns all fields of a request and its body as one string, for comparing requests.
 std::string shown(server::RequestReader& reader) {
   const server::RequestHead& h = reader.head();
   check(!h.method.empty(), "there is a method");
@@ -33,13 +33,13 @@ std::string shown(server::RequestReader& reader) {
                      h.host, h.origin, h.content_type, h.authorization, reader.body());
 }
 
-// Reads `first` bytes at once, then `size` at a time.
+// Reads the connection's bytes: the first `first` at once, then `size` at a time. `skips`: bodies are skipped.
 Read read(std::string_view bytes, size_t first, size_t size, bool skips = false) {
   Read all;
   server::RequestReader reader(kLimits);
   try {
     for (size_t n = first; !bytes.empty(); n = size) {
-      std::string piece(bytes.substr(0, n));  // a block of its own, to detect reads past the end
+      std::string piece(bytes.substr(0, n));  // copied, so that sanitizers detect a read past the end
       bytes.remove_prefix(piece.size());
       while (!piece.empty()) {
         const size_t used = reader.read(piece);

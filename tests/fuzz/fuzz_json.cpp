@@ -1,4 +1,4 @@
-// Fuzzes JSON text, which several formats contain.
+// Fuzzes the JSON parser, which several formats use, and the reading of an object's values.
 #include "core/error.h"
 #include "core/json.h"
 #include "tests/fuzz/fuzz.h"
@@ -17,7 +17,7 @@ int depth_of(const nlohmann::json& value) {
 template <typename T>
 void get_all(const nlohmann::json& object, const std::string& where) {
   for (const auto& [key, value] : object.items()) {
-    if (core::printable(key) != key) continue;  // Folio only looks up printable keys
+    if (core::printable(key) != key) continue;  // unprintable keys are never looked up
     accepted([&] { static_cast<void>(core::json_get<T>(object, key, where)); }, where);
   }
 }
@@ -31,7 +31,7 @@ bool take(std::string_view input) {
   check(depth_of(value) <= 64, "JSON that is accepted nests at most 64 deep");
   check(core::parse_json(value.dump(), where) == value, "JSON that is written anew is read as the same");
   if (value.is_object() && !value.empty()) {
-    switch (value.size() % 4) {  // one type per input, otherwise exceptions would take most of the time
+    switch (value.size() % 4) {  // tries one type per input, because exceptions are slow
       case 0:
         get_all<int32_t>(value, where);
         break;

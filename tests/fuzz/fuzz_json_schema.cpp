@@ -1,4 +1,4 @@
-// Fuzzes a JSON schema, whose form computes masks.
+// Fuzzes JSON schemas: parsing, compiling, and the masks of accepted ones.
 #include <string>
 
 #include "tests/fuzz/forms.h"

@@ -1,4 +1,4 @@
-// Fuzzes a llama2.c model file, versions 0, 1 and 2.
+// Fuzzes reading llama2.c's model files of versions 0, 1 and 2, and writes accepted ones again.
 #include <optional>
 
 #include "core/formats/llama2c.h"
@@ -12,7 +12,7 @@ bool take(std::string_view input) {
   std::optional<core::StoredModel> model;
   if (!accepted([&] { model = core::read_llama2c(path); }, path.string())) return false;
   touch_tensors(model->tensors);
-  // Version 2 rounds, so it is not compared; version 0 contains tables that grow with the context.
+  // Version 2 would round. Version 0 contains RoPE tables whose size grows with the context.
   for (const int version : {0, 1}) {
     if (version == 0 && model->config.context_length * model->config.head_dim > 4096) continue;
     const auto again = scratch_path("again.bin");

@@ -1,4 +1,4 @@
-// Fuzzes a regular expression, matched in full, and as a JSON schema's pattern.
+// Fuzzes regular expressions: parsing as a form and as a JSON schema's "pattern", and the masks of accepted forms.
 #include "infer/forms/regex.h"
 #include "tests/fuzz/forms.h"
 #include "tests/fuzz/fuzz.h"

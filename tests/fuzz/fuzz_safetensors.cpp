@@ -1,4 +1,4 @@
-// Fuzzes a safetensors file.
+// Fuzzes reading a safetensors file, and writes accepted ones again.
 #include <optional>
 
 #include "core/formats/safetensors.h"
@@ -8,7 +8,7 @@
 namespace folio::fuzz {
 namespace {
 
-// Returns all tensors except padding, which the writer adds.
+// Returns all tensors of a file except those that write_safetensors() adds as padding.
 std::vector<core::TensorView> tensors_of(const core::SafetensorsFile& file) {
   std::vector<core::TensorView> tensors = file.tensors();
   std::erase_if(tensors, [](const core::TensorView& t) { return t.name.starts_with("__pad__."); });

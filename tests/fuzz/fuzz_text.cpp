@@ -1,5 +1,5 @@
-// Fuzzes a training text: UTF-8, its character vocabulary, and the byte-level alphabet. Input after the first byte FF,
-// which never occurs in UTF-8, is encoded with the vocabulary of the text before it.
+// Fuzzes UTF-8, the byte-level alphabet, and a character tokenizer. Input: a training text, and after a byte FF, which
+// never occurs in UTF-8, a text that is encoded with the characters of the first.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,7 +13,7 @@
 namespace folio::fuzz {
 namespace {
 
-// An independent check for RFC 3629.
+// Returns true if the text is UTF-8, checked by nlohmann::json instead of core/utf8.h.
 bool is_utf8(std::string_view text) {
   try {
     return !nlohmann::json(text).dump().empty();

@@ -1,4 +1,4 @@
-// Fuzzes tokenizer.bin of llama2.c.
+// Fuzzes reading llama2.c's tokenizer.bin, and writes accepted vocabularies again.
 #include <optional>
 
 #include "data/tokenizers/llama2c/llama2c_vocabulary.h"
@@ -24,7 +24,7 @@ bool take(std::string_view input) {
   survives_gguf(*tokenizer);
   std::optional<data::Llama2cVocabulary> vocabulary;
   if (!accepted([&] { vocabulary = data::to_llama2c(*tokenizer); }, "")) return true;
-  // Writing renames BOS and EOS as in llama2.c's own files.
+  // Writing gives BOS and EOS the texts of llama2.c's own files, so only the second written file is the same.
   const auto once = rewritten(*vocabulary);
   check(same_tokenizer(once, *tokenizer), "a tokenizer.bin that is written anew has the same tokens");
   check(rewritten(data::to_llama2c(once)).vocabulary() == once.vocabulary(), "the second writing changes nothing");

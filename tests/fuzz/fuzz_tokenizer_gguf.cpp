@@ -1,4 +1,4 @@
-// Fuzzes the tokenizer of a GGUF file, of any supported kind, with any other content in the file.
+// Fuzzes reading a tokenizer of any kind from a GGUF file, and writes accepted ones to a GGUF and a tokenizer.json.
 #include <optional>
 
 #include "core/formats/gguf.h"
@@ -10,10 +10,10 @@
 namespace folio::fuzz {
 namespace {
 
-// tokenizer.json can't represent other piece types; they are read back as the nearest type.
+// Returns true for a byte-level BPE whose token types tokenizer.json can store: all except unused tokens and bytes.
 bool fits_hf(const data::Tokenizer& tokenizer) {
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
-  if (bpe == nullptr) return false;  // fuzz_tokenizer_json rewrites the others
+  if (bpe == nullptr) return false;  // fuzz_tokenizer_json.cpp tests other kinds
   for (const data::PieceType type : bpe->vocabulary().types) {
     if (type == data::PieceType::Unused || type == data::PieceType::Byte) return false;
   }

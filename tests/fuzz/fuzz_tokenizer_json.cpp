@@ -1,4 +1,4 @@
-// Fuzzes tokenizer.json of a Hugging Face directory, of any supported kind, with a valid tokenizer_config.json.
+// Fuzzes reading tokenizer.json, of any kind of tokenizer, next to a valid tokenizer_config.json, and writes it again.
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tokenizers.h"

@@ -16,14 +16,14 @@ inline constexpr uint32_t kGgufString = 8;
 inline constexpr uint32_t kGgufArray = 9;
 inline constexpr uint32_t kGgufTypes = 13;
 
-/// Returns the bytes of a scalar of this type, 0 for strings, arrays and unknown types.
+/// Returns the size in bytes of a scalar of this GGUF type, or 0 for strings, arrays and unknown types.
 [[nodiscard]] size_t gguf_scalar_bytes(uint32_t type);
 
 struct GgufFieldValue {
   uint32_t type = 0;
   std::string bytes;                  ///< a scalar as stored in the file, or a string
-  uint32_t item_type = 0;             ///< of an array
-  std::vector<GgufFieldValue> items;  ///< of an array
+  uint32_t item_type = 0;             ///< of an array's items
+  std::vector<GgufFieldValue> items;  ///< an array's items
 };
 
 struct GgufFieldPair {
@@ -43,7 +43,7 @@ struct GgufFields {
   uint32_t version = 0;
   std::vector<GgufFieldPair> pairs;
   std::vector<GgufFieldTensor> tensors;
-  std::string data;  ///< from the first aligned byte after the header to the end
+  std::string data;  ///< tensor data: from the first aligned byte after the header to the end of the file
 };
 
 struct GgufBytes {
@@ -51,14 +51,14 @@ struct GgufBytes {
   std::vector<std::pair<size_t, size_t>> numbers;  ///< offset and width of each count, length, type, dimension, offset
 };
 
-/// Returns the fields of `bytes`, or no value if their layout is not a GGUF's.
+/// Returns the fields of a file with the contents `bytes`, or no value if it doesn't have the layout of a GGUF.
 [[nodiscard]] std::optional<GgufFields> parse_gguf_fields(std::string_view bytes);
 [[nodiscard]] GgufBytes serialize(const GgufFields& fields);
 
-/// Returns the power of two in general.alignment, or 32.
+/// Returns general.alignment if it is a power of two, else 32.
 [[nodiscard]] uint64_t alignment_of(const GgufFields& fields);
 
-/// Gives each tensor the next aligned offset, and resizes the data to fit, to at most `max_data` bytes.
+/// Sets each tensor's offset to the next aligned one, and resizes the data accordingly, to at most `max_data` bytes.
 void lay_out(GgufFields& fields, size_t max_data);
 
 }  // namespace folio::fuzz

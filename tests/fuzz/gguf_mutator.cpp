@@ -105,7 +105,7 @@ constexpr std::array kTensors{"token_embd.weight",          "output.weight",
                               "blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_shexp.weight",
                               "blk.0.exp_probs_b.bias",     "blk.0.attn_qkv.weight"};
 
-// SplitMix64 (https://prng.di.unimi.it/splitmix64.c), since each mutation seeds a generator and it is cheap to seed.
+// Generates random numbers by SplitMix64 (https://prng.di.unimi.it/splitmix64.c). Each mutation has a seed: it's cheap.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -163,7 +163,7 @@ class Mutation {
     }
   }
 
-  // Sets offsets that violate a valid layout; must be called after lay_out().
+  // Sets a tensor's offset, or the data's size, to a wrong value. Must be called after lay_out(), which corrects them.
   void break_layout() {
     if (random_.one_in(2)) f_.data.resize(random_.below(f_.data.size() + 1));
     if (f_.tensors.empty()) return;
@@ -247,7 +247,7 @@ class Mutation {
     }
   }
 
-  // Replaces a value by another of the same type.
+  // Changes a value and keeps its type, except that an array may become the item of an array.
   void vary(GgufFieldValue& value, int depth) {
     if (value.type == kGgufString && random_.one_in(2)) {
       change_text(value.bytes, value.bytes.size() + 16);
@@ -283,7 +283,7 @@ class Mutation {
     }
   }
 
-  // Changes one of the model's sizes everywhere, in shapes and 32-bit metadata, so the file may stay valid.
+  // Changes a size, such as the model's width, in all shapes and 32-bit metadata, so that the file may stay valid.
   void resize_everywhere() {
     if (f_.tensors.empty() || random_.of(f_.tensors).dims.empty()) return;
     const GgufFieldTensor& tensor = random_.of(f_.tensors);
@@ -326,7 +326,7 @@ size_t mutate_gguf(uint8_t* data, size_t size, size_t max_size, uint32_t seed, B
   if (!random.one_in(8)) lay_out(*fields, max_size);
   if (random.one_in(8)) mutation.break_layout();
   GgufBytes result = serialize(*fields);
-  if (random.one_in(8)) {  // a false count, length, type, dimension or offset
+  if (random.one_in(8)) {  // overwrites a count, length, type, dimension or offset
     const auto& [place, width] = random.of(result.numbers);
     const uint64_t lie = random.one_in(4) ? random() : kNumbers[random.below(kNumbers.size())];
     std::memcpy(result.bytes.data() + place, &lie, width);

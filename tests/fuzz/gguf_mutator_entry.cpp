@@ -1,4 +1,4 @@
-// libFuzzer's hook that replaces its own byte mutations.
+// Makes libFuzzer call mutate_gguf() instead of its own mutations of bytes.
 #include "tests/fuzz/gguf_mutator.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);

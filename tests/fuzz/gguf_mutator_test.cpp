@@ -1,4 +1,4 @@
-// Tests the GGUF mutator: many results must get past the header checks, otherwise the fuzzer would find nothing.
+// Tests the GGUF mutator: many results must be valid, since the fuzzer would otherwise only test checks of the header.
 #include "tests/fuzz/gguf_mutator.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using core::test::TempDir;
 
-// Returns a file from our writer: scalars, a string, arrays, nested arrays, tensors of two types.
+// Returns a valid GGUF file with scalars, a string, arrays, nested arrays, and tensors of two types.
 std::string sound_file(const TempDir& dir) {
   const std::vector<float> floats(64, 1.5F);
   const auto bytes = std::as_bytes(std::span(floats));

@@ -1,4 +1,4 @@
-// libFuzzer's entry point.
+// Defines the function that libFuzzer calls with each input.
 #include <cstddef>
 #include <cstdint>
 
@@ -12,7 +12,7 @@ size_t n_allocated = 0;
 
 size_t folio::fuzz::allocated_bytes() { return n_allocated; }
 
-// AddressSanitizer calls this for each allocation.
+// AddressSanitizer calls this function for each allocation.
 extern "C" void __sanitizer_malloc_hook(const volatile void* /*block*/, size_t size) { n_allocated += size; }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
-"""Writes seeds for the fuzz targets with other programs: make_seeds.py FOLDER. A page for each target.
+"""Writes seeds for the fuzz targets, made by other programs than Folio. Usage: make_seeds.py FOLDER.
 
-One folder per target. Files named "good-*" must be accepted; the others exercise particular code paths.
+Each target has a folder. Files named "good-*" must be accepted; the others exercise particular code paths.
 llama2.c has no package: its files are packed here, in the layout of its export.py.
 """
 
@@ -38,7 +38,7 @@ def values(*shape):
 
 
 def byte_level(text):
-    """Returns a text in GPT-2's printable alphabet for bytes (bytes_to_unicode in its encoder.py)."""
+    """Returns the text's UTF-8 bytes in GPT-2's printable alphabet (bytes_to_unicode in GPT-2's encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in plain]
     return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in text.encode())
@@ -57,7 +57,7 @@ def character_tokenizer(writer):
     return len(tokens) + 1
 
 
-# SentencePiece's order: unknown, BOS, EOS, the bytes, then the pieces.
+# A SentencePiece vocabulary of (text, score, type), in its order: unknown, BOS, EOS, the bytes, then the pieces.
 PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>", 0.0, 6) for b in range(256)),
           ("▁a", -1.0, 1), ("ab", -2.0, 1), ("▁", -3.0, 1), ("a", -4.0, 1), ("b", -5.0, 1), ("é", -6.0, 1)]  # fmt: skip
 
@@ -247,7 +247,7 @@ def gguf_seeds(folder):
     every_type(folder, "every-type")
     finish(gguf.GGUFWriter(folder / "empty", "llama"))
     version_2 = bytearray((folder / "good-character").read_bytes())
-    version_2[4] = 2  # both versions have the same layout for this content
+    version_2[4] = 2  # the version; the rest of this file is the same in versions 2 and 3
     put(folder, "good-version-2", bytes(version_2))
 
 
@@ -340,7 +340,7 @@ def byte_level_json(pre_tokenizer, template=False, ignore_merges=False, normaliz
 
 
 def sentencepiece_json():
-    """Returns tokenizer.json as transformers converts Llama 2's: the merges are all splits of each piece."""
+    """Returns a tokenizer.json like the one to which transformers converts Llama 2's vocabulary."""
     vocab = {piece: i for i, (piece, _, _) in enumerate(PIECES)}
     merges = [("▁", "a"), ("a", "b")]
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
@@ -404,7 +404,7 @@ def llama2c_seeds(folder):
 
 
 def tokenizer_bin_seeds(folder):
-    """Writes the longest piece's length, then each one's score, length and text, in llama2.c's layout."""
+    """Writes llama2.c's tokenizer.bin: the longest length, then score, length and text of each token."""
     pieces = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0), *((f"<0x{b:02X}>", 0.0) for b in range(256)),
               (" a", -1.0), ("ab", -2.0), (" ", -3.0), ("a", -4.0), ("b", -5.0), ("é", -6.0)]  # fmt: skip
     records = [struct.pack("<fi", score, len(text.encode())) + text.encode() for text, score in pieces]
@@ -425,7 +425,7 @@ def json_seeds(folder):
 
 
 def chat_template_seeds(folder):
-    """Writes published templates, and the cases of the Jinja tests."""
+    """Writes published chat templates, and the templates in tests/data/chat/jinja_cases.py."""
     sys.path.append(str(pathlib.Path(__file__).parents[1] / "data" / "chat"))
     import jinja_cases
     import published_templates
@@ -450,7 +450,7 @@ def conversation_seeds(folder):
 
 
 def api_seeds(folder):
-    """Writes request bodies with every field."""
+    """Writes bodies of requests to the server in which every field occurs."""
     common = {"model": "f", "temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "repetition_penalty": 1.1,
               "presence_penalty": 1, "frequency_penalty": -1, "logit_bias": {"3": -100, "0": 2.5}, "seed": -1, "n": 2,
               "stop": ["a", "bc"], "stream": True, "stream_options": {"include_usage": True}, "user": "u"}
@@ -505,7 +505,7 @@ def api_seeds(folder):
 
 
 def block_seeds(folder):
-    """Writes inputs of fuzz_blocks.cpp: the type's index, the rows minus one, the blocks."""
+    """Writes inputs of fuzz_blocks.cpp: the type's index, the number of rows minus one, the blocks."""
     random = np.random.default_rng(2)
     types = [gguf.GGMLQuantizationType[name]
              for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "MXFP4")]
@@ -527,7 +527,7 @@ def text_seeds(folder):
 
 
 def adapter_seeds(folder):
-    """Writes adapters for fuzz_adapter.cpp's model: a config, a zero byte, tensors."""
+    """Writes inputs of fuzz_adapter.cpp, for its model: adapter_config.json, a zero byte, the tensors' file."""
     shapes = {"self_attn.q_proj": (4, 4), "self_attn.k_proj": (2, 4), "mlp.down_proj": (4, 3), "mlp.up_proj": (3, 4)}
     tensors = {}
     for layer in range(2):
@@ -549,7 +549,7 @@ def adapter_seeds(folder):
 
 
 def gguf_adapter_seeds(folder):
-    """Writes what llama.cpp's convert_lora_to_gguf.py would, for the model of fuzz_gguf_adapter.cpp."""
+    """Writes adapters as llama.cpp's convert_lora_to_gguf.py does, for the model of fuzz_gguf_adapter.cpp."""
     folder.mkdir(parents=True, exist_ok=True)
     shapes = {"attn_q": (4, 4), "attn_k": (2, 4), "ffn_down": (4, 3), "ffn_up": (3, 4)}
 
@@ -618,7 +618,7 @@ def json_schema_seeds(folder):
 
 
 class Recorded:
-    """Records what http.client sends, in place of a socket."""
+    """Replaces the socket of http.client and records the bytes that are sent."""
 
     def __init__(self):
         self.bytes = b""
@@ -628,7 +628,7 @@ class Recorded:
 
 
 def http_seeds(folder):
-    """Writes connections of Python's client, and framing that no client should send."""
+    """Writes the bytes of connections of Python's HTTP client, and of invalid requests."""
     for name, method, body, headers in (
             ("get", "GET", None, {}), ("post", "POST", b'{"prompt": "a"}', {"Content-Type": "application/json"}),
             ("chunked", "POST", [b"abc", b"0123456789" * 4], {"Authorization": "Bearer k", "Origin": "http://o"}),

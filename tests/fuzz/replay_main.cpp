@@ -14,7 +14,7 @@ namespace {
 
 size_t n_allocated = 0;
 
-// These operators must be complete, otherwise AddressSanitizer would report mismatched allocation and deallocation.
+// Allocates for all forms of operator new. If one were missing, AddressSanitizer would report mismatched deallocations.
 void* allocate(size_t size, size_t alignment) {
   folio::fuzz::check(size <= folio::fuzz::kMaxAllocation, "no allocation is larger than 256 MB");
   n_allocated += size;
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   std::sort(files.begin(), files.end());
   bool all_good = true;
   for (const fs::path& file : files) {
-    std::fprintf(stderr, "%s\n", file.c_str());  // before the run: the last line names a crashing file
+    std::fprintf(stderr, "%s\n", file.c_str());  // printed first, so that the last line names a file that crashes
     const bool taken = folio::fuzz::take(folio::fuzz::file_bytes(file));
     if (taken || !file.filename().string().starts_with("good-")) continue;
     std::fprintf(stderr, "a good file is refused: %s\n", file.c_str());

@@ -1,4 +1,4 @@
-// Properties of a file's tensors.
+// Checks of tensors that a fuzz target read from a file.
 #pragma once
 
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace folio::fuzz {
 
-/// Returns true if names, types, shapes and bytes are equal, in order.
+/// Returns true if the tensors have equal names, types, shapes and bytes, in the same order.
 bool same_tensors(const std::vector<core::TensorView>& a, const std::vector<core::TensorView>& b);
 
-/// Checks that each tensor has as many bytes as its shape needs, and reads them all.
+/// Checks that each tensor has as many bytes as its type and shape require, and reads all of them.
 void touch_tensors(const std::vector<core::TensorView>& tensors);
 
-/// Does the same for a file, and checks that it finds each tensor by name.
+/// Checks a file's tensors like touch_tensors(file.tensors()), and that the file finds each tensor by name.
 template <typename File>
 void touch_tensors(const File& file);
 

@@ -17,7 +17,7 @@
 namespace folio::fuzz {
 namespace {
 
-// Returns the vocabulary's first tokens, concatenated up to 64 bytes: a text that it can encode.
+// Returns a text of at most 64 bytes that the tokenizer can encode: the bytes of its first tokens.
 std::string text_of(const data::Tokenizer& tokenizer) {
   constexpr size_t kMaxText = 64;
   std::string text;
@@ -34,7 +34,7 @@ std::vector<int32_t> encode(const data::Tokenizer& tokenizer, std::string_view t
   return ids;
 }
 
-// Byte-level BPE drops bytes that have no token.
+// Returns true if each byte of the text has a token. Byte-level BPE drops bytes without one; other kinds return true.
 bool has_bytes(const data::Tokenizer& tokenizer, std::string_view text) {
   if (tokenizer.kind() != "byte-level BPE") return true;
   std::array<bool, 256> known{};
@@ -45,7 +45,7 @@ bool has_bytes(const data::Tokenizer& tokenizer, std::string_view text) {
   return std::all_of(text.begin(), text.end(), [&](char c) { return known[static_cast<unsigned char>(c)]; });
 }
 
-// True if no token strips spaces around it, and a leading space is always added: the behaviour that a GGUF can store.
+// Returns true if no token removes spaces around it, and a leading space is always added: a GGUF can store only this.
 bool keeps_spaces(const data::Tokenizer& tokenizer) {
   if (const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer)) return bpe->vocabulary().flags.empty();
   const auto* pieces = dynamic_cast<const data::SentencePieceTokenizer*>(&tokenizer);
@@ -56,15 +56,15 @@ bool keeps_spaces(const data::Tokenizer& tokenizer) {
 void check_encode(const data::Tokenizer& tokenizer, std::string_view text) {
   const std::vector<int32_t> ids = encode(tokenizer, text);
   bool known = !ids.empty() && keeps_spaces(tokenizer) &&
-               has_bytes(tokenizer, text);  // otherwise a token without bytes replaces unknown characters
+               has_bytes(tokenizer, text);  // all characters have tokens, so decoding must give the text
   for (const int32_t id : ids) {
     check(id >= 0 && id < tokenizer.vocab_size(), "a text's ids are tokens");
     known = known && !tokenizer.token_bytes(id).empty();
   }
   const std::string decoded = tokenizer.decode(ids);
-  const bool marked = text.find("\u2581") != std::string_view::npos;  // a space to SentencePiece
+  const bool marked = text.find("\u2581") != std::string_view::npos;  // SentencePiece decodes "▁" as a space
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
-  if (bpe != nullptr && bpe->vocabulary().nfc) {  // decodes to the normalized text, which doesn't change again
+  if (bpe != nullptr && bpe->vocabulary().nfc) {  // decodes to the normalized text
     check(
         !known || !has_bytes(tokenizer, data::to_nfc(text)) || tokenizer.decode(encode(tokenizer, decoded)) == decoded,
         "a normalized text is encoded and decoded without loss");
@@ -89,7 +89,7 @@ void look_at(const data::Tokenizer& tokenizer) {
   }
   const auto& special = tokenizer.special_tokens().tokens();
   for (size_t i = 0; i < special.size(); i += 1 + i / 8) {
-    if (special[i].flags.normalized) continue;  // unnormalized tokens are cut out before these
+    if (special[i].flags.normalized) continue;  // its text may contain a token that is matched earlier
     const std::vector<data::TextPiece> pieces = {{.text = special[i].text, .parse_special = true}};
     check(tokenizer.encode_pieces(pieces) == std::vector<int32_t>{special[i].id}, "a special token is one token");
   }

@@ -1,20 +1,20 @@
-// Properties of a tokenizer, for any source file.
+// Checks of a tokenizer that a fuzz target read from any kind of file.
 #pragma once
 
 #include "data/tokenizers/tokenizer.h"
 
 namespace folio::fuzz {
 
-/// Checks that every function returns a valid result, and that decoding an encoded text reproduces it.
+/// Checks that the tokenizer's functions return valid results, and that decoding an encoded text gives the text.
 void look_at(const data::Tokenizer& tokenizer);
 
-/// Returns true if both have the same tokens and encode equally.
+/// Returns true if both tokenizers have the same tokens and encode a text equally.
 bool same_tokenizer(const data::Tokenizer& a, const data::Tokenizer& b);
 
-/// Checks that a GGUF file of the tokenizer, unless to_gguf rejects it, is read back as the same tokenizer.
+/// Writes the tokenizer to a GGUF file, unless to_gguf() rejects it, and checks that reading gives the same tokenizer.
 void survives_gguf(const data::Tokenizer& tokenizer);
 
-/// Checks the same for a Hugging Face directory.
+/// Writes the tokenizer to a directory, unless write_hf() rejects it, and checks that reading gives the same tokenizer.
 void survives_hf(const data::Tokenizer& tokenizer);
 
 }  // namespace folio::fuzz

@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 NEW_TOKENS = 200
 PROMPTS = ["ROMEO:\nBut", "\n"]
-LOGITS_TEXT = "First Citizen:\nBefore we proceed"  # 32 characters
+LOGITS_TEXT = "First Citizen:\nBefore we proceed"  # 32 characters, each a token
 LAST_POSITIONS = 4
 SMALLEST_GAP = 2e-3
 
@@ -62,7 +62,7 @@ def main():
         "logits": {"text": LOGITS_TEXT, "tokens": ids[0].tolist(),
                    "positions": list(range(32 - LAST_POSITIONS, 32)), "values": logits.tolist()},
     }
-    # Each list of numbers is one line, with float32 values in full, so that they read back as the same bits.
+    # Values have all digits, so that reading them gives the same float32 bits. compact() writes each list as one line.
     text = json.dumps(expected, indent=1, ensure_ascii=False)
     (directory / "expected.json").write_text(compact(text) + "\n", encoding="utf-8")
     for entry in greedy:
@@ -70,7 +70,7 @@ def main():
 
 
 def compact(text):
-    """Joins the lines of innermost lists."""
+    """Joins the lines of each innermost list of indented JSON to one line."""
     lines, joined, depth = text.split("\n"), [], 0
     for line in lines:
         stripped = line.strip()

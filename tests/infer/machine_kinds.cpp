@@ -1,4 +1,4 @@
-// Defines the machines that test_infer tests.
+// Lists the kinds of machines that test_infer tests.
 #include "tests/infer/machines.h"
 
 namespace folio::infer::test {

@@ -1,5 +1,5 @@
-// The machines that the engine's properties are tested on. Every engine test runs on each kind of cpu_kinds() or
-// machine_kinds(), including new ones.
+// Lists the kinds of machines that tests of the engine run on: every such test runs on each of cpu_kinds() or
+// machine_kinds(), so a new kind needs only an entry here.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,10 +25,10 @@
 
 namespace folio::infer::test {
 
-/// A stage that records operations when they are issued, and executes a step only when a result of it is awaited. A
+/// A stage that records operations when they are issued, and executes a step only when one of its results is awaited. A
 /// step of a known shape is replayed from its recording. This detects operations that depend on the host's data of an
-/// earlier step, and reads before a wait. It draws tokens with its own samplers and feeds them to the next step, except
-/// if several steps may be in flight: then the host draws.
+/// earlier step, and reads before a wait. It draws tokens with its own samplers and feeds them to the next step, unless
+/// several steps may be in flight.
 class RecordingStage final : public PassThroughStage, public StageResults {
  public:
   explicit RecordingStage(std::unique_ptr<Stage> inner, size_t n_in_flight = 1)
@@ -111,11 +111,11 @@ class RecordingStage final : public PassThroughStage, public StageResults {
 
   int n_issued = 0;
   int n_replayed = 0;
-  int n_fetched = 0;  ///< calls that fetched logits
+  int n_fetched = 0;  ///< number of calls that fetched logits
   uint64_t most_in_flight = 0;
 
  private:
-  using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< rows, rows with logits, sequences, draws
+  using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< number of rows, rows with logits, sequences and draws
   struct OwnDraw {
     size_t row;
     Sampler sampler;
@@ -132,8 +132,8 @@ class RecordingStage final : public PassThroughStage, public StageResults {
     bool observed = false;
     std::vector<OwnDraw> draws;
     std::vector<float> residual;
-    bool begun = false;                 ///< whether the inner stage's step has begun
-    std::vector<Operation> operations;  ///< issued and not executed
+    bool begun = false;                 ///< true if the inner stage's step has begun
+    std::vector<Operation> operations;  ///< issued, but not yet executed
   };
 
   [[nodiscard]] OwnStep& step() { return steps_.back(); }
@@ -182,14 +182,14 @@ class RecordingStage final : public PassThroughStage, public StageResults {
   StageInfo info_;
   size_t n_in_flight_;
   uint64_t n_waited_ = 0;
-  std::deque<OwnStep> steps_;  ///< begun and not executed
+  std::deque<OwnStep> steps_;  ///< begun, but not yet executed
   uint64_t n_begun_ = 0;
-  bool open_ = false;  ///< between begin() and end()
+  bool open_ = false;  ///< true between begin() and end()
   Shape shape_;
   std::map<Shape, std::vector<Operation>> recorded_;
-  std::vector<int32_t> drawn_;  ///< in the last executed step
+  std::vector<int32_t> drawn_;  ///< tokens of the last executed step
   std::array<std::vector<int32_t>, 2> fetched_;
-  std::map<uint64_t, std::vector<float>> logits_;  ///< of executed steps that were not awaited
+  std::map<uint64_t, std::vector<float>> logits_;  ///< logits of steps that were executed, but not yet awaited
 };
 
 class RecordingMachine final : public Machine {
@@ -203,14 +203,14 @@ class RecordingMachine final : public Machine {
     last_stage = stage.get();
     return stage;
   }
-  RecordingStage* last_stage = nullptr;  ///< the one loaded last
+  RecordingStage* last_stage = nullptr;  ///< the stage that was loaded last
 
  private:
   std::unique_ptr<Machine> inner_;
   size_t n_in_flight_;
 };
 
-/// Machines, the placement of layers on them, and the type of their KV cache.
+/// A named kind of machines to test, and the type of their KV cache.
 struct MachineKind {
   std::string name;
   CacheType cache_type = CacheType::F32;
@@ -230,7 +230,7 @@ inline void PrintTo(const MachineKind& kind, std::ostream* out) { *out << kind.n
 
 using Machines = std::vector<std::unique_ptr<Machine>>;
 
-/// Returns CPUs in several arrangements, which cover all of their options.
+/// Returns kinds of CPU machines that cover all options: types of the KV cache, shards, stages, steps in flight.
 inline std::vector<MachineKind> cpu_kinds() {
   const auto recorded = [](const CpuOptions& options) {
     return std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options));
@@ -238,7 +238,7 @@ inline std::vector<MachineKind> cpu_kinds() {
   const auto in_flight = [](const CpuOptions& options) {
     return std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options), 3);
   };
-  const auto some = [](auto... make) {  // makes one machine with each function
+  const auto some = [](auto... make) {  // returns a function that makes one machine with each `make`
     return [=](const CpuOptions& options) {
       Machines machines;
       (machines.push_back(make(options)), ...);
@@ -261,7 +261,7 @@ inline std::vector<MachineKind> cpu_kinds() {
           {"two_recorded_f16", CacheType::F16, some(recorded, recorded)}};
 }
 
-/// Returns the kinds that this program tests: CPUs, and in test_infer_cuda also an emulated GPU.
+/// Returns all kinds that this program tests: cpu_kinds(), and in test_infer_cuda also an emulated GPU.
 std::vector<MachineKind> machine_kinds();
 
 /// The machines of a kind, with an equal share of a model's layers on each.
@@ -300,7 +300,7 @@ class EngineOn : private Rig, public Engine {
   using Rig::machine;
 };
 
-/// Steps until no request is left. Returns the number of steps that threw a runtime_error.
+/// Steps until all requests have ended. Returns the number of steps that threw a std::runtime_error.
 inline int step_to_the_end(Engine& engine) {
   int thrown = 0;
   for (bool more = true; more;) {
@@ -313,7 +313,7 @@ inline int step_to_the_end(Engine& engine) {
   return thrown;
 }
 
-/// Returns a request's tokens, drawn by the host from the logits row by row. `on_logits` gets the prompt's logits.
+/// Returns the tokens that the host draws from logits computed row by row. r.on_logits gets the prompt's logits.
 inline std::vector<int32_t> drawn_by_host(const MachineKind& kind, const core::StoredModel& model, const Request& r) {
   RunnerOn runner(kind, model);
   const SequenceId sequence = runner.cache().add_sequence();

@@ -1,5 +1,5 @@
-// True under AddressSanitizer. It detects an access out of bounds in the first case of a kind; the other cases only
-// test values, and would run up to fifty times slower.
+// Defines whether AddressSanitizer is on, under which tests run fewer cases: an access out of bounds is detected in the
+// first case of a kind, and all cases would take up to fifty times longer.
 #pragma once
 
 namespace folio::infer::test {

@@ -1,4 +1,4 @@
-// Tests the engine on a published model with 135 million parameters in 4-bit blocks, which `make smollm2` fetches.
+// Tests the engine on a published model of 135 million parameters in 4-bit blocks, which `make smollm2` fetches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,13 +10,13 @@ namespace folio::infer {
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t kPrompts = 10;  // ten times slower there
+constexpr size_t kPrompts = 10;  // AddressSanitizer is ten times slower
 #else
 constexpr size_t kPrompts = 60;
 #endif
 
-// Decodes the four likeliest tokens after prompts of 1 to 12 tokens, one at a time with the KV cache: every logit
-// equals that of one call with the whole sequence and an empty cache.
+// Decodes the four likeliest tokens after prompts of 1 to 12 tokens, one at a time with the KV cache. The logits have
+// the same bits as those of one call with the whole sequence and an empty cache.
 TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
@@ -41,7 +41,7 @@ TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
     }
     engine.cache().release(cached);
 
-    text.pop_back();  // drawn last and never read
+    text.pop_back();  // the last token was drawn, but not computed
     const SequenceId anew = engine.cache().add_sequence();
     rows.clear();
     for (const int32_t token : text) {

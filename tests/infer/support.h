@@ -25,14 +25,14 @@
 #include "tests/core/support.h"
 
 namespace folio::core {
-inline void PrintTo(Isa isa, std::ostream* out) { *out << isa_name(isa); }  // for GoogleTest
+inline void PrintTo(Isa isa, std::ostream* out) { *out << isa_name(isa); }  // GoogleTest prints test parameters by this
 }  // namespace folio::core
 
 namespace folio::infer::test {
 
 using core::test::TempDir;
 
-/// Returns n values in [-scale, scale).
+/// Returns n random values, uniform in [-scale, scale).
 inline std::vector<float> random_floats(size_t n, uint64_t seed, double scale = 1.0) {
   std::vector<float> values(n);
   for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(scale * (2.0 * core::random_uniform(seed, i) - 1.0));
@@ -47,7 +47,7 @@ inline std::vector<int32_t> random_tokens(size_t n, uint64_t seed, int64_t vocab
   return tokens;
 }
 
-/// Compares byte for byte: 0 differs from -0, and a NaN equals itself.
+/// Returns success if all bits are equal, so 0 differs from -0, and a NaN equals the same NaN.
 inline ::testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> expected) {
   if (got.size() != expected.size()) {
     return ::testing::AssertionFailure() << got.size() << " numbers, not " << expected.size();
@@ -63,13 +63,13 @@ inline ::testing::AssertionResult same_bits(std::span<const float> got, std::spa
 struct Shape {
   std::string name;
   core::ModelConfig config;
-  core::DType type = core::DType::F32;  ///< of the matrices
+  core::DType type = core::DType::F32;  ///< type of the matrices; vectors are F32
   bool in_memory = false;               ///< true if a GGUF can't store the configuration
 };
 
 inline void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 
-/// Returns one layer whose sums have two chunks (dim and hidden_dim above 1024); the other sizes are small.
+/// Returns a shape of one layer whose dim and hidden_dim exceed a chunk (1024), so that sums have two chunks.
 inline Shape wide_shape() {
   return {"wide",
           {.vocab_size = 40,
@@ -186,8 +186,8 @@ inline std::vector<Shape> small_shapes() {
             .tie_embeddings = true}}};
 }
 
-/// Returns shapes with experts: odd widths; more than one tile, with shared experts; groups, chosen with a bias, after
-/// a layer without experts; and quantized blocks.
+/// Returns shapes with experts: odd widths, more than one tile with shared experts, groups that are selected with a
+/// bias after a layer without experts, and quantized blocks.
 inline std::vector<Shape> expert_shapes() {
   const core::ModelConfig mixtral{.family = core::Family::Mixtral,
                                   .vocab_size = 31,
@@ -274,7 +274,7 @@ inline std::vector<Shape> expert_shapes() {
           {"gpt_oss_MXFP4", gpt_oss_blocks, core::DType::MXFP4}};
 }
 
-/// Returns shapes with other placements of norms, caps, scales, windows in some layers, two RoPE bases, partial RoPE.
+/// Returns shapes with parts of other families: norms, caps, scales, windows, two RoPE bases, partial RoPE.
 inline std::vector<Shape> part_shapes() {
   core::ModelConfig gemma2{.family = core::Family::Gemma2,
                            .vocab_size = 31,
@@ -318,7 +318,7 @@ inline std::vector<Shape> part_shapes() {
   return {{"gemma2", gemma2}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"granite", granite}, {"glm4", glm4}};
 }
 
-/// Returns a shape for each type except F32. Block types need whole blocks; 37 tokens are not a whole tile.
+/// Returns a shape for each type except F32. Widths are whole blocks, and the vocabulary (37) is not a whole tile.
 inline std::vector<Shape> typed_shapes() {
   using core::DType;
   std::vector<Shape> shapes{{"f16", small_shapes()[1].config, DType::F16},
@@ -350,7 +350,7 @@ inline std::vector<Shape> all_shapes() {
 
 inline std::string shape_name(const ::testing::TestParamInfo<Shape>& info) { return info.param.name; }
 
-/// Returns matrices that preserve the size of their inputs, norms around 1 and biases around 0.
+/// Returns random weights: matrices that preserve the size of their inputs, norms around 1, biases around 0.
 inline core::Weights random_weights(const core::ModelConfig& config, uint64_t seed) {
   core::Weights weights{.config = config, .tensors = {}};
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
@@ -367,22 +367,22 @@ inline core::Weights random_weights(const core::ModelConfig& config, uint64_t se
   return weights;
 }
 
-/// Returns random blocks of `type` with values mostly in [-scale, scale]: any payload, any sub-block scale of K types.
+/// Returns random blocks of `type` with values mostly in [-scale, scale] and any bits in quants and sub-block scales.
 inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t seed, double scale) {
   using core::DType;
   const core::DTypeInfo& t = core::info(type);
   std::vector<std::byte> blocks(n * t.block_bytes);
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(core::random_below(seed, i, 256));
   const core::QuantInfo& q = *core::quant_info(type);
-  const double steps = std::ldexp(1.0, static_cast<int>(q.bits) - 1);                // payloads on each side of zero
-  const double of_scales = type == DType::Q6_K ? 64.0 : q.byte_scales ? 63.0 : 1.0;  // sub-block scales
+  const double steps = std::ldexp(1.0, static_cast<int>(q.bits) - 1);                // quants on each side of zero
+  const double of_scales = type == DType::Q6_K ? 64.0 : q.byte_scales ? 63.0 : 1.0;  // largest sub-block scale
   const auto put = [&](std::byte* at, double value) {
     const uint16_t half = core::float_to_f16(static_cast<float>(value));
     std::memcpy(at, &half, sizeof half);
   };
   for (size_t b = 0; b < n; ++b) {
     std::byte* block = blocks.data() + b * t.block_bytes;
-    if (q.fp4) {  // payloads are twice the values, up to 6, times half a power of two
+    if (q.fp4) {  // an MXFP4 quant is up to 6, times a power of two
       const double exponent =
           std::round(std::log2(scale / 6.0)) + static_cast<double>(core::random_below(seed + 1, b, 2));
       block[0] = static_cast<std::byte>(127 + static_cast<int>(exponent));
@@ -443,7 +443,7 @@ inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) 
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", shape.config, views, "test", {});
   core::StoredModel model = core::read_model(folder / "model.gguf");
-  model.config = shape.config;  // a GGUF has no sliding window
+  model.config = shape.config;  // a GGUF can't store every field
   return model;
 }
 
@@ -454,12 +454,12 @@ inline std::vector<float> floats_of(const Matrix& matrix) {
   return values;
 }
 
-/// Returns a model that was written to a file and mapped; the file is removed at once, the mapping stays.
+/// Returns a model with these weights, mapped from a GGUF file that is removed at once.
 inline core::StoredModel model_from(const core::Weights& weights) {
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", weights, "test", {});
   core::StoredModel model = core::read_model(folder / "model.gguf");
-  model.config = weights.config;  // a GGUF has no sliding window
+  model.config = weights.config;  // a GGUF can't store every field
   return model;
 }
 
@@ -483,14 +483,14 @@ inline std::vector<float> run(Runner& runner, std::span<const Row> rows, const O
     const auto step = rows.first(std::min(rows.size(), kMaxRows));
     const auto some = runner.forward(step, observer).logits;
     logits.insert(logits.end(), some.begin(), some.end());
-    std::ranges::fill(some, std::nanf(""));  // NaN marks logits that are never written
+    std::ranges::fill(some, std::nanf(""));  // to detect logits that the next step doesn't write
     rows = rows.subspan(step.size());
   } while (!rows.empty());
   return logits;
 }
 
-/// Returns all logits of one sequence, computed on a new machine in as few steps as possible: the expected result of
-/// other ways to compute it.
+/// Returns the logits of all rows of one sequence, computed on a new CPU machine in as few steps as possible: the
+/// reference for other ways to compute them.
 inline std::vector<float> alone(const core::StoredModel& model, std::span<const int32_t> tokens, size_t n_threads = 1,
                                 const kernels::Kernels* kernels = nullptr, CacheType cache_type = CacheType::F32) {
   Cpu cpu({.n_threads = n_threads, .kernels = kernels});

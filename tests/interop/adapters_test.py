@@ -1,5 +1,5 @@
-"""Tests adapters in llama.cpp: export writes the same file as llama.cpp's converter, and llama-cpp-python's `lora_path`
-continues prompts as our engine does, with the adapter applied or merged."""
+"""Compares adapters with llama.cpp: export writes the same GGUF as llama.cpp's converter, and greedy outputs equal
+those of llama-cpp-python with the adapter applied (`lora_path`) or merged."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def base(folder):
-    """Exports the published model in float32, as a GGUF and as a directory."""
+    """Exports SmolLM2 in float32, as a GGUF and as a directory. Returns the GGUF."""
     folio("export", SMOLLM2, "--out", folder / "f32.gguf", "--type", "f32")
     folio("export", SMOLLM2, "--out", folder / "hf", "--format", "hf", "--type", "f32")
     return folder / "f32.gguf"
@@ -38,7 +38,7 @@ def base(folder):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "rank-stabilized"])
 def adapter(request, folder, base):
-    """Writes an adapter as a directory and as a GGUF."""
+    """Returns an adapter of SmolLM2, as a directory and as a GGUF."""
     directory = write_adapter(folder / f"a{request.param}", folder / "hf", seed=3, rank=8, size=0.05, alpha=12)
     change_config(directory, use_rslora=request.param, base_model_name_or_path=str(folder / "hf"))
     file = folder / f"a{request.param}.gguf"
@@ -47,7 +47,7 @@ def adapter(request, folder, base):
 
 
 class Llama:
-    """llama_cpp.Llama for greedy outputs."""
+    """A model in llama-cpp-python, with a float32 cache, for greedy outputs and log probabilities."""
 
     def __init__(self, model, **more):
         self.model = llama_cpp.Llama(str(model), n_ctx=128, n_threads=1, n_threads_batch=1, logits_all=True,
@@ -84,7 +84,7 @@ FAMILIES = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_file_matches_llama_cpps_converter(tmp_path, family):
-    """Both only read the base's configuration. The converter's alpha assumes no rank stabilization."""
+    """The base needs only a config.json. The adapter isn't rank-stabilized, since the converter would ignore that."""
     if not CONVERTER.exists():
         pytest.skip("llama.cpp's source is not here")
     config = FAMILIES[family](hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,

@@ -1,5 +1,5 @@
 """Compares beams of SmolLM2-135M-Instruct in float32 with transformers' generate(num_beams=W): 40 prompts for each
-width, length penalty and stopping rule, and chat answers that end with the model's own token."""
+width, length penalty and stopping rule, and chat answers that end with the model's end token."""
 
 import itertools
 import json
@@ -50,7 +50,7 @@ def peer(folder):
 
 
 def beams_of(peer, inputs, width, n=N_TOKENS, **how):
-    """Returns each prompt's outputs, best first: (tokens without the end, score)."""
+    """Returns transformers' outputs for each prompt, best first: (tokens without the end token, score)."""
     model, tokenizer = peer
     ends = {tokenizer.convert_tokens_to_ids(t) for t in ("<|im_end|>", "<|endoftext|>")}
     out = model.generate(**inputs, max_new_tokens=n, num_beams=width, num_return_sequences=width, do_sample=False,

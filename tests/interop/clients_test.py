@@ -1,7 +1,7 @@
-"""Tests clients of OpenAI's APIs with `serve` and SmolLM2: OpenAI's client and LangChain with /v1/responses,
-openai-agents; and LangChain, LiteLLM, Instructor, Pydantic AI, smolagents and LlamaIndex with /v1/chat/completions.
-Each requests an output, whole and streamed, one that fits a schema, function calls and, if supported, log
-probabilities. scripts/bootstrap.sh installs them in build/venv-agents."""
+"""Tests clients of OpenAI's APIs with `serve` and SmolLM2: OpenAI's client, openai-agents and LangChain with
+/v1/responses; LangChain, LiteLLM, Instructor, Pydantic AI, smolagents and LlamaIndex with /v1/chat/completions. Each
+requests outputs, whole and streamed, one that fits a schema, function calls and, if supported, log probabilities.
+scripts/bootstrap.sh installs the clients in build/venv-agents."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ def url():
 
 
 def assert_calls(calls):
-    """Checks the (name, arguments) of each call."""
+    """Asserts that each call (name, arguments) calls `weather` with a city."""
     assert calls and all(name == "weather" and set(given) == {"city"} for name, given in calls), calls
 
 
@@ -193,10 +193,10 @@ def test_pydantic_ai(url, api):
             called.append(city)
             return "sunny"
 
-        agent = Agent(model, tools=[note], output_type=ToolOutput(City), model_settings=settings)  # must call
+        agent = Agent(model, tools=[note], output_type=ToolOutput(City), model_settings=settings)  # must call tools
         try:
             assert isinstance((await agent.run(ASK, usage_limits=UsageLimits(request_limit=3))).output, City)
-        except UsageLimitExceeded:  # it keeps asking for the weather
+        except UsageLimitExceeded:  # the model calls `note` again and again
             assert len(called) >= 3
 
     asyncio.run(run())

@@ -16,7 +16,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
-NEAR_TIE = 1e-3  # rounding may decide between two logits this close
+NEAR_TIE = 1e-3  # if the best two logits are closer, rounding may decide which token is selected
 
 
 def folio(program, *args):
@@ -31,17 +31,17 @@ def folio_greedy(model, prompt, n):
 
 @lc.llama_log_callback
 def quiet(_level, _text, _user):
-    """Drops llama.cpp's log output."""
+    """Ignores llama.cpp's log messages."""
 
 
 class LlamaCpp:
-    """A GGUF file in llama.cpp: tokenizes texts, and computes logits."""
+    """A model that llama.cpp loaded from a GGUF file, for tokenizing and computing logits."""
 
     def __init__(self, path, n_ctx=256, n_threads=1):
         lc.llama_log_set(quiet, ctypes.c_void_p(0))
         lc.llama_backend_init()
         params = lc.llama_model_default_params()
-        params.use_extra_bufts = False  # AMX kernels, which some virtual machines announce but reject
+        params.use_extra_bufts = False  # disables AMX kernels, which crash on some virtual machines
         self.model = lc.llama_model_load_from_file(str(path).encode(), params)
         assert self.model, f"llama.cpp refuses {path}"
         params = lc.llama_context_default_params()
@@ -69,7 +69,7 @@ class LlamaCpp:
         return list(tokens[:n])
 
     def tokenize_with_bos(self, text):
-        """Tokenizes a text with BOS, as llama.cpp does for this model."""
+        """Returns llama.cpp's tokens of a text, including BOS if the model requires it."""
         data = text.encode()
         tokens = (lc.llama_token * (len(data) + 8))()
         n = lc.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), True, False)
@@ -84,14 +84,14 @@ class LlamaCpp:
         lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
 
     def decode(self, tokens):
-        """Appends tokens to the sequence. Returns the logits after the last one."""
+        """Appends tokens to the current sequence and returns the logits after the last one."""
         array = (lc.llama_token * len(tokens))(*tokens)
         assert lc.llama_decode(self.context, lc.llama_batch_get_one(array, len(tokens))) == 0
         logits = lc.llama_get_logits_ith(self.context, -1)
         return np.ctypeslib.as_array(logits, shape=(self.n_vocab,)).copy()
 
     def all_logits(self, tokens):
-        """Returns the logits after each token of a new sequence: (tokens, vocabulary)."""
+        """Returns the logits after each token of a new sequence, as an array (tokens, vocabulary)."""
         self.clear()
         batch = lc.llama_batch_init(len(tokens), 0, 1)
         batch.n_tokens = len(tokens)
@@ -106,7 +106,7 @@ class LlamaCpp:
         return np.ctypeslib.as_array(logits, shape=(len(tokens), self.n_vocab))
 
     def greedy(self, tokens, n, never):
-        """Returns the continuation, and the gap between the best two logits at each of its tokens."""
+        """Returns n greedy tokens except `never`, and the gap between the best two logits at each of them."""
         self.clear()
         new, gaps = [], []
         logits = self.decode(tokens)

@@ -1,4 +1,4 @@
-"""Tests other families' GGUF files in llama.cpp: those that Folio writes, and those that llama.cpp quantizes."""
+"""Compares greedy outputs of other families than Llama with llama.cpp, on the same GGUF files, F32 and quantized."""
 
 import sys
 from pathlib import Path
@@ -11,19 +11,19 @@ import gguf_copies  # noqa: E402
 import random_models  # noqa: E402
 from engines import LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E402
 
-BLOCKS = dict(hidden_size=64, intermediate_size=96)  # rows that are whole blocks of 32
+BLOCKS = dict(hidden_size=64, intermediate_size=96)  # sizes that are multiples of 32, as quantized blocks require
 EXPERTS_OF = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "dots1", "gpt_oss"]
 EXPERTS = dict(moe_intermediate_size=32)
 MORE = {"mistral nemo": dict(head_dim=32), "glm": dict(head_dim=16), "qwen3_moe": EXPERTS, "dots1": EXPERTS,
         "qwen2_moe": dict(moe_intermediate_size=32, shared_expert_intermediate_size=64)}
 
 
-# llama.cpp rounds the ramp borders of gpt-oss's YaRN to whole pairs, unlike in its training.
+# Omits gpt-oss with YaRN: llama.cpp rounds the ends of the ramp to whole pairs, unlike the published model.
 @pytest.mark.parametrize("name", [name for name in random_models.MODELS if name != "gpt_oss yarn"])
 def test_outputs_are_the_same(tmp_path, name):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
-    n = 30 if "window" in name else 200  # the context ends with the window
+    n = 30 if "window" in name else 200  # in a GGUF, the context isn't longer than a sliding window
     with LlamaCpp(tmp_path / "m.gguf") as theirs:
         for prompt in ("ab", "é a b"):
             ours = folio_greedy(tmp_path / "m.gguf", prompt, n)
@@ -33,7 +33,7 @@ def test_outputs_are_the_same(tmp_path, name):
 
 
 def test_chatglm_with_fused_qkv(tmp_path):
-    """ChatGLM2's and 3's files have such matrices."""
+    """GGUF files of ChatGLM2 and 3 have one matrix for queries, keys and values."""
     folio("export", random_models.write(random_models.make("glm"), tmp_path / "m"), "--out", tmp_path / "m.gguf")
     gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
     with LlamaCpp(tmp_path / "fused.gguf") as theirs:
@@ -66,7 +66,7 @@ def test_scaled_rope(tmp_path, scaling):
 @pytest.mark.parametrize("name", ["mistral nemo", "qwen2", "qwen3 wide heads", *EXPERTS_OF, "gemma2", "granite",
                                   "phi3", "glm"])
 def test_quantized_files(tmp_path, name, type_):
-    """Both round the inputs of products to 8 bits in different groups: logits differ by about 1e-2 of their size."""
+    """Both round inputs of products to 8 bits, but in different groups, so logits have relative differences of 1e-2."""
     directory = random_models.write(random_models.make(name, **BLOCKS, **MORE.get(name, {})), tmp_path / "m")
     path = tmp_path / f"{type_}.gguf"
     folio("export", directory, "--out", path, "--type", type_)
@@ -74,7 +74,7 @@ def test_quantized_files(tmp_path, name, type_):
     assert types == {"F32", "Q8_0", type_.upper()}
     with LlamaCpp(path) as theirs:
         ours = folio_greedy(path, "ab é", 60)
-        if name in EXPERTS_OF:  # with close router scores, rounding selects another expert, and logits jump
+        if name in EXPERTS_OF:  # if router scores are close, rounding may select an expert with other results
             before = ours["prompt_tokens"] + ours["tokens"][:-1]
             choices = theirs.all_logits(before)[len(ours["prompt_tokens"]) - 1:, :5].argmax(-1)
             assert (choices == ours["tokens"]).mean() >= 0.9
@@ -85,7 +85,7 @@ def test_quantized_files(tmp_path, name, type_):
 
 
 def test_gpt_oss_in_mxfp4(tmp_path):
-    """As published. With close router scores, rounding selects another expert: see above."""
+    """Published files have experts in MXFP4. Where router scores are close, rounding may select another expert."""
     directory = random_models.write_mxfp4(random_models.make("gpt_oss", hidden_size=64), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
     assert "MXFP4" in {t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}

@@ -1,7 +1,7 @@
 """Runs other structured output engines, each in its own process, with a vocabulary of single bytes.
 
-As a program (form_engines.py xgrammar|llguidance) it reads JSON lines: {"schema"|"regex"|"grammar": …, "texts": […]},
-and answers with {"error": …}, or for each text whether it is accepted and how many of its bytes are valid."""
+As a program (form_engines.py xgrammar|llguidance) it reads JSON lines: {"schema"|"regex"|"grammar": …, "texts": […]}.
+It answers with {"error": …}, or {"texts": [[is accepted, number of valid bytes at the start], …]}."""
 
 import json
 import selectors
@@ -25,7 +25,7 @@ class Engine:
         self.answers.register(self.process.stdout, selectors.EVENT_READ)
 
     def ask(self, **question):
-        """Returns the engine's answer; a crash, or two minutes without an answer, is an error."""
+        """Returns the engine's answer, or an error after restarting a process that crashed or was silent for 2 min."""
         try:
             self.process.stdin.write(json.dumps(question) + "\n")
             self.process.stdin.flush()
@@ -109,7 +109,7 @@ def main(name):
         try:
             said = compiled(kind, text)
             answer = {"texts": [said(text.encode()) for text in texts]}
-        except Exception as error:  # an unsupported form
+        except Exception as error:  # the engine doesn't support the form
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 

@@ -1,6 +1,6 @@
-"""Tests libraries on OpenAI's client with `serve`: instructor, LangChain and a LangGraph agent with two tools. A
-hundred rounds each with SmolLM2 and with random weights, streamed and not; unparsable outputs raise errors in the
-clients. scripts/bootstrap.sh installs them in build/venv-agents."""
+"""Tests structured outputs and tool calls of `serve` with instructor, LangChain and LangGraph, which raise errors if
+an output can't be parsed: with SmolLM2 and with random weights, streamed and not. scripts/bootstrap.sh installs the
+clients in build/venv-agents."""
 
 import itertools
 import json
@@ -31,12 +31,12 @@ QUESTIONS = ["Invent a person.", "What is the weather in Bern, in C?", "How much
 SEEDS = range(10)
 AT_ONCE = 8
 VOCABULARY = [*PIECES, ("<tool_call>", -90.0, 1)]
-# With random weights, makes strings, lists and objects end, and calls likely.
+# A logit bias for random weights, which makes calls, and the ends of strings, lists and objects, likely.
 ENDS = {i: 6 for i, (text, _, _) in enumerate(VOCABULARY) if text in ("<0x22>", "<0x5D>", "<0x7D>", "<0x2C>", "<tool_call>")}
 
 
 class Closed(pydantic.BaseModel):
-    """A base without extra keys, since SmolLM2 would add keys without end."""
+    """A base class that forbids extra keys, since SmolLM2 would never stop adding keys."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
@@ -72,7 +72,7 @@ def add(a: int, b: int) -> str:
 
 
 class Round:
-    """One question, sent to the model by one of these clients."""
+    """A question to the model. Each method sends it with one client and checks the answer."""
 
     def __init__(self, url, bias, seed):
         self.question = QUESTIONS[seed % len(QUESTIONS)]
@@ -97,13 +97,13 @@ class Round:
         if mode == instructor.Mode.JSON:  # the schema is only in the prompt: any JSON object is valid
             asked = self.asked | {"max_tokens": 200}
             answer = client.chat.completions.create(response_model=None, response_format={"type": "json_object"}, **asked)
-            [choice] = answer.choices  # it may be truncated
+            [choice] = answer.choices  # may end at max_tokens
             assert choice.finish_reason == "length" or isinstance(json.loads(choice.message.content), dict)
             return
         whole = client.chat.completions.create(response_model=Person, **self.asked)
         *_, last = client.chat.completions.create_partial(response_model=Person, **self.asked)
         assert isinstance(whole, Person) and Person.model_validate(last.model_dump())
-        # As a function, the streamed one has another name, so the prompts differ.
+        # In the mode TOOLS, instructor names the function differently when streaming, so prompts and outputs differ.
         assert mode == instructor.Mode.TOOLS or last.model_dump() == whole.model_dump()
 
     def instructor_list(self):
@@ -121,7 +121,7 @@ class Round:
         asked = self.chat.bind(response_format={"type": "json_object"}, max_tokens=200)
         try:
             answer = asked.invoke(self.question)
-        except openai.LengthFinishReasonError:  # an object without a schema may not end
+        except openai.LengthFinishReasonError:  # without a schema, the object may be longer than max_tokens
             return
         assert isinstance(json.loads(answer.content), dict)
         assert "".join(chunk.content for chunk in asked.stream(self.question)) == answer.content
@@ -146,7 +146,7 @@ class Round:
             assert isinstance(result, ToolMessage) and result.tool_call_id == call["id"]
 
     def langgraph_agent(self):
-        """Calls once, gets the result, and answers in words."""
+        """Runs a graph: the model must call a tool, gets the result, and answers in words."""
         tools = [get_weather, add]
 
         def model(state: MessagesState):
@@ -165,7 +165,7 @@ class Round:
         assert isinstance(said, AIMessage) and not said.tool_calls
 
     def langgraph_agent_may(self):
-        """May call like an unsupervised agent, at most three times here."""
+        """Lets the model decide whether to call a tool, for at most three turns."""
         chat = self.chat.bind_tools([get_weather, add])
         messages = [HumanMessage(self.question)]
         for _ in range(3):

@@ -1,5 +1,5 @@
 """Compares forms with the JSON-Schema-Test-Suite, xgrammar and llguidance. If another engine differs, jsonschema or re
-decide which is right, and the difference must be one of those explained here.
+decide which one is right, and the difference must be one of those that are listed here.
 
 Runs in build/venv-forms, which scripts/bootstrap.sh makes."""
 
@@ -44,7 +44,7 @@ def engine(request):
 
 
 def ways(value):
-    """Yields all ways in which Folio may write a value: any order of keys, and integers with or without .0."""
+    """Yields all JSON texts in which Folio may generate a value: any order of keys, integers with and without .0."""
     if isinstance(value, list):
         for items in itertools.product(*[list(ways(item)) for item in value]):
             yield f"[{','.join(items)}]"
@@ -60,7 +60,7 @@ def ways(value):
             yield f"{int(value)}.0"
 
 
-# Valid instances that Folio doesn't generate.
+# Valid instances that Folio doesn't generate: {part of a test's description: the reason}.
 NARROWER = {
     "format.json": "a format is no annotation: it is kept to",
     "leap second": "a leap second is not written",
@@ -71,7 +71,7 @@ NARROWER = {
 
 
 def test_json_schema_test_suite(tool):
-    """Each schema is rejected with an error, or each of its instances is accepted exactly if it is valid."""
+    """Either a schema is rejected with an error, or its valid instances are accepted and its invalid ones aren't."""
     n = collections.Counter()
     narrower = collections.Counter()
     for file in sorted(SUITE.rglob("*.json")):
@@ -106,7 +106,7 @@ def test_json_schema_test_suite(tool):
 
 
 def place(text, n_bytes):
-    """Returns the kind of place in a JSON text where another engine rejects it."""
+    """Returns the kind of JSON element at which another engine rejects a text, after n_bytes valid bytes."""
     read = text.encode()[:n_bytes].decode(errors="ignore")
     rest = text[len(read):]
     in_string = escaped = False
@@ -125,7 +125,7 @@ def place(text, n_bytes):
 
 
 def cause_of(schema, text, taken, n_bytes, valid):
-    """Returns why another engine differs: it is wrong, or Folio generates only a part of what is valid."""
+    """Returns the kind of a difference: the other engine is wrong, or Folio accepts only one notation of a value."""
     if taken and valid:
         return "Folio writes it otherwise"
     if taken:
@@ -140,7 +140,7 @@ def cause_of(schema, text, taken, n_bytes, valid):
     return f"refuses {place(text, n_bytes)}"
 
 
-# Known differences of the others, for the versions in scripts/bootstrap.sh.
+# Known differences of the other engines, in the versions that scripts/bootstrap.sh installs.
 SCHEMA_CAUSES = {
     "xgrammar": {
         **dict.fromkeys(
@@ -185,7 +185,7 @@ def test_schemas_compared_with_other_engines(tool, engine):
             is_json, value = schemas.parsed(text)
             valid = is_json and schemas.validates(schema, value)
             assert valid or not whole, (schema, text)
-            if valid and not whole:  # in another order of keys, or with another notation of a number
+            if valid and not whole:  # Folio must accept the value in another order of keys or notation of numbers
                 schemas.check_canonical(tool, schema, value, (schema, text))
             cause = cause_of(schema, text, other, n_bytes, valid)
             assert cause in SCHEMA_CAUSES[engine.name], (cause, schema, text, n_bytes)
@@ -195,7 +195,7 @@ def test_schemas_compared_with_other_engines(tool, engine):
 
 
 def compared(tool, engine, forms, causes):
-    """Compares forms with known matches: `forms` yields questions for form_tool and for the engine, and the match."""
+    """Compares form_tool and another engine. `forms` yields a question for each, and a function that matches a text."""
     n = collections.Counter()
     for seed, (mine, other, match) in enumerate(forms):
         rng = random.Random(seed)

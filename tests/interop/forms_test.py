@@ -1,6 +1,6 @@
-"""Compares structured output and tool calls of llama-server and Folio with SmolLM2. Both answers fit, according to
-jsonschema and re; greedy outputs of a grammar are equal; and differences in the replies' fields are listed here.
-SmolLM2's template has no tools, and llama-server makes no calls with it, so both use Qwen 2.5's."""
+"""Compares structured output and tool calls of llama-server and Folio with SmolLM2: jsonschema and re accept both
+outputs, greedy outputs of a grammar are equal, and replies have the same fields except those listed here. Both use
+Qwen 2.5's template, because SmolLM2's has no tools."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ SCHEMAS = [
      "properties": {"day": {"type": "string", "format": "date"}, "at": {"type": "string", "format": "date-time"}}},
     {"type": "integer", "minimum": 17, "maximum": 1234},
 ]
-# Grammars, and equivalent regular expressions.
+# Pairs of a grammar and an equivalent regular expression.
 GRAMMARS = [
     ('root ::= "a" [0-9]{2} "."', r"a[0-9]{2}\."),
     ('root ::= item{2,3} "end"\nitem ::= "- " [a-z ]{3,20} "\\n"', r"(- [a-z ]{3,20}\n){2,3}end"),
@@ -58,14 +58,14 @@ def asked_before(n, city, unit, sky):
             {"role": "assistant", "content": f"The sky is {sky}."}]
 
 
-# SmolLM2 wasn't trained to call, and llama-server allows any text before a required call, so the prompt shows examples.
+# A prompt with examples of calls: SmolLM2 isn't trained to call, and llama-server allows any text before a call.
 CALLING = [*asked_before(1, "Rome", "C", "clear"), *asked_before(2, "Bern", "F", "grey"), *asked_before(3, "Oslo", "C", "dark"),
            {"role": "user", "content": "What is the weather in Paris, in C?"}]
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """Starts (Folio's, llama.cpp's) servers in F32, as in serve_test.py, so that greedy outputs are equal."""
+    """Starts Folio's and llama.cpp's servers, in this order, with F32 weights and cache, so that outputs are equal."""
     folder = tmp_path_factory.mktemp("forms")
     folio("export", SMOLLM2, "--out", folder / "f32.gguf", "--type", "f32")
     template = folder / "template.jinja"
@@ -83,14 +83,14 @@ def both(servers, **body):
 
 
 def texts(servers, **body):
-    """Returns the outputs, which must have ended by themselves."""
+    """Returns both servers' outputs, which must have ended before max_tokens."""
     choices = [reply["choices"][0] for reply in both(servers, **body)]
     assert [choice["finish_reason"] for choice in choices] == ["stop", "stop"], choices
     return [choice["message"]["content"] for choice in choices]
 
 
 def assert_calls(message, several=True):
-    """Checks calls of TOOLS against jsonschema and OpenAI's API."""
+    """Checks that a message has calls of TOOLS with OpenAI's fields, and arguments that jsonschema accepts."""
     calls = message["tool_calls"]
     assert len(calls) > 0 and (several or len(calls) == 1)
     for call in calls:
@@ -111,7 +111,7 @@ def test_both_answers_match_the_schema(servers, schema, temperature):
 
 def test_both_answer_with_an_object(servers):
     for reply in both(servers, response_format={"type": "json_object"}, temperature=0, max_tokens=100):
-        [choice] = reply["choices"]  # llama-server's may continue with whitespace and keys
+        [choice] = reply["choices"]  # llama-server's may reach max_tokens, with more keys or white space
         assert choice["finish_reason"] == "length" or isinstance(json.loads(choice["message"]["content"]), dict)
 
 
@@ -144,8 +144,8 @@ def test_both_make_required_calls(servers, several):
 
 
 def test_required_calls_have_no_text(servers):
-    """For any question. llama-server may first write a text, here without end; it ignores a named function and treats
-    it as auto."""
+    """Folio's output is only a call, whatever the question. llama-server allows text before a required call, and here
+    generates only text. It treats a named function like "auto"."""
     for choice, reason in (("required", "tool_calls"), (NAMED, "stop")):
         ours, theirs = (reply["choices"][0] for reply in both(servers, tools=TOOLS, tool_choice=choice, temperature=0,
                                                               parallel_tool_calls=False, max_tokens=60))
@@ -162,7 +162,7 @@ def test_tool_choice_none_prevents_calls(servers):
 def test_answers_with_calls_have_llama_servers_fields(servers):
     ours, theirs = both(servers, messages=CALLING, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, temperature=0)
     missing = {f for f in fields(theirs) - fields(ours) if not f.startswith(tuple(THEIRS))}
-    # Without text, llama-server sends "", and Folio null, like OpenAI.
+    # If there is no text, llama-server sends "", and Folio sends null, like OpenAI.
     assert missing == {"choices[].message.content: text"}
     assert theirs["choices"][0]["message"]["content"] == "" and ours["choices"][0]["message"]["content"] is None
     assert ours["choices"][0]["finish_reason"] == theirs["choices"][0]["finish_reason"] == "tool_calls"
@@ -178,7 +178,7 @@ def test_streams_of_calls_have_llama_servers_fields(servers):
         calls = {}
         for call in (call for event in stream for choice in event["choices"]
                      for call in choice["delta"].get("tool_calls") or []):
-            if call["index"] not in calls:  # the first chunk of a call has the fields that are sent once
+            if call["index"] not in calls:  # only the first chunk of a call has id, type and name
                 assert call["id"] and call["type"] == "function" and call["function"]["name"]
                 calls[call["index"]] = {**call, "function": {**call["function"], "arguments": ""}}
             else:
@@ -189,19 +189,19 @@ def test_streams_of_calls_have_llama_servers_fields(servers):
 
 
 def test_tool_results_are_read_by_both(servers):
-    """Both render the same prompt: equal token counts, and equal greedy outputs."""
+    """Both servers render the same prompt, so the numbers of tokens and the greedy outputs are equal."""
     messages = CALLING[:3]
     ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24)
     assert ours["usage"]["prompt_tokens"] == theirs["usage"]["prompt_tokens"]
     assert ours["choices"][0]["message"]["content"] == theirs["choices"][0]["message"]["content"]
     ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24, tools=TOOLS, tool_choice="auto")
     assert ours["usage"]["prompt_tokens"] == theirs["usage"]["prompt_tokens"]
-    # With tool_choice none, Folio's prompt doesn't mention the tools.
+    # With the tool choice "none", Folio's prompt omits the tools.
     ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24, tools=TOOLS, tool_choice="none")
     assert ours["usage"]["prompt_tokens"] < theirs["usage"]["prompt_tokens"]
 
 
-# Status codes for invalid requests: (Folio, llama-server). Where they differ, Folio is stricter.
+# Status codes for unusual requests: (Folio, llama-server). Folio reports some client errors that llama-server doesn't.
 @pytest.mark.parametrize(("body", "status"), [
     ({"grammar": "root ::= x"}, (400, 400)),
     ({"json_schema": {"type": "strange"}}, (400, 400)),
@@ -214,7 +214,7 @@ def test_tool_results_are_read_by_both(servers):
     ({"tools": [{"type": "x"}]}, (400, 500)),
     ({"tools": TOOLS, "tool_choice": "some"}, (400, 400)),
     ({"tool_choice": "required"}, (400, 200)),
-    ({"tools": TOOLS, "grammar": 'root ::= "a"'}, (200, 400)),  # Folio's answer is a call, or fits the grammar
+    ({"tools": TOOLS, "grammar": 'root ::= "a"'}, (200, 400)),  # Folio allows a call or an output that fits the grammar
 ], ids=lambda x: json.dumps(x)[:50])
 def test_error_status_matches_llama_server(servers, body, status):
     replies = [server.call(CHAT, {"messages": ASK, "max_tokens": 9, "seed": 1, **body}) for server in servers]

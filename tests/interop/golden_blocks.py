@@ -2,8 +2,8 @@
 
     build/venv/bin/python tests/interop/golden_blocks.py      # after make interop: rewrites the file
 
-llama.cpp's quantizer is in its library ggml-base, compiled for any x86-64, so it rounds each product; built with fused
-multiply-adds (-march=native, or for ARM), some blocks of K types would differ.
+llama.cpp's quantizer is in the library ggml-base, which is compiled for any x86-64 and rounds each product. If compiled
+with fused multiply-adds (-march=native, or for ARM), some blocks of K types would differ.
 """
 
 import ctypes
@@ -16,12 +16,12 @@ from gguf import GGMLQuantizationType as Q
 from safetensors.numpy import save_file
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "blocks.safetensors"
-# Q4_0 and Q4_1 are the gguf package's: the signs of zero scales and minimums may differ.
+# Omits Q4_0 and Q4_1, in which Folio follows the gguf package: the signs of zero scales and minimums may differ.
 TYPES = [Q.Q8_0, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K]
 
 
 def rows(n, seed=5):
-    """Returns n rows of 256 values of each kind: like weights, and cases that are difficult to scale and round."""
+    """Returns {kind: n rows of 256 values}: values like weights, and values that are difficult to scale and round."""
     random = np.random.default_rng(seed)
     x = random.standard_normal((n, 256)) * np.exp(2 * random.standard_normal((n, 1)))
     groups = x.reshape(n, 16, 16)
@@ -56,7 +56,7 @@ def ggml_base():
 
 
 def quantized(qtype, x):
-    """Returns llama.cpp's blocks for rows of 256 values, (rows, bytes)."""
+    """Returns llama.cpp's blocks for rows of 256 values, as an array (rows, bytes)."""
     elements, size = GGML_QUANT_SIZES[qtype]
     x = np.ascontiguousarray(x, np.float32)
     blocks = np.zeros((len(x), 256 // elements * size), np.uint8)

@@ -1,5 +1,5 @@
-"""Tests the Gradio pages of docs/interfaces.md in use: the output grows, and equals generate()'s. scripts/bootstrap.sh
-installs Gradio and its client in build/venv-gradio."""
+"""Runs the Gradio pages of docs/interfaces.md: streamed outputs grow, and equal those of folio.Model.
+scripts/bootstrap.sh installs Gradio and its client in build/venv-gradio."""
 
 import os
 import re
@@ -22,7 +22,7 @@ PAGES = [textwrap.dedent(block) for block in BLOCKS if "import gradio" in block]
 
 
 class Page:
-    """A page of the docs with another model, and with a seed or greedy decoding, so that its outputs are known."""
+    """A running page of the docs. `changes` replace the model, and set a seed or greedy decoding for known outputs."""
 
     def __init__(self, folder, code, *changes):
         for old, new in changes:
@@ -62,7 +62,7 @@ def test_page_in_three_lines(tmp_path):
             told = list(users.map(say, prompts))
     assert [outputs[-1] for _, outputs in told] == expected
     for (_, outputs), text in zip(told, expected):
-        assert outputs and all(text.startswith(output) for output in outputs)  # only one, if all arrived at once
+        assert outputs and all(text.startswith(output) for output in outputs)  # one output if the model is fast
         assert sorted(outputs, key=len) == outputs
 
 

@@ -1,8 +1,8 @@
-"""Tests that llama.cpp runs Folio's exports: the same tokens for a text, and the same greedy output after it.
+"""Tests that llama.cpp runs Folio's exports, with the same tokens for a text and the same greedy outputs.
 
-<|endoftext|> gets a bias of minus infinity, since Folio never draws it from a character model. Both sum in float32 in
-different orders: outputs may differ only where llama.cpp's best two logits are closer than 1e-3; on the golden model
-they are further apart everywhere (expected.json).
+<|endoftext|> gets a bias of minus infinity, since Folio never draws it from a character model. Both engines add in
+float32 in different orders, so outputs may differ where llama.cpp's best two logits are closer than 1e-3. On the golden
+model, they are always further apart (expected.json).
 """
 
 import json
@@ -30,7 +30,7 @@ def golden_gguf(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def accented_gguf(tmp_path_factory):
-    """Trains a model for a few hundred steps on a text with characters of two, three and four bytes."""
+    """Returns the GGUF of a model that was trained on a text with characters of two, three and four bytes."""
     folder = tmp_path_factory.mktemp("accented")
     (folder / "accented.txt").write_text(ACCENTED, encoding="utf-8")
     flags = ("--dim 32 --layers 2 --heads 4 --kv-heads 2 --hidden-dim 64 --context 256 --window 64 --batch-size 8 "
@@ -60,7 +60,7 @@ def test_golden_logits(golden_gguf):
 
 @pytest.mark.parametrize("source", [GOLDEN, SMOLLM2], ids=["characters", "smollm2"])
 def test_simplest_call(source, tmp_path):
-    """Calls llama_cpp.Llama(path)(prompt), with its own tokenizer, sampler and stop tokens."""
+    """llama_cpp.Llama(path)(prompt) works without any options."""
     path = source
     if source.is_dir():
         path = tmp_path / "model.gguf"
@@ -69,12 +69,12 @@ def test_simplest_call(source, tmp_path):
     [choice] = llm("ROMEO:")["choices"]
     assert choice["text"] and choice["finish_reason"] in ("length", "stop")
     greedy = llm("ROMEO:", temperature=0, repeat_penalty=1.0, max_tokens=8, logit_bias={llm.token_eos(): -100.0})
-    if source.is_dir():  # SmolLM2's blocks are rounded differently by the engines
+    if source.is_dir():  # not SmolLM2, as engines round inputs of blocks differently
         assert greedy["choices"][0]["text"] == folio_greedy(path, "ROMEO:", 8)["text"]
 
 
 def test_damaged_golden_model_is_detected(golden_gguf, tmp_path):
-    """Checks that the comparison can fail: with one reversed matrix, the output differs."""
+    """Checks that the comparison can fail: if one matrix is reversed, the output differs."""
     data = bytearray(golden_gguf.read_bytes())
     tensor = next(t for t in gguf.GGUFReader(golden_gguf).tensors if t.name == "blk.0.attn_q.weight")
     start = int(tensor.data_offset)
@@ -123,7 +123,7 @@ def test_end_of_text_is_last_and_no_bos_is_added(golden_gguf):
 
 
 def test_model_converted_through_llama2c_files(accented_gguf, tmp_path):
-    """Its vocabulary is then SentencePiece: bytes, and characters outside ASCII as pieces."""
+    """The conversion makes a SentencePiece vocabulary, with bytes, and characters outside ASCII as tokens."""
     folio("export", accented_gguf, "--out", tmp_path / "model.bin", "--format", "llama2c")
     path = tmp_path / "model.gguf"
     folio("export", tmp_path / "model.bin", "--tokenizer", tmp_path / "model.tokenizer.bin", "--out", path)
@@ -138,8 +138,8 @@ def test_model_converted_through_llama2c_files(accented_gguf, tmp_path):
 
 @pytest.mark.parametrize("type_", ["f16", "bf16"])
 def test_half_precision_files(accented_gguf, tmp_path, type_):
-    """With such weights, llama.cpp rounds the inputs of products to the same type; Folio doesn't. So their logits
-    differ by about 2^-8 of their size (BF16), and outputs may differ where the best two are that close."""
+    """llama.cpp rounds inputs of products to the 16-bit type of the weights, and Folio doesn't. So logits have relative
+    differences of about 2^-8 (BF16), and outputs may differ where the best two logits are that close."""
     path = tmp_path / f"{type_}.gguf"
     folio("export", accented_gguf, "--out", path, "--type", type_)
     types = {t.tensor_type.name for t in gguf.GGUFReader(path).tensors}

@@ -1,4 +1,4 @@
-"""Compares quantized files with llama.cpp's: from one F32 or F16 file, both make the same tensors, bit for bit."""
+"""Compares `export --type` with llama.cpp's quantizer: from an F32 or F16 file, both make the same bits of tensors."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
             "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
 K_TYPES = {"q4_k_m": {"Q4_K", "Q6_K"}, "q5_k_m": {"Q5_K", "Q6_K"}, "q6_k": {"Q6_K"}}
-# Rows of 256 or 512; more than eight layers, so that the first and the last eighth are not empty.
+# Most shapes have rows of 256 or 512, and more than eight layers: the first and last eighth have other types.
 SHAPES = {
     "grouped, untied": sound.Shape(dim=256, hidden=512, layers=9, heads=8, kv_heads=2, tied=False),
     "tied": sound.Shape(dim=512, hidden=256, layers=17, heads=4, kv_heads=4),
@@ -40,7 +40,7 @@ SHAPES = {
 
 
 def both(source, type_, folder):
-    """Quantizes with Folio and llama.cpp, and checks that the tensors are equal. Returns the path and the types."""
+    """Quantizes with Folio and llama.cpp and asserts that the tensors are equal. Returns Folio's file and its types."""
     ours, theirs = folder / f"ours.{type_}.gguf", folder / f"theirs.{type_}.gguf"
     folio("export", source, "--out", ours, "--type", type_)
     params = lc.llama_model_quantize_default_params()
@@ -60,7 +60,7 @@ def both(source, type_, folder):
 
 
 def assert_both_run(path, prompt):
-    """The engines round inputs of such products to 8 bits in different groups, so outputs may differ at a near tie."""
+    """Asserts equal greedy outputs, except where logits are close: the engines round inputs to 8 bits differently."""
     with LlamaCpp(path) as theirs:
         ours = folio_greedy(path, prompt, 12)
         tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])
@@ -89,7 +89,7 @@ def test_blocks_of_all_kinds_of_values(tmp_path, qtype):
 @pytest.mark.parametrize("type_", MIXTURES)
 @pytest.mark.parametrize("half", ["f32", "f16"])
 def test_smollm2(tmp_path, type_, half):
-    """The width is 576: only W2's rows, of 1536, are whole blocks of 256."""
+    """SmolLM2's width is 576, so only the rows of W2, which have 1536 elements, consist of whole blocks of 256."""
     folio("export", SMOLLM2, "--out", tmp_path / "m.gguf", "--type", half)
     path, types = both(tmp_path / "m.gguf", type_, tmp_path)
     assert types == {"F32", "Q8_0"} | K_TYPES[type_] | {"q4_k_m": {"Q5_0"}, "q5_k_m": {"Q5_1"}}.get(type_, set())
@@ -99,7 +99,7 @@ def test_smollm2(tmp_path, type_, half):
 
 @pytest.mark.parametrize("type_", MIXTURES)
 def test_golden_model(tmp_path, type_):
-    """The width is 48: all F16 except W2, whose rows of 96 are three blocks of 32."""
+    """The model's width is 48, so all matrices are F16 except W2, whose rows of 96 elements are three blocks of 32."""
     folio("export", GOLDEN, "--out", tmp_path / "m.gguf")
     path, types = both(tmp_path / "m.gguf", type_, tmp_path)
     assert "F16" in types and "Q8_0" in types
@@ -134,7 +134,7 @@ FAMILIES = {"phi3": {}, "glm": dict(head_dim=64), "glm4": dict(head_dim=64), "ol
 @pytest.mark.parametrize("type_", ["q4_k_m", "q5_k_m"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_models_of_other_families(tmp_path, name, type_):
-    """Families with fused matrices, shared experts, or first layers without experts."""
+    """Tests families with fused matrices, shared experts, or first layers without experts."""
     model = random_models.make(name, hidden_size=256, intermediate_size=512, num_hidden_layers=9, **FAMILIES[name])
     folio("export", random_models.write(model, tmp_path / "hf"), "--out", tmp_path / "m.gguf", "--type", "f32")
     both(tmp_path / "m.gguf", type_, tmp_path)

@@ -1,5 +1,5 @@
-"""folio.ray_serve for ray_test.py: a small local Ray, replicas with a different instruction set each, and a file with
-the process id of each running replica in $FOLIO_TEST_REPLICAS."""
+"""Runs folio.ray_serve for ray_test.py, on a small local Ray. Each replica uses another instruction set of
+$FOLIO_TEST_ISA, and writes its process id to a file in $FOLIO_TEST_REPLICAS."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ class Marked(ray_serve.Replica):
 
 
 if __name__ == "__main__":
-    import ray_app  # so that Ray's processes find the class by the module's name
+    import ray_app  # Ray's processes import Marked from this module, not from __main__
 
     ray.init(num_cpus=8, object_store_memory=100_000_000, include_dashboard=False)
     ray_serve.main(ray_app.Marked)

@@ -1,6 +1,6 @@
-"""Tests folio.ray_serve under load with OpenAI's client while replicas are killed: no stream breaks, and each output is
-the one that the model generates alone, although replicas use different instruction sets. scripts/bootstrap.sh installs
-Ray and the client in build/venv-ray."""
+"""Tests folio.ray_serve under load with OpenAI's client while replicas are killed: no stream breaks, and each output
+equals that of folio.Model, although replicas use different instruction sets. scripts/bootstrap.sh installs Ray and the
+client in build/venv-ray."""
 
 import os
 import random
@@ -25,7 +25,7 @@ BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 STREAMS = int(os.environ.get("FOLIO_RAY_STREAMS", 500))
 AT_ONCE = 16
-HANG = 300  # seconds: only ends a test that would hang
+HANG = 300  # timeout in seconds, which only ends a test that would hang
 SETTINGS = {"temperature": 0.8, "top_p": 0.95}
 PROMPTS = ["The capital of France is", "Once upon a time, there was a", "def fibonacci(n):", "La tour Eiffel est située à",
            "Shopping list: 1. milk 2.", "To be, or not to be", "🦙🦙🦙", "東京は"]
@@ -40,7 +40,7 @@ def free_port():
 
 
 class App:
-    """A running `python -m folio.ray_serve`."""
+    """A running folio.ray_serve (ray_app.py), and a client for it."""
 
     def __init__(self, folder, *flags, isa=""):
         self.folder = folder
@@ -52,7 +52,7 @@ class App:
         self.replicas = replicas
         env = os.environ | {"FOLIO_TEST_REPLICAS": str(replicas), "FOLIO_TEST_ISA": isa, "RAY_USAGE_STATS_ENABLED": "0",
                             "RAY_AUTH_MODE": "disabled", "RAY_DEDUP_LOGS": "0", "RAY_ADDRESS": "local",
-                            # for busy machines
+                            # Longer timeouts, since the machine may be busy.
                             "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60", "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60"}
         env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *env.get("PYTHONPATH", "").split(os.pathsep)])
         self.process = subprocess.Popen(
@@ -67,7 +67,7 @@ class App:
         self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=HANG)
 
     def pids(self):
-        """Returns the process ids of the latest replicas, by rank."""
+        """Returns {rank: process id} of the replicas that started last."""
         return {int(file.name): int(file.read_text() or 0) for file in self.replicas.iterdir()}
 
     def stop(self):
@@ -148,11 +148,11 @@ def test_requests_with_a_common_prefix_hit_the_cache(app):
         for end in ("The", "But", "And"):
             answer = app.client.completions.create(model=SMOLLM2.stem, prompt=prompt + end, max_tokens=1)
             cached.append(answer.usage.prompt_tokens_details.cached_tokens)
-        assert cached[0] < 32 <= min(cached[1:]), cached  # otherwise one request went to another replica
+        assert cached[0] < 32 <= min(cached[1:]), cached  # all requests reached the same replica
 
 
 def test_disconnecting_ends_generation(app):
-    def running():  # on the replica that requests without a common prefix prefer
+    def running():  # number of requests on the replica to which requests without a prefix are sent
         lines = call(app.url, "/metrics")[2].decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(("folio_requests_running", "folio_requests_waiting")))
 
@@ -180,13 +180,13 @@ def request_of(i):
 
 
 def entries_of(logprobs):
-    """Returns the tokens and their log probabilities."""
+    """Returns [(token id, log probability)] of a reply's logprobs, which may be None."""
     content = (logprobs if isinstance(logprobs, dict) else logprobs.model_dump() if logprobs else {}).get("content") or []
     return [(entry["id"], entry["logprob"]) for entry in content]
 
 
 def stream(client, body, begun=lambda: None):
-    """Returns a stream's seed, and each choice's text, log probabilities and finish reason."""
+    """Streams a request. Returns the seed, and [text, log probabilities, finish reason] of each choice."""
     create = client.chat.completions.create if "messages" in body else client.completions.create
     choices = [["", [], None] for _ in range(body["n"])]
     heads, usages = set(), []
@@ -207,7 +207,7 @@ def stream(client, body, begun=lambda: None):
 
 
 def alone(model, body, seed):
-    """Returns the same choices from the model in this process: by generate(), chat(), or complete() with logprobs."""
+    """Returns the choices that folio.Model generates for the request, without Ray, in the form of stream()."""
     options = body | {"seed": seed}
     if options.pop("logprobs", None):
         whole = model.complete(options.pop("prompt", None), **options, logprobs=body["logprobs"])
@@ -248,7 +248,7 @@ def test_streams_survive_killed_replicas(app):
     killer.start()
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            while not {0, 1} <= set(killed):  # one pass, unless replicas start slowly
+            while not {0, 1} <= set(killed):  # until both replicas have been killed
                 requests.extend(request_of(i) for i in range(len(requests), len(requests) + STREAMS))
                 got.extend(pool.map(ask, range(len(got), len(requests))))
     finally:
@@ -260,7 +260,7 @@ def test_streams_survive_killed_replicas(app):
     for i, request in enumerate(requests):
         for choice in () if "logprobs" in request else got[i][1]:
             assert choice[2] in ("length", "stop")
-            choice[2] = None  # generate() doesn't return it
+            choice[2] = None  # generate() returns no finish reason
     wrong = [i for i in range(len(requests)) if got[i][1] != expected[i]]
     assert not wrong, [(requests[i], got[i], expected[i]) for i in wrong[:3]]
     assert all(got[i][0] == request["seed"] for i, request in enumerate(requests) if "seed" in request)
@@ -271,7 +271,7 @@ def test_streams_survive_killed_replicas(app):
 
 
 def test_full_replica_starts_a_second(tmp_path, app):
-    app.stop()  # two of them would compete for the machine
+    app.stop()  # two apps would be too slow
     running = App(tmp_path, "--replicas", "1", "--max-replicas", "2", "--max-sequences", "4")
     try:
         with ThreadPoolExecutor(12) as pool:

@@ -1,7 +1,7 @@
 """Compares llama-server and Folio's server on the same requests: the replies' fields, outputs and errors.
 
-SmolLM2 is served in F32 with F32 caches, so greedy outputs of 32 tokens and their log probabilities are compared; they
-may differ only where llama.cpp's best two are closer than NEAR_TIE. Sampled outputs use different random numbers."""
+SmolLM2 is served in F32 with F32 caches. Greedy outputs of 32 tokens may differ only where llama.cpp's best two log
+probabilities are closer than NEAR_TIE. Sampled outputs aren't compared: the random numbers differ."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """Starts (Folio's, llama.cpp's) servers."""
+    """Starts Folio's and llama.cpp's servers, in this order."""
     path = tmp_path_factory.mktemp("serve") / "f32.gguf"
     folio("export", SMOLLM2, "--out", path, "--type", "f32")
     with contextlib.ExitStack() as stack:
@@ -42,7 +42,7 @@ def both(servers, path, body=None):
 
 
 def events(server, path, body):
-    """Returns the JSON of a stream's events. The last one is [DONE]."""
+    """Streams a reply and returns the JSON of its events, except the last, which must be [DONE]."""
     request = urllib.request.Request(server.url + path, json.dumps(body | USAGE).encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=300) as reply:
@@ -53,7 +53,7 @@ def events(server, path, body):
 
 
 def fields(value, path=""):
-    """Returns a reply's non-null fields with their types, such as "choices[].index: number"."""
+    """Returns the set of a reply's non-null fields with their types, such as "choices[].index: number"."""
     if isinstance(value, dict):
         return set().union(*(fields(v, f"{path}.{k}".lstrip(".")) for k, v in value.items()))
     if isinstance(value, list):
@@ -68,7 +68,7 @@ def assert_has_their_fields(ours, theirs, only_theirs):
     assert all(any(f.startswith(only) for f in missing) for only in only_theirs), "we have one of only_theirs by now"
 
 
-# Fields of llama-server's replies that neither OpenAI nor Folio has: timings, and the build.
+# Fields of llama-server's replies that Folio doesn't have: timings, and the build.
 THEIRS = ["timings.", "system_fingerprint: "]
 
 
@@ -99,7 +99,7 @@ def test_streams_have_llama_servers_fields(servers, path, body):
 
 
 def assert_same_greedy_answer(servers, path, body):
-    """Compares outputs, log probabilities, counts and finish reasons. llama-server also counts the end token."""
+    """Asserts equal outputs, log probabilities and counts (except the end token's). Returns the number of tokens."""
     ask = {"logprobs": 2} if path == "/v1/completions" else {"logprobs": True, "top_logprobs": 2}
     ours, theirs = both(servers, path, body | ask)
     [a], [b] = ours["choices"], theirs["choices"]
@@ -161,7 +161,7 @@ def test_tokens_match_llama_server(servers, text):
     assert servers[0].tokenize(text) == servers[1].tokenize(text)
 
 
-# Status codes for invalid requests: (Folio, llama-server). Where they differ, Folio is stricter.
+# Status codes for invalid requests: (Folio, llama-server). Folio rejects some that llama-server accepts.
 @pytest.mark.parametrize("path, body, status", [
     ("/v1/completions", {"prompt": 5}, (400, 400)),
     ("/v1/completions", {"prompt": "a", "max_tokens": "x"}, (400, 400)),

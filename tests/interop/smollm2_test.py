@@ -1,8 +1,8 @@
 """Compares a published Llama, SmolLM2-135M-Instruct, in Folio, llama.cpp and transformers: outputs and losses.
 
-Losses are over consecutive windows of a part of TinyShakespeare, every token except a window's first. FOLIO_TEXT_BYTES
-sets its size. With the default, for frequent use, the difference of two engines' losses has a standard error of
-about 0.2 %; 100000 took an hour on a shared machine.
+Losses are over consecutive windows of the beginning of TinyShakespeare, for every token except a window's first. The
+environment variable FOLIO_TEXT_BYTES sets the number of bytes. With the default, 8,000, the difference between two
+engines' losses has a standard error of about 0.2 %. With 100,000, the tests took an hour.
 """
 
 import json
@@ -20,9 +20,9 @@ SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TEXT_BYTES = int(os.environ.get("FOLIO_TEXT_BYTES", 8_000))
 WINDOW = 256
 THREADS = 2
-MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # and the type of most of this model's matrices
+MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # the type that each gives to most matrices of this model
 QUANTIZED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", *MIXTURES]
-# For rows that are not whole blocks of 256, such as those of width 576, llama.cpp uses Q5_0, Q5_1 or Q8_0 instead.
+# Types to which llama.cpp quantizes. It uses Q5_0, Q5_1 or Q8_0 for rows that aren't whole blocks of 256, such as 576.
 THEIRS = {"Q5_0": lc.LLAMA_FTYPE_MOSTLY_Q5_0, "Q5_1": lc.LLAMA_FTYPE_MOSTLY_Q5_1,
           "Q4_K": lc.LLAMA_FTYPE_MOSTLY_Q4_K_S, "Q5_K": lc.LLAMA_FTYPE_MOSTLY_Q5_K_S,
           "Q6_K": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
@@ -55,7 +55,7 @@ def f32(folder):
 
 
 def of_type(f32, type_):
-    """Returns the model's file of this type, made by our quantizer or llama.cpp's."""
+    """Returns the model quantized to this type, by llama.cpp if THEIRS has the type, else by Folio."""
     path = f32.with_name(f"{type_}.gguf")
     if path.exists():
         return path
@@ -78,7 +78,7 @@ def windows(tokens):
 
 
 def nll(logits, tokens):
-    """Returns the negative log likelihood of each token except the first, from the logits before it."""
+    """Returns -ln p of each token except the first, given the logits at every position."""
     logits = logits[:-1].astype(np.float64)
     top = logits.max(axis=1, keepdims=True)
     log_sum = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
@@ -92,7 +92,7 @@ def llama_cpp_nll(path, text):
 
 
 def assert_same_perplexity(ours, theirs, tolerance, noisy=False):
-    """Within the tolerance; if `noisy`, as far as this text can tell: up to two standard errors of the mean."""
+    """Asserts that perplexities differ by at most `tolerance`, relative; if `noisy`, by two standard errors more."""
     apart = -np.array(ours["token_logprobs"]) - theirs
     error = apart.std() / np.sqrt(len(apart))
     print(f"perplexity {ours['perplexity']:.5f} and {np.exp(theirs.mean()):.5f}: apart by {np.expm1(apart.mean()):+.4%}, "
@@ -136,7 +136,7 @@ def test_published_file_loss_matches_llama_cpp(text):
 
 
 def test_greedy_outputs_match_llama_cpp(f32, folder):
-    """llama.cpp computes which token it would choose at each of our tokens."""
+    """Compares each token of Folio's output with llama.cpp's choice after the same tokens."""
     n = 128
     file = folder / "prompts.txt"
     file.write_text("\n".join(PROMPTS))
@@ -154,7 +154,7 @@ def test_greedy_outputs_match_llama_cpp(f32, folder):
                     continue
                 second, best = np.sort(row)[-2:]
                 assert best - second < NEAR_TIE, f"{prompt!r} parts at token {at}, where the gap is {best - second:.2e}"
-                break  # the outputs differ from here on
+                break  # after a near tie, outputs may differ
 
 
 def test_ragged_batch_matches_single_prompts(f32, folder):

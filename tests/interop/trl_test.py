@@ -1,5 +1,5 @@
-"""Compares the tokens and labels of conversations in training with those of TRL's SFTTrainer with assistant_only_loss,
-from its dataset through its collator."""
+"""Compares the tokens and labels of conversations in training with those that TRL's SFTTrainer, with
+assistant_only_loss, makes from its data set by its collator."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-// Tests modules/attention.h: properties of causal self-attention, for the formula and the kernel, and of our module.
+// Tests modules/attention.h: properties of causal self-attention, by the formula and by the kernel, dropout, errors.
 #include "modules/attention.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(AttentionModule, FormulaAndKernelAgreeWithGradients) {
     };
     const auto formula = run(kFormula), kernel = run(kKernel);
     for (size_t i = 0; i < formula.size(); ++i) {
-      // Gradients of weights are sums over B · T positions.
+      // A gradient of a weight is a sum over B * T positions.
       expect_close(kernel[i], formula[i], static_cast<double>(B * T) * attention_tolerance(config, T, formula[i]));
     }
   }
@@ -75,8 +75,8 @@ TEST(AttentionModule, DropoutAppliesOnlyInTraining) {
     attention->train();
     EXPECT_FALSE(torch::equal(attention->forward(x), y));
     EXPECT_FALSE(torch::equal(attention->forward(x), attention->forward(x)));
-    // Dropped weights are 0 and the others doubled, so the mean over many draws is the value without dropout. Each
-    // value's deviation is at most the sum of |w v| over the past, projected; the bound is six standard errors.
+    // Dropped weights are 0 and the others doubled, so the mean over many draws is the value without dropout. The bound
+    // is six standard errors of that mean.
     constexpr int kDraws = 2000;
     auto sum = torch::zeros_like(y), squares = torch::zeros_like(y);
     const torch::NoGradGuard no_grad;

@@ -1,4 +1,4 @@
-// Tests modules/block.h: the properties of a residual block, replaceable parts, and our module's own.
+// Tests modules/block.h: the properties of a residual block, and that its parts are replaceable.
 #include "modules/block.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ nn::BlockParts identities() {
   return {.attention_norm = identity(), .attention = identity(), .ffn_norm = identity(), .ffn = identity()};
 }
 
-/// A wrong part: its output has one position, which broadcasting would add without an error.
+/// A wrong part of a block: its output has one position, which broadcasting would add to all without an error.
 struct FirstPositionImpl : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return x.slice(1, 0, 1); }
 };

@@ -1,4 +1,4 @@
-// Tests mixtures of experts: the formula, gradients, and that no row loses a selected expert.
+// Tests mixtures of experts: the formula, groups, gradients, load counts, and that no row loses a selected expert.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -41,7 +41,7 @@ TEST(Experts, GradientsMatchDifferences) {
   }
 }
 
-// Includes values on both sides of the limits: 7 for the gate and ±7 for its factor.
+// Tests values on both sides of the limits, which are 7 for the gate and ±7 for its factor.
 TEST(Experts, GradientsOfAClampedGateMatchDifferences) {
   const auto z = torch::tensor({-9.0, -1.5, 0.3, 6.5, 7.5, 9.0}, torch::kDouble).view({6, 1}).expand({6, 5}).clone();
   const auto up = torch::tensor({-8.0, -6.0, 0.5, 6.5, 8.0}, torch::kDouble).expand({6, 5}).clone();
@@ -58,7 +58,7 @@ TEST(Experts, GradientsOfAClampedGateMatchDifferences) {
   }
 }
 
-// The scores have a gradient, too: that of an auxiliary loss.
+// An auxiliary loss uses the router's mean scores, so their gradients must be right, too.
 TEST(Experts, GradientsOfMeanScoresMatchDifferences) {
   auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
   const auto x = randn({2, 5, 8});
@@ -88,7 +88,7 @@ TEST(Experts, PlainAndFusedAgree) {
   }
 }
 
-// Computes the formula row by row.
+// Compares each row with the sum of its best experts, by the formula.
 TEST(Experts, RowsAreSumsOfTheirBestExperts) {
   const core::ModelConfig c = mixture_config(Family::Mixtral);
   auto mixture = mixture_of(c, Form::Fused);
@@ -113,7 +113,7 @@ TEST(Experts, RowsAreSumsOfTheirBestExperts) {
   }
 }
 
-// Experts have no capacity limit: if all rows select the same experts, each result is the same as alone.
+// Experts have no capacity limit: a row's result is the same if all rows select the same expert.
 TEST(Experts, AllRowsMayUseTheSameExpert) {
   core::ModelConfig c = mixture_config(Family::Mixtral);
   c.experts_per_token = 1;
@@ -164,7 +164,7 @@ TEST(Experts, SelectsExpertsOnlyFromTheBestGroups) {
   EXPECT_EQ(groups_seen.size(), 3U);
 }
 
-// The bias affects the selection, not the weights.
+// The selection bias affects which experts are selected, but not their weights.
 TEST(Experts, SelectionBiasDoesNotChangeWeights) {
   core::ModelConfig c = mixture_config(Family::Dots1);
   c.normalize_routes = false;

@@ -1,4 +1,4 @@
-// Tests families' additions to attention: biases, norms of heads, RoPE on halves, wider heads, sliding windows.
+// Tests attention with the parts of other families: biases, head norms, RoPE on halves, wider heads, sliding windows.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -40,7 +40,7 @@ std::vector<core::ModelConfig> configs() {
       }
     }
   }
-  for (const int64_t window : {0, 4}) {  // sinks and an output bias; experts_test.cpp tests its experts
+  for (const int64_t window : {0, 4}) {  // adds sinks and an output bias; experts_test.cpp tests experts
     core::ModelConfig c = grouped;
     c.family = Family::GptOss;
     c.sliding_window = window;
@@ -80,7 +80,7 @@ TEST(Families, FormulaAndKernelAgree) {
     const auto x = randn({2, 9, c.dim});
     const auto formula = attention->forward(x);
     attention->written_out = false;
-    // A few eps for each of the sums over dim, head_dim, positions and heads.
+    // A few eps for each sum over dim, head_dim, positions and heads, in different order.
     const double terms = static_cast<double>(c.dim + c.head_dim + 9 + c.query_dim());
     EXPECT_LT(largest(attention->forward(x) - formula), 4 * kEps * terms * (1 + largest(formula))) << name_of(c);
   }
@@ -127,7 +127,7 @@ TEST(Families, ParametersAreInTheManifestAndTrained) {
       using core::Role;
       EXPECT_EQ(p->requires_grad(), spec.role != Role::SelectionBias) << spec.module_name;
       if (!p->requires_grad()) continue;
-      // A softmax over one position has no gradient.
+      // With a window of 1, a softmax over one position has no gradient.
       const std::set<Role> scores{Role::Wq, Role::Wk, Role::Bq, Role::Bk, Role::QueryNorm, Role::KeyNorm};
       if (c.sliding_window == 1 && scores.contains(spec.role)) continue;
       EXPECT_GT(p->grad().abs().max().item<double>(), 0.0) << name_of(c) << ": " << spec.module_name;
@@ -145,14 +145,14 @@ TEST(Families, FactorsDivideTheFrequencies) {
   c.rope_scaling.type = core::RopeScalingType::LongRope;
   c.rope_scaling.short_factors = c.rope_scaling.long_factors = {1.0F, 2.0F, 4.0F};
   const auto scaled = nn::FamilyParts().rope(c)->rotations();
-  for (const int64_t t : {0, 1, 3, 9}) {  // a quarter of the frequency gives the same angle at 4t
+  for (const int64_t t : {0, 1, 3, 9}) {  // a quarter of the frequency gives the same angle at position 4t
     EXPECT_TRUE(torch::equal(scaled[t][0], plain[t][0]));
     EXPECT_TRUE(torch::allclose(scaled[2 * t][1], plain[t][1], 0.0, kAngleError));
     EXPECT_TRUE(torch::allclose(scaled[4 * t][2], plain[t][2], 0.0, kAngleError));
   }
 }
 
-// RoPE on halves equals RoPE on adjacent pairs with a head's rows permuted.
+// RoPE on halves of a head equals RoPE on adjacent pairs of a permuted head.
 TEST(Families, SplitHalvesMatchPermutedPairs) {
   constexpr int64_t K = 10;
   const nn::RopeCache pairs(16, K, 100.0);

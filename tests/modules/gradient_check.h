@@ -1,5 +1,5 @@
-// Gradient check: compares autograd with central differences in double, element by element. Each element's tolerance is
-// derived from the differences. Large tensors are sampled; FOLIO_LONG checks all elements.
+// Gradient check: compares gradients with central differences in double, element by element. The tolerance of each
+// element is derived from its differences. Large tensors are sampled, or checked completely with FOLIO_LONG.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace folio::test {
 
-/// Returns the indices to check of n elements: all up to `most`, else `most` indices that spread over rows and columns.
+/// Returns the indices to check of n elements: all up to `most`, otherwise `most` spread over rows and columns.
 inline std::vector<int64_t> checked_elements(int64_t n, int64_t most) {
   const bool all = n <= most || std::getenv("FOLIO_LONG") != nullptr;
   std::vector<int64_t> elements;
@@ -25,12 +25,12 @@ inline std::vector<int64_t> checked_elements(int64_t n, int64_t most) {
   return elements;
 }
 
-/// Expects the gradients of L = sum(r · f()) with respect to each leaf to equal central differences in every checked
-/// element. Leaves are double and contiguous; f reads them and is deterministic. With a random r, an error in any row
-/// of the Jacobian is detected with probability 1.
+/// Expects the `gradients` of L = sum(r * f()) with respect to `leaves` to equal central differences in every checked
+/// element. Leaves are double and contiguous, and f must read them and be deterministic. With a random r, an error in
+/// any row of the Jacobian is detected with probability 1.
 ///
 /// The central difference D(h) has a truncation error of h² L‴ / 6, which is (D(2h) - D(h)) / 3, and L's rounding error
-/// over h. h = ∛eps balances the two. The tolerance is four truncation errors plus 32 rounding errors of sum |r · f|.
+/// over h. h = ∛eps balances the two. The tolerance is four truncation errors plus 32 rounding errors of sum |r * f|.
 inline void expect_central_differences(const std::function<torch::Tensor()>& f,
                                        const std::vector<torch::Tensor>& leaves, const torch::Tensor& r,
                                        const std::vector<torch::Tensor>& gradients, int64_t most = 48) {
@@ -45,7 +45,7 @@ inline void expect_central_differences(const std::function<torch::Tensor()>& f,
         << "A gradient has the shape of its tensor, here tensor " << i << ".";
     const auto gradient = gradients[i].contiguous();
     for (const int64_t j : checked_elements(leaves[i].numel(), most)) {
-      const auto x = leaves[i].view(-1)[j];  // f may cache values derived from a leaf until its version changes
+      const auto x = leaves[i].view(-1)[j];  // changed as a tensor, so that f sees a new version of the leaf
       const auto before = x.item<double>();
       const auto difference = [&](double step) {
         x.fill_(before + step);
@@ -62,7 +62,7 @@ inline void expect_central_differences(const std::function<torch::Tensor()>& f,
   }
 }
 
-/// Does the same for autograd's gradients, with a random r.
+/// Checks autograd's gradients of sum(r * f()) in the same way, with a random r.
 inline void expect_gradients(const std::function<torch::Tensor()>& f, std::vector<torch::Tensor> leaves,
                              int64_t most = 48) {
   for (auto& leaf : leaves) leaf.set_requires_grad(true);
@@ -72,7 +72,7 @@ inline void expect_gradients(const std::function<torch::Tensor()>& f, std::vecto
       torch::autograd::grad({(r * value).sum()}, leaves, /*grad_outputs=*/{}, /*retain_graph=*/std::nullopt,
                             /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t i = 0; i < leaves.size(); ++i) {
-    if (!gradients[i].defined()) gradients[i] = torch::zeros_like(leaves[i]);  // the value does not depend on the leaf
+    if (!gradients[i].defined()) gradients[i] = torch::zeros_like(leaves[i]);  // f doesn't depend on this leaf
   }
   expect_central_differences(f, leaves, r, gradients, most);
 }

@@ -1,4 +1,4 @@
-// Tests modules/llama.h: the properties of the whole model.
+// Tests modules/llama.h: sizes, initial weights, loss, causality, replaceable parts, gradients and errors of the model.
 #include "modules/llama.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TEST(Llama, InitialWeightsHaveTheExpectedDeviation) {
     }
     const bool residual = name.find(".wo.") != std::string::npos || name.find(".w2.") != std::string::npos;
     const double std = residual ? 0.02 / std::sqrt(6.0) : 0.02;
-    // The standard error of a standard deviation from n draws is σ / √(2n), and of their mean σ / √n; the bound is six.
+    // The bound is six standard errors: of a standard deviation of n draws σ / √(2n), of their mean σ / √n.
     const double error = 6 * std / std::sqrt(static_cast<double>(parameter->numel()));
     EXPECT_NEAR(parameter->std().item<double>(), std, error / std::sqrt(2.0)) << name;
     EXPECT_NEAR(parameter->mean().item<double>(), 0.0, error) << name;
@@ -113,7 +113,7 @@ TEST(Llama, InitialLossIsTheLogOfTheVocabularySize) {
     const auto tokens = random_tokens(config, 12, 64);
     const double loss = model->loss(tokens, random_tokens(config, 12, 64)).item<double>();
     // The last norm's output has length √dim, so a logit is N(0, σ²) with σ = 0.02 √dim, which costs σ² / 2 on average.
-    // A tied head also favours its input token, with a logit of at most 0.02 dim, and wastes that share of the softmax.
+    // A tied head also favors the input token, with a logit of at most 0.02 dim, which costs that share of the softmax.
     const double variance = 0.02 * 0.02 * 128, uniform = std::log(66.0);
     const double tied_cost = tied ? std::log1p(std::expm1(0.02 * 128) / 66) : 0.0;
     const double noise = 6 * std::sqrt((variance + (tied ? 0.02 * 128 * 0.02 * 128 / 66 : 0.0)) / (12 * 64));
@@ -165,7 +165,7 @@ TEST(Llama, OverfitsOneBatch) {
                                  .context_length = 16};
   nn::Llama model(config);
   auto tokens = random_tokens(config, 4, 16);
-  tokens.select(1, 0) = torch::arange(4);  // makes all rows differ
+  tokens.select(1, 0) = torch::arange(4);  // so that every context has only one target
   const auto targets = random_tokens(config, 4, 16);
   torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-2));
   double loss = std::numeric_limits<double>::infinity();
@@ -211,7 +211,7 @@ TEST(Llama, AllLayersShareOneRopeCache) {
   EXPECT_EQ(caches[0], caches[1]);
 }
 
-// The second layer has another feed-forward network.
+// Parts whose second layer has another feed-forward network. `layers` records the requested layers.
 struct MixedParts : nn::Parts {
   torch::nn::AnyModule feed_forward(const core::ModelConfig& c, int64_t layer) const override {
     layers.push_back(layer);

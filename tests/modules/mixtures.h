@@ -1,4 +1,4 @@
-// Configurations of models with experts for tests.
+// Configurations of small models with experts, for tests.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace folio::test {
 
-/// Returns a model with four experts, two per token, and all other parts of this family's mixtures.
+/// Returns a configuration with four experts, two of them per token, and otherwise the parts of `family`.
 inline core::ModelConfig mixture_config(core::Family family) {
   core::ModelConfig c{.family = family,
                       .vocab_size = 7,
@@ -32,7 +32,7 @@ inline core::ModelConfig mixture_config(core::Family family) {
   return c;
 }
 
-/// Returns one configuration for each family with experts.
+/// Returns mixture_config() for each family with experts.
 inline std::vector<core::ModelConfig> mixture_configs() {
   std::vector<core::ModelConfig> all;
   for (const core::FamilyInfo& family : core::families()) {

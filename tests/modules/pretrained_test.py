@@ -1,4 +1,4 @@
-"""Tests modules/pretrained.cpp, built alone: a published model has transformers' logits, and its samples."""
+"""Tests modules/pretrained.cpp, built alone: a published model has transformers' logits and samples."""
 
 import subprocess
 
@@ -17,7 +17,7 @@ def test_pretrained_logits_match_transformers(tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", dtype=torch.float32)
     for name, value in theirs.named_parameters():
-        if name.endswith(("q_proj.weight", "k_proj.weight")):  # Hugging Face rotates halves of a head, modules/ pairs
+        if name.endswith(("q_proj.weight", "k_proj.weight")):  # Hugging Face rotates halves, modules/ pairs
             value = value.unflatten(0, (-1, 2, 32)).transpose(1, 2).flatten(0, 2)
         value.detach().numpy().tofile(tmp_path / own_name(name))
 

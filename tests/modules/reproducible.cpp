@@ -1,5 +1,5 @@
-// Starts every test with the same seed, independent of the tests before it, and with one thread, since its tensors are
-// small and other tests run at the same time.
+// Seeds the random numbers before each test, so that a test doesn't depend on those before it, and sets one thread,
+// since tensors are small and other tests run at the same time.
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 

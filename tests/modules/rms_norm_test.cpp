@@ -1,4 +1,4 @@
-// Tests modules/rms_norm.h: the properties of RMSNorm, and errors.
+// Tests modules/rms_norm.h: the properties of RMSNorm (properties/rms_norm_properties.h), and errors.
 #include "modules/rms_norm.h"
 
 #include <gtest/gtest.h>

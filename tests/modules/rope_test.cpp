@@ -1,4 +1,4 @@
-// Tests modules/rope.h: the properties of RoPE, and of our cache.
+// Tests modules/rope.h: the properties of RoPE (properties/rope_properties.h), the precision of its cache, and errors.
 #include "modules/rope.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(RopeCache, FarPositionsKeepFullPrecision) {
     const auto y = rope->apply(x, t);
     EXPECT_EQ(y.scalar_type(), torch::kFloat);
     const auto expected = x.to(torch::kDouble).matmul(rotation_matrix(t, 64, 500000.0).t());
-    // cos, sin, two products and a sum are rounded to float; an angle rounded to float would be off by 2^-8.
+    // Rounding to float: cosine, sine, two products and a sum. An angle rounded to float would be off by 2^-8.
     expect_close(y.to(torch::kDouble), expected, 6 * 0x1p-24 * 2 * largest(x));
   }
 }
@@ -41,7 +41,7 @@ TEST(RopeCache, HalfTypesAreRotatedInFloat) {
 }
 
 TEST(RopeCache, InputsOfEveryTypeShareOneCache) {
-  const nn::RopeCacheImpl rope(kContext, 8);  // const: layers share it, possibly on several threads
+  const nn::RopeCacheImpl rope(kContext, 8);  // const, since layers share it, possibly on several threads
   const auto x = randn({2, kContext, 3, 8});
   const auto in_double = rope.apply(x);
   EXPECT_EQ(rope.apply(x.to(torch::kFloat)).scalar_type(), torch::kFloat);

@@ -1,4 +1,4 @@
-// Helpers for the modules' tests: comparison of tensors, expected errors, models in double.
+// Helpers for the modules' tests: comparison of tensors, expected errors, random weights in double.
 #pragma once
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expec
                 << why;
 }
 
-/// Expects equal values.
+/// Expects tensors of equal shape and exactly equal values. `why` explains the usual cause of a difference.
 inline void expect_equal(const torch::Tensor& actual, const torch::Tensor& expected, const std::string& why = "") {
   expect_close(actual, expected, 0.0, why);
 }
@@ -60,7 +60,7 @@ void expect_error(Function&& function, const std::vector<std::string>& parts) {
   }
 }
 
-/// Returns a random tensor in double.
+/// Returns a tensor of standard normal values in double.
 inline torch::Tensor randn(std::vector<int64_t> shape) { return torch::randn(shape, torch::kDouble); }
 
 /// Returns `module` in double with every parameter redrawn from N(0, scale²), to break symmetries of the initial

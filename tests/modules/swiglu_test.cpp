@@ -1,4 +1,4 @@
-// Tests modules/swiglu.h: the properties of SwiGLU, and of our module.
+// Tests modules/swiglu.h: the properties of SwiGLU (properties/swiglu_properties.h), its parameters, and errors.
 #include "modules/swiglu.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-"""Tests that modules/ builds alone: its files and the few that they include from src/core, copied to an empty folder,
-are a program that trains, with the loss and gradients of `train --fused false`."""
+"""Tests that modules/ builds alone: its files, and the few that they include from src/core, are copied to an empty
+folder and make a program that trains with the losses and gradients of `train --fused false`."""
 
 import json
 import os
@@ -38,7 +38,7 @@ DUMP = """    if (step == 0) {
 
 
 def needed(file, found):
-    """Adds the file, its includes from this project, and the sources of these headers to `found`."""
+    """Adds to `found` the file, the files of this project that it includes, and their sources."""
     if file in found or not file.exists():
         return
     found.add(file)
@@ -48,7 +48,7 @@ def needed(file, found):
 
 
 def build_alone(name, folder, edited=lambda text: text):
-    """Builds the program modules/NAME, after applying `edited` to its text, as FOLDER/build/example."""
+    """Builds modules/NAME, changed by `edited`, and the files that it includes, as FOLDER/build/example."""
     found = set()
     needed(ROOT / "modules" / name, found)
     core = {f.stem for f in found if f.parent.name == "core"}
@@ -107,7 +107,7 @@ HF = {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm
 
 
 def own_name(name):
-    """Returns the modules' name of a Hugging Face parameter."""
+    """Returns the name in modules/ of a Hugging Face parameter."""
     name = name.replace("model.", "").replace("embed_tokens", "tok_embeddings")
     for module, hf in HF.items():
         name = name.replace(hf, module)
@@ -120,6 +120,6 @@ def test_gradients_match_the_trainer_exactly(example, trained):
     for name, gradient in theirs.items():
         own = own_name(name)
         value = np.fromfile(example / own, dtype=np.float32).reshape(gradient.shape)
-        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face pairs the halves
+        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face pairs elements of a head's halves
             value = value.reshape(-1, 8, 2, 64).transpose(0, 2, 1, 3).reshape(-1, 64)
         assert value.tobytes() == gradient.tobytes(), name

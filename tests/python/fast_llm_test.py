@@ -1,4 +1,4 @@
-"""Tests folio.fast_llm: tokens and outputs equal folio.Model's, and errors."""
+"""Tests folio.fast_llm, FastLLM's interface: tokens and outputs equal those of folio.Model, and misuse gives errors."""
 
 import threading
 
@@ -31,7 +31,7 @@ def fetched(adapter, handle):
 
 
 def options_of(i):
-    """Returns the options of the i-th request, with FastLLM's names and with ours."""
+    """Returns the options of the i-th request twice: with FastLLM's names, and with folio.Model's."""
     theirs = dict(output_token_limit=1 + i * 13 % 60, top_k=5 + i, top_p=0.9 if i % 4 else 1.0,
                   temperature=1.3 if i % 5 == 2 else 1.0, repeat_penalty=1.2 if i % 3 else 1.0,
                   last_n=0 if i % 6 == 1 else 32, seed=i)
@@ -62,7 +62,7 @@ def test_defaults_match_fastllm(model, adapter):
     greedy = model.generate("ROMEO:", temperature=0, max_tokens=model.about["context"])
     assert adapter.response("ROMEO:") == greedy
     assert adapter.response("ROMEO:", config=llm.GenerationConfig(top_k=0, output_token_limit=9)) == greedy[:9]
-    assert adapter.response("ROMEO:", max_length=9, do_sample=False, top_k=50) == greedy[:9]  # one character per token
+    assert adapter.response("ROMEO:", max_length=9, do_sample=False, top_k=50) == greedy[:9]  # a token is a character
     space = adapter.encode(" ")[0]
     assert adapter.response("ROMEO:", stop_token_ids=[space]) == greedy.split(" ")[0]
     handle = adapter.launch_response(adapter.encode("ROMEO:"), stop_token_ids={space})
@@ -84,7 +84,7 @@ def test_streaming_and_batches(model, adapter):
 
 
 def test_waiting_does_not_poll(model, adapter):
-    """A polling thread gets nothing most of the time."""
+    """Counts how often a wait returned without tokens: once at most, at the end. A polling thread would do so often."""
     class Counted:
         def __init__(self, stream):
             self.stream, self.empty = stream, 0
@@ -138,7 +138,7 @@ def test_abort_wakes_waiting_threads(model, adapter):
     for thread in threads:
         thread.join()
     adapter.response("Hello", output_token_limit=1)
-    assert tokens() - before <= 2  # the last response, and the request that held the engine
+    assert tokens() - before <= 2  # one each by response() and stalled()
     assert model.statistics["running"] == 0
 
 

@@ -1,6 +1,6 @@
-"""Compares FasterTransformer's interface with transformers: greedy outputs, beams, log probabilities, ragged batches.
+"""Compares folio.faster_transformer with transformers: greedy outputs, beams, log probabilities, ragged batches.
 
-Both compute in float32. With the golden model, whose tokens are characters, any character can be the end_id.
+Both compute in float32. The golden model's tokens are characters, so that any character can be the end_id.
 """
 
 import gc
@@ -24,7 +24,7 @@ import random_models  # noqa: E402
 
 torch.set_num_threads(1)
 LOG_PROB = 1e-4
-LENGTH = 48  # of a sequence with its prompt
+LENGTH = 48  # tokens of a sequence, including its prompt
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def prompts(tokenizer):
 
 
 def batch(prompts, length=LENGTH, **more):
-    """Returns input tensors, padded on the right with values that are never read."""
+    """Returns forward()'s input tensors. Shorter prompts are padded on the right with -1, which must not be read."""
     ids = np.full((len(prompts), max(map(len, prompts))), -1, np.int32)
     for row, prompt in zip(ids, prompts):
         row[:len(prompt)] = prompt
@@ -61,7 +61,7 @@ def run(llama, inputs, beam_width=1, names=()):
 
 
 def texts_of(outputs):
-    """Returns [sequence][beam], each with its prompt."""
+    """Returns lists of tokens, indexed by [sequence][beam], each with its prompt."""
     return [[ids[:n].tolist() for ids, n in zip(beams, lengths)]
             for beams, lengths in zip(outputs["output_ids"], outputs["sequence_length"])]
 
@@ -153,7 +153,7 @@ def test_sampled_outputs_match_the_program(llama, golden_gguf, prompts):
 
 
 def word_list(*words):
-    """Formats words like FasterTransformer's to_word_list_format."""
+    """Returns words of token ids in FasterTransformer's format (to_word_list_format): all ids, and the words' ends."""
     ids = [token for word in words for token in word]
     ends = np.cumsum([len(word) for word in words]).tolist()
     return np.array([ids, ends + [-1] * (len(ids) - len(ends))], np.int32)

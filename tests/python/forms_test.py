@@ -1,4 +1,4 @@
-"""Tests forms in Python: outputs equal generate's and fit according to re and jsonschema; errors name the problem."""
+"""Tests folio.Model with forms: outputs equal those of the program generate, re and jsonschema accept them."""
 
 import asyncio
 import concurrent.futures
@@ -23,7 +23,7 @@ class Item(pydantic.BaseModel, extra="forbid"):
     count: int = pydantic.Field(ge=0, le=130)
 
 
-PERSON = {  # keys in no alphabetical order
+PERSON = {  # the keys aren't in alphabetical order, which must be kept
     "type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
     "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
                    "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3}}}
@@ -31,7 +31,7 @@ PERSON = {  # keys in no alphabetical order
 
 @pytest.fixture(scope="module")
 def chat_gguf(tmp_path_factory):
-    """Writes a model with random weights that can generate JSON."""
+    """Returns a model with random weights whose vocabulary can form any JSON."""
     return write_chat_model(tmp_path_factory.mktemp("forms") / "chat.gguf")
 
 
@@ -126,7 +126,7 @@ def test_finish_reasons(model):
 
     assert ending(regex="[a-z]{3}", max_tokens=20) == ("stop", None)
     assert ending(regex="[a-z]{30}", max_tokens=20) == ("length", None)
-    # There is no third output.
+    # The form allows only two outputs, so the third beam is empty.
     beams = {"max_tokens": 8, "choice": ["yes", "no"]}
     assert {text for text, _ in model.beam("ROMEO:", 3, **beams)} == {"yes", "no", ""}
     choices = model.complete("ROMEO:", use_beam_search=True, n=3, **beams)["choices"]

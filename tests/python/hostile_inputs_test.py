@@ -1,4 +1,4 @@
-"""Tests arguments of odd types, cyclic, deep, endless, or changing while they are read: one-line errors."""
+"""Tests that bad arguments give one-line errors: of wrong types, cyclic, deep, endless, or changed while being read."""
 
 import collections
 import itertools
@@ -63,7 +63,7 @@ class ToItself:
 
 
 class Endless:
-    """An endless sequence whose length is 1."""
+    """A sequence whose length is 1, although iterating over it never ends."""
 
     def __len__(self):
         return 1
@@ -253,7 +253,7 @@ def test_service_options_are_type_checked(golden_gguf):
 def test_read_only_arrays(golden_gguf):
     llama = Llama(golden_gguf, threads=1)
     ids = np.array([[1, 2, 3]], np.int32)
-    ids.flags.writeable = False  # inputs may be read-only
+    ids.flags.writeable = False  # forward() must accept read-only inputs
     inputs = {"input_ids": ids, "input_lengths": np.array([3], np.int32), "output_seq_len": 6}
     outputs = llama.forward(llama.outputs(inputs), inputs)
     assert outputs["sequence_length"].tolist() == [[6]]

@@ -1,4 +1,4 @@
-"""Tests objects that end on any thread, forked children, and the GIL. Tests that may hang run in a separate process."""
+"""Tests that objects can be released on any thread, that forked children exit, and that work releases the GIL."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def exit_codes(*pids):
 
 
 def python(golden_gguf, code):
-    """Runs the code in its own process group, so that hanging children end with it."""
+    """Runs the code in a process and returns its stdout. A process group lets a timeout also end its children."""
     process = subprocess.Popen([sys.executable, "-c", HEAD + textwrap.dedent(code), str(golden_gguf)], text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
@@ -118,7 +118,7 @@ def busy(model):
     "folio.model._close_all(); os._exit(7)",
 ])
 def test_forked_child_exits(golden_gguf, how):
-    """Uses several children, since the state of other threads during a fork varies."""
+    """Forks several children, as each fork may happen in another state of the other threads."""
     out = python(golden_gguf, BUSY + textwrap.dedent(f"""
         model = folio.Model(path, threads=1)
         busy(model)
@@ -246,7 +246,7 @@ def test_a_signal_handler_may_fork(golden_gguf):
 
 @pytest.fixture
 def only_released():
-    """Makes threads get the GIL only if it is released."""
+    """Makes Python switch threads only where code releases the GIL."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(10**5)
     yield
@@ -265,7 +265,7 @@ TEXT = support.TEXT * 20
     lambda model: folio.Model(model.about["path"], threads=1).close(),
     lambda model: Llama(model.about["path"], threads=1), lambda model: model.generate("a", max_tokens=1, regex="[a-z]{9}")])
 def test_work_releases_the_gil(model, only_released, call):
-    """A thread that waits for the GIL gets it during one of many calls."""
+    """Another thread that waits for the GIL must run during one of many calls."""
     started, go, ran = threading.Event(), threading.Lock(), []
     go.acquire()
 

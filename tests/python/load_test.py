@@ -1,4 +1,4 @@
-"""Sends 10,000 requests from 64 threads and 64 tasks, a tenth of them abandoned: every output equals the program's."""
+"""Sends 10,000 requests from 64 threads and 64 tasks and cancels a tenth. Outputs must equal the program generate's."""
 
 import asyncio
 import gc
@@ -84,5 +84,5 @@ def test_ten_thousand_requests(golden_gguf):
         assert done[0] == N
         grown = memory[N] - memory[2000]
         assert grown < 4 << 20, f"{grown / 1e6:.1f} MB more after {N} requests than after 2000"
-        model.generate("a", max_tokens=1)  # the engine has processed earlier requests
+        model.generate("a", max_tokens=1)  # afterwards, earlier requests have ended
         assert model.statistics["running"] == model.statistics["blocks_in_use"] == 0

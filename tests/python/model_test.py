@@ -1,4 +1,4 @@
-"""Compares folio.Model with the programs and transformers: outputs, numbers and errors."""
+"""Compares folio.Model with the programs and with transformers: outputs, logits, log probabilities and errors."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ def test_special_tokens_in_prompts_match_generate(tmp_path):
             assert model.tokenizer.encode(prompt, prefix=True, **options) == expected["prompt_tokens"]
             assert model.generate(prompt, max_tokens=8, seed=1, **options) == expected["text"]
             assert np.array_equal(model.score(prompt, **options), model.score(expected["prompt_tokens"]))
-        # Special tokens in a chat's content are not parsed.
+        # A special token in the content of a chat message is plain text.
         ids = model.tokenizer.apply_chat_template([{"role": "user", "content": "<|im_start|>"}])
         assert ids.count(parsed["prompt_tokens"][0]) == ids.count(model.tokenizer.encode("<|im_start|>")[0]) == 3
 
@@ -91,7 +91,7 @@ def test_stream_matches_generate(model):
 def test_leaving_a_stream_ends_its_request(model):
     for _ in model.stream("ROMEO:", max_tokens=10**6 if model.about["context"] > 10**6 else 200, seed=2):
         break
-    model.generate("a", max_tokens=1)  # the engine has processed earlier requests
+    model.generate("a", max_tokens=1)  # afterwards, earlier requests have ended
     assert model.statistics["running"] == model.statistics["blocks_in_use"] == 0
 
 
@@ -105,7 +105,7 @@ def test_tasks_share_the_engine(model):
         return await asyncio.gather(*map(one, range(20)))
 
     expected = [model.generate(PROMPTS[i % 4], max_tokens=40, seed=i) for i in range(20)]
-    for _ in range(2):  # a new event loop each time
+    for _ in range(2):  # asyncio.run() makes a new event loop each time
         assert asyncio.run(all_of_them()) == expected
 
 

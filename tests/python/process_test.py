@@ -1,4 +1,4 @@
-"""Tests models in a process: Ctrl-C, exit, forks."""
+"""Tests how models behave at Ctrl-C, when the process exits with requests in flight, and after a fork."""
 
 import subprocess
 import sys

@@ -1,5 +1,5 @@
-"""Tests folio/repeats.py: wherever a stream broke, and however its repetition is split into events, the client gets
-everything exactly once."""
+"""Tests folio/repeats.py, which continues a broken stream by a repeated request: wherever the stream broke, and however
+the repetition is split into events, the client receives everything exactly once."""
 
 import json
 import random
@@ -12,7 +12,7 @@ TEXTS = ["Ab — ünïcödé 🦙 and more of it", "zweitens", ""]
 
 
 def events_of(chat, probabilities, seed):
-    """Returns a stream of three choices, split into events at random."""
+    """Returns the events of a stream of three choices, whose texts are split at random."""
     chance = random.Random(seed)
     head = {"id": f"cmpl-{seed}", "created": seed, "seed": 7}
     events = [{**head, "choices": [{"index": i, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}

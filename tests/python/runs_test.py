@@ -1,4 +1,4 @@
-"""Compares folio.runs() and Run with the files of a run, and runs python/examples/look_inside.py on it."""
+"""Compares folio.runs() and folio.Run with the files of a training run. Also runs python/examples/look_inside.py."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
-"""Tests folio/service.py: in-process requests get the replies of build/serve, blocking or awaited; deleting a reply
-ends its request; closing a model ends all."""
+"""Tests folio/service.py: requests in the process get the replies of build/serve, blocking or awaited. Deleting a reply
+ends its request, and closing the model ends all requests."""
 
 import asyncio
 import gc
@@ -49,7 +49,7 @@ def test_tasks_get_the_same_texts(served):
     async def all_of_them():
         return await asyncio.gather(*(one(i) for i in range(64)))
 
-    for _ in range(2):  # each in a new event loop
+    for _ in range(2):  # asyncio.run() makes a new event loop each time
         assert asyncio.run(all_of_them()) == [served.model.generate("ROMEO:", max_tokens=30, seed=i) for i in range(64)]
 
 
@@ -77,8 +77,8 @@ def test_dropped_reply_ends_its_request(served):
     assert reply.status == 200
     del reply
     gc.collect()
-    ask(served, body=body(max_tokens=1)).read()  # the service has processed earlier requests,
-    served.model.generate("a", max_tokens=1)     # and so has the engine
+    ask(served, body=body(max_tokens=1)).read()  # afterwards, the service has ended earlier requests
+    served.model.generate("a", max_tokens=1)     # afterwards, the engine has ended them, too
     assert served.model.statistics["running"] == served.model.statistics["waiting"] == 0
 
 

@@ -1,4 +1,4 @@
-"""Blocks the engine's steps, and waits for conditions, so that no test depends on timing."""
+"""Helpers that make tests independent of timing: block the engine's steps, or wait for a condition."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import time
 
 from folio import _engine
 
-HANG = 600  # seconds, the limit before a test counts as hung
+HANG = 600  # timeout in seconds, which only ends a test that would hang
 
 
 def until(condition):
@@ -19,12 +19,12 @@ def until(condition):
 
 @contextlib.contextmanager
 def stalled(model):
-    """Blocks the engine's thread between two steps: it waits to write to a full descriptor."""
+    """Blocks the engine's thread between two steps during the `with` block: the thread writes to a full eventfd."""
     notifier = _engine.Notifier()
     os.set_blocking(notifier.fileno(), True)
     os.write(notifier.fileno(), (2**64 - 2).to_bytes(8, sys.byteorder))
     stream = model._submit(False, {"prompt": [0], "max_tokens": 2}, pieces=True, notifier=notifier)
-    assert stream.wait()  # delivered before the notifier is signalled
+    assert stream.wait()  # the first token arrives before the engine signals the notifier, where it blocks
     try:
         yield
     finally:

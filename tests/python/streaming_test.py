@@ -1,6 +1,6 @@
-"""Tests that Model.stream behaves like transformers' TextIteratorStreamer, with the same checks and model files.
+"""Tests Model.stream and transformers' TextIteratorStreamer with the same checks and models: they behave alike.
 
-Both yield pieces of the output while another thread generates. Separate tests show where they differ.
+Both yield pieces of the output while another thread generates. The tests at the end show differences.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ import transformers
 import folio
 from stall import stalled, until
 
-# Characters of one to four bytes; each byte occurs once, so it determines the next one.
+# Characters of one to four bytes. Each byte occurs only once, so the last byte determines the next one.
 CYCLE = "aé中🦊 ŧ\n"
 
 
 @pytest.fixture(scope="module")
 def bytes_model(tmp_path_factory):
-    """Writes a model of bytes that repeats CYCLE: its layers add 0, and W[the byte after t] = E[t]."""
+    """Returns a model of bytes that repeats CYCLE: layers add 0, and the output matrix maps each byte to the next."""
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<|endoftext|>": 256}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
@@ -53,7 +53,7 @@ def bytes_model(tmp_path_factory):
 
 
 class Transformers:
-    """Streams with transformers: generate() on one thread, the streamer on another."""
+    """Streams with transformers: a thread runs generate(), and the test reads from TextIteratorStreamer."""
 
     times_out_with = queue.Empty
 
@@ -65,7 +65,7 @@ class Transformers:
 
     @contextlib.contextmanager
     def stalled(self):
-        """Prevents tokens from being drawn within the scope."""
+        """Blocks generation before its next token during the `with` block."""
         self.go.clear()
         try:
             yield
@@ -122,7 +122,7 @@ def streamer(make):
 
 
 def following(prompt, n_bytes):
-    """Returns what the bytes model generates after a prompt that ends with a byte of CYCLE."""
+    """Returns the n bytes that bytes_model generates after a prompt, whose last byte is one of CYCLE."""
     all_bytes = CYCLE.encode()
     start = all_bytes.index(prompt.encode()[-1:]) + 1
     return bytes(itertools.islice(itertools.cycle(all_bytes), start, start + n_bytes))
@@ -147,7 +147,7 @@ def test_pieces_have_whole_characters(bytes_streamer):
 
 
 def test_truncated_character_becomes_u_fffd(bytes_streamer):
-    told = "".join(bytes_streamer.stream("中", 3).pieces)  # three of the fox's four bytes
+    told = "".join(bytes_streamer.stream("中", 3).pieces)  # three of the four bytes of 🦊
     assert told == "�"
 
 
@@ -196,7 +196,7 @@ def test_unused_timeout_changes_nothing(streamer):
     assert text == "".join(streamer.stream("ROMEO:", 30).pieces)
 
 
-# Where they differ:
+# ---- Differences between Folio and transformers ----
 
 
 def test_unskipped_prompt_comes_first():
@@ -206,7 +206,7 @@ def test_unskipped_prompt_comes_first():
 
 
 def test_errors_reach_the_reader(golden_gguf):
-    """With transformers it ends the generating thread, and the consumer waits until the timeout."""
+    """In Folio, the reader gets an error of the generation. In transformers, the reader waits until a timeout."""
     with folio.Model(golden_gguf) as model:
         with pytest.raises(folio.Error, match="300 tokens"):
             list(model.stream("a" * 300))

@@ -1,4 +1,4 @@
-// Helpers for the trainer's tests: a generated text, a model of a few thousand parameters, temporary folders.
+// Helpers for the trainer's tests: a generated text, a model of a few thousand parameters, a trainer, a saved run.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ using core::test::read_bytes;
 using core::test::TempDir;
 using core::test::write_bytes;
 
-/// Returns `words` words in a pseudorandom order that depends only on `seed`. golden_losses.py makes the same text.
+/// Returns `words` words in an order that depends only on `seed`. golden_losses.py generates the same text.
 inline std::string small_text(int words, uint64_t seed = 7) {
   static const char* const kWords[] = {"the",  "night",   "is", "long,", "and",  "no",
                                        "moon", "shines:", "O",  "who",   "goes", "there?"};
@@ -36,7 +36,7 @@ inline std::string digest_of(const std::string& text) {
 }
 
 inline TextDataset dataset_of(const std::string& text, const TrainConfig& config) {
-  static const TempDir folder;  // one path for all runs of a process
+  static const TempDir folder;  // shared, so that all runs of a process have one path
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   write_bytes(folder / "small.txt", text);
@@ -44,7 +44,7 @@ inline TextDataset dataset_of(const std::string& text, const TrainConfig& config
   return TextDataset(texts, data::summarize(texts.documents), config);
 }
 
-/// Returns a model with grouped queries, an untied head, dropout and accumulation, which the default lacks.
+/// Returns a small model with grouped queries, untied head, dropout and accumulation, none of which the default has.
 inline TrainConfig small_config() {
   TrainConfig c;
   c.model = {.dim = 32,
@@ -78,7 +78,7 @@ inline TrainConfig small_config() {
   return c;
 }
 
-/// A dataset and a trainer on it.
+/// A trainer and its dataset.
 struct Small {
   explicit Small(const TrainConfig& config = small_config(), const std::string& text = small_text(600))
       : dataset(dataset_of(text, config)), trainer(config, dataset) {}
@@ -86,7 +86,7 @@ struct Small {
   Trainer trainer;
 };
 
-/// A run that was saved after one step, and its trainer.
+/// A trainer and its run directory, saved after one step.
 struct Saved : Small {
   explicit Saved(const TrainConfig& config = small_config()) : Small(config) {
     trainer.step();
@@ -109,7 +109,7 @@ inline std::vector<torch::Tensor> copies(const nn::Llama& model) {
   return all;
 }
 
-/// Returns true if all tensors are equal bit for bit.
+/// Returns true if all tensors have equal shapes and values.
 inline bool same_bits(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {

@@ -1,4 +1,4 @@
-// Settings of a run with a fixed set of values. Each is an enum; names_of() lists the names in the enum's order.
+// Enums for the settings of a run that have a fixed set of values. names_of() lists the names in the enum's order.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 namespace folio::train {
 
-enum class Precision { Auto, F32, Bf16 };  ///< type of matrix products; Auto: faster_precision()
+enum class Precision { Auto, F32, Bf16 };  ///< element type of matrix products; Auto selects faster_precision()
 enum class DeviceKind { Cpu, Cuda };
 enum class OptimizerKind { AdamW, Muon, GaLore };
 enum class Balance { Loss, Bias };  ///< load balancing of experts (balance.h)

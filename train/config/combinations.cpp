@@ -1,4 +1,4 @@
-// The table of settings that cannot be combined in a run. A row has a condition and the error message if it holds.
+// The table of settings that cannot be combined in a run. Each row has a condition and the error message if it is true.
 #include <algorithm>
 
 #include "core/error.h"
@@ -8,7 +8,7 @@ namespace folio::train {
 namespace {
 
 struct Row {
-  std::vector<const char*> typed;  // applies only if one of these flags is typed; it starts the message. Empty: always
+  std::vector<const char*> typed;  // applies only if one of these flags is typed; it begins the message. Empty: always
   bool refused;
   std::string message;
 };
@@ -42,7 +42,7 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
   const std::string schedule = fmt::format("--schedule {}", c.schedule);
 
   return {
-      // Flags that have no effect.
+      // Flags that would have no effect.
       idle({"--momentum"}, c.optimizer != OptimizerKind::Muon, optimizer, "use --optimizer muon"),
       idle({"--rank", "--galore-every", "--galore-scale"}, !galore, optimizer, "use --optimizer galore"),
       idle({"--lora-alpha", "--lora-targets", "--lora-dropout"}, !lora, "--lora-rank 0", "raise --lora-rank"),

@@ -13,10 +13,10 @@
 namespace folio::train {
 namespace {
 
-// The default: under two minutes on two cores.
+// The default preset: trains in under two minutes on two CPU cores.
 TrainConfig tiny() { return {}; }
 
-// The lowest loss in two minutes on two cores. experiments/LOG.md records the alternatives that were tried.
+// The preset with the lowest loss after two minutes on two cores. experiments/LOG.md records the alternatives tried.
 TrainConfig race() {
   TrainConfig c;
   c.steps = 2000;
@@ -34,7 +34,7 @@ TrainConfig race() {
   return c;
 }
 
-// tiny with experts: each token uses two of a layer's eight experts. They have half the width, so FLOPs equal tiny's.
+// "tiny" with experts: each token uses two of a layer's eight experts, of half the hidden width, so FLOPs are equal.
 TrainConfig experts() {
   TrainConfig c;
   c.model.family = core::Family::Mixtral;
@@ -98,7 +98,7 @@ TrainConfig baby() {
   return c;
 }
 
-// LoRA: a few hundred steps with a learning rate that is too high for full fine-tuning and decays to 0.
+// The preset for LoRA: a few hundred steps, with a learning rate that is too high for full fine-tuning and decays to 0.
 TrainConfig of_adapters() {
   TrainConfig c;
   c.lora_rank = 8;
@@ -115,7 +115,7 @@ TrainConfig of_adapters() {
   return c;
 }
 
-// Returns the flag's first name with '_' for '-', such as "steps" for "steps,--max-iters".
+// Returns a field's key in files: the flag's first name with '_' for '-', such as "steps" for "steps,--max-iters".
 std::string field_key(const core::ConfigField& field) {
   const std::string flag = field.flag;
   std::string key = flag.substr(0, flag.find(','));

@@ -18,7 +18,7 @@ namespace folio::train {
 
 /// Ranks per mesh dimension and related settings.
 struct MeshFlags {
-  int64_t data = 0, tensor = 1, pipeline = 1, context = 1, expert = 1;  ///< data 0: all remaining ranks
+  int64_t data = 0, tensor = 1, pipeline = 1, context = 1, expert = 1;  ///< ranks; data 0: all remaining ranks
   int64_t pipeline_chunks = 1;
   int64_t zero = 0;
   double timeout = 600.0;  ///< seconds to wait for another rank
@@ -26,8 +26,8 @@ struct MeshFlags {
   bool operator==(const MeshFlags&) const = default;
 };
 
-/// Where a field's value applies. InFiles: stored in config.toml and trainer.json. ByRanks: a command-line flag that
-/// must be equal on all ranks. ByProcess: a command-line flag of one process.
+/// Specifies where a field's value applies. InFiles: it is stored in config.toml and trainer.json. ByRanks: it is a
+/// command-line flag, equal on all ranks. ByProcess: it is a command-line flag that may differ between processes.
 enum class Kept { InFiles, ByRanks, ByProcess };
 
 struct TrainField : core::ConfigField {
@@ -74,7 +74,7 @@ struct TrainConfig {
   double clip = 1.0;       ///< maximum global gradient norm; 0: off
   bool fused = true;       ///< use fused modules where available; false: the plain modules
   bool recompute = false;  ///< activation checkpointing: recompute activations in the backward pass; needs fused
-  Precision dtype = Precision::F32;  ///< a run stores the type that Auto selected
+  Precision dtype = Precision::F32;  ///< type of matrix products; a run's files store the type that Auto selected
   DeviceKind device = DeviceKind::Cpu;
 
   double validation_fraction = 0.1;
@@ -89,10 +89,10 @@ struct TrainConfig {
   int64_t log_every = 10;
   LogStyle log_style = LogStyle::Progress;  ///< Epoch: columns Epoch | Loss | Time | ETA
 
-  double minutes = 0.0;        ///< > 0: duration of the run, instead of `steps`
-  double epochs = 0.0;         ///< > 0: passes over the dataset, instead of `steps`
+  double minutes = 0.0;        ///< if > 0, duration of the run, instead of `steps`
+  double epochs = 0.0;         ///< if > 0, passes over the dataset, instead of `steps`
   int threads = 0;             ///< number of threads; 0: all cores
-  int64_t shared_experts = 0;  ///< > 0: sets model.shared_dim to this many times expert_dim
+  int64_t shared_experts = 0;  ///< if > 0, sets model.shared_dim to this many times expert_dim
   MeshFlags mesh;
 
   bool operator==(const TrainConfig&) const = default;
@@ -203,12 +203,12 @@ struct TrainConfig {
 /// Returns a preset. Throws core::UsageError with the list of names if there is none with this name.
 [[nodiscard]] TrainConfig preset(const std::string& name);
 
-/// Facts about a run that validate() needs beyond the configuration.
+/// Facts about a run that validate() needs in addition to the configuration.
 struct Request {
   static bool none(const char*) { return false; }
   std::function<bool(const char* flag)> given = none;  ///< true if the flag is on the command line or in --config FILE
   std::function<bool(const char* flag)> typed = none;  ///< true if the flag is on the command line
-  std::string text{}, conversations{};                 ///< first file of the dataset, in the string for its kind
+  std::string text{}, conversations{};                 ///< first file of the dataset; the other string is empty
   bool has_model = true;                               ///< starts from --init or resumes a run
   bool learns_tokenizer = false;                       ///< trains a tokenizer on the dataset
 };
@@ -219,8 +219,8 @@ void validate(const TrainConfig& config, const Request& request = {});
 /// Returns the LoRA options of a configuration with lora_rank > 0.
 [[nodiscard]] lora::LoraOptions lora_options(const TrainConfig& config);
 
-/// Converts a configuration to trainer.json's format; config_from_json() reads it. Keys: flag names with underscores.
-/// Fields added since the first version may be missing and get their defaults; another missing key throws core::Error.
+/// Converts a configuration to JSON as in trainer.json, with flag names with underscores as keys. config_from_json()
+/// reads it: fields added since the first version may be missing; any other missing key throws core::Error.
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 

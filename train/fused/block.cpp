@@ -16,10 +16,10 @@
 
 namespace folio::train::fused {
 
-// Settings that all blocks of a model share.
+// The settings that all blocks of a model share.
 struct BlockSettings {
   core::ModelConfig config;
-  double dropout;  // probability; each forward pass of a block draws one key from LibTorch's generator
+  double dropout;  // probability; each forward pass of a block draws one hash key from LibTorch's generator
   bool recompute;
   std::array<Tensor, 2> rotations;  // cos and sin [2, context, head_dim / 2], as f32 and as f64
 };
@@ -34,7 +34,7 @@ using torch::autograd::variable_list;
 enum Matrix : size_t { Qkv, Wo, GateUp, W2, kMatrices };
 using BlockLinears = std::array<StackedLinears, kMatrices>;
 
-// Returns true for w2 (silu(w1 x) ⊙ w3 x): exactly nn::SwiGLU, not a derived class, with the SiLU gate.
+// Returns true if `ffn` computes w2 (silu(w1 x) ⊙ w3 x): exactly nn::SwiGLU with the SiLU gate, not a derived class.
 bool is_swiglu(const torch::nn::Module& ffn) {
   using Gate = Tensor (*)(const Tensor&, const Tensor&);
   if (typeid(ffn) != typeid(nn::SwiGLUImpl)) return false;
@@ -75,8 +75,8 @@ struct Pass : torch::CustomClassHolder {
   std::shared_ptr<BlockLinears> linears;
   torch::ScalarType type;
   AttentionShape shape;
-  Tensor starts_BT;                          // owns shape.starts
-  Dropout of_weights, of_attention, of_ffn;  // sites 1 to 3; linear layers use the sites from 4
+  Tensor starts_BT;                          // owns the memory of shape.starts
+  Dropout of_weights, of_attention, of_ffn;  // `site` 1 to 3 in make_dropout(); linear layers use 4 and up
   std::array<StackedWeight, kMatrices> w;
   Tensor x_ND, attention_norm_D, ffn_norm_D;
   Activations a;
@@ -100,7 +100,7 @@ struct Pass : torch::CustomClassHolder {
     for (size_t i = 0; i < kMatrices; ++i) w[i] = (*linears)[i].product(type, training, key);
   }
 
-  // h = x + attention(norm(x)), then h + ffn(norm(h)).
+  // Computes h = x + attention(norm(x)). Returns h + ffn(norm(h)), or h without a fused feed-forward network.
   template <typename T>
   Tensor forward() {
     a.normed = norm<T>(x_ND, attention_norm_D, settings->config.norm_eps);
@@ -115,8 +115,8 @@ struct Pass : torch::CustomClassHolder {
     return add<T>(a.h, multiply<T>(w[W2], swiglu<T>(a.gate_up)), of_ffn);
   }
 
-  // Runs forward() in reverse. Returns the gradients of x, of both norms and of the linear layers' parameters.
-  // linears.h has the gradients of products; the kernels' files derive theirs.
+  // Runs forward() in reverse. Returns the gradients of x, of both norms and of the linear layers' parameters. The
+  // formulas of products are in linears.h, those of other operations in the files of their kernels.
   template <typename T>
   variable_list backward(const Tensor& dout_ND, bool by_input) {
     Tensor dh_ND = dout_ND, dx_ND, dattention_norm_D, dffn_norm_D;

@@ -63,7 +63,7 @@ std::pair<double, variable_list> compute(const Tensor& x_ND, const Tensor& norm_
   }
   loss /= static_cast<double>(N);
   if (!gradients) return {loss, variable_list(3)};
-  const Tensor nothing_ND = torch::zeros_like(x_ND);  // x has no residual connection here
+  const Tensor nothing_ND = torch::zeros_like(x_ND);  // gradient of a residual connection, which x does not have here
   auto [dx_ND, dweight_D] = norm_backward<T>(dnormed_ND, x_ND, norm_weight_D, normed.inverse_rms, nothing_ND);
   return {loss, {dx_ND, dweight_D, dhead_VD}};
 }
@@ -85,7 +85,7 @@ struct HeadFunction : torch::autograd::Function<HeadFunction> {
     for (Tensor& d : gradients) {
       if (dloss != 1.0 && d.defined()) d = d * dloss;
     }
-    gradients.resize(7);  // one per argument of forward(); the rest have none
+    gradients.resize(7);  // forward() has 7 arguments; the others get no gradient
     return gradients;
   }
 };

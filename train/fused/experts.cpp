@@ -24,7 +24,7 @@ using torch::autograd::variable_list;
 struct Slots {
   Tensor row_S;                // int64: the row of each slot
   Tensor of_row_NK;            // int64: the slots of each row
-  std::vector<int64_t> begin;  // first slot of each expert, then the total [E + 1]
+  std::vector<int64_t> begin;  // [E + 1]: first slot of each expert, then the number of slots
 };
 
 // Sorts slots by expert; an expert's slots are in row order.
@@ -144,7 +144,7 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
     const Slots slots{.row_S = saved[7], .of_row_NK = saved[8], .begin = context->saved_data["begin"].toIntVector()};
     variable_list gradients =
         with_type(a.x_SD.scalar_type(), [&]<typename T>() { return experts_backward<T>(w, slots, a, douts[0]); });
-    gradients.resize(8);  // one per argument of forward(); the rest have none
+    gradients.resize(8);  // forward() has 8 arguments; the others get no gradient
     return gradients;
   }
 };

@@ -13,7 +13,7 @@
 
 namespace folio::train::fused {
 
-/// Returns the layer's frozen weight, or null if its weight is trained; low_rank_of() its adapter, or null.
+/// Returns the layer's frozen weight, or null if the weight is trained. low_rank_of() returns its adapter, or null.
 [[nodiscard]] inline const lora::FrozenMatrix* frozen_of(const nn::Linear& layer) {
   const auto* lora = layer->as<lora::LoraLinearImpl>();
   return lora == nullptr ? nullptr : lora->frozen().get();
@@ -23,12 +23,12 @@ namespace folio::train::fused {
   return lora == nullptr || !lora->low_rank().a.defined() ? nullptr : &lora->low_rank();
 }
 
-/// One layer of a product in one pass: its output columns [first, first + n).
+/// One layer of a stacked product, in one pass. Its output is columns [first, first + n) of the product.
 struct Columns {
   int64_t first, n;
   bool frozen;
   const lora::LowRank* adapter;  ///< a [r, k] and b [n, r] of type R; null: no adapter
-  Dropout dropout;               ///< for the adapter's input
+  Dropout dropout;               ///< dropout of the adapter's input
 };
 
 /// The weights of a product in one pass. T is the type of the product, R = Real<T>.
@@ -39,7 +39,7 @@ struct StackedWeight {
 
 struct StackedLinears {
   std::vector<nn::Linear> layers;
-  uint64_t first_site;  ///< dropout site of the first layer (make_dropout)
+  uint64_t first_site;  ///< `site` of make_dropout() for the first layer's adapter
   Operand operand{};
 
   [[nodiscard]] bool frozen() const { return !layers.empty() && frozen_of(layers.front()) != nullptr; }
@@ -79,7 +79,7 @@ struct StackedLinears {
   }
 };
 
-/// Returns z = dropout(x), [N, k] of type T.
+/// Returns the adapter's input z = dropout(x), [N, k] of type T.
 template <typename T>
 Tensor adapter_input(const Columns& layer, const Tensor& x) {
   return layer.dropout.on() ? drop<T>(x.to(kType<Real<T>>), layer.dropout) : x;
@@ -90,7 +90,7 @@ Tensor into_rank(const Columns& layer, const Tensor& dy) {
   return dy.narrow(1, layer.first, layer.n).mm(layer.adapter->b.to(kType<T>)).mul_(layer.adapter->scale);
 }
 
-/// Returns y [N, sum of n_i] for x [N, k], both of type T.
+/// Returns the output y [N, sum of n_i] of the stacked layers for x [N, k], both of type T.
 template <typename T>
 Tensor multiply(const StackedWeight& product, const Tensor& x) {
   Tensor y = x.mm(product.weight.t());
@@ -102,7 +102,7 @@ Tensor multiply(const StackedWeight& product, const Tensor& x) {
   return y;
 }
 
-/// Returns dx [N, k] for dy [N, sum of n_i], both of type T.
+/// Returns the input's gradient dx [N, k] for dy [N, sum of n_i], both of type T.
 template <typename T>
 Tensor input_gradient(const StackedWeight& product, const Tensor& dy) {
   Tensor dx = dy.mm(product.weight);

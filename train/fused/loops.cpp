@@ -30,7 +30,7 @@ const LoopTables& loops_for(core::Isa isa) {
   }
 }
 
-constexpr long kHashes = 1L << 32;  // number of hash values; the threshold is clamped below it
+constexpr long kHashes = 1L << 32;  // number of hash values; a dropout threshold must be below it
 
 Dropout make_dropout(double probability, uint64_t key, uint64_t site) {
   return {.key = key ^ (site * 0xD1342543DE82EF95ULL),

@@ -42,7 +42,7 @@ struct AttentionShape {
   size_t head_dim;     ///< K, dimensions per head
   size_t window;       ///< sliding window: position t attends to t - window + 1 .. t; 0: no window
   /// [sequences, n_positions]: the first position that each position attends to, non-decreasing within a sequence
-  /// (starts in modules/mask.h); null: 0
+  /// (starts in modules/mask.h). Null: 0 for all positions.
   const int64_t* starts;
   core::RopePairs pairs;
 
@@ -61,7 +61,7 @@ struct Loops {
   void (*rms_norm_backward)(const T* dy, const R* x, const R* weight, const R* inverse_rms, size_t n, size_t dim,
                             const R* dstream, R* dx, R* dweight);
 
-  /// Computes out = x + dropout(y) for n rows. `first` is the index of the first row, which its mask depends on.
+  /// Computes out = x + dropout(y) for n rows. `first`, the index of the first row, determines the dropout mask.
   void (*add)(const R* x, const T* y, const Dropout& dropout, size_t first, size_t n, size_t dim, R* out);
   /// Computes dy = dropout(dout), the gradient of y in add(). Without dropout it only converts the type.
   void (*drop)(const R* dout, const Dropout& dropout, size_t first, size_t n, size_t dim, T* dy);
@@ -72,7 +72,7 @@ struct Loops {
 
   /// Computes y [n, dim] = weight ⊙ silu(gate) ⊙ up. `stride` is the row stride of gate and up; weight [n], null: 1.
   void (*swiglu)(const T* gate, const T* up, size_t stride, const R* weight, size_t n, size_t dim, T* y);
-  /// Computes dgate and dup (strided like gate and up) from dy, and recomputes y; dweight [n] if weight is not null.
+  /// Computes dgate and dup (strided like gate and up) from dy, and y again; also dweight [n] if weight is not null.
   void (*swiglu_backward)(const T* dy, const T* gate, const T* up, size_t stride, const R* weight, size_t n, size_t dim,
                           T* dgate, T* dup, T* y, R* dweight);
   /// Computes each row of out [n, dim] as the sum of `n_summed` rows of x, whose indices are rows [n, n_summed].
@@ -86,7 +86,7 @@ struct Loops {
   /// out [T, query_dim] and the log-sum-exp of its scores to log_sums [H, T]. `sequence` selects the dropout mask.
   void (*attention)(const T* qkv, const AttentionShape& shape, size_t kv_head, const Dropout& dropout, size_t sequence,
                     T* out, R* log_sums);
-  /// Computes the same head's columns of dqkv from dout.
+  /// Computes the columns of dqkv for this key/value head from dout, the gradient of out.
   void (*attention_backward)(const T* dout, const T* out, const T* qkv, const R* log_sums, const AttentionShape& shape,
                              size_t kv_head, const Dropout& dropout, size_t sequence, T* dqkv);
 };

@@ -24,7 +24,7 @@ template <typename T>
 inline T rounded(Real<T> x) {
   return x;
 }
-/// Rounds to nearest, ties to even.
+/// Rounds a float to bfloat16: to nearest, ties to even.
 template <>
 inline BFloat16 rounded<BFloat16>(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);

@@ -186,7 +186,7 @@ Attended attend(const Tensor& qkv_NC, const AttentionShape& shape, const Dropout
   return out;
 }
 
-/// Returns dqkv [N, C] of type T.
+/// Returns dqkv [N, C] of type T, the gradient of qkv in attend().
 template <typename T>
 Tensor attend_backward(const Tensor& dheads, const Attended& attended, const Tensor& qkv_NC,
                        const AttentionShape& shape, const Dropout& dropout) {

@@ -19,15 +19,15 @@ namespace folio::train::fused {
 
 /// Selects the fused parts of a model. Experts are fused as well, unless PartOptions::written_out is set.
 struct Fusion {
-  bool blocks = false;     ///< block.cpp: each block as one function
-  bool ends = false;       ///< ends.cpp: embedding dropout, final norm, head and loss
+  bool blocks = false;     ///< fuse each block into one function (block.cpp)
+  bool ends = false;       ///< fuse embedding dropout, final norm, head and loss (ends.cpp)
   bool recompute = false;  ///< blocks keep only their input and recompute activations in the backward pass
                            ///< (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016)
 };
 
 struct BlockSettings;
 
-/// The parts of one model. Fused blocks and ends require can_be_fused().
+/// Creates the parts of one model, fused where `fusion` says so. Fused blocks and ends require can_be_fused().
 class FusedParts : public nn::FamilyParts {
  public:
   FusedParts(nn::PartOptions options, Fusion fusion) : nn::FamilyParts(std::move(options)), fusion_(fusion) {}

@@ -20,7 +20,7 @@ using torch::Tensor;
 const std::map<core::DType, torch::ScalarType> kNumberTypes{
     {core::DType::F32, torch::kFloat}, {core::DType::F16, torch::kHalf}, {core::DType::BF16, torch::kBFloat16}};
 
-// x Wᵀ with W in the type of x. The backward pass dequantizes the matrix again instead of saving it.
+// Computes x Wᵀ with W in the type of x. The backward pass dequantizes W again instead of storing it.
 struct FrozenProduct : torch::autograd::Function<FrozenProduct> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x,
                         const c10::intrusive_ptr<FrozenMatrix>& matrix) {

@@ -17,7 +17,7 @@ namespace folio::train::lora {
 /// A frozen matrix [rows, columns] of a model file. The base class allows an autograd graph to store it.
 class FrozenMatrix : public torch::CustomClassHolder {
  public:
-  /// `stored` must be a tensor of `model`.
+  /// Refers to `stored`, which must be a tensor of `model`.
   FrozenMatrix(std::shared_ptr<const core::StoredModel> model, const core::TensorView& stored);
 
   [[nodiscard]] int64_t rows() const { return stored_.shape[0]; }
@@ -34,7 +34,7 @@ class FrozenMatrix : public torch::CustomClassHolder {
  private:
   void write_rows(int64_t first, const torch::Tensor& out) const;
 
-  std::shared_ptr<const core::StoredModel> model_;  ///< owns the bytes
+  std::shared_ptr<const core::StoredModel> model_;  ///< owns the memory of stored_
   const core::TensorView& stored_;
   torch::Tensor numbers_;  ///< view of the mapped values; undefined for quantized types
 };

@@ -41,7 +41,7 @@ LoraLinearImpl::LoraLinearImpl(c10::intrusive_ptr<FrozenMatrix> matrix, bool wit
   if (with_bias) bias = register_parameter("bias", torch::zeros({out()}), /*requires_grad=*/false);
 }
 
-// train/fused/linears.h has the same computation for fused blocks.
+// Computes the layer's output. Fused blocks have the same computation in train/fused/linears.h.
 torch::Tensor LoraLinearImpl::forward(const torch::Tensor& x) {
   torch::Tensor y = frozen_ ? multiply(x, frozen_) : nn::LinearImpl::forward(x);
   if (frozen_ && bias.defined()) y = y + bias;

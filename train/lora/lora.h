@@ -43,7 +43,7 @@ class LoraLinearImpl : public nn::LinearImpl {
   LowRank low_rank_;
 };
 
-/// Creates layers that support adapters, with frozen matrices of a file or, without one, trainable weights.
+/// Creates layers that support adapters: with the frozen matrices of a file, or, if there is none, trainable weights.
 class LoraLinears : public nn::Linears {
  public:
   explicit LoraLinears(std::shared_ptr<const core::StoredModel> weights = nullptr);
@@ -65,8 +65,8 @@ struct LoraOptions {
   std::vector<core::Role> targets;  ///< matrices with adapters, from Wq, Wk, Wv, Wo, W1, W3 and W2
 };
 
-/// Parses a list of matrices such as "q,v" or "all", and returns them in the manifest's order. Names are q, k, v, o,
-/// gate, up and down (q_proj and so on in peft). Throws core::UsageError with the valid names for an unknown one.
+/// Parses a list of matrices such as "q,v" or "all", and returns them in the manifest's order. The names are q, k, v,
+/// o, gate, up and down (in peft, q_proj and so on). Throws core::UsageError with the valid names for an unknown one.
 [[nodiscard]] std::vector<core::Role> lora_targets(std::string_view names);
 
 /// Copies norms and biases from the file into a model created with LoraLinears, and freezes them.

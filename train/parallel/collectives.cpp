@@ -12,7 +12,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Backward = std::function<variable_list(const Tensor&)>;
 
-struct Held : torch::CustomClassHolder {  // stored in an autograd context
+struct Held : torch::CustomClassHolder {  // derived, so that an autograd context can store it
   explicit Held(Backward pass) : backward(std::move(pass)) {}
   Backward backward;
 };

@@ -19,7 +19,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kT = 2;  // the dimension of positions
+constexpr int64_t kT = 2;  // index of the dimension of positions in [B, H, T, K]
 
 // Returns the accumulator type of sums over blocks and ranks: at least f32.
 auto sum_type(const Tensor& x) { return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat; }
@@ -48,14 +48,14 @@ void around(Group& ring, Tensor kv, Use&& use) {
   }
 }
 
-// Returns the queries of a RingBlock; keys_of() its keys or values.
+// Returns the queries of `x` that take part in a ring step. keys_of() returns the keys or values that do.
 Tensor queries_of(const Tensor& x, const RingBlock& block) {
   const int64_t chunk = x.size(kT) / 2;
   return x.narrow(kT, block.first_query * chunk, x.size(kT) - block.first_query * chunk);
 }
 Tensor keys_of(const Tensor& x, const RingBlock& block) { return x.narrow(kT, 0, block.n_keys * (x.size(kT) / 2)); }
 
-// LibTorch's kernel requires as many key heads as query heads.
+// Repeats key heads, since LibTorch's kernel requires one per query head; sum_of_query_heads() adds their gradients.
 Tensor for_each_query_head(const Tensor& k_BGSK, int64_t H) { return k_BGSK.repeat_interleave(H / k_BGSK.size(1), 1); }
 Tensor sum_of_query_heads(const Tensor& dk_BHSK, int64_t G) { return dk_BHSK.unflatten(1, {G, -1}).sum(2); }
 
@@ -70,7 +70,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       auto [mean_BHNK, sum_BHN] = at::_scaled_dot_product_flash_attention_for_cpu(
           queries_of(q_BHTK, block), for_each_query_head(keys_of(kv_here[0], block), H),
           for_each_query_head(keys_of(kv_here[1], block), H), /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
-      if (!out_BHTK.defined()) {  // first step: the rank's own keys; every query attends to at least one
+      if (!out_BHTK.defined()) {  // first step, with the rank's own keys, of which each query attends to at least one
         out_BHTK = mean_BHNK.to(sum_type(q_BHTK));
         lse_BHT = sum_BHN;
         return;
@@ -81,7 +81,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       lse.sub_(torch::log_sigmoid(lse - sum_BHN));
     });
     out_BHTK = out_BHTK.to(q_BHTK.scalar_type());
-    context->saved_data["ring"] = reinterpret_cast<int64_t>(ring);  // outlives the graph
+    context->saved_data["ring"] = reinterpret_cast<int64_t>(ring);  // the group outlives the graph
     context->save_for_backward({q_BHTK, kv, out_BHTK, lse_BHT});
     context->saved_data["scale"] = scale;
     return out_BHTK;
@@ -95,7 +95,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
     Group& ring = *reinterpret_cast<Group*>(context->saved_data["ring"].toInt());
     const int64_t H = q_BHTK.size(1), G = kv.size(2);
     const Tensor dq_BHTK = torch::zeros_like(q_BHTK, sum_type(q_BHTK));
-    // Gradients of keys and values follow them around the ring, one step behind, and each rank adds its terms.
+    // Gradients of keys and values travel around the ring one step after them, and each rank adds its terms.
     Tensor dkv;
     std::function<Tensor()> gradients;
     around(ring, kv, [&](int64_t from, const Tensor& kv_here) {
@@ -125,7 +125,7 @@ RingBlock ring_block(int64_t rank, int64_t from) {
 }
 
 Tensor ring_attention(const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK, double scale, Group& context) {
-  // Under autocast, query-key norms may return float.
+  // The kernel requires one type, but under autocast, query-key norms may return float.
   return RingFunction::apply(q_BHTK.to(v_BGTK.scalar_type()), k_BGTK.to(v_BGTK.scalar_type()), v_BGTK, scale, &context);
 }
 

@@ -29,9 +29,9 @@ struct RingBlock {
 };
 [[nodiscard]] RingBlock ring_block(int64_t rank, int64_t from);
 
-/// Computes causal attention over a whole sequence; all ranks of the group call it. Rotated q [B, H, T/C, K] and
-/// k, v [B, G, T/C, K] are those of this rank's positions, and so is the result [B, H, T/C, K]. Weights are the softmax
-/// of scale · q · k; query head h uses key head h / (H / G). CPU only.
+/// Computes causal attention over whole sequences. All ranks of the group call it with q [B, H, T/C, K] and k, v [B, G,
+/// T/C, K] of their own positions, after rotation, and get [B, H, T/C, K] for these. Weights are the softmax of scale ·
+/// q · k; query head h uses key head h / (H / G). CPU only.
 [[nodiscard]] torch::Tensor ring_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                                            double scale, Group& context);
 

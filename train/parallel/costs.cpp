@@ -8,9 +8,9 @@
 namespace folio::train::parallel {
 namespace {
 
-constexpr double kBytes = 4.0;  // per element
+constexpr double kBytes = 4.0;  // bytes per element
 
-// Fraction of a tensor that each of n ranks sends on average.
+// Returns the fraction of a tensor that each of n ranks sends on average.
 double of_sum(double n) { return 2 * (n - 1) / n; }  // all-reduce by a ring: reduce-scatter, then all-gather
 double of_one_way(double n) { return (n - 1) / n; }  // all-gather, reduce-scatter or broadcast
 // Reduce to one rank: Gloo runs a ring reduce-scatter, and then the other ranks send their parts to that rank.
@@ -44,7 +44,7 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
     if (!here) continue;
     const bool sharded = zero == 3 && spec.layer >= 0;
     Piece piece = piece_of(spec.module_name, {}, c, mesh);
-    piece.tied_ends = false;  // counted below
+    piece.tied_ends = false;  // the sum over both ends is counted as `tied`
     const auto copies = static_cast<double>(piece.n_copies(mesh));
     const double bytes = kBytes * static_cast<double>(spec.elements()) / (piece.cut_dim >= 0 ? size(piece.by) : 1.0);
     const double owned = bytes / D;  // average per data rank if each parameter has one owner
@@ -61,7 +61,7 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
     if (is_embedding && tied_ends) tied = (zero < 2 ? bytes : owned) * of_sum(2);
   }
 
-  // Positions of a microbatch: of a tensor-parallel group, and of this rank.
+  // Numbers of positions in a microbatch: `line` in a tensor-parallel group, `own` in this rank.
   const double line = static_cast<double>(config.batch_size) / (D * e) * static_cast<double>(config.window) / C;
   const double own = line / t;
   double layers = 0.0, mixtures = 0.0;
@@ -79,7 +79,7 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
   const double forwards = zero == 3 ? 2 : 1;  // sharded blocks recompute activations in the backward pass
   // Attention and dense feed-forward networks have one gather and one scatter per pass.
   add("tensor: activations", step * (2 * layers - mixtures) * 2 * (forwards + 1) * of_one_way(t) * line * dim);
-  // Keys and values go around the ring forward and backward; their gradients travel one step more.
+  // Keys and values go around the ring forward and backward; their gradients are sent one step more than these.
   add("context: keys, values", step * layers * 2 * (forwards * (C - 1) + (2 * C - 1)) * line *
                                    static_cast<double>(c.kv_dim()) / t * (C > 1 ? 1 : 0));
   add("expert: rows", step * mixtures * 4 * of_one_way(e) * own * static_cast<double>(c.experts_per_token) * dim);

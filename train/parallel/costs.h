@@ -16,9 +16,9 @@ struct Costs {
   double optimizer = 0.0;  ///< optimizer state
   struct Sent {
     std::string what;
-    double bytes;  ///< per step
+    double bytes;  ///< sent per optimizer step
   };
-  std::vector<Sent> sent;  ///< entries with bytes > 0
+  std::vector<Sent> sent;  ///< only entries with bytes > 0
 
   [[nodiscard]] double bytes_sent() const;
 };

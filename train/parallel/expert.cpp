@@ -12,7 +12,7 @@ namespace {
 
 using torch::Tensor;
 
-// Sums the counts of each rank's experts: [E] to e sums.
+// Returns, for each of the ranks, the sum of the counts [E] of its experts.
 std::vector<int64_t> sums_by_rank(const Tensor& counts_E, int64_t n_ranks) {
   const Tensor sums = counts_E.view({n_ranks, -1}).sum(1).cpu();
   return {sums.data_ptr<int64_t>(), sums.data_ptr<int64_t>() + n_ranks};
@@ -33,7 +33,7 @@ Tensor ExpertParallelMixtureImpl::of_experts(const Tensor& x_ND, const nn::Route
 
   const std::vector<int64_t> even(static_cast<size_t>(n_ranks), here);
   const Tensor sent_E = expert_S.bincount({}, config().n_experts);
-  const Tensor received_E = group_.exchange(sent_E, even, even);  // rows from each rank for each expert here
+  const Tensor received_E = group_.exchange(sent_E, even, even);  // rows that each rank sends to this rank's experts
   const auto sent = sums_by_rank(sent_E, n_ranks), received = sums_by_rank(received_E, n_ranks);
 
   const Tensor x_RD = exchange_rows(x_ND.index_select(0, row_S), sent, received, group_);

@@ -18,13 +18,13 @@
 
 namespace folio::train::parallel {
 
-/// A mixture that holds experts index · E/e … (index + 1) · E/e - 1: experts.{w1,w3}.weight [E/e, F, D] and
-/// experts.w2.weight [E/e, D, F]. Router, selection bias, shared expert and take_load() apply to the rank's own rows.
-/// All ranks of the group must call forward() together, with any numbers of rows.
-/// Source: Lepikhin et al., "GShard", 2020, section 3.2, without its expert capacity.
+/// A mixture that holds only E/e of the E experts: in the rank with index i, experts i · E/e … (i + 1) · E/e - 1. Its
+/// parameters are experts.{w1,w3}.weight [E/e, F, D] and experts.w2.weight [E/e, D, F]. Router, selection bias, shared
+/// expert and take_load() apply to the rank's own rows. All ranks must call forward() together, with any numbers of
+/// rows. Source: Lepikhin et al., "GShard", 2020, section 3.2, without its expert capacity.
 class ExpertParallelMixtureImpl : public nn::MixtureImpl {
  public:
-  /// The number of experts must be a multiple of the number of ranks. The group must outlive the module.
+  /// Requires a number of experts that is a multiple of the number of ranks. The group must outlive the module.
   ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts, nn::ExpertProducts products = {});
 
  protected:

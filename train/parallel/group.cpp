@@ -32,11 +32,11 @@ auto naming_loss(const std::string& what, Call&& call) {
   }
 }
 
-// Views a tensor as bytes, [rows, bytes per row], for transfers independent of its type; as_bytes() as [1, bytes].
+// Returns a view of a tensor as bytes, [rows, bytes per row], for transfers of any type; as_bytes() as [1, bytes].
 Tensor rows_of_bytes(const Tensor& t) { return (t.dim() == 1 ? t.unsqueeze(1) : t.flatten(1)).view(torch::kByte); }
 Tensor as_bytes(const Tensor& t) { return rows_of_bytes(t.reshape({1, -1})); }
 
-// Returns how often a rank sends in Gloo's broadcast, a binomial tree of n ranks. `place` counts ranks from the root.
+// Returns how often a rank sends in Gloo's broadcast, a binomial tree of n ranks. `place` is counted from the root, 0.
 int64_t sends_of_broadcast(int64_t place, int64_t n) {
   int64_t top = 1, sends = 0;
   while (top < n) top *= 2;
@@ -128,7 +128,7 @@ Tensor Group::gather(const Tensor& t, int64_t dim) {
 
 Tensor Group::sum_scatter(const Tensor& t, int64_t dim) {
   if (size() == 1) return t.detach();
-  // An exchange, then a local sum. Gloo's own reduce-scatter sends as many bytes as an all-reduce.
+  // Exchange the parts and sum them here, since Gloo's own reduce-scatter sends as many bytes as an all-reduce.
   const std::vector<int64_t> one_each(ranks_.size(), 1);
   const Tensor got = exchange(torch::stack(t.detach().chunk(size(), dim)), one_each, one_each);
   Tensor sum = got[0].clone();

@@ -46,8 +46,8 @@ class Pending {
   std::function<void()> wait_;
 };
 
-/// All ranks of a group must make the same calls in the same order. A group of one sends nothing. Every call throws
-/// RankLost with the group's name if one of its ranks has ended or does not join within the timeout.
+/// Ranks that communicate. All must make the same calls in the same order; a group of one sends nothing. Every call
+/// throws RankLost, with the group's name, if a rank has ended or does not join within the timeout.
 class Group {
  public:
   /// Connects `ranks`, ascending, of which this process is `rank`. Collective: all of them pass the same name.
@@ -58,7 +58,7 @@ class Group {
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
   /// Returns this rank's index in the group, in [0, size()).
   [[nodiscard]] int64_t index() const { return index_; }
-  /// Returns the index of the next rank on a ring; previous() of the one before.
+  /// Returns the index of the next rank on a ring of all ranks. previous() returns that of the previous rank.
   [[nodiscard]] int64_t next() const { return (index_ + 1) % size(); }
   [[nodiscard]] int64_t previous() const { return (index_ + size() - 1) % size(); }
 
@@ -69,7 +69,7 @@ class Group {
   [[nodiscard]] double largest(double value);
   /// Reduce: replaces t by the sum on the rank with this index. On other ranks, t is undefined afterwards.
   void sum_at(torch::Tensor t, int64_t index);
-  /// Replaces t by the t of the rank with this index.
+  /// Broadcast: replaces t by the t of the rank with this index.
   void broadcast(torch::Tensor t, int64_t index);
   /// All-gather: returns all ranks' t, which have the same shape, concatenated along dim.
   [[nodiscard]] torch::Tensor gather(const torch::Tensor& t, int64_t dim);
@@ -79,7 +79,7 @@ class Group {
   /// received, received[i] of them from rank i, in the order of ranks.
   [[nodiscard]] torch::Tensor exchange(const torch::Tensor& t, const std::vector<int64_t>& sent,
                                        const std::vector<int64_t>& received);
-  /// Starts sending t, contiguous, to the rank with this index; receive() starts receiving into t. Both use one tag.
+  /// Starts sending t, contiguous, to the rank with this index. receive() starts receiving into t; tags must be equal.
   [[nodiscard]] Pending send(const torch::Tensor& t, int64_t index, int tag = 0);
   [[nodiscard]] Pending receive(torch::Tensor t, int64_t index, int tag = 0);
   /// Barrier: returns when all ranks have called it.

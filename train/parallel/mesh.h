@@ -46,7 +46,7 @@ class Mesh {
  private:
   MeshShape shape_;
   int64_t rank_;
-  MeshShape place_;  ///< coordinates
+  MeshShape place_;  ///< the coordinates of rank_
 };
 
 }  // namespace folio::train::parallel

@@ -15,12 +15,12 @@
 
 namespace folio::train::parallel {
 
-/// Returns the factory of a rank's part of each layer; parameters have the whole model's names. Blocks and ends are
-/// fused only if `is_trained`.
+/// Returns the factory of a rank's part of each layer. Parameters have the same names as in the whole model. Blocks and
+/// ends are fused only if `is_trained`.
 [[nodiscard]] std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world,
                                                           std::shared_ptr<const nn::Linears> linears, bool is_trained);
 
-/// Describes the rank's part, `local`, of the parameter with this name.
+/// Returns a description of `local`, this rank's part of the parameter with this name in the whole model.
 [[nodiscard]] Piece piece_of(const std::string& name, const torch::Tensor& local, const core::ModelConfig& config,
                              const Mesh& mesh);
 

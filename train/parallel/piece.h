@@ -18,7 +18,7 @@ struct Piece {
   int64_t cut_dim = -1;    ///< tensor dimension divided among the ranks of axis `by`; -1: not divided
   Axis by = Axis::Tensor;  ///< mesh axis of the division
   bool tied_ends = false;  ///< embedding held by both the first and the last stage of a pipeline
-  int64_t owner = 0;       ///< data coordinate of the rank that updates it (zero.h)
+  int64_t owner = 0;       ///< data coordinate of the rank that updates the parameter (zero.h)
 
   /// Returns the mesh axes along which ranks hold copies, not counting tied_ends.
   [[nodiscard]] std::vector<Axis> copies() const;

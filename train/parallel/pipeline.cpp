@@ -20,7 +20,7 @@ class PipelineRun {
   void run(const std::vector<Action>& actions) {
     Receipt next = begin_receive(actions, 0);
     for (size_t i = 0; i < actions.size(); ++i) {
-      Receipt now = std::exchange(next, begin_receive(actions, i + 1));  // arrives during this action
+      Receipt now = std::exchange(next, begin_receive(actions, i + 1));  // the next input arrives during this action
       now.pending.wait();
       actions[i].kind == Kind::Forward ? forward(actions[i], now.t) : backward(actions[i], now.t);
     }
@@ -71,7 +71,7 @@ class PipelineRun {
 
   void backward(const Action& action, const Tensor& dy) {
     Pass pass = std::exchange(passes_[{action.chunk, action.microbatch}], {});
-    pass.sent.wait();  // already received, since its gradient has arrived
+    pass.sent.wait();  // does not block: the gradient's arrival shows that y was received
     torch::autograd::backward({pass.y}, {dy});
     if (stage_of(action) == 0) return;
     const Tensor& grad = pass.x.grad();
@@ -83,7 +83,7 @@ class PipelineRun {
   int64_t n_stages_;
   const StageWork& work_;
   Group& line_;
-  std::map<std::pair<int64_t, int64_t>, Pass> passes_;  // keys: chunk, microbatch
+  std::map<std::pair<int64_t, int64_t>, Pass> passes_;  // by chunk and microbatch
   std::vector<Pending> gradients_sent_;
 };
 

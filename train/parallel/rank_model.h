@@ -26,10 +26,10 @@ namespace folio::train::parallel {
 /// This rank's part of one batch of a step.
 struct Microbatch {
   TensorBatch tokens;
-  double divisor = 1.0;  ///< the step's targets / this part's targets; ∞ if this part has none
+  double divisor = 1.0;  ///< targets of the step divided by those of this part; ∞ if this part has none
   torch::Tensor loss{};  ///< contribution to the step's mean loss; set by the last pipeline stage's forward pass
 };
-/// Returns the sum of this rank's losses.
+/// Returns the sum of the losses of this rank's microbatches.
 [[nodiscard]] double loss_of(const std::vector<Microbatch>& parts);
 
 /// Purpose of a model: training, or an average of weights, which is only evaluated and not fused.
@@ -37,8 +37,8 @@ enum class Use { Training, Average };
 
 class RankModel {
  public:
-  /// Initializes weights from LibTorch's generator, equally for every mesh; with `frozen`, uses its weights and adds
-  /// LoRA adapters. `config` must be valid for the mesh (validate()). Throws core::UsageError for GPUs without NCCL.
+  /// Initializes weights from LibTorch's generator, equal for every mesh. With `frozen`, uses its weights and adds LoRA
+  /// adapters. `config` must be valid for the mesh (validate()). Throws core::UsageError for GPUs without NCCL.
   RankModel(TrainConfig config, World& world, torch::Device device = torch::kCPU, Use use = Use::Training,
             const std::shared_ptr<const core::StoredModel>& frozen = nullptr, torch::ScalarType type = torch::kFloat);
   RankModel(const RankModel&) = delete;
@@ -76,11 +76,11 @@ class RankModel {
   /// Returns this rank's contribution to a batch's mean loss, without gradients. The sum over all ranks is the loss.
   double loss(const data::Batch& batch);
 
-  /// Copies this rank's part of each parameter of the whole model.
+  /// Copies this rank's part of each parameter from the whole model.
   void load(const nn::Llama& whole);
   /// Returns a whole model to fill with weights and pass to load(): this model if is_whole(), else a new one.
   [[nodiscard]] nn::Llama to_fill();
-  /// Gathers the whole model on rank 0; whole_gradients() with gradients. Other ranks may get an empty one. Collective.
+  /// Gathers the whole model on rank 0; whole_gradients(), its gradients. Other ranks may get an empty one. Collective.
   [[nodiscard]] nn::Llama whole() { return put_together(false); }
   [[nodiscard]] nn::Llama whole_gradients() { return put_together(true); }
   /// Gathers a tensor that belongs to a parameter, such as a moment, in the whole parameter's shape. `local` is this
@@ -97,7 +97,7 @@ class RankModel {
   TrainConfig config_;
   World& world_;
   bool is_whole_;
-  std::vector<std::shared_ptr<ShardedBlockImpl>> sharded_;   ///< used with ZeRO stage 3
+  std::vector<std::shared_ptr<ShardedBlockImpl>> sharded_;   ///< the layers with ZeRO stage 3; else empty
   nn::Llama llama_{nullptr};                                 ///< empty with a pipeline
   std::vector<Chunk> chunks_;                                ///< empty without a pipeline
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;  ///< llama_ or chunks_
@@ -106,7 +106,7 @@ class RankModel {
   std::unique_ptr<Zero> zero_;
 };
 
-/// Calls `body`, and converts errors of c10d, from gradient sums within a backward pass, to RankLost.
+/// Calls `body`, and converts c10d's errors, which gradient sums within a backward pass may throw, to RankLost.
 void naming_lost_ranks(const std::function<void()>& body);
 
 }  // namespace folio::train::parallel

@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswer{3000};          // time for a live process to answer, on a busy machine
 constexpr milliseconds kVerdict{12000};        // time for the first failed rank to name the lost ranks
-constexpr milliseconds kPatience{5000};        // time for the main thread to end after that
+constexpr milliseconds kPatience{5000};        // time for the main thread to end after the verdict
 constexpr milliseconds kVerdictTimeout{1000};  // time for the listener thread to receive the verdict
 constexpr milliseconds kForEver = std::chrono::hours(24 * 365);
 
@@ -25,7 +25,7 @@ std::string answer_of(int64_t rank) { return fmt::format("answer {}", rank); }
 std::string verdict_key(int64_t rank) { return fmt::format("heard {}", rank); }
 std::string place_of(int64_t rank) { return fmt::format("place {}", rank); }
 
-// Ignores a lost store: the next call that needs another rank fails with an explanation.
+// Writes to the store and ignores errors: if the store is lost, the next call that needs another rank explains it.
 void try_put(c10d::Store& store, const std::string& key, const std::string& text) {
   try {
     put(store, key, text);
@@ -135,7 +135,7 @@ void RollCall::leave() {
   put(*store_, fmt::format("left {}", launch_.rank), "");
   for (const int64_t rank : others_) comes(*store_, fmt::format("left {}", rank), kVerdict);
   stop();
-  // The process that runs the store ends last.
+  // The process that runs the store must end last, since the others need the store.
   put(*store_, fmt::format("gone {}", launch_.rank), "");
   if (!launch_.has_store()) return;
   for (const int64_t rank : others_) comes(*store_, fmt::format("gone {}", rank), kVerdict);

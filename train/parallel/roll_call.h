@@ -1,4 +1,4 @@
-// Finds the rank that was killed or hangs. Its neighbours' errors and timeouts do not identify it, so the first rank
+// Finds the rank that was killed or hangs. Its neighbors' errors and timeouts do not identify it, so the first rank
 // that fails raises an alarm. A thread of each live process answers; ranks that do not answer are reported as lost.
 //
 //   rank 0 ── sum ──▶ error ── "alarm" ─▶ store ─▶ 1 ✗   2 ✓   3 ✓      "rank 1 is gone (last seen at step 12)"
@@ -21,8 +21,8 @@ namespace folio::train::parallel {
 
 class RollCall {
  public:
-  /// Requires two store connections of its own. The listener thread calls `end` with the error message, to end the
-  /// process, if another rank has failed and the main thread has not ended within kPatience.
+  /// Starts the listener thread. Needs two store connections of its own. If another rank has failed and the main thread
+  /// has not ended within kPatience, the listener calls `end` with the error message, to end the process.
   RollCall(const Launch& launch, c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<c10d::Store> listener,
            std::function<void(const std::string&)> end);
   /// Stops the listener thread. Does not wait for other ranks, unlike leave().
@@ -45,7 +45,7 @@ class RollCall {
   [[nodiscard]] std::string call_roll(const std::string& why);
 
   Launch launch_;
-  std::vector<int64_t> others_;  ///< the other ranks
+  std::vector<int64_t> others_;  ///< all ranks except this one
   c10::intrusive_ptr<c10d::Store> store_, listener_;
   std::function<void(const std::string&)> end_;
   std::atomic<int64_t> step_{0};

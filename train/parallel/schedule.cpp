@@ -6,8 +6,8 @@
 namespace folio::train::parallel {
 namespace {
 
-// Divides microbatches into groups of at least n_stages, so that no rank waits for a group's first microbatch to come
-// around again. Larger groups come first.
+// Divides microbatches into groups of at least n_stages, so that no rank waits for a group's first microbatch to return
+// to the first stage. Larger groups come first.
 std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
   const int64_t n_groups = std::max<int64_t>(1, n_microbatches / n_stages);
   std::vector<int64_t> sizes(static_cast<size_t>(n_groups), n_microbatches / n_groups);
@@ -37,9 +37,9 @@ Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches)
   const auto backward = passes(Action::Kind::Backward, n_chunks, groups);
   Schedule schedule;
   for (int64_t rank = 0; rank < n_stages; ++rank) {
-    // Warm-up: forward passes before the first backward pass. With one chunk, until the first microbatch has reached
-    // the last stage. With several chunks, until the first group has reached its last chunk and its first microbatch
-    // has returned; 2 · after, because the ranks after this one interleave their own passes.
+    // Warm-up: the forward passes before the first backward pass. With one chunk, one for each rank after this one.
+    // With several, those of the first group through all chunks but the last, and two for each rank after this one,
+    // since those ranks interleave their own passes.
     const int64_t after = n_stages - 1 - rank;
     const int64_t n = n_chunks == 1 ? after : groups.front() * (n_chunks - 1) + 2 * after;
     const size_t warm_up = std::min(forward.size(), static_cast<size_t>(n));

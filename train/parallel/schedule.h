@@ -1,4 +1,4 @@
-// Pipeline schedules: the order of forward and backward passes on each rank, which pipeline.h runs. No LibTorch.
+// Pipeline schedules, without LibTorch: the order of forward and backward passes on each rank, which pipeline.h runs.
 //
 //   1F1B, 3 ranks, 4 microbatches        Each rank starts with one forward pass per rank after it; then forward and
 //     0   F0 F1 F2       B0 F3 B1 B2 B3  backward passes alternate. Rank r of p stores activations of at most p - r

@@ -21,7 +21,7 @@ class ShardedBlockImpl : public nn::BlockImpl {
   /// Wraps a block; its parameters keep their names.
   explicit ShardedBlockImpl(nn::Block inner);
 
-  /// Shards the block's parameters, `pieces`, from now on.
+  /// Shards `pieces`, the block's parameters, from now on.
   void shard(std::vector<Piece> pieces, World& world);
 
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
@@ -34,7 +34,7 @@ class ShardedBlockImpl : public nn::BlockImpl {
 
  private:
   void gather();
-  /// Returns the gradient of x for the output's gradient. Adds the weights' gradients to those of their owners.
+  /// Returns the gradient of x, given `gradient` of the output. Adds the weights' gradients to those on their owners.
   torch::Tensor backward(const torch::Tensor& x, const torch::Tensor& starts, const torch::Tensor& gradient,
                          const torch::Tensor& random_state);
 

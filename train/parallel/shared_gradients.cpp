@@ -19,10 +19,10 @@ int64_t rounded_up(int64_t n) { return (n + kAligned - 1) / kAligned * kAligned;
 // Returns true on all ranks if `can` is true on all ranks.
 bool all_can(bool can, Group& group) { return group.largest(can ? 0.0 : 1.0) == 0.0; }
 
-// Returns memory that all ranks map; empty if one of them cannot.
+// Returns shared memory that all ranks have mapped, or empty memory if a rank cannot map it.
 core::SharedMemory map_together(Group& group, size_t bytes) {
-  struct Name {                                         // unlinked as soon as all ranks have opened it
-    std::string text = core::SharedMemory::new_name();  // has a fixed length
+  struct Name {                                         // rank 0 unlinks the name after all ranks have opened it
+    std::string text = core::SharedMemory::new_name();  // has the same length on all ranks
     bool is_mine = false;
     ~Name() {
       if (is_mine) core::SharedMemory::unlink(text);

@@ -16,7 +16,7 @@ using torch::Tensor;
 class TensorParallelImpl : public torch::nn::Module {
  public:
   TensorParallelImpl(torch::nn::AnyModule inner, Group& group) : inner_(std::move(inner)), group_(group) {
-    // Register inner's children, not inner: parameters keep the whole model's names.
+    // Register inner's children instead of inner, so that parameters keep their names in the whole model.
     for (const auto& child : inner_.ptr()->named_children()) register_module(child.key(), child.value());
   }
 

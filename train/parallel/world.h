@@ -20,7 +20,7 @@ class World {
   ~World();
 
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-  /// Returns the group of mesh().along(axes). The first call connects; all ranks must make first calls in one order.
+  /// Returns the group of mesh().along(axes). The first call connects it; all ranks must connect in the same order.
   [[nodiscard]] Group& along(const std::vector<Axis>& axes);
   /// Returns the group of the first and last stage of this rank's pipeline, which both hold tied embeddings.
   [[nodiscard]] Group& ends_of_pipeline();

@@ -25,7 +25,7 @@ using torch::Tensor;
 constexpr size_t kBucketBytes = size_t{25} << 20U;  // bucket size of DistributedDataParallel
 constexpr size_t kFirstBytes = size_t{1} << 20U;    // a smaller first bucket, so that communication starts early
 
-// Returns the gradient. It is set to zeros if none of the rank's tokens used the parameter.
+// Returns the gradient, after setting it to zeros if none of the rank's tokens used the parameter.
 Tensor& gradient_or_zeros(Piece& piece) {
   Tensor& gradient = piece.local.mutable_grad();
   if (!gradient.defined()) gradient = torch::zeros_like(piece.local);

@@ -65,7 +65,7 @@ class Zero {
   int64_t stage_;
   std::unique_ptr<SharedGradients> shared_;  ///< for stages 0 and 1 on a purely data parallel mesh on one host
   std::unique_ptr<c10d::Reducer> reducer_;   ///< for the same stages and mesh if there is no shared memory
-  int64_t bytes_ = 0;                        ///< size of the gradients summed by these two
+  int64_t bytes_ = 0;                        ///< size of the gradients that shared_ or reducer_ sums
 };
 
 }  // namespace folio::train::parallel

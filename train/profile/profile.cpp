@@ -22,10 +22,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Includes all operations within the update, so that Muon's products don't count as the model's.
+// Operations within the optimizer update are attributed to it, so that Muon's products do not count as the model's.
 constexpr std::string_view kUpdate = "folio::update";
 
-// While it exists, records the self time of each of this thread's operations, in seconds, without nested operations.
+// Records the self times of this thread's operations, in seconds and without nested operations, while it exists.
 class OwnTimes {
  public:
   OwnTimes() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&begin, &end))) { current_ = this; }
@@ -46,7 +46,7 @@ class OwnTimes {
     Operation* outer = nullptr;
   };
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    // Skips asynchronous transfers to other ranks and calls by Gloo's threads.
+    // Skip asynchronous transfers to other ranks, and calls by Gloo's threads.
     if (current_ == nullptr || function.isAsync()) return nullptr;
     auto operation = std::make_unique<Operation>();
     operation->outer = std::exchange(current_->innermost_, operation.get());
@@ -63,7 +63,7 @@ class OwnTimes {
     current_->innermost_ = operation->outer;
   }
 
-  inline static thread_local OwnTimes* current_ = nullptr;  // the callbacks are plain functions
+  inline static thread_local OwnTimes* current_ = nullptr;  // static, as the callbacks are plain functions
 
   std::map<std::string, double> seconds_;
   Operation* innermost_ = nullptr;
@@ -140,7 +140,7 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
   }
   const auto n_ranks = static_cast<double>(trainer.world().mesh().shape().n_ranks());
   parts[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
-  // Two products in the forward pass and five in the backward pass, without the masked half.
+  // Attention: two products in the forward pass and five in the backward pass, without the masked half of the scores.
   parts[1].operations = 7.0 * static_cast<double>(c.model.n_layers * c.model.query_dim() * trainer.tokens_per_step()) *
                         static_cast<double>(c.window + 1) / n_ranks;
   parts.push_back({"autograd, batches", {}, rest});

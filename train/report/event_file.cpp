@@ -24,20 +24,20 @@ std::string varint(uint64_t value) {
   return text + static_cast<char>(value);
 }
 
-// Protocol Buffers: a field is a key, number * 8 + wire type, and its encoded value.
+// Wire types of Protocol Buffers. A field is a key, number * 8 + wire type, and its encoded value.
 enum WireType { kVarint = 0, kEightBytes = 1, kLengthPrefixed = 2, kFourBytes = 5 };
 std::string field(uint64_t number, WireType type, const std::string& value) {
   return varint(number * 8 + type) + (type == kLengthPrefixed ? varint(value.size()) : "") + value;
 }
 
-// TFRecord: length, checksum of the length, data, checksum of the data. Checksums are masked, as the format requires.
+// Returns a TFRecord: length, masked checksum of the length, data, masked checksum of the data.
 std::string record(const std::string& data) {
   const auto masked = [](std::string_view bytes) { return little_endian(std::rotr(crc32c(bytes), 15) + 0xA282EAD8U); };
   const std::string length = little_endian(uint64_t{data.size()});
   return length + masked(length) + data + masked(data);
 }
 
-// Returns the next free file name. Numbers instead of times: names sort in order, even for two runs within a second.
+// Returns the next free file name, numbered so that names sort in order even for two runs within a second.
 fs::path next_file(const fs::path& run) {
   for (int n = 0;; ++n) {
     const fs::path path = run / fmt::format("{}{:06}", kEventFilePrefix, n);
@@ -65,7 +65,7 @@ EventFile::EventFile(const fs::path& run, int64_t keep_up_to) : file_(next_file(
 void EventFile::append(int64_t step, std::span<const Scalar> scalars) {
   std::string summary;
   for (const Scalar& scalar : scalars) {
-    const std::string value = field(1, kLengthPrefixed, std::string(scalar.tag)) +  // tag, simple_value
+    const std::string value = field(1, kLengthPrefixed, std::string(scalar.tag)) +  // Summary.Value: tag, simple_value
                               field(2, kFourBytes, little_endian(static_cast<float>(scalar.value)));
     summary += field(1, kLengthPrefixed, value);
   }

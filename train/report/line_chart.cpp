@@ -57,7 +57,7 @@ std::vector<std::vector<Point>> visible_parts(const std::vector<Point>& points, 
 struct Label {
   std::string text;
   std::string style;
-  Point from;      // end of the line
+  Point from;      // the end of the label's line
   double y = 0.0;  // position of the text, after spread()
 };
 

@@ -10,7 +10,7 @@
 
 namespace folio::train {
 
-/// Counts memory of tensors allocated while it exists, by replacing LibTorch's CPU allocator. Only one may exist.
+/// Counts the memory of tensors allocated while it exists, by replacing LibTorch's CPU allocator. Only one may exist.
 class MemoryUse final : private c10::Allocator {
  public:
   MemoryUse();

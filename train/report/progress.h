@@ -12,7 +12,7 @@ namespace folio::train {
 
 class Progress {
  public:
-  /// The run goes from `first_step` to `last_step`. LogStyle::Epoch prints lines `Epoch | Loss | Time | ETA`.
+  /// Shows a run from `first_step` to `last_step`. LogStyle::Epoch prints lines `Epoch | Loss | Time | ETA`.
   Progress(int64_t first_step, int64_t last_step, LogStyle style);
   ~Progress();
   Progress(const Progress&) = delete;

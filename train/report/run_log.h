@@ -17,7 +17,7 @@ struct LogEntry {
   int64_t tokens = 0;  ///< tokens processed in these steps
   double loss = 0.0;   ///< loss of the last step, in nats
   double lr = 0.0;
-  double grad_norm = 0.0;  ///< before clipping
+  double grad_norm = 0.0;  ///< global gradient norm before clipping
   double tokens_per_s = 0.0;
   std::optional<double> peak_share;   ///< fraction of the matrix peak (matrix_peak.h), if measured
   std::optional<double> train_loss;   ///< loss of random training batches, if evaluated

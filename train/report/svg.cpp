@@ -11,7 +11,7 @@
 namespace folio::train::svg {
 namespace {
 
-// Line colours for the light and the dark background.
+// Line colors for a light and for a dark background.
 constexpr std::array<std::string_view, 6> kLight{"#0069a8", "#c44f00", "#00805d", "#a8478a", "#8a6d00", "#5a5fd0"};
 constexpr std::array<std::string_view, 6> kDark{"#5ab4f0", "#ff9a52", "#3fcf9f", "#e69ccb", "#e0c040", "#a5a8ff"};
 
@@ -53,7 +53,7 @@ std::string escape(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const core::Utf8Char c = core::decode_utf8(text, at);
     const bool allowed = c.valid && c.code_point >= 0x20 && c.code_point != 0xFFFE && c.code_point != 0xFFFF;
-    out += !allowed              ? "\xEF\xBF\xBD"  // U+FFFD
+    out += !allowed              ? "\xEF\xBF\xBD"  // U+FFFD, the replacement character
            : c.code_point == '&' ? "&amp;"
            : c.code_point == '<' ? "&lt;"
            : c.code_point == '>' ? "&gt;"

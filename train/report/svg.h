@@ -22,8 +22,8 @@ inline constexpr double kCharacterWidth = 6.9;  ///< upper estimate for the labe
 /// Formats a measured value for a label: three decimals from 0.1 to 100, else four significant digits.
 [[nodiscard]] std::string value_text(double value);
 
-/// Returns the CSS class of colour i, "s0" to "s5": `class="s0"` strokes with it, `class="s0 fill"` fills. The palette
-/// is safe for colour-blind viewers (after Okabe & Ito 2008).
+/// Returns the CSS class of color i, "s0" to "s5": `class="s0"` strokes with it, `class="s0 fill"` fills. The palette
+/// is safe for color-blind viewers (after Okabe & Ito 2008).
 [[nodiscard]] std::string colour(size_t i);
 
 struct Axis {
@@ -39,7 +39,7 @@ struct Axis {
   [[nodiscard]] double place(double value) const;
   /// Extends the axis to the value, if it can be shown.
   void include(double value);
-  /// Computes the ticks. `whole`, for vertical axes: fewer ticks, and a linear axis is extended to end at ticks.
+  /// Computes the ticks. `whole`, for vertical axes, makes them fewer and extends a linear axis to end at ticks.
   void set_ticks(bool whole);
 };
 

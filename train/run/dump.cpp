@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// Returns a .npy header: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 std::string numpy_header(const std::string& shape) {
   const std::string fields = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}), }}", shape);
   // The header has 118 bytes, so that the data starts at byte 128, a multiple of 64.

@@ -31,12 +31,12 @@ StepResult guarded_step(Trainer& trainer) {
 bool run_steps(Trainer& trainer, const RunOptions& options) {
   const TrainConfig& c = trainer.config();
   if (trainer.state().step == 0) trainer.save(options.run);
-  std::optional<RunLog> log;  // log and progress: rank 0 only
+  std::optional<RunLog> log;  // unset on ranks other than 0, like `progress`
   std::optional<Progress> progress;
   if (trainer.world().is_first()) {
     log.emplace(options.run, trainer.state().step);
     if (trainer.state().step > 0)
-      log->draw(options.baseline, options.baseline_name);  // outdated if the run was killed after a checkpoint
+      log->draw(options.baseline, options.baseline_name);  // redrawn, as a killed run may have left an old chart
     progress.emplace(trainer.state().step, c.steps, c.log_style);
   }
   const auto note = [&](bool in_step) {

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Removes a run's files. The order matters if the process is killed: it leaves a run that --resume can complete, or
-// none.
+// Removes a run's files. If the process is killed while doing so, the order of removal leaves a run that --resume can
+// complete, or no run.
 void remove_run(const fs::path& run) {
   const auto remove = [](const fs::path& path) {
     std::error_code error;

@@ -67,7 +67,7 @@ std::vector<std::string> tokens_of(const data::Tokenizer& tokenizer) {
   return tokens;
 }
 
-// Describes the tokens that only one vocabulary has, or the first id that differs; empty if they are equal.
+// Returns how two vocabularies differ: tokens that only one has, or the first id that differs. Empty if they are equal.
 std::string describe_difference(const data::Tokenizer& from, const data::Tokenizer& to) {
   if (from.kind() != to.kind()) return fmt::format("{} -> {} tokens", from.kind(), to.kind());
   const std::vector<std::string> before = tokens_of(from), after = tokens_of(to);
@@ -88,10 +88,10 @@ std::string describe_difference(const data::Tokenizer& from, const data::Tokeniz
   return difference;
 }
 
-// --ema: average = d average + (1 - d) weights after completed step `step`, with d = min(decay, (1 + step) / (10 +
-// step)), so that the average forgets the initial weights even in a short run (num_updates of TensorFlow's
-// ExponentialMovingAverage). It is evaluated and saved instead of the weights, as it lacks the noise of single steps
-// (Polyak & Juditsky 1992).
+// Updates the average of --ema: average = d average + (1 - d) weights after completed step `step`, with d = min(decay,
+// (1 + step) / (10 + step)), so that it forgets the initial weights even in a short run (num_updates of TensorFlow's
+// ExponentialMovingAverage). The average is evaluated and saved instead of the weights, as it lacks the noise of single
+// steps (Polyak & Juditsky 1992).
 void update_average(const std::vector<torch::Tensor>& average, const std::vector<torch::Tensor>& weights, double decay,
                     int64_t step) {
   const torch::NoGradGuard no_grad;
@@ -244,7 +244,7 @@ Trainer::Evaluation Trainer::evaluate() {
     const data::Batches whole = dataset_.validation_batches(c);
     evaluation.validation = loss_of(whole.batch, 0, whole.n);
   } else {
-    // Other seeds than training's, and batch numbers from the step: each evaluation has its own batches.
+    // Each evaluation has its own batches: seeds differ from training's, and batch numbers depend on the step.
     const auto n = static_cast<uint64_t>(c.eval_batches);
     const uint64_t first = static_cast<uint64_t>(state_.step) * n;
     evaluation.train = loss_of(dataset_.random_batches(Split::Train, c, c.seed + 1), first, n);
@@ -280,7 +280,7 @@ void Trainer::save(const fs::path& run) {
 
 std::optional<double> Trainer::measure(double seconds) {
   if (config().minutes == 0.0 || state_.step > state_.measures_until) return {};
-  seconds = world_->largest(seconds);  // the same on all ranks
+  seconds = world_->largest(seconds);  // all ranks must use the same time
   state_.spent_seconds += seconds;
   const bool at_the_end = state_.step == state_.measures_until;
   if (std::exchange(warm_, true) || (at_the_end && state_.measured_steps == 0)) {

@@ -52,9 +52,9 @@ class Trainer {
   [[nodiscard]] bool repeats_with(int threads);
 
   struct Evaluation {
-    std::optional<double> train;  ///< set if eval_batches > 0
+    std::optional<double> train;  ///< loss of random training batches; set if eval_batches > 0
     double validation;
-    std::optional<double> expert_load{};  ///< largest_load() on the validation split; one rank with experts only
+    std::optional<double> expert_load{};  ///< largest_load() on the validation split; only with experts and one rank
   };
   [[nodiscard]] Evaluation evaluate();
 
@@ -101,7 +101,7 @@ class Trainer {
   std::unique_ptr<parallel::RankModel> average_;  ///< null without config.ema
   std::unique_ptr<Optimizer> optimizer_;
   data::BatchOf batches_;                 ///< training batches
-  std::filesystem::path gradients_path_;  ///< where the first step writes gradients (dump()); empty: nowhere
+  std::filesystem::path gradients_path_;  ///< file for the first step's gradients (dump()); empty: none
   bool warm_ = false;                     ///< false until this process's first step, which is slower, has completed
 };
 

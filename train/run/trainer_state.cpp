@@ -12,9 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;  // of the checkpoint format
+constexpr int kVersion = 2;  // version of the checkpoint format
 
-// Lists the fields of trainer.json, for reading and writing.
+// Calls visit(key, field) for each field of trainer.json, for reading and for writing.
 template <typename Self, typename Visitor>
 void visit_environment(Self& self, Visitor&& visit) {
   visit("folio", self.folio);

@@ -8,7 +8,7 @@
 
 namespace folio::train {
 
-enum class Copied { Values, Gradients };  ///< part of a parameter to copy; a missing gradient is zeros
+enum class Copied { Values, Gradients };  ///< part of a parameter to copy; a missing gradient is copied as zeros
 
 /// Copies all parameters in the manifest's order. Throws core::Error if their number differs from the manifest.
 [[nodiscard]] core::Weights weights_of(const nn::Llama& model, Copied what = Copied::Values);

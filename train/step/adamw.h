@@ -10,8 +10,8 @@
 
 namespace folio::train {
 
-/// State: "exp_avg.NAME" and "exp_avg_sq.NAME", as in torch.optim.AdamW. Muon and GaLore derive from it: they update
-/// the blocks' matrices themselves and leave all other parameters to AdamW.
+/// The optimizer AdamW. State: "exp_avg.NAME" and "exp_avg_sq.NAME", as in torch.optim.AdamW. Muon and GaLore derive
+/// from it: they update the blocks' matrices and leave all other parameters to AdamW.
 class AdamW : public Optimizer {
  public:
   /// Weight decay applies to matrices, and as configured to vectors (decay_norms) and embeddings (decay_embeddings).

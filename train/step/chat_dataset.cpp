@@ -18,7 +18,7 @@ namespace {
 using data::ChatExample;
 using ChatSplits = data::SplitsOf<std::vector<data::Conversation>>;
 
-// Splits at random: neighbouring conversations in a file are often similar.
+// Splits conversations at random, since neighboring conversations in a file are often similar.
 ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& c) {
   const auto n = static_cast<double>(all.size());
   const auto share = [&](double fraction) { return static_cast<size_t>(std::ceil(n * fraction - 1e-6)); };
@@ -44,7 +44,7 @@ ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& 
 std::vector<ChatExample> examples_of(const std::vector<data::Conversation>& conversations,
                                      const data::ChatRenderer& renderer) {
   std::vector<std::vector<ChatExample>> of_each(conversations.size());
-  constexpr size_t kMicroseconds = 500;  // cost estimate per conversation
+  constexpr size_t kMicroseconds = 500;  // estimated time per conversation
   core::ThreadPool pool;
   pool.parallel_for(conversations.size(), 1, kMicroseconds * conversations.size(), [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) of_each[i] = renderer.examples(conversations[i]);

@@ -9,8 +9,8 @@
 namespace folio::train {
 namespace {
 
-// Splits the tokens; with `eval`, that is the validation split. Throws core::Error, before the model is built, if a
-// split is shorter than a window.
+// Returns the splits of the tokens, with `eval` as the validation split if it is given. Throws core::Error, before the
+// model is built, if a split is shorter than a window.
 data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config,
                                           const data::TokenView* eval = nullptr) {
   data::SplitsOf<data::TokenView> splits{.train = tokens, .validation = {}, .test = {}};

@@ -34,7 +34,7 @@ torch::Tensor matrices_of(const torch::Tensor& p) { return p.dim() == 2 ? p.unsq
 Muon::Muon(const Parameters& parameters, const TrainConfig& config)
     : AdamW(parameters.filtered(/*matrices_of_blocks=*/false), config) {
   for (const auto& [name, p, cut_dim, ranks] : parameters.filtered(/*matrices_of_blocks=*/true).all) {
-    const int64_t cut = ranks == nullptr ? -1 : cut_dim + 3 - p.dim();  // dimension of [matrices, n, m]
+    const int64_t cut = ranks == nullptr ? -1 : cut_dim + 3 - p.dim();  // cut dimension of [matrices, n, m]
     const torch::Tensor matrices = matrices_of(p);
     auto stack = std::find_if(stacks_.begin(), stacks_.end(), [&](const Stack& s) {
       return s.cut_dim == cut && matrices_of(s.parameters.front()).sizes().slice(1) == matrices.sizes().slice(1);

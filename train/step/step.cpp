@@ -59,7 +59,7 @@ StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const Tr
   });
   core::require(std::isfinite(result.loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip",
                 result.loss, number + 1);
-  RECORD_FUNCTION("folio::update", {});  // used by profile.h
+  RECORD_FUNCTION("folio::update", {});  // attributes time to the update (profile.h)
   result.grad_norm = model.zero().gradient_norm();
   core::require(std::isfinite(result.grad_norm), "the gradient norm is {} at step {}; lower --lr", result.grad_norm,
                 number + 1);

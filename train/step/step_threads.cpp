@@ -29,7 +29,7 @@ struct Usage {
   double others = 0.0;  // CPU seconds used on them by other programs and other guests (steal)
 };
 
-// Source: proc(5), /proc/stat: "cpu0 user nice system idle iowait irq softirq steal …", in ticks.
+// Returns the usage since boot. Source: proc(5), /proc/stat: "cpu0 user nice system idle iowait irq softirq steal …".
 Usage usage() {
   cpu_set_t mine;
   if (::sched_getaffinity(0, sizeof mine, &mine) != 0) return {};
@@ -37,7 +37,7 @@ Usage usage() {
   double ticks = 0.0;
   std::ifstream file("/proc/stat");
   for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {
-    if (line[3] == ' ') continue;  // the sum of all processors
+    if (line[3] == ' ') continue;  // the line with the sum of all processors
     std::istringstream words(line.substr(3));
     int cpu = -1;
     double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
@@ -77,8 +77,8 @@ class StepThreads::ExtraThreads {
 };
 
 int threads_that_fit(int now, double processors_left, int threads) {
-  constexpr double kTooMany = 0.35;  // missing fraction of a processor at which a thread is removed
-  constexpr double kFits = 0.2;      // missing fraction below which a thread is added
+  constexpr double kTooMany = 0.35;  // remove a thread if the threads lack this fraction of a processor
+  constexpr double kFits = 0.2;      // add a thread if they would then lack less than this fraction
   int n = now;
   while (n > 1 && n - processors_left >= kTooMany) --n;
   while (n < threads && n + 1 - processors_left < kFits) ++n;
@@ -121,7 +121,7 @@ void StepThreads::fit(int n) {
 
 void StepThreads::set_spinning(bool spin) {
   if (spin == spins()) return;
-  // Together with LibTorch's threads, one more thread than processors.
+  // With LibTorch's threads, there is one thread more than processors.
   extra_ = spin ? nullptr : std::make_unique<ExtraThreads>(std::max(omp_get_num_procs() - threads_, 0) + 2);
 }
 

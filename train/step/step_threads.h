@@ -27,7 +27,7 @@ class StepThreads {
   void watch();
   /// Uses n threads if they compute the same bits, else all threads without spinning.
   void fit(int n);
-  /// Sets whether waiting threads spin, as they do by default, or sleep almost at once.
+  /// Makes waiting threads spin, which is the default, or sleep almost at once.
   void set_spinning(bool spin);
   [[nodiscard]] bool spins() const { return extra_ == nullptr; }
 
@@ -38,8 +38,8 @@ class StepThreads {
   std::set<int> same_bits_;  ///< thread counts known to compute the same bits as threads_
   bool watches_;
   std::chrono::steady_clock::time_point since_;
-  double others_before_ = 0.0;  ///< CPU seconds used by other programs until since_
-  int now_;                     ///< current number of threads that have their own processor
+  double others_before_ = 0.0;  ///< CPU seconds that other programs had used at since_
+  int now_;                     ///< number of threads that fit (threads_that_fit())
   std::unique_ptr<ExtraThreads> extra_;
 };
 

@@ -16,8 +16,8 @@
 
 namespace folio::train {
 
-/// Returns for each token of `reference` the id in `other` of the token with the same bytes; end-of-text tokens match.
-/// Throws core::Error that names a token without a match.
+/// Returns for each token of `reference` the id of the token in `other` with the same bytes; end-of-text tokens match
+/// each other. Throws core::Error that names a token without a match.
 [[nodiscard]] std::vector<int32_t> matching_ids(const data::Tokenizer& reference, const data::Tokenizer& other);
 
 struct WeightDifference {
@@ -50,7 +50,7 @@ struct EngineSide {
 [[nodiscard]] std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side,
                                                       std::span<const int32_t> tokens);
 
-/// Returns LibTorch's greedy completion: at most `n` tokens, none of `never`. Has no KV cache.
+/// Returns LibTorch's greedy completion: at most `n` tokens, none of them in `never`. Uses no KV cache.
 [[nodiscard]] std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_t> prompt, int64_t n,
                                                       std::span<const int32_t> never);
 

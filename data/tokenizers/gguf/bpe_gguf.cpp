@@ -1,5 +1,5 @@
-// Byte-level BPE vocabularies in GGUF files, as in llama.cpp: tokenizer.ggml.model is "gpt2", and normal pieces are
-// spelled in the byte-level alphabet.
+// Reads and writes byte-level BPE vocabularies in GGUF files. As in llama.cpp, tokenizer.ggml.model is "gpt2", and
+// normal pieces are spelled in the byte-level alphabet.
 #include <utility>
 
 #include "core/error.h"
@@ -13,7 +13,7 @@ namespace {
 using core::fail;
 using core::printable;
 
-// Parses "left right", both spelled in the byte-level alphabet, which has no space.
+// Parses a merge "left right". Both pieces are spelled in the byte-level alphabet, which has no space.
 BpeVocabulary::Merge merge_of(std::string_view text, const TextIndex& tokens, const std::string& where) {
   const size_t space = text.find(' ');
   if (space != std::string_view::npos) {

@@ -1,5 +1,5 @@
-// Character vocabularies in GGUF files: byte-level ("gpt2"), with merges that join the bytes of each character. Their
-// intermediate results are not tokens, which other engines accept, since they look up merges by text.
+// Reads and writes character vocabularies in GGUF files, as byte-level BPE ("gpt2") whose merges join the bytes of each
+// character. Partly merged bytes are not tokens, which other engines accept, since they look up merges by text.
 #include <algorithm>
 #include <set>
 
@@ -36,14 +36,14 @@ core::GgufMetadata CharTokenizer::vocabulary_to_gguf() const {
   std::vector<std::string> merges;
   std::set<std::string> seen;  // characters with common leading bytes share merges
   for (const std::string& character : characters()) {
-    for (size_t i = 1; i < character.size(); ++i) {  // merges bytes 1 and 2, then the result and byte 3, …
+    for (size_t i = 1; i < character.size(); ++i) {  // merge bytes 1 and 2, then the result and byte 3, …
       std::string merge =
           bytes_to_byte_level(character.substr(0, i)) + " " + bytes_to_byte_level(character.substr(i, 1));
       if (seen.insert(merge).second) merges.push_back(std::move(merge));
     }
   }
   core::GgufMetadata metadata = gguf::byte_level(vocabulary_, "gpt-2", std::move(merges));
-  // The order and keys of older character files, so that exporting one again produces the same bytes.
+  // Keep the order and keys of older character files, so that exporting a model again produces the same bytes.
   std::swap(metadata[3], metadata[4]);
   std::erase_if(metadata, [](const auto& pair) { return pair.first == "tokenizer.ggml.add_eos_token"; });
   return metadata;

@@ -1,5 +1,5 @@
-// The parts of a GGUF that all kinds of vocabularies have: types, special IDs and flags. Also the pieces of byte-level
-// vocabularies, spelled in the byte-level alphabet. The keys are llama.cpp's.
+// Reads and writes the metadata that all vocabularies in GGUF files share: types of pieces, special IDs and flags,
+// under llama.cpp's keys; also the pieces of byte-level vocabularies, spelled in the byte-level alphabet.
 #pragma once
 
 #include <string>
@@ -11,25 +11,25 @@
 
 namespace folio::data::gguf {
 
-/// Reads tokenizer.ggml.token_type, and the IDs and flags that the file has; others keep their values.
+/// Reads the types of pieces, and those special IDs and flags that the file has. Others keep their values.
 void read(const core::GgufFile& file, Vocabulary& vocabulary);
 
-/// Sets the flags of added tokens, for which GGUF has no key: like llama.cpp, recognizes Phi-3 by the model's name.
-/// Requires types, from read(), and pieces.
+/// Sets the flags of added tokens. GGUF has no key for them, so Phi-3 is recognized by the model's name, as in
+/// llama.cpp. Types and pieces must have been read before.
 void read_flags(const core::GgufFile& file, Vocabulary& vocabulary);
 
 /// Appends the vocabulary's types, special IDs and flags to `metadata`.
 void append(const Vocabulary& vocabulary, core::GgufMetadata& metadata);
 
-/// Reads types, special IDs, flags and tokenizer.ggml.tokens, converted to bytes. Throws core::Error, prefixed with
-/// `where`, if the vocabulary is invalid or a normal piece is not in the byte-level alphabet.
+/// Reads types, special IDs, flags and pieces, which are converted from the byte-level alphabet to bytes. Throws
+/// core::Error, prefixed with `where`, if the vocabulary is invalid or a normal piece is not in the alphabet.
 void read_byte_level(const core::GgufFile& file, const std::string& where, Vocabulary& vocabulary);
 
-/// Returns the metadata of a "gpt2" vocabulary. `pre` is its pre-tokenizer; `merges` are spelled in the alphabet.
+/// Returns the metadata of a "gpt2" vocabulary. `pre` names its pre-tokenizer; `merges` are in the byte-level alphabet.
 [[nodiscard]] core::GgufMetadata byte_level(const Vocabulary& vocabulary, std::string pre,
                                             std::vector<std::string> merges);
 
-/// Returns a list in the metadata. Throws core::Error with the key if it is missing or has items of another type.
+/// Returns the items of a list in the metadata. Throws core::Error with the key if it is missing or has another type.
 template <typename Item>
 [[nodiscard]] const std::vector<Item>& list(const core::GgufFile& file, const std::string& key) {
   const core::GgufValue* value = file.find(key);

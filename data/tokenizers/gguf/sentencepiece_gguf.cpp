@@ -1,4 +1,4 @@
-// SentencePiece vocabularies in GGUF files, as in llama.cpp: tokenizer.ggml.model is "llama".
+// Reads and writes SentencePiece vocabularies in GGUF files. As in llama.cpp, tokenizer.ggml.model is "llama".
 #include <utility>
 
 #include "data/tokenizers/gguf/gguf_vocabulary.h"

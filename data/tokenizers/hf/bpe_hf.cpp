@@ -1,5 +1,5 @@
-// Byte-level BPE vocabularies in tokenizer.json of Hugging Face's tokenizers: pieces spelled in the byte-level
-// alphabet, and the pre-tokenizers of known models, recognized by their published patterns.
+// Reads and writes byte-level BPE vocabularies in tokenizer.json of Hugging Face's tokenizers. Pieces are spelled in
+// the byte-level alphabet; pre-tokenizers of known models are recognized by their published patterns.
 #include <algorithm>
 #include <utility>
 
@@ -54,7 +54,7 @@ Json pre_tokenizer_of(PreTokenizer kind) {
   }
 }
 
-// Removes options that do not affect tokens (trim_offsets) and adds defaults.
+// Returns a pre-tokenizer without the option trim_offsets, which does not affect tokens, and with explicit defaults.
 nlohmann::json plain(nlohmann::json pre_tokenizer) {
   if (!pre_tokenizer.is_object()) return pre_tokenizer;
   if (pre_tokenizer.contains("pretokenizers") && pre_tokenizer["pretokenizers"].is_array()) {
@@ -77,7 +77,7 @@ PreTokenizer read_pre_tokenizer(const hf::Source& source) {
   return PreTokenizer::Gpt2;
 }
 
-// Returns the post-processor without ByteLevel, which only changes offsets.
+// Returns a post-processor without its ByteLevel step, which only changes offsets.
 nlohmann::json template_in(const nlohmann::json& post_processor) {
   const auto is_byte_level = [](const nlohmann::json& step) { return hf::value(step, "type") == "ByteLevel"; };
   if (is_byte_level(post_processor)) return nullptr;
@@ -146,7 +146,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
 
 void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   BpeVocabulary v = vocabulary_;
-  hf::drop_padding(v);  // config.json has the padded size
+  hf::drop_padding(v);  // rows of the embedding without a token; config.json has the padded size
   const std::vector<std::string> spelt = to_byte_level(v);
   Json merges = Json::array();
   for (const auto& [left, right, joined] : v.merges) {

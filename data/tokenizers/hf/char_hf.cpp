@@ -1,5 +1,5 @@
-// Character vocabularies in tokenizer.json of Hugging Face's tokenizers: BPE without merges or a pre-tokenizer, with
-// the decoder Fuse. The pieces are the characters themselves.
+// Reads and writes character vocabularies in tokenizer.json of Hugging Face's tokenizers, as BPE without merges and
+// without a pre-tokenizer, and with the decoder Fuse. The pieces are the characters themselves.
 #include "core/file_io.h"
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
@@ -30,7 +30,7 @@ CharTokenizer CharTokenizer::read_hf(const std::filesystem::path& directory) {
 
 void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
   Vocabulary v = vocabulary_;
-  v.pad = end_of_text();  // without it, transformers cannot pad a batch
+  v.pad = end_of_text();  // transformers needs a padding token to pad a batch
   hf::write_files(directory, v, chat_templates(), {.pieces = v.pieces, .decoder = {{"type", "Fuse"}}});
 }
 

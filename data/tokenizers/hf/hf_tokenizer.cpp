@@ -15,7 +15,7 @@ using core::json_get;
 using core::printable;
 using core::require;
 
-// The flags of added tokens, in file order.
+// The keys of added tokens' flags, in the order of tokenizer.json.
 constexpr std::array<std::pair<const char*, bool TokenFlags::*>, 4> kFlags = {
     {{"single_word", &TokenFlags::single_word},
      {"lstrip", &TokenFlags::lstrip},
@@ -30,10 +30,10 @@ Json added_token(size_t id, const std::string& content, const TokenFlags& flags,
   return token;
 }
 
-// Returns llama.cpp's name for an ID without a token.
+// Returns the piece for an ID without a token, named as in llama.cpp.
 std::string padding_piece(size_t id) { return fmt::format("[PAD{}]", id); }
 
-// Stores a piece at its ID, and returns the ID.
+// Stores a piece at its ID and returns the ID. Throws core::Error if the ID is out of range or taken.
 size_t place(std::vector<std::string>& pieces, const std::string& piece, const nlohmann::json& id,
              const std::string& where) {
   const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < pieces.size();
@@ -45,7 +45,7 @@ size_t place(std::vector<std::string>& pieces, const std::string& piece, const n
   return id.get<size_t>();
 }
 
-// Returns the post-processor that adds BOS and EOS. `pieces` are spelled as in the file.
+// Returns a post-processor that adds BOS and EOS to text. `pieces` are spelled as in the file.
 Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
   Json single = Json::array();
   Json pair = Json::array();
@@ -68,7 +68,7 @@ Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
-// Returns the special tokens that a template inserts before the text.
+// Returns the special tokens that a post-processor inserts before the text.
 std::vector<int32_t> prefix_in(const nlohmann::json& post_processor, const Vocabulary& v) {
   std::vector<int32_t> prefix;
   const nlohmann::json& single = value(post_processor, "single");
@@ -85,7 +85,7 @@ std::vector<int32_t> prefix_in(const nlohmann::json& post_processor, const Vocab
 
 const nlohmann::json& value(const nlohmann::json& object, const char* key) {
   static const nlohmann::json kNull;
-  const auto found = object.find(key);  // end() if it is not an object
+  const auto found = object.find(key);  // find() returns end() if `object` is not an object
   return found == object.end() ? kNull : *found;
 }
 
@@ -118,7 +118,7 @@ void read_pieces(const Source& source, Vocabulary& v) {
   const nlohmann::json& added =
       source.tokenizer.contains("added_tokens") ? core::json_list(source.tokenizer, "added_tokens", where) : none;
   size_t n = vocabulary.size();
-  for (const auto& token : added) {  // tokens outside "vocab" extend it
+  for (const auto& token : added) {  // tokens that are missing in "vocab" extend it
     if (!vocabulary.contains(json_get<std::string>(token, "content", where))) ++n;
   }
   n = std::max(n, source.vocab_size);
@@ -135,7 +135,7 @@ void read_pieces(const Source& source, Vocabulary& v) {
     }
     if (flags != TokenFlags()) v.flags[static_cast<int32_t>(id)] = flags;
   }
-  for (size_t id = 0; id < n; ++id) {  // rows of the model's embedding without a token
+  for (size_t id = 0; id < n; ++id) {  // IDs of embedding rows without a token
     if (!v.pieces[id].empty() || value(vocabulary, "") == id) continue;
     v.pieces[id] = padding_piece(id);
     v.types[id] = PieceType::Unused;
@@ -180,7 +180,7 @@ void read_template(const Source& source, const nlohmann::json& post_processor, V
     v.add_eos = eos;
     const auto ours = nlohmann::json(template_of(v, v.pieces));
     const auto same = [&](const char* key) { return value(ours, key) == value(post_processor, key); };
-    if (same("type") && same("single") && same("special_tokens")) return;  // "pair" is not used here
+    if (same("type") && same("single") && same("special_tokens")) return;  // "pair" does not matter here
   }
   v.add_bos = v.add_eos = false;
   v.prefix = prefix_in(post_processor, v);
@@ -205,7 +205,7 @@ std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const 
 void write_files(const std::filesystem::path& directory, const Vocabulary& v, const ChatTemplates& chat_templates,
                  Parts parts) {
   Json vocabulary = Json::object();
-  auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended directly: looking up each key takes quadratic time
+  auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended directly, since operator[] searches linearly
   Json added = Json::array();
   for (size_t id = 0; id < v.pieces.size(); ++id) {
     entries.emplace_back(parts.pieces[id], id);
@@ -235,7 +235,7 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
         {"vocab", std::move(vocabulary)},
         {"merges", std::move(parts.merges)}}},
   };
-  // PreTrainedTokenizerFast, because a model's own class would override parts of the file. Explicit BOS and EOS,
+  // Use PreTrainedTokenizerFast, because a model's own class would override parts of tokenizer.json. Write BOS and EOS,
   // because AutoTokenizer would otherwise use Llama's and prepend <s>.
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   for (const SpecialIdName& name : kSpecialIds) {
@@ -247,7 +247,7 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
   config["clean_up_tokenization_spaces"] = false;
   config["model_max_length"] = std::numeric_limits<int32_t>::max();
   config["model_input_names"] = Json::array({"input_ids", "attention_mask"});  // Llama has no token_type_ids
-  config["padding_side"] = "left";                                             // required for generation
+  config["padding_side"] = "left";                                             // generation needs padding on the left
   if (chat_templates.size() == 1 && chat_templates.contains(kDefaultTemplate)) {
     config["chat_template"] = chat_templates.begin()->second;
   } else {

@@ -1,5 +1,5 @@
-// The parts of tokenizer.json and tokenizer_config.json that all kinds of BPE have: pieces, added tokens, special IDs,
-// and the template that adds BOS. The format is that of Hugging Face's package tokenizers.
+// Reads and writes what tokenizer.json and tokenizer_config.json of Hugging Face's package tokenizers contain for all
+// kinds of BPE: pieces, added tokens, special IDs, and the template that adds BOS.
 #pragma once
 
 #include <filesystem>
@@ -16,13 +16,13 @@ namespace folio::data::hf {
 
 using Json = nlohmann::ordered_json;
 
-/// Both parsed files, and their names for errors.
+/// The two parsed files of a tokenizer, and their names for errors.
 struct Source {
   const nlohmann::json& tokenizer;
   std::string where;
   const nlohmann::json& config;
   std::string config_where;
-  size_t vocab_size;  ///< of the model in the same directory, whose embedding may have more rows than there are tokens
+  size_t vocab_size;  ///< of the model in the same directory; may exceed the number of tokens
 };
 
 /// Returns the value at `key`; null if it is missing or `object` is not an object.
@@ -34,36 +34,36 @@ struct Source {
   return [&json] { return short_text(json); };
 }
 
-/// Throws core::Error "WHERE: SUCH is not supported" unless `condition` holds.
+/// Throws core::Error "WHERE: MESSAGE is not supported" unless `condition` holds.
 template <typename... Args>
 void supported(bool condition, const std::string& where, fmt::format_string<core::detail::Evaluated<Args>...> format,
                Args&&... args) {
   if (!condition) core::fail("{}: {} is not supported", where, core::message(format, std::forward<Args>(args)...));
 }
 
-/// Returns the "model" object. Throws core::Error unless it is BPE without dropout, prefixes or suffixes.
+/// Returns "model" of tokenizer.json. Throws core::Error unless it is BPE without dropout, prefixes or suffixes.
 [[nodiscard]] const nlohmann::json& read_model(const Source& source);
 
-/// Returns the `n` pieces of a "vocab" by ID; missing ones are empty. Throws core::Error for a repeated ID or one >= n.
+/// Returns the `n` pieces of "vocab", by ID; missing IDs are empty. Throws core::Error for a repeated ID or one >= n.
 [[nodiscard]] std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n,
                                                     const std::string& where);
 
-/// Reads the pieces, spelled as in the file, with types and flags. Added tokens are control pieces if special,
-/// otherwise user-defined; all others are normal. Missing IDs below the model's vocab_size become unused pieces.
+/// Reads the pieces as spelled in the file, their types and flags. Added tokens become control pieces if special, and
+/// user-defined pieces otherwise; all others are normal. Missing IDs below the model's vocab_size become unused pieces.
 void read_pieces(const Source& source, Vocabulary& vocabulary);
 
 /// Removes the unused pieces that read_pieces() appended.
 void drop_padding(Vocabulary& vocabulary);
 
-/// Reads bos_token etc.; -1 if missing. Throws core::Error if one is not a piece, or if there is no EOS.
+/// Reads bos_token etc.; a missing one is -1. Throws core::Error if one is not a piece, or if eos_token is missing.
 void read_special_ids(const Source& source, Vocabulary& vocabulary);
 
 [[nodiscard]] int32_t id_of(const std::string& piece, const Vocabulary& vocabulary, const std::string& where);
 
-/// Reads from the post-processor (TemplateProcessing or null) which special tokens are added to texts.
+/// Reads which special tokens the post-processor (TemplateProcessing or null) adds to a text.
 void read_template(const Source& source, const nlohmann::json& post_processor, Vocabulary& vocabulary);
 
-/// Parses a merge: "left right" or a list of two pieces.
+/// Parses an entry of "merges": "left right" or a list of two pieces. Throws core::Error for any other form.
 [[nodiscard]] std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const std::string& where);
 
 /// The parts of tokenizer.json that depend on the kind of tokenizer. Pieces are spelled as in the file.

@@ -1,5 +1,5 @@
-// SentencePiece vocabularies in tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback. Merges replace
-// scores: every split of a piece into two pieces is a merge, in the order of the scores.
+// SentencePiece vocabularies in tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback. The file has
+// merges instead of scores: every split of a piece into two pieces, in the order of the scores.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -20,7 +20,7 @@ using core::printable;
 using core::require;
 using hf::Json;
 
-// Finds pieces by their text as spelled in the file.
+// Finds IDs of pieces by their text, spelled as in the file.
 class PieceIndex {
  public:
   explicit PieceIndex(const SentencePieceVocabulary& vocabulary) : vocabulary_(vocabulary) {
@@ -69,7 +69,7 @@ Json merges_of(const SentencePieceVocabulary& v) {
   return merges;
 }
 
-// Returns Gemma's pre-tokenizer, which has no effect, since its normalizer replaces all spaces.
+// Returns Gemma's pre-tokenizer. It has no effect, since it splits at spaces, and the normalizer replaces all of them.
 Json gemma_pre_tokenizer() {
   return {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}};
 }
@@ -107,14 +107,14 @@ class HfReader {
   SentencePieceTokenizer read() {
     hf::supported(hf::value(model_, "ignore_merges") != true, where_, "ignore_merges");
     hf::read_pieces(source_, v_);
-    // Checked first: the time to look up all splits of a piece depends on its length.
+    // Check lengths first, since the time to look up all splits of a piece depends on its length.
     for (size_t i = 0; i < v_.pieces.size(); ++i) require_piece_length(v_.pieces[i], i, where_);
     read_bytes();
     read_specials();
     read_spaces();
     hf::read_template(source_, hf::value(source_.tokenizer, "post_processor"), v_);
     v_.scores.assign(v_.pieces.size(), 0.0F);
-    validate(v_, where_);  // before read_scores(), which looks up the splits of each piece
+    validate(v_, where_);  // read_scores() requires a valid vocabulary
     read_scores();
     return {std::move(v_), where_};
   }
@@ -139,7 +139,7 @@ class HfReader {
                   "fuse_unk = false without byte pieces");
   }
 
-  // Reads whether spaces become marks in a normalizer or in Metaspace, and whether a leading space is added.
+  // Reads where spaces become marks, in a normalizer or in Metaspace, and whether a leading space is added.
   void read_spaces() {
     const nlohmann::json& normalizer = hf::value(source_.tokenizer, "normalizer");
     const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
@@ -149,7 +149,7 @@ class HfReader {
       hf::supported(pre_tokenizer.is_null() || pre_tokenizer == nlohmann::json(gemma_pre_tokenizer()), where_,
                     "the pre-tokenizer {}", hf::shown(pre_tokenizer));
       v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
-      const bool alone = normalizer == nlohmann::json(replace_spaces());  // Gemma
+      const bool alone = normalizer == nlohmann::json(replace_spaces());  // as in Gemma
       hf::supported(v_.add_space_prefix || alone || normalizer == nlohmann::json(normalizer_of(false)), where_,
                     "the normalizer {}", hf::shown(normalizer));
     }
@@ -158,7 +158,7 @@ class HfReader {
                   hf::shown(decoder));
   }
 
-  // Missing keys have the defaults of tokenizers. Its older versions wrote add_prefix_space.
+  // Reads Metaspace. Missing keys have the defaults of tokenizers, whose older versions wrote add_prefix_space.
   void read_metaspace(const nlohmann::json& metaspace) {
     const nlohmann::json& mark = hf::value(metaspace, "replacement");
     const nlohmann::json& split = hf::value(metaspace, "split");
@@ -172,7 +172,7 @@ class HfReader {
     v_.split_words = split != false;
   }
 
-  // The n-th piece that merges form gets the score -n, as in SentencePiece; pieces without merges follow.
+  // The n-th piece that merges produce gets the score -n, as in SentencePiece; pieces without merges get lower ones.
   void read_scores() {
     const PieceIndex index(v_);
     find_apart(index);
@@ -205,7 +205,7 @@ class HfReader {
     }
   }
 
-  // Sets TokenFlags::apart for added tokens that the model's vocabulary or merges lack.
+  // Sets TokenFlags::apart for added tokens that are missing in the model's "vocab" or in its merges.
   void find_apart(const PieceIndex& index) {
     std::set<std::string, std::less<>> merged;
     std::vector<size_t> apart;

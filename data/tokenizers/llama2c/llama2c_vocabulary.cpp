@@ -19,7 +19,7 @@ constexpr int32_t kBos = 1;
 constexpr int32_t kEos = 2;
 constexpr int32_t kFirstByte = 3;
 constexpr int32_t kFirstPiece = kFirstByte + 256;
-// The newlines prevent text from merging to these pieces: llama2.c finds control tokens by their text, too.
+// Line breaks keep text from merging into these pieces, since llama2.c finds control tokens by their text, too.
 constexpr std::string_view kBosPiece = "\n<s>\n";
 constexpr std::string_view kEosPiece = "\n</s>\n";
 
@@ -61,7 +61,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Returns true if piece 3 + b represents byte b: "<0x20>", or the character itself, as to_llama2c writes the space.
+// Returns true if piece 3 + b represents byte b: "<0x20>", or the character itself, as to_llama2c() writes the space.
 bool is_byte_piece(const std::string& piece, size_t id) {
   const auto byte = static_cast<uint8_t>(id - kFirstByte);
   return parse_byte_piece(piece) == byte || (byte < 0x80 && piece == std::string(1, static_cast<char>(byte)));
@@ -73,7 +73,7 @@ Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer) {
   Llama2cVocabulary v;
   v.pieces = {"<unk>", std::string(kBosPiece), std::string(kEosPiece)};
   for (int byte = 0; byte < 256; ++byte) v.pieces.push_back(byte_piece(static_cast<uint8_t>(byte)));
-  // llama2.c looks up a space for every prompt, and would not find one spelled as a byte.
+  // llama2.c looks up " " for every prompt, and would not find a space spelled as a byte.
   v.pieces[kFirstByte + ' '].assign(1, ' ');
   v.source_row.assign(v.pieces.size(), tokenizer.end_of_text());
   const std::vector<std::string> characters = tokenizer.characters();
@@ -87,7 +87,7 @@ Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer) {
       v.source_row.push_back(row);
     }
   }
-  v.scores.assign(v.pieces.size(), 0.0F);  // no pair of pieces forms a third
+  v.scores.assign(v.pieces.size(), 0.0F);  // all equal, since no two pieces can be merged into a third
   return v;
 }
 

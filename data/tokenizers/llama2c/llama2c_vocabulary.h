@@ -1,6 +1,6 @@
-// The vocabulary of llama2.c (https://github.com/karpathy/llama2.c) and its file tokenizer.bin. llama2.c hard-codes
-// IDs: 0 unknown, 1 BOS, where it also stops, 2 EOS, 3 + b byte b, then other pieces. It finds pieces by their text:
-// bytes are spelled "<0x0A>", and a character without a piece is encoded as its bytes.
+// The vocabulary of llama2.c (https://github.com/karpathy/llama2.c) and its file tokenizer.bin. llama2.c has fixed IDs:
+// 0 is unknown, 1 is BOS, which also stops generation, 2 is EOS, 3 + b is byte b, and other pieces follow. It finds
+// pieces by their text: bytes are spelled "<0x0A>", and a character without a piece is encoded as its bytes.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,9 @@
 namespace folio::data {
 
 struct Llama2cVocabulary {
-  std::vector<std::string> pieces;  ///< as in the file, with spaces instead of marks
+  std::vector<std::string> pieces;  ///< spelled as in the file, with spaces instead of U+2581
   std::vector<float> scores;
-  std::vector<int32_t> source_row;  ///< row in the model's embedding for each ID
+  std::vector<int32_t> source_row;  ///< for each ID, its row in the model's embedding
 };
 
 /// Converts a character vocabulary. Characters below U+0080 get their byte's ID, others IDs from 259 on. Unused IDs use
@@ -21,8 +21,8 @@ struct Llama2cVocabulary {
 /// prepends a space to every prompt.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer);
 
-/// Converts a SentencePiece vocabulary unchanged. Throws core::Error if its IDs are not the hard-coded ones, if it does
-/// not begin texts with BOS and a space, or if it has user-defined pieces.
+/// Converts a SentencePiece vocabulary and keeps its IDs. Throws core::Error if they are not llama2.c's, if texts do
+/// not begin with BOS and a space, or if there are user-defined pieces.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer);
 
 /// Converts a character or SentencePiece vocabulary. Throws core::Error for other kinds.
@@ -34,7 +34,7 @@ void write_llama2c_tokenizer(const std::filesystem::path& path, const Llama2cVoc
 
 /// Reads tokenizer.bin for a model of `vocab_size` tokens, or 0 if unknown. Text is tokenized as by llama2.c, except
 /// for U+2581, which is a space here, and invalid UTF-8, which llama2.c appends to the previous character. Throws
-/// core::Error unless the file has exactly the form above.
+/// core::Error unless the file has exactly the format of write_llama2c_tokenizer().
 [[nodiscard]] SentencePieceTokenizer read_llama2c_tokenizer(const std::filesystem::path& path, int64_t vocab_size);
 
 }  // namespace folio::data

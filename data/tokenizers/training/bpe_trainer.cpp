@@ -14,7 +14,7 @@
 namespace folio::data {
 namespace {
 
-using Pair = uint64_t;  // two IDs; pairs with lower IDs are smaller numbers
+using Pair = uint64_t;  // two IDs as one integer; pairs with lower IDs are smaller
 
 Pair pair_of(int32_t left, int32_t right) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32U) | static_cast<uint32_t>(right);
@@ -22,15 +22,15 @@ Pair pair_of(int32_t left, int32_t right) {
 int32_t left_of(Pair pair) { return static_cast<int32_t>(pair >> 32U); }
 int32_t right_of(Pair pair) { return static_cast<int32_t>(pair & 0xFFFFFFFFU); }
 
-// A hash table of pairs, with open addressing.
+// A hash table of pairs of tokens, with open addressing.
 class PairTable {
  public:
   struct Info {
     Pair pair = kFree;
-    int64_t count = 0;       // occurrences in all words, weighted by the words' counts
-    uint32_t n_words = 0;    // words in which it was seen in this round
-    uint32_t last_word = 0;  // index of the last of these words, plus 1
-    uint64_t begin = 0;      // start of its words in word_lists_
+    int64_t count = 0;       // occurrences in all words, weighted by the counts of the words
+    uint32_t n_words = 0;    // number of words in which note() recorded the pair in this round
+    uint32_t last_word = 0;  // index of the last recorded word, plus 1
+    uint64_t begin = 0;      // start of the list of the pair's words in word_lists_
   };
 
   [[nodiscard]] Info& at(Pair pair) {
@@ -64,11 +64,11 @@ class PairTable {
   size_t size_ = 0;
 };
 
-// Ordered by count; of equal counts, the pair with the lower IDs comes first.
+// A pair that may be merged next. Ordered by count; of equal counts, the pair with the lower IDs comes first.
 struct Candidate {
-  uint64_t count;  ///< of the pair when it was last checked
+  uint64_t count;  ///< the pair's count when it was last checked
   Pair pair;
-  uint64_t begin;  ///< start of its words in word_lists_
+  uint64_t begin;  ///< start of the list of the pair's words in word_lists_
   uint32_t n_words;
   bool operator<(const Candidate& other) const {
     return count != other.count ? count < other.count : pair > other.pair;
@@ -97,7 +97,7 @@ class Trainer {
       Candidate best = queue_.top();
       queue_.pop();
       const auto count = static_cast<uint64_t>(pairs_.at(best.pair).count);
-      if (best.count != count) {  // other merges removed some occurrences
+      if (best.count != count) {  // other merges have removed some of its occurrences
         best.count = count;
         queue_.push(best);
         continue;
@@ -111,7 +111,7 @@ class Trainer {
   }
 
  private:
-  // Returns the token's ID. It may exist already, since different merges can produce the same text.
+  // Adds a token if no token has these bytes yet; different merges can produce the same bytes. Returns the token's ID.
   int32_t add_token(const std::string& bytes, PieceType type) {
     const auto [found, is_new] = ids_.try_emplace(bytes, static_cast<int32_t>(vocabulary_.pieces.size()));
     if (is_new) {
@@ -128,7 +128,7 @@ class Trainer {
       const char c = static_cast<char>(byte);
       spelled[static_cast<size_t>(byte)] = {bytes_to_byte_level({&c, 1}), static_cast<uint8_t>(byte)};
     }
-    std::ranges::sort(spelled);  // UTF-8 sorts by code point
+    std::ranges::sort(spelled);  // the order of UTF-8 strings is that of code points
     for (const auto& [text, byte] : spelled) {
       of_byte_[byte] = add_token(std::string(1, static_cast<char>(byte)), PieceType::Normal);
     }
@@ -136,7 +136,7 @@ class Trainer {
 
   [[nodiscard]] std::span<int32_t> word(size_t w) { return std::span(symbols_).subspan(starts_[w], lengths_[w]); }
 
-  // Records that word `w` contains the pair, once per round.
+  // Records that word `w` contains the pair, unless this was recorded in this round already.
   void note(PairTable::Info& info, size_t w) {
     if (info.last_word == w + 1) return;
     info.last_word = static_cast<uint32_t>(w + 1);
@@ -144,11 +144,11 @@ class Trainer {
     seen_.emplace_back(info.pair, static_cast<uint32_t>(w));
   }
 
-  // Turns the pairs that were recorded into candidates, each with a list of its words.
+  // Adds the pairs recorded since the last call to the queue, each with a list of the words that contain it.
   void end_round() {
     for (const auto& [pair, w] : seen_) {
       PairTable::Info& info = pairs_.at(pair);
-      if (info.last_word != 0) {  // the first record of its pair
+      if (info.last_word != 0) {  // true only for the first record of a pair
         info.last_word = 0;
         info.begin = word_lists_.size();
         word_lists_.resize(word_lists_.size() + info.n_words);
@@ -186,7 +186,7 @@ class Trainer {
     end_round();
   }
 
-  // Changes counts as BpeTrainer does: those of neighbouring pairs, but not of the merged pair itself.
+  // Updates counts as Hugging Face's BpeTrainer does: those of neighboring pairs, but not that of the merged pair.
   void merge_in(size_t w, int32_t left, int32_t right, int32_t joined) {
     const std::span<int32_t> symbols = word(w);
     const int64_t count = counts_[w];
@@ -216,7 +216,7 @@ class Trainer {
     lengths_[w] = static_cast<uint32_t>(n);
   }
 
-  // A pair can be merged twice if one of its tokens arose in two ways. It keeps the later rank, as in BpeTrainer.
+  // Removes repeated merges. A pair can be merged twice if two merges produce one of its tokens; the later rank counts.
   void finish_merges() {
     std::unordered_map<Pair, size_t> last;
     auto& merges = vocabulary_.merges;
@@ -235,13 +235,13 @@ class Trainer {
   BpeVocabulary vocabulary_;
   std::unordered_map<std::string, int32_t> ids_;
   std::array<int32_t, 256> of_byte_{};
-  // The words after the merges so far: word w has lengths_[w] symbols from starts_[w] on.
+  // The words after all merges so far: symbols_[starts_[w]] is the first of the lengths_[w] symbols of word w.
   std::vector<int32_t> symbols_;
   std::vector<size_t> starts_;
   std::vector<uint32_t> lengths_;
   std::vector<int64_t> counts_;
   PairTable pairs_;
-  std::vector<std::pair<Pair, uint32_t>> seen_;  ///< the pairs and words recorded in this round
+  std::vector<std::pair<Pair, uint32_t>> seen_;  ///< pairs and words that note() recorded in this round
   std::vector<uint32_t> word_lists_;
   std::priority_queue<Candidate> queue_;
 };

@@ -1,6 +1,5 @@
-// Byte-pair encoding (Sennrich et al. 2016): the most frequent adjacent pair becomes a token, repeatedly. The merges
-// are those of Hugging Face's BpeTrainer, including ties: of pairs with equal counts the one with the lower IDs is
-// merged.
+// Trains byte-pair encoding (Sennrich et al. 2016): the most frequent adjacent pair becomes a token, repeatedly. The
+// merges are those of Hugging Face's BpeTrainer; of pairs with equal counts, the pair with the lower IDs is merged.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +13,18 @@
 namespace folio::data {
 
 struct BpeTrainerOptions {
-  int64_t vocab_size = 0;  ///< includes special tokens and 256 bytes
+  int64_t vocab_size = 0;  ///< total number of tokens, including special tokens and 256 bytes
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
   bool nfc = false;
   bool ignore_merges = false;
-  std::vector<std::string> special_tokens{"<|endoftext|>"};  ///< the first IDs; the first one is BOS and EOS
+  std::vector<std::string> special_tokens{"<|endoftext|>"};  ///< get the first IDs; the first of them is BOS and EOS
 };
 
-/// Receives the number of tokens so far. Returns false to stop training early.
+/// Called with the number of tokens so far. Returns false to stop training early.
 using BpeProgress = std::function<bool(int64_t n_tokens)>;
 
-/// Trains a vocabulary. It has fewer than vocab_size tokens if no pair is left. Throws core::Error if vocab_size is too
-/// small for the special tokens and the bytes.
+/// Trains a vocabulary. Returns fewer than vocab_size tokens if no pair is left to merge. Throws core::Error if
+/// vocab_size is too small for the special tokens and the bytes.
 [[nodiscard]] BpeVocabulary train_bpe(const WordCounts& counts, const BpeTrainerOptions& options,
                                       const BpeProgress& progress = {});
 

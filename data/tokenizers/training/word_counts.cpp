@@ -12,7 +12,7 @@
 namespace folio::data {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 20U;  // bytes that a thread counts at a time
+constexpr size_t kChunk = size_t{1} << 20U;  // bytes of text that a thread counts at a time
 
 uint64_t mixed(uint64_t a, uint64_t b) {
   const auto product = static_cast<unsigned __int128>(a ^ 0x9E3779B97F4A7C15ULL) * (b ^ 0xBF58476D1CE4E5B9ULL);
@@ -75,7 +75,7 @@ void WordCounts::add(std::span<const std::string_view> texts, core::ThreadPool& 
     n_bytes_ += text.size();
     for_parts(text, kChunk, [&](std::string_view part) { chunks.push_back(part); });
   }
-  // Each thread has its own table, and words that occur in several of its chunks stay in its cache.
+  // Each thread counts into its own table, so words that occur in several of its chunks stay in its cache.
   std::vector<Table> tables(std::min(pool.size(), chunks.size()));
   std::atomic<size_t> next{0};
   pool.parallel_for(tables.size(), 1, [&](size_t first, size_t last) {

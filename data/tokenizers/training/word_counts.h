@@ -20,17 +20,17 @@ class WordCounts {
     uint64_t count;
   };
 
-  /// With `nfc`, text is normalized first (nfc.h).
+  /// Splits text by `kind`. If `nfc`, text is normalized first (nfc.h).
   explicit WordCounts(PreTokenizer kind, bool nfc = false) : kind_(kind), nfc_(nfc) {}
 
-  /// Counts the words of `texts`: documents, or parts of them cut at word_border(). Throws core::Error that begins with
-  /// `where` if one is not UTF-8.
+  /// Counts the words of `texts`, which are documents, or parts of documents cut at word_border(). Throws core::Error,
+  /// prefixed with `where`, if a text is not UTF-8.
   void add(std::span<const std::string_view> texts, core::ThreadPool& pool, const std::string& where);
 
   /// Returns the distinct words in arbitrary order, valid until the next add().
   [[nodiscard]] std::vector<Word> words() const;
   [[nodiscard]] size_t n_words() const { return table_.words.size(); }  ///< distinct words
-  [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }           ///< of all texts
+  [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }           ///< total size of the texts
 
  private:
   // A hash table of words with open addressing. The bytes of all words are concatenated.
@@ -49,7 +49,7 @@ class WordCounts {
 
     std::string bytes;
     std::vector<Entry> words;
-    std::vector<uint32_t> slots = std::vector<uint32_t>(4096);  ///< 1 + the index of a word; 0: free
+    std::vector<uint32_t> slots = std::vector<uint32_t>(4096);  ///< 1 + index in `words`; 0 if the slot is free
   };
 
   void count(std::string_view text, Table& into) const;

@@ -1,5 +1,5 @@
-// Logits sent by the last stage of a pipeline to rank 0. They arrive in the order of steps, across all models. Each
-// model's are read in order, and some are never read.
+// Logits that the last stage of a pipeline sends to rank 0. They arrive in the order of steps, across all models. The
+// logits of a model's steps are read in order, except that some may be skipped.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class LogitsInbox {
 
  private:
   struct Logits {
-    uint64_t number;  ///< the ticket
+    uint64_t number;  ///< the step's ticket as a number
     uint32_t model;
     size_t n;
     std::vector<float> values{};
@@ -36,8 +36,8 @@ class LogitsInbox {
   Peers& peers_;
   size_t from_;
   uint64_t n_expected_ = 0;
-  std::deque<Logits> all_;  ///< in the order of steps
-  size_t n_here_ = 0;       ///< how many of them, from the front, have arrived
+  std::deque<Logits> all_;  ///< logits of steps that were registered and not read yet, in the order of steps
+  size_t n_here_ = 0;       ///< number of leading entries of all_ that have arrived
 };
 
 }  // namespace folio::infer

@@ -9,7 +9,7 @@
 namespace folio::infer {
 namespace {
 
-// Both ends run the same build: values are written as raw bytes, and a list starts with its length.
+// Writes values as raw bytes, since all ranks run the same build. A list starts with its length.
 class Writer {
  public:
   template <typename T>
@@ -51,7 +51,7 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
-// Writes or reads an order, field by field.
+// Writes an order to a Writer, or reads it from a Reader, field by field.
 template <typename Archive, typename AnyOrder>
 void visit(Archive& archive, AnyOrder& o) {
   const auto value = [&](auto&... all) { (archive.values(std::span(&all, 1)), ...); };

@@ -15,9 +15,9 @@ enum class OrderKind : uint8_t { Step, LoadAdapter, UnloadAdapter, End };
 
 struct Order {
   OrderKind kind = OrderKind::End;
-  uint32_t stage = 0;  ///< index in the order in which the machine loaded stages
+  uint32_t stage = 0;  ///< index of the model's stage, in the order of loading
 
-  // A step, without draws: rank 0's host samples.
+  // The fields of a step. It has no draws, because rank 0's host samples the tokens.
   std::vector<StepRow> rows{};
   std::vector<BlockId> tables{};
   std::vector<int32_t> table_starts{};
@@ -25,7 +25,7 @@ struct Order {
   uint64_t n_logit_rows = 0;
   bool observed = false;
 
-  // An adapter to load or unload.
+  // The fields of an adapter to load or unload; without matrices if it is unloaded.
   int32_t number = kNoAdapter;
   core::Adapter adapter{};
 
@@ -35,7 +35,7 @@ struct Order {
 
 [[nodiscard]] Order order_of(uint32_t stage, const Step& step);
 [[nodiscard]] std::vector<std::byte> to_bytes(const Order& order);
-/// Parses an order. Throws core::Error if the bytes are not those of one.
+/// Parses an order. Throws core::Error if `bytes` are truncated or have trailing bytes.
 [[nodiscard]] Order to_order(std::span<const std::byte> bytes);
 
 }  // namespace folio::infer

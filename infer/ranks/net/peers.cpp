@@ -23,12 +23,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A message is sent as one frame: its length and its first bytes. The rest of a longer message follows separately.
+// A message's length and first bytes are sent as one frame of at most this size. The rest of a longer message follows.
 constexpr size_t kFrame = size_t{64} << 10U;
 constexpr size_t kHead = sizeof(uint64_t);
 
-// The key-value store that Gloo reads while it connects: key N has the addresses of rank N. Gloo also reads host names
-// (rank_N) to count the ranks on each host, which we don't use.
+// The key-value store that Gloo reads while it connects: key "N" has the addresses of rank N. Gloo also reads host
+// names (key "rank_N") to count the ranks of each host, a number that is not used here.
 class Addresses final : public gloo::rendezvous::Store {
  public:
   explicit Addresses(Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
@@ -50,7 +50,7 @@ class Addresses final : public gloo::rendezvous::Store {
   std::vector<std::string> all_;
 };
 
-// Memory that Gloo transfers in one direction between this rank and another.
+// A buffer for messages in one direction between this rank and another.
 class Buffer {
  public:
   void resize(gloo::Context& context, size_t n) {
@@ -61,7 +61,7 @@ class Buffer {
   }
   [[nodiscard]] gloo::transport::UnboundBuffer& gloo() { return *gloo_; }
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
-  /// Ends all waits for this buffer.
+  /// Wakes all threads that wait for a transfer of this buffer.
   void abort() {
     if (!gloo_) return;
     gloo_->abortWaitRecv();
@@ -70,13 +70,13 @@ class Buffer {
 
  private:
   std::vector<std::byte> bytes_;
-  std::unique_ptr<gloo::transport::UnboundBuffer> gloo_;  ///< after bytes_, to be destroyed before it
+  std::unique_ptr<gloo::transport::UnboundBuffer> gloo_;  ///< declared after bytes_, so that it is destroyed first
 };
 
 struct Outbox {
   Buffer frame;
   Buffer rest;
-  bool frame_is_out = false;  ///< sent, perhaps not received yet
+  bool frame_is_out = false;  ///< the frame was sent and may not have been received yet
   bool rest_is_out = false;
 };
 
@@ -84,7 +84,7 @@ struct Inbox {
   Buffer frame;
   Buffer rest;
   std::vector<std::byte> message;
-  bool is_requested = false;  ///< requested ahead, which saves a round trip
+  bool is_requested = false;  ///< a receive of the next frame was already started, which saves a round trip
 };
 
 }  // namespace
@@ -105,8 +105,7 @@ struct Peers::Own {
     if (lost) return;
     why_lost = why;
     lost = true;
-    // End all waits: messages of other ranks are of no use now, and Gloo doesn't wake a thread whose message from the
-    // lost rank was transferred in part.
+    // Wake all waiting threads. Gloo doesn't wake those that have received only a part of the lost rank's message.
     const auto abort = [](auto& boxes_of_all) {
       for (auto& boxes : boxes_of_all) {
         for (auto& box : boxes) {
@@ -125,19 +124,20 @@ struct Peers::Own {
       box.frame.gloo().recv(static_cast<int>(from), slot(static_cast<Channel>(channel), false), 0, kFrame);
       box.is_requested = true;
     } catch (const std::exception&) {
-      // The rank may have shut down after its last message. If not, the next receive() throws.
+      // Ignored: the rank may have shut down after its last message. Otherwise, the next receive() throws.
     }
   }
 
-  // Throws after a loss, since a buffer created then would not be aborted.
+  // Resizes a buffer, or throws if a rank is lost: lose() doesn't abort buffers that are created later.
   void resize(Buffer& buffer, size_t n) {
     const std::lock_guard lock(mutex);
     if (lost) throw MachineLost(why_lost);
     buffer.resize(*context, n);
   }
 
-  // Runs a Gloo operation. Its errors don't tell the cause: after `timeout` the rank is too slow, before that it has
-  // closed its connections. Starts nothing after a loss, since waits are aborted only once.
+  // Runs a Gloo operation and throws MachineLost if it fails. Gloo's errors don't tell the cause: after `timeout` the
+  // rank is too slow, before that it has closed its connections. After a loss, throws without running the operation,
+  // since lose() aborts only waits that have begun.
   template <typename Operation>
   void with(size_t rank, std::chrono::seconds timeout, Operation&& operation) {
     check();
@@ -168,7 +168,7 @@ struct Peers::Own {
   std::vector<std::thread> watchers;
   std::atomic<bool> leaves = false;
   std::atomic<bool> lost = false;
-  mutable std::mutex mutex;  ///< guards why_lost, and resizing buffers against lose()
+  mutable std::mutex mutex;  ///< guards why_lost, and buffers that lose() aborts while they are resized
   std::string why_lost;
 };
 
@@ -197,12 +197,12 @@ Peers::Peers(const RankConfig& world) : own_(std::make_unique<Own>(world)) {
   }
   for (size_t rank = 0; rank < world.n_ranks; ++rank) {
     if (rank == world.rank) continue;
-    own_->watchers.emplace_back([this, rank] {  // until the rank shuts down or is lost
+    own_->watchers.emplace_back([this, rank] {  // runs until the other rank shuts down or is lost
       gloo::transport::UnboundBuffer& buffer = own_->in[rank][static_cast<size_t>(Channel::Watch)].frame.gloo();
       try {
         buffer.waitRecv(milliseconds(kForever));
       } catch (const std::exception& error) {
-        // If this rank timed out while waiting for another, Gloo fails all of its connections.
+        // If a wait on this rank timed out, Gloo fails all of this rank's connections: `rank` itself is not lost.
         const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
         if (!own_->leaves && !by_timeout) own_->lose(own_->gone(rank));
       }
@@ -284,7 +284,7 @@ void Peers::shutdown() {
       send(rank, Channel::Watch, {});
       own_->out[rank][static_cast<size_t>(Channel::Watch)].frame.gloo().waitSend(milliseconds(1000));
     } catch (const std::exception&) {
-      // It has ended already.
+      // Ignored: the other rank has already ended.
     }
   }
 }

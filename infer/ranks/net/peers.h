@@ -1,5 +1,5 @@
-// Connections between ranks: messages of any length, and detection of lost ranks. Only peers.cpp uses Gloo. Messages
-// from one rank to another on one channel arrive in order. Ranks trust each other, and their traffic is not encrypted.
+// Connections between ranks, made with Gloo: messages of any length, and detection of lost ranks. Messages from one
+// rank to another on one channel arrive in order. Ranks trust each other, and their traffic is not encrypted.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ class Peers {
  public:
   /// Connects to all other ranks. Throws core::Error as Rendezvous does.
   explicit Peers(const RankConfig& world);
-  /// Closes all connections. The other ranks treat that as the loss of this rank, unless shutdown() was called.
+  /// Closes all connections. Unless shutdown() was called, the other ranks treat this rank as lost.
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
@@ -32,23 +32,23 @@ class Peers {
 
   /// Sends a copy of `bytes`. Waits until `to` has received the previous message on this channel.
   void send(size_t to, Channel channel, std::span<const std::byte> bytes);
-  /// Waits until `to` has received the last message on this channel.
+  /// Waits until `to` has received the last message that was sent to it on this channel.
   void wait_until_taken(size_t to, Channel channel);
   /// Waits for the next message from a rank. It stays valid until the next receive() from that rank on this channel.
   std::span<const std::byte> receive(size_t from, Channel channel, std::chrono::seconds timeout);
-  /// Receives a message of exactly this many values. Throws core::Error if its size differs.
+  /// Receives the next message into `values`. Throws core::Error if its size differs.
   void receive_floats(size_t from, Channel channel, std::span<float> values);
-  // All throw MachineLost if a rank is lost or has not answered in time, or after mark_failed().
+  // The functions above throw MachineLost if a rank is lost or has not answered in time, or after mark_failed().
 
   /// Tells the other ranks that this one shuts down in an orderly way.
   void shutdown();
-  /// Returns why the ranks can't continue, such as a lost rank; nullopt while they can.
+  /// Returns an error message if the ranks can't continue, for example after the loss of a rank; otherwise nullopt.
   [[nodiscard]] std::optional<std::string> loss() const;
-  /// Throws MachineLost if the ranks can't continue; see loss().
+  /// Throws MachineLost if loss() returns an error.
   void check() const;
-  /// Records a failed step on this rank as a loss(). The other ranks notice it when this process ends.
+  /// Records a failed step on this rank, so that loss() returns `why`. The other ranks notice when this process ends.
   void mark_failed(const std::string& why);
-  /// Records that `rank` has not answered within `timeout`, and throws MachineLost.
+  /// Records that `rank` has not answered within `timeout`, and always throws MachineLost.
   [[noreturn]] void lose_rank(size_t rank, std::chrono::seconds timeout);
 
  private:

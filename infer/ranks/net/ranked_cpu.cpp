@@ -15,7 +15,7 @@
 namespace folio::infer {
 namespace {
 
-// Extends the timeout for loading, where a rank may be slower than others, for example because of its disk.
+// Factor of the timeout while models are loaded, since a rank's disk may be slower than those of other ranks.
 constexpr int kLoadTimeouts = 10;
 
 size_t shards_of(const RankConfig& world, size_t n_stages) {
@@ -31,8 +31,8 @@ size_t threads_of(const RankConfig& world, const CpuOptions& options) {
   return std::max<size_t>(1, core::default_threads() / world.n_local);
 }
 
-// Returns a hash of what must be equal on all ranks. Only some bytes of each tensor are hashed, so that tensors needn't
-// be read from disk in full.
+// Returns a hash of everything that must be equal on all ranks: build, options, configuration and tensors. Only some
+// bytes of each tensor are hashed, to avoid reading all weights from disk.
 uint64_t fingerprint_of(const core::StoredModel& model, const Shard& shard, CacheType cache_type, size_t n_stages,
                         bool fast) {
   constexpr size_t kSome = 64;
@@ -55,7 +55,7 @@ uint64_t fingerprint_of(const core::StoredModel& model, const Shard& shard, Cach
   return std::hash<std::string>{}(text);
 }
 
-// What each rank reports after loading its part.
+// A rank's message after it has loaded its part of a model.
 struct Loaded {
   uint64_t fingerprint;
   RankReport report;
@@ -86,15 +86,15 @@ RankedCpu::RankedCpu(const RankConfig& world, size_t n_stages, const CpuOptions&
                                          n_shards_, world_.timeout, true);
 }
 
-// If rank 0 ends with an error, the others notice the closed connections.
+// If rank 0 ends with an error, it sends no order: the other ranks notice the closed connections.
 RankedCpu::~RankedCpu() {
   if (!leads() || std::uncaught_exceptions() > 0) return;
   try {
-    logits_.receive_all_but(0);  // the last stage waits until they are received
+    logits_.receive_all_but(0);  // the last stage waits until its logits are received
     tell({.kind = OrderKind::End});
     shutdown();
   } catch (const std::exception&) {
-    // A rank is lost, which the others notice themselves.
+    // Ignored: a rank is lost, which the other ranks notice, too.
   }
 }
 
@@ -106,8 +106,8 @@ std::string RankedCpu::describe() const {
 
 std::optional<std::string> RankedCpu::loss() const { return peers_.loss(); }
 
-// Sends an order to all ranks. Without a pipeline, all ranks meet in an all-gather; with one, rank 0 needn't wait until
-// the last stage has finished the previous order.
+// Sends an order to all ranks. Without a pipeline, all ranks take part in an all-gather. In a pipeline, each rank
+// forwards the order, so that rank 0 doesn't wait until the last stage has finished the previous one.
 void RankedCpu::tell(const Order& order) {
   const std::vector<std::byte> bytes = to_bytes(order);
   if (n_stages_ > 1) return forward_order(bytes);

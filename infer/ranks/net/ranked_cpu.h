@@ -1,7 +1,5 @@
 // CPUs of several processes as one machine. Each pipeline stage has a range of layers and several ranks, which split
-// its matrices by output rows (tensor parallelism). Rank 0 schedules requests and sends each step to the other ranks.
-// Output is byte-identical to that of a single process.
-//
+// its matrices by output rows. Rank 0 sends each step to the other ranks. Output is that of one process, byte for byte.
 //   rank      0 | 1   of 2 x 2:   0 and 1 exchange parts of the activations in each layer of stage 0;
 //   stage 0   --+--               0 sends the residual to 2, and 1 to 3;
 //   rank      2 | 3               2 sends the logits to 0.
@@ -24,35 +22,34 @@ namespace folio::infer {
 
 class RankedCpu final : public Machine {
  public:
-  /// Connects to the other ranks; their total number must be a multiple of n_stages. Throws core::UsageError if it is
-  /// not, and core::Error if a rank doesn't connect.
+  /// Connects to the other ranks. Throws core::UsageError if the number of ranks is not a multiple of n_stages, and
+  /// core::Error if a rank doesn't connect.
   RankedCpu(const RankConfig& world, size_t n_stages, const CpuOptions& options);
-  /// On rank 0, ends the other ranks, too.
+  /// Disconnects. On rank 0, also makes follow() return on the other ranks.
   ~RankedCpu() override;
 
   [[nodiscard]] std::string describe() const override;
-  /// Loads this rank's part of the layers and matrices. All ranks must load the same models in the same order. Throws
-  /// core::Error if a rank has another model or build, or if there are too few layers or columns to split. The stage
-  /// must live as long as steps run, on all ranks.
+  /// Loads this rank's part of the layers and matrices. All ranks must load the same models in the same order, and keep
+  /// the stages as long as steps run. Throws core::Error if ranks differ in model or build, or the model is too small.
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
   [[nodiscard]] bool leads() const { return world_.rank == 0; }
-  /// Executes the orders of rank 0 until it ends; for the other ranks only. Throws MachineLost if a rank is lost.
+  /// Executes rank 0's orders until rank 0 ends. All other ranks must call it. Throws MachineLost if a rank is lost.
   void follow();
-  /// Returns why no further step is possible; nullopt while all ranks are connected. Can be called from any thread.
+  /// Returns an error message if no further step is possible; nullopt while all ranks are connected. Thread-safe.
   [[nodiscard]] std::optional<std::string> loss() const;
 
   [[nodiscard]] const Cpu& cpu() const { return cpu_; }
   [[nodiscard]] const RankConfig& world() const { return world_; }
   [[nodiscard]] size_t n_stages() const { return n_stages_; }
-  /// Returns the bytes of activations that this rank has sent within its stage, counted once for each receiver.
+  /// Returns the number of bytes of activations that this rank has sent within its stage, counted once per receiver.
   [[nodiscard]] uint64_t given_bytes() const { return exchange_ ? exchange_->given_bytes() : 0; }
 
  private:
   friend class RankedStage;
   void tell(const Order& order);
-  /// Returns the rank that sends orders and residuals to this one, in a pipeline.
+  /// Returns the rank from which this one receives orders and residuals in a pipeline.
   [[nodiscard]] size_t before() const { return world_.rank < n_shards_ ? 0 : world_.rank - n_shards_; }
   void forward_order(std::span<const std::byte> order);
   void shutdown();
@@ -62,11 +59,11 @@ class RankedCpu final : public Machine {
   size_t n_shards_;  ///< ranks per stage
   Cpu cpu_;
   Peers peers_;
-  std::unique_ptr<Transport> all_;          ///< connects all ranks
-  std::vector<size_t> next_;                ///< ranks that this one forwards orders to, in a pipeline
-  LogitsInbox logits_;                      ///< for rank 0 of a pipeline
-  std::unique_ptr<Exchange> exchange_;      ///< among the ranks of this stage; null if it has only one
-  std::vector<class RankedStage*> stages_;  ///< one per loaded model, in order
+  std::unique_ptr<Transport> all_;          ///< an all-gather among all ranks
+  std::vector<size_t> next_;                ///< in a pipeline: the ranks that this one forwards orders to
+  LogitsInbox logits_;                      ///< used by rank 0 of a pipeline
+  std::unique_ptr<Exchange> exchange_;      ///< with the other ranks of this stage; null if there are none
+  std::vector<class RankedStage*> stages_;  ///< one per loaded model, in the order of loading
 };
 
 }  // namespace folio::infer

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kPieceRows = 32;  ///< from this many rows on, multiplying takes longer than reading the weights
+constexpr size_t kPieceRows = 32;  ///< minimum rows of a piece: then computation takes longer than reading weights
 
 }  // namespace
 
@@ -27,7 +27,7 @@ RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, b
   info_.steps_in_flight = machine.n_stages();
 }
 
-// The runner of each rank loads the adapters of its flags, but only rank 0's calls have an effect, on all ranks.
+// The runners of all ranks call this, but only rank 0's call has an effect: it loads the adapter on all ranks.
 void RankedStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
   if (!machine_.leads()) return;
   machine_.tell({.kind = OrderKind::LoadAdapter, .stage = number_, .number = number, .adapter = *adapter});
@@ -57,8 +57,8 @@ std::span<float> RankedStage::wait(Ticket ticket) {
   return in_pipeline() ? machine_.logits_.wait(ticket) : PassThroughResults::wait(ticket);
 }
 
-// Receives the residual from the previous stage and sends it to the next one. In the last of several stages, the first
-// rank collects the logits of all pieces and sends them at the end.
+// Runs this rank's layers for a step. Receives the residual from the previous stage and sends it to the next one. In
+// the last of several stages, the first rank collects the logits of all pieces and sends them at the end.
 void RankedStage::run(const Step& step) {
   Peers& peers = machine_.peers_;
   const size_t rank = machine_.world().rank;
@@ -91,7 +91,8 @@ void RankedStage::do_order(Order& order) {
   }
 }
 
-// Other ranks may wait in the middle of the step, or have state that this one lacks, so a failure ends all of them.
+// Runs `work`. If it throws, marks this rank as failed, which ends all ranks: others may be waiting in the middle of
+// the step, or have loaded what this rank has not.
 template <typename Work>
 void RankedStage::or_mark_failed(Work&& work) {
   try {
@@ -102,9 +103,9 @@ void RankedStage::or_mark_failed(Work&& work) {
   }
 }
 
-// Returns how many steps may have outstanding logits. Two messages per channel fit between two ranks, and the last
-// stage can't send more logits until rank 0 receives them. Meanwhile the pipeline can hold a step of one piece, but
-// perhaps not one of several pieces: rank 0 and the last stage would then wait for each other.
+// Returns the maximum number of steps whose logits rank 0 has not received when it sends `step`. Only two messages per
+// channel fit between two ranks, and the last stage waits until rank 0 receives more logits. Meanwhile, the pipeline
+// can hold a step of one piece, but perhaps not one of several: rank 0 and the last stage would wait for each other.
 size_t RankedStage::most_on_their_way(const Step& step) const {
   return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }

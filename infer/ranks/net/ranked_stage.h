@@ -1,4 +1,4 @@
-// The runner's view of a model that is split across ranks.
+// A stage that runs a model on all ranks: the runner issues operations to it as if one machine had the whole model.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,20 @@
 
 namespace folio::infer {
 
-// On rank 0, sends each step to the other ranks. Without a pipeline, rank 0 then runs operations as the forward pass
-// issues them; with one, it runs the whole step at once. On other ranks, the runner has no requests and issues nothing.
+// Rank 0 sends each step to the other ranks. Without a pipeline, it then runs operations as the forward pass issues
+// them; in a pipeline, begin() runs the whole step. On other ranks, do_order() runs the steps: their runners have no
+// requests and issue no operations.
 class RankedStage final : public PassThroughStage, public StageMemory, public PassThroughResults {
  public:
-  /// Creates stage `number` of the machine. `cpu_stage` is this rank's part, and has the last layers if `is_last`.
-  /// `report` covers all ranks. As many steps may be in flight as there are pipeline stages.
+  /// Creates the machine's stage for loaded model `number`. `cpu_stage` is this rank's part of the model, with the last
+  /// layers if `is_last`. `report` covers all ranks.
   RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, bool is_last, uint32_t number,
               const RankReport& report);
 
   [[nodiscard]] const StageInfo& info() const override { return info_; }
   [[nodiscard]] StageMemory& memory() override { return *this; }
   [[nodiscard]] StageResults& results() override { return *this; }
-  /// Throws core::Error for an observed step in a pipeline.
+  /// Starts a step. Throws core::Error if the step is observed and there is a pipeline.
   bool begin(const Step& step) override;
 
   [[nodiscard]] CacheFit cache_fit() const override { return fit_; }
@@ -32,7 +33,7 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
   Ticket fetch_logits() override { return in_pipeline() ? logits_ : PassThroughResults::fetch_logits(); }
   std::span<float> wait(Ticket ticket) override;
 
-  /// Executes an order of rank 0; for the other ranks only.
+  /// Executes an order that was received from rank 0.
   void do_order(Order& order);
 
  private:
@@ -47,13 +48,12 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
   uint32_t number_;
   StageInfo info_;
   CacheFit fit_;
-  Ticket logits_{};  ///< ticket of the last step
+  Ticket logits_{};  ///< in a pipeline: ticket of the last step's logits
   std::vector<float> residual_;
 };
 
-/// Splits a step's rows, in order, into pieces of nearly equal size (micro-batches), so that a pipeline stage can
-/// compute one piece while the next stage computes the one before. A short step stays whole, since each piece reads all
-/// weights.
+/// Returns a step's rows, in order, as steps of nearly equal size (micro-batches), so that a pipeline stage can compute
+/// one while the next stage computes the previous one. A short step stays whole, since each piece reads all weights.
 [[nodiscard]] std::vector<Step> pieces_of(const Step& step, size_t n_stages);
 
 }  // namespace folio::infer

@@ -1,4 +1,4 @@
-// Stubs for a build without Gloo. Connecting throws an error that says so.
+// Stubs of Peers for a build without Gloo. The constructor throws core::Error with the remedy.
 #include "core/error.h"
 #include "infer/ranks/net/peers.h"
 

@@ -24,8 +24,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::array<char, 8> kGreeting = {'f', 'o', 'l', 'i', 'o', '-', 'r', '1'};
-constexpr uint32_t kMostBytes = 1U << 20U;  ///< limit for what a rank sends
-constexpr milliseconds kStranger{2000};     ///< a connection silent for this long is not from a rank
+constexpr uint32_t kMostBytes = 1U << 20U;  ///< maximum size of the string that a rank sends
+constexpr milliseconds kStranger{2000};     ///< a connection that sends nothing for this long is not from a rank
 
 struct Hello {
   std::array<char, 8> greeting = kGreeting;
@@ -133,7 +133,7 @@ void Rendezvous::listen() {
   own_address_ = address_of(socket_);
 }
 
-// Retries, since rank 0 may start later.
+// Connects to rank 0, with retries until the deadline, since rank 0 may start later.
 void Rendezvous::reach() {
   const AddressList addresses = resolve(world_);
   int error = 0;
@@ -193,7 +193,7 @@ std::vector<std::string> Rendezvous::gather_all(const std::string& own) {
     std::string text;
     if (!read_all(socket, &hello, sizeof(hello), deadline) || hello.greeting != kGreeting ||
         !read_text(socket, text, deadline)) {
-      ::close(socket);  // not from a rank
+      ::close(socket);  // not a connection from a rank
       continue;
     }
     others_.push_back(socket);
@@ -204,7 +204,7 @@ std::vector<std::string> Rendezvous::gather_all(const std::string& own) {
     here[hello.rank] = true;
     all[hello.rank] = text;
   }
-  for (const int other : others_) {  // ranks that connect to a lost one will notice
+  for (const int other : others_) {  // errors are ignored: if a rank is lost, the others notice when they connect to it
     bool good = write_all(other, kGreeting.data(), kGreeting.size());
     for (const std::string& text : all) good = good && write_text(other, text);
   }

@@ -1,5 +1,5 @@
-// Startup of the ranks: rank 0 listens, the others connect and send their Gloo addresses, and each receives the
-// addresses of all. Afterwards the port is free again. Steps use Gloo's own connections (peers.h).
+// Startup of the ranks: rank 0 listens, the other ranks connect and send their Gloo addresses, and each receives all
+// addresses. Then the port is closed: steps use Gloo's own connections (peers.h).
 #pragma once
 
 #include <string>
@@ -11,8 +11,7 @@ namespace folio::infer {
 
 class Rendezvous {
  public:
-  /// Starts to listen (rank 0) or connects to rank 0 (others). Throws core::Error if this fails or takes longer than
-  /// the world's timeout.
+  /// Starts to listen (rank 0) or connects to rank 0 (other ranks). Throws core::Error after an error or world.timeout.
   explicit Rendezvous(const RankConfig& world);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
@@ -21,8 +20,8 @@ class Rendezvous {
   /// Returns this host's numeric address on the network that connects it to rank 0.
   [[nodiscard]] const std::string& own_address() const { return own_address_; }
 
-  /// Sends `own` and returns what each rank has sent, by rank. Works once. Throws core::Error that names the ranks that
-  /// are missing, one that came twice, or one with another WORLD_SIZE.
+  /// Sends `own` to all ranks and returns the strings of all ranks, in order. Call it once. Throws core::Error if a
+  /// rank doesn't connect in time, two processes have the same rank, or a rank has another WORLD_SIZE.
   [[nodiscard]] std::vector<std::string> gather(const std::string& own);
 
  private:

@@ -1,6 +1,6 @@
-// All-gather in shared memory. Each member has two buffers and alternates between them: it writes its bytes, increments
-// its round counter and waits for the others. A member in round r + 1 has read all of round r, so a buffer is
-// overwritten only after all have read it. Data larger than a buffer takes several rounds.
+// All-gather in shared memory. Each member alternates between two buffers: it writes its bytes, increments its round
+// counter and waits for the other members. A member in round r + 1 has read all of round r, so a buffer is overwritten
+// only after all members have read it. Data larger than a buffer takes several rounds.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace folio::infer {
 namespace {
 
 constexpr size_t kPlace = size_t{256} << 10U;  ///< buffer size in bytes
-constexpr int kSpinsOfRound = 2000;  ///< about 20 µs, which suffices unless the OS has descheduled another rank
+constexpr int kSpinsOfRound = 2000;            ///< about 20 µs: enough unless the OS has descheduled another rank
 
 void pause_a_moment() {
 #if defined(__x86_64__)
@@ -29,7 +29,7 @@ void pause_a_moment() {
 }
 
 struct alignas(64) Member {
-  std::atomic<uint32_t> round{0};     ///< last round written
+  std::atomic<uint32_t> round{0};     ///< number of the last round whose bytes were written
   std::atomic<uint32_t> sleepers{0};  ///< number of members waiting for the next round
   struct alignas(64) Place {
     uint64_t to_all;  ///< number of leading bytes that go to all members
@@ -40,7 +40,7 @@ struct alignas(64) Member {
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "processes share them");
 
 void sleep_on(std::atomic<uint32_t>& word, uint32_t seen) {
-  const timespec interval{.tv_sec = 0, .tv_nsec = 100'000'000};  // then it checks for lost ranks
+  const timespec interval{.tv_sec = 0, .tv_nsec = 100'000'000};  // 0.1 s, then the caller checks for lost ranks
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &interval, nullptr, 0);
 }
 
@@ -112,7 +112,7 @@ class SharedMemoryTransport final : public Transport {
   std::vector<size_t> group_;
   size_t index_;
   uint32_t round_ = 0;
-  std::vector<std::vector<std::byte>> got_;  ///< received so far, if larger than a buffer
+  std::vector<std::vector<std::byte>> got_;  ///< by member: bytes received so far of data that is larger than a buffer
 };
 
 }  // namespace

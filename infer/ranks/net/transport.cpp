@@ -38,7 +38,7 @@ class MessageTransport final : public Transport {
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// Returns true if `can` is true for all members.
+// Exchanges `can` with all members, and returns true if it is true for all.
 bool all_can(Transport& transport, bool can, std::chrono::seconds timeout) {
   bool all = can;
   transport.all_gather(
@@ -49,8 +49,8 @@ bool all_can(Transport& transport, bool can, std::chrono::seconds timeout) {
 
 }  // namespace
 
-// The first member creates the shared memory and sends its name. A member on another host or in another container can't
-// open it; then all use messages.
+// The first member creates the shared memory and sends its name to the others. If a member can't open it, because it is
+// on another host or in another container, all use messages.
 std::unique_ptr<Transport> make_transport(Peers& peers, Channel channel, std::vector<size_t> group) {
   const RankConfig& world = peers.world();
   const auto index = static_cast<size_t>(std::ranges::find(group, world.rank) - group.begin());

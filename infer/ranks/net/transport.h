@@ -1,4 +1,4 @@
-// Transports for groups of processes: messages (peers.h), or shared memory if the ranks are on one host.
+// Transports between processes: messages (peers.h), or shared memory if all of a group's ranks are on one host.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace folio::infer {
 
 /// Connects the ranks of `group`, including this one. All of them must call it, in the same order of groups, with a
 /// channel that only this group uses. Uses shared memory if RankConfig::shared_memory is set and all ranks are on one
-/// host with enough of it, else messages. all_gather() copies the bytes before it returns.
+/// host with enough shared memory, otherwise messages. all_gather() copies the bytes before it returns.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(Peers& peers, Channel channel, std::vector<size_t> group);
 
-/// Returns the size in bytes of the shared memory for this many members.
+/// Returns the size in bytes of the shared memory for `n_members` members.
 [[nodiscard]] size_t shared_memory_bytes(size_t n_members);
-/// `index` is this rank's position in `group`. `memory` must be zero at first.
+/// Creates a transport in `memory`, which must be zero at first. `index` is this rank's position in `group`.
 [[nodiscard]] std::unique_ptr<Transport> make_shared_memory_transport(Peers& peers, core::SharedMemory memory,
                                                                       std::vector<size_t> group, size_t index);
 

@@ -1,4 +1,4 @@
-// The measurements of cuda_bench. Each measures one shape and adds a row per figure to the results.
+// The measurements of cuda_bench. Each function measures one model shape and adds a row per figure to the results.
 #pragma once
 
 #include <optional>
@@ -15,42 +15,42 @@ namespace folio::infer::gpu::bench {
 struct Options {
   std::vector<std::string> parts;
   std::vector<std::string> shapes{"8b", "1.1b"};
-  std::vector<std::string> types{"f16", "q8_0", "q4_0"};  ///< weight types of whole models
+  std::vector<std::string> types{"f16", "q8_0", "q4_0"};  ///< weight types for time_decoding() and time_prompt()
   std::vector<int64_t> rows{1, 8, 64};                    ///< rows per launch in time_kernels()
-  std::vector<int64_t> contexts{128, 1024};               ///< initial context of a single decoding sequence
-  std::vector<int64_t> batches{};                         ///< sequences per batch
-  int64_t batch_context = 512;                            ///< initial context of a batch's sequences
+  std::vector<int64_t> contexts{128, 1024};               ///< initial contexts to measure with one decoding sequence
+  std::vector<int64_t> batches{};                         ///< numbers of sequences to measure in time_decoding()
+  int64_t batch_context = 512;                            ///< initial context of the sequences of a batch
   int64_t tokens = 64;                                    ///< tokens decoded per sequence and repetition
   int64_t prompt = 2048;                                  ///< prompt length in time_prompt()
   int64_t attention = 8192;                               ///< prompt length in time_attention()
   bool f32_cache = false;
-  bool trace = false;  ///< also measure each kernel of a decode step
+  bool trace = false;  ///< if true, also measures each kernel of a decode step
   int device = 0;
-  std::string cublas;  ///< path of the library; empty: found by the loader
-  std::string json;    ///< path of the output file; empty: none
+  std::string cublas;  ///< path of the library; if empty, the loader searches for it
+  std::string json;    ///< path of the output file; if empty, none is written
   Effort effort;
 
   [[nodiscard]] CacheType cache_type() const { return f32_cache ? CacheType::F32 : CacheType::F16; }
 };
 
-/// Shared by all measurements.
+/// The state that all measurements share.
 struct Bench {
   const Options& options;
   Stream& stream;
-  double bandwidth;  ///< bytes per second of a copy
-  Cublas* cublas;    ///< null if not found
+  double bandwidth;  ///< of a device-to-device copy, in bytes/s
+  Cublas* cublas;    ///< null if the library was not found
   Results& results;
 };
 
-/// Times each kernel for each number of rows, in plain and fast form, including time_experts().
+/// Times each kernel for each number of rows, in its plain and its fast form. Also calls time_experts().
 void time_kernels(const Bench& bench, const std::string& shape);
 /// Times the kernels of a mixture of experts for each number of rows.
 void time_experts(const Bench& bench, const std::string& shape);
 /// Times the attention kernel, for decoding at each context and for a prompt.
 void time_attention(const Bench& bench, const std::string& shape);
-/// Times whole decode steps, for a single sequence at each context and for each batch.
+/// Times whole decode steps, for a single sequence at each context and for each batch size.
 void time_decoding(const Bench& bench, const std::string& shape);
-/// Times whole prompts, and their matrix products with our kernels and with cuBLAS.
+/// Times whole prompts, and their matrix products with Folio's kernels and with cuBLAS.
 void time_prompt(const Bench& bench, const std::string& shape);
 
 }  // namespace folio::infer::gpu::bench

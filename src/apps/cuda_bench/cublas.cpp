@@ -11,7 +11,7 @@
 namespace folio::infer::gpu::bench {
 namespace {
 
-// Constants of cublas_api.h and library_types.h, which a machine with only nvcc lacks.
+// Constants of cublas_api.h and library_types.h, which may be missing where nvcc is installed.
 constexpr int kTransposed = 1;
 constexpr int kAsItIs = 0;
 constexpr int kF16 = 2;         // CUDA_R_16F
@@ -56,7 +56,7 @@ std::unique_ptr<Cublas> Cublas::open(const std::string& path, Stream& stream, st
   core::require(cublas->functions_->create(&cublas->handle_) == 0 &&
                     cublas->functions_->set_stream(cublas->handle_, stream.handle()) == 0,
                 "cuBLAS failed to start; check that it supports this driver");
-  // Otherwise cuBLAS would allocate its workspace during graph capture.
+  // Without a workspace of its own, cuBLAS would allocate one during graph capture.
   cublas->workspace_ = DeviceMemory(stream, kWorkspace);
   core::require(cublas->functions_->set_workspace(cublas->handle_, cublas->workspace_.as<void>(), kWorkspace) == 0,
                 "cuBLAS rejected the workspace");
@@ -69,7 +69,7 @@ Cublas::~Cublas() {
   if (handle_ != nullptr) functions_->destroy(handle_);
 }
 
-// cuBLAS is column-major: it reads our rows as columns, and its transposed result is row-major again.
+// cuBLAS is column-major. It reads row-major operands as transposed, so a transposed result is row-major again.
 void Cublas::multiply(const void* x, size_t n_rows, const void* weight, size_t n_out, size_t k, void* out) {
   const float one = 1.0F;
   const float zero = 0.0F;

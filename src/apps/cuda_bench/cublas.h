@@ -1,4 +1,4 @@
-// cuBLAS for comparison, loaded at run time: neither the build nor a serving program needs it.
+// cuBLAS, for comparison. It is loaded at run time, so neither the build nor a serving program needs it.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace folio::infer::gpu::bench {
 
 class Cublas {
  public:
-  /// Loads the library at `path`, or if empty the one that the loader finds. Returns null and sets `why` if there is
-  /// none. Throws core::Error if it cannot be used.
+  /// Loads the library at `path`, or the one that the loader finds if `path` is empty. Returns null and sets `why` if
+  /// there is none. Throws core::Error if the library cannot be used.
   [[nodiscard]] static std::unique_ptr<Cublas> open(const std::string& path, Stream& stream, std::string& why);
   ~Cublas();
   Cublas(const Cublas&) = delete;

@@ -1,5 +1,5 @@
-// Times the kernels of a mixture of experts separately, like kernels.cpp: a layer of Qwen3-30B-A3B's shape with random
-// routes. Bytes include only experts that a row is routed to.
+// Times the kernels of a mixture of experts one by one, as kernels.cpp does for other kernels: a layer of
+// Qwen3-30B-A3B's shape with random routes. Counted bytes only include experts that a row is routed to.
 #include "infer/cuda/experts.h"
 
 #include <set>
@@ -22,7 +22,7 @@ Mixture mixture_of(const std::string& shape_name) {
   return {.n_experts = 128, .n_chosen = 8, .dim = 2048, .width = 768};
 }
 
-// Device memory for the routing of the rows, and the number of distinct experts that they use.
+// The routing of the rows in device memory, and the number of distinct experts that they use.
 struct Routed {
   Routed(Stream& stream, const Mixture& m, size_t n_rows)
       : routing{.n_experts = m.n_experts, .n_chosen = m.n_chosen, .normalizes = true},
@@ -67,7 +67,7 @@ class ExpertTable {
 
   void run() {
     const double scores = static_cast<double>(n_ * mixture_.n_experts * sizeof(float));
-    // Includes a copy of the logits, because the kernel overwrites them.
+    // The time includes a copy of the logits, because the kernel overwrites them.
     add("route", "f32", 4 * scores, 1, [&](size_t) { routed_.choose(bench_.stream, n_); });
     const size_t n_takings = n_ * mixture_.n_chosen;
     add("group takings", "int32", static_cast<double>(n_takings * 2 * sizeof(int32_t)), 1,
@@ -91,7 +91,7 @@ class ExpertTable {
                         {"share_of_copy", bytes / us * 1e6 / bench_.bandwidth}});
   }
 
-  // The experts of a copy are consecutive rows of one matrix, as in a stacked tensor.
+  // Each copy of the weights is one matrix with the experts' rows in order, as in a stacked tensor.
   void time_products(core::DType type) {
     const Mixture& m = mixture_;
     const size_t n_takings = n_ * m.n_chosen;

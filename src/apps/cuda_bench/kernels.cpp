@@ -1,4 +1,4 @@
-// Times each kernel separately. Launches cycle through copies of the weights and the KV cache, so that these are read
+// Times the kernels one by one. Launches cycle through copies of the weights and the KV cache, so that these are read
 // from memory, not from the L2 cache. Activations stay in L2, as in a step, where the previous kernel wrote them.
 #include <cmath>
 #include <functional>
@@ -14,7 +14,7 @@
 namespace folio::infer::gpu::bench {
 namespace {
 
-constexpr size_t kMostNarrow = 64;  // maximum rows of product.cu
+constexpr size_t kMostNarrow = 64;  // maximum number of rows of the kernels in product.cu
 
 class KernelTable {
  public:
@@ -91,7 +91,7 @@ class KernelTable {
     rows_.reset();
   }
 
-  // Returns rows of zeros to add, so that repeated additions stay finite.
+  // Returns device rows of zeros. Adding them repeatedly keeps values finite.
   const DeviceMemory& rows_to_add(size_t dim) {
     if (!rows_) rows_ = zeros(stream(), n_ * dim * sizeof(float));
     return *rows_;
@@ -148,7 +148,7 @@ class KernelTable {
     if (n_ <= kMostNarrow) time_product("output", type, {static_cast<size_t>(config_.vocab_size)}, dim, false);
   }
 
-  // Times one launch with one or more matrices. `plain` also times the plain form, which supports only one.
+  // Times one launch with one or more matrices. `plain` also times the plain form, which supports only one matrix.
   void time_product(const std::string& name, core::DType type, const std::vector<size_t>& n_out, size_t k, bool plain) {
     size_t all_out = 0;
     for (const size_t n : n_out) all_out += n;
@@ -186,11 +186,11 @@ class KernelTable {
     }
   }
 
-  // Times one draw per row: greedy, default top-p, and a small top-k. The plain form reads the row once for each token
-  // that it keeps, so it is timed only with the small top-k.
+  // Times one draw per row: greedy, with the default top-p, and with a small top-k. The plain form reads the row once
+  // for each token that it keeps, so it is timed only with the small top-k.
   void time_sampler() {
     const auto vocab_size = static_cast<size_t>(config_.vocab_size);
-    std::vector<float> row(vocab_size);  // like real logits: a few are much larger
+    std::vector<float> row(vocab_size);  // like real logits, of which a few are much larger
     for (size_t i = 0; i < vocab_size; ++i) {
       row[i] = static_cast<float>(-3.0 * std::log(1.0 - core::random_uniform(5, i)));
     }
@@ -221,7 +221,7 @@ class KernelTable {
   const Bench& bench_;
   std::string shape_name_;
   core::ModelConfig config_;
-  size_t n_ = 1;  ///< rows per launch
+  size_t n_ = 1;  ///< number of rows per launch
   std::optional<DeviceMemory> rows_;
 };
 

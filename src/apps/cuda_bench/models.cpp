@@ -16,7 +16,7 @@ namespace {
 using core::DType;
 using core::Role;
 
-constexpr size_t kSlice = size_t{1} << 16U;  // elements per piece of work
+constexpr size_t kSlice = size_t{1} << 16U;  // elements that a thread processes at a time
 
 bool is_end(Role role) { return role == Role::TokenEmbedding || role == Role::Output; }
 

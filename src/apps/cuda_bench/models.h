@@ -1,4 +1,4 @@
-// Model shapes to measure, and models in memory with such a shape and random weights.
+// The model shapes to measure, and models in memory that have such a shape and random weights.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace folio::infer::gpu::bench {
 
-/// Returns the configuration "8b" (Llama 3), "1.1b" (TinyLlama) or "tiny". Throws core::UsageError for other names.
+/// Returns the model shape "8b" (Llama 3), "1.1b" (TinyLlama) or "tiny". Throws core::UsageError for other names.
 [[nodiscard]] core::ModelConfig shape(const std::string& name, int64_t context_length);
 
 /// Returns the type "f32", "f16", "bf16", "q8_0" or "q4_0". Throws core::UsageError for other names.
@@ -20,16 +20,16 @@ namespace folio::infer::gpu::bench {
                                                     core::ThreadPool& pool);
 
 /// Returns a model with norm weights of 1 and random matrices of `type`, scaled to preserve the activations' magnitude.
-/// All layers share the bytes of one. For Q4_0 the embedding and the output are Q8_0, as export writes them.
+/// All layers share one layer's bytes. For Q4_0 the embedding and the output are Q8_0, as export writes them.
 [[nodiscard]] core::StoredModel random_model(const core::ModelConfig& config, core::DType type, core::ThreadPool& pool);
 
-/// Returns the bytes of weights that decoding a token reads, as stored in a file: all except an untied embedding.
+/// Returns the bytes of weights read to decode a token, as stored in a file: all except an untied embedding.
 [[nodiscard]] uint64_t bytes_of_token(const core::StoredModel& model);
-/// Returns the bytes of one position's keys and values over all layers, in F16 (`half`) or F32.
+/// Returns the bytes of one position's keys and values in all layers, in F16 if `half`, otherwise in F32.
 [[nodiscard]] uint64_t bytes_of_position(const core::ModelConfig& config, bool half);
-/// Returns the floating-point operations of one row's matrix products in all layers.
+/// Returns the floating-point operations of the matrix products of one row in all layers.
 [[nodiscard]] double operations_of_row(const core::ModelConfig& config);
-/// Returns the floating-point operations of one row of logits.
+/// Returns the floating-point operations of computing one row of logits.
 [[nodiscard]] double operations_of_logits(const core::ModelConfig& config);
 
 }  // namespace folio::infer::gpu::bench

@@ -11,7 +11,7 @@
 #include "infer/cuda/pack.h"
 
 namespace folio::infer::gpu::bench {
-// One random tile of rows is repeated, since the time does not depend on the values.
+// One random tile of rows is repeated to save time, since kernel times do not depend on the values.
 Matrices::Matrices(Stream& stream, core::DType type, size_t n_out, size_t k, size_t n_copies) {
   core::ThreadPool pool(1);
   const auto bytes = random_numbers(type, kTileRows * k, std::sqrt(3.0 / static_cast<double>(k)), 1, pool);
@@ -52,7 +52,7 @@ Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half,
   const size_t blocks_each = ceil_div(context, CacheView::kPositions);
   copy_bytes_ = n_sequences * blocks_each * a.cache.block_bytes();
   n_copies_ = copies_of(copy_bytes_, effort);
-  std::vector<uint8_t> numbers;  // random values in [-1, 1)
+  std::vector<uint8_t> numbers;  // random bytes for values in [-1, 1)
   for (size_t i = 0; i < 4096; ++i) {
     const auto x = static_cast<float>(2.0 * core::random_uniform(3, i) - 1.0);
     const uint32_t bits = half ? core::float_to_f16(x) : std::bit_cast<uint32_t>(x);

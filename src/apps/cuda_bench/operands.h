@@ -10,7 +10,7 @@
 
 namespace folio::infer::gpu::bench {
 
-/// Copies of a matrix (n_out, k) in separate device memory.
+/// Equal matrices of shape (n_out, k), each in its own device memory.
 class Matrices {
  public:
   Matrices(Stream& stream, core::DType type, size_t n_out, size_t k, size_t n_copies);
@@ -23,7 +23,7 @@ class Matrices {
   DeviceMemory memory_;
 };
 
-/// Rows of random inputs, as floats and packed for weights of a kind.
+/// Random inputs of shape (n_rows, k), as floats and packed for products with weights of `kind`.
 struct Inputs {
   Inputs(Stream& stream, size_t n_rows, size_t k, Kind kind);
   DeviceMemory floats;
@@ -32,15 +32,15 @@ struct Inputs {
   PackedInputs packed;
 };
 
-/// Operands of attention() as in an engine's step: sequences of `context` positions in a cache of one layer, and the
-/// queries of each sequence's last `n_rows` positions. Each copy has its own cache.
+/// Operands of attention() as in a step: sequences of `context` positions in a KV cache with one layer, and queries of
+/// each sequence's last `n_rows` positions. Each copy has a cache of its own.
 class Attending {
  public:
   Attending(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,
             size_t n_rows, size_t shared_bytes, const Effort& effort);
   [[nodiscard]] size_t n_copies() const { return n_copies_; }
   [[nodiscard]] const Attention& of(size_t copy);
-  /// Returns the minimum number of bytes to read and write.
+  /// Returns the number of bytes that attention must read and write at least.
   [[nodiscard]] double bytes() const { return bytes_; }
   [[nodiscard]] double operations() const { return operations_; }
 

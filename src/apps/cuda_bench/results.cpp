@@ -17,7 +17,7 @@ std::string cell(const Record& value) {
   return value.is_null() ? "-" : value.dump();
 }
 
-// Columns with names of kernels and products are wider than those with numbers.
+// Returns a column's width. Columns with names of kernels and products are wider than columns with numbers.
 size_t width_of(const std::string& column) {
   if (column == "kernel") return 44;
   if (column == "product") return 28;

@@ -14,11 +14,11 @@ using Record = nlohmann::ordered_json;
 
 class Results {
  public:
-  /// Opens `json_file` to append to; empty: only prints. Throws core::Error if it cannot be opened.
+  /// Opens `json_file` to append to; if empty, rows are only printed. Throws core::Error if it cannot be opened.
   explicit Results(const std::string& json_file);
 
   void add(const Record& row);
-  /// Prints a line that is not written to the file.
+  /// Prints a line that is not written to the JSON file.
   void note(const std::string& text);
 
  private:
@@ -27,7 +27,7 @@ class Results {
   };
 
   std::unique_ptr<std::FILE, Close> json_;
-  std::vector<std::string> columns_;  ///< columns of the current table
+  std::vector<std::string> columns_;  ///< columns of the table that is being printed
 };
 
 }  // namespace folio::infer::gpu::bench

@@ -24,7 +24,7 @@ double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// A model on the GPU, and sequences of random tokens.
+// A model on the GPU, for which decode steps and prompts of random tokens can be timed.
 class Loaded {
  public:
   Loaded(const Bench& bench, const core::StoredModel& model, bool fast, int64_t positions)
@@ -35,8 +35,8 @@ class Loaded {
 
   [[nodiscard]] Runner& runner() { return runner_; }
 
-  /// Returns the microseconds of a decode step of `batch` sequences that start with `context` positions each. Calls
-  /// on_start after the warm-up repetition, which captures the steps' graphs.
+  /// Returns the median microseconds of a decode step of `batch` sequences that start with `context` positions each.
+  /// Calls on_start after the warm-up repetition, which captures the steps' graphs.
   double decode(int64_t batch, int64_t context, const std::function<void()>& on_start = {}) {
     std::deque<ScopedSequence> sequences;
     for (int64_t b = 0; b < batch; ++b) {
@@ -52,11 +52,11 @@ class Loaded {
       times.push_back(microseconds_since(start) / static_cast<double>(bench_.options.tokens));
       for (const ScopedSequence& s : sequences) runner_.cache().truncate(s.id(), context);
     }
-    times.erase(times.begin());  // the warm-up
+    times.erase(times.begin());  // the warm-up repetition
     return median(times);
   }
 
-  /// Returns the microseconds from a prompt to its first token.
+  /// Returns the median microseconds from the start of an n-token prompt to its first output token.
   double prompt(int64_t n) {
     std::vector<double> times;
     const std::vector<int32_t> text = tokens(n);
@@ -82,7 +82,7 @@ class Loaded {
 
   void fill(SequenceId sequence, int64_t context) { read(sequence, tokens(context), nullptr); }
 
-  // Computes a prompt, and draws the next token if there is a sampler.
+  // Computes a prompt's rows, and draws the next token if `sampler` isn't null.
   void read(SequenceId sequence, const std::vector<int32_t>& text, Sampler* sampler) {
     for (size_t begin = 0; begin < text.size(); begin += runner_.max_rows()) {
       const size_t end = std::min(text.size(), begin + runner_.max_rows());
@@ -122,7 +122,7 @@ class Loaded {
   Sampler greedy_{{.temperature = 0.0F}, {}};
 };
 
-// Returns the cache capacity that the measurements need, in whole blocks and including decoded tokens.
+// Returns the positions of KV cache that the measurements need: whole blocks, including those of decoded tokens.
 int64_t positions_of(const Options& o) {
   const auto whole = [](int64_t n) { return (n + 31) / 32 * 32; };
   int64_t most = whole(o.prompt);
@@ -177,7 +177,7 @@ void time_decoding(const Bench& bench, const std::string& shape_name) {
       Loaded loaded(bench, model, fast, positions_of(o));
       const auto add = [&](int64_t batch, int64_t context) {
         const double us = loaded.decode(batch, context);
-        // The mean number of positions of a sequence while it decodes.
+        // Mean number of positions of a sequence while it decodes.
         const double positions = static_cast<double>(context) + static_cast<double>(o.tokens + 1) / 2;
         const double bytes = weights + static_cast<double>(batch) * positions * position;
         bench.results.add({{"part", "decode"},
@@ -205,8 +205,8 @@ void time_decoding(const Bench& bench, const std::string& shape_name) {
 
 namespace {
 
-// Times the matrix products of a prompt's step with our kernels and with cuBLAS. cuBLAS multiplies q, k and v by one
-// combined matrix, and gate and up by another. Returns cuBLAS's total microseconds, 0 without it.
+// Times the matrix products of a prompt's step with Folio's kernels and with cuBLAS. cuBLAS multiplies q, k and v by
+// one combined matrix, and gate and up by another. Returns the total microseconds of cuBLAS, or 0 without it.
 double time_products(const Bench& bench, const std::string& shape_name, const core::ModelConfig& c,
                      const std::string& type) {
   const Options& o = bench.options;

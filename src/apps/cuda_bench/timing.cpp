@@ -10,8 +10,8 @@ namespace folio::infer::gpu::bench {
 namespace {
 
 constexpr size_t kMostCopies = 64;
-constexpr size_t kMostLaunches = 512;  // per recording
-constexpr double kLongLaunch = 500.0;  // milliseconds; longer launches are timed only once
+constexpr size_t kMostLaunches = 512;  // maximum number of launches in a recorded graph
+constexpr double kLongLaunch = 500.0;  // milliseconds; a longer launch is timed only once
 constexpr size_t kPiece = size_t{1} << 20U;
 
 }  // namespace
@@ -36,7 +36,7 @@ double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
     end.record(stream);
     return end.since(start);
   };
-  launch(0);  // loads the kernel
+  launch(0);  // loads the kernel, which takes longer than a launch
   stream.wait();
   const double once = timed([&] { launch(n_copies - 1); });
   if (once > kLongLaunch) return once * 1e3;
@@ -58,7 +58,7 @@ DeviceMemory repeated(Stream& stream, size_t bytes, std::span<const uint8_t> pie
   auto* to = memory.as<uint8_t>();
   size_t filled = std::min(bytes, piece.size());
   stream.copy_in(to, piece.data(), filled);
-  while (filled < bytes) {  // doubles the filled part
+  while (filled < bytes) {  // each pass doubles the filled part
     const size_t more = std::min(filled, bytes - filled);
     stream.copy_within(to + filled, to, more);
     filled += more;

@@ -12,27 +12,27 @@
 namespace folio::infer::gpu::bench {
 
 struct Effort {
-  double milliseconds = 10.0;                ///< duration of a repetition, at least one launch
-  int repetitions = 5;                       ///< the median is reported
-  size_t spread_bytes = size_t{512} << 20U;  ///< bytes that launches read before they read the same again
+  double milliseconds = 10.0;                ///< minimum duration of a repetition, which has at least one launch
+  int repetitions = 5;                       ///< number of repetitions; the median is reported
+  size_t spread_bytes = size_t{512} << 20U;  ///< bytes to read before launches read the same bytes again
   size_t copy_bytes = size_t{4} << 30U;      ///< size of the copy that measures memory bandwidth
 };
 
-/// Returns how many copies of operands of `bytes` bytes fill effort.spread_bytes, from 1 to 64.
+/// Returns the number of copies of `bytes` bytes of operands that fill effort.spread_bytes, from 1 to 64.
 [[nodiscard]] size_t copies_of(size_t bytes, const Effort& effort);
 
-/// Returns the microseconds of a launch. launch(copy) issues one on that copy of its operands. A repetition is a CUDA
-/// graph of many launches in a row, timed with events, so the host's overhead is not included.
+/// Returns the median microseconds of a launch; launch(copy) must issue one with that copy of its operands. A
+/// repetition is a CUDA graph of many launches in a row, timed with events, so the host's overhead is not included.
 [[nodiscard]] double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
                                   const std::function<void(size_t copy)>& launch);
 
 /// Returns `bytes` bytes of device memory filled with repetitions of `piece`.
 [[nodiscard]] DeviceMemory repeated(Stream& stream, size_t bytes, std::span<const uint8_t> piece);
-/// Returns n random floats in [-1, 1).
+/// Returns n random floats in [-1, 1) in device memory.
 [[nodiscard]] DeviceMemory random_floats(Stream& stream, size_t n, uint64_t seed);
-/// Returns `bytes` zero bytes.
+/// Returns `bytes` bytes of zeros in device memory.
 [[nodiscard]] DeviceMemory zeros(Stream& stream, size_t bytes);
-/// Copies `values` to the device.
+/// Returns a copy of `values` in device memory.
 template <typename T>
 [[nodiscard]] DeviceMemory on_device(Stream& stream, const std::vector<T>& values) {
   DeviceMemory memory(stream, values.size() * sizeof(T));
@@ -41,7 +41,7 @@ template <typename T>
   return memory;
 }
 
-/// Returns the median, the mean of the middle two if there are two. `values` must not be empty.
+/// Returns the median, which is the mean of the middle two if their number is even. `values` must not be empty.
 [[nodiscard]] double median(std::vector<double> values);
 
 }  // namespace folio::infer::gpu::bench

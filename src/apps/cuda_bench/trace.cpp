@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{8} << 20U;
 
-// CUPTI's callbacks have no user pointer, so its functions and the results are global.
+// CUPTI's functions and the recorded results. They are global because CUPTI's callbacks have no user pointer.
 struct Seen {
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
   decltype(&cuptiActivityEnable) enable = nullptr;
@@ -43,7 +43,7 @@ Seen& seen() {
   return all;
 }
 
-// Demangles a kernel's name and removes namespaces and parameters: "norm_block".
+// Returns a kernel's demangled name without namespaces and parameters: "norm_block".
 std::string short_name(const char* mangled) {
   int status = 0;
   char* full = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
@@ -68,7 +68,7 @@ void CUPTIAPI take_buffer(CUcontext /*context*/, uint32_t /*stream*/, uint8_t* b
   CUpti_Activity* record = nullptr;
   while (valid > 0 && all.next(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && record->kind != CUPTI_ACTIVITY_KIND_KERNEL) continue;
-    // The fields that are read have the same offsets in all versions since CUDA 11.
+    // The fields read here have the same offsets in all versions of this struct since CUDA 11.
     const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(record);
     Trace::Kernel& sum = all.kernels[short_name(kernel->name)];
     ++sum.calls;
@@ -119,7 +119,7 @@ void Trace::clear() {
 }
 
 std::map<std::string, Trace::Kernel> Trace::kernels() {
-  seen().flush(1);  // 1: also buffers that are not full
+  seen().flush(1);  // 1: flushes buffers that are not full too
   const std::lock_guard lock(seen().mutex);
   return seen().kernels;
 }

@@ -1,4 +1,4 @@
-// Times of individual kernels, recorded by CUPTI. Unlike events it also measures kernels within a CUDA graph.
+// Times of individual kernels, recorded by CUPTI, which unlike events can measure kernels within a CUDA graph.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ class Trace {
  public:
   struct Kernel {
     uint64_t calls = 0;
-    double us = 0.0;  ///< microseconds of all calls
+    double us = 0.0;  ///< total microseconds of all calls
   };
 
-  /// Starts recording; call it before the graphs to measure are captured. Returns null and sets `why` without CUPTI.
+  /// Starts recording; must be called before graphs are captured. Returns null and sets `why` if CUPTI is missing.
   [[nodiscard]] static std::unique_ptr<Trace> begin(std::string& why);
   ~Trace();
   Trace(const Trace&) = delete;
@@ -23,7 +23,7 @@ class Trace {
 
   /// Discards the times recorded so far.
   void clear();
-  /// Returns calls and times since clear(), by kernel name. The device must be idle.
+  /// Returns the number of calls and their time since clear(), by kernel name. The device must be idle.
   [[nodiscard]] std::map<std::string, Kernel> kernels();
 
  private:

@@ -1,4 +1,4 @@
-// Common to both adapter formats: two tensors for each adapted matrix, and no others.
+// Reads what both adapter formats have in common: two tensors (a and b) for each adapted matrix, and no others.
 #pragma once
 
 #include <array>
@@ -13,20 +13,20 @@ namespace folio::core {
 
 struct AdapterTensors {
   std::span<const TensorView> all;                       ///< all tensors of the file
-  std::function<std::string(const TensorSpec&)> name;    ///< returns the name of a matrix
-  std::array<std::string, 2> endings;                    ///< suffixes of a and b after ".": "lora_a", "lora_b"
-  std::string tail;                                      ///< text after the suffix, such as ".weight"
+  std::function<std::string(const TensorSpec&)> name;    ///< returns a matrix's name in the file
+  std::array<std::string, 2> endings;                    ///< name suffixes of a and b after ".": "lora_a", "lora_b"
+  std::string tail;                                      ///< end of the names after the suffix, such as ".weight"
   std::string where;                                     ///< path of the file, for error messages
   std::function<std::string()> why = [] { return ""; };  ///< returns a note appended to shape errors
 };
 
-/// Returns the parts that `take` makes of each matrix's tensors a and b, in manifest order. Throws Error, with the
-/// file, if one of the two is missing, if a tensor belongs to no matrix of the blocks, or if the file has no adapter.
+/// Returns the parts that `take` makes from each matrix's tensors a and b, in manifest order. Throws Error that names
+/// the file if a or b is missing, if a tensor belongs to no matrix of the blocks, or if the file has no adapter.
 [[nodiscard]] std::vector<Adapter::Part> adapter_parts(
     const AdapterTensors& tensors, const ModelConfig& config,
     const std::function<Adapter::Part(const TensorSpec& spec, const TensorView& a, const TensorView& b)>& take);
 
-/// Throws Error, with the file, unless the tensor has this shape.
+/// Throws Error that names the file unless the tensor has this shape.
 void require_adapter_shape(const AdapterTensors& tensors, const TensorView& tensor, const std::vector<int64_t>& shape);
 
 }  // namespace folio::core

@@ -13,7 +13,7 @@ namespace folio::core {
 
 /// How config.json specifies a sliding window, for families that may have one.
 enum class HfWindow : uint8_t {
-  Number,    ///< sliding_window; if missing, HfFamily::window_size; null: no window
+  Number,    ///< value of sliding_window; null: no window; if missing: HfFamily::window_size
   Optional,  ///< like Number, but no window if sliding_window is missing
   Layers,    ///< like Number, in the layers given by layer_types or max_window_layers
   Switched,  ///< like Layers, but only if use_sliding_window is true
@@ -21,38 +21,38 @@ enum class HfWindow : uint8_t {
 
 struct HfFamily {
   Family family;
-  std::string_view architecture{};      ///< default: the name in camel case (qwen2_moe: Qwen2MoeForCausalLM)
-  RopePairs pairs = RopePairs::Halves;  ///< order of the rows of Wq and Wk
+  std::string_view architecture{};      ///< if empty, the name in camel case: Qwen2MoeForCausalLM for qwen2_moe
+  RopePairs pairs = RopePairs::Halves;  ///< pairs that RoPE rotates, in the stored order of the rows of Wq and Wk
   bool norms_less_1 = false;            ///< norm weights are stored as weight - 1
   HfWindow window = HfWindow::Number;
   int64_t window_size = 4096;
   int64_t head_dim = 0;          ///< default of head_dim; 0: hidden_size / num_attention_heads
-  bool attention_bias = false;   ///< config.json has the key attention_bias: ModelConfig::qkv_bias()
+  bool attention_bias = false;   ///< config.json has attention_bias: true if q, k and v have biases
   bool ties = false;             ///< default of tie_word_embeddings
-  bool rope_parameters = false;  ///< config.json must specify RoPE: without parameters transformers scales it
+  bool rope_parameters = false;  ///< config.json must have RoPE parameters, since transformers' defaults scale RoPE
 
-  std::string_view post_attention_norm = "post_attention_layernorm";  ///< if the family has this norm
+  std::string_view post_attention_norm = "post_attention_layernorm";  ///< tensor name, if the family has this norm
   std::string_view ffn_norm = "post_attention_layernorm";
-  std::string_view post_ffn_norm = "post_feedforward_layernorm";  ///< if the family has this norm
+  std::string_view post_ffn_norm = "post_feedforward_layernorm";  ///< tensor name, if the family has this norm
   std::string_view ffn = "mlp";
-  std::string_view qkv{};      ///< Wq, Wk and Wv as one matrix; empty: three matrices
-  std::string_view gate_up{};  ///< W1 and W3 as one matrix; empty: two matrices
+  std::string_view qkv{};      ///< name of Wq, Wk and Wv as one matrix; empty: three matrices
+  std::string_view gate_up{};  ///< name of W1 and W3 as one matrix; empty: two matrices
 
   std::string_view router = "gate";
-  std::array<std::string_view, 3> expert{"gate_proj", "up_proj", "down_proj"};  ///< W1, W3, W2
+  std::array<std::string_view, 3> expert{"gate_proj", "up_proj", "down_proj"};  ///< names of W1, W3 and W2
   std::string_view shared = "shared_expert";
-  std::string_view n_experts = "num_experts";             ///< key of config.json
-  std::string_view expert_dim = "moe_intermediate_size";  ///< key of config.json
-  bool packed_experts = false;                            ///< experts are stored as HfPacked describes
+  std::string_view n_experts = "num_experts";             ///< key in config.json
+  std::string_view expert_dim = "moe_intermediate_size";  ///< key in config.json
+  bool packed_experts = false;                            ///< experts are stored as described at HfPacked
 };
 
 struct GgufFamily {
   Family family;
   std::string_view architecture{};  ///< general.architecture and prefix of keys; default: the name without "_"
   std::string_view ffn_norm = "ffn_norm";
-  bool qkv = false;                 ///< attn_qkv is written; it is read for every family
+  bool qkv = false;                 ///< files are written with attn_qkv, which is read for every family
   bool gate_up = false;             ///< ffn_up contains W1 followed by W3
-  bool window = false;              ///< has keys for a sliding window
+  bool window = false;              ///< the file has keys for a sliding window
   bool yarn_between_pairs = false;  ///< RopeScaling::whole_pairs is false (GGUF has no key for it)
   int64_t layers_27b = 0;           ///< layers of Gemma's 27B, whose scores llama.cpp scales by (dim / n_heads)^-0.5
 };
@@ -60,8 +60,8 @@ struct GgufFamily {
 [[nodiscard]] const HfFamily& hf_family(Family family);
 [[nodiscard]] const GgufFamily& gguf_family(Family family);
 
-[[nodiscard]] std::string hf_architecture(Family family);    ///< such as "LlamaForCausalLM"
-[[nodiscard]] std::string gguf_architecture(Family family);  ///< such as "llama"
+[[nodiscard]] std::string hf_architecture(Family family);    ///< returns a name such as "LlamaForCausalLM"
+[[nodiscard]] std::string gguf_architecture(Family family);  ///< returns a name such as "llama"
 
 /// Returns the family of this GGUF architecture, with experts or without; the first in families() if there are several.
 /// Throws Error "WHAT is ARCHITECTURE, but only these run here: …" if there is none.

@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* kFileName = "generation_config.json";
 constexpr const char* kRemedy = "correct it, or remove it from the file";
-constexpr double kAll = INT32_MAX;  // repeat_last_n that covers the whole sequence
+constexpr double kAll = INT32_MAX;  // value of repeat_last_n that covers the whole sequence
 
 struct Field {
   const char* name;
-  const char* hf;    ///< null: Hugging Face has no such field
-  const char* gguf;  ///< key after "general.sampling."
+  const char* hf;    ///< key in generation_config.json; null if there is none
+  const char* gguf;  ///< key in GGUF after "general.sampling."
   bool whole = false;
 };
 constexpr std::array<Field, 6> kFields{{{"temperature", "temperature", "temp"},
@@ -34,7 +34,7 @@ constexpr std::array<Field, 6> kFields{{{"temperature", "temperature", "temp"},
 
 std::string key_of(const Field& field) { return fmt::format("general.sampling.{}", field.gguf); }
 
-// In both formats -1 turns top_k off, and makes repeat_last_n cover all tokens.
+// Returns the value for the sampler. In files, -1 turns top_k off, and makes repeat_last_n cover all tokens.
 double with_meaning(const Field& field, double value) {
   if (!field.whole || value != -1) return value;
   return field.name == std::string_view("top_k") ? 0 : kAll;
@@ -46,7 +46,7 @@ nlohmann::json read_object(const fs::path& path) {
   return json;
 }
 
-// Reads eos_token_id, which may be an ID, a list of IDs, or null.
+// Returns the IDs in eos_token_id, which may be an ID, a list of IDs, or null.
 std::vector<int32_t> end_tokens_of(const nlohmann::json& json, int64_t vocab_size, const std::string& where) {
   const auto found = json.find("eos_token_id");
   if (found == json.end() || found->is_null()) return {};

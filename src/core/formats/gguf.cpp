@@ -17,17 +17,17 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is little-endian, and is read in place");
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
-// The format's default alignment. Files that llama.cpp quantizes from another one are unreadable: it copies the key
-// general.alignment, but ignores it.
+// The format's default alignment. Another one would break llama.cpp's quantization of written files: it copies the key
+// general.alignment, but aligns tensors to 32 bytes.
 constexpr uint64_t kWrittenAlignment = 32;
 constexpr int kMaxArrayDepth = 4;
 // Limits for metadata and tensor entries, so that a damaged file cannot cause huge allocations. The largest published
 // vocabularies have about 260,000 tokens and 10 MB.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
-constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // in all arrays together
+constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // maximum of all arrays together
 constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;
 
-// Calls `visit` with the type of the variant's alternative number `type`. Returns false if there is none.
+// Calls `visit` with the variant's alternative at index `type`. Returns false if the index is too large.
 template <typename Variant, size_t I = 0, typename Visitor>
 bool with_alternative(uint32_t type, Visitor&& visit) {
   if constexpr (I < std::variant_size_v<Variant>) {
@@ -102,7 +102,7 @@ class Cursor {
     GgufArray result;
     const bool known = with_alternative<decltype(result.items)>(type, [&]<typename Vector>() {
       using Item = typename Vector::value_type;
-      // Checks the count against the minimum size of an item before allocating.
+      // Compares the count with the bytes left in the file before allocating memory.
       constexpr uint64_t kLeast = std::is_same_v<Item, std::string> ? 8
                                   : std::is_same_v<Item, GgufArray> ? 12
                                   : std::is_same_v<Item, bool>      ? 1
@@ -196,7 +196,7 @@ bool is_gguf(const std::filesystem::path& path) {
 }
 
 GgufFile::GgufFile(const std::filesystem::path& path) : GgufFile(path, OneFile{}) {
-  if (const int64_t count = integer(kSplitCount, 1); count > 1) read_parts(count);  // 0: merged from parts
+  if (const int64_t count = integer(kSplitCount, 1); count > 1) read_parts(count);  // a count of 0 marks a merged file
 }
 
 GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
@@ -209,7 +209,7 @@ GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
   }
   const auto n_tensors = in.number<uint64_t>("the number of tensors");
   const auto n_keys = in.number<uint64_t>("the number of metadata keys");
-  // A key with its value needs at least 13 bytes, a tensor's entry 32.
+  // In a file, a key with its value needs at least 13 bytes, and a tensor's entry 32.
   if (n_keys > in.remaining() / 13) in.fail_here("{} metadata keys do not fit in the file", n_keys);
   if (n_tensors > in.remaining() / 32) in.fail_here("{} tensors do not fit in the file", n_tensors);
   if (n_keys > kMaxEntries || n_tensors > kMaxEntries) {

@@ -1,7 +1,7 @@
 // GGUF v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors in one mapped file, or in
-// several: NAME-00001-of-00003.gguf has the metadata with split.count (llama.cpp's gguf-split, the gguf package).
-// The reader checks every size against the file's length before it allocates memory or makes a view.
-// In the variants below an alternative's index is the type's number in the file.
+// several made by llama.cpp's gguf-split, of which the first, NAME-00001-of-00003.gguf, has the metadata. The reader
+// checks every size against the file's length before it allocates memory or makes a view. In the variants below, an
+// alternative's index is the type's number in the file.
 #pragma once
 
 #include <cstdint>
@@ -52,14 +52,14 @@ class GgufFile {
   [[nodiscard]] std::vector<const MappedFile*> mapped() const;
 
   [[nodiscard]] const GgufValue* find(const std::string& key) const;
-  /// These throw Error with the key if it has another type, or is missing and there is no fallback.
+  /// Return the value of `key`. Throw Error if it has another type, or if it is missing and there is no fallback.
   [[nodiscard]] int64_t integer(const std::string& key, std::optional<int64_t> fallback = {}) const;
   [[nodiscard]] float real(const std::string& key, std::optional<float> fallback = {}) const;
   [[nodiscard]] bool boolean(const std::string& key, std::optional<bool> fallback = {}) const;
   [[nodiscard]] const std::string& string(const std::string& key) const;
   [[nodiscard]] const std::vector<std::string>& strings(const std::string& key) const;
 
-  /// Returns the tensor with this name, or null.
+  /// Returns the tensor with this name, or null if there is none.
   [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
 
  private:
@@ -75,8 +75,8 @@ class GgufFile {
   std::map<std::string, size_t> tensor_index_;
 };
 
-/// Writes a GGUF v3 with the tensors in the given order, aligned to 32 bytes, the format's default. Throws Error on a
-/// repeated key or name, or a tensor that the format cannot store.
+/// Writes a GGUF v3 file with the tensors in the given order, aligned to 32 bytes, the format's default. Throws Error
+/// for a repeated key or name, or a tensor that the format cannot store.
 void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream);
 
 }  // namespace folio::core

@@ -12,7 +12,7 @@ namespace folio::core {
 
 /// Reads an adapter for a model with this configuration and multiplies its scale by `factor`. As in llama.cpp, the
 /// scale is alpha / rank, or 1 if alpha is missing or 0. Throws Error if something is missing, has the wrong shape or
-/// is not supported: only linear layers of the blocks are, up to rank kMaxAdapterRank, without invocation tokens.
+/// is not supported. Supported are linear layers of the blocks, up to rank kMaxAdapterRank, without invocation tokens.
 [[nodiscard]] Adapter read_gguf_adapter(const std::filesystem::path& path, const ModelConfig& config,
                                         float factor = 1.0F);
 

@@ -11,14 +11,14 @@
 namespace folio::core {
 namespace {
 
-// Llama 3's RoPE parameters. GGUF has no standard keys for them; other programs read the resulting factors.
+// Folio's keys for Llama 3's RoPE parameters, for which GGUF has none. Other programs read the resulting factors.
 constexpr const char* kScalingFactor = "rope.scaling.llama3.factor";
 constexpr const char* kScalingLow = "rope.scaling.llama3.low_freq_factor";
 constexpr const char* kScalingHigh = "rope.scaling.llama3.high_freq_factor";
 constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_length";
 constexpr const char* kOriginalContext = "rope.scaling.original_context_length";
 
-// Builds an architecture's keys: "llama.block_count".
+// Builds the keys of an architecture, such as "llama.block_count".
 class Keys {
  public:
   explicit Keys(std::string_view architecture) : architecture_(architecture) {}
@@ -28,7 +28,7 @@ class Keys {
   std::string_view architecture_;
 };
 
-// Checks the file's factors against Llama 3's formula, with the parameters in our keys or those of Llama 3.1 to 3.3.
+// Checks the file's factors against Llama 3's formula. Parameters without Folio's keys are those of Llama 3.1 to 3.3.
 void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},
@@ -48,7 +48,7 @@ void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& 
   }
 }
 
-// Returns LongRoPE's long or short factors, which a tensor stores.
+// Returns LongRoPE's long or short factors, which the tensor `name` contains.
 std::vector<float> longrope_factors(const GgufFile& file, const char* name, const ModelConfig& c) {
   const TensorView* tensor = file.find_tensor(name);
   const std::string where = file.path().string();
@@ -61,7 +61,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
   RopeScaling& s = c.rope_scaling;
   const bool long_factors = file.find_tensor(kLongFactors) != nullptr || file.find_tensor(kShortFactors) != nullptr;
-  // Without a type, scaling is linear.
+  // In GGUF, scaling without a type is linear.
   const char* factor_key = file.find(key("rope.scale_linear")) != nullptr ? "rope.scale_linear" : "rope.scaling.factor";
   const float factor = file.real(key(factor_key), 1.0F);
   const bool named = file.find(key("rope.scaling.type")) != nullptr;
@@ -128,8 +128,8 @@ void write_rope_scaling(Family family, const Keys& key, const RopeScaling& s, Gg
   if (std::abs(rest - 1.0F) > 1e-6F) metadata.emplace_back(key("rope.scaling.attn_factor"), rest);
 }
 
-// Reads the sliding window; missing keys have llama.cpp's defaults. Rejects a window shorter than the context where
-// llama.cpp ignores the window of this architecture.
+// Reads the sliding window. Missing keys have llama.cpp's defaults. Throws Error if the window is shorter than the
+// context and llama.cpp would ignore it for this architecture.
 void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
   const int64_t window = file.integer(key("attention.sliding_window"), 0);
@@ -152,7 +152,7 @@ void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family
           c.local_rope_theta);
 }
 
-// Returns a float whose inverse is `logit_scale`, if there is one: Granite's files store a divisor of the logits.
+// Returns a float whose inverse is `logit_scale`, if there is one, since Granite's GGUFs store a divisor of the logits.
 float logit_divisor(float logit_scale) {
   const float about = 1.0F / logit_scale;
   const float below = std::nextafter(about, 0.0F), above = std::nextafter(about, 1e9F);
@@ -162,7 +162,7 @@ float logit_divisor(float logit_scale) {
   return about;
 }
 
-// Returns the score scale that llama.cpp uses for Gemma, whose files do not store it. 0: 1 / sqrt(head_dim).
+// Returns the score scale that llama.cpp uses for Gemma, whose GGUFs don't store it; 0 means 1 / sqrt(head_dim).
 float gemma_score_scale(const ModelConfig& c) {
   if (c.n_layers != gguf_family(c.family).layers_27b || c.dim / c.n_heads == c.head_dim) return 0.0F;
   return 1.0F / std::sqrt(static_cast<float>(c.dim / c.n_heads));
@@ -190,9 +190,9 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
   }
 }
 
-constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // llama.cpp's expert_gating_func
+constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // values of llama.cpp's expert_gating_func
 
-// Reads the experts' parameters. Missing keys have llama.cpp's defaults.
+// Reads the parameters of experts. Missing keys have llama.cpp's defaults.
 void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
   const MixtureInfo& mixture = family.mixture;
@@ -224,7 +224,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   c.route_scale = scale == 0.0F ? 1.0F : scale;
   c.expert_groups = std::max<int64_t>(file.integer(key("expert_group_count"), 1), 1);
   c.groups_per_token = c.expert_groups > 1 ? file.integer(key("expert_group_used_count")) : 1;
-  if (c.groups_per_token == c.expert_groups) c.expert_groups = c.groups_per_token = 1;  // no grouping
+  if (c.groups_per_token == c.expert_groups) c.expert_groups = c.groups_per_token = 1;  // the same as a single group
 }
 
 }  // namespace
@@ -241,7 +241,7 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   ModelConfig c;
   c.family = family.family;
   c.dim = file.integer(key("embedding_length"));
-  const int64_t ahead = file.integer(key("nextn_predict_layers"), 0);  // the last layers predict further tokens
+  const int64_t ahead = file.integer(key("nextn_predict_layers"), 0);  // number of multi-token prediction layers
   require(ahead >= 0 && ahead <= 1 << 10, "{}: {} is {}", where, key("nextn_predict_layers"), ahead);
   c.n_layers = file.integer(key("block_count")) - ahead;
   c.n_heads = file.integer(key("attention.head_count"));

@@ -14,9 +14,9 @@
 namespace folio::core {
 namespace {
 
-// Returns llama.cpp's number (enum llama_ftype) for the type of the layers' matrices.
+// Returns the number in llama.cpp's enum llama_ftype for the type that the layers' matrices have.
 uint32_t main_type(const std::vector<TensorView>& tensors) {
-  // The embedding, which comes first, often has a more precise type.
+  // Skips the embedding, which comes first and often has a more precise type.
   const auto matrix =
       std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
   const DType type = matrix == tensors.end() ? tensors.front().type : matrix->type;
@@ -34,7 +34,7 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
     case DType::Q5_1:
       return 9;
     case DType::Q4_K:
-      return 15;  // llama.cpp's "Q4_K - Medium"; the next two are Medium, too
+      return 15;  // llama.cpp's "Q4_K - Medium"; 17 and 18 are Medium, too
     case DType::Q5_K:
       return 17;
     case DType::Q6_K:
@@ -46,7 +46,7 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
   }
 }
 
-// Returns the tensor, or its rows of a fused tensor. Inserts the name found in the file into `names`.
+// Returns the tensor, or rows of a fused tensor that contains it. Inserts the name found in the file into `names`.
 TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std::string_view>& names) {
   const std::string where = file.path().string();
   const Fused& fused = spec.gguf_fused;
@@ -58,7 +58,7 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   const std::string& name = names_all ? fused.name : spec.gguf_name;
   std::vector<int64_t> shape = spec.shape;
   if (names_all) shape[0] = fused.rows;
-  if (found == nullptr && spec.is_stack()) {  // one tensor per expert, such as "blk.0.ffn_gate.0.weight"
+  if (found == nullptr && spec.is_stack()) {  // older GGUFs have one tensor per expert: "blk.0.ffn_gate.0.weight"
     std::string old = spec.gguf_name;
     old.replace(old.find("_exps"), 5, ".0");
     require(file.find_tensor(old) == nullptr, "{}: one tensor per expert ({}) is not supported; re-convert the model",
@@ -74,7 +74,7 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   return part;
 }
 
-// Returns true for a layer after the last one: multi-token prediction, which config_from_gguf excludes from n_layers.
+// Returns true for tensors of multi-token prediction layers, which follow the n_layers of config_from_gguf().
 bool is_behind(std::string_view tensor, int64_t n_layers) {
   if (!tensor.starts_with("blk.")) return false;
   int64_t layer = 0;
@@ -94,7 +94,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
   for (const TensorSpec& spec : tensor_manifest(config)) views.push_back(find_part(file, spec, names));
   const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", gguf_architecture(config.family)), 0);
   for (const TensorView& tensor : file.tensors()) {
-    if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads these
+    if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads RoPE factors
     if (behind > 0 && is_behind(tensor.name, config.n_layers)) continue;
     fail_extra_tensor(file.path().string(), tensor.name, config.family);
   }
@@ -103,11 +103,11 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
 
 namespace {
 
-// Renames the tensors as in GGUF, and joins those that this family's GGUFs fuse.
+// Gives the tensors their names in GGUF, and joins those that this family's GGUFs store fused.
 TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
   std::vector<TensorView> tensors;
-  std::vector<std::pair<size_t, size_t>> sources;  // index of the first tensor, and count
+  std::vector<std::pair<size_t, size_t>> sources;  // index of the first tensor in the manifest, and count
   for (size_t i = 0; i < manifest.size(); ++i) {
     const TensorSpec& spec = manifest[i];
     const TensorView& tensor = stream.tensors.at(i);
@@ -134,7 +134,7 @@ TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) 
           }};
 }
 
-// Appends the RoPE factors that other programs read.
+// Appends the tensors with RoPE factors that other programs read.
 TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
   const RopeScaling& scaling = config.rope_scaling;
   std::vector<std::pair<const char*, std::vector<float>>> more;

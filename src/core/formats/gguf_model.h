@@ -11,7 +11,7 @@
 
 namespace folio::core {
 
-/// Tensors that are not weights but divisors of RoPE's frequencies.
+/// Names of tensors that are not weights, but divisors of RoPE's frequencies.
 inline constexpr const char* kRopeFactors = "rope_freqs.weight";
 inline constexpr const char* kLongFactors = "rope_factors_long.weight";
 inline constexpr const char* kShortFactors = "rope_factors_short.weight";
@@ -20,23 +20,23 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 [[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);
 [[nodiscard]] GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name);
 
-/// Returns the configuration as a GGUF stores it. A window shorter than the context becomes the context length if the
-/// architecture has no sliding window in GGUF. Mistral becomes llama.
+/// Returns the configuration as it is read from a GGUF to which `config` was written. Mistral becomes llama, and where
+/// GGUF has no sliding window for the architecture, a window shorter than the context becomes the context length.
 [[nodiscard]] ModelConfig as_in_gguf(ModelConfig config);
 
-/// Describes, in one line, what is lost when this model is written as a GGUF; empty if nothing is.
+/// Describes in one line what is lost if this model is written as a GGUF. Returns "" if nothing is lost.
 [[nodiscard]] std::string lost_in_gguf(const ModelConfig& config);
 
 /// Returns the tensors of `config` as views, in manifest order. Throws Error if one is missing or has another shape, or
-/// if the file has others.
+/// if the file has a tensor that doesn't belong to the model.
 [[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config);
 
 /// Maps the file without copying tensors. Throws Error if it is not a valid model.
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
 
-/// Writes the tensors, given in manifest order, atomically, with the configuration as_in_gguf(). Appends `tokenizer` to
-/// the metadata. `file_type` is llama.cpp's number of a mixture (mixtures.h); by default that of the layers' first
-/// matrix.
+/// Writes a model atomically, with the configuration as_in_gguf(). The tensors must be in manifest order. Appends
+/// `tokenizer` to the metadata. `file_type` is llama.cpp's number of a mixture (mixtures.h); without it, that of the
+/// layers' first matrix is written.
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
                       const std::string& model_name, const GgufMetadata& tokenizer,
                       std::optional<uint32_t> file_type = {});

@@ -13,10 +13,10 @@
 namespace folio::core {
 namespace {
 
-// Returns the double with the float's shortest decimal form, which rounds to it: 1e-05, not 9.999999747378752e-06.
+// Returns the double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-// Returns an integer if `make` maps the rounded value to `result`: transformers requires integers in some fields.
+// Returns `value` as an integer if make(integer) == `result`, because transformers requires integers in some fields.
 template <typename Make>
 OrderedJson number(double value, float result, Make&& make) {
   const double whole = std::round(value);
@@ -38,7 +38,7 @@ double rotary_factor(int64_t rotated, int64_t head_dim) {
   return factor;
 }
 
-// Writes the window as HfWindow specifies. max_window_layers is the number of layers without a window.
+// Writes the sliding window as HfWindow specifies. max_window_layers is the number of layers without a window.
 void write_window(const ModelConfig& c, OrderedJson& json) {
   const FamilyInfo& family = info(c.family);
   const HfWindow window = hf_family(c.family).window;
@@ -89,7 +89,7 @@ void write_experts(const ModelConfig& c, OrderedJson& json) {
 
 OrderedJson cap(float value) { return value > 0.0F ? OrderedJson(shortest(value)) : OrderedJson(); }
 
-// Writes the multipliers of Gemma and Granite. Gemma's query_pre_attn_scalar is score_scale()^-2.
+// Writes the multipliers of Gemma and Granite. Gemma's query_pre_attn_scalar is score_scale() to the power of -2.
 void write_scales(const ModelConfig& c, OrderedJson& json) {
   const Scales scales = info(c.family).scales;
   if (scales == Scales::Gemma) {
@@ -160,7 +160,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
        family.gate == Gate::Gelu ? "gelu_pytorch_tanh" : "silu"},
       {"bos_token_id", begin_of_text},
       {"eos_token_id", end_of_text},
-      {"pad_token_id", nullptr},  // some classes default to an ID of the published vocabulary
+      {"pad_token_id", nullptr},  // some transformers classes default to an ID of the published vocabulary
       {"dtype", dtype},
       {"torch_dtype", dtype},
   };
@@ -177,9 +177,9 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
   write_scales(c, json);
   if (const RopeScaling& s = c.rope_scaling; s.active()) {
     json["rope_scaling"] = rope_scaling_json(s);
-    // Some transformers classes read it at the top level.
+    // Some transformers classes expect this key at the top level, not in rope_scaling.
     if (s.type == RopeScalingType::LongRope) json["original_max_position_embeddings"] = s.original_context;
-  } else if (hf_family(c.family).rope_parameters) {  // else transformers would scale RoPE
+  } else if (hf_family(c.family).rope_parameters) {  // without this key, transformers would scale RoPE
     json["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", shortest(c.rope_theta)}};
   }
   return json.dump(2) + "\n";
@@ -212,7 +212,7 @@ std::vector<float> read_factors(const nlohmann::json& rope, const char* key, con
   return factors;
 }
 
-// Missing keys have transformers' defaults.
+// Reads the parameters of a RoPE scaling `type`. Missing keys have transformers' defaults.
 RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, const std::string& where,
                               const ModelConfig& c) {
   RopeScaling s{.type = type};
@@ -249,8 +249,8 @@ RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, 
   return s;
 }
 
-// Reads rope_scaling (transformers 4) or rope_parameters (transformers 5), which includes theta, and has one object for
-// each kind of layer if layers with a window have their own theta.
+// Reads rope_scaling (transformers 4) or rope_parameters (transformers 5), which also contains theta. If layers with a
+// sliding window have another theta, rope_parameters has one object for each kind of layer.
 void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig& c) {
   if (rope.is_null()) return;
   require(rope.is_object(), "{}: RoPE scaling {} is not supported", where, printable(rope.dump()));
@@ -270,13 +270,13 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   if (has(rope, "partial_rotary_factor")) read_rotated(rope, where, 1.0F, c);
   const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
   const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
-  // Dynamic scaling affects only positions after max_position_embeddings, which are never reached here.
+  // Dynamic scaling only affects positions after max_position_embeddings, which Folio never uses.
   if (type == "default" || type == "dynamic") return;
   c.rope_scaling = read_rope_scaling(rope, rope_scaling_named(type, where), where, c);
   if (!c.rope_scaling.active()) c.rope_scaling = {};
 }
 
-// Returns for each layer whether it has the sliding window, given that the model has one.
+// Returns a flag per layer that is true if the layer has the model's sliding window.
 std::vector<bool> layers_with_window(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   const HfWindow window = hf_family(c.family).window;
@@ -303,7 +303,7 @@ std::vector<bool> layers_with_window(const nlohmann::json& json, const std::stri
   return windows;
 }
 
-// Returns the ModelConfig::window_period that produces these windows, if any. Prefers `usual`.
+// Returns the ModelConfig::window_period that produces these flags, if there is one. Prefers `usual`.
 std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual) {
   const auto fits = [&](int64_t period) {
     for (size_t l = 0; l < windows.size(); ++l) {
@@ -319,7 +319,7 @@ std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual
   return {};
 }
 
-// Missing keys have transformers' defaults.
+// Reads the sliding window. Missing keys have transformers' defaults.
 void read_window(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   c.window_period = family.window_period;
@@ -358,7 +358,7 @@ void read_deepseek_experts(const nlohmann::json& json, const std::string& where,
 }
 
 void read_experts(const nlohmann::json& json, const std::string& where, const FamilyInfo& family, ModelConfig& c) {
-  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {  // key names vary
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {  // the key depends on the family
     if (has(json, key)) c.n_experts = json_get<int64_t>(json, key, where);
   }
   const HfFamily& of_hf = hf_family(c.family);
@@ -471,7 +471,7 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!json.contains(key)) continue;
     nlohmann::json rope = json[key];
-    const char* original = "original_max_position_embeddings";  // may be at the top level
+    const char* original = "original_max_position_embeddings";  // this key may be at the top level
     if (rope.is_object() && !has(rope, original) && has(json, original)) rope[original] = json[original];
     read_rope(rope, where, c);
   }

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns true for tensors in published files that are not weights: a computed table, and our padding.
+// Returns true for tensors that are not weights: a computed table in published files, and Folio's padding.
 bool is_no_weight(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.starts_with("__pad__.");
 }
@@ -37,7 +37,7 @@ struct Shards {
     }
   }
 
-  /// Returns the tensor with this name and shape. Removes it from `tensors` if `last`.
+  /// Returns the tensor with this name and shape. If `last` is true, removes it from `tensors`.
   TensorView take(const std::string& name, const std::vector<int64_t>& shape, bool last, const std::string& where) {
     const auto found = tensors.find(name);
     require(found != tensors.end(), "{}: tensor {} of shape {} is missing", where, name, shape_string(shape));
@@ -48,7 +48,7 @@ struct Shards {
     return view;
   }
 
-  /// Returns one part of a manifest's tensor. Removes the file's tensor after its last use.
+  /// Returns one part of the manifest's tensor `spec`. Removes the tensor from `tensors` after its last use.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
     const Fused& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
@@ -74,7 +74,7 @@ std::vector<float> plus(const TensorView& tensor, float summand) {
   return values;
 }
 
-// Returns a copy of the experts' matrices as one stack.
+// Returns a stack with copies of all experts' matrices, each of which is a tensor in the files.
 TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& where, StoredModel& model) {
   TensorView all = shards.take(spec, 0, where);
   auto bytes = std::make_shared<std::vector<std::byte>>();
@@ -91,7 +91,7 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
   return all;
 }
 
-// Returns a copy, in manifest order, of one of several tensors that a file interleaves (HfPacked).
+// Returns the tensor `spec` as a copy in manifest order, taken from a tensor that interleaves several (see HfPacked).
 TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& where,
                     std::vector<std::shared_ptr<const void>>& storage) {
   const HfPacked& packed = spec.hf_packed;
@@ -201,19 +201,19 @@ StoredModel read_hf_model(const fs::path& directory) {
       auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
       split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
                                static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
-      model.release(view);  // the copy replaces it
+      model.release(view);  // the copy replaces the view
       view.bytes = *rows;
       model.storage.push_back(std::move(rows));
     }
     model.tensors.push_back(std::move(view));
   }
   // Published models of some families have a multi-token prediction layer after the last one, which transformers
-  // ignores, too.
+  // ignores as well.
   if (info(model.config.family).mixture.deepseek) {
     const std::string behind = fmt::format("model.layers.{}.", model.config.n_layers);
     std::erase_if(shards.tensors, [&](const auto& entry) { return entry.first.starts_with(behind); });
   }
-  // Some files store a tied embedding again as the output matrix.
+  // Some files store a tied embedding a second time, as the output matrix.
   const auto head = shards.tensors.find("lm_head.weight");
   const TensorView& embedding = model.tensors.front();
   if (head != shards.tensors.end() && head->second->type == embedding.type &&
@@ -228,7 +228,7 @@ Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf
 
 namespace {
 
-// One tensor of a Hugging Face file: `count` tensors of the manifest from `first` on, or matrix `part` of a stack.
+// Source of one Hugging Face tensor: `count` manifest tensors from index `first`, or matrix `part` of a stack.
 struct HfTensor {
   size_t first;
   size_t count = 1;
@@ -259,7 +259,7 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
       sources.push_back({.first = i, .part = part});
     }
   }
-  // Requests the bytes of a stack only once.
+  // Requests the bytes of a stack only once, for its first part.
   return {tensors, [=, copy = std::vector<std::byte>(), stack = std::span<const std::byte>()](size_t at) mutable {
             const auto [i, count, part] = sources[at];
             const TensorSpec& spec = manifest[i];
@@ -306,7 +306,7 @@ uint64_t bytes_of(const TensorView& tensor) {
   return *bytes;
 }
 
-// Returns for each shard the index after its last tensor.
+// Returns for each shard the index after its last tensor. A shard has at most `max_bytes`, or a single tensor.
 std::vector<size_t> shard_ends(const std::vector<TensorView>& tensors, uint64_t max_bytes) {
   std::vector<size_t> ends;
   uint64_t bytes = 0;
@@ -352,7 +352,7 @@ void write_hf_model(const fs::path& directory, const ModelConfig& config, const 
   } else {
     write_shards(directory, hf, ends);
   }
-  const DType type = hf.tensors.at(0).type;  // that of the embedding, a matrix
+  const DType type = hf.tensors.at(0).type;  // type of the embedding, which is a matrix
   write_file_atomically(directory / "config.json", config_to_hf_json(config, begin_of_text, end_of_text, type));
 }
 

@@ -12,8 +12,8 @@ namespace folio::core {
 
 inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
 
-/// Returns the contents of config.json; config_from_hf_json() parses such a file. `type` is the type of the matrices.
-/// Both throw Error that names what is missing or not supported.
+/// Returns the contents of config.json, where `type` is the type of the matrices. config_from_hf_json() parses such a
+/// file. Both functions throw Error that names what is missing or not supported.
 [[nodiscard]] std::string config_to_hf_json(const ModelConfig& config, int64_t begin_of_text, int64_t end_of_text,
                                             DType type = DType::F32);
 [[nodiscard]] ModelConfig config_from_hf_json(const std::filesystem::path& path);
@@ -27,7 +27,7 @@ inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
 void write_hf_model(const std::filesystem::path& directory, const ModelConfig& config, const TensorStream& stream,
                     int64_t begin_of_text, int64_t end_of_text, uint64_t max_shard_bytes = kMaxShardBytes);
 
-/// Reads and writes a checkpoint: a directory as above, with all weights in memory as F32.
+/// Reads and writes a checkpoint: a Hugging Face directory, with all its weights in memory as F32.
 [[nodiscard]] Weights read_hf_directory(const std::filesystem::path& directory);
 void write_hf_directory(const std::filesystem::path& directory, const Weights& weights, int64_t end_of_text);
 /// Writes tensors, such as gradients, to one safetensors file with Hugging Face's names and row order.

@@ -5,7 +5,7 @@
 namespace folio::core {
 namespace {
 
-// Calls body(ours, theirs) with each element's index in manifest order and in Hugging Face's order.
+// Calls body(ours, theirs) for each element, with its indices in manifest order and in Hugging Face's order.
 template <typename Body>
 void for_numbers(const TensorSpec& spec, Body&& body) {
   const auto experts = static_cast<size_t>(spec.shape[0]), out = static_cast<size_t>(spec.shape[1]);
@@ -34,7 +34,7 @@ void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t si
 
 std::vector<std::byte> unpack_mxfp4(const TensorSpec& spec, std::span<const std::byte> quants,
                                     std::span<const std::byte> scales) {
-  constexpr size_t kHalf = 16;  // bytes of a block's quants, and half of its elements
+  constexpr size_t kHalf = 16;  // bytes of quants in a block, each of which has two elements
   const auto experts = static_cast<size_t>(spec.shape[0]), out = static_cast<size_t>(spec.shape[1]);
   const size_t blocks = static_cast<size_t>(spec.shape[2]) / (2 * kHalf);
   const auto first = static_cast<size_t>(spec.hf_packed.first), step = static_cast<size_t>(spec.hf_packed.step);

@@ -1,4 +1,4 @@
-// Hugging Face's layout of experts stored as one tensor (gpt-oss): see HfPacked in core/manifest.h.
+// Converts between manifest order and the layout of experts in gpt-oss's Hugging Face files (HfPacked, manifest.h).
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace folio::core {
 
-/// Returns the bytes of tensor `spec`, which has hf_packed, in manifest order. `packed` has Hugging Face's order and
-/// the shape spec.hf_shape(); an element has `size` bytes.
+/// Returns the bytes of the tensor `spec` in manifest order. `packed` has Hugging Face's order and the shape
+/// spec.hf_shape(); an element has `size` bytes. `spec` must have hf_packed.
 [[nodiscard]] std::vector<std::byte> unpack_hf(const TensorSpec& spec, std::span<const std::byte> packed, size_t size);
 
-/// Copies the bytes of tensor `spec`, in manifest order, to their places in Hugging Face's tensor `packed`.
+/// Copies the bytes of the tensor `spec`, in manifest order, into Hugging Face's tensor `packed`.
 void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t size, std::span<std::byte> packed);
 
-/// Returns the stack `spec` in MXFP4 with GGUF's blocks: a scale, then sixteen bytes that hold elements i and i + 16.
+/// Returns the stack `spec` in MXFP4, in GGUF's blocks: a scale, then 16 bytes, each with the elements i and i + 16.
 /// `quants` and `scales` are the tensors NAME_blocks and NAME_scales.
 [[nodiscard]] std::vector<std::byte> unpack_mxfp4(const TensorSpec& spec, std::span<const std::byte> quants,
                                                   std::span<const std::byte> scales);

@@ -17,11 +17,11 @@ namespace folio::core {
 namespace {
 
 constexpr uint32_t kLlama2cMagic = 0x616B3432;  // "ak42" as a little-endian integer
-constexpr size_t kHeaderBytes = 256;            // in versions 1 and 2
+constexpr size_t kHeaderBytes = 256;            // of versions 1 and 2
 constexpr float kTheta = 10000.0F;
 constexpr float kEps = 1e-5F;
 
-// The order of the roles in each version. All layers of a role are contiguous.
+// The order of tensors in each version's files, by role. All layers of a role are contiguous.
 constexpr std::array kOrder0{Role::TokenEmbedding,
                              Role::AttentionNorm,
                              Role::Wq,
@@ -53,7 +53,7 @@ struct Header {
   size_t bytes = 0;
 };
 
-// Returns indices into the manifest in file order. Version 0 excludes the output, which comes last.
+// Returns indices into the manifest in file order. In version 0, the output matrix is not among them: it comes last.
 std::vector<size_t> file_order(const std::vector<TensorSpec>& manifest, std::span<const Role> roles) {
   std::vector<size_t> order;
   for (const Role role : roles) {
@@ -72,11 +72,11 @@ uint64_t stored_bytes(const Header& header, const TensorSpec& spec) {
   return elements + elements / static_cast<uint64_t>(header.group_size) * sizeof(float);
 }
 
-uint64_t rope_table_bytes(const ModelConfig& c) {  // cosines and sines, (context_length, head_dim / 2) each
+uint64_t rope_table_bytes(const ModelConfig& c) {  // cosines and sines, each (context_length, head_dim / 2)
   return static_cast<uint64_t>(c.context_length * c.head_dim) * sizeof(float);
 }
 
-// Returns the length of a file with this header.
+// Returns the length in bytes that a file with this header must have.
 uint64_t file_bytes(const Header& header) {
   const ModelConfig& c = header.config;
   const auto norms = static_cast<uint64_t>((2 * c.n_layers + 1) * c.dim);
@@ -160,7 +160,7 @@ struct Quantized {
   std::vector<float> scales;
 };
 
-// Quantizes symmetrically like export.py: a group's largest magnitude becomes 127; float arithmetic, ties to even.
+// Quantizes each group like export.py: the largest magnitude becomes 127; float arithmetic, ties to even.
 Quantized quantize(const std::string& name, std::span<const float> values, int32_t group_size) {
   for (const float v : values) {
     require(std::isfinite(v), "tensor {} contains {}, which llama2.c version 2 cannot store; use version 0 or 1", name,
@@ -182,7 +182,7 @@ Quantized quantize(const std::string& name, std::span<const float> values, int32
   return q;
 }
 
-// Returns cosines, then sines, of position * theta^(-2i / head_dim): (context_length, head_dim / 2) each.
+// Returns cosines, then sines, of position * theta^(-2i / head_dim), each of shape (context_length, head_dim / 2).
 std::vector<float> rope_tables(const ModelConfig& c) {
   std::vector<float> cosines;
   std::vector<float> sines;
@@ -260,7 +260,7 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
     for (const size_t i : file_order(manifest, kOrder1)) take(i);
   } else {
     for (const size_t i : file_order(manifest, kOrder0)) take(i);
-    offset += rope_table_bytes(header.config);  // skips the RoPE tables, which are recomputed
+    offset += rope_table_bytes(header.config);  // skips RoPE tables, which are computed instead
     if (!header.config.tie_embeddings) take(manifest.size() - 1);
   }
   return model;

@@ -10,16 +10,16 @@
 
 namespace folio::core {
 
-/// Reads any version. Versions 0 and 1 are views of the mapped file; version 2 is dequantized to floats. Throws Error
-/// unless the file has exactly the length that its header implies.
+/// Reads a file of any version. Tensors of versions 0 and 1 are views of the mapped file; version 2 is dequantized to
+/// floats. Throws Error unless the file has exactly the length that its header implies.
 [[nodiscard]] StoredModel read_llama2c(const std::filesystem::path& path);
 
 /// Writes F32 tensors, given in manifest order, atomically as version 0, 1 or 2. Throws Error if llama2.c cannot
-/// represent the configuration, such as another rope_theta or norm_eps.
+/// represent the configuration, for example because of rope_theta or norm_eps.
 void write_llama2c(const std::filesystem::path& path, const ModelConfig& config, const TensorStream& stream,
                    int version);
 
-/// Returns version 2's group size: 64, halved until it divides dim and hidden_dim.
+/// Returns the group size for version 2: 64, halved until it divides dim and hidden_dim.
 [[nodiscard]] int32_t llama2c_group_size(const ModelConfig& config);
 
 }  // namespace folio::core

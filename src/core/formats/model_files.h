@@ -1,5 +1,5 @@
-// Reads a model from a Hugging Face directory, a GGUF or a llama2.c file. The contents determine the format. Tokenizers
-// are read separately: see data/tokenizers/tokenizer_files.h.
+// Reads a model from a Hugging Face directory, a GGUF or a llama2.c file; the contents determine the format.
+// data/tokenizers/tokenizer_files.h reads tokenizers.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,10 @@
 
 namespace folio::core {
 
-/// Reads a model. Throws Error (what, where, remedy) unless it is valid and in one of these formats.
+/// Reads a model. Throws Error unless `path` is a valid model in one of these formats.
 [[nodiscard]] StoredModel read_model(const std::filesystem::path& path);
 
-/// Returns the configuration of a model at `path`. Throws Error as read_model does, but only reads config.json of a
+/// Returns the configuration of the model at `path`. Throws Error as read_model() does, but reads only config.json of a
 /// Hugging Face directory.
 [[nodiscard]] ModelConfig read_model_config(const std::filesystem::path& path);
 

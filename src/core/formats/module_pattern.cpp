@@ -14,11 +14,11 @@ constexpr int kDeepest = 32;
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Parses and matches an expression in one pass. Each part maps the set of positions where it may begin to the set where
-// it may end.
+// Parses and matches an expression in one pass. Each part of the expression maps the set of positions in the text where
+// it may begin to the set of positions where it may end.
 class Matcher {
  public:
-  using Places = std::vector<bool>;  ///< one flag for each boundary between characters
+  using Places = std::vector<bool>;  ///< a flag for each boundary between characters of the text
 
   Matcher(std::string_view key, std::string_view text, const std::string& where)
       : key_(key), text_(text), where_(where) {}
@@ -110,7 +110,7 @@ class Matcher {
     }
   }
 
-  // Matches a class, after its "[". Special characters are literal in it.
+  // Matches a character class after its "[". Special characters are literal in a class.
   Places in_class(const Places& from) {
     const bool is_negated = is_at('^');
     if (is_negated) ++at_;
@@ -143,7 +143,7 @@ class Matcher {
     to[place] = from[place];
     return to;
   }
-  /// Returns true if `to` grew.
+  /// Adds `more` to `to`. Returns true if `to` changed.
   static bool merge(Places& to, const Places& more) {
     const Places before = to;
     for (size_t i = 0; i < to.size(); ++i) to[i] = to[i] || more[i];

@@ -1,4 +1,4 @@
-// The regular expressions for module names in peft's configurations (rank_pattern, alpha_pattern).
+// Matches module names with the regular expressions in peft's configurations (rank_pattern, alpha_pattern).
 #pragma once
 
 #include <string>

@@ -25,10 +25,10 @@ using Json = nlohmann::json;
 constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kWeights = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model_name_or_path";
-constexpr std::string_view kPrefix = "base_model.model.";  // of all module names
+constexpr std::string_view kPrefix = "base_model.model.";  // beginning of all module names in the file
 
 // Keys of a plain LoRA, and keys that only affect training. Any other key may select a variant with a different
-// formula.
+// formula, so it is rejected unless it is off.
 constexpr std::string_view kPlain[] = {"alpha_pattern",
                                        "auto_mapping",
                                        "base_model_name_or_path",
@@ -54,7 +54,7 @@ constexpr std::string_view kPlain[] = {"alpha_pattern",
                                        "task_type",
                                        "use_rslora"};
 
-// Returns true if the key has no effect: absent, null, false, empty or "none".
+// Returns true if the key is absent or its value turns it off: null, false, empty or "none".
 bool is_off(const Json& config, const std::string& key) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) return true;
@@ -63,9 +63,9 @@ bool is_off(const Json& config, const std::string& key) {
   return (found->is_object() || found->is_array()) && found->empty();
 }
 
-// The settings in adapter_config.json, except targets.
+// The settings in adapter_config.json, except target_modules.
 struct PeftConfig {
-  /// Keys and values in file order; the first key that names a module applies (module_pattern.h).
+  /// Keys and values in file order. The first key that matches a module's name applies (module_pattern.h).
   using Pattern = std::vector<std::pair<std::string, double>>;
 
   std::string where;
@@ -142,7 +142,7 @@ PeftConfig read_config(const std::filesystem::path& path, float factor) {
           .alphas = pattern_of(config, text, "alpha_pattern", where)};
 }
 
-// Describes how the model differs from the adapter's base, if that is a model on this machine; else empty.
+// Describes how the model differs from the adapter's base model. Returns "" if that isn't found on this machine.
 std::string base_difference(const AdapterInfo& adapter, const ModelConfig& config) {
   std::error_code error;
   if (!std::filesystem::exists(adapter.base, error)) return "";
@@ -180,10 +180,10 @@ std::filesystem::path weights_of(const std::filesystem::path& directory) {
   return weights;
 }
 
-// Returns the name of a matrix's module: "model.layers.0.self_attn.q_proj".
+// Returns the name of the module that has the matrix: "model.layers.0.self_attn.q_proj".
 std::string module_of(const TensorSpec& spec) { return spec.hf_name.substr(0, spec.hf_name.rfind('.')); }
 
-// Returns module types ("q_proj") if these are adapted in every layer, else the full names of the modules.
+// Returns module types such as "q_proj" if all layers are adapted, otherwise the modules' full names.
 std::vector<std::string> target_modules(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
   const bool all = adapter.parts.size() == info.targets.size() * static_cast<size_t>(config.n_layers);
   std::vector<std::string> names;
@@ -197,7 +197,7 @@ std::vector<std::string> target_modules(const ModelConfig& config, const Adapter
   return names;
 }
 
-// Returns adapter_config.json with keys that every version of peft accepts.
+// Returns the text of adapter_config.json, with keys that every version of peft accepts.
 std::string config_text(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
   const bool whole = info.alpha == std::floor(info.alpha) && std::abs(info.alpha) < 1e9;
   const auto alpha = whole ? OrderedJson(static_cast<int64_t>(info.alpha)) : OrderedJson(info.alpha);
@@ -248,7 +248,7 @@ AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
   AdapterInfo info = read_config(directory / kConfig, 1.0F).info;
   const SafetensorsFile file(weights_of(directory));
   std::set<Role> targets;
-  const auto matrices = adaptable_matrices({.n_layers = 1});  // every layer's names have these suffixes
+  const auto matrices = adaptable_matrices({.n_layers = 1});  // names in all layers end alike
   for (const TensorView& tensor : file.tensors()) {
     const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
       const std::string module = fmt::format(".{}.lora_", target_name(spec.role));
@@ -275,7 +275,7 @@ void write_adapter(const std::filesystem::path& directory, const ModelConfig& co
   const std::string where = directory.string();
   require_parts_of(adapter, info, where);
   std::vector<TensorView> tensors;
-  std::vector<std::vector<float>> permuted;  // owns the bytes of views
+  std::vector<std::vector<float>> permuted;  // owns the bytes of the views in `tensors`
   const auto matrices = adaptable_matrices(config);
   for (const Adapter::Part& part : adapter.parts) {
     const TensorSpec& spec = matrix_of(part, matrices, where);
@@ -294,7 +294,7 @@ void write_adapter(const std::filesystem::path& directory, const ModelConfig& co
                        .shape = {spec.shape[0], rank},
                        .bytes = std::as_bytes(b)});
   }
-  write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, sizeof(float));  // avoids padding tensors
+  write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, sizeof(float));  // this alignment avoids padding
   write_file_atomically(directory / kConfig, config_text(config, adapter, info));
 }
 

@@ -10,16 +10,16 @@
 namespace folio::core {
 
 /// Reads an adapter for a model with this configuration and multiplies its scale by `factor`. Throws Error if something
-/// is missing, has the wrong shape or is not supported: only linear layers of the blocks are, without biases or DoRA,
-/// up to rank kMaxAdapterRank. rank_pattern and alpha_pattern may override rank and alpha of single modules.
+/// is missing, has the wrong shape or is not supported. Supported are linear layers of the blocks, without biases or
+/// DoRA, up to rank kMaxAdapterRank. rank_pattern and alpha_pattern may override rank and alpha of single modules.
 [[nodiscard]] Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config,
                                         float factor = 1.0F);
 
 /// Returns the adapter's settings. Throws Error as read_peft_adapter does, but does not check shapes.
 [[nodiscard]] AdapterInfo read_adapter_info(const std::filesystem::path& directory);
 
-/// Returns a matrix's name in target_modules: "q_proj" for Role::Wq. Throws Error for a tensor that is not a matrix of
-/// the blocks.
+/// Returns the name of a role's matrix in target_modules: "q_proj" for Role::Wq. Throws Error for a role that is not a
+/// matrix of the blocks.
 [[nodiscard]] std::string target_name(Role role);
 
 /// Writes adapter_config.json and adapter_model.safetensors (F32) into an existing directory, as peft's save_pretrained

@@ -12,8 +12,8 @@
 namespace folio::core {
 namespace {
 
-constexpr uint64_t kMaxHeader = 100'000'000;  // limit of the format
-constexpr uint64_t kHeaderAlignment = 64;     // alignment of the first tensor
+constexpr uint64_t kMaxHeader = 100'000'000;  // limit of the format, in bytes
+constexpr uint64_t kHeaderAlignment = 64;     // alignment of the first tensor, in bytes
 
 TensorView read_entry(const std::string& where, const std::string& name, const nlohmann::json& entry,
                       std::span<const std::byte> data) {
@@ -70,7 +70,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
       tensors_.push_back(read_entry(where, name, entry, data));
     }
   }
-  // An empty tensor precedes the tensor at the same offset.
+  // A tensor without elements must come before the other tensor at the same offset.
   const auto place = [&](const TensorView& t) { return std::pair(t.bytes.data() - data.data(), t.bytes.size()); };
   std::sort(tensors_.begin(), tensors_.end(),
             [&](const TensorView& a, const TensorView& b) { return place(a) < place(b); });

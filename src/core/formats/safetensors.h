@@ -23,18 +23,18 @@ class SafetensorsFile {
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// Returns the tensor with this name, or null.
+  /// Returns the tensor with this name, or null if there is none.
   [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
 
  private:
   MappedFile file_;
-  std::vector<TensorView> tensors_;  // in the order of their data
+  std::vector<TensorView> tensors_;  // sorted by the position of their data in the file
   std::map<std::string, std::string> metadata_;
 };
 
 /// Writes the tensors, in the given order, atomically to `path`. Each begins at a multiple of `alignment` bytes, a
-/// power of two up to 64. The format forbids gaps, so tensors "__pad__.N" fill them. Throws Error on a repeated name or
-/// a tensor that the format cannot store.
+/// power of two up to 64. The format forbids gaps, so they are filled by tensors "__pad__.N". Throws Error for a
+/// repeated name or a tensor that the format cannot store.
 void write_safetensors(const std::filesystem::path& path, const TensorStream& stream,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
                        uint64_t alignment = 64);

@@ -1,7 +1,7 @@
-"""Tests bad files: each kind gives a one-line error and exit code 1.
+"""Tests bad files: each kind gives a one-line error and exit code 1, never a signal, an assertion or a hang.
 
-No signal, assertion or hang, and no allocation over 256 MB: RLIMIT_DATA limits the program's data, without file
-mappings; in sanitized builds, AddressSanitizer rejects a single allocation of that size.
+No allocation may exceed 256 MB: RLIMIT_DATA limits the program's data, without file mappings. In sanitized builds,
+AddressSanitizer rejects a single allocation of that size.
 """
 
 import os
@@ -25,7 +25,7 @@ KINDS = [*bad_gguf.KINDS, *bad_gguf_families.KINDS, *bad_hugging_face.KINDS, *ba
          *bad_llama2c.KINDS, *bad_texts.KINDS]
 SANITIZED = os.environ.get("FOLIO_SANITIZE") == "ON"
 LIMIT_MB = 256
-SECONDS = 120 if SANITIZED else 60  # any longer is a hang, even on a busy machine
+SECONDS = 120 if SANITIZED else 60  # a longer run counts as a hang, even on a busy machine
 
 
 def limit_memory():
@@ -41,7 +41,7 @@ def run(program, *args):
 
 
 def commands(folder, model, tokenizer, prompts=None):
-    """Returns {program: arguments}. export writes a Hugging Face directory, which processes each part of a model."""
+    """Returns {program: command}. export writes a Hugging Face directory, because that reads every part of a model."""
     more = ["--tokenizer", tokenizer] if tokenizer else []
     prompt = ["--prompts", prompts] if prompts else ["a"]
     generate = ["generate", "--json", "-t", 1, "-n", 2, "-m", model, *more, *prompt]
@@ -102,7 +102,7 @@ def sound_models():
 
 @pytest.mark.parametrize("write", [pytest.param(write, id=name) for name, write in sound_models()])
 def test_undamaged_files_are_accepted(tmp_path, write):
-    """So each kind is rejected only for its defect."""
+    """The models from which bad files are made are valid, so each bad file is rejected only for its defect."""
     model, tokenizer = write(tmp_path)
     prompts = tmp_path / "prompts.txt"
     for call in commands(tmp_path, model, tokenizer, prompts if prompts.exists() else None).values():
@@ -120,7 +120,7 @@ def test_large_context_allocates_lazily(tmp_path):
 
 
 def test_memory_limit_is_effective(tmp_path):
-    """Tests the limit itself: it stops a valid model with 430 MB of blocks, which are repacked."""
+    """A valid model with 430 MB of quantized weights, which loading repacks in memory, fails under the limit."""
     dim, hidden = 128, 1 << 20
     big = sound.Gguf(sound.Shape(dim=dim))
     big.key("llama.feed_forward_length", sound.U32, hidden)
@@ -133,6 +133,6 @@ def test_memory_limit_is_effective(tmp_path):
     head = big.head()
     with (tmp_path / "m.gguf").open("wb") as file:
         file.write(head)
-        file.truncate(len(head) + end + big.alignment)  # zeros, which need no disk space
+        file.truncate(len(head) + end + big.alignment)  # the weights: zeros of a sparse file
     code, _, err = run("generate", "-m", tmp_path / "m.gguf", "-n", 1, "a")
     assert (code == 1 and "out of memory" in err) or (SANITIZED and code != 0 and "exceeds maximum" in err), err

@@ -1,4 +1,4 @@
-"""Bad GGUF files: the container, the configuration, the tensors and both kinds of tokenizers."""
+"""Lists bad GGUF files: defects in the container, the configuration, the tensors, and both kinds of tokenizers."""
 
 import struct
 
@@ -10,7 +10,7 @@ MiB = 1 << 20
 
 
 def write(folder, model, packed):
-    """Writes the model, or `packed` if a change returned the whole file, or a head and a length for a sparse file."""
+    """Writes the model, unless the change returned `packed`: the file's bytes, or (head, length) of a sparse file."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 
@@ -65,7 +65,7 @@ def factors(*values):
 
 
 def sparse(change, size):
-    """Returns a sparse file: the head with a change at its end, followed by zeros."""
+    """Returns a change that makes a file of `size` bytes: the changed metadata without tensors, followed by zeros."""
     def apply(g):
         g.tensors = []
         change(g)

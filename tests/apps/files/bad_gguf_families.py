@@ -1,4 +1,4 @@
-"""Bad GGUF files of other families: their fields, and tensors that a Llama doesn't have."""
+"""Lists bad GGUF files of other families than Llama: defects in fields and tensors that a Llama doesn't have."""
 
 import sound
 from bad_gguf import WQ, drop, extra, field, key, shape_of, without, write
@@ -70,7 +70,7 @@ def mixtral():
 
 
 def experts_apart(g):
-    """Stores a tensor for each expert, as files of 2023 do: blk.0.ffn_gate.0.weight."""
+    """Stores a tensor for each expert, as GGUF files of 2023 do: blk.0.ffn_gate.0.weight."""
     for which in ("gate", "up", "down"):
         stack = g.tensor(f"blk.0.ffn_{which}_exps.weight")
         size = len(stack.data) // 4

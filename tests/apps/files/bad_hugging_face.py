@@ -1,4 +1,4 @@
-"""Bad Hugging Face directories: config.json, safetensors, the index of shards, tokenizer.json and its config."""
+"""Lists bad Hugging Face directories: defects in config.json, safetensors, the index of shards, tokenizer.json."""
 
 import json
 
@@ -37,7 +37,7 @@ def qwen3_moe():
 
 
 def mistral():
-    """Makes a Mistral, which has a Llama's tensors."""
+    """Returns a Mistral: a Llama's tensors with another model_type and a sliding window."""
     model = sound.HfDirectory(sound.Shape(own_head_dim=6))
     model.files["config.json"] |= {"model_type": "mistral", "sliding_window": 5}
     return model
@@ -59,7 +59,7 @@ def raw(file, data):
 
 
 def at(file, *path):
-    """Returns a function that finds (container, key) of the path's last key."""
+    """Returns a function that finds a JSON value's container and key, given the path of keys to the value."""
     def find(m):
         place = m.files[file]
         for key in path[:-1]:
@@ -83,7 +83,7 @@ def without(find):
 
 
 def bad_json(file):
-    """Returns contents that are not JSON."""
+    """Returns (name, error, change) of contents that aren't valid JSON, or not an object."""
     return [
         ("empty", "not valid JSON", raw(file, b"")), ("not JSON", "not valid JSON", raw(file, b"pickle\x80\x04")),
         ("cut in half", "not valid JSON", lambda m: m.files.update({file: json.dumps(m.files[file]).encode()[:40]})),
@@ -161,7 +161,7 @@ sparse.add("gigabyte of zeros", "more than the limit of 16777216", lambda m: Non
 # ---- safetensors ----
 
 def text(data, size=None):
-    """Returns a change that replaces the shard's header."""
+    """Returns a change that replaces the safetensors header by `data`, and its stored size by `size` if given."""
     return lambda m: m.files.update({"model.safetensors": m.shards["model.safetensors"].pack(data, size)})
 
 

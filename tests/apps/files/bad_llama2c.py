@@ -1,4 +1,4 @@
-"""Bad files of llama2.c: models of versions 0, 1 and 2, and tokenizer.bin."""
+"""Lists bad files of llama2.c: defects in models of versions 0, 1 and 2, and in tokenizer.bin."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT = range(7)
 
 
 def write(folder, model, packed):
-    """Writes the model, or `packed` if a change returned the whole file, or a head and a length for a sparse file."""
+    """Writes the model, unless the change returned `packed`: the file's bytes, or (head, length) of a sparse file."""
     tokenizer = folder / "t.json"
     tokenizer.write_text(json.dumps(sound.character_json()))
     return write_file(folder / "m.bin", model.pack() if packed is None else packed), tokenizer

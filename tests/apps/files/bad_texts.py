@@ -1,4 +1,4 @@
-"""Bad texts: prompt files, files that are not tokenizers, and paths without a model."""
+"""Lists bad texts: prompt files, training texts, files that aren't tokenizers, and paths without a model."""
 
 import json
 import os
@@ -11,7 +11,7 @@ MiB = 1 << 20
 
 
 def prompts(data):
-    """Writes a valid model, and a prompt file with these bytes."""
+    """Returns a function that writes a valid model, and a prompt file with the bytes `data`."""
     def write(folder):
         write_file(folder / "prompts.txt", data)
         return bad_gguf.write(folder, bad_gguf.character(), None)
@@ -65,7 +65,7 @@ KINDS += [Kind(f"model: {name}", phrase, model(make), "m", REFUSES) for name, ph
     ("a GGUF's first word alone", "the version needs 4 bytes", lambda path: path.write_bytes(b"GGUF")),
 ]]
 
-# Training texts for `train`: (name, phrase, bytes).
+# Texts that `train` rejects: (name, phrase in the error, bytes).
 CORPORA = [
     ("empty", "is empty", b""), ("byte that is no UTF-8", "invalid UTF-8 at line 2, column 3", b"ab\ncd\xff\n" * 50),
     ("overlong character", "invalid UTF-8 at line 1, column 2", b"a\xc0\xaf" * 50),

@@ -1,4 +1,4 @@
-"""Bad vocabularies of Hugging Face directories: tokenizer.json of both kinds, tokenizer_config.json."""
+"""Lists bad vocabularies of Hugging Face directories: defects in tokenizer.json and tokenizer_config.json."""
 
 import sound
 from bad_hugging_face import at, bad_json, missing, put, raw, sentencepiece, single, without, write
@@ -9,7 +9,7 @@ VOCAB = (TOKENIZER, "model", "vocab")
 
 
 def renamed(old, new):
-    """Returns a change that renames a piece and keeps its id."""
+    """Returns a change that renames a token of the vocabulary and keeps its id."""
     def change(m):
         vocab = m.files[TOKENIZER]["model"]["vocab"]
         vocab[new] = vocab.pop(old)

@@ -21,7 +21,7 @@ def bits_of(gguf_file):
 
 
 def planted(shape, kind):
-    """Returns weights with NaN payloads, infinities, a signed zero and subnormals among them, as bits of the type."""
+    """Returns random weights, among them NaNs with payloads, infinities, a negative zero and subnormals of the type."""
     arrays = sound.weights(shape, np.float16 if kind == "f16" else np.float32)
     odd = {"f32": [0x7FA00001, 0xFFC12345, 0x7F800000, 0xFF800000, 0x80000000, 1, 0x807FFFFF],
            "f16": [0x7D01, 0xFE23, 0x7C00, 0xFC00, 0x8000, 1, 0x83FF],
@@ -86,7 +86,7 @@ def test_llama2c_round_trip_keeps_weights(tmp_path, version):
         else:
             assert read[name].tobytes() == array.tobytes(), name
     between = [tmp_path / "v0.bin", tmp_path / "v1.bin"]
-    for i, path in enumerate(between):  # version 0 to 1 loses nothing
+    for i, path in enumerate(between):  # both versions store the same values
         export(tmp_path / "m.bin", path, "--format", "llama2c", "--version", i)
     assert between[version].read_bytes() == (tmp_path / "m.bin").read_bytes()
 
@@ -108,7 +108,7 @@ def test_f32_to_f16_rounds_like_numpy(tmp_path):
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_round_trip_through_f32_is_exact(tmp_path, kind):
     arrays = planted(SHAPE, kind)
-    if kind == "f16":  # --type f16 rejects others
+    if kind == "f16":  # --type f16 rejects values that aren't finite
         for array in arrays.values():
             array[~np.isfinite(array)] = 1
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
@@ -121,7 +121,7 @@ def test_round_trip_through_f32_is_exact(tmp_path, kind):
 @pytest.mark.parametrize("form", ["gguf", "hf"])
 def test_f16_overflow_is_one_clear_line(tmp_path, form):
     arrays = sound.weights(SHAPE)
-    arrays["blk.1.ffn_down.weight"][3, 5] = 65520.0  # rounds to infinity
+    arrays["blk.1.ffn_down.weight"][3, 5] = 65520.0  # rounds to infinity in float16
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
     done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", "--format", form, "--type", "f16")
     assert_refused(done, FAILED, "blk.1.ffn_down.weight contains 65520", "too large for F16", "--type bf16 or f32")
@@ -166,7 +166,7 @@ MIXTURES = {"q4_k_m": ("Q4_K", 15), "q5_k_m": ("Q5_K", 17), "q6_k": ("Q6_K", 18)
 @pytest.mark.parametrize("kind", MIXTURES)
 @pytest.mark.parametrize("form", ["gguf", "hf"])
 def test_mixtures_match_llama_cpp(tmp_path, kind, form):
-    """Tests types and sizes; tests/core and tests/interop compare the blocks with llama.cpp's."""
+    """Tests each tensor's type and the file's fields. tests/interop compares the blocks with llama.cpp's."""
     arrays, source = sound.weights(MIXED), tmp_path / "source"
     if form == "gguf":
         source.write_bytes(sound.Gguf(MIXED, arrays).pack())
@@ -293,7 +293,7 @@ def test_llama2c_rejects_other_constants_by_name(tmp_path, shape, part):
 @pytest.mark.parametrize("place", ["blk.1.ffn_down.weight", "output_norm.weight", "token_embd.weight"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_non_finite_half_weights_are_rejected(tmp_path, kind, place, value):
-    """Also rejects 16-bit values, which would be copied; without --type, a file's values are kept."""
+    """--type f16 rejects them in 16-bit sources, too. Without --type, export keeps all values as they are."""
     arrays = sound.weights(SHAPE, np.float16 if kind == "f16" else np.float32)
     arrays[place].reshape(-1)[-1] = value
     if kind == "bf16":
@@ -310,7 +310,7 @@ def test_pickled_weights_are_rejected_with_a_remedy(tmp_path, name):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE).pack())
     folder = export(tmp_path / "a.gguf", tmp_path / "hf", "--format", "hf")
     (folder / name).write_bytes(b"PK\x03\x04")
-    export(folder, tmp_path / "b.gguf")  # ignored next to safetensors
+    export(folder, tmp_path / "b.gguf")  # succeeds: pickled files are ignored if there are safetensors
     (folder / "model.safetensors").unlink()
     done = run("export", folder, "--out", tmp_path / "c.gguf")
     assert_refused(done, FAILED, folder, name, "save_pretrained(OUT, safe_serialization=True)")

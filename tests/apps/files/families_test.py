@@ -1,4 +1,4 @@
-"""Compares the families with transformers: log probabilities, greedy outputs, and files in both directions."""
+"""Compares models of each family with transformers: log probabilities, greedy outputs, and files written by either."""
 
 import json
 
@@ -27,7 +27,7 @@ def by_transformers(model, ids):
 
 
 def assert_same_text(ours, theirs, gaps):
-    """Allows either of two tokens whose logits are closer than 1e-4; rounding moves a logit by about 1e-5."""
+    """Asserts equal tokens, except where the best two logits are closer than 1e-4: rounding changes one by 1e-5."""
     for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert a == b or gaps[at] < 1e-4, f"they part at token {at}, where the gap is {gaps[at]:.1e}"
 
@@ -44,7 +44,7 @@ def test_log_probabilities_and_text_match_transformers(tmp_path, name):
     expected = by_transformers(model, IDS)
     assert (log_probabilities(theirs, IDS) - expected).abs().max() <= 1e-4
     window = random_models.window_of(model)
-    if window:  # prompts are longer than the window
+    if window:  # more tokens than the window, which must affect the logits
         assert window < len(IDS) / 2
         whole = random_models.make(name, sliding_window=1000)
         assert (by_transformers(whole, IDS) - expected).abs().max() > 1e-2
@@ -72,7 +72,7 @@ def test_gguf_round_trip(tmp_path, name):
     ids = IDS[:context]
     assert (log_probabilities(tmp_path / "m.gguf", ids) - by_transformers(model, ids)).abs().max() <= 1e-4
 
-    # In a GGUF, a Mistral without a window is a Llama: the tensors are the same.
+    # read_as can differ from the family: a Mistral without a window is stored in GGUF as a Llama, with equal tensors.
     succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf")
     again, loading = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", output_loading_info=True)
     assert_whole(loading)
@@ -105,11 +105,11 @@ def test_hugging_face_round_trip_is_exact(tmp_path, name):
 
 
 def test_gpt_oss_as_published(tmp_path):
-    """Experts are MXFP4 as in published files: transformers widens them, as we do if another type is requested."""
+    """Published files have experts in MXFP4. transformers dequantizes them, as export does for another --type."""
     theirs = random_models.write_mxfp4(random_models.make("gpt_oss yarn", hidden_size=64), tmp_path / "theirs")
     model = transformers.AutoModelForCausalLM.from_pretrained(theirs, dtype=torch.bfloat16).float()
     expected = by_transformers(model, IDS)
-    for type_ in ("f32", "bf16"):  # the values are bfloat16, too
+    for type_ in ("f32", "bf16"):  # bfloat16 represents MXFP4 values exactly
         succeed("export", theirs, "--out", tmp_path / f"{type_}.gguf", "--type", type_)
         assert (log_probabilities(tmp_path / f"{type_}.gguf", IDS) - expected).abs().max() <= 1e-4
     succeed("export", theirs, "--out", tmp_path / "m.gguf")
@@ -121,7 +121,7 @@ def test_gpt_oss_as_published(tmp_path):
     for name, first in (("gate", 0), ("up", 1)):
         ours = tensors[f"blk.1.ffn_{name}_exps.weight"]
         np.testing.assert_array_equal(gguf.quants.dequantize(ours.data, ours.tensor_type), gate_up[:, first::2])
-    # With quantized weights, inputs are rounded to 8 bits; a router with close scores may select another expert.
+    # The engine rounds inputs of quantized weights to 8 bits, so a router with close scores may select another expert.
     in_blocks = log_probabilities(tmp_path / "m.gguf", IDS)
     assert (in_blocks == log_probabilities(theirs, IDS)).all()
     assert (in_blocks.argmax(-1) == expected.argmax(-1)).double().mean() >= 0.9
@@ -148,7 +148,7 @@ def test_damaged_mxfp4_is_rejected_by_name(tmp_path, change, why):
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3"])
 def test_gguf_written_by_the_gguf_package(tmp_path, name):
-    """With the names and keys of llama.cpp's converter; rows for RoPE on halves are not permuted."""
+    """Writes the names and keys of llama.cpp's converter, which doesn't permute Wq and Wk of these families."""
     model = random_models.make(name)
     config, arch = model.config, model.config.model_type
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", arch)
@@ -176,7 +176,7 @@ def test_gguf_written_by_the_gguf_package(tmp_path, name):
 
 @pytest.mark.parametrize("name, type_", [("glm", "f32"), ("qwen2", "f16"), ("glm", "q8_0")])
 def test_gguf_with_fused_qkv(tmp_path, name, type_):
-    """ChatGLM2 and 3: a fused file has no separate q, k and v. Rows may consist of quantized blocks."""
+    """Files of ChatGLM2 and 3 have one tensor attn_qkv, also quantized, which must be split into q, k and v."""
     model = random_models.make(name, hidden_size=64, intermediate_size=96)
     succeed("export", random_models.write(model, tmp_path / "hf"), "--out", tmp_path / "m.gguf", "--type", type_)
     gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
@@ -189,7 +189,7 @@ def test_gguf_with_fused_qkv(tmp_path, name, type_):
 
 
 def test_qwen2_directory_as_published(tmp_path):
-    """Tests byte-level BPE with NFC, added tokens, bfloat16, and more rows than tokens."""
+    """The directory has byte-level BPE with NFC, added tokens, BF16 weights, and more embedding rows than tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -284,7 +284,7 @@ def test_gguf_export_rejects_what_it_cannot_store(tmp_path):
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "dots1"])
 def test_number_of_experts_has_several_keys(tmp_path, name):
-    """transformers 5 writes another name than published files have."""
+    """The key in config.json depends on the version of transformers, so each family's files may have any of three."""
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     expected = log_probabilities(directory, IDS[:20])
     config = json.loads((directory / "config.json").read_text())
@@ -306,7 +306,7 @@ def test_stacked_experts_may_span_several_files(tmp_path):
 
 
 def test_multi_token_prediction_layers_are_skipped(tmp_path):
-    """As published, GLM-4.5 has one more layer than config.json counts; in a GGUF, block_count includes it."""
+    """Published GLM-4.5 has a prediction layer that num_hidden_layers excludes and GGUF's block_count includes."""
     from safetensors.torch import load_file, save_file
     directory = random_models.write(random_models.make("glm4_moe"), tmp_path / "m")
     succeed("export", directory, "--out", tmp_path / "plain.gguf")
@@ -348,7 +348,7 @@ def test_llama2c_rejects_other_families(tmp_path):
 
 
 def gemma_tokenizer():
-    """Makes a tokenizer as transformers converts Gemma's: merges from scores, replaced spaces, byte fallback."""
+    """Returns a tokenizer as transformers converts Gemma's: merges from scores, "▁" for spaces, byte fallback."""
     from transformers.convert_slow_tokenizer import generate_merges
     pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", "\n\n",
               *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -369,7 +369,7 @@ def gemma_tokenizer():
 
 
 def glm_tokenizer():
-    """Makes a tokenizer as transformers converts GLM-4's: Llama 3's pre-tokenizer, and two tokens before each text."""
+    """Returns a tokenizer as transformers converts GLM-4's: Llama 3's pre-tokenizer, and a prefix of two tokens."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     llama3 = PRETOKENIZE_REGEX.replace(r"\p{N}", r"\p{N}{1,3}", 2).replace(r"[^\r\n\p{L}\p{N}{1,3}]", r"[^\r\n\p{L}\p{N}]", 1)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([

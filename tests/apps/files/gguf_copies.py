@@ -1,11 +1,11 @@
-"""Rewrites GGUF files with the gguf package, in forms that other programs produce."""
+"""Rewrites GGUF files with the gguf package, with layouts and keys that other programs write."""
 
 import gguf
 import numpy as np
 
 
 def copy(source, target, change=lambda tensors: tensors, keys=None, **writer_options):
-    """Copies a file with other values of `keys` (integers), and `change` applied to {name: (array, type)}."""
+    """Copies a GGUF file. `keys` replaces integer fields; `change` maps all tensors, {name: (array, type)}."""
     reader = gguf.GGUFReader(source)
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(target, architecture, **writer_options)
@@ -28,7 +28,7 @@ def copy(source, target, change=lambda tensors: tensors, keys=None, **writer_opt
 
 
 def with_fused_qkv(tensors):
-    """Fuses q, k and v as ChatGLM2 and 3 do: attn_qkv.weight and attn_qkv.bias with the rows in sequence."""
+    """Joins the rows of q, k and v to attn_qkv.weight and attn_qkv.bias, as ChatGLM2 and 3 store them."""
     out = {}
     for name, (array, kind) in tensors.items():
         if ".attn_q." not in name and ".attn_k." not in name and ".attn_v." not in name:

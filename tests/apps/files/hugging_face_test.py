@@ -1,4 +1,4 @@
-"""Tests that we read Hugging Face directories of transformers, and that transformers and safetensors read ours."""
+"""Tests Hugging Face directories: Folio reads those of transformers; transformers and safetensors read Folio's."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_shards_of_transformers_round_trip_exactly(tmp_path, kind, tied):
     shards = sorted((tmp_path / "ours").glob("model-0*.safetensors"))
     assert len(shards) > 2
     index = json.loads((tmp_path / "ours" / "model.safetensors.index.json").read_text())
-    for shard in shards:  # safetensors reads each one
+    for shard in shards:  # the index lists each shard's tensors
         tensors = {name for name in load_file(shard) if not name.startswith("__pad__.")}
         assert tensors == {name for name, file in index["weight_map"].items() if file == shard.name}
 
@@ -46,13 +46,13 @@ def test_shards_of_transformers_round_trip_exactly(tmp_path, kind, tied):
         tmp_path / "ours", output_loading_info=True, dtype=DTYPES[kind])
     assert not loading["missing_keys"] and not loading["mismatched_keys"], loading
     assert all(key.startswith("__pad__.") for key in loading["unexpected_keys"]), loading
-    # Norms are written as F32, which represents the 16-bit values exactly, so they come back unchanged.
+    # Folio writes norms as F32, which represents 16-bit values exactly, so rounding to 16 bits restores the bits.
     assert state_of(again) == state_of(model)
     assert again.config.tie_word_embeddings == tied and again.config.dtype == DTYPES[kind]
 
 
 def test_sixteen_bit_norms_keep_their_type(tmp_path):
-    """transformers writes bf16 norms: without --type they keep their type."""
+    """transformers writes norms as BF16. Without --type, export keeps the type of every tensor."""
     llama(True, torch.bfloat16).save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "tokenizer.json").write_text(json.dumps(sound.character_json()))
     succeed("export", tmp_path / "theirs", "--out", tmp_path / "m.gguf")
@@ -63,7 +63,7 @@ def test_sixteen_bit_norms_keep_their_type(tmp_path):
 
 
 def test_valid_models_are_read_by_other_packages(tmp_path):
-    """Checks the independent writers of these tests with the packages gguf and safetensors."""
+    """Checks sound.py, which writes the models of these tests without Folio, with the packages gguf and safetensors."""
     shape = sound.Shape(tied=False)
     arrays = sound.weights(shape)
     (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())

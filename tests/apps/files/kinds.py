@@ -8,10 +8,10 @@ REFUSES, SHOWS, PASSES = "refuses", "shows", "passes"
 
 @dataclasses.dataclass
 class Kind:
-    """`write(folder)` writes the model and returns its path and its --tokenizer file, or None.
+    """A bad file. `write(folder)` writes the model and returns (path, --tokenizer file or None).
 
-    The one-line error must contain `phrase` and the name of `file`. `inspect` may reject the file, too, or show what it
-    can with the phrase in place of the rest, or pass if it doesn't read the broken part.
+    The one-line error must contain `phrase` and the name of `file`. The program `inspect` rejects the file (REFUSES),
+    shows the valid part and the phrase (SHOWS), or doesn't read the invalid part (PASSES).
 """
 
     name: str
@@ -23,7 +23,7 @@ class Kind:
 
 
 class Kinds:
-    """A table of kinds that break the same model: `make()` returns it, `write(folder, model)` writes it."""
+    """Kinds of bad files made from one valid model, which `make()` returns and `write(folder, model, …)` writes."""
 
     def __init__(self, prefix, make, write, file, inspect=REFUSES):
         self.prefix, self.make, self.write, self.file, self.inspect = prefix, make, write, file, inspect
@@ -37,7 +37,7 @@ class Kinds:
 
 
 def write_file(path, packed):
-    """Writes bytes, or (bytes, length) as a sparse file that continues with zeros."""
+    """Writes bytes, or from (bytes, length) a sparse file of that length that ends with zeros. Returns the path."""
     head, size = packed if isinstance(packed, tuple) else (packed, len(packed))
     with path.open("wb") as file:
         file.write(head)

@@ -1,4 +1,4 @@
-"""Compares llama2.c files with an independent writer and reader of the published layout (sound.py), byte by byte."""
+"""Compares the llama2.c files that export reads and writes, byte by byte, with those of another writer (sound.py)."""
 
 import struct
 
@@ -14,7 +14,7 @@ SHAPES = {"tied": sound.Shape(layers=2), "untied": sound.Shape(layers=2, tied=Fa
 
 
 def assert_same_file(ours, theirs, version, shape):
-    """Compares bytes; RoPE's tables, computed by libm, may differ by 1e-6."""
+    """Asserts equal bytes. The RoPE tables of version 0 may differ by 1e-6: they come from different math libraries."""
     assert len(ours) == len(theirs)
     if version > 0:
         assert ours == theirs
@@ -32,7 +32,7 @@ def assert_same_file(ours, theirs, version, shape):
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_export_writes_the_published_format(tmp_path, shape, version):
     theirs = sound.Llama2c(version, shape).pack()
-    floats = tmp_path / "floats.bin"  # version 0 stores the weights unchanged
+    floats = tmp_path / "floats.bin"  # the source: version 0 stores the weights unchanged
     floats.write_bytes(sound.Llama2c(0, shape).pack())
     succeed("export", floats, "--format", "llama2c", "--version", version, "--out", tmp_path / "ours.bin")
     assert_same_file((tmp_path / "ours.bin").read_bytes(), theirs, version, shape)
@@ -41,7 +41,7 @@ def test_export_writes_the_published_format(tmp_path, shape, version):
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_published_format_is_read(tmp_path, shape, version):
-    """Exports the file to GGUF, and compares every weight's bits, or the dequantized values."""
+    """Exports the file to GGUF and compares the bits of all weights, or the dequantized values of version 2."""
     (tmp_path / "m.bin").write_bytes(sound.Llama2c(version, shape).pack())
     (tmp_path / "t.json").write_bytes(sound.json.dumps(sound.character_json()).encode())
     succeed("export", tmp_path / "m.bin", "--tokenizer", tmp_path / "t.json", "--out", tmp_path / "m.gguf")
@@ -57,14 +57,14 @@ def test_published_format_is_read(tmp_path, shape, version):
 
 
 def test_vocabulary_uses_llama2cs_ids(tmp_path):
-    """From a GGUF, rows move to the ids that llama2.c uses for bytes, and tokenizer.bin has a text for each id."""
+    """Exporting a GGUF moves rows to the ids that llama2.c uses for bytes; tokenizer.bin has a text for each id."""
     shape = sound.Shape(tied=False)
     arrays = sound.weights(shape)
     (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())
     succeed("export", tmp_path / "m.gguf", "--format", "llama2c", "--out", tmp_path / "m.bin")
     data = (tmp_path / "m.bin").read_bytes()
     numbers = struct.unpack("<7i", data[:28])
-    n_ids = 259 + 1  # "é" has two bytes, so it is a piece of its own
+    n_ids = 259 + 1  # 3 special tokens, 256 bytes, and "é", which has two bytes
     assert numbers == (8, 12, 1, 2, 1, -n_ids, 16)
     embedding = np.frombuffer(data[28:28 + 4 * n_ids * 8], dtype=np.float32).reshape(n_ids, 8)
     output = np.frombuffer(data[-4 * n_ids * 8:], dtype=np.float32).reshape(n_ids, 8)

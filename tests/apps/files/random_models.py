@@ -1,4 +1,4 @@
-"""Small models of the supported families, made with transformers: all weights are random, also norms and biases."""
+"""Makes small models of the supported families with transformers. All weights are random, also norms and biases."""
 
 import json
 
@@ -9,7 +9,7 @@ import sound
 import torch
 import transformers
 
-# head_dim differs from hidden_size / heads, queries are grouped, and windows are not multiples of a cache block.
+# To show errors, most models have grouped queries, head_dim != hidden_size / heads, and windows unlike a KV block.
 SHARED = dict(vocab_size=len(sound.CHARACTERS) + 1, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6,
               bos_token_id=5, eos_token_id=5, pad_token_id=None)
@@ -33,7 +33,7 @@ MODELS = {
     "qwen3_moe": (transformers.Qwen3MoeConfig,
                   dict(head_dim=16, num_experts=16, num_experts_per_tok=4, moe_intermediate_size=20,
                        norm_topk_prob=True)),
-    # llama.cpp requires as many key heads as heads, as in the published model.
+    # OLMoE has no grouped queries: llama.cpp requires as many KV heads as heads.
     "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3, num_key_value_heads=4)),
     "dots1": (transformers.Dots1Config,
               dict(head_dim=16, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=2, n_group=4, topk_group=2,
@@ -42,13 +42,13 @@ MODELS = {
     "glm4_moe": (transformers.Glm4MoeConfig,
                  dict(head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
                       moe_intermediate_size=20, first_k_dense_replace=1, attention_bias=True)),
-    # Low caps, which scores and logits of random weights exceed.
+    # The caps are low enough that scores and logits of random weights exceed them.
     "gemma2": (transformers.Gemma2Config,
                dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, attn_logit_softcapping=3.0,
                     final_logit_softcapping=5.0)),
     "gemma3_text": (transformers.Gemma3TextConfig,
                     dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, num_hidden_layers=7)),
-    # From 4B on, layers with global attention have divided frequencies.
+    # In Gemma 3 4B and larger models, layers with global attention divide RoPE's frequencies by 8.
     "gemma3_text linear": (transformers.Gemma3TextConfig,
                            dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, num_hidden_layers=7,
                                 rope_parameters={
@@ -72,19 +72,19 @@ MODELS = {
     "glm4 bias": (transformers.Glm4Config, dict(head_dim=16, attention_bias=True)),
     "gpt_oss": (transformers.GptOssConfig,
                 dict(head_dim=16, num_local_experts=6, num_experts_per_tok=2, sliding_window=37, rope_theta=1e4)),
-    # As published: ramp borders fall between pairs.
+    # truncate=False, as published: the ends of YaRN's ramp aren't rounded to whole pairs.
     "gpt_oss yarn": (transformers.GptOssConfig,
                      dict(head_dim=16, num_local_experts=6, num_experts_per_tok=2, sliding_window=37,
                           rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=8.0, beta_fast=32.0,
                                                beta_slow=1.0, truncate=False, original_max_position_embeddings=64))),
 }
-# A model of 46 layers scales scores differently, which llama.cpp derives from the number of layers.
+# Gemma 2 27B scales attention scores differently. llama.cpp recognizes it by its 46 layers.
 GEMMA_27B = (transformers.Gemma2Config,
              dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=37, num_hidden_layers=46))
-# GGUF architectures that differ from Hugging Face's model_type without "_", and the type that such a file is read as.
+# By model_type: the GGUF's architecture, if it isn't model_type without "_", and the model_type after reading it.
 ARCHITECTURES = {"mistral": ("llama", "llama"), "mixtral": ("llama", "mixtral"), "gemma3_text": ("gemma3", "gemma3_text"),
                  "glm": ("chatglm", "glm"), "gpt_oss": ("gpt-oss", "gpt_oss")}
-GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3", "gpt_oss")  # GGUF can store their window
+GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3", "gpt_oss")  # families whose sliding window GGUF can store
 
 
 def make(name, **more):
@@ -101,8 +101,8 @@ def make(name, **more):
             else:
                 parameter.normal_(0.0 if key.endswith("bias") else 1.0, 0.3)
             if "gpt_oss" in name and key.endswith("gate_up_proj"):
-                parameter.mul_(6)  # some are clamped
-            if "gemma" in name and parameter.dim() == 1:  # as published: 1 + w is exact in float32
+                parameter.mul_(6)  # so large that gpt-oss clamps some activations
+            if "gemma" in name and parameter.dim() == 1:  # bfloat16, as published: 1 + w is exact in float32
                 parameter.copy_((parameter - 1).bfloat16().float())
         for key, buffer in model.named_buffers():
             if key.endswith("e_score_correction_bias"):
@@ -118,7 +118,7 @@ def write(model, folder):
 
 
 def write_mxfp4(model, folder):
-    """Saves like the published gpt-oss: experts in MXFP4, the rest in bfloat16. A byte has elements 2i and 2i + 1."""
+    """Saves the model like published gpt-oss: experts in MXFP4 (elements 2i and 2i + 1 in a byte), the rest in BF16."""
     model.to(torch.bfloat16)
     write(model, folder)
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
@@ -140,9 +140,9 @@ def window_of(model):
 
 
 def choices(model, prompt, tokens):
-    """Returns transformers' greedy choice after the prompt and the tokens before each, and the gap to the second best.
+    """Returns transformers' greedy choice at each index of `tokens`, given the earlier ones, and the gap to the second.
 
-    If each choice is the token itself, `tokens` is its greedy output. Like Folio, it never chooses <|endoftext|>.
+    If the choices equal `tokens`, these are transformers' greedy output. As in Folio, <|endoftext|> is never chosen.
 """
     with torch.no_grad():
         logits = model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1:-1]

@@ -1,4 +1,4 @@
-"""Compares RoPE scaling with transformers: frequencies, logits, and parameters in files."""
+"""Compares RoPE scaling (Llama 3, YaRN, LongRoPE, linear) with transformers: frequencies, logits, files' parameters."""
 
 import json
 
@@ -19,8 +19,8 @@ def llama(scaling, size=0.3):
     config = transformers.LlamaConfig(
         vocab_size=len(sound.CHARACTERS) + 1, hidden_size=128, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512, bos_token_id=5, eos_token_id=5,
-        rope_theta=500000.0, initializer_range=size,  # large scores, so that positions matter
-        rope_scaling=dict(scaling))  # transformers modifies it
+        rope_theta=500000.0, initializer_range=size,  # so large that positions affect the logits
+        rope_scaling=dict(scaling))  # a copy, as transformers modifies the dict
     return transformers.LlamaForCausalLM(config).eval()
 
 
@@ -55,7 +55,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_logits_and_parameters_match_transformers(tmp_path, name):
-    # YaRN and LongRoPE increase scores, and with them the error of transformers, which rounds angles to float.
+    # Smaller weights for YaRN and LongRoPE: larger scores would amplify transformers' rounding of angles to float32.
     size = 0.3 if name.startswith("llama3") else 0.2
     model, unscaled = llama(KINDS[name], size), llama({"rope_type": "default", "rope_theta": 500000.0}, size)
     unscaled.load_state_dict(model.state_dict())
@@ -86,4 +86,4 @@ def test_dynamic_scaling_has_no_effect_within_the_context(tmp_path):
     model = llama(dict(rope_type="dynamic", factor=8.0))
     assert np.abs(logits_of(write(model, tmp_path / "theirs"), IDS) - logits_by(model)).max() < 1e-4
     done = run("generate", "--model", tmp_path / "theirs", "--max-tokens", "1", "a" * 600)
-    assert_refused(done, FAILED, "context")  # a context of 512; angles would differ beyond it
+    assert_refused(done, FAILED, "context")  # 600 tokens exceed 512, the largest context that this scaling allows

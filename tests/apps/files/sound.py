@@ -1,7 +1,7 @@
-"""Small valid models, packed byte by byte with struct and json from the formats' published layouts.
+"""Makes small valid models, packed byte by byte with struct and json from the formats' published layouts.
 
-A model is a `Shape` and a dict of arrays with GGUF's names, and rows of Wq and Wk in adjacent RoPE pairs. Each format
-has a class that holds its parts, so that a test can break one of them before `pack` or `write` lays out the rest.
+A model is a `Shape` and a dict of arrays with GGUF's names, and rows of Wq and Wk in adjacent RoPE pairs. A class for
+each file format holds the parts of a file, so that a test can change one before `pack` or `write` produces the bytes.
 """
 
 import dataclasses
@@ -26,14 +26,14 @@ class Shape:
     tied: bool = True
     theta: float = 10000.0
     eps: float = 1e-5
-    family: str = "llama"  # also qwen2, qwen3, qwen3_moe, mixtral
-    own_head_dim: int = None  # if it isn't dim / heads
+    family: str = "llama"  # or qwen2, qwen3, qwen3_moe, mixtral
+    own_head_dim: int = None  # head dimension, unless it is dim / heads
     experts: int = 0
     experts_per_token: int = 2
 
     @property
     def architecture(self):
-        """The architecture in a GGUF."""
+        """The value of general.architecture in a GGUF file."""
         return "llama" if self.family == "mixtral" else self.family.replace("_", "")
 
     @property
@@ -73,13 +73,13 @@ def weights(shape, dtype=np.float32, seed=1):
 # ---- Vocabularies ----
 
 def byte_level(text):
-    """Returns a text in GPT-2's printable alphabet for bytes (bytes_to_unicode in its encoder.py)."""
+    """Returns the text's UTF-8 bytes in GPT-2's printable alphabet (bytes_to_unicode in GPT-2's encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in plain]
     return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in text.encode())
 
 
-# SentencePiece's order: unknown, BOS, EOS, the bytes, then the pieces, (text, score, type).
+# A SentencePiece vocabulary of (text, score, type), in its order: unknown, BOS, EOS, the bytes, then the pieces.
 PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>", 0.0, 6) for b in range(256)),
           ("▁a", -0.0, 1), ("ab", -1.0, 1), ("▁", -2.0, 1), ("a", -3.0, 1), ("b", -4.0, 1)]
 
@@ -88,7 +88,7 @@ PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 CODES = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
-GGML = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 26}  # BF16, as uint16: 30
+GGML = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 26}  # ggml's type numbers; BF16 is 30
 
 
 def gguf_string(text):
@@ -111,13 +111,13 @@ class Tensor:
     dims: list  # fastest dimension first, as in the file
     kind: int
     data: bytes
-    offset: int = None  # None: after the previous tensor
+    offset: int = None  # None: directly after the previous tensor
 
 
 class Gguf:
     def __init__(self, shape=None, arrays=None, tokenizer=None):
         self.magic, self.version, self.alignment = b"GGUF", 3, 32
-        self.n_tensors = self.n_keys = None  # None: the actual number
+        self.n_tensors = self.n_keys = None  # counts in the header; None: the actual numbers
         self.metadata, self.tensors = {}, []
         if shape is None:
             return
@@ -156,7 +156,7 @@ class Gguf:
         return offsets
 
     def head(self):
-        """Returns all bytes before the tensors' data. Metadata entries of bytes, key included, are not encoded."""
+        """Returns all bytes before the tensors' data. A metadata entry that is bytes is copied, without its key."""
         parts = [self.magic + struct.pack(
             "<IQQ", self.version, len(self.tensors) if self.n_tensors is None else self.n_tensors,
             len(self.metadata) if self.n_keys is None else self.n_keys)]
@@ -267,7 +267,7 @@ def character_json(characters=tuple(CHARACTERS)):
 
 
 def sentencepiece_json():
-    """Returns a tokenizer.json as transformers converts Llama 2's vocabularies."""
+    """Returns a tokenizer.json like the one to which transformers converts Llama 2's vocabulary."""
     added = [{"id": i, "content": PIECES[i][0], "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False, "special": True} for i in range(3)]
     begin = {"SpecialToken": {"id": "<s>", "type_id": 0}}
@@ -287,7 +287,7 @@ def sentencepiece_json():
 
 
 class HfDirectory:
-    """A directory with files {name: bytes, or a value to write as JSON, or None to leave it out}."""
+    """A Hugging Face directory. `files` is {name: bytes, or a value to write as JSON, or None for no file}."""
 
     def __init__(self, shape, arrays=None, shards=1, tokenizer=None):
         self.shape = shape
@@ -329,7 +329,7 @@ ORDER_1 = ["attn_norm", "ffn_norm", "output_norm", "token_embd", "attn_q", "attn
 
 
 def by_role(shape, arrays, roles):
-    """Yields the arrays role by role, each role's layers in order."""
+    """Yields the arrays in llama2.c's order: all layers of one kind of matrix, then of the next kind in `roles`."""
     for role in roles:
         names = [f"blk.{i}.{role}.weight" for i in range(shape.layers)] if f"blk.0.{role}.weight" in arrays else [
             f"{role}.weight"]
@@ -337,14 +337,14 @@ def by_role(shape, arrays, roles):
 
 
 def rope_tables(shape):
-    """Returns freqs_cis of llama2.c's model.py: cosines, then sines, (context, head_dim / 2) each."""
+    """Returns llama2.c's RoPE tables (freqs_cis in model.py): cosines, then sines, each (context, head_dim / 2)."""
     frequencies = 1.0 / shape.theta ** (np.arange(0, shape.head_dim, 2, dtype=np.float32) / np.float32(shape.head_dim))
     angles = np.outer(np.arange(shape.context, dtype=np.float32), frequencies.astype(np.float32)).astype(np.float32)
     return np.concatenate([np.cos(angles), np.sin(angles)]).astype(np.float32)
 
 
 def quantize_q80(array, group):
-    """Quantizes like export.py: a group's largest value is 127 steps; all quants, then all scales."""
+    """Quantizes like llama2.c's export.py, with a scale of max|x| / 127 per group. Returns (quants, scales)."""
     groups = array.reshape(-1, group)
     scale = np.abs(groups).max(axis=1) / np.float32(127.0)
     with np.errstate(invalid="ignore"):
@@ -353,7 +353,7 @@ def quantize_q80(array, group):
 
 
 def group_size(shape):
-    """Returns the group size: export.py halves 64 until it divides dim; runq.c requires that it also divides hidden."""
+    """Returns the group size: 64, halved until it divides dim (as in export.py) and hidden (as runq.c requires)."""
     group = 64
     while shape.dim % group or shape.hidden % group:
         group //= 2
@@ -397,7 +397,7 @@ class Llama2c:
 
 
 class TokenizerBin:
-    """A tokenizer.bin: the longest piece's bytes; then score, length and text of each, with export.py's controls."""
+    """A tokenizer.bin: the length of the longest text, then score, length and text of each token, as in export.py."""
 
     def __init__(self):
         texts = [p[0].replace("▁", " ") for p in PIECES]

@@ -1,4 +1,4 @@
-"""Tests a GGUF split into several files by the gguf package: the model is the same, and errors name the problem."""
+"""Tests GGUF models that the gguf package split into several files: they are read like one, and errors are clear."""
 
 import gguf
 import gguf_copies

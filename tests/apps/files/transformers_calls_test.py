@@ -1,7 +1,7 @@
 """Tests common calls of transformers on directories that `export --format hf` writes.
 
 Models: a character model (from a checkpoint), SmolLM2, which has byte-level BPE and a chat template, and the files of a
-SentencePiece vocabulary. Outputs are greedy, in float32, so a padded batch must equal the prompts alone.
+SentencePiece vocabulary. Outputs are greedy, in float32, so a padded batch must equal single prompts.
 """
 
 import json
@@ -21,7 +21,7 @@ GREEDY = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
 @pytest.fixture(scope="module", params=["characters", "smollm2"])
 def exported(request, tmp_path_factory):
     """Returns a model's name, its exported directory, its tokenizer, and the model in transformers."""
-    torch.set_num_threads(1)  # two threads would wait for each other next to another test
+    torch.set_num_threads(1)  # several threads would wait for each other while other tests run
     source = {"characters": GOLDEN, "smollm2": SMOLLM2}[request.param]
     if not source.exists():
         pytest.skip("SmolLM2 is there after `make smollm2`")
@@ -30,7 +30,7 @@ def exported(request, tmp_path_factory):
 
 
 def continued(tokenizer, model, prompt):
-    """Returns the prompt and its continuation, by the usual calls."""
+    """Returns the prompt and its completion, by transformers' usual calls."""
     return tokenizer.decode(model.generate(**tokenizer(prompt, return_tensors="pt"), **GREEDY)[0])
 
 
@@ -39,7 +39,7 @@ def test_generate_accepts_tokenizer_output(exported):
     assert set(tokenizer("ROMEO:", return_tensors="pt")) == {"input_ids", "attention_mask"}
     text = continued(tokenizer, model, "ROMEO:")
     assert text.startswith("ROMEO:") and len(text) > len("ROMEO:")
-    if name == "characters":  # its <|endoftext|> is improbable here; interop_smollm2 compares SmolLM2
+    if name == "characters":  # tests/interop/smollm2_test.py compares the output of SmolLM2
         ours = generate(folder, "-p", "ROMEO:", "-n", NEW_TOKENS, "--temp", 0, "-t", 1)
         assert text == "ROMEO:" + ours["text"]
 
@@ -55,7 +55,7 @@ def test_padded_batch_matches_single_prompts(exported):
     prompts = PROMPTS[name]
     batch = tokenizer(prompts, padding=True, return_tensors="pt")
     longest = batch["input_ids"].shape[1]
-    # Padding is on the left, so a sequence continues at the end of its row.
+    # Padding must be on the left, so that each output follows its prompt directly.
     assert [row.tolist() for row in batch["attention_mask"]] == [
         [0] * (longest - n) + [1] * n for n in (len(tokenizer(p)["input_ids"]) for p in prompts)]
     texts = tokenizer.batch_decode(model.generate(**batch, **GREEDY), skip_special_tokens=True)
@@ -86,7 +86,7 @@ def test_special_tokens_are_in_every_config(exported):
 def test_files_saved_by_transformers_are_read(exported, tmp_path):
     name, folder, tokenizer, model = exported
     tokenizer.save_pretrained(tmp_path)
-    if name == "characters":  # saving SmolLM2's weights again would test nothing more
+    if name == "characters":  # one model is enough for testing weights
         model.save_pretrained(tmp_path)
     else:
         for file in ("config.json", "model.safetensors"):
@@ -99,7 +99,7 @@ def test_files_saved_by_transformers_are_read(exported, tmp_path):
 
 
 def test_a_sentencepiece_vocabulary(tmp_path):
-    """transformers before 5.0 also returns token_type_ids unless model_input_names excludes them."""
+    """tokenizer_config.json must set model_input_names: transformers before 5.0 would also return token_type_ids."""
     model = sound.Gguf(sound.Shape(vocab=len(sound.PIECES)), tokenizer=sound.sentencepiece_metadata())
     (tmp_path / "model.gguf").write_bytes(model.pack())
     folder = export(tmp_path / "model.gguf", tmp_path / "hf", "--format", "hf")

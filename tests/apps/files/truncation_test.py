@@ -20,7 +20,7 @@ def gguf(folder, make):
 
 
 def gguf_tokenizer(folder, make):
-    """Writes only the head, so that truncations fall into the vocabulary."""
+    """Writes a GGUF without tensors, so that most truncations cut the vocabulary."""
     model = make()
     model.tensors = []
     (folder / "t.gguf").write_bytes(model.head())

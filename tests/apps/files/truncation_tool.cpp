@@ -41,7 +41,7 @@ void cut_at_every_byte(std::string_view what, const fs::path& path, const fs::pa
 int main(int argc, char** argv) {
   try {
     core::require(argc == 5, "usage: truncation_tool model|tokenizer PATH FILE VOCAB_SIZE; FILE is cut");
-    read(argv[1], argv[2], std::atoll(argv[4]));  // must be valid before it is truncated
+    read(argv[1], argv[2], std::atoll(argv[4]));  // throws if the whole file is invalid
     cut_at_every_byte(argv[1], argv[2], argv[3], std::atoll(argv[4]));
     return 0;
   } catch (const std::exception& error) {

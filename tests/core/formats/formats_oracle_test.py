@@ -1,7 +1,7 @@
-"""Compares Folio's files with the gguf, safetensors and transformers packages.
+"""Compares files of Folio with those of the packages gguf, safetensors and transformers.
 
-Each format is tested both ways: our tool reads what the package writes, and the package reads what our tool writes.
-FOLIO_FORMAT_TOOL is the path of the tool (see format_tool.cpp).
+Each format is tested both ways: format_tool (format_tool.cpp) reads what the package writes, and the package reads what
+format_tool writes. The environment variable FOLIO_FORMAT_TOOL has the tool's path.
 """
 
 import json
@@ -66,7 +66,7 @@ def random_tensors():
         "i64": (np.array([[-(2**63)]], dtype=np.int64), None),
     }
     packed = {q.name: (gguf.quants.quantize(floats, q), q) for q in (Q.BF16, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0)}
-    # gguf can't quantize to these types, but has their block sizes.
+    # The gguf package can't quantize to these types, but has their block sizes.
     for q in (Q.Q2_K, Q.Q3_K, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.Q8_K):
         row = gguf.quant_shape_to_byte_shape((6, 512), q)
         packed[q.name] = (rng.integers(0, 256, row, dtype=np.uint8), q)
@@ -224,12 +224,12 @@ def entry(begin, end, shape=None, dtype="U8"):
 
 
 @pytest.mark.parametrize("file", [
-    safetensors_file({"a": entry(0, 4)}, b"ddddd"),                        # one byte too many
-    safetensors_file({"a": entry(0, 4)}, b"ddd"),                          # one byte too few
+    safetensors_file({"a": entry(0, 4)}, b"ddddd"),                        # one byte of data too many
+    safetensors_file({"a": entry(0, 4)}, b"ddd"),                          # one byte of data too few
     safetensors_file({"a": entry(1, 4)}, b"dddd"),                         # a gap at the start
     safetensors_file({"a": entry(0, 2), "b": entry(3, 4)}, b"dddd"),       # a gap in the middle
     safetensors_file({"a": entry(0, 3), "b": entry(2, 4)}, b"dddd"),       # an overlap
-    safetensors_file({"a": entry(0, 4, [2], "F32")}, b"dddd"),             # a wrong size
+    safetensors_file({"a": entry(0, 4, [2], "F32")}, b"dddd"),             # a size that contradicts the shape
     safetensors_file({"a": entry(0, 4, [-4])}, b"dddd"),
     safetensors_file({"a": entry(0, 4, [2**63, 2**63])}, b"dddd"),
     safetensors_file({"a": entry(0, 4, None, "Q8_0")}, b"dddd"),
@@ -264,7 +264,7 @@ DIM, HEADS, KV_HEADS, HIDDEN, LAYERS, VOCAB = 24, 4, 2, 20, 2, 11
 
 
 def write_model(path, tied):
-    """Writes a tiny Llama with the gguf package. Returns {gguf name: array}."""
+    """Writes a tiny Llama with the gguf package. Returns {name in the GGUF: array}."""
     rng = np.random.default_rng(5)
     kv = DIM // HEADS * KV_HEADS
     shapes = {"token_embd": (VOCAB, DIM)}
@@ -297,7 +297,7 @@ def write_model(path, tied):
 
 
 def permute(weights, n_heads):
-    """Permutes rows from Hugging Face's order to GGUF's, as llama.cpp's convert_hf_to_gguf.py does."""
+    """Permutes rows of Wq or Wk from Hugging Face's order to GGUF's, as llama.cpp's convert_hf_to_gguf.py does."""
     return weights.reshape(n_heads, 2, weights.shape[0] // n_heads // 2, *weights.shape[1:]).swapaxes(1, 2).reshape(
         weights.shape)
 
@@ -340,7 +340,7 @@ def test_transformers_loads_our_directory(tmp_path):
     for name, parameter in model.state_dict().items():
         assert parameter.numpy().tobytes() == hf[name].tobytes(), name
 
-    # A directory that transformers saved gives the same weights, however it rewrote config.json.
+    # A directory that transformers saved gives the same weights, although its config.json differs.
     model.save_pretrained(tmp_path / "saved")
     ours("from-hf", tmp_path / "saved", tmp_path / "back.gguf")
     before, after = gguf.GGUFReader(tmp_path / "m.gguf"), gguf.GGUFReader(tmp_path / "back.gguf")

@@ -20,7 +20,7 @@ struct RawTensor {
   uint64_t offset = 0;
 };
 
-// A GGUF file as separate fields, so that a test can corrupt one of them.
+// The fields of a GGUF file, each of which a test can corrupt before the file is written.
 struct RawGguf {
   std::string magic = "GGUF";
   uint32_t version = 3;
@@ -88,7 +88,7 @@ class GgufHostile : public ::testing::Test {
   TempDir dir_;
 };
 
-// Returns a small file with values of every kind, whose last byte belongs to a tensor.
+// Returns a small file with metadata of every type. It ends with tensor data, so that every truncation cuts something.
 RawGguf a_bit_of_everything() {
   RawGguf file;
   file.pairs = {

@@ -1,4 +1,4 @@
-// Tests core/formats/gguf_model.h: a round trip keeps every bit, and an error names an unsupported feature.
+// Tests core/formats/gguf_model.h: writing and reading keeps a model's bits, and errors name unsupported features.
 #include "core/formats/gguf_model.h"
 
 #include <gtest/gtest.h>
@@ -217,7 +217,7 @@ TEST(GgufModel, KeepsLlama3RopeScalingAndWritesItsFactors) {
   EXPECT_EQ(to_floats(*factors).back(), 8.0F);
 }
 
-// Other programs write only the factors. The parameters then default to those of Llama 3.1, 3.2 and 3.3.
+// Other programs store only RoPE's factors in a GGUF. The parameters then default to those of Llama 3.1, 3.2 and 3.3.
 TEST(GgufModel, RopeFactorsAloneImplyLlama3Parameters) {
   ModelConfig config{.vocab_size = 11, .dim = 128, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 20};
   config.rope_theta = 500000.0F;

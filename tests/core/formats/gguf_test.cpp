@@ -1,4 +1,4 @@
-// Tests core/formats/gguf.h on valid files: a round trip keeps every bit, and the layout is that of the specification.
+// Tests core/formats/gguf.h on valid files: writing and reading keeps every bit, and the layout is as specified.
 #include "core/formats/gguf.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ Stored stored(std::string name, DType type, std::vector<int64_t> shape) {
   return t;
 }
 
-// Returns a tensor of every GGUF type, with odd sizes, not in alphabetical order.
+// Returns a tensor of every GGUF type, with odd sizes. The names aren't in alphabetical order.
 std::vector<Stored> every_tensor_type() {
   return {stored("z.first", DType::F32, {3, 5}),  stored("a", DType::F16, {7}),
           stored("bf16", DType::BF16, {2, 3, 5}), stored("q4_0", DType::Q4_0, {3, 32}),
@@ -115,8 +115,7 @@ TEST(Gguf, RoundTripKeepsEveryBit) {
   const TempDir dir;
   const auto tensors = every_tensor_type();
   GgufMetadata metadata = every_type();
-  metadata.emplace_back(
-      "nan", std::bit_cast<float>(0x7FC12345U));  // == can't compare a NaN's bits; comparing the two files does
+  metadata.emplace_back("nan", std::bit_cast<float>(0x7FC12345U));  // a NaN never equals itself: files are compared
   write(dir / "a", metadata, views_of(tensors));
   const GgufFile file(dir / "a");
   EXPECT_EQ(std::bit_cast<uint32_t>(std::get<float>(*file.find("nan"))), 0x7FC12345U);
@@ -146,7 +145,7 @@ TEST(Gguf, AlignsTensorDataTo32Bytes) {
   write(dir / "f", every_type(), views_of(every_tensor_type()));
   const GgufFile file(dir / "f");
   for (const TensorView& t : file.tensors()) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(t.bytes.data()) % 32, 0U) << t.name;  // the mapping is page-aligned
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(t.bytes.data()) % 32, 0U) << t.name;  // also aligned in memory
   }
   EXPECT_EQ(file.size() % 32, 0U);
 }
@@ -161,7 +160,7 @@ TEST(Gguf, WritesTheSpecifiedBytes) {
   const auto string = [](const std::string& s) { return raw<uint64_t>(s.size()) + s; };
   std::string expected = "GGUF" + raw<uint32_t>(3) + raw<uint64_t>(2) + raw<uint64_t>(1);
   expected += string("k") + raw<uint32_t>(8) + string("v");
-  // GGUF lists the fastest dimension first.
+  // GGUF lists the fastest dimension of a shape first.
   expected +=
       string("w") + raw<uint32_t>(2) + raw<uint64_t>(3) + raw<uint64_t>(2) + raw<uint32_t>(0) + raw<uint64_t>(0);
   expected += string("i") + raw<uint32_t>(1) + raw<uint64_t>(2) + raw<uint32_t>(24) + raw<uint64_t>(32);

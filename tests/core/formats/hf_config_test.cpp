@@ -17,7 +17,7 @@ using test::TempDir;
 
 class HfConfig : public ::testing::Test {
  protected:
-  // Reads kGrouped's config.json after merging `patch` into it (a null removes a key).
+  // Reads the config.json of kGrouped, changed by the JSON merge patch `patch`, where null removes a key.
   ModelConfig read(const std::string& patch) const {
     auto json = nlohmann::json::parse(config_to_hf_json(kGrouped, 10, 10));
     json.merge_patch(nlohmann::json::parse(patch));
@@ -45,7 +45,7 @@ TEST_F(HfConfig, RejectsValuesTheFamilysFilesCannotStore) {
   config.rope_dims = 4;
   EXPECT_ERROR(config_to_hf_json(config, 3, 3), "rope_dims is 4, but files of the family llama can only store");
   config = kGrouped;
-  config.family = Family::Gemma2;  // always multiplies embeddings by sqrt(dim); its files have no field for it
+  config.family = Family::Gemma2;  // always multiplies embeddings by sqrt(dim), without a field for the scale
   EXPECT_ERROR(config_to_hf_json(config, 3, 3), "embedding_scale is 1, but files of the family gemma2 can only store");
 }
 

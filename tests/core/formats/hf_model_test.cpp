@@ -1,4 +1,4 @@
-// Tests the weights of a Hugging Face directory, in one file or in shards (core/formats/hf_model.h).
+// Tests core/formats/hf_model.h: writing and reading keeps weights, in one file or shards; bad directories are errors.
 #include "core/formats/hf_model.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(HfDirectory, PermutesOnlyQueryAndKeyRows) {
     const bool same = std::equal(stored.begin(), stored.end(), weights.tensors[i].begin(), weights.tensors[i].end());
     EXPECT_EQ(same, !manifest[i].rope_permuted) << manifest[i].hf_name;
     if (!manifest[i].rope_permuted) continue;
-    // In Hugging Face's order, the partner of row 0 in a head is at head_dim / 2: here row 3 of 6.
+    // Hugging Face pairs row i of a head with row i + head_dim / 2, here 0 with 3, so row 1 moves to row 3.
     for (size_t column = 0; column < 24; ++column) {
       EXPECT_EQ(stored[3 * 24 + column], weights.tensors[i][24 + column]);
       EXPECT_EQ(stored[(6 + 1) * 24 + column], weights.tensors[i][(6 + 2) * 24 + column]);
@@ -253,8 +253,8 @@ TEST_F(HfShards, RejectsAnEmptyOrInvalidIndex) {
   }
 }
 
-// Returns the error for a one-file directory after `change` edited its tensors, which have Hugging Face's names. The
-// rows are not permuted: these tests only check which tensors are accepted.
+// Returns the error of reading a one-file directory after `change` edited its tensors, which have Hugging Face's names.
+// Rows aren't permuted to Hugging Face's order, because only the names and shapes are tested.
 template <typename Change>
 std::string hf_error(const ModelConfig& config, Change&& change) {
   const TempDir dir;
@@ -285,12 +285,12 @@ TEST(HfModel, AcceptsACopyOfTheTiedEmbeddingAsOutput) {
   EXPECT_TRUE(test::contains(with_head(kGrouped, false), "unexpected tensor lm_head.weight for the family llama"));
 }
 
-// Llama and Mistral permute the rows of wq and wk, so these are copied. All other tensors are used in the mapped file.
+// Only wq and wk of Llama and Mistral are copied, to permute rows. All other tensors are views of the mapped file.
 TEST(HfModel, SplitRopeLayoutsStayMapped) {
   for (const FamilyInfo& family : families()) {
     const TempDir dir;
     ModelConfig config = kGrouped;
-    if (!family.mixture.none || hf_family(family.family).norms_less_1) continue;  // these are copied
+    if (!family.mixture.none || hf_family(family.family).norms_less_1) continue;  // these families copy other tensors
     config.family = family.family;
     write_hf_directory(dir.path(), numbered_weights(config), 10);
     const StoredModel model = read_hf_model(dir.path());

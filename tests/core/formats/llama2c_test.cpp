@@ -1,4 +1,4 @@
-// Tests core/formats/llama2c.h. tests/apps/files/llama2c_oracle_test.py compares files with an independent writer's.
+// Tests core/formats/llama2c.h: versions 0 and 1 keep every bit, version 2 rounds to 8 bits, bad files are rejected.
 #include "core/formats/llama2c.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ void write(const std::filesystem::path& path, const Weights& weights, int versio
   write_llama2c(path, weights.config, weights.views(), version);
 }
 
-// Returns the file size of export.py's layout, computed from the header's fields.
+// Returns the size of a file that llama2.c's export.py writes, computed from the configuration.
 uint64_t published_bytes(const ModelConfig& c, int version) {
   const auto u = [](int64_t n) { return static_cast<uint64_t>(n); };
   const uint64_t norms = u(2 * c.n_layers * c.dim + c.dim);
@@ -77,7 +77,7 @@ TEST(Llama2c, Version2RoundsWithinHalfAStepAndKeepsNorms) {
         for (size_t k = begin; k < begin + group; ++k) largest = std::max(largest, std::abs(from[k]));
         const double step = static_cast<double>(largest) / 127.0;
         for (size_t k = begin; k < begin + group; ++k) {
-          // Half a quantization step, plus the rounding errors of scale, quotient and product.
+          // The bound is half a quantization step, plus the rounding errors of scale, quotient and product.
           ASSERT_LE(std::abs(static_cast<double>(values[k]) - from[k]), step * (0.5 + 127 * 3 * 0x1p-24))
               << read.tensors[i].name;
         }
@@ -91,7 +91,7 @@ TEST(Llama2c, RequantizingGivesTheSameFile) {
   const Weights weights = numbered_weights(llama2c_shapes()[1]);
   write(dir / "a.bin", weights, 2);
   write(dir / "b.bin", to_weights(read_llama2c(dir / "a.bin")), 2);
-  // A group's largest value is 127 steps again, so the step is the same up to the rounding of 127 * step / 127.
+  // The largest value of a quantized group is 127 steps, so requantizing finds the same step, up to rounding.
   const Weights once = to_weights(read_llama2c(dir / "a.bin"));
   const Weights twice = to_weights(read_llama2c(dir / "b.bin"));
   for (size_t i = 0; i < once.tensors.size(); ++i) {
@@ -106,7 +106,7 @@ TEST(Llama2c, Version2RoundsTiesToEvenAndKeepsZeros) {
   ModelConfig config = llama2c_shapes()[0];
   Weights weights = numbered_weights(config);
   ASSERT_EQ(llama2c_group_size(config), 4);
-  const std::vector<float> group{127.0F, 0.5F, -1.5F, 2.5F};  // a quantization step of 1
+  const std::vector<float> group{127.0F, 0.5F, -1.5F, 2.5F};  // the quantization step is 127 / 127 = 1
   std::copy(group.begin(), group.end(), weights.tensors[0].begin());
   std::fill_n(weights.tensors[0].begin() + 4, 4, 0.0F);
   write(dir / "m.bin", weights, 2);
@@ -118,7 +118,7 @@ TEST(Llama2c, Version2ClampsIfTheStepIsSubnormal) {
   const TempDir dir;
   Weights weights = numbered_weights(llama2c_shapes()[0]);
   const float least = std::numeric_limits<float>::denorm_min();
-  // 190 / 127 of the smallest float rounds to the smallest float, so the value is 190 steps where 127 is the maximum.
+  // The step, 190 / 127 of the smallest float, rounds to the smallest float. So a value of 190 steps is clamped to 127.
   const std::vector<float> group{190 * least, -190 * least, least, 0.0F};
   std::copy(group.begin(), group.end(), weights.tensors[0].begin());
   write(dir / "m.bin", weights, 2);

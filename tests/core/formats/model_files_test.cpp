@@ -45,7 +45,7 @@ TEST(ReadModel, ModelsOutliveTheReader) {
   const TempDir dir;
   const Weights weights = numbered_weights(llama2c_shapes()[1]);
   write_llama2c(dir / "m", weights.config, weights.views(), 2);
-  const StoredModel model = read_model(dir / "m");  // dequantized; `storage` owns the tensors
+  const StoredModel model = read_model(dir / "m");  // `storage` owns the dequantized tensors
   std::filesystem::remove(dir / "m");
   EXPECT_EQ(to_weights(model).tensors.size(), weights.tensors.size());
   const StoredModel copy = model;

@@ -1,5 +1,5 @@
-// Tests core/formats/peft_adapter.h: an adapter survives a round trip, with peft's names and row order. lora_test.py
-// and adapter_files_test.py compare both directions with peft.
+// Tests core/formats/peft_adapter.h: writing and reading keeps an adapter, and its file has peft's names and row order.
+// lora_test.py and adapter_files_test.py in tests/apps compare both directions with peft.
 #include "core/formats/peft_adapter.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using test::error_of;
 using test::kGrouped;
 using test::TempDir;
 
-// Returns an adapter of the matrices with these roles in each layer; all its values differ.
+// Returns an adapter of the matrices with these roles in each layer. All of its values differ.
 Adapter numbered_adapter(const ModelConfig& config, const std::vector<Role>& roles, const AdapterInfo& info) {
   Adapter adapter{.path = "", .parts = {}};
   float next = 0.0F;
@@ -100,14 +100,14 @@ TEST(PeftAdapter, QueryAndKeyRowsUseHuggingFaceOrder) {
   ASSERT_NE(b, nullptr);
   const std::vector<float> rows = to_floats(*b);
   EXPECT_EQ(std::vector<float>(rows.begin(), rows.begin() + 12),
-            (std::vector<float>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));  // heads of six rows
+            (std::vector<float>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));  // each head has six rows
 }
 
 TEST(PeftAdapter, WritesOnlyAdapterTensors) {
   const TempDir dir;
   const AdapterInfo info{.rank = 1, .alpha = 1, .dropout = 0, .targets = {Role::Wk}, .base = ""};
   ModelConfig config = kGrouped;
-  config.dim = 20;  // rows of 80 bytes
+  config.dim = 20;  // rows of 80 bytes, no multiple of 64: a model's file would have padding tensors
   config.n_heads = 2;
   config.head_dim = 10;
   write_adapter(dir.path(), config, numbered_adapter(config, info.targets, info), info);
@@ -137,7 +137,7 @@ TEST(PeftAdapter, RejectsPartsThatDoNotMatchTheInfo) {
   EXPECT_TRUE(test::contains(refused(parts, kOfTwo), "down_proj.lora_B"));
 }
 
-// Matches as Python's re.match(rf"(.*\\.)?({key})$", module) does.
+// names_module() must match like Python's re.match(rf"(.*\\.)?({key})$", module), which peft uses.
 TEST(ModulePattern, MatchesLikePythonsRe) {
   const auto fits = [](const char* key, const char* module) { return names_module(key, module, "where"); };
   for (const char* key :

@@ -1,4 +1,4 @@
-// Tests core/formats/safetensors.h: round trips are bit-exact, data has no gaps except named padding, and a damaged
+// Tests core/formats/safetensors.h: writing and reading keeps every bit, padding tensors fill all gaps, and a damaged
 // file gives a one-line error.
 #include "core/formats/safetensors.h"
 
@@ -107,7 +107,7 @@ TEST(Safetensors, FillsGapsWithZeroPadTensors) {
   const TempDir dir;
   const auto tensors = every_type();
   write_safetensors(dir / "f", views_of(tensors));
-  // Parsed without our reader: the offsets in the header cover the data from the first byte to the last.
+  // Parses the header without SafetensorsFile: the offsets must cover the data from the first byte to the last.
   const std::string bytes = test::read_bytes(dir / "f");
   uint64_t size = 0;
   std::memcpy(&size, bytes.data(), 8);
@@ -293,7 +293,7 @@ TEST_F(SafetensorsHostile, RejectsOverlappingTensors) {
 }
 
 TEST_F(SafetensorsHostile, EmptyTensorsMayHaveAnyOffset) {
-  // Their order in the file is arbitrary, and equal offsets must not count as an overlap.
+  // Empty tensors may be listed in any order, and their equal offsets aren't an overlap.
   for (const char* name : {"a", "n", "z"}) {
     EXPECT_TRUE(is_taken(file_of(R"({"m":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},")" + std::string(name) +
                                      R"(":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},")" + name +

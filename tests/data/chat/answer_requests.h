@@ -1,4 +1,4 @@
-// The main() of test tools that read a JSON list of requests and print the list of their results.
+// Implements main() of test tools that read a JSON list of requests and print the list of their results.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,8 @@
 
 namespace folio::data::test {
 
-/// Prints answer(request) for each request; a core::Error becomes {"error": …}. Returns the exit status.
+/// Reads a JSON list of requests from the file argv[1] and prints the list of answer(request), in which a core::Error
+/// becomes {"error": …}. Returns the exit code.
 template <typename Json, typename Answer>
 int answer_requests(int argc, char** argv, const std::string& tool, Answer&& answer) {
   try {

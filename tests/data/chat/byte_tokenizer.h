@@ -1,4 +1,4 @@
-// A tokenizer with one token a byte, whose ids are easy to read in tests.
+// Defines a tokenizer with a token for each byte, whose ids are easy to read in tests.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-"""Compares rendered chats with transformers, for published templates, and Folio's Jinja with jinja2, byte for byte."""
+"""Compares chats rendered from published templates with transformers, and Folio's Jinja with jinja2, byte for byte."""
 
 import copy
 import functools
@@ -23,9 +23,9 @@ import jinja_cases
 from published_templates import CHATML, END_OF_TURN, GEMMA, GEMMA3, KNOWN, LLAMA2, LLAMA3, PHI4_MINI, QWEN25, ZEPHYR
 
 TOOL = os.environ["FOLIO_CHAT_TEMPLATE_TOOL"]
-LONG = "FOLIO_LONG" in os.environ  # `make long`: all conversations
+LONG = "FOLIO_LONG" in os.environ  # set by `make long`: all conversations are compared
 SANITIZED = os.environ.get("FOLIO_SANITIZE") == "ON"
-# TRL's chat templates, as models publish them and as TRL trains with them; read without importing the package.
+# The chat templates in the package trl: published ones, and variants for training. Read without importing the package.
 TRL = {path.stem: path.read_text(encoding="utf-8") for path in
        sorted(Path(importlib.util.find_spec("trl").origin).parent.glob("chat_templates/*.jinja"))}
 ALL = {**KNOWN, **TRL}
@@ -45,7 +45,7 @@ def tokenizer(template):
 
 
 def theirs(template, messages):
-    """Returns what apply_chat_template renders, or None if the template raises an exception."""
+    """Returns what transformers' apply_chat_template renders, or None if the template raises an exception."""
     try:
         return tokenizer(template).apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     except (jinja2.exceptions.TemplateError, TypeError):
@@ -69,7 +69,7 @@ def text_of(answer):
 
 
 def conversations():
-    """Yields chats with and without a system message: each of CONTENTS in each place, and random ones."""
+    """Yields chats with and without a system message: with each of CONTENTS as each message, and random ones."""
     roles = ("user", "assistant")
     for system in (False, True):
         for turns in (1, 3):
@@ -85,7 +85,7 @@ def conversations():
         messages = [{"role": roles[i % 2], "content": rng.choice(CONTENTS) + rng.choice(CONTENTS)}
                     for i in range(rng.randrange(1, 8))]
         yield [{"role": "system", "content": rng.choice(CONTENTS)}] * system + messages
-    for sequence in ("uu", "a", "sa", "uaa", "us", "usu", "ss"):  # many templates reject these
+    for sequence in ("uu", "a", "sa", "uaa", "us", "usu", "ss"):  # orders of roles that many templates reject
         yield [{"role": {"u": "user", "a": "assistant", "s": "system"}[c], "content": "a"} for c in sequence]
 
 
@@ -94,7 +94,7 @@ def test_chats_match_transformers(name, tmp_path):
     template = ALL[name]
     everything = chats = list(conversations())
     if not LONG:
-        chats = chats[:-7:16 if SANITIZED else 4] + chats[-7:]  # with all chats that many templates reject
+        chats = chats[:-7:16 if SANITIZED else 4] + chats[-7:]  # the last seven have unusual orders of roles
     rendered = 0
     for messages, answer in zip(chats, folio([request(m, template=template) for m in chats], tmp_path), strict=True):
         expected = theirs(template, messages)
@@ -103,13 +103,13 @@ def test_chats_match_transformers(name, tmp_path):
             continue
         assert "error" not in answer and text_of(answer) == expected, messages
         rendered += 1
-    # Some vision models' templates reject contents that are plain strings.
+    # Few chats are rendered by some templates of vision models, which reject contents that are strings.
     assert rendered > (150 if name in KNOWN else 30) * len(chats) / len(everything)
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_message_contents_are_marked_as_contents(name, tmp_path):
-    """Uses letters that no template contains: exactly these are marked as contents, everything else as template."""
+    """Contents are Greek letters, which no template has: these must be marked as contents, all else as template."""
     letters = "".join(chr(c) for c in range(0x3B1, 0x3C9))
     chats = [[{"role": m["role"], "content": "  \n" + letters[3 * i:3 * i + 3] + " "} for i, m in enumerate(messages)]
              for messages in list(conversations())[-40:] if theirs(KNOWN[name], messages) is not None]
@@ -129,7 +129,7 @@ def test_special_tokens_in_contents_stay_text(name, marks, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if name not in ("Mistral v3",)])
 def test_turns_extend_the_previous_rendering(name, tmp_path):
-    """A longer conversation begins with the shorter one's rendering, so the prefix cache stays valid."""
+    """After another turn, the rendering must begin with the previous one, so that the prefix cache can be reused."""
     template = KNOWN[name]
     messages = [{"role": role, "content": text} for role, text in
                 [("user", "Hi"), ("assistant", "Hello!"), ("user", "Why?"), ("assistant", "I see.\n\nNo."), ("user", "So")]]
@@ -137,7 +137,7 @@ def test_turns_extend_the_previous_rendering(name, tmp_path):
         messages = [{"role": "system", "content": "Be brief."}] + messages
     parts = [messages[:len(messages) - 5 + n] for n in (1, 3, 5)]
     texts = [text_of(answer) for answer in folio([request(m, template=template) for m in parts], tmp_path)]
-    writes_thoughts = texts[0].endswith("<think>\n") or name in ("GPT-OSS", "GLM 4.5")  # omitted from later turns
+    writes_thoughts = texts[0].endswith("<think>\n") or name in ("GPT-OSS", "GLM 4.5")  # left out of later turns
     for n, (before, after) in enumerate(itertools.pairwise(texts)):
         assert writes_thoughts or after.startswith(before)
 
@@ -185,8 +185,8 @@ def test_missing_template_errors_list_the_names(tmp_path):
 
 HERMES = ("<tool_call>", '<tool_call>\n{"name": "', ['", "arguments": '], '}\n</tool_call>\n<tool_call>\n{"name": "',
           "}\n</tool_call>")
-# Templates with a recognized call format: the text before any answer; the trigger, the opening, the text between a
-# call's parts, the separator of calls (None: one call only), the closing; and the text that ends the turn.
+# Templates whose format of tool calls is recognized: the text before an answer, the trigger, the opening, the texts
+# between a call's parts, the separator of calls (None: only one call), the closing, and the end of the turn.
 FORMATS = {
     "Qwen 2.5": ("", *HERMES, "<|im_end|>\n"),
     "Qwen 3": ("<think>\n\n</think>\n\n", *HERMES, "<|im_end|>\n"),
@@ -200,7 +200,7 @@ FORMATS = {
     "qwen3_instruct_2507": ("", *HERMES, "<|im_end|>\n"),
     "qwen3_vl": ("", *HERMES, "<|im_end|>\n"),
 }
-# Templates that show no tools, or write arguments that aren't a JSON object: the prompt describes tools in words.
+# Templates without tools, or whose arguments aren't a JSON object. For these, the prompt describes tools in words.
 IN_WORDS = {
     "SmolLM2", "ChatML", "ChatML with BOS", "ChatML as plain text", "Llama 2", "Llama 3", "Llama 3.1", "Llama 3.2",
     "Llama 3 with a default", "Llama 4", "Zephyr", "Gemma", "Gemma 3", "GLM 4", "GLM 4.5", "Mistral v7", "Phi-3.5",
@@ -209,13 +209,13 @@ IN_WORDS = {
     "gemma4_v3", "gemma4_v4", "gemma4_v5", "glm4moe", "lfm2", "lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_v2",
     "llama3", "muse_glimmer", "nemotron_3_5_lightning", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra",
     "phi3", "phi3_5", "qwen2_5_vl", "qwen3_5_nothink", "qwen3_5_think", "qwen3_6", "qwen3_8"}
-NO_ANSWERS = {"idefics3", "llava_next", "smolvlm"}  # reject contents that are strings
+NO_ANSWERS = {"idefics3", "llava_next", "smolvlm"}  # templates that reject contents that are strings
 PUBLISHED = [name for name in ALL if "training" not in name]  # without TRL's training variants
 
 
 @functools.lru_cache
 def tool_formats():
-    """Returns each template's tool format. The template's marks are special tokens, as in its model's vocabulary."""
+    """Returns {name: tool format} of all templates. Their marks, such as <|end|>, are treated as special tokens."""
     marks = re.compile(r"<\|[a-z_]+\|>|\[/?[A-Z_]{4,}\]|<｜[^｜]+｜>|<[a-z]+_of_[a-z]+>|<\|?[a-z_]*turn\|?>")
     with tempfile.TemporaryDirectory() as folder:
         answers = folio([{"template": ALL[name], "bos": BOS, "eos": EOS, "tool_format": True,
@@ -244,7 +244,7 @@ def test_other_templates_describe_tools_in_text():
 
 
 def random_call(rng):
-    """Returns a call, and its arguments as a string."""
+    """Returns a random tool call, and its arguments as a JSON string."""
     word = lambda: "".join(rng.choices("abc_ZÜ中😀 .,:;'\"\\{}[]<>/\n", k=rng.randrange(1, 9)))  # noqa: E731
     value = lambda depth: rng.choice([  # noqa: E731
         word, lambda: rng.randrange(-99, 99), lambda: rng.random() < 0.5, lambda: [word() for _ in range(rng.randrange(3))],
@@ -255,7 +255,7 @@ def random_call(rng):
 
 
 def written(format, calls):
-    """Writes calls with their arguments in the format that the model must use."""
+    """Returns the calls in a tool format, which is the text that a model must generate."""
     texts = ["".join({"text": text, "name": call["function"]["name"], "arguments": arguments, "id": call["id"]}[kind]
                      for kind, text in format["call"]) for call, arguments in calls]
     return format["before"] + format["opening"] + format["separator"].join(texts) + format["closing"]
@@ -268,7 +268,7 @@ def tools_of(*names):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_calls_match_transformers(name):
-    """Prompt, calls in the detected format and end of turn equal transformers' rendering of the conversation."""
+    """transformers renders a conversation with calls as: prompt, calls in the detected format, end of the turn."""
     format, template, end = tool_formats()[name], ALL[name], FORMATS[name][-1]
     assert format["has_spaces"], "as json.dumps has them"
     ask = [{"role": "user", "content": "What?"}]
@@ -288,7 +288,7 @@ def test_calls_match_transformers(name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_tool_results_match_transformers(name, tmp_path):
-    """Checks whole conversations with calls, tool results and further questions."""
+    """Compares whole conversations with calls, tool results and further questions."""
     rng = random.Random(4)
     several = tool_formats()[name]["several"]
     chats = []
@@ -306,15 +306,15 @@ def test_tool_results_match_transformers(name, tmp_path):
             m, template=ALL[name], **({"tools": t} if t else {})) for m, t in chats], tmp_path), strict=True):
         expected = tokenizer(ALL[name]).apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
         assert text_of(answer) == expected, messages
-        # A tool's result is never parsed for special tokens.
+        # A tool's result counts as content, so special tokens in the result stay plain text.
         assert sum(text.count("αβγ") for text, is_template in answer["pieces"] if not is_template) == expected.count("αβγ")
-        assert "αβγ" in expected or name == "Qwen 3"  # this copy lacks that branch
+        assert "αβγ" in expected or name == "Qwen 3"  # the copy of Qwen 3's template omits tool results
 
 
-# ---- which template is used ----
+# ---- The selection among several templates ----
 
 def saved(folder, config, jinja, additional):
-    """Saves a tokenizer with templates in these places; each renders its own name and whether it has tools."""
+    """Saves a tokenizer with templates in the given places. Each template renders its name and whether it has tools."""
     text = lambda name: name + " {{ tools is not none }} {{ messages[0]['content'] }}"  # noqa: E731
     plain = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
     plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -343,7 +343,7 @@ def test_template_selection_matches_transformers(tmp_path):
             loaded = PreTrainedTokenizerFast.from_pretrained(folder)
             expected = loaded.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
         except ValueError:
-            expected = None  # no template, or no default one
+            expected = None  # there is no template, or several without a default
         if expected is None or isinstance(loaded.chat_template, dict) and "default" not in loaded.chat_template:
             assert "error" in answer, (folder, answer)  # Folio requires a default template
             continue
@@ -373,8 +373,9 @@ def test_named_templates_in_gguf_match_the_package(tmp_path):
 
 def jinja(template, variables):
     try:
-        return _compile_jinja_template.__wrapped__(template).render(**copy.deepcopy(variables))  # indent changes lists
-    except Exception:  # any Python exception
+        # The variables are copied, because rendering can change lists.
+        return _compile_jinja_template.__wrapped__(template).render(**copy.deepcopy(variables))
+    except Exception:  # templates may raise any exception of Python
         return None
 
 
@@ -397,7 +398,7 @@ def test_expressions_and_blocks_match_jinja(tmp_path):
 
 
 def test_unsupported_constructs_are_rejected_when_parsed(tmp_path):
-    """Checks that errors occur before rendering: the unsupported constructs are also in branches that are never run."""
+    """Parsing must reject these templates, although some have the unsupported construct in a branch that never runs."""
     for template, answer in zip(jinja_cases.GONE, folio([{"jinja": t, "parse": True} for t in jinja_cases.GONE], tmp_path), strict=True):
         assert jinja_cases.GONE[template] in answer.get("error", ""), (template, answer)
 
@@ -432,7 +433,7 @@ def test_random_templates_match_jinja(tmp_path):
 
 @pytest.mark.parametrize("name", TRL)
 def test_templates_with_tools_match_jinja(name, tmp_path):
-    """Covers fields that Folio's chats lack but templates read: tools, calls, results, reasoning, content parts."""
+    """Renders TRL's templates with all variables that they read: tools, calls, results, reasoning, content parts."""
     parameters = {"type": "object", "required": ["city"], "properties": {
         "city": {"type": "string", "description": "of the world"}, "Unit": {"type": "string", "enum": ["C", "F"]},
         "days": {"type": "array", "items": {"type": "integer"}, "nullable": True}}}

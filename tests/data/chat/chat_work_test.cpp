@@ -1,4 +1,4 @@
-// Tests limits on the cost of rendering a chat, counted in steps.
+// Tests that rendering a chat counts its steps, such as loops and name lookups, and stops when a budget is exceeded.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,6 +1,6 @@
 """Compares the tokens of a conversation, and which of them are learned, with transformers' apply_chat_template and its
-assistant_masks. Published templates mark no answers with {% generation %}: Folio finds the borders by rendering;
-transformers gets the tags from this file or from TRL's training templates."""
+assistant_masks. transformers needs templates that mark answers with {% generation %}, which are from this file or TRL.
+Published templates have no such tags: Folio finds the answers by comparing renderings."""
 
 import importlib.util
 import itertools
@@ -22,7 +22,7 @@ MODEL = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).p
                      "SmolLM2-135M-Instruct.Q4_1.gguf")
 TRL = {path.stem: path.read_text(encoding="utf-8") for path in
        sorted(pathlib.Path(importlib.util.find_spec("trl").origin).parent.glob("chat_templates/*.jinja"))}
-LONG = "FOLIO_LONG" in os.environ  # `make long`: all conversations
+LONG = "FOLIO_LONG" in os.environ  # set by `make long`: all conversations are compared
 
 # Special tokens, each of which ends an answer in some template.
 MARKS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
@@ -32,7 +32,7 @@ CONTENTS = ["Hello", "Ünïcode 中文 😀", "12345.", " both ends ", "\n", "\n
 
 
 def chatml_with_tags(template, expression, answer):
-    """Adds generation tags to a template that renders all roles with one expression."""
+    """Adds {% generation %} tags to a template that renders all roles with `expression`."""
     assert template.count(expression) == 1
     return template.replace(expression, "{% if message['role'] == 'assistant' %}" + answer + "{% else %}" + expression +
                             "{% endif %}")
@@ -57,16 +57,16 @@ TAGGED = {
     "Qwen 2.5": (QWEN25, chatml_with_tags(QWEN25, QWEN25_LINE, "{{- '<|im_start|>assistant\\n' }}{% generation %}{{- message"
                  ".content + '<|im_end|>' }}{% endgeneration %}{{- '\\n' }}")),
 }
-# Without marks, tokens begin before an answer or end after it: " Hello" and ".\\n\\n".
+# Without marks around answers, a token can begin before an answer or end after it, such as " Hello" and ".\\n\\n".
 PLAIN = ("{% for message in messages %}{{ message['role'] + ': ' }}{% if message['role'] == 'assistant' %}{% generation %}"
          "{{ message['content'] }}{% endgeneration %}{% else %}{{ message['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}")
-# TRL's training templates with the same rendering as the model's own, except that they also train the line end.
+# Models whose training templates in TRL render the same as the published ones, but also train the line break.
 TRL_PAIRS = ["llama3", "gemma", "gemma3", "qwen3_instruct_2507", "cohere"]
 
 
 @pytest.fixture(scope="module")
 def smollm2(tmp_path_factory):
-    """Returns the published vocabulary in transformers and the file; bpe_oracle_test.py checks that they are equal."""
+    """Returns SmolLM2's tokenizer for transformers, and its GGUF. bpe_oracle_test.py checks that they are equal."""
     if not MODEL.exists():
         pytest.skip("SmolLM2 is there after `make smollm2`")
     folder = tmp_path_factory.mktemp("smollm2")
@@ -76,7 +76,7 @@ def smollm2(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """Trains 600 tokens with Llama 3's pre-tokenizer, where several line ends, or ".\\n", are one token."""
+    """Returns a tokenizer of 600 tokens and its directory. As in Llama 3, ".\\n" or several "\\n" can be one token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = Sequence([Split(Regex(
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
@@ -92,7 +92,7 @@ def small(tmp_path_factory):
 
 
 def conversations(systems=(False, True)):
-    """Yields chats of one to three turns: each of CONTENTS in each place, and random ones."""
+    """Yields chats of one to three turns: with each of CONTENTS as each message, and random ones."""
     for system, turns in itertools.product(systems, (1, 3) if LONG else (3,)):
         n = 2 * turns + system
         for place, content in itertools.product(range(n), CONTENTS):
@@ -107,7 +107,7 @@ def conversations(systems=(False, True)):
 
 
 def ours(path, requests, tools=None):
-    """Returns the examples of each (tokenizer, template, conversations); each conversation is one example."""
+    """Returns Folio's training examples for each (tokenizer, template, conversations), one example per conversation."""
     asked = []
     for i, (tokenizer, template, chats) in enumerate(requests):
         lines = path / f"{i}.jsonl"
@@ -120,7 +120,7 @@ def ours(path, requests, tools=None):
 
 
 def theirs(tokenizer, template, chat, tools=None):
-    """Returns tokens and mask up to the last learned token."""
+    """Returns transformers' tokens and mask up to the last learned token."""
     encoded = tokenizer.apply_chat_template(chat, chat_template=template, tools=tools, return_dict=True,
                                             return_assistant_tokens_mask=True)
     mask = encoded["assistant_masks"]
@@ -135,8 +135,8 @@ def assert_same(found, tokenizer, template, chats):
         assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
 
 
-# As in GLM-4's template, the next turn's mark ends an answer. The tagged version is for transformers, which is given an
-# empty turn after the last answer.
+# In NEXT, as in GLM-4's template, the mark of the next turn ends an answer. For transformers, NEXT_TAGGED tags answers
+# and these marks, and an empty turn follows the last answer.
 NEXT = "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
 NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% if loop.previtem is defined and loop.previtem.role == 'assistant' %}"
                "{% generation %}{{ mark }}{% endgeneration %}{% else %}{{ mark }}{% endif %}{{ '\n' }}{% if m.role == 'assistant' %}"
@@ -145,7 +145,7 @@ NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% i
 
 def test_next_turns_marker_is_learned_as_the_end(small, tmp_path):
     tokenizer, folder = small
-    # transformers masks only one token of a final character that has several.
+    # Excludes answers that end with a character of several tokens, of which transformers' mask has only the first.
     chats = [chat for chat in conversations() if all(m["content"] and m["content"][-1].isascii() for m in chat if m["role"] == "assistant")]
     [found] = ours(tmp_path, [(folder, NEXT, chats)])
     end = tokenizer.convert_tokens_to_ids("<|user|>")
@@ -161,15 +161,15 @@ def test_answer_boundaries_match_generation_tags(name, request, tmp_path):
     published, tagged = TAGGED[name]
     chats = list(conversations((False,) if name == "Gemma" else (False, True)))
     fast, path = request.getfixturevalue("smollm2" if name == "SmolLM2" else "small")
-    template = None if name == "SmolLM2" else published  # the file contains it
+    template = None if name == "SmolLM2" else published  # SmolLM2's file contains the template
     assert_same(ours(tmp_path, [(path, template, chats)])[0], fast, tagged, chats)
 
 
 def test_generation_blocks_determine_what_is_learned(small, tmp_path):
-    """Covers all of TRL's training templates that accept contents as strings, and those above."""
+    """Tests templates with {% generation %}: all of TRL's for training that accept strings as contents, and TAGGED."""
     fast, path = small
     templates = {name: text for name, text in TRL.items() if name.endswith("_training")}
-    # Tags the answer and its closing mark separately; the end of an answer is tested below.
+    # Left out, because this template tags an answer and its closing mark in separate blocks.
     del templates["diffusion_gemma_training"]
     templates |= {name: tagged for name, (_, tagged) in TAGGED.items()}
     chats = list(conversations((False,)))[::1 if LONG else 6]
@@ -178,7 +178,7 @@ def test_generation_blocks_determine_what_is_learned(small, tmp_path):
     for (name, template), examples in zip(templates.items(), found):
         try:
             expected = [theirs(fast, template, chat) for chat in chats]
-        except Exception:  # vision templates, which only accept lists
+        except Exception:  # a vision model's template, which requires contents to be lists
             continue
         assert examples == expected, name
         tried += 1
@@ -186,7 +186,7 @@ def test_generation_blocks_determine_what_is_learned(small, tmp_path):
 
 
 def test_tool_calls_are_learned(small, tmp_path):
-    """Calls have sorted keys and no ids, as in TRL's data sets."""
+    """The calls have sorted keys and no ids, as in TRL's data sets."""
     fast, path = small
     tools = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {
         "type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "integer"}}, "required": ["b"]}}}]
@@ -200,8 +200,8 @@ def test_tool_calls_are_learned(small, tmp_path):
 
 
 def test_tokens_across_an_answers_start_are_learned(small, tmp_path):
-    """Excludes answers that end with a character of several tokens: transformers learns only its first token, since
-    char_to_token() returns one token a character."""
+    """Excludes answers that end with a character of several tokens: transformers' mask has only the first of these,
+    since char_to_token() returns one token per character."""
     fast, path = small
     chats = [chat for chat in conversations() if all(message["content"][-1:].isascii() and message["content"] for message in chat)]
     assert_same(ours(tmp_path, [(path, PLAIN, chats)])[0], fast, PLAIN, chats)
@@ -211,7 +211,7 @@ def test_tokens_across_an_answers_start_are_learned(small, tmp_path):
 
 @pytest.mark.parametrize("name", TRL_PAIRS)
 def test_answers_match_trl_except_the_line_end(name, small, tmp_path):
-    """TRL also trains the line end after an answer; Folio doesn't, since generation stops before it."""
+    """TRL also trains the line break after an answer. Folio doesn't, since generation ends before the line break."""
     fast, path = small
     chats = list(conversations((False,)))
     for example, chat in zip(ours(tmp_path, [(path, TRL[name], chats)])[0], chats):

@@ -16,7 +16,7 @@ constexpr const char* kTemplate =
     "{% for m in messages %}{{ '[' + m.role + ']' + m.content + '<end>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}";
 
-// Returns each example as a string, with learned parts in braces and <end> as #.
+// Returns the training examples of a conversation as strings, with learned parts in braces and "<end>" as "#".
 std::vector<std::string> shown(const std::string& jinja, const std::vector<ChatMessage>& messages) {
   const ByteTokenizer tokenizer;
   std::vector<std::string> all;
@@ -92,7 +92,7 @@ TEST(ChatRenderer, HonorsGenerationBlocks) {
             (std::vector<std::string>{"[system]s[user]u[assistant]{a!}[user]v[assistant]{b!}"}));
 }
 
-// Templates of reasoning models render the reasoning of only the last answer.
+// The templates of reasoning models render the reasoning of the last answer only, so each answer needs an example.
 TEST(ChatRenderer, SplitsExamplesIfEarlierAnswersRenderDifferently) {
   EXPECT_EQ(
       shown("{% for m in messages %}[{{ m.role }}]{{ '(thought)' if loop.last and m.role == 'assistant' else '' }}"

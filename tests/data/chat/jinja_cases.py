@@ -1,4 +1,4 @@
-"""Templates, handwritten and random, for which Folio's Jinja is compared with jinja2."""
+"""Templates, handwritten and random, with which tests compare Folio's Jinja with jinja2."""
 
 VARIABLES = {"s": "Hello, World", "empty": "", "w": "  a b\t c \n", "u": "Où 中文 😀 É", "q": "it's \"so\" \\ \n", "n": 7, "z": 0,
              "f": 2.5, "t": True, "o": False, "none_": None, "l": [3, 1, 2], "names": ["b", "A", "c", "b"], "el": [],
@@ -47,7 +47,7 @@ d.n | attr('m') | (s | attr('upper'))() | d | attr('items') is defined | 'upper'
 
 
 def split_expressions(text):
-    """Splits at each " | " that separates values and isn't a filter. The parser decides ambiguous cases."""
+    """Returns the expressions of a text in which " | " separates them. A " | " before a filter's name doesn't."""
     import jinja2.parser
     environment = jinja2.Environment()
     parts = []
@@ -57,7 +57,8 @@ def split_expressions(text):
         for piece in pieces[1:]:
             name = piece.split("(")[0].split(" ")[0].split(")")[0].split("[")[0]
             brackets = sum(current.count(c) for c in "([{") - sum(current.count(c) for c in ")]}")
-            is_filter = piece.startswith("d(") if name == "d" else name in environment.filters  # d is also a variable
+            # "d" is a variable as well as a filter (short for default).
+            is_filter = piece.startswith("d(") if name == "d" else name in environment.filters
             if brackets or is_filter:
                 current += " | " + piece
             else:
@@ -129,7 +130,7 @@ GONE = {**{"{{ s | " + name + " }}": name for name in sorted(HTML_FILTERS)}, "{%
         "{{ el | select('nope') | list }}": "nope", "{{ el | rejectattr('a', 'nope') | list }}": "nope",
         "{{ range(*l) }}": "*", "{{ dict(**d) }}": "*", "{% include 'x' %}": "include", "{% block x %}{% endblock %}": "block"}
 
-KEEPS = {  # the part of "  One, <b>two</b>  " that still counts as content after each operation
+KEEPS = {  # with x = "  One, <b>two</b>  ": the part of each template's output that counts as content of a message
     "{{ x }}": "  One, <b>two</b>  ", "{{ x | trim }}": "One, <b>two</b>", "{{ x.strip() + '</b>' }}": "One, <b>two</b>", "{{ x[2:5] ~ 'One' }}": "One",
     "{{ x.split(', ')[1] }}": "<b>two</b>  ", "{{ x | upper }}": "  ONE, <B>TWO</B>  ", "{{ x | replace('<b>', '<i>') }}": "  One, two</b>  ",
     "{{ 'a' | replace('a', x) }}": "  One, <b>two</b>  ", "{{ [x, x] | join('<b>') }}": "  One, <b>two</b>    One, <b>two</b>  ",
@@ -140,10 +141,10 @@ KEEPS = {  # the part of "  One, <b>two</b>  " that still counts as content afte
     "{{ '<b>' if '<b>' in x }}": "", "{{ x | length }}": "",
     "{{ x | string }}": "  One, <b>two</b>  ", "{{ ([x] | map('trim') | list)[0] }}": "One, <b>two</b>"}
 
-# Builds a million letters with a loop that the limits allow.
+# Builds a string of 1.3 million letters, which the limits of Folio's Jinja allow.
 LONG = "{% set ns = namespace(a='aaaaaaaaaa') %}{% for i in range(17) %}{% set ns.a = ns.a + ns.a %}{% endfor %}"
 
-# Cheap operations on long strings are not rejected.
+# Operations on long strings are accepted if they are cheap.
 ACCEPTED += [LONG + "{{ ns.a.rsplit(ns.a[:500000] + 'b') | length }}", LONG + "{{ ns.a.rfind('a') }}"]
 
 HOSTILE = [
@@ -164,7 +165,7 @@ HOSTILE = [
 
 # ---- filters and tests with random arguments ----
 
-# Values for each filter, and its arguments; earlier entries are drawn more often.
+# Values to which the filters are applied, and the filters' arguments. Earlier entries are drawn more often.
 TEXTS = ["s", "w", "u", "q", "empty", "p", "'a-b (cd) [e]f <g>'", "'x' * 90", "'one two-three four--five six-seven-eight nine' * 3", "'12'", "' -4_2 '", "'0x1f'",
          "'3.75'", "'1e3'", "'nan'", "'a=b&c d/é'"]
 NUMBERS = ["n", "z", "f", "t", "-n", "-f", "2.5", "3.5", "-2.5", "1234.5678", "25", "1e18", "0.05", "1024", "1000", "999999", "123456789", "none_"]
@@ -201,7 +202,8 @@ FILTER_ARGUMENTS = {
     "trim": (TEXTS + NUMBERS, ["", "'xHd'", "chars=' a'", "none"]), "truncate": (TEXTS, ["", "5", "5, true", "9, false, '..'", "10, true, leeway=0", "5, end=''", "2", "8, leeway=0"]),
     "unique": (LISTS + RECORDS, ORDERS), "upper": (ANY, [""]), "urlencode": (ANY + ["{'a b': 'c/d', 'é': 1}", "[('a', 'b'), ('c', ' ')]"], [""]),
     "wordcount": (TEXTS + NUMBERS, [""]), "wordwrap": (TEXTS, ["", "10", "5", "8, false", "10, true, '|'", "7, break_on_hyphens=false", "width=12, wrapstring=none", "1", "0"])}
-LAZY = {"batch", "slice", "map", "select", "reject", "selectattr", "rejectattr", "unique", "reverse", "items"}  # print an address
+# Filters that return iterators, which would be printed as an address.
+LAZY = {"batch", "slice", "map", "select", "reject", "selectattr", "rejectattr", "unique", "reverse", "items"}
 COMPARISONS = ["1", "3", "'a'", "s", "l", "none", "2.5", "n", "[1, 2]", ""]
 TEST_ARGUMENTS = {"divisibleby": ["1", "7", "2.5", "0", "'a'", ""], "in": ["l", "s", "d", "[7, 'a']", "range(9)", "5"], "sameas": ["n", "none", "true", "1", "false"]}
 
@@ -209,7 +211,7 @@ TEST_ARGUMENTS = {"divisibleby": ["1", "7", "2.5", "0", "'a'", ""], "in": ["l", 
 def random_filter(rng, name):
     values, arguments = FILTER_ARGUMENTS[name]
     applied = f"({rng.choice(values)}) | {name}({rng.choice(arguments)})"
-    if name == "attr":  # a method prints its address
+    if name == "attr":  # the result can be a method, which would print as an address
         applied = f"({applied}) is callable"
     if name in LAZY:
         applied += rng.choice([" | list", " | list | first", " | join(',')", " | list | last"])
@@ -219,7 +221,7 @@ def random_filter(rng, name):
 def random_test(rng, name, comparing):
     arguments = TEST_ARGUMENTS.get(name, COMPARISONS if comparing else [""])
     argument = rng.choice(arguments)
-    if not name.isidentifier():  # an operator, which only filters can name
+    if not name.isidentifier():  # an operator such as "<" can only be named in select()
         return "{{ (" + rng.choice(LISTS) + f") | select('{name}', {argument or 1}) | list }}}}"
     values = TEXTS + ["'odd'", "'first'", "'nope'"] if name in ("filter", "test") else ANY
     return "{{ (" + rng.choice(values) + f") is {rng.choice(['', 'not '])}{name}({argument}) }}}}"

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kPadding = 7777;
 
-// Returns n examples. Example i has the unique tokens 1000 i, 1000 i + 1, …; the last and some others are learned.
+// Returns n examples. Example i has up to `longest` tokens 1000 i, 1000 i + 1, …; the last and some others are learned.
 std::vector<ChatExample> examples(size_t n, size_t longest, uint64_t seed) {
   std::vector<ChatExample> all;
   for (size_t i = 0; i < n; ++i) {
@@ -31,12 +31,12 @@ std::vector<ChatExample> examples(size_t n, size_t longest, uint64_t seed) {
 
 struct Target {
   int32_t token;
-  int32_t before;  // the input whose target it is
-  int32_t first;   // the first token of its sequence
+  int32_t before;  // the input token at the same position
+  int32_t first;   // the first token of the sequence that contains the target
   auto operator<=>(const Target&) const = default;
 };
 
-// Returns the sorted targets of `n_windows` windows of `batches`.
+// Returns the sorted targets of `n_windows` windows, beginning with batch `first`.
 std::vector<Target> targets_of(const BatchOf& batches, uint64_t first, int64_t n_windows) {
   std::vector<Target> targets;
   for (uint64_t number = first; n_windows > 0; ++number) {
@@ -76,7 +76,7 @@ TEST(PackedExamples, EpochTrainsOnEachLearnedTokenOnce) {
     ASSERT_EQ(packed.n_learned(), std::ssize(learned(all)));
     ASSERT_GT(packed.n_windows(), 3);
     EXPECT_EQ(packed.n_cut(), 0);
-    // One row a batch, so that an epoch consists of whole batches.
+    // With one row per batch, an epoch consists of whole batches.
     const BatchOf batches = packed.shuffled(1, seed);
     for (uint64_t epoch = 0; epoch < 3; ++epoch) {
       EXPECT_EQ(targets_of(batches, epoch * static_cast<uint64_t>(packed.n_windows()), packed.n_windows()),
@@ -134,7 +134,7 @@ TEST(PackedExamples, EpochsDiffer) {
 
 TEST(PackedExamples, BestFitDecreasingFillsWindows) {
   std::vector<ChatExample> all;
-  for (const size_t n_inputs : {6, 5, 4, 3, 2}) {  // in windows of ten: 6 + 4, 5 + 3 + 2
+  for (const size_t n_inputs : {6, 5, 4, 3, 2}) {  // fills windows of ten: 6 + 4, 5 + 3 + 2
     all.push_back({.tokens = std::vector<int32_t>(n_inputs + 1, static_cast<int32_t>(n_inputs)),
                    .is_learned = std::vector<bool>(n_inputs + 1, true)});
   }
@@ -145,7 +145,7 @@ TEST(PackedExamples, BestFitDecreasingFillsWindows) {
             (std::vector<int32_t>{6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 5, 5, 5, 5, 5, 3, 3, 3, 2, 2}));
 }
 
-// With random lengths, padding is less than a tenth.
+// With random lengths, less than a tenth of the windows is padding.
 TEST(PackedExamples, RandomLengthsNeedLittlePadding) {
   EXPECT_GT(PackedExamples(examples(400, 60, 3), 64, kPadding).fullness(), 0.9);
 }

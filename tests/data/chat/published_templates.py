@@ -1,6 +1,6 @@
-"""Chat templates as models publish them in tokenizer_config.json; long ones lack some branches for tools.
+"""Chat templates as models publish them in tokenizer_config.json. Some branches for tools are left out of long ones.
 
-Only data, and therefore longer than 400 lines."""
+The file has only data, and is therefore longer than 400 lines."""
 
 SMOLLM2 = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou are"
@@ -12,14 +12,14 @@ CHATML = (
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' +"
     " '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 
-# Has a BOS, and a double-quoted default message with escapes.
+# ChatML with BOS, and with a default system message in double quotes with escapes.
 CHATML_BOS = (
     "{{ bos_token }}{% if messages[0]['role'] != 'system' %}{{ \"<|im_start|>system\\nIt's \\\"you\\\" \\\\n.\\n\\tBe"
     " kind.<|im_end|>\\n\" }}{% endif %}{% for message in messages %}{{ '<|im_start|>' ~ message.role ~ '\\n' ~"
     " message.content ~ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%"
     " endif %}")
 
-# Has its text outside of expressions.
+# ChatML written as plain text outside of Jinja expressions.
 CHATML_PLAIN = """{% if messages[0]['role'] != 'system' %}<|im_start|>system
 Be brief.<|im_end|>
 {% endif %}
@@ -83,7 +83,7 @@ LLAMA31 = """{{- bos_token }}
 {%- endif %}
 """
 
-# From a fine-tuned model: a default system message, and contents that are not stripped.
+# Llama 3's template of a fine-tuned model: with a default system message, and without trimming contents.
 LLAMA3_DEFAULT = (
     "{{ bos_token }}{% if messages[0]['role'] != 'system' %}{{ '<|start_header_id|>system<|end_header_id|>\\n\\nBe"
     " kind.<|eot_id|>' }}{% endif %}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] +"
@@ -763,7 +763,7 @@ KNOWN = {
     "SmolLM3": SMOLLM3, "Granite": GRANITE, "Command-R": COMMAND_R, "Falcon 3": FALCON3, "GPT-OSS": GPT_OSS,
     "Vicuna": VICUNA}
 
-# The special token that ends an answer.
+# The special token that ends an answer, by template; "" if the next turn's token ends it.
 END_OF_TURN = {
     "SmolLM2": "<|im_end|>", "Llama 2": "</s>", "Llama 3.1": "<|eot_id|>", "Llama 4": "<|eot|>", "Zephyr": "</s>",
     "Gemma 3": "<end_of_turn>", "Qwen 2.5": "<|im_end|>", "Qwen 3": "<|im_end|>", "GLM 4": "", "GLM 4.5": "",

@@ -1,4 +1,4 @@
-// The tool call formats of two model families, as data::tool_format() detects them in their templates.
+// The formats of tool calls of two model families, as data::tool_format() detects them in the chat templates.
 #pragma once
 
 #include "data/chat/tool_format.h"

@@ -2,7 +2,7 @@
 
 Vocabularies: SmolLM2's, from the published GGUF that scripts/get_smollm2.py fetches, and small ones that `tokenizers`
 trains here with the published pre-tokenizers of GPT-2, SmolLM2, Llama 3, gpt-oss, Mistral and Qwen (which normalizes
-to NFC). FOLIO_TOKENIZER_TOOL is the path of the tool (see tokenizer_tool.cpp).
+to NFC). The environment variable FOLIO_TOKENIZER_TOOL has the path of tokenizer_tool (tokenizer_tool.cpp).
 """
 
 import functools
@@ -38,23 +38,23 @@ PRE_TOKENIZERS = {
     "tekken": lambda: Sequence([Split(Regex(TEKKEN_PATTERN), "isolated"),
                                 ByteLevel(add_prefix_space=False, use_regex=False)]),
 }
-# From Mistral NeMo's tokenizer.json.
+# The pre-tokenizer in Mistral NeMo's tokenizer.json.
 TEKKEN_PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
                   r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
                   r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-# From gpt-oss's tokenizer.json.
+# The pre-tokenizer in gpt-oss's tokenizer.json, which extends Mistral NeMo's.
 O200K_PATTERN = TEKKEN_PATTERN.replace("]+|[", "]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[").replace(
     r"]*|\p{N}|", r"]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
 SPECIAL = ["<|begin|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x"]
-LONG = "FOLIO_LONG" in os.environ  # `make long`: longer texts
+LONG = "FOLIO_LONG" in os.environ  # set by `make long`: texts are longer
 TEXT = mixed_text(1_100_000 if LONG else 100_000)
 
 
 @functools.cache
 def all_characters():
-    """Returns every character of the assigned planes, in random order, between words, numbers and spaces.
+    """Returns every character of the assigned planes, in random order, between letters, digits and spaces.
 
-    Omits the digits that are new in Unicode 17: `tokenizers` uses Unicode 16 in regular expressions, and 17 in Digits.
+    Omits digits that are new in Unicode 17, because `tokenizers` uses Unicode 16 in regular expressions, 17 in Digits.
 """
     later = {*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7), *range(0xD800, 0xE000)}
     letters = [chr(c) for c in [*range(0x34000), *range(0xE0000, 0xE0200)] if c not in later]
@@ -69,13 +69,13 @@ EDGES = ["", "iPhone HTTPServer ABC's Abc'LL ΑΒγ Ǆx ʰA ʰʰ 中A中a É\u03
          "<|im_start|>user", "a" * 3000, " " * 3000, "1" * 3000, "\n" * 3000, "ab" * 3000, "!" * 3000]
 TEXTS = [TEXT, *EDGES, *[f"a{' ' * n}{c}" for n in range(5) for c in ("b", "1", "!", "\n", "")],
          *["".join(random.Random(n).choices(" \n\r\tab1'!é中\u0301s", k=30)) for n in range(200)],
-         # runs of marks of many classes, which are sorted; characters that decompose, some into marks only; Hangul
+         # For NFC: runs of combining marks of many classes; characters that decompose, some into marks only; Hangul.
          *["".join(random.Random(n).choices("aqé가각\u0301\u0323\u0327\u0338\u0344\u0345\u05b0\u0f71\u0f73\u0958\u212b", k=60))
            for n in range(200)]]
 
 
 def byte_level(data):
-    """Returns bytes in GPT-2's printable alphabet (bytes_to_unicode in its encoder.py)."""
+    """Returns bytes in GPT-2's printable alphabet (bytes_to_unicode in GPT-2's encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in plain]
     return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in data)
@@ -87,7 +87,7 @@ def field(reader, key):
 
 @functools.cache
 def published(key):
-    """Returns a field of SmolLM2's file, cached since reading its lists takes seconds."""
+    """Returns a field of SmolLM2's GGUF. Cached, since reading a list takes seconds."""
     return field(published_file(), key)
 
 
@@ -100,7 +100,7 @@ def published_file():
 
 @functools.cache
 def smollm2():
-    """Returns the published vocabulary in `tokenizers`, and the file."""
+    """Returns SmolLM2's vocabulary in `tokenizers`, and the path of its GGUF for Folio."""
     tokens, merges = published("ggml.tokens"), published("ggml.merges")
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges]))
     tokenizer.pre_tokenizer = PRE_TOKENIZERS["smollm"]()
@@ -108,13 +108,13 @@ def smollm2():
     types = published("ggml.token_type")
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False)
                                   for t, kind in zip(tokens, types) if kind == gguf.TokenType.CONTROL])
-    tokenizer.encode_special_tokens = True  # "<|im_end|>" is encoded as plain text
+    tokenizer.encode_special_tokens = True  # encodes "<|im_end|>" in a text as plain text
     return tokenizer, SMOLLM2
 
 
 @functools.cache
 def training(pre):
-    """Trains a vocabulary with `tokenizers`. Returns tokenizer.json and tokenizer_config.json."""
+    """Trains a vocabulary with `tokenizers`. Returns the contents of tokenizer.json and tokenizer_config.json."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
@@ -122,7 +122,7 @@ def training(pre):
         tokenizer.normalizer = normalizers.NFC()
     trainer = trainers.BpeTrainer(vocab_size=2000, show_progress=False, special_tokens=SPECIAL,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    # "ſa" becomes a token, which shows if 'ſ is split off: (?i:'s) matches a long s.
+    # The repeated "ſa" becomes a token, so that tokens differ if "'ſ" isn't split off: (?i:'s) also matches the long s.
     tokenizer.train_from_iterator([TEXT[:300_000], "\nſa" * 500], trainer)
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False)])
     config = {"bos_token": None, "eos_token": "<|im_end|>"}
@@ -137,7 +137,7 @@ def training(pre):
 
 
 def trained(pre, folder):
-    """Returns a trained vocabulary in `tokenizers` and as a Hugging Face directory."""
+    """Writes a trained vocabulary to a Hugging Face directory. Returns it in `tokenizers`, and the directory."""
     data, config = training(pre)
     (folder / "tokenizer.json").write_text(data)
     (folder / "tokenizer_config.json").write_text(config)
@@ -148,14 +148,14 @@ def trained(pre, folder):
 
 @pytest.fixture(scope="module", params=["smollm2", *PRE_TOKENIZERS])
 def pair(request, tmp_path_factory):
-    """Returns a vocabulary in `tokenizers` and as a file for Folio."""
+    """Returns a vocabulary in `tokenizers` and the path from which Folio loads it."""
     if request.param == "smollm2":
         return smollm2()
     return trained(request.param, tmp_path_factory.mktemp(request.param))
 
 
 def normalized(theirs, text):
-    """Normalizes with Python's tables."""
+    """Returns the text in NFC by Python's tables if the tokenizer normalizes."""
     return unicodedata.normalize("NFC", text) if theirs.normalizer else text
 
 
@@ -166,7 +166,7 @@ def ids_of(theirs, text):
 def test_tokens_match_tokenizers(pair, tmp_path, request):
     theirs, path = pair
     tokenizer = Ours(path, tmp_path)
-    # SmolLM2's and gpt-oss's patterns contain those of GPT-2 and Tekken, which only `make long` tests.
+    # The patterns of SmolLM2 and gpt-oss include those of GPT-2 and Tekken, so only `make long` tests the latter.
     if LONG or request.node.callspec.params["pair"] not in ("gpt-2", "tekken"):
         assert tokenizer.encode(all_characters()) == ids_of(theirs, all_characters())
     ids = ids_of(theirs, TEXT)
@@ -181,7 +181,7 @@ def test_pre_tokenization_matches_tokenizers(pair, tmp_path):
 
 
 def test_invalid_utf8_bytes_are_kept(pair, tmp_path):
-    """Words are split as if each such byte were U+FFFD; the tokens have the original bytes."""
+    """Words are split as if each invalid byte were U+FFFD, but the tokens have the original bytes."""
     theirs, path = pair
     rng = random.Random(13)
     data = bytearray(TEXT[:30_000 if LONG else 5_000].encode())
@@ -191,7 +191,7 @@ def test_invalid_utf8_bytes_are_kept(pair, tmp_path):
     escaped = normalized(theirs, bytes(data).decode(errors="surrogateescape"))
     characters = "".join("\uFFFD" if "\uDC80" <= c <= "\uDCFF" else c for c in escaped)
     words = [escaped[a:b] for _, (a, b) in theirs.pre_tokenizer.pre_tokenize_str(characters)]
-    bpe = Tokenizer(theirs.model)  # without a pre-tokenizer: one word at a time
+    bpe = Tokenizer(theirs.model)  # has no pre-tokenizer, and encodes one word at a time
     expected = []
     for word in words:
         expected += bpe.encode(byte_level(word.encode(errors="surrogateescape"))).ids
@@ -222,7 +222,7 @@ def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
         assert both[parse_special] == ids_of(tokenizer, text)
     special = [theirs.token_to_id(mark) for mark in marks]
     assert set(special) <= set(both[True]) and not set(special) & set(both[False])
-    # In a chat, the template's markers are parsed, markers in a message are not, and a word may span two pieces.
+    # As in a chat: special tokens are parsed in the template's text but not in messages, and a word may span both.
     pieces = [[f"{marks[0]}user\nsay", True], ["ing <|im_end|>", False], [f"{marks[1]}\n", True]]
     (tmp_path / "pieces").write_text(json.dumps(pieces))
     expected = [special[0], *ids_of(theirs, "user\nsaying <|im_end|>"), special[1], *ids_of(theirs, "\n")]
@@ -230,7 +230,7 @@ def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
 
 
 def test_every_format_gives_the_same_tokens(pair, tmp_path):
-    """Converts to GGUF, to a Hugging Face directory that `tokenizers` reads, and back to the same GGUF."""
+    """Folio converts a vocabulary to GGUF, then to a directory that `tokenizers` reads, and back to the same GGUF."""
     theirs, path = pair
     (tmp_path / "hf").mkdir()
     ours("to-gguf", path, tmp_path / "a.gguf")
@@ -270,7 +270,7 @@ def test_transformers_loads_our_directory(pair, tmp_path):
     assert loaded.eos_token_id == shown["end_of_text"] and loaded.chat_template == shown["chat_template"] != ""
     for text in (PROSE, CODE, "Hello world", "  two\n\nlines "):
         assert loaded(text).input_ids == shown["prefix_tokens"] + ids_of(theirs, text)
-    loaded.save_pretrained(tmp_path / "saved")  # reads what transformers saved, with its chat template
+    loaded.save_pretrained(tmp_path / "saved")  # Folio must also read the files that transformers saves
     assert Ours(tmp_path / "saved", tmp_path).encode(TEXT[:20_000]) == ids_of(theirs, TEXT[:20_000])
     assert json.loads(ours("show", tmp_path / "saved"))["chat_template"] == shown["chat_template"]
 
@@ -282,8 +282,8 @@ def test_tokens_match_llama_cpp(pair, tmp_path):
         ours("to-gguf", path, tmp_path / "a.gguf")
         model = tmp_path / "model.gguf"
         with_llama_keys(tmp_path / "a.gguf", model)
-    # llama.cpp differs from tokenizers: its case folding lacks the long s, a byte without a token ends a merge, and it
-    # doesn't normalize.
+    # Leaves out texts where llama.cpp differs from tokenizers, such as those with a long s, which its case folding
+    # lacks. Texts are normalized here, because llama.cpp doesn't normalize.
     texts = [normalized(theirs, text) for text in (TEXT, CODE, PROSE, *EDGES)
              if "ſ" not in text and len(text) < 2000 or text is TEXT]
     if "\\p{Lu}" in theirs.to_str():  # llama.cpp treats all letters except a to z as capitals
@@ -321,13 +321,13 @@ def test_unknown_settings_are_rejected_by_name(change, phrase, tmp_path):
     assert done.returncode == 1 and phrase in done.stderr.decode() and "tokenizer.json" in done.stderr.decode(), done.stderr
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2"])  # qwen2 normalizes its text
+@pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2"])  # of these, qwen2 normalizes to NFC
 def test_added_tokens_match_tokenizers(pre, tmp_path):
     theirs, _ = trained(pre, tmp_path)
     theirs.add_tokens(flagged_tokens([("s", dict(single_word=True)), ("ing", dict(single_word=True))]))
     theirs.save(str(tmp_path / "tokenizer.json"))
     assert_same_added_tokens(tmp_path, tmp_path, ["<|im_start|>", "<|im_end|>", "<|im_end|>x", "<tool>>"])
-    if pre == "llama-bpe":  # with ignore_merges, `tokenizers` would use whole words that Folio added to "vocab"
+    if pre == "llama-bpe":  # Folio writes added tokens to "vocab", where ignore_merges would match them as words
         return
     (tmp_path / "again").mkdir()
     ours("to-hf", tmp_path, tmp_path / "again")
@@ -341,7 +341,7 @@ def test_tekken_without_tokenizer_json_is_rejected(tmp_path):
 
 
 def test_model_may_have_more_rows_than_tokens(tmp_path):
-    """As with Qwen: the unused rows have the names of llama.cpp's files, and decode to nothing."""
+    """Qwen's embedding has unused rows. In a GGUF, these are tokens named [PADn], as in llama.cpp's files."""
     theirs, _ = trained("qwen2", tmp_path)
     n = theirs.get_vocab_size()
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": n + 3}))

@@ -31,7 +31,7 @@ void add_merge(BpeVocabulary& v, const std::string& left, const std::string& rig
   v.merges.push_back({piece_id(v, left), piece_id(v, right), piece_id(v, left + right)});
 }
 
-// Returns two special tokens, the 256 bytes, and the results of the merges.
+// Returns a vocabulary of two special tokens, the 256 bytes, and the results of the merges.
 BpeVocabulary bpe_of(const std::vector<std::pair<std::string, std::string>>& merges) {
   BpeVocabulary v;
   add(v, "<bos>", PieceType::Control);
@@ -49,7 +49,7 @@ Strings pieces_of(const BpeTokenizer& tokenizer, std::string_view text) {
   return pieces;
 }
 
-// The definition of Sennrich et al. 2016: merge the adjacent pair of lowest rank, leftmost first.
+// Applies BPE by the definition of Sennrich et al. 2016: merges the adjacent pair of lowest rank, leftmost first.
 Strings joined_by_definition(const BpeVocabulary& v, std::string_view word) {
   Strings symbols;
   for (const char c : word) symbols.emplace_back(1, c);
@@ -102,14 +102,14 @@ TEST(PreTokenizer, O200kWordsHaveCapitalsBeforeLowercase) {
                                                            " \u4E2DA\u4E2Da", " ", "1", "2", "3", "4", " !/\n/", "x"}));
 }
 
-// Marks of two classes alternate: sorting by swapping neighbours would take 10^11 steps.
+// Combining marks of two classes alternate, so sorting them by swapping neighbors would need 10^11 steps.
 TEST(Nfc, SortsLongRunsOfMarksInLinearithmicTime) {
   constexpr size_t kMarks = 600'000;
   std::string text = "q";
   std::string above;
   std::string below;
   for (size_t i = 0; i < kMarks; ++i) {
-    const std::string_view mark = i % 2 == 0 ? "\u0302" : "\u0323";  // of classes 230 and 220
+    const std::string_view mark = i % 2 == 0 ? "\u0302" : "\u0323";  // combining classes 230, 220
     text += mark;
     (i % 2 == 0 ? above : below) += mark;
   }
@@ -119,7 +119,7 @@ TEST(Nfc, SortsLongRunsOfMarksInLinearithmicTime) {
 TEST(Nfc, ComposesValidUtf8) {
   EXPECT_EQ(to_nfc("plain"), "plain");
   EXPECT_EQ(to_nfc("e\u0301 a\u0323\u0308 \u1100\u1161\u11A8"), "\u00E9 \u1EA1\u0308 \uAC01");
-  EXPECT_EQ(to_nfc("\u00E9\uFB01\u212B"), "\u00E9\uFB01\u00C5");  // canonical composition keeps the ligature
+  EXPECT_EQ(to_nfc("\u00E9\uFB01\u212B"), "\u00E9\uFB01\u00C5");  // NFC keeps the ligature "fi"
   EXPECT_EQ(to_nfc("e\xFF\u0301\xC3 e\u0301\xE2\x82"), "e\xFF\u0301\xC3 \u00E9\xE2\x82");
   EXPECT_EQ(to_nfc(""), "");
 }
@@ -189,7 +189,7 @@ TEST(Bpe, MergesMatchTheDefinition) {
 TEST(Bpe, CachedWordsGiveTheSameTokens) {
   std::mt19937 random(19);
   const BpeTokenizer tokenizer(bpe_of({{"a", "b"}, {" ", "ab"}, {"ab", "a"}, {"b", "b"}}), "the test");
-  for (int round = 0; round < 50; ++round) {  // more words than cache slots for a text of this length
+  for (int round = 0; round < 50; ++round) {  // more words than the word cache holds
     Ids expected;
     std::string text;
     for (int i = 0; i < 300; ++i) {
@@ -309,7 +309,7 @@ TEST(Bpe, RejectsInvalidVocabularies) {
   refused([](V& v) { v.pieces[2] = ""; }, "token 2 is empty");
   refused([](V& v) { v.pieces[2].assign(1, 'a'); }, "token 99 (\"a\") occurs twice");
   refused([](V& v) { v.pieces[1] = "<bos>"; }, "token 1 (\"<bos>\") occurs twice");
-  refused([](V& v) { v.pieces[1] = "\u0120"; }, "token 1 (\"\u0120\") occurs twice");  // as files spell a space
+  refused([](V& v) { v.pieces[1] = "\u0120"; }, "token 1 (\"\u0120\") occurs twice");  // files write " " as U+0120
   refused([](V& v) { v.pieces[1].assign(1, '\xFF'); }, "token 1 (\"\\xFF\") is not UTF-8");
   refused([](V& v) { v.merges.push_back(v.merges[0]); }, "merge 1 occurs twice");
   refused([](V& v) { v.merges[0].joined = 259; }, "a merge has token 259");

@@ -1,5 +1,5 @@
-"""Compares `tokenize train` with Hugging Face's BpeTrainer: same vocabulary and merges, including ties. FOLIO_LONG
-selects larger vocabularies."""
+"""Compares `tokenize train` with Hugging Face's BpeTrainer: same vocabulary and merges, including ties. `make long`
+also trains larger vocabularies."""
 
 import gzip
 import json
@@ -91,11 +91,11 @@ def test_merges_match_bpe_trainer(name, kind, tmp_path):
         expected = theirs(documents, vocab_size, kind)
         expected.save(str(tmp_path / "theirs.json"))
         assert learned(out) == learned(tmp_path / "theirs.json")
-        # The package loads the file and encodes new text to the same ids.
+        # The package tokenizers loads Folio's file, and encodes new text to the same ids as with its own.
         hidden = "Nobody's seen  this: Щука 漢字 12345\n\n\t👍🏽 e\u0301!" + documents[-1][:200]
         ids = Tokenizer.from_file(str(out)).encode(hidden).ids
         assert ids == expected.encode(hidden).ids
-        if kind != "qwen2":  # its normalizer is not undone
+        if kind != "qwen2":  # qwen2 normalizes, which decoding doesn't undo
             assert tokenize("decode", "-t", out, *ids) == hidden
         (tmp_path / "hidden.txt").write_text(hidden, encoding="utf-8", newline="")
         assert [int(i) for i in tokenize("encode", "-t", out, tmp_path / "hidden.txt").split()] == ids

@@ -21,7 +21,7 @@ TEST(ByteLevel, KnownBytesMatchGpt2) {
   EXPECT_EQ(bytes_to_byte_level("\n"), "Ċ");
   EXPECT_EQ(bytes_to_byte_level(std::string(1, '\0')), "Ā");
   EXPECT_EQ(bytes_to_byte_level("\x7F"), "ġ");
-  EXPECT_EQ(bytes_to_byte_level("\xAD"), "Ń");  // the soft hyphen, the only unprintable byte above 0xA0
+  EXPECT_EQ(bytes_to_byte_level("\xAD"), "Ń");  // soft hyphen, an unprintable byte
   EXPECT_EQ(bytes_to_byte_level("😀"), "ðŁĺĢ");
 }
 
@@ -44,7 +44,7 @@ TEST(ByteLevel, InverseRestoresTheBytes) {
 }
 
 TEST(ByteLevel, TextOutsideTheAlphabetHasNoInverse) {
-  EXPECT_EQ(byte_level_to_bytes("a b"), std::nullopt);  // a space is written Ġ
+  EXPECT_EQ(byte_level_to_bytes("a b"), std::nullopt);  // a space would be Ġ
   EXPECT_EQ(byte_level_to_bytes("中"), std::nullopt);
   EXPECT_EQ(byte_level_to_bytes("a\xC3"), std::nullopt);  // invalid UTF-8
 }

@@ -35,7 +35,7 @@ const std::vector<T>& list(const core::GgufMetadata& pairs, const std::string& k
   return std::get<std::vector<T>>(metadata<core::GgufArray>(pairs, "tokenizer.ggml." + key).items);
 }
 
-// Encodes the text as an engine that reads this GGUF metadata would: by byte-level BPE (without pre-tokenizing), which
+// Encodes the text as other engines do with this GGUF metadata: by byte-level BPE without a pre-tokenizer, which
 // repeatedly joins the adjacent pair whose merge comes first in the list.
 std::vector<int32_t> encode_like_other_engines(const core::GgufMetadata& pairs, std::string_view text) {
   std::map<std::string, size_t> rank;
@@ -102,7 +102,7 @@ TEST(CharTokenizer, EncodesMegabytesInLinearTime) {
   std::string text;
   while (text.size() < 3'000'000) text += "Shall I compare thee to a summer's day?\n";
   const CharTokenizer tokenizer = tokenizer_of(text);
-  // A quadratic algorithm, such as computing every character's line and column, would take an hour here.
+  // A quadratic algorithm, such as one that counts each character's line and column from the start, would take an hour.
   EXPECT_EQ(tokenizer.encode(text).size(), text.size());
 }
 

@@ -24,7 +24,7 @@ std::string entry(const std::string& piece, float score = 0) {
   return raw(score) + raw(static_cast<int32_t>(piece.size())) + piece;
 }
 
-// Returns a file with the 259 entries that every file has, then `pieces`.
+// Returns a tokenizer.bin with the 259 entries that every such file has, followed by `pieces`.
 std::string file_of(const std::vector<std::string>& pieces, int32_t longest = 6) {
   std::string bytes = raw(longest) + entry("<unk>") + entry("\n<s>\n") + entry("\n</s>\n");
   for (int b = 0; b < 256; ++b) bytes += entry(byte_piece(static_cast<uint8_t>(b)));
@@ -32,8 +32,8 @@ std::string file_of(const std::vector<std::string>& pieces, int32_t longest = 6)
   return bytes;
 }
 
-// Encodes like llama2.c, after BOS: looks up each piece, with -1 for the leading space if it has none. Complete as long
-// as no two pieces merge into a third.
+// Returns llama2.c's ids after BOS: that of a leading space (-1 without such a piece), then those of the characters.
+// Doesn't merge, so no two pieces may form a third.
 std::vector<int32_t> encode_like_llama2c(const std::vector<std::string>& pieces, const std::string& text) {
   const auto lookup = [&](const std::string& piece) {
     const auto found = std::find(pieces.begin(), pieces.end(), piece);
@@ -75,7 +75,7 @@ TEST_P(Llama2cCharacters, IdsMapToTheCharactersRows) {
   for (const std::string& text : {std::string(GetParam()), tokenizer.characters()[0], std::string()}) {
     std::vector<int32_t> ids = encode_like_llama2c(v.pieces, text);
     if (!text.empty()) {
-      EXPECT_EQ(ids[0], 3 + ' ');  // never -1, which llama2.c would use as an index
+      EXPECT_EQ(ids[0], 3 + ' ');  // not -1, which llama2.c would use as an index
       ids.erase(ids.begin());
     }
     std::vector<int32_t> rows;
@@ -112,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(Texts, Llama2cCharacters,
                          [](const auto& info) { return kNames[info.index]; });
 
 TEST(Llama2cVocabulary, AsciiUsesByteIdsAndOthersFollow) {
-  const Llama2cVocabulary v = to_llama2c(CharTokenizer::from_text("b中aé", "the test"));  // a b é 中 <|endoftext|>
+  const Llama2cVocabulary v =
+      to_llama2c(CharTokenizer::from_text("b中aé", "the test"));  // rows: a b é 中 <|endoftext|>
   EXPECT_EQ(v.pieces.size(), 261U);
   EXPECT_EQ(v.pieces[3 + 'a'], "<0x61>");
   EXPECT_EQ(v.pieces[3 + ' '], " ");

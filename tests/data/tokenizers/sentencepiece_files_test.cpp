@@ -1,4 +1,4 @@
-// Tests SentencePiece vocabularies in GGUF files and Hugging Face directories.
+// Tests SentencePiece vocabularies in GGUF files and Hugging Face directories: round trips, conversions, bad files.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -107,7 +107,7 @@ class SentencePieceHf : public testing::Test {
     return tokenizer_from_hf(folder_.path());
   }
 
-  // Reads the file of a valid vocabulary after one change.
+  // Writes a valid vocabulary, applies `change` to the JSON of the file `name`, and reads the directory.
   template <typename Change>
   std::unique_ptr<Tokenizer> read_changed(Change&& change, const std::string& name = "tokenizer.json") {
     tokenizer_of(kPieces).write_hf(folder_.path());
@@ -122,7 +122,7 @@ class SentencePieceHf : public testing::Test {
 
 TEST_F(SentencePieceHf, OrderedScoresRoundTrip) {
   SentencePieceVocabulary v = vocabulary_of(kPieces);
-  // Pieces that merges form come first, and special tokens have no score.
+  // tokenizer.json stores the order of merges instead of scores, so only scores of 0, -1, -2, … are the same again.
   EXPECT_EQ(read_vocabulary(rewritten(v)), v);
   add_piece(v, "<tool>", 0, PieceType::UserDefined);
   add_piece(v, "<pad>", 0, PieceType::Control);

@@ -19,7 +19,7 @@ using test::tokenizer_of;
 using test::vocabulary_of;
 using Strings = std::vector<std::string>;
 
-// The definition in plain loops: merge the adjacent pair that forms the piece with the best score, leftmost first.
+// Encodes by SentencePiece's definition: repeatedly merges the pair whose piece has the best score, leftmost first.
 std::vector<int32_t> encode_by_definition(const SentencePieceVocabulary& v, const std::string& text) {
   std::map<std::string, int32_t> ids;
   std::map<uint8_t, int32_t> byte_ids;
@@ -61,7 +61,7 @@ std::vector<int32_t> encode_by_definition(const SentencePieceVocabulary& v, cons
   return tokens;
 }
 
-// Returns random pieces over a small alphabet, so that pairs compete; many scores are equal.
+// Returns a vocabulary of random pieces over a small alphabet, so that merges overlap. Many scores are equal.
 SentencePieceVocabulary random_vocabulary(std::mt19937& random, const Strings& alphabet, bool spaces_inside) {
   SentencePieceVocabulary v = vocabulary_of({"▁"}, random() % 4 != 0);
   for (int i = 0; i < 60; ++i) {
@@ -70,7 +70,8 @@ SentencePieceVocabulary random_vocabulary(std::mt19937& random, const Strings& a
     if (piece.empty() || std::find(v.pieces.begin(), v.pieces.end(), piece) != v.pieces.end()) continue;
     add_piece(v, piece, -static_cast<float>(random() % 12));
   }
-  if (v.types[3] == PieceType::Byte && random() % 4 == 0) v.types[3 + 0x98] = PieceType::Unused;  // a byte of 😀
+  // Sometimes, one of the bytes of 😀 has no token.
+  if (v.types[3] == PieceType::Byte && random() % 4 == 0) v.types[3 + 0x98] = PieceType::Unused;
   v.add_space_prefix = random() % 3 != 0;
   return v;
 }
@@ -98,7 +99,7 @@ TEST(SentencePiece, MergesTheBestScoreFirst) {
 TEST(SentencePiece, TiesMergeTheLeftmostFirst) {
   SentencePieceVocabulary v = vocabulary_of({"▁", "a", "b", "c", "bc", "ab"});
   v.scores.assign(v.scores.size(), 0.0F);
-  v.scores.back() = -0.0F;  // equal to 0
+  v.scores.back() = -0.0F;  // a tie: -0 equals 0
   EXPECT_EQ(pieces_of({v, "the test"}, "abc"), (Strings{"▁", "ab", "c"}));
 }
 
@@ -110,7 +111,7 @@ TEST(SentencePiece, EncodeAddsALeadingSpaceThatDecodeRemoves) {
   for (const std::string text : {"", "a", " ", " a", "  a  ", "aa "}) {
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   }
-  EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, "▁a")), " a");  // a token inside a text keeps its space
+  EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, "▁a")), " a");  // only a text's first space is removed
 
   SentencePieceVocabulary v = vocabulary_of({"▁a", "▁", "a"});
   v.add_space_prefix = false;
@@ -128,7 +129,7 @@ TEST(SentencePiece, DecodeRestoresArbitraryBytes) {
     if (bytes.find("▁") != std::string::npos) continue;
     ASSERT_EQ(tokenizer.decode(tokenizer.encode(bytes)), bytes) << core::printable(bytes);
   }
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a▁b")), "a b");  // as in every SentencePiece model
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a▁b")), "a b");  // SentencePiece can't represent "▁" itself
 }
 
 TEST(SentencePiece, UnknownCharactersFallBackToBytes) {
@@ -181,7 +182,7 @@ TEST(SentencePiece, LongestUserDefinedPiecesAreCutOutFirst) {
 
 TEST(SentencePiece, EqualLettersAvoidQuadraticTime) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"aa", "aaaa", "▁", "a"});
-  // The plain loops of the definition would need 250,000 passes over the text.
+  // encode_by_definition() would need 250,000 passes over the text.
   EXPECT_EQ(tokenizer.encode(std::string(1'000'000, 'a')).size(), 1U + 250'000U);
 }
 

@@ -21,7 +21,7 @@ SpecialTokens tokens_of(const std::vector<std::string>& texts) {
   return SpecialTokens(std::move(tokens));
 }
 
-// Returns the split as a string: "a[0]b" is text, token 0, text.
+// Returns the split as a string, with texts in parentheses and tokens in brackets, such as "(a)[0](b)".
 std::string split(const SpecialTokens& tokens, std::string_view text) {
   std::string parts;
   tokens.split(
@@ -89,8 +89,8 @@ TEST(SpecialTokens, PiecesAreEncodedAsOneText) {
 TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   SentencePieceVocabulary v = test::vocabulary_of({"▁", "a", "b", "<", "s", ">", "/"});
   v.add_space_prefix = false;
-  v.flags[1].rstrip = true;                          // <s>
-  v.flags[2].lstrip = v.flags[2].normalized = true;  // </s>
+  v.flags[1].rstrip = true;                          // token 1 is <s>
+  v.flags[2].lstrip = v.flags[2].normalized = true;  // token 2 is </s>
   const SentencePieceTokenizer tokenizer(v, "the test");
   const auto encode = [&](const std::vector<TextPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
   const auto with = [&](std::initializer_list<int32_t> front, std::string_view text) {
@@ -100,7 +100,7 @@ TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   };
   EXPECT_EQ(encode({{.text = "<s> ", .parse_special = true}, {.text = "\n\u2003 a<s>"}}), with({1}, "a<s>"));
   EXPECT_EQ(encode({{.text = "<s>", .parse_special = true}, {.text = " </s>b"}}), with({1}, "</s>b"));
-  // A normalized token is only found within one piece: its spaces are marks, three bytes each.
+  // A normalized token is only found within one piece of text, where spaces have been replaced by "▁".
   EXPECT_EQ(encode({{.text = "    </s"}, {.text = ">", .parse_special = true}}), tokenizer.encode("    </s>"));
   EXPECT_EQ(encode({{.text = "    "}, {.text = "</s>", .parse_special = true}, {.text = "</s>"}}), [&] {
     Ids ids = tokenizer.encode("    ");
@@ -174,7 +174,7 @@ TEST(SpecialTokens, GgufStoresAdditionalEosTokens) {
   SentencePieceTokenizer tokenizer(vocabulary, "the test");
   tokenizer.end_at({vocabulary.eos, n - 3, n - 1});
   EXPECT_TRUE(tokenizer.ends_text(n - 3) && tokenizer.ends_text(n - 1) && !tokenizer.ends_text(n - 2));
-  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());  // as tokens that end a turn and a message
+  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());  // stored as eot_token_id and eom_token_id
   const auto read = load_tokenizer(folder / "a.gguf", 0);
   EXPECT_TRUE(read->ends_text(n - 3) && read->ends_text(n - 1) && !read->ends_text(n - 2));
 }

@@ -58,7 +58,7 @@ TEST(TokenizerFiles, OtherFilesAreRejected) {
   EXPECT_ERROR(load(std::string(64, '\0')), "has length 0");
 }
 
-// A tokenizer kind that has no file format.
+// A tokenizer of a kind that no file format can store.
 class Letters final : public Tokenizer {
  public:
   [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }

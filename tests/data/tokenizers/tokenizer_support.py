@@ -1,4 +1,4 @@
-"""Helpers of the tokenizer tests: Folio's tool, a mixed text, llama.cpp's tokens."""
+"""Helpers of the tokenizer tests: runs Folio's tokenizer_tool and llama.cpp's tokenizer, and makes texts and tokens."""
 
 import contextlib
 import ctypes
@@ -51,7 +51,7 @@ def mixed_text(n_bytes):
     return "".join(parts)
 
 
-# Added tokens with the flags that strip surrounding space. One is a prefix of another; some are words.
+# Added tokens with flags, such as lstrip, which removes spaces to the left. One token is a prefix of another.
 FLAGGED = [("<|end|>", dict(rstrip=True, normalized=False, special=True)),
            ("<|end|>>", dict(lstrip=True, rstrip=True, normalized=False, special=True)),
            ("<mask>", dict(lstrip=True, normalized=False, special=True)),
@@ -73,7 +73,7 @@ def flagged_tokens(base=()):
 
 
 def drawn_texts(n, names=()):
-    """Returns n texts with many special tokens, spaces and marks."""
+    """Returns n random texts of added tokens (FLAGGED and `names`), parts of these, spaces and combining marks."""
     rng = random.Random(17)
     names = [name for name, _ in FLAGGED] + list(names)
     parts = [*names, *names, *[name[:-1] for name in names], *[name[1:] for name in names], " ", " ", "  ", "   ", "\n",
@@ -83,7 +83,8 @@ def drawn_texts(n, names=()):
 
 
 def assert_same_added_tokens(directory, tmp_path, names=(), n=10_000, file=None):
-    """Compares n random texts with `tokenizers`, with and without special tokens; Folio can use another `file`."""
+    """Asserts that `tokenizers` and Folio (with `file` or `directory`) encode n texts equally, with special tokens
+    parsed and as plain text."""
     theirs = Tokenizer.from_file(str(directory / "tokenizer.json"))
     texts = drawn_texts(n, names)
     (tmp_path / "texts").write_text(json.dumps(texts))
@@ -99,7 +100,7 @@ def assert_same_added_tokens(directory, tmp_path, names=(), n=10_000, file=None)
             seen |= set(ids)
     added = theirs.get_added_tokens_decoder()
     missing = {token.content for i, token in added.items() if i not in seen}
-    assert not missing & {*names, *(name for name, _ in FLAGGED)}, missing  # each occurs
+    assert not missing & {*names, *(name for name, _ in FLAGGED)}, missing  # each added token occurred
 
 
 def run(*args):
@@ -113,7 +114,7 @@ def ours(*args):
 
 
 class Ours:
-    """Encodes all texts in one call of Folio's tool, since each call reads the file."""
+    """Folio's tokenizer. Each call runs tokenizer_tool, which reads the file, so long texts are faster than many."""
 
     def __init__(self, tokenizer, tmp_path):
         self.tokenizer, self.tmp_path = tokenizer, tmp_path
@@ -128,7 +129,7 @@ class Ours:
 
 
 def with_llama_keys(source, target, name="vocabulary"):
-    """Writes the vocabulary as a GGUF without weights that llama.cpp can load."""
+    """Copies a vocabulary to a GGUF without weights, with the fields that llama.cpp requires."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, "llama")
     for key, field in reader.fields.items():
@@ -149,7 +150,7 @@ def with_llama_keys(source, target, name="vocabulary"):
 
 @contextlib.contextmanager
 def llama_cpp_vocabulary(path):
-    """Loads a vocabulary in llama.cpp; returns the module, the vocabulary, and a function from bytes to tokens."""
+    """Loads a GGUF's vocabulary in llama.cpp. Yields (module, vocabulary, function from bytes to token ids)."""
     lc = pytest.importorskip("llama_cpp", reason="llama.cpp is there after `make interop`")
     quiet = lc.llama_log_callback(lambda *_: None)
     lc.llama_log_set(quiet, ctypes.c_void_p(0))

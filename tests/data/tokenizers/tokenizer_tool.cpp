@@ -45,7 +45,7 @@ Json show(const Tokenizer& tokenizer) {
           {"chat_template", tokenizer.chat_template()}};
 }
 
-// JSON can't hold invalid UTF-8; tests of that use whole files.
+// Encodes the [text, parse_special] pairs of a JSON file. JSON can't contain invalid UTF-8, for which "encode" is used.
 std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string& path) {
   const auto json = core::parse_json(core::read_text_file(path), path);
   const auto texts = json.get<std::vector<std::pair<std::string, bool>>>();
@@ -55,7 +55,7 @@ std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string
 }
 
 void time_encode(const Tokenizer& tokenizer, const std::string& text) {
-  const std::clock_t start = std::clock();  // CPU time of one thread, since the machine may be shared
+  const std::clock_t start = std::clock();  // CPU time, since other processes may be running
   const size_t n = tokenizer.encode(text).size();
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   fmt::print("{} tokens, {:.3f} s, {:.1f} MB/s\n", n, seconds, static_cast<double>(text.size()) / 1e6 / seconds);

@@ -1,8 +1,8 @@
 """Compares Folio's SentencePiece tokenizer with tokenizers, transformers, gguf and llama.cpp.
 
 The vocabulary is a small BPE with byte fallback that `tokenizers` trains here on a mixed text. This file writes it as
-llama2.c's tokenizer.bin, from that format's description; Folio converts it to the other formats.
-FOLIO_TOKENIZER_TOOL is the path of the tool (see tokenizer_tool.cpp).
+llama2.c's tokenizer.bin, from that format's description; Folio converts it to the other formats. The environment
+variable FOLIO_TOKENIZER_TOOL has the path of tokenizer_tool (tokenizer_tool.cpp).
 """
 
 import json
@@ -24,11 +24,11 @@ TEXTS = [TEXT, *TEXT.split("\n")[:200], *[f"a{' ' * n}b" for n in range(40)], *[
 
 
 def trained_pieces():
-    """Returns the pieces in the order of their merges, then the characters."""
+    """Trains a BPE and returns its pieces: merged ones in the order of the merges, then single characters."""
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
     lines = [line for line in TEXT.split("\n") if line.isprintable()]
-    # Includes runs of spaces; words are trained separately, as in SentencePiece.
+    # Trains words separately, each with the spaces before it, as in SentencePiece.
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(f"{MARK}+[^{MARK}]*"), "isolated")
     tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=1200, show_progress=False, limit_alphabet=300))
     model = json.loads(tokenizer.to_str())["model"]
@@ -37,7 +37,7 @@ def trained_pieces():
 
 
 def llama2c_file(pieces):
-    """Returns tokenizer.bin: int32 longest, then float score, int32 length and bytes of each token, little-endian."""
+    """Returns the bytes of a tokenizer.bin: the longest length, then score, length and bytes of each token."""
     tokens = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0)]
     tokens += [(f"<0x{byte:02X}>", 0.0) for byte in range(256)]
     tokens += [(piece.replace(MARK, " "), -float(i)) for i, piece in enumerate(pieces)]
@@ -50,11 +50,11 @@ def llama2c_file(pieces):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Writes one vocabulary in every format: tokenizer.bin by this file, the others by Folio."""
+    """Returns a folder with one vocabulary in every format: tokenizer.bin by this file, the others by Folio."""
     folder = tmp_path_factory.mktemp("vocabulary")
     pieces = trained_pieces()
     assert len(pieces) > 1000 and MARK in pieces and max(map(len, pieces)) > 6
-    (folder / "pieces.json").write_text(json.dumps(pieces))  # saved, since training breaks ties at random
+    (folder / "pieces.json").write_text(json.dumps(pieces))  # training again could give others: ties are random
     (folder / "tokenizer.bin").write_bytes(llama2c_file(pieces))
     (folder / "hf").mkdir()
     ours("to-gguf", folder / "tokenizer.bin", folder / "tokenizer.gguf")
@@ -64,7 +64,7 @@ def files(tmp_path_factory):
 
 def load_tokenizers(directory):
     theirs = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
-    theirs.encode_special_tokens = True  # "<s>" is encoded as three characters
+    theirs.encode_special_tokens = True  # encodes "<s>" in a text as plain text
     return theirs
 
 
@@ -78,7 +78,7 @@ def assert_same_tokens(theirs, tokenizer, tmp_path):
 
 def test_tokens_match_tokenizers(files, tmp_path):
     theirs = load_tokenizers(files / "hf")
-    assert len(theirs.encode(TEXT).ids) < len(TEXT.encode()) * 0.7  # both merges and bytes occur
+    assert len(theirs.encode(TEXT).ids) < len(TEXT.encode()) * 0.7  # merges are used
     assert {3, 3 + 255} & set(theirs.encode("\0", add_special_tokens=False).ids)
     assert_same_tokens(theirs, Ours(files / "tokenizer.bin", tmp_path), tmp_path)
 
@@ -105,12 +105,12 @@ def test_transformers_loads_our_directory(files, tmp_path):
     for text in ("Hello world", "  two\n\nlines ", "Où est 色は 😀?", PROSE):
         assert theirs(text).input_ids == [1] + tokenizer.encode(text)
         assert theirs.decode(theirs(text).input_ids, skip_special_tokens=True) == text
-    theirs.save_pretrained(tmp_path / "saved")  # read what transformers saved
+    theirs.save_pretrained(tmp_path / "saved")  # Folio must also read the files that transformers saves
     assert Ours(tmp_path / "saved", tmp_path).encode(TEXT) == tokenizer.encode(TEXT)
 
 
 def test_unknown_characters_match_without_byte_fallback(files, tmp_path):
-    """Uses the same directory without byte pieces, where <unk> replaces a run of unknown characters."""
+    """The vocabulary has no byte tokens, so <unk> replaces each run of unknown characters."""
     directory = tmp_path / "no_bytes"
     directory.mkdir()
     data = json.loads((files / "hf" / "tokenizer.json").read_text())
@@ -158,8 +158,8 @@ def metaspace(scheme, split):
             ({} if split is None else {"split": split})}
 
 
-# The normalizers of Phi-3-mini and Llama; of Gemma, without a leading space; and those that transformers writes for
-# Llama with its settings, now and in older versions.
+# Ways to handle spaces in tokenizer.json: those of Llama and Phi-3-mini ("prepend"), of Gemma, which adds no leading
+# space ("replace"), and those that current and older transformers write for Llama.
 SPACES = {"prepend": {"normalizer": {"type": "Sequence", "normalizers": [*PREPEND, REPLACE]}},
           "replace": {"normalizer": REPLACE},
           **{f"{scheme}-{split}": metaspace(scheme, split) for scheme in ("first", "always", "never")
@@ -169,7 +169,7 @@ SPACES["first-older"]["pre_tokenizer"] |= {"add_prefix_space": True, "str_rep": 
 
 
 def write_shaped(files, directory, spaces, added):
-    """Writes the vocabulary of `files` with another handling of spaces, and added tokens."""
+    """Writes the vocabulary of `files` with added tokens and spaces handled by SPACES[spaces]. Returns its size."""
     directory.mkdir()
     data = json.loads((files / "hf" / "tokenizer.json").read_text()) | SPACES[spaces]
     without = spaces == "replace" or spaces.startswith("never")
@@ -185,14 +185,14 @@ def write_shaped(files, directory, spaces, added):
 
 @pytest.mark.parametrize("spaces", SPACES)
 def test_added_tokens_match_tokenizers(spaces, files, tmp_path):
-    """Tests a directory like Phi-3-mini's: the model has more rows than tokens, and </s> strips surrounding spaces."""
+    """As in Phi-3-mini's directory, the model has more rows than tokens, and </s> removes surrounding spaces."""
     directory = tmp_path / "phi3"
     n = write_shaped(files, directory, spaces, flagged_tokens(PHI3))
     shown = json.loads(ours("show", directory))
     assert (shown["kind"], shown["vocab_size"]) == ("SentencePiece", n + 21)
     names = [name for name, _ in PHI3] + ["<s>", "<unk>"]
     assert_same_added_tokens(directory, tmp_path, names)
-    # Rewritten, it is the same tokenizer.
+    # Writing the tokenizer to a new directory keeps all of this.
     (tmp_path / "again").mkdir()
     ours("to-hf", directory, tmp_path / "again")
     assert tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json")).get_vocab_size() == n
@@ -200,7 +200,7 @@ def test_added_tokens_match_tokenizers(spaces, files, tmp_path):
 
 
 def test_gguf_named_phi3_has_phi3s_flags(files, tmp_path):
-    """A GGUF doesn't store the flags; llama.cpp derives them from the model's name."""
+    """GGUF can't store the flags of added tokens. Like llama.cpp, Folio knows those of Phi-3 by the model's name."""
     directory = tmp_path / "phi3"
     write_shaped(files, directory, "prepend", [AddedToken(name, **flags) for name, flags in PHI3])
     ours("to-gguf", directory, tmp_path / "tokenizer.gguf")
@@ -214,7 +214,7 @@ def test_gguf_named_phi3_has_phi3s_flags(files, tmp_path):
 
 
 def test_added_words_can_still_result_from_merges(files, tmp_path):
-    """Added tokens that match only whole words are still pieces that merges produce."""
+    """Added tokens with single_word match only whole words. Within other words, merges can still produce them."""
     vocabulary = json.loads((files / "hf" / "tokenizer.json").read_text())["model"]["vocab"]
     words = [piece for piece in vocabulary if piece.isalpha() and piece.isascii() and 1 < len(piece) < 6][:20] + ["a", "b"]
     write_shaped(files, tmp_path / "words", "prepend", flagged_tokens([(w, dict(single_word=True)) for w in words]))
@@ -244,7 +244,7 @@ def test_llama_tokenizers_saved_by_transformers_are_read(settings, files, tmp_pa
 
 
 def test_bpe_with_incomplete_merges_is_rejected(tmp_path):
-    """As trained, only one pair forms each piece, though other pairs could form it, too."""
+    """BpeTrainer writes one merge per piece, but SentencePiece would merge any pair that forms the piece."""
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
     tokenizer.decoder = tokenizers.decoders.Sequence(
@@ -262,7 +262,7 @@ def test_llama2c_files_round_trip_exactly(files, tmp_path):
     for source in ("tokenizer.bin", "tokenizer.gguf", "hf"):
         rows = json.loads(ours("to-llama2c", files / source, tmp_path / "back.bin"))
         assert rows == list(range(len(rows)))
-        if source != "hf":  # a Hugging Face directory has ranks instead of scores
+        if source != "hf":  # a Hugging Face directory stores the order of merges instead of scores
             assert (tmp_path / "back.bin").read_bytes() == (files / "tokenizer.bin").read_bytes(), source
     assert Ours(tmp_path / "back.bin", tmp_path).encode(TEXT) == Ours(files / "tokenizer.bin", tmp_path).encode(TEXT)
 
@@ -308,13 +308,13 @@ def test_tokens_match_llama_cpp(files, tmp_path):
 
 
 def test_character_vocabulary_is_written_for_llama2c(tmp_path):
-    """The file follows the published layout and Folio's mapping of ids, byte for byte."""
+    """The expected bytes follow llama2.c's layout: ASCII characters have the ids of their bytes, others follow."""
     (tmp_path / "text").write_text("To bé, or 中\n")
     (tmp_path / "hf").mkdir()
     ours("characters", tmp_path / "text", tmp_path / "hf")
     rows = json.loads(ours("to-llama2c", tmp_path / "hf", tmp_path / "tokenizer.bin"))
     characters = sorted(set("To bé, or 中\n"))
-    expected = [len(characters)] * 259  # the row of <|endoftext|>
+    expected = [len(characters)] * 259  # unused ids have the row of <|endoftext|>
     for row, character in enumerate(characters):
         if character < "\x80":
             expected[3 + ord(character)] = row

@@ -1,6 +1,6 @@
-// Tests infer/cache/block_manager.h: blocks are counted, shared blocks are copied before a write, reserved positions
-// count once committed, and a request that doesn't fit changes nothing. On each machine, decoding with any block table
-// gives the bytes of a recomputation. One file, since all tests share a model of the cache.
+// Tests infer/cache/block_manager.h: allocating, forking, truncating and rolling back the KV blocks of sequences, and
+// finding a prompt's prefix in the prefix cache. On each machine, decoding with any block table gives the same bytes as
+// computing the whole sequence in one step.
 #include "infer/cache/block_manager.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using test::run;
 using test::RunnerOn;
 using test::same_bits;
 
-// A model of the cache's content: which author wrote each position of a block.
+// Simulates the content of the KV blocks: stores which author (a number that the test selects) wrote each position.
 class Memory {
  public:
   explicit Memory(BlockManager& cache) : cache_(cache) {}
@@ -101,7 +101,7 @@ TEST(BlockManager, ForkCopiesBlocksOnWrite) {
   memory.expect(child, 0, 70, 1);
   memory.expect(child, 70, 75, 2);
 
-  // Truncating into the shared part copies there, too.
+  // After a truncation to within a shared block, the next write copies that block, too.
   cache.truncate(child, 20);
   memory.fill(child, 40, 2);
   memory.expect(parent, 0, 73, 1);
@@ -123,7 +123,7 @@ TEST(BlockManager, TheParentMayWriteFirst) {
   memory.expect(parent, 40, 60, 2);
 }
 
-// Within a step, no sequence overwrites a block that another sequence reads, or would read after a rollback.
+// If two sequences write to a shared block in one step, both copy it, so that a rollback can restore the original.
 TEST(BlockManager, BlocksSharedAtAStepsStartAreCopiedByAll) {
   BlockManager cache(10);
   const auto a = cache.add_sequence();
@@ -251,9 +251,9 @@ TEST(BlockManager, FullCacheIsAnErrorThatKeepsLengths) {
   refuse(b, 40);
   EXPECT_EQ(cache.length(a), 64);
   EXPECT_EQ(cache.length(b), 32);
-  const auto child = cache.fork(a);  // a fork needs no block by itself
+  const auto child = cache.fork(a);  // forking uses no additional block
   cache.truncate(child, 60);
-  refuse(child, 1);  // would need a copy
+  refuse(child, 1);  // a write must copy the shared block first
   EXPECT_EQ(cache.length(child), 60);
   memory.expect(a, 0, 64, 1);
   memory.expect(child, 0, 60, 1);
@@ -350,11 +350,11 @@ TEST(BlockManager, EvictsLeastRecentlyUsedBlocks) {
   const auto young = text_of(64, 1000);
   cache.release(computed(cache, old));
   cache.release(computed(cache, young));
-  cache.release(computed(cache, text_of(32, 2000)));  // reuses the old text's last block
+  cache.release(computed(cache, text_of(32, 2000)));  // evicts the last block of `old`
   EXPECT_EQ(cache.find_prefix(old).length, 32);
   EXPECT_EQ(cache.find_prefix(young).length, 64);
   const SequenceId again = cache.add_sequence();
-  cache.share_prefix(again, std::span(old).first(32));  // just used, so it is the most recent
+  cache.share_prefix(again, std::span(old).first(32));  // makes the first block of `old` the most recently used
   cache.release(again);
   cache.release(computed(cache, text_of(64, 3000)));
   EXPECT_EQ(cache.find_prefix(old).length, 32);
@@ -391,10 +391,10 @@ TEST(BlockManager, EqualBlocksAreCachedOnce) {
   EXPECT_EQ(cache.find_prefix(text).free_blocks, 2);
   EXPECT_EQ(cache.free_blocks(), 8);
   const SequenceId all = cache.add_sequence();
-  append(cache, all, 8 * 32);  // uses every block
+  append(cache, all, 8 * 32);  // fails if a block was cached twice and not freed
 }
 
-// Two full blocks, then six positions of a third.
+// The cached sequence has 70 tokens: two full blocks of 32 positions and a tail of 6.
 TEST(BlockManager, ContinuationReusesTheTail) {
   BlockManager cache(8);
   Memory memory(cache);
@@ -454,7 +454,7 @@ TEST(BlockManager, EvictedTailBecomesAnOrdinaryBlock) {
   cache.remember_tail(first, text);
   cache.release(first);
   const SequenceId other = cache.add_sequence();
-  append(cache, other, 32);  // reuses the block that was released first: the tail
+  append(cache, other, 32);  // reuses the block that was released first, the tail
   EXPECT_EQ(cache.find_prefix(text).length, 32);
   append(cache, other, 32);
   EXPECT_EQ(cache.find_prefix(text).length, 0);
@@ -502,8 +502,8 @@ class PagedCache : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, PagedCache, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// Decoding with interleaved sequences, dirty blocks and block tables in any order gives the same bytes as one call with
-// the whole sequence in an empty cache.
+// Two sequences are decoded in turn, in reused blocks in any order. The outputs have the same bytes as those of one
+// call with the whole sequence in an empty cache.
 TEST_P(PagedCache, MatchesRecomputation) {
   RunnerOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 16 * 32});
   BlockManager& cache = engine.cache();
@@ -524,7 +524,7 @@ TEST_P(PagedCache, MatchesRecomputation) {
     const auto got_b = run(engine, rows_of(b, std::span(tokens_b).subspan(i, 1), at));
     ASSERT_TRUE(same_bits(got_a, std::span(expected_a).subspan(i * vocab, vocab))) << "position " << i;
     ASSERT_TRUE(same_bits(got_b, std::span(expected_b).subspan(i * vocab, vocab))) << "position " << i;
-    if (i == 50) {  // truncate one by 37 positions and recompute them
+    if (i == 50) {  // truncate sequence a by 37 positions and recompute them
       cache.truncate(a, 14);
       run(engine, rows_of(a, std::span(tokens_a).subspan(14, 37), 14));
     }
@@ -541,7 +541,7 @@ TEST_P(PagedCache, ForksMatchRecomputation) {
     run(engine, rows_of(parent, common));
     std::vector<SequenceId> branches{parent, cache.fork(parent), cache.fork(parent)};
     std::vector<std::vector<int32_t>> texts;
-    std::vector<Row> rows;  // all branches continue in one ragged batch
+    std::vector<Row> rows;  // continue all branches in one batch, each with a different number of rows
     for (size_t i = 0; i < branches.size(); ++i) {
       const auto own = random_tokens(20 + i, 100 + i, config_.vocab_size);
       const auto more = rows_of(branches[i], own, static_cast<int64_t>(at));

@@ -1,6 +1,6 @@
-// Tests attention: each instruction set gives the reference's bits at every length, head width and number of rows, for
-// each type of keys and values, at nine misalignments and right before unreadable memory. It writes only its output,
-// and its result depends only on its input.
+// Tests the attention kernels: each instruction set gives the reference's bits for every number of positions and rows,
+// head width, and type of keys and values. Buffers begin at nine misalignments, or end at an unreadable page, so that
+// an access out of bounds is detected.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void run(const Kernels& kernels, const AttentionInput<F16>& in, float* out) { ke
 
 void run(const Kernels& kernels, const AttentionInput<Q8>& in, float* out) { kernels.attention_q8(in, out); }
 
-// Stores a key or value in `head`, as a cache of T would, with element d at index(d), and as floats in `wide`.
+// Writes key or value x of position j to `head` in the cache's type, and to `wide` as floats, element d at index(d).
 template <typename Index>
 void store(std::span<const float> x, size_t /*j*/, Index index, float* head, float* wide) {
   for (size_t d = 0; d < x.size(); ++d) head[index(d)] = wide[index(d)] = x[d];
@@ -68,18 +68,18 @@ struct AttentionCase {
   size_t head_dim;
   size_t place;
   double scale_of_queries;
-  size_t window = 1000;  ///< positions that a row attends to
+  size_t window = 1000;  ///< number of last positions that a row attends to
   float cap = 0.0F;
   bool sinks = false;
   [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
 };
 
-// Returns how many rows, at most `most`, can be computed together.
+// Returns the number of rows, at most `most`, until the end of a KV block: a kernel's rows must end in the same block.
 size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
   return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
 }
 
-// Blocks of a cache of T, and the same values as floats.
+// KV blocks with elements of type T, and the same values as floats, for the reference kernel.
 template <typename T>
 struct Blocks {
   std::vector<std::unique_ptr<Guarded<T>>> buffers;
@@ -98,7 +98,7 @@ size_t value_offset(size_t head_dim) {
   return 7 * head_size<T>(head_dim);
 }
 
-// Sets unused positions, and those that no row attends to, to NaN (all bits set), as uninitialized memory may be.
+// Returns blocks of random keys and values. Positions that no row attends to are NaN, as uninitialized memory may be.
 template <typename T>
 Blocks<T> make_blocks(const AttentionCase& c) {
   const size_t n_written = c.n_positions + c.n_rows - 1;
@@ -130,7 +130,7 @@ Blocks<T> make_blocks(const AttentionCase& c) {
   return made;
 }
 
-// Compares with the reference kernel on floats.
+// Compares a kernel that reads a cache of type T with the reference kernel that reads the same values as floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
   const auto blocks = make_blocks<T>(c);
@@ -247,7 +247,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
   }
 }
 
-// Scores below and far above the cap, and sinks above and below all scores.
+// Tests scores below and far above the cap, and sinks above and below all scores.
 TEST_P(AttentionOfIsa, GivesTheReferencesBitsWithCapsAndSinks) {
   size_t place = 0;
   for (const size_t n_positions : {1, 2, 17, 32, 33, 64, 65, 97}) {
@@ -265,7 +265,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsWithCapsAndSinks) {
   }
 }
 
-// Scores that differ by hundreds: e^(s - m) is clamped at its lower end, and later blocks often have a larger maximum.
+// Tests scores that differ by hundreds: s - m leaves the range of e^x, and later blocks often have a larger maximum m.
 TEST_P(AttentionOfIsa, GivesTheReferencesBitsForFarScores) {
   for (size_t n_positions = 1; n_positions <= 100; n_positions += 3) {
     for (const double scale : {0.0, 30.0, 1000.0}) {

@@ -1,4 +1,4 @@
-// Tests 8-bit adapters for quantized matrices: one scale for each row of a and each column of b.
+// Tests 8-bit adapters (low-rank matrices a, b) of quantized models: one scale for each row of a and each column of b.
 #include "infer/cpu/cpu_adapters.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ test::Shape q8_shape() {
   return *std::ranges::find_if(shapes, [](const test::Shape& s) { return s.type == core::DType::Q8_0; });
 }
 
-// Returns an adapter's output for Wo, added to zeros.
+// Returns what an adapter of Wo adds to the output for the input x.
 std::vector<float> added(const core::Adapter::Part& part, std::span<const float> x) {
   const core::StoredModel model = test::random_model_of(q8_shape());
   core::ThreadPool pool(1);
@@ -85,7 +85,7 @@ TEST(CpuAdapters, QuantizedAdapterErrorIsAtMostHalfAStep) {
     EXPECT_LE(std::abs(got[i] - expected), bound * 1.001) << i;
     worst = std::max(worst, std::abs(got[i] - expected) / bound);
   }
-  EXPECT_GT(worst, 1e-3);  // values are really rounded
+  EXPECT_GT(worst, 1e-3);  // fails if the adapter was not quantized
 }
 
 TEST(CpuAdapters, NewAdapterAddsZeroAndDamageShows) {

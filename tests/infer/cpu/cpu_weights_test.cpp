@@ -1,5 +1,5 @@
-// Tests infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: weights have the file's values, are not duplicated
-// in memory, and a range of layers loads only its own.
+// Tests infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: loaded weights have the file's values and are kept
+// in memory once, and loading a range of layers reads only their tensors.
 #include "infer/cpu/cpu_weights.h"
 
 #include <gtest/gtest.h>
@@ -127,7 +127,7 @@ TEST(CpuWeights, SixteenBitWeightsStayMapped) {
   }
 }
 
-// Returns the resident KiB of a file's mapping, from /proc/self/smaps.
+// Returns how many KiB of a mapped file are in memory, from /proc/self/smaps.
 size_t resident_kib(const std::filesystem::path& file) {
   std::ifstream smaps("/proc/self/smaps");
   size_t kib = 0;
@@ -171,7 +171,7 @@ TEST(CpuWeights, KeepsOneCopyOfRepackedWeights) {
   expect_one_copy_in_memory(shape);
 }
 
-// Experts are consecutive, as in the file; float and 16-bit matrices stay in the mapping.
+// A file stores a layer's experts as one tensor. Float and 16-bit matrices aren't copied from the mapped file.
 TEST(CpuWeights, StackedExpertsAreSeparateMatrices) {
   for (const test::Shape& shape : test::expert_shapes()) {
     SCOPED_TRACE(shape.name);

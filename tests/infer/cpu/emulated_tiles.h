@@ -1,5 +1,5 @@
-// AMX tile registers in plain C++ in place of the intrinsics, as in Intel's manual, to test the AMX kernels on
-// processors without AMX. Must be included before infer/cpu/amx_shapes.h.
+// Emulates AMX tile registers in plain C++, as Intel's manual defines them, to test the AMX kernels on processors
+// without AMX. Must be included before infer/cpu/amx_shapes.h.
 #pragma once
 
 #include <immintrin.h>
@@ -36,7 +36,7 @@ class EmulatedTiles {
       std::memcpy(static_cast<uint8_t*>(to) + r * stride, tile.rows[r], tile.row_bytes);
     }
   }
-  /// Adds a (m, 4 k) times b (k, n, 4), bytes, to sums (m, n).
+  /// Adds the product of tiles a (m, 4 k) and b (k, n, 4), both int8_t, to tile `sums` (m, n) of int32_t.
   void multiply_bytes(size_t sums, size_t a, size_t b) {
     for_sums<int32_t>(sums, [&](size_t m, size_t n, int32_t sum) {
       for (size_t k = 0; k < tiles_[b].n_rows; ++k) {
@@ -47,8 +47,8 @@ class EmulatedTiles {
       return sum;
     });
   }
-  /// Adds a (m, 2 k) times b (k, n, 2), BF16, to sums (m, n). Products of even and of odd columns are summed separately
-  /// by fused multiply-adds, with denormals flushed to 0.
+  /// Adds the product of tiles a (m, 2 k) and b (k, n, 2), both BF16, to tile `sums` (m, n) of floats. Even and odd
+  /// columns of a are summed separately by fused multiply-adds, with denormals flushed to 0.
   void multiply_bf16(size_t sums, size_t a, size_t b) {
     for_sums<float>(sums, [&](size_t m, size_t n, float sum) {
       float halves[2] = {0.0F, 0.0F};
@@ -78,7 +78,7 @@ class EmulatedTiles {
   static float bf16(const Tile& tile, size_t row, size_t i) {
     return flushed(std::bit_cast<float>(uint32_t{element<uint16_t>(tile, row, i)} << 16U));
   }
-  /// Replaces each sum by body(m, n, sum).
+  /// Replaces each element (m, n) of tile `sums` by body(m, n, element).
   template <typename Sum, typename Body>
   void for_sums(size_t sums, Body&& body) {
     for (size_t m = 0; m < tiles_[sums].n_rows; ++m) {

@@ -1,5 +1,5 @@
-// Tests --fast: inputs are rounded and matrices packed as kernels.h defines; every output equals the reference's bit
-// for bit in any batch; a model's logits depend only on their own sequence.
+// Tests the kernels of --fast, whose inputs and weights are BF16: inputs are rounded and matrices packed as kernels.h
+// defines, every output equals the reference's bit for bit in any batch, and logits depend only on their own sequence.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::vector<BF16> rounded(const Kernels& kernels, std::span<const float> x, size
 TEST_P(FastKernels, RoundsInputsLikeTheReference) {
   for (const size_t k : {1U, 15U, 16U, 17U, 32U, 96U, 577U}) {
     auto x = random_floats(k, k);
-    x[k / 2] = 1.0F + 0x1p-8F;  // ties go to the even one
+    x[k / 2] = 1.0F + 0x1p-8F;  // a tie, which is rounded to the even neighbor
     x[k - 1] = 1.0F + 0x3p-8F;
     if (k > 4) x[0] = 0x1p-130F, x[1] = -0x1p-130F, x[3] = std::numeric_limits<float>::infinity();
     const auto expected = rounded(reference_kernels(), x, 1, k);
@@ -59,7 +59,7 @@ TEST_P(FastKernels, RoundsInputsLikeTheReference) {
   }
 }
 
-// Random values of many magnitudes, including denormals and zeros.
+// Returns random values of many magnitudes, including denormals and zeros.
 std::vector<BF16> random_bf16(size_t n, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<BF16> numbers(n);
@@ -83,7 +83,7 @@ struct Panels {
   }
 };
 
-// One output by tdpbf16ps: even and odd columns of each 32 are summed separately.
+// Computes one output as the AMX instruction tdpbf16ps does: even and odd columns of each 32 are summed separately.
 float by_tiles(const BF16* x, const Panels& w, size_t row) {
   const auto flushed = [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0F, v) : v; };
   const auto number = [&](BF16 v) { return flushed(core::bf16_to_float(v.bits)); };
@@ -98,8 +98,8 @@ float by_tiles(const BF16* x, const Panels& w, size_t row) {
   return total;
 }
 
-// AMX has its own order, from Intel's manual. Hardware is not compared with the manual, only with the same row in a
-// batch of one.
+// AMX adds in an order of its own. The emulated tiles are compared with Intel's manual (by_tiles), AMX hardware only
+// with the same row in a batch of one.
 TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   const bool by_manual = GetParam().name == "emulated_amx";
   size_t turn = 0;
@@ -136,7 +136,7 @@ TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   }
 }
 
-// Each product of a sum is rounded at most k times by 2^-24; a processor may round twice where the formula rounds once.
+// A term of a sum is rounded at most k + 1 times, by 2^-24. A processor may round twice where the formula rounds once.
 TEST_P(FastKernels, MatmulIsWithinItsRoundingErrors) {
   for (const size_t k : {32U, 160U, 1056U}) {
     constexpr size_t kRows = 20;
@@ -172,7 +172,7 @@ std::vector<float> logits_of(const core::StoredModel& model, std::span<const int
   return test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
 }
 
-// Rounding to BF16 has a relative error of at most 2^-9; about ten such roundings follow each other here.
+// Rounding to BF16 has a relative error of at most 2^-9, and about ten such roundings follow one another here.
 TEST(FastMachine, LogitsMatchRoundedInputs) {
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
     test::Shape shape = test::typed_shapes()[2];  // its widths are multiples of 32
@@ -212,7 +212,7 @@ std::vector<float> last_logits(const core::StoredModel& model, Machine& machine,
     const auto logits = test::run(runner, rows);
     last.insert(last.end(), logits.begin(), logits.end());
   }
-  std::sort(last.begin(), last.end());  // the order depends on which sequence ends first
+  std::sort(last.begin(), last.end());  // makes the order independent of `most`
   return last;
 }
 

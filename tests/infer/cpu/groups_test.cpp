@@ -50,7 +50,7 @@ struct Packed {
   GroupMatrix matrix{};
 };
 
-// Inputs of one length, quantized by `kernels`.
+// Rows of k inputs, quantized by `kernels`.
 struct Quantized {
   Quantized(const Kernels& kernels, std::span<const float> x, size_t k)
       : values(x.size()), scales(x.size() / 32), scaled_sums(x.size() / 32), sums(x.size() / 32 * 3) {
@@ -140,7 +140,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
       for (size_t i = g * 32; i < (g + 1) * 32; ++i) {
         largest = std::max(largest, std::abs(int32_t{q.values[i]}));
         const double error = std::abs(static_cast<double>(x[i]) - static_cast<double>(q.scales[g]) * q.values[i]);
-        ASSERT_LE(error, q.scales[g] * 0.5 * (1.0 + 256 * 0x1.0p-23)) << "number " << i;  // 127 x: 3 roundings
+        ASSERT_LE(error, q.scales[g] * 0.5 * (1.0 + 256 * 0x1.0p-23)) << "number " << i;  // slack for float32 rounding
       }
       EXPECT_EQ(largest, 127);
       const auto sum = [&](size_t from, size_t n) {
@@ -156,14 +156,14 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
   }
 }
 
-// Many magnitudes, ties, zeros, infinities and NaNs.
+// Tests many magnitudes, ties, zeros, infinities and NaNs.
 TEST_P(GroupsOfIsa, QuantizedInputsMatchTheReference) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x = random_floats(32 * 400, 5, 2.0);
   for (size_t i = 0; i < x.size(); ++i) {
     const auto exponent = static_cast<int>(core::random_below(6, i / 32, 260)) - 140;
     x[i] = i / 32 % 2 == 0 ? std::ldexp(x[i], exponent) : std::nearbyint(x[i] * 50.0F) * 0.5F;
-    if (i / 32 % 4 == 3 && i % 32 == 9) x[i] = 127.0F;  // a scale of 1: halves are ties
+    if (i / 32 % 4 == 3 && i % 32 == 9) x[i] = 127.0F;  // makes the scale 1, so that halves are ties
   }
   std::fill_n(x.begin(), 32, 0.0F);
   std::fill_n(x.begin() + 32, 32, -0.0F);
@@ -251,7 +251,7 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
       Packed packed(type, 16, k, 1, fill);
       const GroupMatrix& m = packed.matrix;
       for (const uint8_t extreme : {uint8_t{0xFF}, uint8_t{0x00}, uint8_t{0xF0}, uint8_t{0x0F}}) {
-        size_t begin = 0;  // offset of a block
+        size_t begin = 0;  // offset of the current block, in bytes
         for (size_t column = 0; column < k; column += kBlockColumns) {
           const size_t n = m.groups_of(column / kBlockColumns);
           uint8_t* block = packed.tiles->data() + begin;

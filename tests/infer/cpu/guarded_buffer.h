@@ -19,7 +19,7 @@
 namespace folio::infer::test {
 
 inline constexpr size_t kMisalignments = 9;
-inline constexpr size_t kPageEnd = kMisalignments;  // the placement that ends at an unreadable page
+inline constexpr size_t kPageEnd = kMisalignments;  // the placement right before an unreadable page
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// A buffer that begins 0 to 8 elements after a 64-byte boundary, between guards with all bits set (NaN as floats), or
@@ -73,7 +73,7 @@ inline std::vector<size_t> short_lengths() {
   return lengths;
 }
 
-/// Lengths around multiples of the chunk size.
+/// Vector lengths around multiples of 16 and of kChunk = 1024, the number of elements that a kernel sums at once.
 inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025, 1039,
                                               1040, 1041, 2047, 2048, 2049, 3089, 4113};
 

@@ -1,5 +1,5 @@
-// Tests the kernels for 16-bit and 8-bit weights: products give the reference's bits on the widened weights and read no
-// other rows; floats are rounded to 16 bits as in core/float16.h.
+// Tests the kernels for F16, BF16 and Q8_0 weights: a product equals the reference's product of the same weights as
+// floats, bit for bit, and reads only the requested rows. Floats are rounded to 16 bits as in core/float16.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,7 +47,7 @@ struct NarrowCase {
   bool accumulate;
 };
 
-// Weight rows outside of [begin, end) are NaN and must not be read.
+// Compares a kernel with the reference. Weight rows outside [begin, end) are NaN, to detect that a kernel reads them.
 template <typename Weight>
 void check(const Kernels& fast, const NarrowCase& c) {
   const auto numbers = random_floats(c.end * c.k, c.k * 31 + c.begin);
@@ -132,8 +132,8 @@ TEST_P(HalfKernels, WidenEachValueExactly) {
   }
 }
 
-// Returns the floats where rounding changes: each 16-bit value, the midpoints between neighbours, the floats next to
-// these, and larger ones. Rounding is monotone, so if these are right, all floats are.
+// Returns the floats at which rounding to F16 changes: each F16 value, the midpoints between neighbors, the floats
+// next to both, and larger ones. Rounding is monotone, so if these are right, all floats are.
 std::vector<float> borders_of_f16() {
   std::vector<float> x{65519.996F,
                        65520.0F,

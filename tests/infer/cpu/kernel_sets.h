@@ -1,5 +1,5 @@
-// The kernels that can be tested here: those of this machine's instruction sets, and the AMX kernels on emulated tile
-// registers if the machine has everything else they need.
+// Lists the kernels that this machine can test: those of its instruction sets, and the AMX kernels on emulated tile
+// registers if the processor has AVX-512 with BF16.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Tests the float kernels: each instruction set gives the reference's bits at every length 0..2N, around chunk
-// boundaries, at nine misalignments and right before unreadable memory. It writes only its output, and its result
-// depends only on its input.
+// Tests the kernels for F32 weights: each instruction set gives the reference's bits at lengths of 0 to 2N + 1 for
+// vectors of N lanes, and around chunk boundaries. Buffers begin at nine misalignments, or end at an unreadable page,
+// so that an access out of bounds is detected.
 #include "infer/reference/kernels.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ struct MatmulCase {
   bool accumulate;
 };
 
-// Weight rows and outputs outside of [begin, end) are NaN and must not be read.
+// Compares a product with the reference. Weight rows and outputs outside [begin, end) are NaN and must not be used.
 void check_matmul(const Kernels& fast, const MatmulCase& c) {
   const size_t stride = c.end + 3;
   auto values = random_floats(c.end * c.k, c.k * 31 + c.begin);
@@ -132,7 +132,7 @@ TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   }
 }
 
-// With many inputs, products may use panels: see matmul_panels.h and matmul_packed.h.
+// With many rows of inputs, a product may use panels (matmul_panels.h, matmul_packed.h).
 TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
   size_t place = 0;
   for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {
@@ -221,7 +221,7 @@ TEST_P(KernelsOfIsa, SoftCapGivesTheReferencesBits) {
   }
 }
 
-// An adapter's second product adds in matmul's order, with another memory layout of the matrix.
+// The second product of an adapter adds in matmul's order, but reads a matrix with another memory layout.
 TEST_P(KernelsOfIsa, AddLowRankGivesTheBitsOfAProduct) {
   for (const size_t n : {1, 3, 15, 16, 17, 40, 100}) {
     for (const size_t rank : {1, 2, 7, 8, 9, 16, 17, 37, 256, 1030}) {

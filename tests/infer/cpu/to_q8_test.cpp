@@ -1,5 +1,5 @@
-// Tests 8-bit keys and values: each instruction set gives the reference's bytes at every length and alignment and
-// writes nothing else. Values are off by at most half a step, and one that is not finite damages its whole group.
+// Tests the kernels that quantize keys and values to 8 bits: each instruction set gives the reference's bytes at every
+// length and alignment. Errors are at most half a step, and a value that is not finite makes its whole group NaN.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ using test::random_floats;
 
 class ToQ8 : public ::testing::TestWithParam<core::Isa> {
  protected:
-  // Compares a set's kernel with the reference.
+  // Compares the kernel of the instruction set GetParam() with the reference.
   void check(std::span<const float> x, size_t place) {
     const size_t n_groups = q8_groups(x.size());
     Buffer in(x, place);
@@ -49,7 +49,7 @@ TEST_P(ToQ8, GivesTheReferencesBytesAtEveryLength) {
   }
 }
 
-// From values with a scale of 0, through scales that are subnormal in F16, to scales that overflow it.
+// Tests magnitudes whose scale is 0, subnormal in F16, normal, or too large for F16.
 TEST_P(ToQ8, GivesTheReferencesBytesAtEveryMagnitude) {
   for (int exponent = -150; exponent <= 128; ++exponent) {
     auto x = random_floats(kQ8Group, static_cast<uint64_t>(exponent + 200), 1.0);
@@ -61,7 +61,7 @@ TEST_P(ToQ8, GivesTheReferencesBytesAtEveryMagnitude) {
 
 // A value halfway between two quants rounds to the even one.
 TEST_P(ToQ8, GivesTheReferencesBytesForTies) {
-  std::vector<float> x{127.0F};  // the scale is 1
+  std::vector<float> x{127.0F};  // makes the scale 1, so that the other values are ties
   for (int i = 0; i < 31; ++i) x.push_back(static_cast<float>(i) - 15.5F);
   check(x, 0);
 }
@@ -84,7 +84,7 @@ TEST(ReferenceToQ8, ErrorIsAtMostHalfAStep) {
   for (const size_t n : {1, 2, 31, 32, 33, 64, 80}) {
     for (uint64_t seed = 0; seed < 50; ++seed) {
       auto x = random_floats(n, seed, 0.5);
-      for (size_t first = 0; first < n; first += kQ8Group) x[first] = 0.4F;  // a scale with all 11 bits of F16
+      for (size_t first = 0; first < n; first += kQ8Group) x[first] = 0.4F;  // gives a scale that F16 must round
       std::vector<Q8> quants(n);
       std::vector<F16> scales(q8_groups(n));
       reference_kernels().to_q8(x.data(), n, quants.data(), scales.data());

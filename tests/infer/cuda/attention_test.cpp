@@ -1,6 +1,6 @@
-// Tests attention on the GPU. The plain form, split attention and sequential attention are within rounding errors of
-// the formula. The last two give the same bits for any division of rows into items and batches, at every length, head
-// width and window, in all orders, and with any values in unused cache positions.
+// Tests attention on the GPU. Its three forms (plain, split, sequential) are within rounding errors of the formula.
+// Split and sequential attention give the same bits at every length, head width and window, for any division of rows
+// into items and batches, any order of threads, and any values in unused cache positions.
 #include <algorithm>
 #include <cmath>
 
@@ -24,16 +24,16 @@ struct Case {
   uint32_t queries = 2;  ///< query heads per key/value head
   uint32_t head_dim = 32;
   bool half = false;
-  std::vector<int32_t> lengths{1};  ///< of the sequences
-  std::vector<int32_t> n_rows{1};   ///< of each sequence: its last positions
+  std::vector<int32_t> lengths{1};  ///< of each sequence, in positions
+  std::vector<int32_t> n_rows{1};   ///< of each sequence, at its last positions
   int32_t window = 1 << 20;
-  int32_t rows_of_item = 0;  ///< 0: as many as fit
+  int32_t rows_of_item = 0;  ///< at most; 0: no limit
   double scale_of_queries = 1.0;
   float cap = 0.0F;
   double scale_of_sinks = 0.0;  ///< 0: no sinks
 };
 
-// Queries, and keys and values of some sequences in a cache whose other values are NaN.
+// Queries, and the keys and values of some sequences in a KV cache whose unused positions are NaN.
 class Setting {
  public:
   explicit Setting(const Case& c) : case_(c) {
@@ -63,7 +63,7 @@ class Setting {
   [[nodiscard]] size_t n_rows() const { return positions_.size(); }
   [[nodiscard]] size_t width() const { return size_t{heads_.n_heads} * heads_.head_dim; }
 
-  /// Runs attention split into parts, or sequentially (items in groups). Returns the output rows.
+  /// Runs attention on the emulator or GPU, split into parts or sequentially, and returns the output rows.
   std::vector<float> run(Form form, bool in_parts, size_t shared_bytes = size_t{99} << 10U) {
     Stream stream(0);
     const auto items = items_of(!in_parts);
@@ -105,7 +105,7 @@ class Setting {
     return on_host<float>(stream, out);
   }
 
-  /// Compares with the exact result; the bound is derived per row and head.
+  /// Expects each output to be within rounding errors of the formula in double precision.
   void expect_near(const std::vector<float>& got, bool plain) const {
     const size_t dim = heads_.head_dim;
     for (size_t row = 0; row < n_rows(); ++row) {
@@ -117,7 +117,7 @@ class Setting {
         const int32_t last = positions_[row];
         const int32_t first = std::max(0, last + 1 - case_.window);
         std::vector<double> scores;
-        double largest = 0.0;  // max Σ |q k| of any position, and max |v|
+        double largest = 0.0;  // largest Σ |q_i k_i| of a position
         double largest_value = 0.0;
         for (int32_t p = first; p <= last; ++p) {
           double score = 0.0;
@@ -138,10 +138,10 @@ class Setting {
         if (has_sink) most = std::max<double>(most, sinks_[head]);
         double sum = has_sink ? std::exp(sinks_[head] - most) : 0.0;
         for (double& s : scores) sum += s = std::exp(s - most);
-        // A score's error is a relative error of its weight, in the sum and in the denominator. Rounding of query and
-        // weights to F16, of sums, of e^x.
+        // An absolute error of a score is a relative error of its weight, in the numerator and in the denominator.
+        // `of_weight` adds the rounding of the weights to F16, of sums and of e^x.
         const bool rounded = case_.half && !plain;
-        // A cap doesn't increase errors, but adds those of e^x and of a difference of values of the cap's size.
+        // A cap doesn't increase the error of a score, but computing tanh adds an error proportional to the cap.
         const double of_score = largest * ((rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(dim + 8) * 0x1p-23) +
                                 case_.cap * 16 * 0x1p-24;
         const double of_weight = (rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(scores.size() + 64) * 0x1p-22;
@@ -163,7 +163,7 @@ class Setting {
   }
   [[nodiscard]] float kept(float x) const { return case_.half ? core::f16_to_float(core::float_to_f16(x)) : x; }
 
-  // Stores a position's keys and values, or NaN after the sequence's end; the head's padding is zero.
+  // Stores the keys and values of a position, or NaN if it is after the sequence's end. Padding of a head is zero.
   void store(size_t s, int32_t position) {
     const auto block = static_cast<size_t>(blocks_[static_cast<size_t>(starts_[s] + position / 32)]);
     const auto p = static_cast<size_t>(position % 32);
@@ -281,7 +281,7 @@ TEST_P(GpuAttention, IsTheTextbooksWithSinks) {
   }
 }
 
-// Scores differ by hundreds, so the softmax is that of the largest.
+// Scores differ by hundreds, so e^x of all but the largest underflows to 0.
 TEST_P(GpuAttention, DistantScoresStayFinite) {
   Case c{.half = GetParam(), .lengths = {200}, .n_rows = {4}, .scale_of_queries = 300.0};
   Setting setting(c);
@@ -290,7 +290,7 @@ TEST_P(GpuAttention, DistantScoresStayFinite) {
   EXPECT_TRUE(same_bits(setting.run(Form::Fast, false), parts));
 }
 
-// Computes the same rows in other items: one row each, or next to rows of other sequences.
+// The same rows are divided into items of as many rows as fit, of one row, and of two rows.
 TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   Case all{.queries = 3, .head_dim = 64, .half = GetParam(), .lengths = {100, 131, 7}, .n_rows = {100, 70, 7}};
   Setting whole(all);
@@ -302,7 +302,7 @@ TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, false), expected));
 }
 
-// With less shared memory, the rest is read from the cache; the bits are the same.
+// With less shared memory, keys and values are read from the cache directly. The bits are the same.
 TEST_P(GpuAttention, DoesNotDependOnSharedMemorySize) {
   Case c{.n_kv_heads = 1, .queries = 4, .head_dim = 128, .half = GetParam(), .lengths = {150}, .n_rows = {40}};
   Setting setting(c);

@@ -31,7 +31,7 @@ Options tiny_options() {
   return o;
 }
 
-// Returns the results of a part of the benchmark, read from its output file.
+// Runs one part of the benchmark and returns the results that it writes.
 std::vector<Record> rows_of(void (*part)(const Bench&, const std::string&), const Options& options) {
   const core::test::TempDir folder;
   const std::string file = (folder / "rows.jsonl").string();
@@ -100,7 +100,7 @@ TEST(CudaBench, TimesEveryFormOfEveryKernel) {
     EXPECT_EQ(plain, fast) << kernel;
   }
   for (const char* type : {"F32", "F16", "BF16", "Q8_0", "Q4_0"}) EXPECT_GE(count(rows, "type", type), 10U) << type;
-  EXPECT_EQ(count(rows, "form", "fast, --fast"), 20U);  // for large numbers of rows
+  EXPECT_EQ(count(rows, "form", "fast, --fast"), 20U);  // only for large numbers of rows
   for (const char* kernel : {"route", "group takings", "experts: combine"})
     EXPECT_GE(count(rows, "kernel", kernel), 2U);
   EXPECT_EQ(count(rows, "kernel", "experts: gate, up"), 6U);
@@ -120,7 +120,7 @@ TEST(CudaBench, TimesAttentionForPrefillAndDecode) {
 TEST(CudaBench, ReportsBytesOfDecodeSteps) {
   const Options options = tiny_options();
   const auto rows = rows_of(time_decoding, options);
-  ASSERT_EQ(rows.size(), 8U);  // two types, with and without --fast, alone and together
+  ASSERT_EQ(rows.size(), 8U);  // two types, with and without --fast, one sequence and three
   core::ThreadPool pool(1);
   for (const Record& row : rows) {
     const auto config = shape("tiny", 128);

@@ -1,5 +1,5 @@
-// Tests the GPU machine on the emulator: an error about memory shows the sizes, the KV cache uses no more memory than
-// it is given and needs, progress is reported, and a failed step doesn't affect later ones.
+// Tests the GPU machine on the emulator: out-of-memory errors show sizes, the KV cache uses no more memory than it is
+// given or needs, loading reports progress, and a failed step doesn't affect later ones.
 #include <gtest/gtest.h>
 
 #include "infer/cuda/cuda.h"
@@ -45,7 +45,7 @@ TEST(CudaStage, RejectsMemoryTooSmallForTheCache) {
 }
 
 TEST(CudaStage, CacheUsesAtMostTheBytesItNeeds) {
-  const core::StoredModel model = model_of();  // a context of 128 positions, four blocks
+  const core::StoredModel model = model_of();  // a context of 128 positions, which is four KV blocks
   const auto cuda = make_cuda({});
   const Runner all(model, *cuda);
   EXPECT_EQ(all.cache().n_blocks(), 4);
@@ -105,7 +105,7 @@ void expect_same_however_cut(const core::StoredModel& model, size_t n_tokens, co
   }
 }
 
-// A prompt in one step, in many, and one row at a time gives the same bits, for each type of weights.
+// Computing a prompt in one step, in several, or one row at a time gives the same bits, for each type of weights.
 TEST(CudaStage, ResultsDoNotDependOnStepSizes) {
   for (const core::DType type : {core::DType::F32, core::DType::F16, core::DType::BF16, core::DType::Q8_0}) {
     SCOPED_TRACE(core::info(type).name);
@@ -113,7 +113,7 @@ TEST(CudaStage, ResultsDoNotDependOnStepSizes) {
   }
 }
 
-// The same for experts. One row at a time, steps are replayed, whichever experts the rows select.
+// Tests models with experts. A recorded step of one row is replayed for other rows, which select other experts.
 TEST(CudaStage, ExpertsDoNotDependOnStepSizes) {
   for (const test::Shape& shape : test::expert_shapes()) {
     SCOPED_TRACE(shape.name);
@@ -121,7 +121,7 @@ TEST(CudaStage, ExpertsDoNotDependOnStepSizes) {
   }
 }
 
-// Returns the weights of the experts of each row, in each layer with experts.
+// Returns the weight of each expert for each row (0 if not selected), one vector for each layer with experts.
 std::vector<std::vector<float>> routes_of(const core::StoredModel& model, Machine& machine) {
   Runner runner(model, machine);
   const auto tokens = test::random_tokens(60, 1, model.config.vocab_size);
@@ -178,7 +178,7 @@ TEST(Fuse, FusesNormsAndActivationsIntoMatmuls) {
             "gate_rows ");
 }
 
-// One sum instead of eight rounds differently, but is the same model.
+// With --fast, products may be added in one sum instead of eight, so logits differ by rounding errors.
 TEST(CudaStage, FastModeIsClose) {
   const core::StoredModel model = model_of(core::DType::F32);
   const auto exact = logits_of(model, *make_cuda({}), 100);
@@ -188,7 +188,7 @@ TEST(CudaStage, FastModeIsClose) {
   EXPECT_LT(most, 1e-4);
 }
 
-// Memory runs out within a step; once there is more, the sequence continues unaffected.
+// A step fails for lack of memory. Once memory is free again, the sequence continues unaffected.
 TEST(CudaStage, FailedStepsChangeNothing) {
   const core::StoredModel model = model_of();
   const auto tokens = test::random_tokens(60, 1, model.config.vocab_size);

@@ -1,4 +1,4 @@
-// Tests errors of an unusable GPU: one line with the problem, its place and the remedy.
+// Tests the errors for an unusable GPU: each is one line with the problem, where it was found, and the remedy.
 #include "infer/cuda/device_error.h"
 
 #include <gtest/gtest.h>

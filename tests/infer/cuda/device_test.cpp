@@ -1,4 +1,4 @@
-// Tests infer/cuda/device.h on the host's memory, for kernels and copies.
+// Tests infer/cuda/device.h (memory, copies, recordings and events of a GPU) on the emulator, which uses host memory.
 #include "infer/cuda/device.h"
 
 #include <algorithm>

@@ -20,7 +20,7 @@ using test::on_device;
 using test::on_host;
 using test::unwritten;
 
-// The experts and weights of rows, in device memory.
+// The selected experts of each row and their weights, in device memory.
 struct TakenMemory {
   TakenMemory(Stream& stream, size_t n_rows, size_t n_chosen)
       : experts(unwritten(stream, n_rows * n_chosen * sizeof(int32_t))),
@@ -47,7 +47,7 @@ struct GroupedMemory {
   Grouped sizes;
 };
 
-// Routes computed by the reference.
+// Router weights, selected experts and their weights, as the reference computes them.
 struct Expected {
   std::vector<float> routes;
   std::vector<int32_t> experts;
@@ -158,7 +158,7 @@ TEST(Route, NonFiniteLogitsSelectDistinctExperts) {
   }
 }
 
-// Returns the assignments of each expert in the order of the rows.
+// Returns the assignments (indices into `experts`) of each expert, in the order of the rows.
 std::map<int32_t, std::vector<int32_t>> by_expert(const std::vector<int32_t>& experts) {
   std::map<int32_t, std::vector<int32_t>> lists;
   for (size_t i = 0; i < experts.size(); ++i) {
@@ -182,7 +182,7 @@ TEST(Group, EachAssignmentIsInOneGroup) {
     const TakenMemory taken(stream, c.n_rows, c.n_chosen);
     const GroupedMemory grouped(stream, c.n_rows, r);
     route(stream, routes.as<float>(), nullptr, r, c.n_rows, taken.view());
-    for (int again = 0; again < 2; ++again) {  // the counter is reset each time
+    for (int again = 0; again < 2; ++again) {  // the second call requires that the first reset its counters
       group_takings(stream, taken.view(), r, c.n_rows, grouped.sizes);
       auto lists = by_expert(on_host<int32_t>(stream, taken.experts));
       const auto groups = on_host<ExpertGroup>(stream, grouped.groups);
@@ -222,7 +222,7 @@ TEST(Group, DoesNotDependOnThreadOrder) {
   });
 }
 
-// A stack of random matrices, each as in Weights.
+// A stack of random matrices, one for each expert, and the same matrices one by one.
 struct Stack {
   Stack(Stream& stream, DType type, size_t n, size_t n_out, size_t k, uint64_t seed) {
     std::vector<uint8_t> bytes;
@@ -244,8 +244,8 @@ class ExpertsOf : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ExpertsOf, ::testing::ValuesIn(test::kTypes),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
-// The products of an expert's two input matrices, of SwiGLU and of the third matrix equal single products for each
-// assignment, bit for bit. So rows depend neither on each other nor on their grouping.
+// For each assignment of a row to an expert, the three products and SwiGLU give the bits of single products with that
+// expert's matrices. So rows depend neither on each other nor on their grouping.
 TEST_P(ExpertsOf, AssignmentsMatchSingleMatmuls) {
   Stream stream(0);
   const size_t block = core::info(GetParam()).block_elements;
@@ -293,7 +293,7 @@ TEST_P(ExpertsOf, AssignmentsMatchSingleMatmuls) {
       ASSERT_TRUE(same_bits(std::span(got).subspan(i * dim, dim), test::product(stream, two, down.each[e])))
           << c.n_rows << ", taking " << i;
     }
-    // Computed separately, SwiGLU's output and its packing are the same.
+    // Packing SwiGLU's stored output in a separate step gives the same packed inputs as activate_takings().
     const test::Packing apart(stream, grouped.sizes.slots(), width, gate.matrix.kind);
     const DeviceMemory again = unwritten(stream, outs.bytes());
     pack_takings(stream, gates.as<float>(), 1, grouped.sizes, apart.view);
@@ -351,7 +351,7 @@ TEST(Experts, CombinesExpertsInOrder) {
   }
 }
 
-// A sum over dim is rounded dim times, the sigmoid's slope is at most 1/4, and exp and three operations follow.
+// Tolerance: a sum over dim is rounded dim times, the sigmoid's slope is at most 1/4, then come exp and 3 operations.
 TEST(Experts, GatesEachRow) {
   Stream stream(0);
   for (const size_t dim : test::kSizes) {

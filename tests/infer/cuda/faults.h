@@ -1,4 +1,4 @@
-// Helpers for tests with planted bugs: the error of a launch, and the source lines that it must name.
+// Helpers for tests with planted bugs: the error of a launch, and the source line that it must name.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ template <typename Run>
   return "";
 }
 
-/// Returns the line marked "place: NAME", as "wrong_kernels.cu:12".
+/// Returns the place of the line that ends with "// place: NAME", as "wrong_kernels.cu:12".
 [[nodiscard]] inline std::string place_of(const std::string& name) {
   std::ifstream file(FOLIO_WRONG_KERNELS);
   std::string text;
@@ -38,7 +38,7 @@ template <typename Run>
   return ::testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
 }
 
-/// Returns the error of a launch of 1 block with memory for its output.
+/// Returns the error of launching `kernel` as one block of `threads` threads with 4 KiB of output memory.
 template <typename... Parameters>
 [[nodiscard]] std::string error_of_block(void (*kernel)(unsigned*, Parameters...), unsigned threads) {
   Stream stream(0);

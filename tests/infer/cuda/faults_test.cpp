@@ -1,4 +1,4 @@
-// Tests that every planted bug is detected. Data races are detected here by running in several orders.
+// Tests that the emulator detects every bug in wrong_kernels.cu, data races by running threads in several orders.
 #include "tests/infer/cuda/faults.h"
 
 #include <algorithm>
@@ -145,12 +145,12 @@ TEST(Faults, DetectsAccessPastSharedMemory) {
   EXPECT_DEATH((void)error_with_dynamic(test::write_past_dynamic), "use-after-poison");
   EXPECT_DEATH((void)error_with_dynamic(test::read_past_dynamic), "use-after-poison");
   EXPECT_DEATH((void)error_with_dynamic(test::read_before_array), "use-after-poison");
-#else  // only writes are detected
+#else  // without AddressSanitizer, only writes are detected
   EXPECT_TRUE(contains(error_with_dynamic(test::write_past_dynamic), "byte 128 of the dynamic shared memory"));
 #endif
 }
 
-#ifdef FOLIO_ASAN  // otherwise only the race detector detects it: races_test.cpp
+#ifdef FOLIO_ASAN  // otherwise only the race detector detects it (races_test.cpp)
 TEST(Faults, DetectsAccessPastDeviceMemory) {
   Stream stream(0);
   const DeviceMemory out(stream, 256);

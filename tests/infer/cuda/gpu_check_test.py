@@ -1,4 +1,4 @@
-"""Tests scripts/gpu_check without a GPU: its messages, files of an interrupted step, table and bundle."""
+"""Tests scripts/gpu_check without a GPU: errors, what a timed-out step leaves, the results' table, and the bundle."""
 import importlib.machinery
 import importlib.util
 import json
@@ -28,7 +28,7 @@ sys.path.append(str(ROOT / "tests/apps"))
 from support import wait_until  # noqa: E402
 
 gpu_check = load("gpu_check")
-import gpu_bundle  # next to gpu_check
+import gpu_bundle  # a module in the folder of gpu_check
 import gpu_summary  # noqa: E402
 
 
@@ -37,7 +37,7 @@ def has_gpu():
 
 
 def measured(what):
-    """Returns the table's rows as lists of cells."""
+    """Returns the table's cells as {name of the figure: [cell, ...]}, and the number of missed figures."""
     summary = gpu_summary.Summary(what)
     gpu_summary.add_decode(summary)
     return {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:6]] for line in summary.lines}, summary.missed
@@ -73,7 +73,7 @@ def test_unknown_steps_are_rejected(tmp_path):
 def test_timed_out_command_keeps_its_output(tmp_path, monkeypatch):
     run = gpu_check.Run("decode", tmp_path, time.monotonic() + 600)
 
-    class Timer(threading.Thread):  # expires once the command has written a line
+    class Timer(threading.Thread):  # expires once the command has written a line, not after a time
         def __init__(self, seconds, stop):
             super().__init__(target=lambda: (wait_until(lambda: "\nfirst\n" in (tmp_path / "decode.txt").read_text()), stop()))
 
@@ -114,7 +114,7 @@ def test_peers_and_batches_are_shown_as_ratios():
             {"part": "peer decode", "peer": "loop, static cache", "tokens_per_s": 400.0}]
     table, _ = measured(rows)
     assert table["decode 1.1 B f16 over transformers"][2:] == ["6 ×", "yes"]
-    assert table["the same, static cache and reduce-overhead"][2:] == ["1.5 ×", "yes"]  # over the faster of both
+    assert table["the same, static cache and reduce-overhead"][2:] == ["1.5 ×", "yes"]  # over the faster peer
     assert table["64 sequences of 512 over one, 8 B f16"][2:] == ["31 ×", "yes"]
 
 
@@ -126,7 +126,7 @@ def test_incomplete_rows_are_ignored(tmp_path):
 
 
 class Arguments:
-    """The arguments that the steps read."""
+    """Stands in for the parsed command line that gpu_check passes to a step."""
 
     def __init__(self, folder):
         self.out, self.build = folder, BUILD
@@ -147,7 +147,7 @@ def test_steps_use_valid_flags(step, tmp_path, monkeypatch):
     gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 600), Arguments(tmp_path))
     assert called
     for argv in called:
-        if "--tool" in argv:  # the command that the sanitizer runs
+        if "--tool" in argv:  # compute-sanitizer's own arguments end with these
             argv = argv[argv.index("--error-exitcode") + 2:]
         if argv[0].endswith("export") or "plot" in argv:
             continue

@@ -1,12 +1,12 @@
-// The machines of test_infer_cuda: those of test_infer, and the GPU emulated by tests/infer/cuda/host.
+// Lists the machines that test_infer_cuda tests: those of test_infer, and the GPU emulated by tests/infer/cuda/host.
 #include "infer/cuda/cuda.h"
 #include "tests/infer/machines.h"
 
 namespace folio::infer::test {
 namespace {
 
-// A GPU multiplies floats as two tf32 numbers each (mma.h), which omits up to 2^-20 of each factor and of the product,
-// half of that on average.
+// The relative error of a product of floats on a GPU, which multiplies each as two TF32 numbers (mma.h): up to 2^-20 is
+// lost from each factor and from the product, half of that on average.
 constexpr double kSplitFloats = 3 * 0x1p-21;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tests the tile products on the host: each kind equals three plain loops, with the layouts of mma.h.
+// Tests the emulated tile products: each type gives the result of three plain loops, with the layouts of mma.h.
 #include "infer/cuda/mma.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 
 using test::Kind;
 
-/// Operands as matrices: the bits of one number per element.
+/// The operands of a product as matrices. Each element contains the bits of one number.
 struct Operands {
   unsigned depth;
   std::vector<uint32_t> a;  // (16, depth)
@@ -48,7 +48,7 @@ double value(Kind kind, uint32_t bits) {
   }
 }
 
-/// Row of A and first k of a word, according to the table of mma.h.
+/// The row of A and the first k of a lane's word, according to the table in mma.h.
 struct PlaceInTile {
   unsigned row;
   unsigned k;
@@ -106,7 +106,7 @@ class Products : public ::testing::TestWithParam<Kind> {
       case Kind::kBf16:
         return to_bf16(normal(random_));
       case Kind::kTf32:
-        return bits_of(normal(random_));  // its low bits are not read
+        return bits_of(normal(random_));  // a product doesn't read the low bits
       default:
         return random_() & 0xFFU;
     }

@@ -18,12 +18,12 @@ namespace {
 
 constexpr double kDelta = 1e-3;
 
-// Relative rounding errors of a GPU's products: the bounds that product_test.cpp, row_kernels_test.cpp and
-// attention_test.cpp check.
+// Relative rounding errors of a GPU's products. product_test.cpp, row_kernels_test.cpp and attention_test.cpp check
+// that the kernels stay below them.
 constexpr double kF16 = 0x1p-11;
-constexpr double kThreeParts = 3 * 0x1p-20;  // F32 as TF32: the lower parts of both factors, and their product
+constexpr double kThreeParts = 3 * 0x1p-20;  // F32 as two TF32: lower parts of both factors, and their product
 
-// Returns the error of rounding inputs for this type of weights, and of a sum over k of them in any order.
+// Returns the relative error of a sum of k products: rounding of inputs for weights of `type`, and of additions.
 double error_of_product(core::DType type, size_t k) {
   const auto n = static_cast<double>(k);
   switch (type) {
@@ -33,15 +33,15 @@ double error_of_product(core::DType type, size_t k) {
       return kF16 + (n / 16 + 12) * 0x1p-23;
     case core::DType::BF16:
       return 0x1p-8 + (n / 16 + 12) * 0x1p-23;
-    default:  // the CPU and the GPU quantize equally
+    default:  // the CPU and the GPU quantize inputs alike
       return (2 * n / 16 + 12) * 0x1p-23;
   }
 }
-// Returns the error of a norm, the input of most products.
+// Returns the relative error of a norm, whose output is the input of most products.
 double error_of_norm(int64_t dim) { return (static_cast<double>(dim) / 2 + 8) * 0x1p-24; }
 double rounding_in_attention(CacheType type) { return type == CacheType::F16 ? kF16 : kThreeParts; }
 
-// A stage that perturbs each input by a random part of its maximum rounding error.
+// A stage that changes each input of a product by a random part of its maximum rounding error.
 class PerturbedStage final : public PassThroughStage {
  public:
   PerturbedStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, CacheType cache_type, uint64_t seed)
@@ -64,7 +64,7 @@ class PerturbedStage final : public PassThroughStage {
     for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
     return PassThroughStage::begin(step);
   }
-  // In a layer with experts, several products read Normed, and each rounds it by itself.
+  // In a layer with experts, several products read Normed, and each rounds it separately, so it is restored after each.
   void issue(const Operation& operation) override {
     const bool of_experts = std::holds_alternative<Route>(operation) ||
                             std::holds_alternative<ProjectExperts>(operation) ||
@@ -115,7 +115,7 @@ class PerturbedStage final : public PassThroughStage {
   const core::ModelConfig& config_;
   uint64_t seed_;
   uint64_t counter_ = 0;
-  core::DType type_ = core::DType::F32;  ///< of the layers' matrices
+  core::DType type_ = core::DType::F32;  ///< type of the layers' matrices
   core::DType router_type_ = core::DType::F32;
   core::DType expert_type_ = core::DType::F32;
   core::DType output_type_ = core::DType::F32;
@@ -142,7 +142,7 @@ class PerturbedCpu final : public Machine {
 
 using OnLogits = std::function<void(size_t position, std::span<const float> logits)>;
 
-// Runs a model on one sequence.
+// Runs a model on one sequence, in one or more calls.
 class Reader {
  public:
   Reader(const core::StoredModel& model, Machine& machine, size_t n_positions, CacheType cache_type)
@@ -150,7 +150,7 @@ class Reader {
                 {.max_positions = static_cast<int64_t>(n_positions), .n_sequences = 1, .type = cache_type}),
         sequence_(runner_.cache().add_sequence()) {}
 
-  /// Runs the tokens in as few steps as possible.
+  /// Runs the tokens in as few steps as possible, and passes each position's logits to `on_logits`.
   void read(std::span<const int32_t> tokens, const OnLogits& on_logits) {
     while (!tokens.empty()) {
       const auto some = tokens.first(std::min(tokens.size(), runner_.max_rows()));
@@ -172,7 +172,7 @@ class Reader {
   size_t next_ = 0;
 };
 
-// The prompt and the tokens that the CPU drew after it, with the logits at each position.
+// The prompt, the tokens that the CPU drew after it, and the logits at each position.
 struct Text {
   std::vector<int32_t> tokens;
   std::vector<std::vector<float>> logits;
@@ -227,7 +227,7 @@ Sensitivity sensitivity_of(const core::StoredModel& model, const Text& text, con
   const auto vocab_size = static_cast<size_t>(model.config.vocab_size);
   const auto n_runs = static_cast<double>(o.n_runs);
   Sensitivity result;
-  std::vector<std::vector<float>> squares(n, std::vector<float>(vocab_size));  // averages over the runs
+  std::vector<std::vector<float>> squares(n, std::vector<float>(vocab_size));  // mean squares of the deviations
   for (size_t run = 0; run < o.n_runs; ++run) {
     PerturbedCpu cpu(o.n_threads, run + 1);
     Reader(model, cpu, n, o.cache_type).read(text.tokens, [&](size_t position, std::span<const float> logits) {

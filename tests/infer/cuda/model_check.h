@@ -1,5 +1,5 @@
-// Compares a whole model on a GPU with the CPU on the same tokens: the difference of their logits at each position,
-// against a bound derived from the rounding errors in which the two differ (see model_check.cpp).
+// Compares a model's logits on a GPU with those of the CPU for the same tokens. The difference must be within a bound
+// that is derived from the different rounding of the two (see model_check.cpp).
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace folio::infer::test {
 struct CheckOptions {
   CacheType cache_type = CacheType::F16;
   size_t n_drawn = 192;  ///< tokens that the CPU draws after the prompt
-  size_t n_runs = 4;     ///< of the CPU with perturbed values
-  size_t n_threads = 0;  ///< of the CPU; 0: all cores
+  size_t n_runs = 4;     ///< runs of the CPU with perturbed values
+  size_t n_threads = 0;  ///< threads of the CPU; 0: all cores
 };
 
 struct CheckResult {
   size_t n_positions = 0;
   double largest_difference = 0.0;  ///< |GPU - CPU| of any logit
   double median_bound = 0.0;
-  double largest_share = 0.0;  ///< largest fraction of a position's bound
+  double largest_share = 0.0;  ///< largest difference as a fraction of its position's bound
   size_t n_outside = 0;        ///< positions with a logit beyond the bound
   size_t n_close = 0;          ///< positions where the CPU's two best logits differ by at most twice the bound
   size_t n_other = 0;          ///< close positions where the GPU's likeliest token differs
-  size_t n_wrong = 0;          ///< other positions where it differs
+  size_t n_wrong = 0;          ///< positions that aren't close where the GPU's likeliest token differs
 
-  double n_other_of_cpu = 0.0;  ///< positions where a perturbed CPU's token differs, averaged over its runs
+  double n_other_of_cpu = 0.0;  ///< positions where a perturbed CPU's likeliest token differs, averaged over its runs
 
   /// Returns true if all logits are within the bound, no token is wrong, and at most 1 % of positions differ, or as
   /// many as the CPU's perturbed runs: their mean plus three standard deviations of a count.

@@ -1,5 +1,5 @@
-// Tests model_check on the emulator: a GPU's logits are within the bound for each type of weights and cache, on random
-// models and a published layer, and a machine with larger rounding errors is detected.
+// Tests model_check on the emulated GPU: logits are within the bound for each type of weights and KV cache, on random
+// models and on a layer of a published one. A machine with larger rounding errors is detected.
 #include "tests/infer/cuda/model_check.h"
 
 #include <filesystem>
@@ -61,8 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ExpertsChecked, ::testing::ValuesIn(expert_shap
 
 TEST_P(ExpertsChecked, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
-// Families other than Llama: norms after the branches, or only there; norms over all heads; GELU gates; caps, scales,
-// partial rotations, and windows in some layers with another RoPE base.
+// Returns models of families other than Llama: norms after the branches, norms over all heads, GELU gates, caps,
+// scales, partial rotations, and windows in some layers with another RoPE base.
 std::vector<Shape> other_families() {
   const core::ModelConfig base{.vocab_size = 61,
                                .dim = 64,
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FamiliesChecked, ::testing::ValuesIn(other_fami
 
 TEST_P(FamiliesChecked, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
-// The GPU, with another model's weights.
+// A GPU that loads another model's weights than it is given.
 class Swapped final : public Machine {
  public:
   explicit Swapped(const core::StoredModel& model) : model_(model), inner_(make_cuda({})) {}
@@ -135,7 +135,7 @@ class Swapped final : public Machine {
   std::unique_ptr<Machine> inner_;
 };
 
-// Weights rounded to eight bits instead of eleven, which is more than the kernels may round.
+// The machine's weights are rounded to 8 bits (BF16) instead of 11 (F16), a larger error than the kernels may have.
 TEST(ModelChecked, DetectsExcessiveRounding) {
   const core::StoredModel model = small_model(DType::F16);
   core::StoredModel rounded = model;

@@ -1,5 +1,5 @@
-// Tests whole models on the emulated GPU: the golden model, and the first layers of a published one. The likeliest
-// tokens are the CPU's; with quantized weights, products differ from the CPU's only by the order of their sums.
+// Tests whole models on the emulated GPU, the golden model and the first layers of a published one: the likeliest
+// tokens are the CPU's, and errors of logits are about as large as the CPU's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace folio::infer {
 namespace {
 
-// A machine's logits after each token, and the `n_more` likeliest next tokens, one step each.
+// A machine's logits after each token of a prompt and of the `n_more` likeliest tokens that follow it.
 struct Said {
   std::vector<float> logits;
   std::vector<int32_t> more;
@@ -46,7 +46,7 @@ double error_of(std::span<const float> logits, const std::vector<std::vector<dou
   return std::sqrt(sum / static_cast<double>(i));
 }
 
-// Expects the CPU's likeliest tokens, and logits whose error is at most `factor` times the CPU's.
+// Expects the same likeliest tokens as on the CPU, and logits whose error is at most `factor` times the CPU's.
 void expect_as_good_as_the_cpu(const core::StoredModel& model, const std::vector<int32_t>& prompt, size_t n_more,
                                double factor) {
   Cpu cpu;
@@ -60,13 +60,13 @@ void expect_as_good_as_the_cpu(const core::StoredModel& model, const std::vector
   EXPECT_LE(error_of(got.logits, exact), factor * error_of(expected.logits, exact));
 }
 
-// Both round keys and values to F16; the GPU also rounds queries and probabilities.
+// CPU and GPU round keys and values to F16. The GPU also rounds queries and probabilities, hence the factor of 2.
 TEST(GpuModels, GoldenModelMatchesTheCpu) {
   const core::StoredModel model = core::read_model(FOLIO_GOLDEN);
   expect_as_good_as_the_cpu(model, test::random_tokens(9, 1, model.config.vocab_size), 30, 2.0);
 }
 
-// Both round the inputs of products to eight bits, which outweighs other errors.
+// CPU and GPU round the inputs of products to 8 bits, which outweighs all other errors, hence a factor near 1.
 TEST(GpuModels, APublishedModelsFirstLayersSayWhatTheySayOnTheCpu) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";

@@ -1,4 +1,4 @@
-// Random matrices of every type, and input rows, plain and packed for products.
+// Test inputs for products: random matrices of every type, and input rows, as floats and packed for the GPU.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline constexpr std::array kTypes{DType::F32,  DType::F16,  DType::BF16, DType:
 
 inline bool in_blocks(DType type) { return core::quant_info(type) != nullptr; }
 
-// A random tensor, and the packed matrix made from it.
+// A random matrix (n_out, k) of a type, as stored in a file, as floats, and packed for the GPU.
 struct Weights {
   Weights(Stream& stream, DType type, size_t n_out, size_t k, uint64_t seed = 1) {
     if (in_blocks(type)) {
@@ -50,12 +50,12 @@ struct Weights {
 
   std::vector<std::byte> bytes;
   core::TensorView tensor;
-  std::vector<float> numbers;  ///< (n_out, k)
+  std::vector<float> numbers;  ///< values of the matrix (n_out, k)
   DeviceMemory memory;
   PackedMatrix matrix;
 };
 
-// Input rows, plain and packed for a kind of weights.
+// Input rows, as floats and packed for a product with weights of a kind.
 struct Inputs {
   Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind, Form form = Form::Fast)
       : rows(std::move(x)), floats(on_device(stream, rows)) {
@@ -74,7 +74,7 @@ struct Inputs {
   PackedInputs packed;
 };
 
-/// Memory for packed rows.
+/// Device memory for packed input rows.
 struct Packing {
   Packing(Stream& stream, size_t n_rows, size_t k, Kind kind) {
     view = {.n_rows = static_cast<uint32_t>(n_rows), .k = static_cast<uint32_t>(k), .kind = kind};

@@ -1,5 +1,5 @@
-// Tests packed weights and products. Packing is lossless. Both forms are within rounding errors of the exact product,
-// for every type and size. A row's result depends neither on the number of rows nor on the order of blocks and threads.
+// Tests packed weights and products. Packing is lossless. Plain and Fast products are within rounding errors of exact
+// ones for every type and size. Results depend neither on the number of rows nor on the order of blocks and threads.
 #include <bit>
 #include <cmath>
 
@@ -26,7 +26,7 @@ struct Exact {
   double bound = 0.0;
 };
 
-// Returns Σ w x, and a product's error bound: rounding of the inputs, and of sums that may be truncated.
+// Returns Σ w x, and a bound of its error on the GPU: rounding of inputs, and of sums, which may be truncated.
 Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   const size_t k = x.size();
   Exact e;
@@ -35,7 +35,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   double largest = 0.0;
   std::vector<float> inputs(x.begin(), x.end());
   const bool groups = w.matrix.kind == Kind::Groups;
-  if (groups) {  // quantization is defined bit for bit, so its error doesn't count
+  if (groups) {  // the CPU quantizes alike, so this error isn't counted
     std::vector<int8_t> values(k);
     std::vector<float> scales(k / 32);
     std::vector<float> scaled_sums(k / 32);
@@ -51,7 +51,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   }
   const auto n = static_cast<double>(k);
   switch (w.matrix.kind) {
-    case Kind::F32:  // the lower parts of both, and their product; three sums of n / 8 tiles
+    case Kind::F32:  // lower parts of both factors, and their product; three sums of n / 8 tiles
       e.bound = magnitudes * (3 * 0x1p-20 + (3 * n / 8 + 12) * 0x1p-23);
       break;
     case Kind::F16:  // inputs are scaled to a maximum of 2^14; small ones are rounded to multiples of 2^-24
@@ -61,13 +61,13 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
       e.bound = magnitudes * (0x1p-8 + (n / 16 + 12) * 0x1p-23);
       break;
     case Kind::Groups: {
-      // With minimums, a group's two terms may be larger than their sum. A quant is below 64, or 256.
+      // With minimums, a group's two terms may be larger than their sum. A quant is below 64 then, otherwise below 256.
       const double parts = weights * largest * (w.matrix.minimums ? 64.0 : 1.0);
       e.bound = std::max(magnitudes, parts) * (2 * n / 16 + 12) * 0x1p-23;
       break;
     }
   }
-  e.bound += 1e-37;  // values below the smallest normal number
+  e.bound += 1e-37;  // error of values below the smallest normal float
   return e;
 }
 
@@ -246,7 +246,7 @@ TEST(Products, AddsABias) {
   for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i], biases[i % 5] + without[i]);
 }
 
-// Inputs far above and below the range of F16: the row's scale moves them into it.
+// Inputs far above and below F16's range are multiplied by a scale per row, which moves them into the range.
 TEST(Products, ScalesInputsBeyondTheRangeOfF16) {
   Stream stream(0);
   const size_t k = 64;
@@ -302,7 +302,7 @@ TEST(PackedInputs, PackedGroupsMatchTheReferenceExactly) {
           float sum = 0.0F;
           std::memcpy(&scale, block + x.packed.scale_offset(n % 8, i % kBlockK / 32), sizeof scale);
           std::memcpy(&sum, block + x.packed.sum_offset(n % 8, i % kBlockK / 32), sizeof sum);
-          const auto same = [](float got, float expected) {  // a NaN's sign depends on the machine
+          const auto same = [](float got, float expected) {  // the sign of a NaN may differ between machines
             return std::isnan(expected) ? std::isnan(got)
                                         : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(expected);
           };

@@ -1,5 +1,5 @@
-// Tests the race detector: every planted race is detected in every order, with both lines. emulator_test.cpp, built
-// with the detector as well, tests that correct kernels cause no errors.
+// Tests the race detector: every planted race is detected in every order of threads, and the error names both lines.
+// emulator_test.cpp is also built with the detector, and tests that correct kernels cause no errors.
 #include <numeric>
 #include <vector>
 
@@ -18,7 +18,7 @@ using test::place_of;
 
 class Races : public ::testing::TestWithParam<Order> {
  protected:
-  /// Returns the error of a kernel that reads x and writes y, in one block.
+  /// Returns the error of a kernel that reads x and writes y, run in one block of `threads` threads.
   template <typename T>
   std::string error_of_copy(void (*kernel)(T*, const T*), unsigned threads) {
     std::vector<float> numbers(1024);

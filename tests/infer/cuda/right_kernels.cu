@@ -7,7 +7,7 @@ __global__ void scale(float* x, float by, unsigned n) {
   if (i < n) x[i] *= by;
 }
 
-/// Returns the sum to thread 0.
+/// Returns the sum of the block's elements of x (n) to thread 0. Other threads get partial sums.
 __device__ inline unsigned sum_of_block(const unsigned* x, unsigned n) {
   FOLIO_SHARED(unsigned, of_warp, 32);
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -93,7 +93,7 @@ __global__ void copy_tiles(Words* y, const Words* x) {
     commit_copies();
     wait_copies<1>();
     __syncthreads();
-    const unsigned other = n - 1 - threadIdx.x;  // copied by another thread
+    const unsigned other = n - 1 - threadIdx.x;  // an element that another thread copied
     store(&y[first + tile * n + other], load(&tiles[tile % 2 * n + other]));
     __syncthreads();
   }

@@ -1,5 +1,5 @@
-// Tests the kernels that process single rows: norm, SwiGLU, RoPE and the cache, embeddings. Plain, fast and fused forms
-// are within a derived bound of the reference, or equal to it, at every size and in all orders.
+// Tests the kernels that process single rows: norm, SwiGLU, adapters, RoPE with the KV cache, embeddings. Plain, fast
+// and fused forms equal the reference, or are within a derived bound of it, at every size and in all orders of threads.
 #include <cmath>
 
 #include "core/float16.h"
@@ -19,8 +19,8 @@ using test::unwritten;
 
 constexpr std::array kKinds{Kind::F32, Kind::F16, Kind::BF16, Kind::Groups};
 
-// Bounds |computed - x / sqrt(mean + eps) * weight|: the sum of squares has a relative error of n roundings, halved by
-// the root; three more operations follow.
+// Bounds the absolute error of a norm's output, x / sqrt(mean + eps) * weight: the sum of squares has a relative error
+// of `dim` roundings, halved by the root, and three more operations follow.
 double norm_bound(size_t dim, double value) {
   return std::abs(value) * (static_cast<double>(dim) / 2 + 8) * 0x1p-24 + 1e-37;
 }
@@ -142,7 +142,7 @@ TEST(Activation, FusedMatchesSeparateKernels) {
   }
 }
 
-// Rows use different adapters or none; rank 0 means that the adapter doesn't change the matrix.
+// Each row uses one of the adapters or none. An adapter of rank 0 doesn't change this matrix.
 TEST(Adapters, RowsUseTheirOwnAdapters) {
   Stream stream(0);
   const size_t k = 100;
@@ -183,7 +183,7 @@ TEST(Adapters, RowsUseTheirOwnAdapters) {
           t += static_cast<double>(a[static_cast<size_t>(slots[row])][j * k + c]) * x[row * k + c];
         sum += 0.7 * t * b[static_cast<size_t>(slots[row])][i * rank + j];
       }
-      // 356 roundings of sums whose terms total at most 0.7 * 256 * 100 * 0.01.
+      // 356 roundings of sums whose terms total at most 0.7 * 256 * 100 * 0.01, about 180.
       EXPECT_NEAR(got[row * n_out + i], before[row * n_out + i] + sum, 356 * 0x1p-24 * 180) << row << " " << i;
     }
   }
@@ -265,8 +265,8 @@ TEST(Residual, ScaledAndCappedLogitsMatchTheReference) {
   }
 }
 
-// For rows of two sequences, query and key are rotated as by the reference, and key and value are stored at the cache's
-// layout positions.
+// Queries and keys of two sequences are rotated as by the reference, and keys and values are stored where the layout of
+// the KV cache has them.
 TEST(Rope, RotatesLikeTheReferenceAndStores) {
   Stream stream(0);
   for (const auto& [half, form] :
@@ -352,7 +352,7 @@ TEST(Rope, RotatesLikeTheReferenceAndStores) {
   }
 }
 
-// Every value has its own bytes within the head.
+// No two elements of a head's keys or values share bytes, and together they fill the head.
 TEST(CacheLayout, EveryValueHasItsOwnBytes) {
   for (const bool half : {false, true}) {
     for (const uint32_t head_dim : {32U, 64U, 128U, 256U}) {

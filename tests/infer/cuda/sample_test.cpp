@@ -1,5 +1,5 @@
-// Tests infer/cuda/sample.h: tokens equal the host sampler's unless rounding decides; both forms draw the same, and
-// neither the order of threads and blocks nor other draws of a launch change them.
+// Tests infer/cuda/sample.h: drawn tokens equal the host sampler's unless rounding decides. Both forms draw the same
+// tokens, and neither the order of threads and blocks nor other draws of a launch change them.
 #include "infer/cuda/sample.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ struct Case {
   int64_t position = 0;
 };
 
-// Returns the tokens of several draws from one vocabulary in one launch.
+// Returns the tokens drawn for `cases`, which share a vocabulary, in one launch.
 std::vector<int32_t> drawn(const std::vector<Case>& cases, Form form = Form::Fast) {
   const size_t vocab_size = cases.front().logits.size();
   std::vector<float> logits;
@@ -77,8 +77,8 @@ std::vector<int32_t> drawn_by_host(const std::vector<Case>& cases) {
   return tokens;
 }
 
-// Returns true if rounding may have decided for `token`: a cut of top-p or min-p within `margin` of another, or a
-// random number within `margin` of the token's interval of the distribution.
+// Returns true if rounding may have decided that `token` is drawn: a probability is within `margin` of the cut of top-p
+// or min-p, or the random number is within `margin` of an end of the token's interval.
 bool is_near_a_border(const Case& c, int32_t token, double margin) {
   const SamplerOptions& o = c.options;
   if (token < 0 || o.temperature == 0.0F) return false;
@@ -127,7 +127,7 @@ bool is_near_a_border(const Case& c, int32_t token, double margin) {
   return false;
 }
 
-// Expects the host's tokens except near borders. Returns how many differ there.
+// Expects the host's tokens, except where rounding may decide. Returns the number of tokens that differ.
 size_t expect_hosts_tokens(const std::vector<Case>& cases) {
   const auto expected = drawn_by_host(cases);
   const auto got = drawn(cases);
@@ -144,20 +144,20 @@ size_t expect_hosts_tokens(const std::vector<Case>& cases) {
   return n_differ;
 }
 
-// Returns logits of sixteen distributions, from all equal to a few outliers, with and without ties, up to the largest
-// floats, and with large offsets.
+// Returns random logits of one of sixteen distributions: all equal, normal, a few outliers, up to the largest floats,
+// with and without ties and large offsets.
 std::vector<float> made_up_logits(uint64_t seed, size_t n) {
   const double spreads[] = {0.0, 0.5, 2.0, 3.0, 8.0, 40.0, 1e30, 3.0};
   const double offsets[] = {0.0, 5.0, -100.0, 400.0};
   const double spread = spreads[seed % 8];
   std::vector<float> logits(n);
   for (size_t i = 0; i < n; ++i) {
-    double normal = -2.0;  // the sum of four uniform numbers has variance 1/3
+    double normal = -2.0;  // minus the mean; the sum of four uniform numbers has variance 1/3
     for (uint64_t k = 0; k < 4; ++k) normal += core::random_uniform(seed, i * 4 + k);
     if (seed % 16 >= 8) normal = std::round(normal * 4.0) / 4.0;
     logits[i] = static_cast<float>(offsets[seed / 16 % 4] + 1.7 * normal * spread);
   }
-  if (seed % 8 == 7) logits[seed % n] += 25.0F;  // nearly certain
+  if (seed % 8 == 7) logits[seed % n] += 25.0F;  // makes one token nearly certain
   return logits;
 }
 
@@ -185,7 +185,7 @@ Case made_up_case(uint64_t number, size_t vocab_size) {
   return c;
 }
 
-// The race detector is ten times slower, so it runs fewer draws.
+// The race detector is ten times slower, so the tests built with it run fewer draws.
 #ifdef FOLIO_FEW_DRAWS
 constexpr size_t kOneOf = 10;
 #else
@@ -226,7 +226,7 @@ TEST(Sample, BothFormsDrawTheSameTokens) {
     const auto cases = made_up_cases(vocab_size * 777, (vocab_size < 100 ? 200 : 32) / kOneOf, vocab_size);
     EXPECT_EQ(drawn(cases, Form::Fast), drawn(cases, Form::Plain)) << vocab_size;
   }
-  const auto large = made_up_cases(23, 1, 5000 / kOneOf);  // nearly certain, so few tokens are visited
+  const auto large = made_up_cases(23, 1, 5000 / kOneOf);  // one token is nearly certain, so few tokens are visited
   EXPECT_EQ(drawn(large, Form::Fast), drawn(large, Form::Plain));
 }
 
@@ -244,7 +244,7 @@ TEST(Sample, GreedyTiesSelectTheLowestId) {
   EXPECT_EQ(token(wide), 2048);
 }
 
-// Equal logits are kept in the order of their ids, however the row is divided into blocks.
+// Of equal logits, those with the lowest ids are kept, however the row is divided into blocks.
 TEST(Sample, TopKKeepsTheLowestIdsOfEquals) {
   std::vector<float> logits(7000, 1.0F);
   logits[6000] = 2.0F;
@@ -332,7 +332,7 @@ TEST(Sample, DrawsAreIndependentOfTheBatch) {
   for (size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(drawn({cases[i]})[0], together[i]) << i;
 }
 
-// A recorded draw uses other logits, options and ids when replayed: it reads all inputs from device memory.
+// A recorded draw reads all its inputs from device memory, so a replay uses new logits, options and ids.
 TEST(Sample, ReplayedDrawsReadNewInputs) {
   constexpr size_t kVocab = 3000;
   constexpr size_t kDraws = 4;

@@ -12,7 +12,7 @@
 #include "infer/cuda/device.h"
 
 namespace folio::core {
-inline void PrintTo(DType type, std::ostream* out) { *out << info(type).name; }  // for GoogleTest
+inline void PrintTo(DType type, std::ostream* out) { *out << info(type).name; }  // prints the parameter of a test
 }  // namespace folio::core
 
 namespace folio::infer::gpu::test {
@@ -25,7 +25,7 @@ template <typename T>
   return memory;
 }
 
-/// Returns memory that was never written: as floats NaN, on a GPU and on the emulator.
+/// Returns memory that was not written to: all bits are set (NaN as floats), on a GPU and on the emulator.
 [[nodiscard]] inline DeviceMemory unwritten(Stream& stream, size_t bytes) {
   DeviceMemory memory(stream, bytes);
   stream.fill(memory.as<void>(), 0xFF, bytes);
@@ -44,7 +44,7 @@ template <typename T>
   return on_host<uint8_t>(stream, memory);
 }
 
-/// Sizes around those of tiles, warps and blocks.
+/// Sizes of rows around multiples of a warp (32 threads) and a block of 128 threads.
 inline const std::vector<size_t> kSizes{1, 2, 31, 32, 33, 127, 128, 129, 576};
 
 }  // namespace folio::infer::gpu::test

@@ -7,15 +7,15 @@
 
 namespace folio::infer::gpu::test {
 
-// Blocks are one-dimensional unless stated otherwise.
+// Launched with one-dimensional blocks unless stated otherwise.
 __global__ void scale(float* x, float by, unsigned n);
-/// Writes the sum of each block's part of x (n) to sums[block], with shuffles in warps and shared memory between them.
+/// Writes the sum of each block's elements of x (n) to sums[block], by shuffles in warps and then shared memory.
 __global__ void sum_blocks(unsigned* sums, const unsigned* x, unsigned n);
-/// Reverses x within each block into y, through dynamic shared memory.
+/// Reverses the elements of x within each block, through dynamic shared memory, and writes them to y.
 __global__ void reverse_blocks(float* y, const float* x);
-/// Writes the sum of x to total[0]: each block adds a part, and the last block to finish joins the parts (n_blocks).
+/// Writes the sum of x (n) to total[0]: each block writes its sum to parts (n_blocks), and the last one adds them.
 __global__ void sum_all(unsigned* total, unsigned* parts, unsigned* done, const unsigned* x, unsigned n);
-/// Do the same in two other ways: the last block reads what each block wrote.
+/// Add parts (n_blocks * threads), one of each thread, in the last block to finish, with other uses of fences.
 __global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
 /// Copies x to y (16-byte words), 4 tiles a block, with asynchronous copies, two of them in flight.
@@ -23,11 +23,11 @@ __global__ void copy_tiles(Words* y, const Words* x);
 /// Writes each lane's results: [0] __shfl_sync of lane 5, [1] of xor 3, [2] down 4, [3] up 4, [4] ballot of odd lanes,
 /// [5] any, [6] all.
 __global__ void warp_words(unsigned* out);
-/// The halves of a warp shuffle separately, in turn, and then together.
+/// Shuffles within each half of a warp, one half after the other, and then in the whole warp.
 __global__ void halves(unsigned* out);
-/// Reverses x in each warp into y: written before __syncwarp, read after it.
+/// Reverses x within each warp into y. Shared memory is written before __syncwarp and read after it.
 __global__ void reverse_warps(float* y, const float* x);
-/// Writes indices in 3 dimensions: out[i] = 1000000 block + thread.
+/// Writes the indices of a three-dimensional launch: out[i] = 1000000 block + thread.
 __global__ void indices(unsigned* out);
 __global__ void shuffle_many(float* out, unsigned n);
 __global__ void multiply_many(float* out, unsigned n);
@@ -36,7 +36,7 @@ enum class Kind { kF16, kBf16, kTf32, kS8, kS8Half };
 /// Multiplies packed fragments once: a (32 lanes, 4 words), b (32, 2), c (32, 4).
 __global__ void multiply(Kind kind, uint32_t* c, const uint32_t* a, const uint32_t* b);
 
-// Kernels with one bug each. "place: ..." marks the lines that the error must name.
+// Kernels with one bug each. A line that the error must name ends with "place: ..." in wrong_kernels.cu.
 __global__ void without_barrier(float* y, const float* x);
 __global__ void without_second_barrier(float* y, const float* x);
 __global__ void without_warp_barrier(float* y, const float* x);

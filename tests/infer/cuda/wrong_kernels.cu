@@ -21,7 +21,7 @@ __global__ void without_warp_barrier(float* y, const float* x) {
   FOLIO_SHARED(float, tile, 1024);
   const unsigned i = threadIdx.x;
   tile[i] = x[i];
-  const float mine = __shfl_xor_sync(kAllLanes, x[i], 1);     // a shuffle doesn't order accesses
+  const float mine = __shfl_xor_sync(kAllLanes, x[i], 1);     // a shuffle doesn't order memory accesses
   y[i] = mine + tile[i - lane_id() + kWarp - 1 - lane_id()];  // place: no warp barrier
 }
 

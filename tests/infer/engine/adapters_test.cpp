@@ -1,5 +1,5 @@
-// Tests adapters: a row's result doesn't depend on the adapters of other rows, on every machine and instruction set;
-// equal tokens with different adapters never share blocks; results equal a merged model's.
+// Tests adapters (LoRA) in the engine: a row's result doesn't depend on other rows' adapters, sequences with equal
+// tokens but different adapters share no KV blocks, and results are close to those of a model with the adapter merged.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,11 +43,11 @@ core::Weights merged(core::Weights weights, const core::Adapter& adapter) {
 class Adapters : public ::testing::TestWithParam<MachineKind> {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens, grouped queries, odd widths
+    core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37, grouped queries, odd widths
     c.context_length = 200;
     return c;
   }
-  // Returns the logits of one sequence with adapter number `which`; 0: no adapter.
+  // Returns the logits of a sequence with adapters_[which - 1], or without an adapter if `which` is 0.
   [[nodiscard]] std::vector<float> logits_alone(std::span<const int32_t> text, int which,
                                                 const CpuOptions& options = {.n_threads = 1}) const {
     RunnerOn runner(GetParam(), model_, options);
@@ -82,9 +82,9 @@ TEST_P(Adapters, AdaptedModelMatchesTheMergedModel) {
       apart = std::max(apart, std::abs(static_cast<double>(got[i] - expected[i])));
     }
     EXPECT_GT(moved, 0.5);
-    // A 16-bit cache rounds keys and values that differ in their last bits to numbers that differ by 2^-11, an 8-bit
-    // one to numbers that differ by 1 / 127 of the largest.
-    const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // by CacheType
+    // The KV cache may round values that differ in their last bits to values that differ by 2^-11 (F16) or by 1 / 127
+    // of the largest (Q8_0).
+    const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // one for each CacheType
     EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]) << "adapter " << which;
   }
 }
@@ -135,7 +135,7 @@ TEST_P(Adapters, SumOfAdaptersMatchesMergingBoth) {
     apart = std::max(apart, std::abs(static_cast<double>(got[i] - expected[i])));
   }
   EXPECT_GT(moved, 0.5);
-  const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // by CacheType
+  const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // one for each CacheType
   EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]);
 }
 
@@ -144,7 +144,8 @@ TEST_P(Adapters, RowsDoNotDependOnOtherAdapters) {
   RunnerOn runner(GetParam(), model_, {.n_threads = 2}, {.n_sequences = 4});
   std::vector<int32_t> numbers = {kNoAdapter};
   for (const core::Adapter& adapter : adapters_) numbers.push_back(runner.load_adapter(adapter));
-  // Rows of the sequences alternate, so that neighbours have different adapters; the rest comes in runs.
+  // Rows of the sequences alternate, so that neighbors have different adapters. The last step has runs of equal
+  // adapters.
   std::vector<SequenceId> sequences;
   for (const int32_t number : numbers) sequences.push_back(runner.cache().add_sequence(number));
   std::vector<std::vector<float>> got(numbers.size());
@@ -181,7 +182,6 @@ TEST_P(Adapters, EachInstructionSetGivesTheReferencesBytes) {
   }
 }
 
-// Adapters work with matrices of every type.
 TEST_P(Adapters, AdaptersWorkWithEveryWeightType) {
   for (const test::Shape& shape : test::typed_shapes()) {
     const core::StoredModel model = test::random_model_of(shape);
@@ -189,7 +189,7 @@ TEST_P(Adapters, AdaptersWorkWithEveryWeightType) {
                                                  random_adapter(shape.config, 5, 2)};
     const auto text = test::random_tokens(6, 6, shape.config.vocab_size);
     const auto logits_of = [&](const std::vector<int>& which,
-                               const CpuOptions& options) {  // one sequence after another
+                               const CpuOptions& options) {  // runs one sequence after another
       RunnerOn runner(GetParam(), model, options, {.n_sequences = 2});
       std::vector<int32_t> numbers;
       for (const core::Adapter& adapter : adapters) numbers.push_back(runner.load_adapter(adapter));
@@ -226,7 +226,7 @@ TEST_P(Adapters, AdaptersDoNotSharePrefixes) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   std::vector<int32_t> numbers = {kNoAdapter};
   for (const core::Adapter& adapter : adapters_) numbers.push_back(engine.load_adapter(adapter));
-  for (int round = 0; round < 2; ++round) {  // the second time, all prompts are in the prefix cache
+  for (int round = 0; round < 2; ++round) {  // the second time, the prefix cache has all prompts
     std::vector<RequestId> ids;
     for (const int32_t number : numbers) ids.push_back(engine.add(greedy(prompt, number)));
     while (engine.step()) continue;
@@ -252,7 +252,7 @@ TEST_P(Adapters, AdaptersInUseAreNotUnloaded) {
   while (engine.step()) continue;
   const auto expected = engine.take(id).tokens;
   engine.unload_adapter(second);
-  // A new adapter never reuses the number or its cached blocks.
+  // A new adapter reuses neither the id of an unloaded adapter nor the KV blocks computed with it.
   const int32_t third = engine.load_adapter(adapters_[0]);
   EXPECT_EQ(third, 2);
   const RequestId other = engine.add(greedy(prompt, third));
@@ -262,7 +262,7 @@ TEST_P(Adapters, AdaptersInUseAreNotUnloaded) {
   EXPECT_NE(result.tokens, expected);
 }
 
-// A machine whose stage counts its adapters, or has no memory for them.
+// A CPU machine whose stage counts the loaded adapters, or throws as if it had no memory for them.
 class Counting final : public Machine {
  public:
   explicit Counting(bool has_room) : has_room_(has_room) {}
@@ -297,7 +297,7 @@ class Counting final : public Machine {
 };
 
 TEST(AdaptersOfStages, FailedLoadsLeaveNoMachineChanged) {
-  const core::ModelConfig config = test::small_shapes()[1].config;  // two layers
+  const core::ModelConfig config = test::small_shapes()[1].config;  // a model of two layers, one for each stage
   const core::StoredModel model = test::random_model(config);
   Counting first(true);
   Counting second(false);

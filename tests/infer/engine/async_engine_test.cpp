@@ -1,5 +1,5 @@
-// Tests infer/engine/async_engine.h: each output is the one computed alone, for any concurrent requests; an error ends
-// only its own request; every request ends once.
+// Tests infer/engine/async_engine.h: outputs don't depend on concurrent requests, an error ends only its own request,
+// and every request ends exactly once.
 #include "infer/engine/async_engine.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class AsyncEngineTest : public ::testing::Test {
     while (engine.step()) continue;
     return engine.take(id).text;
   }
-  // Waits for the end of a request, and rethrows its error.
+  // Submits a request, waits for its end, and returns its result or rethrows its error.
   static GenerateResult ended(AsyncEngine& engine, Request request) {
     std::promise<GenerateResult> promise;
     GenerateResult result;
@@ -57,7 +57,7 @@ class AsyncEngineTest : public ::testing::Test {
   }
 
   test::LetterTokenizer tokenizer_;
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
 };
@@ -75,7 +75,7 @@ TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
         const auto own = stream(async, request(i));
         const std::string text = text_of(*own);
         n_wrong += text == expected[i] && own->take_results().front().text == text ? 0 : 1;
-        if (i % 3 == 0) static_cast<void>(stream(async, request(i)));  // is abandoned
+        if (i % 3 == 0) static_cast<void>(stream(async, request(i)));  // abandoned: the stream is destroyed
         static_cast<void>(async->statistics());
       }
     }));
@@ -88,7 +88,7 @@ TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
   EXPECT_GT(all.cached_tokens, 0U);
 }
 
-// Requests share forms; some are abandoned or cancelled while others use the same form.
+// Several requests use the same form at a time, and some of them are abandoned or canceled.
 TEST_F(AsyncEngineTest, OutputsWithFormsDoNotDependOnOtherRequests) {
   constexpr uint64_t kRequests = 24;
   const auto tokens = std::make_shared<forms::TokenTree>(tokenizer_);
@@ -111,7 +111,7 @@ TEST_F(AsyncEngineTest, OutputsWithFormsDoNotDependOnOtherRequests) {
     threads.push_back(std::async(std::launch::async, [&, thread] {
       for (uint64_t i = thread; i < kRequests; i += 4) {
         const auto own = stream(async, with_form(i));
-        if (i % 3 == 0) static_cast<void>(stream(async, with_form(i + 1)));  // is abandoned
+        if (i % 3 == 0) static_cast<void>(stream(async, with_form(i + 1)));  // abandoned: the stream is destroyed
         if (i % 3 == 1) async->cancel(async->submit({{with_form(i + 2), [](const std::exception_ptr&) {}}}).front());
         n_wrong += text_of(*own) == expected[i] ? 0 : 1;
       }
@@ -174,7 +174,7 @@ TEST_F(AsyncEngineTest, CancelledRequestsKeepTheirTokens) {
   slow.on_token = {};
   slow.on_end = {};
   EXPECT_EQ(alone(slow).substr(0, result.text.size()), result.text);
-  async.cancel(id);  // it has already ended
+  async.cancel(id);  // has no effect, since the request has ended
 }
 
 TEST_F(AsyncEngineTest, RequestsSubmittedTogetherStartTogether) {

@@ -25,7 +25,7 @@ class Beams : public test::Texts {
     return {.prompt = test::random_tokens(n_prompt, seed, 37),
             .options = {.max_tokens = 50, .sampler = {.temperature = 1.0F, .seed = seed}, .n = n}};
   }
-  // Returns ln p of tokens after the prompt, computed in a separate pass.
+  // Returns the log-probability of `tokens` after the request's prompt, computed by another request.
   [[nodiscard]] double log_prob(const Request& request, std::span<const int32_t> tokens) const {
     Request scored{.prompt = request.prompt};
     scored.prompt.insert(scored.prompt.end(), tokens.begin(), tokens.end());
@@ -51,7 +51,7 @@ TEST_P(Beams, ScoreIsTheLengthNormalizedLogProbability) {
   }
 }
 
-// The samples that the policy keeps equal samples drawn without it, however they are preempted.
+// Halving keeps the three likelier of six samples. They equal samples drawn without the policy, even if preempted.
 TEST_P(Beams, CustomPolicyKeepsTheLikelierHalf) {
   constexpr size_t kAfter = 8;
   Request request = drawing(33, 2, 6);
@@ -102,7 +102,7 @@ TEST_P(Beams, BeamsDoNotDependOnOtherRequests) {
                                          drawing(64, 4, 3),   drawing(9, 5),  searching(100, 6, 2)};
   std::vector<std::vector<GenerateResult>> expected;
   for (const Request& request : requests) expected.push_back(alone(request));
-  // Enough blocks for all; and so few that only the largest search and one or two sequences fit.
+  // The KV cache has blocks for all requests, and then so few that only the largest search and one or two others fit.
   for (const int64_t blocks : {400, 34}) {
     EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
     std::vector<RequestId> ids;

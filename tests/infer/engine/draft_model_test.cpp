@@ -1,5 +1,5 @@
-// Tests infer/engine/draft_model.h: drafts match what the draft model would generate by itself, and a request's output
-// is the same with and without them.
+// Tests infer/engine/draft_model.h: draft tokens are those that the draft model would generate by itself, and a
+// request's output is the same with and without a draft model.
 #include "infer/engine/draft_model.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using test::EngineOn;
 using test::MachineKind;
 using test::random_tokens;
 
-// A draft model with all layers on a kind's first machine.
+// A draft model with all layers on the first machine of a kind.
 class DraftModelOn : private test::Rig, public DraftModel {
  public:
   DraftModelOn(const MachineKind& kind, const core::StoredModel& model, const core::StoredModel& target,
@@ -27,7 +27,7 @@ class DraftModelOn : private test::Rig, public DraftModel {
 };
 
 core::ModelConfig config_of(int64_t n_layers, int64_t context) {
-  core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+  core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37
   c.n_layers = n_layers;
   c.context_length = context;
   return c;
@@ -35,7 +35,7 @@ core::ModelConfig config_of(int64_t n_layers, int64_t context) {
 
 class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
  protected:
-  // A sequence with its draft tokens, as a request has it.
+  // A sequence and the state that a request keeps for drafting.
   struct Drafted {
     std::vector<int32_t> tokens;
     Sampler sampler;
@@ -44,7 +44,7 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
     [[nodiscard]] Drafter::Text text(size_t most) {
       return {.tokens = tokens, .first = first, .most = most, .n_misses = 0, .sampler = sampler, .memory = memory};
     }
-    // Appends draft tokens, and returns them.
+    // Appends at most `most` draft tokens to `tokens`, and returns them.
     std::vector<int32_t> draft(DraftModel& model, size_t most) {
       const auto n = static_cast<std::ptrdiff_t>(tokens.size());
       model.draft(std::array{text(most)});
@@ -89,7 +89,7 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].tokens, expected[i]) << "text " << i;
 }
 
-// The sequence differs from the draft tokens, and then its window slides.
+// The sequence is cut and continues with other tokens than the draft tokens. At the end, its context window slides.
 TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
   DraftModelOn model(GetParam(), small_, target_);
   Drafted one = drafted(tokens(50));
@@ -121,7 +121,7 @@ TEST_P(DraftModelTest, PrefillsLongPromptsBeforeDrafting) {
 }
 
 TEST_P(DraftModelTest, DraftsNothingWithoutCapacity) {
-  DraftModelOn model(GetParam(), small_, target_, {.max_positions = 100, .n_sequences = 1});  // four blocks
+  DraftModelOn model(GetParam(), small_, target_, {.max_positions = 100, .n_sequences = 1});  // four KV blocks
   EXPECT_EQ(drafted(tokens(98)).draft(model, 8), drawn(small_, tokens(98), 3)) << "no position for the last";
   EXPECT_EQ(drafted(tokens(100)).draft(model, 8).size(), 1U);
   EXPECT_TRUE(drafted(tokens(101)).draft(model, 8).empty()) << "past the context";
@@ -243,7 +243,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     EXPECT_EQ(run(1, 0, o), 31U);
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
-    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps for three sequences
+    const size_t n = n_in_flight > 1 ? 3 : 1;  // the number of steps in which three sequences get a token
     EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6)) << "fifteen rows of a step are tried, five of each";
     EXPECT_EQ(run(3, 11, o), n * (1U + 30 / 6));
   }
@@ -263,7 +263,7 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   EXPECT_LT(result.n_drafts, 40U);
 }
 
-// If the draft model fails, the step fails, and every request continues in the next one.
+// A drafter that throws in every other call, which must fail only that step: all requests continue in the next one.
 class FailingDrafter final : public Drafter {
  public:
   void draft(std::span<const Text> texts) override {

@@ -1,6 +1,5 @@
-// Tests infer/engine/engine.h: a request's result doesn't depend on other requests or on how steps split it, each
-// request gets the logits it asked for, and a failed step is repeated. One file, since all tests share a fixture that
-// runs on each machine.
+// Tests infer/engine/engine.h: a request's result doesn't depend on other requests or on how its rows are divided into
+// steps, each request gets the logits that it asked for, and a failed step is repeated. All tests run on each machine.
 #include "infer/engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +25,7 @@ using test::run;
 using test::RunnerOn;
 using test::same_bits;
 
-// 37 tokens; two are never drawn.
+// A vocabulary of 37 tokens, of which the end token (36) and token 5 are never drawn.
 struct EndlessTokenizer final : test::MadeTokenizer {
   EndlessTokenizer() : MadeTokenizer(std::vector<std::string>(37, "x"), {36, 5}) {}
 };
@@ -34,7 +33,7 @@ struct EndlessTokenizer final : test::MadeTokenizer {
 class EngineTest : public ::testing::TestWithParam<MachineKind> {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+    core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37
     c.context_length = 700;
     return c;
   }
@@ -68,7 +67,7 @@ TEST_P(EngineTest, TokensDoNotDependOnOtherRequests) {
   for (const size_t n : {3U, 300U, 1U, 40U, 600U, 7U}) {
     requests.push_back(drawing(tokens(n, n), static_cast<int64_t>(10 + n % 17), n));
   }
-  // Requests arrive while others run.
+  // Add each request while the ones before it run.
   std::vector<RequestId> ids;
   for (size_t i = 0; i < requests.size(); ++i) {
     ids.push_back(engine.add(requests[i]));
@@ -81,7 +80,7 @@ TEST_P(EngineTest, TokensDoNotDependOnOtherRequests) {
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
 }
 
-// A machine that draws tokens itself draws those that the host would draw from its logits.
+// Some machines draw tokens themselves. These must equal the tokens that the host draws from the machine's logits.
 TEST_P(EngineTest, TokensMatchTheHost) {
   const SamplerOptions options[] = {
       {.temperature = 0.0F},
@@ -99,7 +98,7 @@ TEST_P(EngineTest, TokensMatchTheHost) {
       for (const size_t n : {1U, 30U, 300U}) {
         Request r{.prompt = tokens(n, n), .options = {.max_tokens = 8, .sampler = o}};
         if (n == 30) r.tokenizer = &tokenizer;
-        if (n != 300) {  // their last row is drawn from, too
+        if (n != 300) {  // logits are reported, and the last row is drawn from as well
           r.on_logits = [&](std::span<const float> some) { logits.insert(logits.end(), some.begin(), some.end()); };
         }
         all.push_back(std::move(r));
@@ -119,7 +118,7 @@ TEST_P(EngineTest, TokensMatchTheHost) {
     EXPECT_EQ(engine.take(ids.front()).tokens, drawn) << r.prompt.size() << " tokens before";
     ids.erase(ids.begin());
   }
-  std::ranges::sort(logits);  // requests are interleaved
+  std::ranges::sort(logits);  // rows of the requests arrive interleaved
   std::ranges::sort(expected_logits);
   EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
 }
@@ -142,7 +141,7 @@ TEST_P(EngineTest, SpeculationDoesNotChangeTheOutput) {
     r.tokenizer = &tokenizer;
     requests.push_back(r);
   }
-  for (const int64_t positions : {600, 130}) {  // all at once, or preempted repeatedly
+  for (const int64_t positions : {600, 130}) {  // all at once, and preempted repeatedly
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
     std::vector<RequestId> ids;
     for (Request r : requests) {
@@ -163,7 +162,7 @@ TEST_P(EngineTest, SpeculationDoesNotChangeTheOutput) {
 
 TEST_P(EngineTest, RepetitiveOutputNeedsFewerSteps) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
-  r.options.sampler.logit_bias = {{7, 100.0F}};  // the same token every time
+  r.options.sampler.logit_bias = {{7, 100.0F}};  // makes the model generate token 7 every time
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
   EXPECT_EQ(result_of(engine, r).tokens, std::vector<int32_t>(100, 7));
   EXPECT_LT(engine.statistics().steps, 30U);
@@ -246,7 +245,7 @@ TEST_P(EngineTest, ObserversSeeOnlyTheirRequest) {
   EXPECT_EQ(engine.take(before).tokens, engine.take(after).tokens);
 }
 
-// Five requests that need two blocks each, in a cache of four: the youngest are preempted when blocks run out.
+// Five requests need two KV blocks each, but the cache has four blocks, so the youngest requests are preempted.
 TEST_P(EngineTest, PreemptionDoesNotChangeTheOutput) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 4 * 32});
   std::vector<RequestId> ids;
@@ -283,7 +282,7 @@ TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
       EXPECT_EQ(result.n_cached, known / 32 * 32);
     }
   }
-  // No row with requested results is skipped.
+  // A request for log-probabilities computes all rows, even those whose KV blocks are cached.
   std::vector<double> log_probs;
   engine.add({.prompt = shared, .on_log_probs = [&](std::span<const double> some) {
                 log_probs.insert(log_probs.end(), some.begin(), some.end());
@@ -317,7 +316,7 @@ TEST_P(EngineTest, PrefixCachingDoesNotChangeSlidingOutput) {
   const auto expected = drawn_alone(sliding);
   for (int i = 0; i < 2; ++i) {
     const RequestId id = engine.add(sliding);
-    const RequestId other = engine.add(drawing(tokens(60, 1), 5, 4));  // has the same prefix
+    const RequestId other = engine.add(drawing(tokens(60, 1), 5, 4));  // a prompt that begins with the same tokens
     while (engine.step()) continue;
     EXPECT_EQ(engine.take(id).tokens, expected);
     EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(60, 1), 5, 4)));
@@ -328,7 +327,7 @@ TEST_P(EngineTest, RejectsRequestsLargerThanTheCache) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 64});
   EXPECT_ERROR(engine.add(drawing(tokens(30), 36)), "65 positions need 3 blocks of the KV cache, which has 2");
   EXPECT_FALSE(engine.step());
-  const RequestId id = engine.add(drawing(tokens(30), 35));  // the last token needs no position
+  const RequestId id = engine.add(drawing(tokens(30), 35));  // fits, since the last drawn token needs no position
   while (engine.step()) continue;
   EXPECT_EQ(engine.take(id).tokens.size(), 35U);
 }
@@ -348,7 +347,7 @@ TEST_P(EngineTest, CancelledRequestsFreeTheirBlocks) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 1000});
   const RequestId a = engine.add(drawing(tokens(40, 1), 60, 1));
   const RequestId b = engine.add(drawing(tokens(40, 2), 60, 2));
-  const int n = engine.runner().steps_in_flight() > 1 ? 2 : 1;  // steps for one token of each
+  const int n = engine.runner().steps_in_flight() > 1 ? 2 : 1;  // number of steps in which both requests get a token
   for (int i = 0; i < 10 * n; ++i) engine.step();
   engine.cancel(a);
   EXPECT_EQ(engine.cache().blocks_in_use(), 2);
@@ -356,7 +355,7 @@ TEST_P(EngineTest, CancelledRequestsFreeTheirBlocks) {
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_EQ(result.tokens.size(), 10U);
   while (engine.step()) continue;
-  engine.cancel(b);  // it has already ended
+  engine.cancel(b);  // has no effect, since the request has ended
   EXPECT_EQ(engine.take(b).tokens, drawn_alone(drawing(tokens(40, 2), 60, 2)));
   const RequestId c = engine.add(drawing(tokens(5), 5));
   engine.step();
@@ -365,7 +364,7 @@ TEST_P(EngineTest, CancelledRequestsFreeTheirBlocks) {
   EXPECT_ERROR(engine.take(c), "unknown or has not ended");
 }
 
-// After any exception of a callback or an observer, every request still gets the same result.
+// If a callback throws, its request and all others still get the same results.
 TEST_P(EngineTest, RecoversAfterAnExceptionInAStep) {
   const auto text = tokens(500, 6);
   for (int fail_at = 0; fail_at < 4; ++fail_at) {
@@ -401,7 +400,8 @@ TEST_P(EngineTest, DamagedWeightsFailTheStep) {
   EXPECT_ERROR(engine.step(), "not finite");
 }
 
-// A request without drawable tokens fails in each step; requests before it continue, those after it wait.
+// A request for which no token may be drawn fails each step. Earlier requests still end, later ones wait until it is
+// dropped.
 TEST_P(EngineTest, UndrawableTokensFailTheStep) {
   EndlessTokenizer mute;
   mute.suppressed.resize(37);
@@ -422,7 +422,7 @@ TEST_P(EngineTest, UndrawableTokensFailTheStep) {
   EXPECT_EQ(engine.take(after).tokens, drawn_alone(drawing(tokens(300, 2), 8, 2)));
 }
 
-// Two requests, one of which is read slowly; cache and scheduler have capacity for only one.
+// One of two requests has a slow consumer. The KV cache and the scheduler have capacity for one request at a time.
 TEST_P(EngineTest, SlowConsumersPauseWithoutChangingTokens) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 160}, {.max_sequences = 1});
   const Request expected = drawing(tokens(70), 80, 3);
@@ -459,7 +459,7 @@ TEST_P(EngineTest, SlowConsumersPauseWithoutChangingTokens) {
     alone.options.sampler.seed = choice_seed(3, i);
     EXPECT_EQ(results[i].tokens, drawn_alone(alone)) << "choice " << i;
   }
-  // A paused request can be cancelled.
+  // A paused request can be canceled.
   backlog->add(10);
   const RequestId cancelled = engine.add(slow);
   while (engine.step()) continue;

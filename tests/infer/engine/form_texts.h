@@ -1,4 +1,4 @@
-// Helpers for tests of structured output: a vocabulary of pieces, forms, and requests.
+// Helpers for tests of structured output: a tokenizer whose strings have many tokenizations, forms, and requests.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace folio::infer::test {
 
-/// Returns 37 tokens: letters, pieces of several letters, so that a text has many tokenizations, and two without bytes,
-/// one of which ends a text. x only occurs as the first letter of a piece.
+/// Returns a tokenizer of 37 tokens: letters and pieces of several letters, so that a string has many tokenizations,
+/// and two without bytes, the last of which ends an output. x occurs only as the first letter of a piece.
 inline MadeTokenizer piece_tokenizer() {
   const std::string letters = "abcd-!";
   std::vector<std::string> pieces = {"", "xy", "z"};
@@ -31,7 +31,7 @@ inline MadeTokenizer piece_tokenizer() {
   return MadeTokenizer(pieces, {0});
 }
 
-/// Builds a form's grammar.
+/// A function that adds a form's parts to a grammar and returns the topmost part.
 using Build = std::function<forms::Grammar::Part(forms::Grammar&)>;
 
 inline std::shared_ptr<forms::Form> form_of(const data::Tokenizer& tokenizer, const Build& build) {
@@ -53,7 +53,7 @@ class FormTexts : public Texts {
                         .form = std::move(form)},
             .tokenizer = &pieces_};
   }
-  // Expects a prefix of an accepted text; if it ended by itself, an accepted text.
+  // Expects the output to be a prefix of a string that the form accepts, or, if it ended by itself, an accepted string.
   static void expect_fits(const GenerateResult& result, const Request& request) {
     forms::Form& form = *request.options.form;
     const forms::Form::Place end = form.after(form.start(), result.text);

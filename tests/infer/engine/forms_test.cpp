@@ -1,5 +1,5 @@
-// Tests structured output: each output fits its form, equals the one computed alone, and is drawn from the model's
-// logits of the allowed tokens. Forms are built directly from grammar parts.
+// Tests structured output: each output fits its form, doesn't depend on other requests, and is drawn from the model's
+// logits of the allowed tokens. Forms are built directly from grammar parts, without a parser.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::shared_ptr<Form> text_form(const data::Tokenizer& tokenizer, std::string_vi
   return form_of(tokenizer, [&](Grammar& g) { return g.text(text); });
 }
 
-// Matches [a-d]{1,3}(-[a-d]{1,3}){2,most}!
+// Returns a builder of a form that matches [a-d]{1,3}(-[a-d]{1,3}){2,most}!
 test::Build words(int64_t most) {
   return [most](Grammar& g) {
     const auto word = [&] { return g.repeat([&] { return g.bytes('a', 'd'); }, 1, 3); };
@@ -38,12 +38,12 @@ test::Build words(int64_t most) {
   };
 }
 
-// Matches [a-c]*, which may end anywhere and may always continue.
+// Returns a part that matches [a-c]*, which may end after any letter and may always continue.
 Grammar::Part endless(Grammar& g) {
   return g.repeat([&] { return g.bytes('a', 'c'); }, 0, -1);
 }
 
-// Matches nested lists: "a", up to four lists or "b", and "d".
+// Returns a form of nested lists. A list is "a", up to four items (a list or "b"), and "d".
 std::shared_ptr<Form> nested(const data::Tokenizer& tokenizer) {
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
   Grammar grammar({.longest_token = tokens->longest()});
@@ -65,9 +65,9 @@ TEST_P(Forms, OutputsFitTheirFormAndDoNotDependOnOthers) {
   requests.push_back(drawing(nested(pieces_), 5, 60));
   requests.push_back(drawing(form_of(pieces_, endless), 6));
   requests.push_back(drawing(nullptr, 7));
-  requests.push_back(drawing(sentence, 8));  // several choices
+  requests.push_back(drawing(sentence, 8));  // three choices
   requests.back().options.n = 3;
-  requests.push_back(drawing(form_of(pieces_, words(60)), 9, 70));  // longer than the context
+  requests.push_back(drawing(form_of(pieces_, words(60)), 9, 70));  // longer than the context, which slides
   requests.back().options.context = 40;
   requests.back().options.slide = true;
   requests.back().options.sampler.repetition_penalty = 1.2F;
@@ -82,7 +82,7 @@ TEST_P(Forms, OutputsFitTheirFormAndDoNotDependOnOthers) {
     }
   }
   EXPECT_EQ(expected[0][0].finish_reason, FinishReason::Stop);
-  // All at once, and in a cache so small that they are preempted; with and without draft tokens.
+  // All requests run at once, and in a cache so small that they are preempted, with and without draft tokens.
   for (const int64_t blocks : {400, 4}) {
     for (const size_t speculate : {0, 5}) {
       EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
@@ -102,7 +102,7 @@ TEST_P(Forms, OutputsFitTheirFormAndDoNotDependOnOthers) {
   }
 }
 
-// Computes the logits in a separate pass for each step, and tries the bytes of each token.
+// The expected tokens are found by computing each step's logits, and trying the bytes of every token.
 TEST_P(Forms, GreedySelectsTheLikeliestAllowedToken) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     const auto form = form_of(pieces_, words(5));
@@ -133,13 +133,13 @@ TEST_P(Forms, GreedySelectsTheLikeliestAllowedToken) {
 }
 
 TEST_P(Forms, CompleteFormsEndWithoutAnEndToken) {
-  const test::LetterTokenizer letters;  // its end is never drawn
+  const test::LetterTokenizer letters;  // its end token is never drawn
   Request request = drawing(text_form(letters, "ABC"), 1);
   request.tokenizer = &letters;
   const GenerateResult result = alone(request).front();
   EXPECT_EQ(result.text, "ABC");
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
-  request.options.max_tokens = 3;  // complete with its last allowed token
+  request.options.max_tokens = 3;  // the third token completes the form
   EXPECT_EQ(alone(request).front().finish_reason, FinishReason::Stop);
   request.options.max_tokens = 2;
   EXPECT_EQ(alone(request).front().finish_reason, FinishReason::Length);
@@ -164,7 +164,7 @@ TEST_P(Forms, EndTokensAreAllowedOnlyAtTheFormsEnd) {
   request.options.sampler.logit_bias = {{36, 100.0F}};
   EXPECT_TRUE(alone(request).front().text.starts_with("abca"));
   EXPECT_LE(alone(request).front().text.size(), 5U) << "at the first place where it may";
-  request.options.end_tokens = {3, 8};  // a, which now ends the text, and !, which has no special meaning
+  request.options.end_tokens = {3, 8};  // the tokens "a" and "!", which may end the output, but not be in it
   request.options.sampler.logit_bias = {{8, 100.0F}};
   const GenerateResult result = alone(request).front();
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
@@ -173,7 +173,7 @@ TEST_P(Forms, EndTokensAreAllowedOnlyAtTheFormsEnd) {
 }
 
 TEST_P(Forms, DeadEndsHaveFinishReasonForm) {
-  // x only occurs in a token with y after it.
+  // The letter x occurs only in the token "xy", so no token fits after "ab".
   Request request = drawing(text_form(pieces_, "abxz"), 1);
   GenerateResult result = alone(request).front();
   EXPECT_EQ(result.text, "ab");
@@ -182,7 +182,7 @@ TEST_P(Forms, DeadEndsHaveFinishReasonForm) {
   result = alone(drawing(text_form(pieces_, "xz"), 1)).front();
   EXPECT_TRUE(result.tokens.empty());
   EXPECT_EQ(result.finish_reason, FinishReason::Form);
-  // Banned tokens are not available either: "-" in a form that requires it, and in one that may end before it.
+  // Banned tokens don't fit either: "-" in a form that requires it, and in a form that may end before it.
   request = drawing(form_of(pieces_, words(3)), 2);
   for (int32_t id = 0; id < 37; ++id) {
     if (pieces_.token_bytes(id).find('-') != std::string::npos) request.options.sampler.bad_words.push_back({id});
@@ -260,7 +260,7 @@ TEST_P(Forms, BeamsFitTheForm) {
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     expect_fits(result, request);
     texts.insert(result.tokens);
-    // ln p is that of the model over all tokens; a text that must end has no further token.
+    // The score is the log-probability without a mask. A form that must end has no end token, so none is counted.
     std::vector<int32_t> scored = request.prompt;
     scored.insert(scored.end(), result.tokens.begin(), result.tokens.end());
     double log_prob = 0.0;
@@ -274,7 +274,7 @@ TEST_P(Forms, BeamsFitTheForm) {
     EXPECT_NEAR(*result.score, log_prob / n, 2e-5);
   }
   EXPECT_EQ(texts.size(), 5U);
-  for (const int64_t blocks : {200, 26}) {  // with other requests, and preempted
+  for (const int64_t blocks : {200, 26}) {  // with another request, and preempted
     EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
     const RequestId other = engine.add(drawing(form_of(pieces_, endless), 6, 60, 70));
     for (int i = 0; i < 3; ++i) engine.step();
@@ -303,7 +303,7 @@ TEST_P(Forms, BeamsFindAllTextsOfASmallForm) {
   EXPECT_EQ(texts, (std::multiset<std::string>{"", "", "AB", "ACD", "B"}));
 }
 
-// An error of a form only affects its request.
+// A form that throws fails only the request that uses it.
 TEST_P(Forms, FormErrorsFailOnlyTheirRequest) {
   const test::LetterTokenizer letters;
   Request request = drawing(form_of(letters,

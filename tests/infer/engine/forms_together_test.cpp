@@ -1,5 +1,5 @@
-// Tests many forms at once: each output equals the one computed alone, whatever the other requests are, with
-// preemption, speculation and all other request options.
+// Tests many requests with different forms at once: outputs don't depend on the other requests, with preemption,
+// speculation and all other request options.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ class FormsTogether : public test::FormTexts {
   [[nodiscard]] std::shared_ptr<Form> regex(std::string text) const {
     return forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = std::move(text)}, tokens_);
   }
-  // Returns forms that all differ, of four kinds: one length, pieces, words, and one that may end anywhere.
+  // Returns a form that differs for each i: of one length, of pieces, of words, or one that may end anywhere.
   [[nodiscard]] std::shared_ptr<Form> form(size_t i) const {
     switch (i % 4) {
       case 0:
@@ -37,7 +37,7 @@ class FormsTogether : public test::FormTexts {
     for (size_t i = 0; i < kRequests; ++i) all.push_back(drawing(form(i), i, 24, 5 + 2 * i));
     return all;
   }
-  // Runs with a cache for all requests at once, and with one where they are preempted.
+  // Runs all requests together, in a cache that fits them and one that preempts them. Expects the outputs of alone().
   void expect_as_alone(std::vector<Request> requests, std::span<const core::Adapter> adapters = {}) const {
     std::vector<std::vector<GenerateResult>> expected;
     for (const Request& request : requests) {
@@ -112,7 +112,7 @@ TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
   expect_as_alone(all, adapters);
 }
 
-// Sequences of one form whose states don't fit into its memory together.
+// Runs several sequences of one form, whose states exceed the form's memory limit, so that states are evicted.
 TEST_P(FormsTogether, OutputsSurviveEvictedFormStates) {
   const auto small = [&](size_t most_bytes) {
     forms::Grammar grammar({.longest_token = 5});

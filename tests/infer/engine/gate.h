@@ -26,7 +26,7 @@ class Gate : public AsyncEngine::Output {
     is_waiting_ = false;
     return false;
   }
-  /// Waits until the thread is blocked.
+  /// Waits until the engine's thread is blocked.
   void await_thread() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is_waiting_ && !is_open_; });

@@ -1,5 +1,5 @@
-// Tests infer/engine/generate.h: when and why it ends, what it streams, and that an output depends only on the model,
-// the prompt and the options.
+// Tests infer/engine/generate.h: when and why an output ends, what is streamed, and that an output depends only on the
+// model, the prompt and the options.
 #include "infer/engine/generate.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace folio::infer {
 namespace {
 
-// Tokens of arbitrary bytes, including parts of characters.
+// Returns a tokenizer whose tokens include parts of UTF-8 characters. The end token may be drawn if `end_may_come`.
 test::MadeTokenizer piece_tokenizer(int64_t vocab_size, bool end_may_come) {
   std::vector<std::string> pieces;
   for (const char* piece : {"a", "e", " ", "th", "\n", "\xE2", "\x82\xAC", "\xC3\xA9", "\xF0\x9F", "\x98\x80"}) {
@@ -29,7 +29,7 @@ test::MadeTokenizer piece_tokenizer(int64_t vocab_size, bool end_may_come) {
 
 class Generate : public ::testing::TestWithParam<test::MachineKind> {
  protected:
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
   test::MadeTokenizer tokenizer_ = piece_tokenizer(37, false);
   test::EngineOn engine_{GetParam(), model_};
   std::vector<int32_t> prompt_{3, 1, 4, 1, 5};
@@ -69,7 +69,7 @@ TEST_P(Generate, FewerTokensAreAPrefix) {
   }
 }
 
-// Generates the same with a new sequence and one call per token, so that no state persists.
+// Returns the tokens that generate() must return. Computes each in a new cache, so that no state persists.
 std::vector<int32_t> recomputed(const test::MachineKind& kind, const core::StoredModel& model,
                                 const data::Tokenizer& tokenizer, std::vector<int32_t> history,
                                 const GenerateOptions& o, size_t context) {
@@ -224,7 +224,7 @@ TEST_P(Generate, InterruptionStopsPrefill) {
   test::EngineOn engine(GetParam(), model, {.n_threads = 1}, {.n_sequences = 2});
   const auto prompt = test::random_tokens(700, 3, config.vocab_size);
   const auto o = options(5);
-  int asked = 0;  // calls before the first, second and third step
+  int asked = 0;  // counts calls, one before each step
   const auto result = infer::generate(engine, tokenizer_, prompt, o, {}, [&] { return ++asked > 2; });
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_TRUE(result.tokens.empty());
@@ -245,7 +245,7 @@ TEST_P(Generate, SeedDeterminesTheText) {
   EXPECT_EQ(generate(greedy).text, text);
 }
 
-// The wide model's matrices are large enough to be divided among threads when one token is decoded.
+// Tests with matrices large enough for several threads to compute one token.
 class GenerateOnCpus : public Generate {};
 
 INSTANTIATE_TEST_SUITE_P(Machines, GenerateOnCpus, ::testing::ValuesIn(test::cpu_kinds()), test::kind_name);
@@ -261,7 +261,7 @@ TEST_P(GenerateOnCpus, DoesNotDependOnThreadsOrInstructionSet) {
     std::string text;
     for (const core::Isa isa : kernels::isas_with_kernels()) {
       for (const size_t threads : {1U, 2U}) {
-        if (isa == core::Isa::Reference && threads == 2 && shape.name == "wide") continue;  // slow
+        if (isa == core::Isa::Reference && threads == 2 && shape.name == "wide") continue;  // too slow
         test::EngineOn engine(GetParam(), model, {.n_threads = threads, .kernels = &kernels::kernels_for(isa)});
         const auto result = infer::generate(engine, tokenizer, prompt_, o);
         if (text.empty()) text = result.text;

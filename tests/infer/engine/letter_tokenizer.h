@@ -9,7 +9,7 @@
 
 namespace folio::infer::test {
 
-/// A tokenizer with given tokens, the last of which is the end of text. Doesn't encode.
+/// A tokenizer with given tokens, the last of which is the end token. `suppressed` are never drawn. Can't encode.
 class MadeTokenizer : public data::Tokenizer {
  public:
   explicit MadeTokenizer(std::vector<std::string> pieces, std::vector<int32_t> suppressed)
@@ -30,7 +30,7 @@ class MadeTokenizer : public data::Tokenizer {
   std::vector<std::string> pieces_;
 };
 
-/// 37 tokens, each a letter of its own.
+/// A vocabulary of 37 different characters, of which the last (the end token) and token 5 are never drawn.
 class LetterTokenizer : public MadeTokenizer {
  public:
   LetterTokenizer() : MadeTokenizer(letters(), {36, 5}) {}

@@ -1,5 +1,5 @@
-// Tests infer/engine/perplexity.h: windows are independent, every token except a window's first is scored, and results
-// don't depend on the steps that compute logits.
+// Tests infer/engine/perplexity.h: windows are independent, every token except the first of a window is scored, and
+// results don't depend on how rows are divided into steps.
 #include "infer/engine/perplexity.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(NegativeLogLikelihood, IsStableWhenExponentialsOverflow) {
   EXPECT_EQ(negative_log_likelihood(std::vector<float>{-5000.0F, -9000.0F}, 0), 0.0);
 }
 
-// Tokens with a probability of a billionth each matter in sum, which a float would lose.
+// Together, 100,000 tokens with a probability of 1e-9 each add 1e-4, which a sum in float would lose.
 TEST(NegativeLogLikelihood, AccumulatesInDouble) {
   std::vector<float> logits(100'000, std::log(1e-9F));
   logits[0] = 0.0F;
@@ -52,7 +52,7 @@ class Perplexity : public ::testing::Test {
     EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
     return all;
   }
-  // Returns the expected scores, from one forward pass per window in a separate engine.
+  // Returns the expected scores of all windows, computed with one forward pass per window.
   std::vector<double> expected(std::span<const int32_t> tokens, size_t window) const {
     const auto vocab = static_cast<size_t>(model_.config.vocab_size);
     std::vector<double> all;
@@ -73,7 +73,7 @@ class Perplexity : public ::testing::Test {
 
 TEST_F(Perplexity, MatchesTheLogitsOfEachWindow) {
   const auto tokens = test::random_tokens(680, 3, 50);
-  // 600 and 680 need several steps; 7, 339 and 226 have a last window of 1, 2 and 2 tokens.
+  // Windows of 600 and 680 tokens need several steps. With 7, 339 and 226, the last window has 1, 2 and 2 tokens.
   for (const size_t window : {2U, 7U, 32U, 100U, 339U, 226U, 257U, 600U, 680U, 700U}) {
     const auto got = scores(tokens, static_cast<int64_t>(window));
     EXPECT_EQ(got, expected(tokens, window)) << "windows of " << window;

@@ -1,4 +1,4 @@
-// Tests infer/engine/prompt_lookup.h, and the number of draft tokens in infer/engine/drafts.h.
+// Tests infer/engine/prompt_lookup.h (draft tokens from the sequence itself), and how many are drafted (drafts.h).
 #include "infer/engine/prompt_lookup.h"
 
 #include <gtest/gtest.h>

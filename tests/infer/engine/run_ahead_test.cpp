@@ -1,5 +1,5 @@
-// Tests steps that are issued before the previous step's tokens are read: results don't change. Each test also passes
-// on machines that never run ahead.
+// Tests that results don't change if a step is issued before the tokens of the previous step are read. Each test also
+// passes on machines that always wait for the tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
     return test::drawn_by_host(GetParam(), model_, r);
   }
-  // Expects the request to continue after its cached output as the whole sequence does alone.
+  // Continues a finished request by one more token and four drawn ones. Expects the tokens drawn without a cache.
   void expect_goes_on(Engine& engine, Request r, std::span<const int32_t> said) const {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
@@ -47,16 +47,14 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   }
 
   test::LetterTokenizer tokenizer_;
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// ---- It runs ahead ----
-
 class Watched : public RunAhead {
  protected:
-  // Returns the events of the kind's last machine, and stores whether it runs ahead.
+  // Returns the events of the kind's last machine, and stores in the members below how it executes steps.
   std::string events(std::vector<Request> requests) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;
@@ -73,7 +71,7 @@ class Watched : public RunAhead {
     draws_ = last.draws;
     return events;
   }
-  bool several_ = false;  ///< steps may be in flight: each sequence has its own step
+  bool several_ = false;  ///< true if several steps may be in flight, with different sequences
   bool runs_ahead_ = false;
   bool draws_ = false;
 };
@@ -100,8 +98,6 @@ TEST_P(Watched, WaitsIfARequestNeedsTheToken) {
   got = events({sliding});
   EXPECT_EQ(got, runs_ahead_ ? "bbwwbbwbww" : draws_ ? "bwbwbwbwbw" : "bbbbb");
 }
-
-// ---- Results don't change ----
 
 TEST_P(RunAhead, TokensMatchTheHost) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 6});
@@ -151,7 +147,7 @@ TEST_P(RunAhead, RowsOfUnreadTokensMatchRowsOfTokens) {
   EXPECT_TRUE(same_bits(logits, run(runner, next)));
 }
 
-// When an end token or stop string ends a sequence, the row after it is already in flight.
+// A sequence ends with an end token or stop string while its next row is already in flight.
 TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
   const Request plain = request(23, 20, 6);
   const auto expected = drawn_by_host(plain);
@@ -189,7 +185,7 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
     const RequestId owner = engine.add(request(32, 20, 2));
     const Request beside = request(9, 8, 3);
     const RequestId other = engine.add(beside);
-    const size_t n = engine.runner().steps_in_flight();  // a sequence is in every n-th step
+    const size_t n = engine.runner().steps_in_flight();  // each sequence has a row in every n-th step
     for (size_t i = 0; i < 3 * n; ++i) EXPECT_TRUE(engine.step());
     if (drop) {
       engine.drop(id);
@@ -200,7 +196,7 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
       EXPECT_EQ(engine.take(id).tokens.size(), 3U);
     }
     EXPECT_EQ(engine.cache().blocks_in_use(), 1);
-    const Request late = request(33, 6, 4);  // uses the released blocks
+    const Request late = request(33, 6, 4);  // reuses the released blocks
     const RequestId last = engine.add(late);
     while (engine.step()) continue;
     EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
@@ -249,7 +245,7 @@ TEST_P(RunAhead, RecoversAfterACallbackThrows) {
   }
 }
 
-// A token with a damaged embedding is fed to the next step, and the row after the failed draw is in flight, too.
+// A drawn token has a damaged embedding. The next draw fails while the row after it is already in flight.
 TEST_P(RunAhead, FailedDrawsRepeatTheSameError) {
   const Request r = request(5, 20, 6);
   const auto expected = drawn_by_host(r);
@@ -313,14 +309,15 @@ TEST(InFlight, FillsTheMachinesStepsInFlight) {
   }
 }
 
-// A sequence that is omitted while others arrive is scheduled again, and steps have equal sizes again.
+// Sequences are divided among three steps in flight. When some end, the others are divided anew into steps of equal
+// sizes.
 TEST(InFlight, RebalancesStepsWhenSequencesEnd) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);
   Engine engine(model, machine, {.n_sequences = 12});
   std::vector<size_t> shares;
   engine.watch([&](const StepReport& report) { shares.push_back(report.shares.size()); });
-  for (size_t i = 0; i < 12; ++i) {  // only one of the first four sequences continues
+  for (size_t i = 0; i < 12; ++i) {  // the first three sequences end after two tokens
     engine.add({.prompt = random_tokens(5, i, 37), .options = {.max_tokens = i < 3 ? 2 : 20}});
   }
   for (int i = 0; i < 18; ++i) EXPECT_TRUE(engine.step());
@@ -334,7 +331,7 @@ TEST(Replay, ReplaysDecodeSteps) {
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
   Engine engine(model, machine);
   engine.add({.prompt = random_tokens(5, 1, 37), .options = {.max_tokens = 20}});
-  EXPECT_TRUE(engine.step());  // the prompt, and the first following token
+  EXPECT_TRUE(engine.step());  // computes the prompt and issues the first decode step
   const int issued = machine.last_stage->n_issued;
   while (engine.step()) continue;
   EXPECT_EQ(machine.last_stage->n_issued, issued);

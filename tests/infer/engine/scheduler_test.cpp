@@ -1,4 +1,4 @@
-// Tests infer/engine/scheduler.h on the simulated machine of simulation.h.
+// Tests infer/engine/scheduler.h (which rows a step computes, preemption, prefix cache) on the machine of simulation.h.
 #include "infer/engine/scheduler.h"
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ TEST(Scheduler, SchedulesRunningRequestsBeforePrompts) {
     }
     return n;
   };
-  EXPECT_EQ(rows(), (std::vector<size_t>{20, 30}));  // b's prompt is split
+  EXPECT_EQ(rows(), (std::vector<size_t>{20, 30}));  // b's prompt is split between two steps
   s.step();
   EXPECT_EQ(rows(), (std::vector<size_t>{1, 30, 10}));
   s.step();
@@ -100,7 +100,7 @@ TEST(Scheduler, ComputesSharedPrefixesOnce) {
   while (!choices.done()) s.step();
   EXPECT_EQ(s.n_rows, 100U + 4 + 1 + 4 + 1 + 4) << "a row of the prompt each, and the tokens but for the last";
   for (const auto& text : choices.texts) EXPECT_EQ(text, written_alone(text_of(100, 1), 5));
-  // The older one may be removed before the younger starts.
+  // The first choice, which computes the prompt, may be removed before the second starts.
   TextRequest two(text_of(100, 2), 3, 2);
   s.add(two);
   s.step();
@@ -123,7 +123,7 @@ TEST(Scheduler, BeamsShareCommonBlocks) {
   EXPECT_LE(most, 3 + 4 + 2) << "three whole blocks of the prompt, and one of each beam";
 }
 
-// Two searches in a cache that fits one and a half.
+// Runs two beam searches in a cache with blocks for one and a half of them.
 TEST(Scheduler, BeamsArePreemptedAndStartTogether) {
   Simulation s(21, {.max_rows = 200, .max_sequences = 8});
   TextRequest old(text_of(40, 1), 100, 4, true);
@@ -178,20 +178,20 @@ TEST(Scheduler, JobsContinueOnlyIfNoneCanStart) {
   Sequence* jobs[] = {&*a};
   EXPECT_TRUE(s.scheduler.can_continue(jobs));
   s.add(b);
-  EXPECT_FALSE(s.scheduler.can_continue(jobs));  // b can start
+  EXPECT_FALSE(s.scheduler.can_continue(jobs));  // because b can start
   s.step();
   Sequence* both[] = {&*a, &*b};
   EXPECT_TRUE(s.scheduler.can_continue(both));
   s.step();
-  EXPECT_FALSE(s.scheduler.can_continue(both));  // b needs a second block
+  EXPECT_FALSE(s.scheduler.can_continue(both));  // because b needs a second block
 }
 
-// Steps that equal the previous one are omitted.
+// The trace lists free blocks, preempted and started requests, and each one's rows. Repeated steps are omitted.
 TEST(Scheduler, TraceIsReadable) {
   Simulation s(5, {.max_rows = 64, .max_sequences = 3});
   TextRequest a(text_of(60, 1), 30);
   TextRequest b(text_of(40, 2), 40);
-  TextRequest c(text_of(61, 1), 5);  // a's prompt plus one token, so that it can reuse a's first KV block
+  TextRequest c(text_of(61, 1), 5);  // a's prompt plus one token, so it can reuse a's first KV block
   const auto name = [&](const Sequence* s) { return s->request() == a.id ? "a" : s->request() == b.id ? "b" : "c"; };
   std::string trace;
   std::string before;
@@ -250,7 +250,7 @@ TEST(Scheduler, PausedSequencesResumeBeforeYoungerOnes) {
   EXPECT_EQ(a.texts.at(0), written_alone(text_of(5, 1), 4));
 }
 
-// Random arrivals, lengths, shared prefixes, choices, searches, pauses and cancellations.
+// Tests random arrivals, lengths, shared prefixes, choices, beam searches, pauses and cancellations.
 TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
   constexpr int64_t kSteps = test::kSanitized ? 25'000 : 100'000;
   std::mt19937_64 random(1);
@@ -276,7 +276,7 @@ TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
         size_t n_prompt = 1 + up_to(most);
         if (!requests.empty() && up_to(4) == 0) n_prompt = std::min(requests.back().prompt.size(), most);
         std::vector<int32_t> prompt = text_of(n_prompt, static_cast<int32_t>(up_to(3)));
-        if (up_to(3) == 0) {  // equal blocks after different prefixes
+        if (up_to(3) == 0) {  // equal blocks of tokens after different prefixes
           for (size_t i = 0; i < n_prompt; ++i) prompt[i] = static_cast<int32_t>(i % 32);
         }
         for (size_t i = up_to(n_prompt); i < n_prompt && up_to(2) == 0; ++i) prompt[i] = static_cast<int32_t>(up_to(2));
@@ -284,7 +284,7 @@ TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
                                                      static_cast<int32_t>(up_to(3)) - 1);
         try {
           s.add(request);
-        } catch (const core::Error&) {  // beams that can never fit into the cache; those that just fit are accepted
+        } catch (const core::Error&) {  // thrown for searches whose beams can never fit into the cache
           ++n_refused;
           requests.pop_back();
         }
@@ -309,7 +309,7 @@ TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
       for (const auto* sequence : running) n_shared += sequence->n_cached();
       ASSERT_TRUE(std::ranges::is_sorted(running, {}, &Sequence::key));
       ASSERT_TRUE(std::ranges::is_sorted(waiting, {}, &Sequence::key));
-      // Every block's reference count equals its uses in tables, and the other blocks are free.
+      // The reference count of each block equals its uses in block tables, and all other blocks are free.
       std::map<BlockId, int> held;
       for (const auto* sequence : running) {
         for (const BlockId block : s.cache.table(sequence->id())) ++held[block];

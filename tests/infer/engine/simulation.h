@@ -1,5 +1,5 @@
-// A scheduler on a simulated machine: instead of keys and values it writes a hash of the sequence so far, and before
-// each row it checks that the blocks have the right hashes. The next token is a function of the sequence.
+// Simulates a machine for tests of the scheduler. A row writes a hash of its sequence so far to the KV block, after
+// checking the hashes of all positions before. The next token is a function of the sequence.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ inline std::vector<int32_t> written_alone(std::vector<int32_t> text, size_t n_mo
   return text;
 }
 
-// Returns the continuations of a simulated search: of two tokens after each text, the `width` with the best hashes, as
-// pairs of a text's index and a token.
+// Advances a simulated beam search: each text has two possible next tokens. Returns the `width` continuations with the
+// best hashes, as pairs of a text's index and a token.
 inline std::vector<std::pair<size_t, int32_t>> followed(const std::vector<std::vector<int32_t>>& texts, size_t width) {
   std::vector<std::tuple<uint64_t, size_t, int32_t>> candidates;
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -79,10 +79,10 @@ struct TextSequence final : public Sequence {
   [[nodiscard]] bool done() const { return generated().size() == n_more; }
 
   size_t n_more;
-  bool computed = false;  ///< the next token is known
+  bool computed = false;  ///< true if the next token can be drawn
 };
 
-// A request with several choices, or one search.
+// A request for n choices or for a beam search of width n.
 struct TextRequest {
   static inline RequestId n_made = 0;
 
@@ -95,7 +95,7 @@ struct TextRequest {
   TextRequest& operator=(const TextRequest&) = delete;
 
   [[nodiscard]] bool done() const { return live.empty(); }
-  // Accesses the sequence of a request that has only one.
+  // Returns the only sequence of a request with one sequence.
   TextSequence& operator*() { return sequences.front(); }
   TextSequence* operator->() { return &sequences.front(); }
 
@@ -105,13 +105,13 @@ struct TextRequest {
   size_t n_more;
   size_t n;
   int32_t adapter;
-  std::deque<TextSequence> sequences;  ///< filled when the request is added
+  std::deque<TextSequence> sequences;  ///< created when the request is added
   bool paused = false;
-  std::vector<size_t> live;                 ///< a search's sequences in its order, or the choices that continue
-  std::vector<std::vector<int32_t>> texts;  ///< of finished sequences
+  std::vector<size_t> live;                 ///< indices of the beams, best first, or of the choices that continue
+  std::vector<std::vector<int32_t>> texts;  ///< finished sequences
 };
 
-// A scheduler with its cache and the simulated machine.
+// A scheduler with its KV cache, and the machine that executes its plans.
 class Simulation {
  public:
   Simulation(int64_t n_blocks, const SchedulerLimits& limits)
@@ -125,7 +125,7 @@ class Simulation {
     for (const size_t i : request.live) scheduler.add(request.sequences[i]);
     requests_[request.id] = &request;
   }
-  // Removes a request of choices from the scheduler, to add it again later.
+  // Removes a request with choices from the scheduler, to be added again later.
   void pause(TextRequest& request) {
     request.paused = true;
     for (const size_t i : request.live) {
@@ -177,15 +177,15 @@ class Simulation {
   BlockManager cache;
   Scheduler scheduler;
   int64_t n_steps = 0;
-  int64_t n_free = 0;  ///< blocks before the last plan
+  int64_t n_free = 0;  ///< free blocks before the last plan
   size_t n_rows = 0;
   size_t n_preempted = 0;
-  size_t n_ended = 0;  ///< sequences
+  size_t n_ended = 0;  ///< number of ended sequences
   std::function<void(const Scheduler::Trace&)> on_plan{};
 
  private:
   static TextSequence& of(Sequence* sequence) { return static_cast<TextSequence&>(*sequence); }
-  // Writes the rows to their positions.
+  // Computes the next n rows of a sequence. Fails the test if a cached position has the hash of other tokens.
   void run(TextSequence& sequence, size_t n) {
     const auto table = cache.table(sequence.id());
     const auto length = static_cast<size_t>(cache.length(sequence.id()));
@@ -217,7 +217,7 @@ class Simulation {
     }
   }
 
-  // Advances a search once all its sequences have their next tokens.
+  // Advances a beam search by one token if the rows of all its beams have been computed.
   void search(TextRequest& request) {
     std::vector<std::vector<int32_t>> texts;
     for (const size_t i : request.live) {

@@ -1,5 +1,5 @@
-// Tests infer/engine/text_stream.h: a stream delivers its complete outputs, whenever they are fetched; waiting callers
-// are notified; abandoned requests end.
+// Tests infer/engine/text_stream.h: a stream delivers its complete outputs, whenever they are read, waiting readers are
+// notified, and requests whose stream is destroyed end.
 #include "infer/engine/text_stream.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::random_tokens;
 
-constexpr auto kHang = 120s;  // only ends a test that would hang
+constexpr auto kHang = 120s;  // ends a test that would hang
 
 class TextStreamTest : public ::testing::Test {
  protected:
@@ -42,7 +42,7 @@ class TextStreamTest : public ::testing::Test {
                                                    EventQueueOptions options = {}) {
     return TextStream::submit(async_, std::move(requests), pieces, std::move(options));
   }
-  // Returns a stream's complete outputs, by choice.
+  // Reads a stream to its end. Returns the output of each choice.
   static std::vector<std::string> read(TextStream& stream, size_t n_choices) {
     std::vector<std::string> texts(n_choices);
     while (!stream.ended()) {
@@ -57,7 +57,7 @@ class TextStreamTest : public ::testing::Test {
   void TearDown() override { gate_->open(); }
 
   test::LetterTokenizer tokenizer_;
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
   std::shared_ptr<AsyncEngine> async_ = std::make_shared<AsyncEngine>(engine_);
@@ -84,7 +84,7 @@ TEST_F(TextStreamTest, ReturnsOnlyResultsWithoutPieces) {
 
 TEST_F(TextStreamTest, LateReadsReturnOnePiece) {
   const auto late = submit({request(1)});
-  static_cast<void>(read(*submit({request(8)}), 1));  // runs together with the first, and ends after it
+  static_cast<void>(read(*submit({request(8)}), 1));  // runs at the same time as `late` and ends after it
   static_cast<void>(read(*submit({request(8)}), 1));
   const auto pieces = late->next(1s);
   ASSERT_EQ(pieces.size(), 1U);
@@ -94,7 +94,7 @@ TEST_F(TextStreamTest, LateReadsReturnOnePiece) {
   EXPECT_TRUE(late->ended());
 }
 
-// The second stream is only read after the first one has ended.
+// The stream `late` is read only after the other has ended.
 TEST_F(TextStreamTest, UnreadStreamsPauseAndOthersContinue) {
   const auto late = submit({request(1), request(8)}, true, {.limit = 10});
   EXPECT_EQ(read(*submit({request(2)}), 1), alone(request(2)));
@@ -131,7 +131,7 @@ TEST_F(TextStreamTest, CancelledAndDroppedStreamsEnd) {
   std::vector<Request> many(40, request(8));
   gate_->close();
   const auto stream = submit(many);
-  gate_->await_thread();  // after a step
+  gate_->await_thread();  // the engine's thread waits after a step
   stream->cancel();
   gate_->open();
   while (!stream->ended()) static_cast<void>(stream->next(1s));

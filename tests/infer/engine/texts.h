@@ -1,4 +1,4 @@
-// Helpers for tests of outputs: a small model on the machines of a kind, the outputs of requests alone, and adapters.
+// Helpers for tests of outputs: a small model, results of a request that runs alone, and random adapters.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace folio::infer::test {
 
-/// Returns an adapter of some matrices, so that each one occurs with and without a low-rank part.
+/// Returns an adapter that has random low-rank parts for only some of the model's matrices.
 inline core::Adapter random_adapter(const core::ModelConfig& config, uint64_t seed, size_t rank) {
   using core::Role;
   constexpr std::array kTargets = {Role::Wq, Role::Wk, Role::Wv, Role::Wo, Role::W1, Role::W3, Role::W2};
@@ -39,7 +39,7 @@ inline core::Adapter random_adapter(const core::ModelConfig& config, uint64_t se
 class Texts : public ::testing::TestWithParam<MachineKind> {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = small_shapes()[1].config;  // 37 tokens
+    core::ModelConfig c = small_shapes()[1].config;  // a vocabulary of 37
     c.context_length = 300;
     return c;
   }
@@ -48,7 +48,7 @@ class Texts : public ::testing::TestWithParam<MachineKind> {
     while (engine.step()) continue;
     return engine.take_all(id);
   }
-  /// Returns a request's results alone in an engine. The adapters are numbered from 0.
+  /// Returns the results of a request that runs alone in an engine. `adapters` have the ids 0, 1, and so on.
   [[nodiscard]] std::vector<GenerateResult> alone(const Request& request,
                                                   std::span<const core::Adapter> adapters = {}) const {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});

@@ -1,5 +1,5 @@
-// Tests words of several tokens that end a sequence or are banned, and cached tails: continuing a finished sequence
-// recomputes nothing.
+// Tests stop words and bad words of several tokens, and cached tails: a prompt that continues a finished sequence
+// reuses all its positions, not only full KV blocks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST_P(Words, StopWordsMayBeginInThePrompt) {
   EXPECT_NE(alone(request).front().tokens.front(), first);
 }
 
-// Each token is the likeliest one that completes no bad word.
+// A greedy request generates the likeliest token that completes no bad word.
 TEST_P(Words, BadWordsAreNeverGenerated) {
   Request request = drawing(prompt(20, 3), 3);
   request.options.sampler.temperature = 0.0F;
@@ -122,7 +122,7 @@ TEST_P(Words, RejectsInvalidWords) {
   }
 }
 
-// Every position is cached except the last, which is never computed.
+// A continued sequence reuses all its positions except that of its last token, which was drawn but not computed.
 TEST_P(Words, ContinuingFromATailRecomputesNothing) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   Request request = drawing(prompt(45, 6), 6, 20);
@@ -147,7 +147,7 @@ TEST_P(Words, WithoutTailsOnlyFullBlocksAreShared) {
   EXPECT_EQ(run(engine, request).front().n_cached, 64U);
 }
 
-// Continues outputs repeatedly, some concurrently, in a cache that fits only a few of them.
+// Outputs are continued repeatedly, some concurrently, in a cache that has blocks for only a few of them.
 TEST_P(Words, TailsDoNotChangeOutputs) {
   EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 14 * kBlockPositions});
   std::vector<Tokens> texts = {prompt(3, 20), prompt(30, 21), prompt(33, 22)};

@@ -1,4 +1,4 @@
-// Tests infer/forms/calls.h: outputs that call functions, in the formats of published chat templates.
+// Tests infer/forms/calls.h: forms of outputs that call functions, in the formats of published chat templates.
 #include "infer/forms/calls.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using Kind = data::CallPiece::Kind;
 
 const char* const kCity = R"({"type": "object", "properties": {"city": {"enum": ["Bern", "Rom"]}}, "required": ["city"],
                              "additionalProperties": false})";
-// Two members, to test the space after a comma.
+// A schema with two members, to test the space after a comma.
 const char* const kBoth =
     R"({"properties": {"a": {"const": [1, {"b": 2}]}, "c": {"type": "null"}}, "required": ["a", "c"],
                              "additionalProperties": false, "type": "object"})";

@@ -1,4 +1,4 @@
-// Tests infer/forms/form.h and make_form: a token is allowed exactly if its bytes are allowed one by one.
+// Tests infer/forms/form.h and make_form: a mask allows a token if and only if the token's bytes fit one after another.
 #include "infer/forms/form.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace folio::infer::forms {
 namespace {
 
 TEST(Form, TokensAreAllowedIfTheirBytesAre) {
-  const infer::test::LetterTokenizer tokenizer;  // '0' to 'T'
+  const infer::test::LetterTokenizer tokenizer;  // the tokens are the characters '0' to 'T'
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
   Grammar grammar;
   const auto rule = grammar.declare();
@@ -37,7 +37,7 @@ TEST(Form, TokensAreAllowedIfTheirBytesAre) {
   EXPECT_EQ(form.after(form.start(), "A1B"), Form::kDead);
 }
 
-// The first copy of a repeated part defines the rule that all copies call.
+// All copies of a repeated part call one rule, which is defined while the first copy is built.
 TEST(Form, MasksAreCorrectInsideRepeatedRules) {
   const test::ListTokenizer tokenizer({"a", "b", "ab", "aab", "."});
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
@@ -62,15 +62,15 @@ TEST(Form, MasksAreCorrectInsideRepeatedRules) {
   }
 }
 
-// Each node's range covers exactly the tokens below it, and each token occurs once.
+// A node's range of tokens has exactly those that begin with the node's bytes, and each token occurs once in the tree.
 TEST(TokenTree, ContainsEachTokenOnce) {
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {
     const test::ListTokenizer tokenizer(test::random_texts(1 + random() % 60, "ab\xFF", 1 + random() % 5, random));
     const TokenTree tree(tokenizer);
     std::vector<int32_t> reached;
-    std::vector<std::string> way;  // bytes that lead to each ancestor
-    std::vector<uint32_t> ends;    // where their subtrees end
+    std::vector<std::string> way;  // bytes on the way to each ancestor
+    std::vector<uint32_t> ends;    // the node after each ancestor's subtree
     for (uint32_t n = 0; n < tree.nodes().size(); ++n) {
       const TokenTree::Node& node = tree.nodes()[n];
       while (!ends.empty() && ends.back() <= n) {
@@ -104,8 +104,8 @@ FormOptions choice(std::vector<std::string> texts) {
   return {.kind = FormOptions::Kind::Choice, .choices = std::move(texts)};
 }
 
-// The tokens are all strings of up to five of three letters. Subtrees whose letters are allowed in any order, for some
-// length or forever, are accepted as a whole; other subtrees must not be.
+// The tokens are all strings of up to five letters a, b or c. A mask adds a whole subtree of tokens if all its letters
+// are allowed in any order, for a number of letters or forever. Other subtrees must be visited.
 TEST(Form, MasksMatchForRunsOfAnyLength) {
   std::vector<std::string> texts{""};
   for (size_t i = 0; texts[i].size() < 5; ++i) {
@@ -131,7 +131,7 @@ TEST(MakeForm, ChoiceAcceptsExactlyItsTexts) {
   std::mt19937 random(1);
   for (int round = 0; round < 100; ++round) {
     auto texts = test::random_texts(1 + random() % 20, "ab", 5, random);
-    if (round % 2 == 0) texts.erase(texts.begin());  // the empty one
+    if (round % 2 == 0) texts.erase(texts.begin());  // removes the empty string
     const auto form = make_form(choice(texts), test::all_bytes());
     for (const std::string& text : test::random_texts(100, "ab", 6, random)) {
       ASSERT_EQ(test::takes(*form, text), std::ranges::find(texts, text) != texts.end()) << text;
@@ -143,7 +143,7 @@ TEST(MakeForm, ChoiceAcceptsExactlyItsTexts) {
   EXPECT_TRUE(test::takes(*make_form(choice({"", "a"}), test::all_bytes()), ""));
 }
 
-// More choices than a state may have parses: their common prefixes are parsed once.
+// A state can't have that many parses, so the common prefixes of choices must be parsed once.
 TEST(MakeForm, ChoiceMayHaveThousandsOfTexts) {
   std::vector<std::string> texts;
   for (int i = 0; i < 20'000; ++i) texts.push_back("number " + std::to_string(i));
@@ -176,7 +176,7 @@ TEST(MakeForm, ErrorsLocateTheProblem) {
             "choices: the model's vocabulary cannot produce it: no token contains the byte 0x6e, \"n\"");
 }
 
-// Each text of more than a hundred letters has its own state, with up to 201 parses.
+// A string of over a hundred letters has its own state, with up to 201 parses, so states fill the memory.
 TEST(Form, EvictsStatesIfMemoryIsFull) {
   const auto form = make_form(regex("[ab]*a[ab]{200}"), test::all_bytes());
   std::mt19937 random(1);
@@ -198,7 +198,7 @@ TEST(Form, EvictsStatesIfMemoryIsFull) {
   EXPECT_EQ(form->after(form->start(), "abc"), Form::kDead);
 }
 
-// Tests a published vocabulary, which is not in the repository.
+// Tests the vocabulary of a published model, which is not in the repository.
 TEST(Form, MasksOfAPublishedVocabularyMatchBruteForce) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";

@@ -1,10 +1,8 @@
-// Test tool that checks texts against forms. Reads lines of JSON from standard input, such as
-//   {"schema": "…", "free": false, "texts": ["…"], "walks": 10, "length": 60, "seed": 1}
-// or with "grammar", or "regex" and "search", instead of "schema". Answers each with a line: {"error": "…"}, or for
-// each text whether the form accepts it and how many of its bytes are valid, and the texts of random walks;
-// "unfinished" counts walks that didn't end. With --tokens MODEL, the vocabulary is that model's; each mask on a walk
-// is compared with trying every token, and "masks" counts them. {"schema": "…", "bench": 3, "length": 60} draws texts
-// token by token and times a new form on each; {"vocabulary": true} prints the bytes of all tokens in hexadecimal.
+// Test tool that checks texts against forms. Each line of standard input is JSON, such as {"schema": "…", "texts":
+// ["…"], "walks": 10, "length": 60, "seed": 1}, or with "grammar" or "regex". The answer is a line that says for each
+// text if the form accepts it and how many bytes are valid, and has the texts of random walks. With --tokens MODEL,
+// masks are compared with trying every token, "bench": 3 times the masks of 3 texts, and "vocabulary": true lists
+// tokens.
 #include <time.h>
 
 #include <algorithm>
@@ -25,7 +23,7 @@ namespace {
 constexpr size_t kMostSteps = 20'000;
 
 struct Vocabulary {
-  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: one token per byte
+  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null if each byte is a token
   std::shared_ptr<const TokenTree> tokens;
 };
 
@@ -38,7 +36,7 @@ std::vector<uint8_t> possible(Form& form, Form::Place place, std::string_view of
   return bytes;
 }
 
-// Returns a random text of the form: any allowed bytes up to `length`, then closing ones. Empty if it doesn't end.
+// Returns a random text that the form accepts: any allowed bytes up to `length`, then closing ones. Empty on failure.
 std::optional<std::string> walk(Form& form, size_t length, std::mt19937& random,
                                 const std::function<void(Form::Place)>& look) {
   static const std::string kAll = [] {
@@ -83,7 +81,7 @@ Grammar::Part part_of(Grammar& grammar, const nlohmann::json& question) {
                           question.value("free", false) ? JsonSpaces::Anywhere : JsonSpaces::None);
 }
 
-// Returns this process's CPU time in microseconds, which other processes don't affect.
+// Returns the CPU time of this process in microseconds, which other processes don't affect.
 double cpu_us() {
   timespec at{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
@@ -98,8 +96,8 @@ Grammar grammar_of(const nlohmann::json& question, const Vocabulary& vocabulary)
   return grammar;
 }
 
-// Draws the tokens of a random text with equal probability from the allowed ones. One in six, and all after `length`,
-// come from tokens that close something, if any are allowed.
+// Returns the tokens of a random text, each drawn uniformly from the allowed tokens. One in six, and all after `length`
+// tokens, are drawn from those that close something, if any are allowed.
 std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t length, std::mt19937& random) {
   std::vector<int32_t> text;
   Form::Place place = form.start();
@@ -123,7 +121,7 @@ std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t 
   return text;
 }
 
-// Returns the microseconds per token of drawn texts: the time to advance the form and to write the mask.
+// Draws texts and returns, for each token, the microseconds to advance a new form and to write its mask.
 nlohmann::json bench(const nlohmann::json& question, const Vocabulary& vocabulary) {
   const data::Tokenizer& tokenizer = *vocabulary.tokenizer;
   Form form(grammar_of(question, vocabulary), vocabulary.tokens);

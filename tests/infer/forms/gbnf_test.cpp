@@ -1,4 +1,4 @@
-// Tests GBNF grammars: the texts they accept and reject, and the error messages for invalid or unsupported grammars.
+// Tests GBNF grammars: which strings they accept and reject, and the errors for invalid or unsupported grammars.
 #include <gtest/gtest.h>
 
 #include <string>

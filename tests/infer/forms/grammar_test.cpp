@@ -1,5 +1,5 @@
-// Tests infer/forms/grammar.h and form.h on random grammars: they accept the same texts as a simple recognizer, and a
-// token is allowed exactly if its bytes are allowed one by one.
+// Tests infer/forms/grammar.h and form.h on random grammars: they accept the same strings as a simple recognizer, and a
+// mask allows a token if and only if the token's bytes fit one after another.
 #include "infer/forms/grammar.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kLetters = "abc";
 
-// Rules as syntax trees. The recognizer below works on the trees, without states and edges.
+// The rules of a grammar as syntax trees, which Recognizer walks directly, without states and edges.
 struct Rules {
   std::vector<Syntax> trees;
 };
@@ -54,7 +54,7 @@ class Recognizer {
         break;
       case Syntax::Kind::Repeat: {
         std::set<size_t> now{begin};
-        // More repetitions than bytes can't matter: each must consume a byte, and empty ones change nothing.
+        // Further repetitions change nothing: each must consume at least a byte of the text, or is empty.
         const auto enough = tree.least + static_cast<int64_t>(text_.size()) + 1;
         const auto most = tree.most < 0 ? enough : tree.most;
         for (int64_t i = 0; i <= most && !now.empty(); ++i) {
@@ -155,7 +155,7 @@ Grammar grammar_of(const Rules& rules, const GrammarLimits& limits) {
   return grammar;
 }
 
-// Returns states and texts from random walks along allowed bytes.
+// Returns the states on random walks along allowed bytes from `from`, and the bytes that lead to each.
 std::vector<std::pair<Form::Place, std::string>> walked(Form& form, size_t n_walks, size_t length, std::mt19937& random,
                                                         Form::Place from) {
   std::vector<std::pair<Form::Place, std::string>> places{{from, ""}};
@@ -176,7 +176,7 @@ std::vector<std::pair<Form::Place, std::string>> walked(Form& form, size_t n_wal
   return places;
 }
 
-// Returns every text of up to `length` letters, in order of length.
+// Returns every string of up to `length` letters, shortest first.
 std::vector<std::string> all_texts(std::string_view letters, size_t length) {
   std::vector<std::string> texts{""};
   for (size_t i = 0; i < texts.size() && texts[i].size() < length; ++i) {
@@ -185,7 +185,7 @@ std::vector<std::string> all_texts(std::string_view letters, size_t length) {
   return texts;
 }
 
-// Returns a text that leads from the state to an end, "?" if the search found none, nullopt if there is none.
+// Returns bytes that lead from the state to an accepted end, "?" if the search is too long, nullopt if there are none.
 std::optional<std::string> completion(Form& form, Form::Place from, std::mt19937& random) {
   std::vector<std::pair<Form::Place, std::string>> queue{{from, ""}};
   std::set<Form::Place> seen{from};
@@ -236,14 +236,14 @@ void check_form(const Rules& rules, Form& form, std::string_view letters, const 
   }
 }
 
-// Each seed gives a grammar and a vocabulary. With short tokens, few copies are enough for a long repetition.
+// Checks a random grammar with a random vocabulary for each seed. Long repetitions need few copies if tokens are short.
 void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, size_t longest) {
   Counts counts;
   for (uint32_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const Drawn drawn(seed, most_repeats);
-    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // one may be missing
+    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // tokens may lack a letter
     const test::ListTokenizer tokenizer(test::random_texts(30, letters, longest, random));
     const auto tokens = std::make_shared<TokenTree>(tokenizer);
     try {
@@ -252,13 +252,13 @@ void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, si
       Form form(std::move(grammar), tokens);
       ++counts.built;
       check_form(drawn.rules(), form, letters, tokenizer, random, counts);
-    } catch (const core::Error& error) {  // left-recursive, without texts, or too large
+    } catch (const core::Error& error) {  // the grammar is left-recursive, accepts nothing, or is too large
       const std::string_view what = error.what();
       counts.too_large += what.find("in more than 4096 ways") != std::string_view::npos ? 1 : 0;
     }
     if (testing::Test::HasFatalFailure()) return;
   }
-  // Ensures that most random grammars were neither rejected nor empty.
+  // Most random grammars must be valid, and accept some of the strings.
   EXPECT_GT(counts.built, n_seeds / 3);
   EXPECT_LT(counts.too_large, n_seeds / 10);
   EXPECT_GT(counts.taken, counts.built);
@@ -272,7 +272,7 @@ TEST(Grammar, LongRepetitionsAreExact) { check_drawn(100'000, 400, 20, 3); }
 
 TEST(Grammar, TokensOfOneByteShareMost) { check_drawn(200'000, 200, 12, 1); }
 
-// Only finish() can determine if a called rule may be empty.
+// Whether a called rule matches the empty string is known only when the grammar is finished.
 TEST(Grammar, RepeatedRuleCallsAreCountedExactly) {
   for (const bool reads_nothing : {false, true}) {
     Grammar grammar({.longest_token = 2});
@@ -293,7 +293,7 @@ TEST(Grammar, RepeatedRuleCallsAreCountedExactly) {
   }
 }
 
-// Two thousand copies need only the states near both ends and two more.
+// Of 2,000 copies, those that are far from both ends share their states.
 TEST(Grammar, LongRepetitionsShareWhatIsKnownOfThem) {
   Grammar grammar({.longest_token = 3});
   const auto text = grammar.declare();
@@ -337,7 +337,7 @@ TEST(Grammar, RejectsEmptyAndEndlessGrammars) {
   EXPECT_EQ(
       message([](Grammar& g, Grammar::Rule r) { g.define(r, g.text("a{")); }, all & ~(std::bitset<256>(1) << '{')),
       "the model's vocabulary cannot produce it: no token contains the byte 0x7b, \"{\"");
-  // No error: a byte of "a{" is in no token, but the alternative "b" can be produced.
+  // A string that needs a missing byte is no error if there is another alternative.
   EXPECT_EQ(message(
                 [](Grammar& g, Grammar::Rule r) {
                   g.define(r, g.choice(std::array{g.text("a{"), g.text("b")}));
@@ -351,11 +351,11 @@ TEST(Grammar, RejectsEmptyAndEndlessGrammars) {
       std::string::npos);
 }
 
-// Every code point's UTF-8 encoding is accepted, and no other bytes.
+// Sets of code points accept exactly the UTF-8 encodings of their members.
 TEST(Grammar, CharactersAreUtf8) {
   std::mt19937 random(5);
   const auto tokens = test::all_bytes();
-  const auto encoded = [](uint32_t c) {  // RFC 3629, section 3
+  const auto encoded = [](uint32_t c) {  // as RFC 3629, section 3, defines
     std::string bytes;
     if (c < 0x80) return std::string(1, static_cast<char>(c));
     const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
@@ -380,7 +380,7 @@ TEST(Grammar, CharactersAreUtf8) {
     grammar.define(rule, grammar.characters(ranges));
     try {
       grammar.finish(rule);
-    } catch (const core::Error&) {  // only surrogates
+    } catch (const core::Error&) {  // rejected if the set contains only surrogates
       continue;
     }
     Form form(std::move(grammar), tokens);

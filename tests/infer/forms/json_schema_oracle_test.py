@@ -1,6 +1,6 @@
 """Compares forms of JSON schemas with the jsonschema package and Python's json.
 
-Draws schemas from all supported features, and instances with hypothesis-jsonschema. FOLIO_LONG draws more.
+Draws random schemas from all supported features, and instances by hypothesis-jsonschema. FOLIO_LONG draws more.
 """
 
 import copy
@@ -27,12 +27,12 @@ ROOT = Path(__file__).resolve().parents[3]
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 DRAFT = jsonschema.Draft202012Validator
 
-# JSON doesn't limit the length of integers; Python by default reads at most 4,300 digits.
+# JSON doesn't limit the length of an integer, but Python by default reads at most 4,300 digits.
 sys.set_int_max_str_digits(0)
 
 
 class Tool:
-    """Runs form_tool."""
+    """A process of form_tool.cpp, which answers questions about JSON schemas."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -73,12 +73,12 @@ NAMES = ["a", "b", "ab", "abc", "é", "", 'q"', "x\ny", "\U0001f600"]
 TEXTS = ["", "a", "b", "ab", 'say "x"', "\\", "é", "\n", "\U0001f600", "/"]
 
 FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "uri"]
-# Patterns with the same meaning in Python, RE2 and ECMAScript.
+# Regular expressions with the same meaning in Python, RE2 and ECMAScript.
 PATTERNS = ["^a+$", "b", '^["\\\\]{1,3}$', "^(ab|\\n|é)*c?$", "^[0-9a-f]{2,4}$", "^x[^a-z]y", "^😀|^[\u0100-🙏]{2}$", "^.?$"]
 
 
 class Drawn:
-    """A random schema of supported features."""
+    """A random schema that uses only supported features."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -132,7 +132,7 @@ class Drawn:
         r = self.random
         to = {"type": "integer", **self.bounds([-1000, -37, -10, -1, 0, 1, 5, 9, 10, 99, 100, 12345, 0.5, -2.5, 1e3])}
         if r.random() < 0.3:
-            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25])  # with 2.0, jsonschema rounds
+            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25])  # not 2.0, with which jsonschema rounds
         return to
 
     def draw_number(self, depth):
@@ -148,7 +148,7 @@ class Drawn:
             to["pattern"] = r.choice(PATTERNS)
             if r.random() < 0.5:
                 return to
-        few = 5 if r.random() < 0.9 else 400  # far from both ends, a repetition is treated as a loop
+        few = 5 if r.random() < 0.9 else 400  # a long repetition is treated as a loop far from both ends
         if r.random() < 0.4:
             to["minLength"] = r.randrange(few)
         if r.random() < 0.4:
@@ -187,7 +187,7 @@ class Drawn:
             to["maxItems"] = to.get("minItems", 0) + r.randrange(3 if r.random() < 0.9 else 200)
         if r.random() < 0.3:
             to["uniqueItems"] = True
-            if to.get("maxItems", 2) > 1 or r.random() < 0.5:  # otherwise any items are valid
+            if to.get("maxItems", 2) > 1 or r.random() < 0.5:  # if at most one item is allowed, any item is unique
                 to.pop("prefixItems", None)
                 to["items"] = {"enum": self.values() + self.values()}
         return to
@@ -251,25 +251,25 @@ class Drawn:
 
 
 def instances(schema, seed, n=6):
-    """Returns valid values drawn by hypothesis-jsonschema, fewer than n if it finds no more."""
+    """Returns up to n valid values that hypothesis-jsonschema draws."""
     found = []
 
     @hypothesis.seed(seed)
     @hypothesis.settings(max_examples=n, database=None, deadline=None, phases=[hypothesis.Phase.generate],
                          suppress_health_check=list(hypothesis.HealthCheck))
-    @hypothesis.given(from_schema(copy.deepcopy(schema)))  # it modifies schemas
+    @hypothesis.given(from_schema(copy.deepcopy(schema)))  # a copy, since from_schema modifies its argument
     def draw(value):
         found.append(value)
 
     try:
         draw()
-    except Exception:  # it finds no value, or doesn't support the schema
+    except Exception:  # hypothesis finds no value, or doesn't support the schema
         pass
-    return [value for value in found if validates(schema, value)]  # it doesn't support prefixItems
+    return [value for value in found if validates(schema, value)]  # hypothesis ignores prefixItems
 
 
 def orders(value):
-    """Yields the value with the keys of its objects in every order."""
+    """Yields the value with the keys of all its objects in every order."""
     if isinstance(value, list):
         yield from (list(items) for items in itertools.product(*[list(orders(item)) for item in value]))
     elif isinstance(value, dict):
@@ -288,8 +288,7 @@ def n_orders(value):
 
 
 def is_written_otherwise(value):
-    """Returns True if the form may write one of its numbers differently from json.dumps, or not at all: 1.0 for an
-    integer, 1e-310, 1e999."""
+    """Returns True if the form may not accept a number as json.dumps writes it: 1.0 as an integer, 1e-310, 1e999."""
     if isinstance(value, float):
         return not math.isfinite(value) or value.is_integer() or abs(value) < 1e-307
     if isinstance(value, (list, dict)):
@@ -345,11 +344,11 @@ def test_complete_outputs_are_valid(tool):
 
 
 def check_canonical(tool, schema, value, why):
-    """Checks that the form accepts a valid value, as json.dumps writes it, with some order of its keys."""
+    """Expects the form to accept a valid value as json.dumps writes it, in one of the orders of its keys."""
     if is_written_otherwise(value) or n_orders(value) > 200:
         return 0
     if any(f'"format":"{name}"' in dumped(schema) for name in ["email", "ipv6", "uuid"]):
-        return 0  # jsonschema only requires an @, and Python's UUIDs and addresses differ from the RFCs
+        return 0  # jsonschema checks emails only for an @, and Python's UUIDs and addresses differ from the RFCs
     assert any(tool.takes(schema, [dumped(one) for one in orders(value)])), (why, schema, value)
     return 1
 
@@ -391,7 +390,7 @@ FEW = [{"enum": ["a", 1, [1], None]}, {"type": "boolean"}, {"type": "integer", "
 @pytest.mark.parametrize("bounds", [{}, {"minItems": 2}, {"maxItems": 2}, {"minItems": 1, "maxItems": 3}, {"minItems": 9}], ids=str)
 @pytest.mark.parametrize("items", FEW, ids=str)
 def test_unique_items_match_jsonschema(tool, items, bounds):
-    """Tests every array of at most three of the values, also after two other items."""
+    """Compares all arrays of at most three of the values, also with two other items before them."""
     values = [*{dumped(v): v for v in ["a", "b", 0, 1, -1, 2, True, False, None, [1], "0", 0.0]}.values()]
     for more in ({}, {"prefixItems": [{"const": "b"}, items]}):
         schema = {"type": "array", "uniqueItems": True, "items": items, **bounds, **more}
@@ -405,7 +404,7 @@ def test_unique_items_match_jsonschema(tool, items, bounds):
 
 
 def test_many_unique_items(tool):
-    """Tests all ten items in any order, and three of many."""
+    """Tests ten unique items in any order, and three of 24."""
     assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(10)]}, "minItems": 10},
                       [dumped([*range(9, -1, -1)]), dumped([*range(9)]), dumped([*range(9), 3])]) == [True, False, False]
     assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(24)]}, "maxItems": 3},
@@ -413,7 +412,7 @@ def test_many_unique_items(tool):
 
 
 def openapi_type(validator, types, instance, schema):
-    """Implements OpenAPI 3.0.3's nullable: null is an additional type if there is a type."""
+    """Implements `nullable` of OpenAPI 3.0.3: null is an additional type if the schema has a type."""
     types = [types] if isinstance(types, str) else types
     if not any(validator.is_type(instance, one) for one in [*types, *(["null"] if schema.get("nullable") else [])]):
         yield jsonschema.ValidationError("type")
@@ -446,7 +445,7 @@ class Pet(pydantic.BaseModel):
 
 @pytest.mark.parametrize("combination", ["oneOf", "anyOf"])
 def test_discriminated_outputs_are_parsed_by_pydantic(tool, combination):
-    """Pydantic rejects an object without the property, even if its schema allows it."""
+    """Expects random outputs to have the discriminating property, without which Pydantic rejects an object."""
     text = dumped(Pet.model_json_schema()).replace('"oneOf"', f'"{combination}"')
     said = tool.ask(text, walks=300, seed=1)
     assert "error" not in said and len(said["walks"]) > 200, said
@@ -456,7 +455,7 @@ def test_discriminated_outputs_are_parsed_by_pydantic(tool, combination):
                              '{"pet":{"kind":"cow","lives":3}}']) == [True, False, True, False]
 
 
-# Far from both ends, a repetition is treated as a loop.
+# Schemas with repetitions so long that they are treated as loops far from both ends.
 FAR = [
     {"type": "string", "maxLength": 500},
     {"type": "array", "minItems": 300, "maxItems": 600},

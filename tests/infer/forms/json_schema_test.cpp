@@ -1,5 +1,5 @@
-// Tests JSON schemas as forms: the texts they accept, their formatting, and rejected schemas.
-// json_schema_oracle_test.py compares random schemas with another program.
+// Tests JSON schemas as forms: the outputs they accept, the formatting of JSON, and errors for rejected schemas.
+// json_schema_oracle_test.py compares random schemas with the jsonschema package.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -128,7 +128,7 @@ TEST(JsonSchema, ErrorsLocateUnsupportedKeywords) {
   }
 }
 
-// Returns definitions that each combine the next one twice: naive expansion would visit 2^28 schemas.
+// Returns a schema of 28 definitions that each combine the next one twice. Naive expansion would visit 2^28 schemas.
 std::string doubling(const std::string& combination, const std::string& last) {
   std::string schema = R"({"$ref":"#/$defs/0","type":"string","$defs":{)";
   for (int i = 0; i < 28; ++i) {
@@ -145,7 +145,7 @@ std::string members(int n, const std::string& member) {
   return "{" + all + "}";
 }
 
-// Limits are counts, so that they are reached before an expensive schema is compiled.
+// Sizes are limited by counts, so that such a schema is rejected before its states are built.
 TEST(JsonSchema, RejectsSchemasThatGrowTooLarge) {
   std::string nested = "true";
   for (int i = 0; i < 20; ++i) nested = fmt::format(R"({{"items":{},"maxItems":3000}})", nested);

@@ -1,7 +1,7 @@
 """Compares forms of regular expressions and grammars with Python's re and json.
 
-Draws expressions from all supported features; FOLIO_LONG draws more. With re.ASCII, \\d, \\w and \\s are RE2's except
-for the vertical tab, which is excluded.
+Draws random expressions from all supported features, more with FOLIO_LONG. With re.ASCII, Python's \\d, \\w and \\s
+are those of RE2, except for the vertical tab, which the tests leave out.
 """
 
 import json
@@ -23,7 +23,7 @@ LETTERS = list("aab1_ -.^$]\\\n\réü日😀")
 
 
 class Tool:
-    """Runs form_tool."""
+    """A process of form_tool.cpp, which answers questions about regular expressions and grammars."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
@@ -43,17 +43,17 @@ def tool():
 
 
 class Drawn:
-    """A random expression in the syntax that RE2 and Python share."""
+    """A random regular expression in the syntax that RE2 and Python share."""
 
     def __init__(self, seed, end_anchor="$", most_times=4, n_stars=0):
         self.random = random.Random(seed)
         self.most_times = most_times
         self.n_names = 0
-        self.n_stars = n_stars  # at most two: Python backtracks, and nested stars take too long
+        self.n_stars = n_stars  # stars so far; at most two, since Python backtracks
         begin = self.random.choice(["", "", "^"])
         end = self.random.choice(["", "", end_anchor])
         self.text = begin + self.choice(3) + end
-        if begin or end:  # anchors bind closer than |
+        if begin or end:  # parenthesized, since anchors bind closer than |
             self.text = self.random.choice([f"{begin}({self.choice(2)}){end}", f"({begin}{self.item(1)}|{self.item(1)}){end}"])
 
     def choice(self, depth):
@@ -108,7 +108,7 @@ class TooLong(Exception):
 
 
 def in_time(match):
-    """Wraps a function so that it raises TooLong after 0.1 s."""
+    """Returns `match` as a function that raises TooLong after 0.1 s."""
 
     def interrupt(*_):
         raise TooLong
@@ -128,7 +128,7 @@ def in_time(match):
 def test_expressions_match_pythons_re(tool, search):
     n = dict.fromkeys(["taken", "refused", "texts", "walks", "too long"], 0)
     for seed in range(N):
-        # Python's $ also matches before a final line end, RE2's doesn't; Python's \s includes the vertical tab.
+        # Python's $ also matches before a final line end, RE2's doesn't. Hence \Z for Python.
         text = Drawn(seed + N * search).text
         python = re.compile(Drawn(seed + N * search, end_anchor="\\Z").text, re.ASCII)
         match = in_time(python.search if search else python.fullmatch)
@@ -142,7 +142,7 @@ def test_expressions_match_pythons_re(tool, search):
 
 
 def check_texts(tool, form, match, seed, n, without="\0"):
-    """Compares random walks (`without` a character), modified walks and other texts with `match`."""
+    """Compares random walks, modified walks and other texts with `match`. Leaves out walks that contain `without`."""
     rng = random.Random(seed)
     said = tool.ask(**form, walks=8, length=6, seed=seed)
     if "error" in said:
@@ -160,13 +160,13 @@ def check_texts(tool, form, match, seed, n, without="\0"):
         assert whole == bool(match(text)), (form, text)
         n["texts"] += 1
         n["taken"] += whole
-        if not whole and n_bytes < len(text.encode()):  # then no valid text has this prefix
+        if not whole and n_bytes < len(text.encode()):  # then no valid text begins with these bytes
             assert not any(other.encode().startswith(text.encode()[: n_bytes + 1]) and match(other) for other in texts)
 
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_match_brute_force():
-    """Uses many repetitions, which are treated as loops far from both ends, and few stars, where walks would stay."""
+    """Draws many repetitions, which are treated as loops far from both ends, and few stars, where walks would stay."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
     for seed in range(N // 10):
@@ -184,7 +184,7 @@ CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm
 
 
 def test_unicode_classes_match_python(tool):
-    """Tests both ends of each run of code points with the same category, if Python's Unicode assigns them."""
+    """Tests the first and last code point of each run with the same category, if Python assigns it."""
     category = [unicodedata.category(chr(c)) for c in range(sys.maxunicode + 1)]
     ends = [c for c in range(1, len(category)) if category[c - 1] != category[c]]
     ends = [c for c in sorted({*ends, *(c - 1 for c in ends)}) if category[c] not in ("Cn", "Cs")]
@@ -199,7 +199,7 @@ def test_unicode_classes_match_python(tool):
 
 
 class DrawnGrammar:
-    """A random grammar without recursion, and the equal Python expression."""
+    """A random grammar without recursion, and the equivalent regular expression for Python."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)

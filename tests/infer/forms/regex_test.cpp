@@ -1,4 +1,4 @@
-// Tests regular expressions: the texts they match, and errors. regex_oracle_test.py compares with Python's.
+// Tests regular expressions: the strings they match, and the errors. regex_oracle_test.py compares with Python's re.
 #include "infer/forms/regex.h"
 
 #include <gtest/gtest.h>
@@ -195,7 +195,7 @@ TEST(Regex, SchemaPatternsFollowEcmaScript) {
   }
 }
 
-// Rejects them before the states are built.
+// These patterns are rejected before their states are built.
 TEST(Regex, RejectsPatternsWithTooManyStates) {
   const std::vector<std::pair<std::string_view, std::string_view>> cases{
       {"(a{1000}){1000}", "needs more than 200000 states"},

@@ -1,4 +1,4 @@
-// Vocabularies, and the expected masks of a form, found by trying every token.
+// Helpers for tests of forms: vocabularies, and the expected mask of a form's state, found by trying every token.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace folio::infer::forms::test {
 
-/// A tokenizer with the given texts as tokens.
+/// A tokenizer with the given strings as tokens. Can't encode.
 class ListTokenizer final : public data::Tokenizer {
  public:
   explicit ListTokenizer(std::vector<std::string> texts) : texts_(std::move(texts)) {}
@@ -35,14 +35,14 @@ inline std::shared_ptr<const TokenTree> tree_of(std::vector<std::string> texts) 
   return std::make_shared<TokenTree>(ListTokenizer(std::move(texts)));
 }
 
-/// Returns a vocabulary of one token per byte.
+/// Returns a vocabulary with one token for each byte.
 inline std::shared_ptr<const TokenTree> all_bytes() {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
   return tree_of(std::move(texts));
 }
 
-/// Returns `n` random texts of 1 to `longest` of these bytes, with possible duplicates, and an empty one.
+/// Returns an empty string and `n` random strings of 1 to `longest` of these bytes, possibly with duplicates.
 inline std::vector<std::string> random_texts(size_t n, std::string_view bytes, size_t longest, std::mt19937& random) {
   std::vector<std::string> texts{""};
   for (size_t i = 0; i < n; ++i) {
@@ -53,7 +53,7 @@ inline std::vector<std::string> random_texts(size_t n, std::string_view bytes, s
   return texts;
 }
 
-/// Returns the sorted ids in the mask of a state.
+/// Returns the sorted ids of the tokens in the mask of a form's state.
 inline std::vector<int32_t> allowed_ids(Form& form, Form::Place place) {
   std::vector<int32_t> ids;
   for (const auto& [first, last] : form.allowed(place)) {
@@ -63,7 +63,7 @@ inline std::vector<int32_t> allowed_ids(Form& form, Form::Place place) {
   return ids;
 }
 
-/// Returns the same ids, found by trying the bytes of each token.
+/// Returns the sorted ids of the tokens whose bytes fit one after another in this state: the expected mask.
 inline std::vector<int32_t> tried_ids(Form& form, Form::Place place, const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -73,7 +73,7 @@ inline std::vector<int32_t> tried_ids(Form& form, Form::Place place, const data:
   return ids;
 }
 
-/// Returns true if the form accepts the text.
+/// Returns true if the form accepts `text` as a complete output.
 inline bool takes(Form& form, std::string_view text) {
   const Form::Place place = form.after(form.start(), text);
   return place != Form::kDead && form.may_end(place);

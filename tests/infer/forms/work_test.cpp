@@ -1,4 +1,4 @@
-// Tests limits on the cost of compiling and following a form, counted in steps.
+// Tests limits on the work (counted in steps, not time) of compiling a form and of computing its masks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::string repeated(const std::string& part, size_t n) {
   return all;
 }
 
-// Returns an object with n properties of the same schema but different titles, without which they would share states.
+// Returns a schema of n properties with the same schema. Different titles keep them from sharing states.
 std::string object_of(const std::string& schema, size_t n) {
   std::string all;
   for (size_t i = 0; i < n; ++i) {
@@ -41,7 +41,7 @@ FormOptions tools_of(const std::string& schema, size_t n) {
   return {.kind = Kind::Calls, .calls = std::make_shared<CallsForm>(calls)};
 }
 
-// Returns the place in the schema that exhausts a budget, or an empty string.
+// Returns the place in the request at which the budget is exceeded, or an empty string if it isn't.
 std::string place_of(const FormOptions& options, const core::WorkBudget& budget) {
   try {
     static_cast<void>(make_form(options, test::all_bytes(), budget));
@@ -52,7 +52,7 @@ std::string place_of(const FormOptions& options, const core::WorkBudget& budget)
   return {};
 }
 
-// Requests of 64 to 450 KB whose forms would take a second to minutes to compile.
+// Tests requests of 64 to 450 KB whose forms would take a second to minutes to compile.
 TEST(FormWork, WhatTakesMoreThanTheBudgetIsRejectedWithItsPlace) {
   const std::string pattern = R"({"enum":["a"],"pattern":"^(a|b)*a(a|b){9}$"})";
   EXPECT_EQ(place_of({.kind = Kind::JsonSchema, .text = object_of(pattern, 480)}, core::WorkBudget()).substr(0, 24),
@@ -67,7 +67,7 @@ TEST(FormWork, WhatTakesMoreThanTheBudgetIsRejectedWithItsPlace) {
   EXPECT_NE(in_tools.find("].function.parameters.properties.p"), std::string::npos) << in_tools;
 }
 
-// For each kind of form, half of its work as a budget is too little, and its exact work is enough.
+// For each kind of form, a budget of half its work is too small, and a budget of exactly its work is enough.
 TEST(FormWork, IsDeterministicAndFullyCounted) {
   std::vector<std::string> choices;
   for (int i = 0; i < 500; ++i) choices.push_back("choice " + std::to_string(i));
@@ -98,7 +98,7 @@ TEST(FormWork, CompilationCanBeCancelled) {
                core::WorkCancelled);
 }
 
-// A state with many parses, each with different successors for all bytes.
+// The start state has many parses, each with other successors for all bytes, so its mask exceeds the limit of work.
 TEST(FormWork, MaskComputationIsBounded) {
   Grammar grammar;
   const Grammar::Rule rule = grammar.declare();

@@ -1,5 +1,5 @@
-// Tests infer/forward/eight_bits.h: quantizing values that were sent in 8 bits gives the same integers and scale as
-// quantizing the originals.
+// Tests infer/forward/eight_bits.h: values that were sent in 8 bits are quantized to the same integers and scale as the
+// original values.
 #include "infer/forward/eight_bits.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using Group = std::array<float, kEightBitsGroup>;
 
 struct Quantized {
   std::array<int8_t, kEightBitsGroup> values;
-  uint32_t scale;  ///< as bits
+  uint32_t scale;  ///< bits of the float, to compare NaNs, too
   friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 

@@ -1,6 +1,5 @@
-// Tests experts in the forward pass with special models: unused experts are not read, a row with NaNs affects only
-// itself, and all rows may use the same experts. forward_test.cpp and tests/infer/ranks test what experts compute, with
-// all other shapes.
+// Tests the forward pass with experts on special models: unused experts are not read, a row with NaNs affects only
+// itself, and all rows may use the same experts. The outputs of experts are tested in forward_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +19,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 core::ModelConfig experts_config() { return test::expert_shapes()[1].config; }  // 3 of 20 experts, and a shared one
 
-// Returns a model after change(role, values) edited each tensor.
+// Returns a random model after change(role, values) has edited the values of each tensor.
 template <typename Change>
 core::StoredModel changed_model(Change&& change) {
   core::Weights weights = test::random_weights(experts_config(), 5);
@@ -68,7 +67,7 @@ TEST(Experts, NaNRowsAffectOnlyThemselves) {
   std::ranges::replace(text, kBad, kBad + 1);
   const auto expected = test::alone(model, text);
   const auto vocab = static_cast<size_t>(experts_config().vocab_size);
-  const auto is_other = [&](size_t i) { return i % vocab != kBad; };  // its embedding is also an output row
+  const auto is_other = [&](size_t i) { return i % vocab != kBad; };  // tied embeddings: kBad's logit is NaN
   const auto check = [&](Machine& machine) {
     Runner runner(model, machine, {});
     auto rows = test::rows_of(runner.cache().add_sequence(), text);
@@ -93,7 +92,7 @@ TEST(Experts, NaNRowsAffectOnlyThemselves) {
   check(shards);
 }
 
-// An expert gets all rows of a step; then tokens come one at a time.
+// All router scores are equal, so all rows of a step select the same experts. Then one row is computed at a time.
 TEST(Experts, RowsOfOneExpertMatchSingleRows) {
   for (const float score : {0.0F, kNan, std::numeric_limits<float>::infinity()}) {
     const core::StoredModel model = changed_model([&](Role role, std::vector<float>& numbers) {

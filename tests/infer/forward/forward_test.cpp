@@ -1,6 +1,5 @@
-// Tests infer/forward: results match a Llama's formulas, and on each machine they depend only on a row's own sequence,
-// not on how a prompt is split, other rows of the batch, the number of threads or the instruction set. One file, since
-// all tests share shapes and machines.
+// Tests infer/forward: results match a Llama's formulas. On each machine, they depend only on a row's own sequence, not
+// on how a prompt is split, other rows of the batch, the number of threads or the instruction set.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +29,7 @@ size_t vocab_of(const core::StoredModel& model) { return static_cast<size_t>(mod
 
 bool is_emulated(const MachineKind& kind) { return kind.name.find("cuda") != kind.name.npos; }
 
-// A shape on a machine: all shapes on the CPU, a few on the others.
+// A shape of a model and the machine that runs it. All shapes are tested on the CPU, a few on the other machines.
 struct Case {
   Shape shape;
   MachineKind kind;
@@ -63,7 +62,7 @@ class ForwardOn : public ::testing::TestWithParam<Case> {
     return random_tokens(n, seed, model_.config.vocab_size);
   }
   [[nodiscard]] const MachineKind& kind() const { return GetParam().kind; }
-  // Returns all logits of one sequence, computed on a new machine.
+  // Returns the logits of all rows of one sequence, computed on a new machine.
   [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text, const CpuOptions& cpu = {.n_threads = 1},
                                          const Observer& observer = {}) const {
     RunnerOn runner(kind(), model_, cpu);
@@ -74,14 +73,14 @@ class ForwardOn : public ::testing::TestWithParam<Case> {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_name);
 
-// A stage's relative error is about u sqrt(K), with u that of a product, since roundings point in all directions
-// (Higham 2002, 2.8). A layer has eight stages (two norms, four products in a row, softmax, silu): one more with
-// normalized heads, two more with norms after the branches, three more with experts (router, softmax, sum). The output
-// has two. Errors add, relative to the size of the logits. Quantized matrices also round their inputs by a step of m /
-// 127, so m / (127 sqrt(12)) on average, where m, the largest of 32 values, is at most sqrt(32) times their root mean
-// square; this happens four times a layer, once for the output and once for a router. An F16 cache rounds values by at
-// most 2^-11. Rounded keys move a score by 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, in the
-// numerator and the denominator.
+// Derivation of the tolerance. A stage of the computation has a relative error of about u sqrt(K), where u is that of a
+// product of floats, since roundings point in all directions (Higham 2002, 2.8). A layer has eight stages: two norms,
+// four products in a row, softmax, SiLU. Normalized heads add one, norms after the branches two, experts three (router,
+// softmax, sum). The output has two. Errors add, relative to the size of the logits. Quantized weights also round
+// inputs in steps of m / 127, an error of m / (127 sqrt(12)) on average, where m, the largest of 32 values, is at most
+// sqrt(32) times their root mean square: four times a layer, once for the output and for a router. An F16 cache rounds
+// by at most 2^-11. This moves a score by 2^-11 Σ |q k| / sqrt(head_dim), and a probability by twice that, in the
+// numerator and denominator.
 TEST_P(ForwardOn, MatchesTheTextbookModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
@@ -113,14 +112,14 @@ TEST_P(ForwardOn, MatchesTheTextbookModel) {
   if (core::quant_info(GetParam().shape.type) != nullptr) {
     tolerance += std::sqrt(32.0 / 12.0) / 127.0 * static_cast<double>((4 + of_experts) * c.n_layers + 1) * size;
   }
-  const double rounding_of_cache[] = {0.0, 0x1.0p-11, std::sqrt(32.0 / 12.0) / 127.0};  // by CacheType
+  const double rounding_of_cache[] = {0.0, 0x1.0p-11, std::sqrt(32.0 / 12.0) / 127.0};  // one for each CacheType
   tolerance += rounding_of_cache[static_cast<size_t>(kind().cache_type)] * (1.0 + 2.0 * textbook.largest_score()) *
                static_cast<double>(c.n_layers) * size;
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
   }
-  // A score moves by at most half as much as the router's output. Compared are two scores, or two groups' sums of two
-  // scores.
+  // Experts may be selected differently only if two scores, or two sums of two scores, are nearly equal. A score moves
+  // by at most half as much as the router's output.
   EXPECT_LE(textbook.worst_choice(), 2.0 * tolerance / size * textbook.largest_route());
 }
 
@@ -153,7 +152,8 @@ TEST_P(ForwardOn, APromptCutAnywhereEqualsTheWhole) {
   RunnerOn engine(kind(), model_);
   std::vector<size_t> cuts;
   for (size_t cut = 1; cut < text.size(); cut += wide ? 13 : 1) cuts.push_back(cut);
-  // On the emulator, only cuts near the borders of blocks (32 positions) and of the kernels' tiles (8 and 16 rows).
+  // On an emulated GPU, test only cuts near the borders of KV blocks (32 positions) and of the kernels' tiles (8 and
+  // 16).
   if (is_emulated(kind()) && std::getenv("FOLIO_LONG") == nullptr) {
     cuts = {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 67};
     std::erase_if(cuts, [&](size_t cut) { return cut >= text.size(); });
@@ -179,7 +179,7 @@ TEST_P(ForwardOn, RaggedBatchMatchesSingleSequences) {
     expected.push_back(alone(texts[s]));
     sequences.push_back(engine.cache().add_sequence());
   }
-  // Each call has tokens of every unfinished sequence, interleaved: 1 row of the first, 2 of the second, …
+  // Each call has rows of all unfinished sequences, interleaved: 1 row of the first, 2 of the second, and so on.
   std::vector<size_t> done(lengths.size(), 0);
   for (int call = 0; call < 100; ++call) {
     std::vector<Row> rows;
@@ -215,7 +215,7 @@ TEST_P(ForwardOn, AnyNumberOfThreadsGivesTheSameBytes) {
     EXPECT_TRUE(same_bits(alone(text, {.n_threads = threads}), expected)) << threads << " threads";
     RunnerOn engine(kind(), model_, {.n_threads = threads});
     const auto sequence = engine.cache().add_sequence();
-    for (size_t i = 0; i < 20; ++i) {  // decoding shares matrices, not rows
+    for (size_t i = 0; i < 20; ++i) {  // when decoding, threads share matrices instead of rows
       const auto got = run(engine, rows_of(sequence, std::span(text).subspan(i, 1), static_cast<int64_t>(i)));
       ASSERT_TRUE(same_bits(got, std::span(expected).subspan(i * vocab_of(model_), vocab_of(model_))))
           << threads << " threads, position " << i;
@@ -233,10 +233,10 @@ TEST_P(ForwardOn, ALaterTokenChangesNothingBefore) {
     const auto after = alone(other);
     const size_t same = changed * vocab_of(model_);
     EXPECT_TRUE(same_bits(std::span(after).first(same), std::span(before).first(same))) << changed;
-    // With 8-bit inputs, rounding may hide a distant token's influence, but not the token's own.
+    // With 8-bit inputs, rounding may hide that a token influences later rows, but not its own row.
     size_t last = core::quant_info(GetParam().shape.type) != nullptr ? changed + 1 : text.size();
     const core::ModelConfig& c = model_.config;
-    if (c.sliding_window > 0 && c.window_period == 1) {  // how far all layers reach back
+    if (c.sliding_window > 0 && c.window_period == 1) {  // a token influences no row beyond all layers' windows
       last = std::min(last, changed + 1 + static_cast<size_t>(c.n_layers * (c.sliding_window - 1)));
       const size_t beyond = last * vocab_of(model_);
       EXPECT_TRUE(same_bits(std::span(after).subspan(beyond), std::span(before).subspan(beyond))) << changed;
@@ -257,7 +257,7 @@ TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
   rows[0].wants_logits = rows[3].wants_logits = false;
   std::vector<std::string> names;
   std::map<std::string, std::vector<float>> seen;
-  bool only_logits = false;  // set at the last layer's heads
+  bool only_logits = false;  // true from the last layer's heads on
   const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     only_logits = only_logits || name == fmt::format("layers.{}.heads", c.n_layers - 1);
     EXPECT_EQ(n_rows, only_logits ? 3U : 5U) << name;
@@ -426,7 +426,7 @@ TEST_P(RunnerTest, FullCacheRollsBackTheBatch) {
   run(engine, rows_of(b, std::span(text).first(30)));
   auto rows = rows_of(a, std::span(text).subspan(30, 10), 30);
   const auto more = rows_of(b, std::span(text).subspan(30, 10), 30);
-  rows.insert(rows.end(), more.begin(), more.end());  // four blocks, where three are free
+  rows.insert(rows.end(), more.begin(), more.end());  // needs four blocks, but three are free
   EXPECT_ERROR(run(engine, rows), "full");
   EXPECT_EQ(cache.length(a), 30);
   EXPECT_EQ(cache.length(b), 30);
@@ -436,8 +436,8 @@ TEST_P(RunnerTest, FullCacheRollsBackTheBatch) {
       same_bits(run(engine, rows_of(a, std::span(text).subspan(30, 10), 30)), std::span(expected).last(10 * vocab_)));
 }
 
-// An exception within a step, such as an observer's, leaves lengths and blocks unchanged, and later steps compute the
-// same results as without it.
+// An exception within a step, here of an observer, changes no lengths and blocks. Later steps compute the same results
+// as without the exception.
 TEST_P(RunnerTest, ExceptionsInAStepChangeNothing) {
   RunnerOn engine(kind(), model_, {.n_threads = 1}, {.max_positions = 1000});
   BlockManager& cache = engine.cache();
@@ -445,7 +445,7 @@ TEST_P(RunnerTest, ExceptionsInAStepChangeNothing) {
   const auto expected = alone(text);
   const auto a = cache.add_sequence();
   run(engine, rows_of(a, std::span(text).first(40)));
-  const auto b = cache.fork(a);  // its last block is copied in the step
+  const auto b = cache.fork(a);  // shares its last block, which the step must copy
   auto rows = rows_of(a, std::span(text).subspan(40), 40);
   const auto more = rows_of(b, std::span(text).subspan(40, 10), 40);
   rows.insert(rows.end(), more.begin(), more.end());
@@ -535,7 +535,7 @@ TEST(Runner, MachineServesSeveralModels) {
 }
 
 TEST(Runner, RejectsInvalidLayerPlacement) {
-  const auto model = test::random_model(test::small_shapes()[1].config);  // has two layers
+  const auto model = test::random_model(test::small_shapes()[1].config);  // a model of two layers
   Cpu cpu({.n_threads = 1});
   const auto place = [&](const std::vector<LayerRange>& ranges) {
     std::vector<Placement> placements;
@@ -557,7 +557,7 @@ TEST(Runner, SmallerCacheTypesSaveMemoryAndRound) {
   const Runner quarter(model, cpu, {.type = CacheType::Q8_0});
   EXPECT_EQ(whole.block_bytes(), 2 * half.block_bytes());
   const auto head_dim = static_cast<size_t>(model.config.head_dim);
-  const size_t of_head = head_dim + 2 * kernels::q8_groups(head_dim);  // bytes per position
+  const size_t of_head = head_dim + 2 * kernels::q8_groups(head_dim);  // bytes of a position's key or value in Q8_0
   EXPECT_EQ(whole.block_bytes() * of_head, 4 * head_dim * quarter.block_bytes());
   const auto text = random_tokens(50, 1, model.config.vocab_size);
   const auto exact = test::alone(model, text);

@@ -1,4 +1,4 @@
-// A machine that forwards all calls to another one and records the order of the engine's calls.
+// A machine that forwards all calls to another one and records in which order the engine calls it.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace folio::infer::test {
 
-/// Appends to `events` when a step begins (b) and when its tokens are waited for (w).
+/// A stage that appends "b" to `events` when a step begins, and "w" when the step's tokens are waited for.
 class WatchedStage final : public PassThroughStage, public PassThroughResults {
  public:
   WatchedStage(std::unique_ptr<Stage> stage, std::string& events)
@@ -39,7 +39,7 @@ class WatchedMachine final : public Machine {
     draws = stage->info().draws;
     return stage;
   }
-  bool draws = false;  ///< whether the last loaded stage draws tokens
+  bool draws = false;  ///< true if the last loaded stage draws tokens itself
 
  private:
   std::unique_ptr<Machine> inner_;

@@ -1,5 +1,5 @@
-// Tests infer/interfaces/fast_llm.h: tokens and outputs equal generate's for any number of threads and requests,
-// waiting threads sleep, and every handle ends once.
+// Tests infer/interfaces/fast_llm.h: tokens and outputs equal those of generate() for any number of threads and
+// requests, waiting threads sleep, and every handle ends once.
 #include "infer/interfaces/fast_llm.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kPrompts = {"ROMEO:", "JULIET:\nWhat", "First Citizen:", "K", "O, "};
 
-// Returns the options of the i-th request, which all differ.
+// Returns options that differ for each i.
 GenerationConfig config_of(int i) {
   GenerationConfig config{.output_token_limit = 1 + i * 13 % 80, .seed = static_cast<uint64_t>(i)};
   if (i % 2 == 1) config.top_k = 5 + i;
@@ -31,7 +31,7 @@ GenerationConfig config_of(int i) {
   if (i % 5 == 2) config.temperature = 1.3F;
   if (i % 3 == 1) config.repeat_penalty = 1.2F;
   if (i % 6 == 1) config.last_n = 0;
-  if (i % 7 == 3) config.stop_token_ids = {0, 5};  // two frequent tokens
+  if (i % 7 == 3) config.stop_token_ids = {0, 5};  // two frequent tokens, which end many outputs early
   if (i % 11 == 5) config.output_token_limit = 0;
   return config;
 }
@@ -55,8 +55,8 @@ std::vector<int32_t> fetched(Model& model, int handle) {
   return tokens;
 }
 
-// Writes a model with random weights that is slow enough for a noticeable time per token, with the golden model's
-// tokenizer and a window that no test fills.
+// Writes a model with random weights that needs a noticeable time per token. It has the golden model's tokenizer and a
+// context that no test fills.
 fs::path slow_model(const fs::path& folder) {
   const LoadedModel golden = LoadedModel::open(FOLIO_GOLDEN);
   core::ModelConfig config = golden.config();
@@ -72,7 +72,7 @@ fs::path slow_model(const fs::path& folder) {
   return folder / "slow.gguf";
 }
 
-// Writes the golden model with a chat template that uses only its letters.
+// Writes the golden model with a chat template that uses only letters of its vocabulary.
 fs::path chatting_model(const fs::path& folder) {
   fs::copy(FOLIO_GOLDEN, folder / "chatting");
   std::ifstream in(fs::path(FOLIO_GOLDEN) / "tokenizer_config.json");
@@ -125,7 +125,7 @@ TEST(FastLlm, ThreadsSharingAHandleGetEachTokenOnce) {
   EXPECT_EQ(all, expected);
 }
 
-// A polling thread is never asleep, and fetches all tokens.
+// A thread that polled would never be seen asleep, and would fetch all tokens.
 TEST(FastLlm, FetchingBlocksWithoutPolling) {
   const test::TempDir folder;
   Model model(slow_model(folder.path()), {.machines = {.n_threads = 1}});
@@ -169,7 +169,7 @@ TEST(FastLlm, UnfetchedRequestsEndWithTheModel) {
   const fs::path file = slow_model(folder.path());
   Model model(file, {.machines = {.n_threads = 1}});
   for (int i = 0; i < 40; ++i) static_cast<void>(model.LaunchResponseTokens(model.Encode("ROMEO:")));
-  EXPECT_GE(model.FetchResponseTokens(39), 0);  // all run; 65,000 tokens each would take minutes
+  EXPECT_GE(model.FetchResponseTokens(39), 0);  // all run, and are canceled: 65,000 tokens each would take minutes
 }
 
 TEST(FastLlm, FirstFetchThrowsTheError) {
@@ -192,7 +192,7 @@ TEST(FastLlm, ErrorsNameOptionsOutOfRange) {
   EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = NAN}), "temperature is nan");
 }
 
-// Callbacks come with 0, 1, 2, … and one token's texts, then with -1 and the whole outputs.
+// A callback gets the index 0, 1, 2, … and each prompt's next token, and at the end -1 and the whole outputs.
 TEST(FastLlm, BatchCallbacksAreInTokenOrder) {
   LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN);
   Model model(FOLIO_GOLDEN);
@@ -200,7 +200,7 @@ TEST(FastLlm, BatchCallbacksAreInTokenOrder) {
   std::vector<std::string> expected;
   for (const std::string& prompt : kPrompts) expected.push_back(alone.generate(prompt, options_of(config)).text);
   size_t longest = 0;
-  for (const std::string& text : expected) longest = std::max(longest, text.size());  // one letter a token
+  for (const std::string& text : expected) longest = std::max(longest, text.size());  // each token is one letter
 
   std::vector<std::string> outputs{"what was here"};
   std::vector<std::string> texts(kPrompts.size());
@@ -283,7 +283,7 @@ TEST_F(FastLlmChat, HistoryTokensMatchTheConversation) {
             data::encode_chat(model.tokenizer(), chat, messages));
 }
 
-// This vocabulary falls back to bytes, so a character may have several tokens.
+// With a vocabulary that falls back to bytes, a character may have several tokens. A call never gets part of one.
 TEST_F(FastLlmChat, CallsHaveWholeCharacters) {
   LoadedModel alone = LoadedModel::open(FOLIO_SMOLLM2);
   Model model(FOLIO_SMOLLM2);

@@ -1,5 +1,5 @@
-// Tests FasterTransformer's interface: memory is released by its owner, and invalid tensors are rejected with a line
-// that names the tensor, its shape and the expected one.
+// Tests FasterTransformer's interface: the KV cache is allocated and freed as its caller asks, and the error for an
+// invalid tensor names the tensor, its shape and the expected one.
 #include <unistd.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ TEST_F(FasterTransformer, BufferExistsFromAllocateToFree) {
   llama_.allocateBuffer(2, 1, 100, 50);
   EXPECT_TRUE(llama_.has_buffer());
   EXPECT_EQ(llama_.statistics().n_blocks, 2 * 4);
-  llama_.allocateBuffer(1, 1, 40, 50);  // fits in the buffer
+  llama_.allocateBuffer(1, 1, 40, 50);  // needs less, so the buffer is reused
   EXPECT_EQ(llama_.statistics().n_blocks, 2 * 4);
   llama_.allocateBuffer(2, 4, 100, 50);
   EXPECT_EQ(llama_.statistics().n_blocks, 2 * 4 * 5);
@@ -49,14 +49,14 @@ TEST_F(FasterTransformer, BufferExistsFromAllocateToFree) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers keep freed memory
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers don't release freed memory
 size_t resident_bytes() {
   size_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
   return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// 33 MB of keys and values for 2016 positions.
+// The keys and values of 2,016 positions take 33 MB, so their release is visible in the process's memory.
 TEST(FasterTransformerMemory, FreeBufferReleasesMemory) {
   core::ModelConfig c = config();
   c.family = core::Family::Qwen3;

@@ -1,4 +1,4 @@
-// Helpers for the tests of FasterTransformer's interface: a caller's arrays, and a model with a reference engine.
+// Helpers for the tests of FasterTransformer's interface: a caller's arrays, and a model with both interfaces.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,12 +22,12 @@ namespace folio::infer::faster_transformer {
 using Tokens = std::vector<int32_t>;
 
 inline core::ModelConfig config() {
-  core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+  core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37
   c.context_length = 300;
   return c;
 }
 
-// The caller's arrays, and tensors that are views of them.
+// The arrays of a caller, and the tensors that refer to them.
 class Batch {
  public:
   Batch(std::vector<Tokens> prompts, int32_t length, size_t beam_width = 1) : width_(beam_width) {
@@ -68,7 +68,7 @@ class Batch {
     shape.push_back(most_new);
     out["output_log_probs"] = {.type = TYPE_FP32, .shape = shape, .data = output_log_probs.data()};
   }
-  // Returns the tokens of sequence i, including its prompt.
+  // Returns the prompt and output tokens of sequence i, or of one of its beams.
   [[nodiscard]] Tokens text(size_t i, size_t beam = 0) const {
     const size_t at = i * width_ + beam;
     const size_t length = output_ids.size() / sequence_length.size();
@@ -94,7 +94,7 @@ class FasterTransformer : public ::testing::Test {
   }
   static Tokens prompt(size_t n, uint64_t seed) { return test::random_tokens(n, seed, 36); }
   void forward(Batch& batch) { llama_.forward(&batch.out, &batch.in, &weights_); }
-  // Returns the engine's results. The tokenizer's suppressed tokens are bad words.
+  // Returns the results of the engine for prompt `p`. Tokens that the tokenizer suppresses are given as bad words.
   [[nodiscard]] std::vector<GenerateResult> engine_texts(const Tokens& p, GenerateOptions options) const {
     Cpu cpu({.n_threads = 1});
     Engine engine(weights_.file(), cpu, {.max_positions = 6000});

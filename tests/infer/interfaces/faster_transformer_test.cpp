@@ -1,5 +1,5 @@
 // Tests FasterTransformer's interface: outputs equal the engine's, and a session computes no position twice.
-// tests/python/faster_transformer_test.py compares outputs with transformers'.
+// tests/python/faster_transformer_test.py compares outputs with those of transformers.
 #include <algorithm>
 #include <cmath>
 
@@ -96,7 +96,7 @@ TEST_F(FasterTransformer, WordListsUseIdsAndOffsets) {
   Batch free(prompts, 40);
   forward(free);
   const Tokens a = free.text(0), b = free.text(1);
-  Batch stops(prompts, 40);  // of the first prompt: three tokens, and one; of the second: two
+  Batch stops(prompts, 40);  // first prompt: words of 3 and 1 tokens; second: 2
   stops.ints("stop_words_list", {2, 2, 4}, {a[25], a[26], a[27], 36, 3, 4, -1, -1, b[30], b[31], 0, 0, 2, -1, -1, -1});
   forward(stops);
   EXPECT_LE(stops.text(0).size(), 28U);
@@ -118,7 +118,7 @@ TEST_F(FasterTransformer, EmptyPromptsBeginWithTheStartId) {
   EXPECT_EQ(batch.text(0), engine_texts({4}, {.max_tokens = 20, .sampler = {.temperature = 0.0F}}).front().tokens);
   EXPECT_EQ(batch.text(1).front(), prompt(3, 1).front());
   Batch none({{}}, 20);
-  forward(none);  // the tokenizer's default prompt
+  forward(none);  // an empty prompt is the tokenizer's default prompt
   EXPECT_EQ(none.text(0), engine_texts({36}, {.max_tokens = 20, .sampler = {.temperature = 0.0F}}).front().tokens);
 }
 
@@ -131,7 +131,7 @@ TEST_F(FasterTransformer, CompletePromptsAreUnchanged) {
   EXPECT_EQ(batch.text(1).size(), 8U);
 }
 
-// Each position is computed once, except the last one, which isn't needed.
+// Each position is computed once, except that of the last token, which was drawn but not computed.
 TEST_F(FasterTransformer, SessionsContinueWithoutRecomputation) {
   std::vector<Tokens> texts = {prompt(45, 11), prompt(3, 12), prompt(64, 13)};
   Batch first(texts, 90);
@@ -177,7 +177,7 @@ TEST_F(FasterTransformer, SessionsContinueTheBestBeam) {
   const Tokens all = joined(first.text(0), prompt(5, 17));
   const auto expected = engine_texts(all, {.max_tokens = 35, .n = 3, .beams = {.width = 3, .length_penalty = 0.0}});
   for (size_t b = 0; b < 3; ++b) EXPECT_EQ(next.text(0, b), joined(all, expected[b].tokens));
-  // One row for the last token, five for the new ones, and 34 for each of three beams.
+  // Computes one row for the last token so far, five for the new ones, and 34 for each of three beams.
   EXPECT_EQ(llama_.statistics().rows - rows, 1U + 5U + 3U * 34U);
 }
 

@@ -1,4 +1,4 @@
-// The kinds of ranks that properties_test.cpp tests; each program that includes it defines its own.
+// Declares the kinds of ranks that properties_test.cpp tests. Each program with this test defines its own.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace folio::infer::test {
 struct RankKind {
   std::string name;
   std::vector<CacheType> cache_types;
-  size_t least;        ///< ranks, or a model's number of tiles if that is smaller
-  bool in_eight_bits;  ///< whether inputs of quantized matrices are sent in 8 bits
+  size_t least;        ///< minimum number of ranks, if the model has as many tiles
+  bool in_eight_bits;  ///< true if inputs of quantized matrices are sent in 8 bits
   /// Runs `work` with a model on n ranks, and returns the bytes that they exchanged.
   std::function<uint64_t(size_t n, const core::StoredModel& model, const CacheOptions& options,
                          const std::function<void(Runner&)>& work)>
@@ -29,10 +29,10 @@ inline size_t most_ranks(const core::ModelConfig& config) {
   return std::min<size_t>(4, shard_tiles(static_cast<size_t>(config.dim)));
 }
 
-inline constexpr size_t kLength = 37;  ///< tokens of a sequence
+inline constexpr size_t kLength = 37;  ///< tokens of the tested sequence
 inline constexpr size_t kFirst = 9;
 
-/// Returns the logits of a prompt and of single tokens after it, and of the last token of a prompt in two steps.
+/// Returns the logits of a prompt, of three tokens after it one by one, and of the last token of a prompt in two steps.
 inline std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
   const auto sequence = runner.cache().add_sequence();
   auto logits = run(runner, rows_of(sequence, text.first(text.size() - 3)));

@@ -1,5 +1,5 @@
-// Tests shards, the ranks of one process (infer/ranks/local.h), in addition to the properties of all ranks: their
-// number, and that a failing shard only fails the step.
+// Tests shards, the ranks of one process (infer/ranks/local.h): their number, errors, and memory nodes. A failing shard
+// fails only its step. properties_test.cpp tests the properties of all kinds of ranks.
 #include "infer/ranks/local.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace folio::infer {
 
-// Weights are used in the mapped file, or copied to each shard's memory.
+// Shards use the weights in the mapped file, or copy them to their own memory.
 std::vector<test::RankKind> test::rank_kinds() {
   const auto threads = [](bool copies) {
     return [copies](size_t n, const core::StoredModel& model, const CacheOptions& options,
@@ -33,20 +33,20 @@ namespace {
 
 TEST(Shards, DividesHeadsAndTilesEvenly) {
   size_t last = 0;
-  for (size_t rank = 0; rank < 4; ++rank) {  // SmolLM2's three key/value heads: a fourth shard has none
+  for (size_t rank = 0; rank < 4; ++rank) {  // SmolLM2 has three key/value heads, so a fourth shard has none
     const Share heads = share_of(3, rank, 4);
     EXPECT_EQ(heads.first, last);
     EXPECT_LE(heads.last - heads.first, 1U);
     last = heads.last;
   }
   EXPECT_EQ(last, 3U);
-  EXPECT_EQ(rows_of_rank(100, 0, 3).last, 32U);  // 7 tiles: 2, 2 and 3
+  EXPECT_EQ(rows_of_rank(100, 0, 3).last, 32U);  // 7 tiles of 16 rows: 2, 2 and 3
   EXPECT_EQ(rows_of_rank(100, 2, 3).last, 100U);
   EXPECT_EQ(rows_of_rank(20, 0, 4).last, 0U);
 }
 
 TEST(Shards, DefaultsToANodeThreadAndTilePerShard) {
-  const core::ModelConfig config = test::small_shapes()[1].config;  // 60 wide: 4 tiles
+  const core::ModelConfig config = test::small_shapes()[1].config;  // a width of 60, which is 4 tiles
   EXPECT_EQ(default_shards(1, 8, config), 1U);
   EXPECT_EQ(default_shards(2, 8, config), 2U);
   EXPECT_EQ(default_shards(2, 1, config), 1U);
@@ -54,7 +54,7 @@ TEST(Shards, DefaultsToANodeThreadAndTilePerShard) {
 }
 
 TEST(Shards, RejectsMoreShardsThanTiles) {
-  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);  // 60 wide
+  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);  // a width of 60
   ShardedCpu machine(5, {.n_threads = 1}, core::memory_nodes());
   EXPECT_ERROR(Runner(model, machine), "width of 60 has 4 tiles of 16 rows, too few for 5 shards");
   Cpu cpu({.n_threads = 1});
@@ -76,7 +76,7 @@ TEST(Shards, FailedShardEndsTheBarrierForAll) {
       meet(i);
       ++n_met;
       if (i == 1) throw std::bad_alloc();
-      meet(i);  // waits for 1, which never arrives
+      meet(i);  // waits for shard 1, which never arrives
       ADD_FAILURE() << "met";
     };
     EXPECT_THROW(threads.run(work, [&] { group.break_off(); }), std::bad_alloc);
@@ -87,7 +87,7 @@ TEST(Shards, FailedShardEndsTheBarrierForAll) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve address space
-// Some threads start before one can't be started.
+// The error occurs after some threads have been started, and these must end.
 TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   const std::string text = core::test::in_little_memory(
       [] { return core::test::error_of([] { const ShardThreads threads(5000, core::memory_nodes()); }); });
@@ -104,7 +104,7 @@ TEST(MemoryNodes, ReadsNodesFromSysfs) {
   };
   write("online", "0,2-3\n");
   write("node0/cpulist", "0-1\n");
-  write("node2/cpulist", "1023\n");  // this process may not run there
+  write("node2/cpulist", "1023\n");  // not a processor that this process may use
   write("node3/cpulist", "0,5000-5001,x\n");
   const auto nodes = core::memory_nodes(folder / ".");
   ASSERT_EQ(nodes.size(), 2U);

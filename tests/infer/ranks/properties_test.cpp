@@ -1,5 +1,5 @@
-// Tests ranks on any transport, with every type, family and shape: they compute the bytes of one CPU, observers get
-// whole slots, weights are not duplicated, and the exchanged bytes match the formula.
+// Tests the properties of ranks on any transport, for every type, family and shape: they compute the bytes of one CPU,
+// observers get whole slots, weights aren't duplicated, and the number of exchanged bytes is the formula's.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,7 +34,7 @@ TEST_P(RanksOf, MatchOneCpuAndTheTrafficFormula) {
   const auto& [kind, shape] = GetParam();
   const core::StoredModel model = random_model_of(shape);
   const auto text = random_tokens(kLength, 1, model.config.vocab_size);
-  uint64_t vectors = 0;  // copied to each rank
+  uint64_t vectors = 0;  // bytes of the vectors, which each rank has
   for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
     if (!spec.is_matrix()) vectors += static_cast<uint64_t>(spec.elements()) * sizeof(float);
   }

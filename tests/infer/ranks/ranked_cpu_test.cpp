@@ -1,6 +1,6 @@
 // Tests ranks of several processes (infer/ranks/net), here threads with a machine each: logits equal those of one CPU
-// on any grid, pipeline stages compute steps of different sequences concurrently, and a rank that fails or doesn't
-// answer is an error that names it.
+// on any grid, pipeline stages compute steps of different sequences concurrently, and an error names a rank that fails
+// or doesn't answer.
 #include "infer/ranks/net/ranked_cpu.h"
 
 #include <arpa/inet.h>
@@ -36,7 +36,7 @@ using test::logits_of;
 using test::same_bits;
 using test::Shape;
 
-// Returns a port that is not in use.
+// Returns a TCP port that is not in use.
 uint16_t free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -74,8 +74,8 @@ std::vector<RankConfig> rank_configs(const Grid& grid, std::chrono::seconds time
   return all;
 }
 
-// Runs `lead` on rank 0, while the others load the model and follow. Returns the exchanged bytes. Each follower calls
-// `may_follow` first.
+// Calls `lead` with rank 0's machine, while the other ranks load the model, call `may_follow`, and follow. Returns the
+// bytes that all ranks have sent.
 uint64_t with_machine(
     const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
     const std::function<void(RankedCpu&)>& lead, const std::function<void(size_t)>& may_follow = [](size_t) {}) {
@@ -100,7 +100,7 @@ uint64_t with_machine(
   return given;
 }
 
-// Runs `work` on rank 0 with a model on the grid.
+// Calls `work` with rank 0's runner, which executes the model on all ranks of the grid. Returns the sent bytes.
 uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
                     const std::function<void(Runner&)>& work) {
   return with_machine(grid, model, options, [&](RankedCpu& machine) {
@@ -169,7 +169,7 @@ TEST(Ranks, AdaptersAreLoadedOnAllRanks) {
 
 TEST(Ranks, StepsMayExceedASharedMemorySlot) {
   core::ModelConfig config = test::small_shapes()[0].config;
-  config.vocab_size = 3000;  // 200 rows of logits: 2.4 MB
+  config.vocab_size = 3000;  // so that 200 rows of logits have 2.4 MB
   const core::StoredModel model = test::random_model(config);
   const auto text = test::random_tokens(static_cast<size_t>(std::min<int64_t>(200, config.context_length)), 5, 3000);
   Cpu one({.n_threads = 1});
@@ -189,7 +189,7 @@ TEST(Ranks, PromptsPassThePipelineInChunks) {
   const Step step{.rows = rows, .tables = {}, .table_starts = {}, .copies = copies, .n_logit_rows = 200, .draws = {}};
   EXPECT_EQ(pieces_of(step, 1).size(), 1U);
   const auto pieces = pieces_of(step, 2);
-  EXPECT_EQ(pieces.size(), 6U);  // pieces have at least 32 rows
+  EXPECT_EQ(pieces.size(), 6U);  // each has at least 32 rows
   size_t n = 0;
   for (const Step& piece : pieces) {
     EXPECT_EQ(piece.rows.data(), rows.data() + n);
@@ -204,15 +204,13 @@ TEST(Ranks, PromptsPassThePipelineInChunks) {
       1U);
 }
 
-// ---- Steps in flight ----
-
 core::StoredModel model_of_layers(int64_t n) {
   core::ModelConfig config = test::small_shapes()[1].config;
   config.n_layers = n;
   return test::random_model(config);
 }
 
-// The last stage has not started when rank 0 has issued a step for each stage.
+// When rank 0 has issued a step for each stage, the last stage has not even started to follow.
 TEST(Pipeline, IssuesAStepPerStageBeforeTheFirstEnds) {
   const core::StoredModel model = model_of_layers(4);
   for (const Grid grid : {Grid{2, 2}, Grid{3, 3}, Grid{4, 4}, Grid{4, 2, false}}) {
@@ -242,7 +240,7 @@ TEST(Pipeline, IssuesAStepPerStageBeforeTheFirstEnds) {
   }
 }
 
-// The last stage waits until rank 0 collects logits, and rank 0 until a step fits, whatever is in flight.
+// More steps are issued than may be in flight, and their logits are never collected. This must not block later steps.
 TEST(Pipeline, UncollectedLogitsDoNotBlockSteps) {
   const core::StoredModel model = model_of_layers(4);
   const CacheOptions options{.max_positions = 10000};
@@ -254,7 +252,7 @@ TEST(Pipeline, UncollectedLogitsDoNotBlockSteps) {
         return runner.issue(test::rows_of(runner.cache().add_sequence(), tokens, 0, wants_logits));
       };
       const auto expected = test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
-      for (const size_t n_tokens : {5, 90}) {  // in one piece, and in several
+      for (const size_t n_tokens : {5, 90}) {  // short enough for one piece, and for several
         for (const bool wants_logits : {true, false}) {
           for (size_t n = 0; n < 2 * grid.n_stages; ++n) {
             static_cast<void>(issue(5, true));
@@ -267,7 +265,7 @@ TEST(Pipeline, UncollectedLogitsDoNotBlockSteps) {
   }
 }
 
-// Requests arrive, end, are cancelled, fork and are preempted while steps are in flight.
+// Requests arrive, end, are canceled, fork and are preempted while steps are in flight.
 TEST(Pipeline, OutputsMatchOneProcess) {
   core::StoredModel model = model_of_layers(4);
   const core::Adapter adapter = test::random_adapter(model.config, 5, 4);
@@ -331,7 +329,7 @@ TEST(Ranks, OrdersRoundTrip) {
   }
 }
 
-// Returns rank 0's error if rank 1 runs `work` instead of following it.
+// Returns the error of rank 0's step if rank 1 runs `work` instead of following.
 std::string error_of_rank_0(const Grid& grid, std::chrono::seconds timeout,
                             const std::function<void(RankedCpu&, std::promise<void>&)>& work) {
   const core::StoredModel model = test::random_model(test::small_shapes()[0].config);
@@ -363,12 +361,12 @@ TEST(Ranks, NamesALostRank) {
   }
 }
 
-// Only a separate process can be killed. It stops in the middle of the message.
+// Rank 1 is a process of its own, so that it can be stopped in the middle of a message and killed.
 TEST(Ranks, NamesARankThatDiesWhileReceiving) {
   const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the system buffers
   const auto all = rank_configs({.n_ranks = 2});
   const pid_t rank_1 = ::fork();
-  if (rank_1 == 0) {  // this process always ends here
+  if (rank_1 == 0) {  // the child process, which never leaves this branch
     static_cast<void>(core::test::error_of([&] {
       Peers peers(all[1]);
       test::stop_after_bytes(message.size() / 64);
@@ -386,7 +384,7 @@ TEST(Ranks, NamesARankThatDiesWhileReceiving) {
   EXPECT_ERROR(peers.wait_until_taken(1, Channel::Orders), "rank 1 of 2 disconnected");
 }
 
-// Waiting calls would otherwise wait for an hour.
+// After a rank is marked as failed, receiving from it throws at once. A call that waited would do so for an hour.
 TEST(Ranks, NothingWaitsAfterALostRank) {
   const auto all = rank_configs({.n_ranks = 2}, std::chrono::hours(1));
   std::promise<void> rank_0_ends;

@@ -1,4 +1,4 @@
-// Tests ranks in the environment (infer/ranks/net/rank_config.h): torchrun's variables, and errors for invalid ones.
+// Tests infer/ranks/net/rank_config.h: reading torchrun's environment variables, and errors for invalid ones.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

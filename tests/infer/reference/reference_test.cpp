@@ -1,6 +1,6 @@
 // Tests infer/reference against the formulas of kernels.h in double precision. Tolerances bound the rounding error: one
-// operation has the relative error u = 2^-24, n operations in a row at most n u (Higham 2002, chapter 3), times the sum
-// of the absolute values where terms cancel.
+// operation has a relative error of at most u = 2^-24, n in a row n u (Higham 2002, chapter 3). Where terms cancel, the
+// error is relative to the sum of their absolute values.
 #include "infer/reference/reference.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using test::random_floats;
 constexpr double kU = 0x1.0p-24;
 constexpr double kExpError = 4 * kU;  // 2 units in the last place, each at most 2 u of the value
 
-// Returns how often one product in a sum over k is rounded: in the additions of its lane, four joins, and the chunks.
+// Returns how often a product in a sum over k is rounded: in the additions of its lane, of 16 lanes, and of chunks.
 double roundings(size_t k) {
   return static_cast<double>((std::min(k, kChunk) + kLanes - 1) / kLanes + 4 + (k + kChunk - 1) / kChunk);
 }
@@ -39,7 +39,7 @@ TEST(Reference, DotIsWithinRoundingErrors) {
   }
 }
 
-// Adds in the order that kernels.h defines, for values so far apart that any other order gives different bits.
+// Values are so far apart that any other order of additions than that of kernels.h gives different bits.
 TEST(Reference, DotAddsInTheDocumentedOrder) {
   for (const size_t k : {1U, 15U, 16U, 17U, 33U, 100U, 1024U, 1025U, 2500U}) {
     auto a = random_floats(k, k);
@@ -101,8 +101,8 @@ TEST(Reference, ExpIsExactAtZeroAndClamped) {
   EXPECT_TRUE(std::isfinite(reference::exp(1e30F)));
 }
 
-// All terms are positive, so the sum's relative error is at most roundings(k) u, which the square root halves. Mean, +
-// eps, root, division, and two products add at most 5 u.
+// All terms are positive, so the sum has a relative error of at most roundings(k) u, which the square root halves. The
+// mean, + eps, the root, the division, and two products add at most 5 u.
 TEST(Reference, RmsNormIsWithinRoundingErrors) {
   for (const size_t n : {1U, 2U, 15U, 16U, 17U, 100U, 1023U, 1030U, 2500U}) {
     for (const double eps : {1e-6, 1e-5, 0.5}) {
@@ -121,8 +121,8 @@ TEST(Reference, RmsNormIsWithinRoundingErrors) {
   }
 }
 
-// A pair is a complex number that is rotated by its angle. Two roundings of terms of at most |x|, and one each of
-// cosine and sine: 4 u |x|.
+// A pair is a complex number that is rotated by its angle. Its error is at most 4 u |x|: two roundings of terms of at
+// most |x|, and one each of cosine and sine.
 TEST(Reference, RopeRotatesEachPairByItsAngle) {
   using core::RopePairs;
   for (const auto& [head_dim, pairs] : {std::pair{2U, RopePairs::Adjacent},
@@ -159,7 +159,7 @@ TEST(Reference, RopeRotatesEachPairByItsAngle) {
   }
 }
 
-// Errors: kExpError for e^-x, u each for the sum, the quotient and the product, and u for products of errors.
+// The error is that of e^-x, u each for the sum, the quotient and the product, and u for products of errors.
 TEST(Reference, SwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 80.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -171,8 +171,8 @@ TEST(Reference, SwigluIsWithinRoundingErrors) {
   }
 }
 
-// The exponent has four roundings and two rounded constants; its absolute error becomes a relative error of e^. The
-// tanh is a quotient, since 1 + tanh cancels for very negative values.
+// The exponent has four roundings and two rounded constants. Its absolute error is the relative error of the power. The
+// exact value is a quotient instead of 1 + tanh, which cancels for very negative values.
 TEST(Reference, GegluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 8.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -182,13 +182,13 @@ TEST(Reference, GegluIsWithinRoundingErrors) {
     const double g = gate[i];
     const double argument = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
     const double exact = g / (1.0 + std::exp(-2.0 * argument)) * up[i];
-    if (2.0 * std::abs(argument) > 80.0) continue;  // e^ is clamped here
+    if (2.0 * std::abs(argument) > 80.0) continue;  // the power is clamped here
     ASSERT_LE(std::abs(out[i] - exact), (kExpError + (4 + 6 * std::abs(2.0 * argument)) * kU) * std::abs(exact) + 1e-30)
         << gate[i];
   }
 }
 
-// As SwiGLU, with one more rounding in the exponent, and two in up + 1 and its product.
+// The error is SwiGLU's, with one more rounding in the exponent, and two in up + 1 and its product.
 TEST(Reference, ClampedSwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 20.0);
   const auto up = random_floats(5000, 2, 20.0);
@@ -202,7 +202,7 @@ TEST(Reference, ClampedSwigluIsWithinRoundingErrors) {
   }
 }
 
-// cap · tanh(x / cap) is a difference of two values of the cap's size, each with e^'s error and 3 roundings.
+// cap * tanh(x / cap) is a difference of two values of the cap's size, each with the error of e^x and 3 roundings.
 TEST(Reference, SoftCapIsWithinRoundingErrors) {
   const float cap = 30.0F;
   std::vector<float> x = random_floats(2000, 1, 100.0);
@@ -250,8 +250,8 @@ TEST(Reference, SinkActsAsAPositionWithZeroValue) {
 }
 
 // An error ds of a score changes its weight by a factor 1 ± ds, where ds is the error of a dot product over head_dim
-// plus u |s - m| for the difference. Numerator and denominator each have this error, that of e^, up to 32 additions,
-// and three operations and another e^ per block. The result's error is relative to Σ w |v|.
+// plus u |s - m| for the difference. Numerator and denominator each have this error, that of the power, up to 32
+// additions, and three operations and another power per KV block. The result's error is relative to Σ w |v|.
 TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
     for (const auto& [n_positions, window] : {std::pair{1U, 200U},

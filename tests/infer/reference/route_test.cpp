@@ -17,7 +17,7 @@ namespace {
 using core::RouterScore;
 using test::random_floats;
 
-// Returns the indices of the n largest values; among equal ones, the first.
+// Returns the indices of the n largest values. Of equal values, those with the lowest indices come first.
 std::vector<size_t> largest(const std::vector<double>& values, size_t n) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -41,7 +41,7 @@ std::vector<double> expected_routes(const std::vector<float>& logits, const std:
     groups.push_back(0.0);
     for (const size_t i : largest(group, std::min<size_t>(2, size))) groups.back() += group[i];
   }
-  std::vector<size_t> of_chosen;  // the experts in the chosen groups
+  std::vector<size_t> of_chosen;  // the experts in the selected groups
   std::vector<double> their_scores;
   const auto chosen_groups = largest(groups, routing.groups_chosen);
   for (size_t i = 0; i < by.size(); ++i) {
@@ -81,7 +81,7 @@ TEST(Route, MatchesTheRoutingFormula) {
             const auto expected = expected_routes(logits, bias, routing);
             for (size_t i = 0; i < got.size(); ++i) {
               EXPECT_EQ(got[i] == 0.0F, expected[i] == 0.0) << i << " of " << g.n_experts << ", seed " << seed;
-              // Roundings of exp and the largest logit's difference, of sums of n terms, and of three more operations.
+              // The roundings of exp and its argument, of sums of n terms, and of three more operations.
               const double roundings = 4.0 + 6.0 + 2.0 * static_cast<double>(g.n_experts) + 3.0;
               EXPECT_NEAR(got[i], expected[i], roundings * kU * expected[i]);
             }
@@ -99,7 +99,7 @@ TEST(Route, TiesSelectTheFirst) {
   std::vector<float> two{-1.0F, 3.0F, 0.0F, 3.0F, 3.0F};
   route(two.data(), nullptr, {.n_experts = 5, .n_chosen = 2, .normalizes = true});
   EXPECT_EQ(two, (std::vector<float>{0, 0.5F, 0, 0.5F, 0}));
-  std::vector<float> groups(6, 0.0F);  // groups of two experts; the first two are chosen
+  std::vector<float> groups(6, 0.0F);  // three groups of two experts, of which the first two are selected
   route(groups.data(), nullptr, {.n_experts = 6, .n_chosen = 3, .n_groups = 3, .groups_chosen = 2});
   EXPECT_TRUE(groups[0] > 0 && groups[1] > 0 && groups[2] > 0);
   EXPECT_EQ(groups[3] + groups[4] + groups[5], 0.0F);
@@ -114,7 +114,7 @@ TEST(Route, BiasAffectsOnlySelection) {
   EXPECT_EQ(x[2], 0.5F);
 }
 
-// A row with NaNs selects as many experts as any other, and its output is NaN, too.
+// A row with NaNs or infinities selects at most `n_chosen` experts.
 TEST(Route, NaNRowsSelectAsManyAsOthers) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const RouterScore score : {RouterScore::Softmax, RouterScore::Sigmoid}) {
@@ -127,7 +127,7 @@ TEST(Route, NaNRowsSelectAsManyAsOthers) {
                               .groups_chosen = std::min<size_t>(2, n_groups),
                               .normalizes = true};
         for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
-          for (size_t place = 0; place < 9; ++place) {  // the last: in all places
+          for (size_t place = 0; place < 9; ++place) {  // the element to damage; 8: all of them
             auto x = random_floats(8, place);
             auto bias = random_floats(8, place + 1);
             auto& hurt = with_bias ? bias : x;

@@ -1,5 +1,5 @@
-// A model of any family in double precision, as in a textbook: no cache, no blocks, one position at a time. The
-// engine's results are compared with it.
+// Computes a model of any family in double precision, as in a textbook: without KV blocks or batches, one position at a
+// time. The results of the engine are compared with it.
 #pragma once
 
 #include <algorithm>
@@ -28,18 +28,18 @@ class Textbook {
     if (c_.tie_embeddings) model_[Role::Output] = model_[Role::TokenEmbedding];
   }
 
-  /// Returns the largest Σ_d |q_d k_d| / sqrt(head_dim) so far: how far a relative error of the keys moves a score.
+  /// Returns the largest Σ_d |q_d k_d| / sqrt(head_dim) so far: a score moves by that times the keys' relative error.
   [[nodiscard]] double largest_score() const { return largest_score_; }
 
-  /// The experts of each (layer, position), as one flag per expert.
+  /// The selected experts for each pair of (layer, position), one flag for each expert.
   using Choices = std::map<std::pair<size_t, size_t>, std::vector<bool>>;
   void set_choices(Choices choices) { choices_ = std::move(choices); }
-  /// Returns the largest amount by which an omitted expert's or group's score exceeded a chosen one's.
+  /// Returns the largest amount so far by which an unselected expert's or group's score exceeded a selected one's.
   [[nodiscard]] double worst_choice() const { return worst_choice_; }
-  /// Returns the largest absolute output of a router.
+  /// Returns the largest absolute output of a router so far.
   [[nodiscard]] double largest_route() const { return largest_route_; }
 
-  /// Returns logits (tokens, vocab_size).
+  /// Computes a sequence from its first token. Returns the logits (tokens, vocab_size).
   std::vector<std::vector<double>> logits(std::span<const int32_t> tokens) {
     std::vector<std::vector<double>> result;
     keys_.assign(layers_.size(), {});
@@ -159,7 +159,7 @@ class Textbook {
     const Vector routes = c_.has_experts(static_cast<int64_t>(l)) ? routes_of(l, position, ffn_in) : Vector{};
     for (size_t e = 0; e < routes.size(); ++e) {
       if (routes[e] == 0.0) continue;
-      const auto expert = [&](Role role) {  // the expert's matrix, or bias
+      const auto expert = [&](Role role) {  // returns this expert's part of a stacked tensor
         const auto size = static_cast<ptrdiff_t>(w[role].size() / routes.size());
         const auto first = w[role].begin() + static_cast<ptrdiff_t>(e) * size;
         return std::vector<float>(first, first + size);
@@ -182,7 +182,7 @@ class Textbook {
     for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(c_.residual_scale) * branch[i];
   }
 
-  // Returns W2 (silu(W1 in + b1) * (W3 in + b3)), or the same with another gate.
+  // Returns W2 (silu(W1 in + b1) * (W3 in + b3)), or the same with the family's gate.
   [[nodiscard]] Vector feed_forward(const Vector& in, const std::vector<float>& w1, const std::vector<float>& w3,
                                     const std::vector<float>& w2, const std::vector<float>& b1 = {},
                                     const std::vector<float>& b3 = {}) const {
@@ -206,8 +206,8 @@ class Textbook {
 
   static double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-  // Returns each expert's weight, 0 if not chosen. With 8-bit rounding, close scores may select either expert, so the
-  // chosen ones come from `choices`, and the largest excess of an omitted score is kept.
+  // Returns each expert's weight, 0 if not selected. Since rounding may decide between close scores, the selection is
+  // that of `choices`, and the largest amount by which an unselected score was higher is stored.
   Vector routes_of(size_t l, size_t position, const Vector& in) {
     auto& w = layers_[l];
     Vector scores = times(w[Role::Router], in);
@@ -233,7 +233,7 @@ class Textbook {
     for (size_t e = 0; e < chosen.size(); ++e) {
       if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
     }
-    // A chosen group may have none of the experts, so groups are only compared if each one has some.
+    // A selected group may have no selected expert, so groups are only compared if each of them has one.
     const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
     if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);
     Vector within;

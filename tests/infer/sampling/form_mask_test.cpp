@@ -1,4 +1,4 @@
-// Tests infer/sampling/form_mask.h: a form that must discard states gives the same masks as one with enough memory.
+// Tests infer/sampling/form_mask.h: masks are the same if a form must discard states for lack of memory.
 #include "infer/sampling/form_mask.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::shared_ptr<Form> form_of(std::string_view gbnf, const data::Tokenizer& toke
   return std::make_shared<Form>(std::move(grammar), tokens, most_bytes);
 }
 
-// A mask after a history; allowed tokens are those whose logits are kept.
+// What a mask returns for a history. `kept` has the ids of the allowed tokens.
 struct Said {
   WayOn way_on;
   bool may_end;
@@ -51,7 +51,7 @@ Said said(FormMask& mask, std::span<const int32_t> history, int32_t vocab_size) 
   return said;
 }
 
-// Interleaved sequences with the same form. Some are truncated, as after rejected draft tokens, or restarted.
+// Three interleaved sequences use one form. Some are truncated, as after rejected draft tokens, or restarted.
 TEST(FormMask, EvictionDoesNotChangeMasks) {
   struct Case {
     const char* grammar;
@@ -88,7 +88,7 @@ TEST(FormMask, EvictionDoesNotChangeMasks) {
         continue;
       }
       std::vector<float> kept = expected.kept;
-      std::erase(kept, 0.0F);  // the end-of-text token
+      std::erase(kept, 0.0F);  // token 0, which ends the output
       history.push_back(static_cast<int32_t>(kept[random() % kept.size()]));
     }
     EXPECT_GT(small->generation(), 2U) << grammar;
@@ -96,7 +96,7 @@ TEST(FormMask, EvictionDoesNotChangeMasks) {
   }
 }
 
-// A single long sequence only needs memory for one state at a time.
+// A long sequence needs memory for one state at a time, even if all its states together exceed the limit.
 TEST(FormMask, SequencesMayOutgrowTheStateMemory) {
   const ListTokenizer tokenizer({"", "a", "b"});
   const auto form = form_of("root ::= [ab]* \"a\" [ab]{100}", tokenizer, 100'000);

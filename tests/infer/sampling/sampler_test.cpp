@@ -1,6 +1,5 @@
-// Tests infer/sampling/sampler.h: each filter's exact distribution, draws that depend only on (seed, position), and
-// errors for invalid options or logits. Distributions are checked with draws at many positions. One file, since all
-// tests share distributions.
+// Tests infer/sampling/sampler.h: each filter gives the exact distribution, which is checked with draws at many
+// positions, draws depend only on (seed, position), and invalid options or logits are errors.
 #include "infer/sampling/sampler.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +25,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 // Returns options with every filter off; each test enables what it needs.
 SamplerOptions plain() { return {.temperature = 1.0F, .top_p = 1.0F, .seed = 11}; }
 
-// Not sorted, so that the order of ids differs from that of probabilities.
+// The distribution of most tests. It isn't sorted, so that the order of ids differs from that of probabilities.
 const std::vector<double> kShares{0.10, 0.40, 0.05, 0.30, 0.15};
 
 std::vector<float> logits_of(const std::vector<double>& shares) {
@@ -45,8 +44,8 @@ std::vector<double> normalized(std::vector<double> weights) {
   return weights;
 }
 
-// Checks Pearson's chi-square of 20000 draws. Its mean is the degrees of freedom, its variance twice that; the limit of
-// five standard deviations above the mean is only exceeded by a wrong distribution.
+// Expects 20,000 draws to have distribution `expected`, by Pearson's chi-square. Its mean is the degrees of freedom,
+// its variance twice that. Only a wrong distribution exceeds the limit, five standard deviations above the mean.
 void expect_distribution(const SamplerOptions& options, const std::vector<double>& expected,
                          std::span<const int32_t> history = {}, std::vector<int32_t> never = {},
                          std::optional<FormMask> form = {}) {
@@ -71,7 +70,7 @@ void expect_distribution(const SamplerOptions& options, const std::vector<double
 TEST(Sampler, GreedyTiesSelectTheLowestId) {
   auto options = plain();
   options.temperature = 0.0F;
-  options.top_k = 3;  // filters never remove the largest
+  options.top_k = 3;  // filters never remove the likeliest token
   options.top_p = 0.5F;
   Sampler sampler(options, {});
   EXPECT_EQ(draw(sampler, {1, 3, 2}, 0), 1);
@@ -118,7 +117,7 @@ TEST(Sampler, TopKKeepsTheLowestIdsOfEquals) {
 
 TEST(Sampler, TopPKeepsTheSmallestSufficientSet) {
   auto options = plain();
-  options.top_p = 0.75F;  // 0.40 + 0.30 is less, so a third is kept
+  options.top_p = 0.75F;  // 0.40 + 0.30 is less, so a third token is kept
   expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0.15}));
   options.top_p = 0.69F;
   expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0}));
@@ -128,17 +127,17 @@ TEST(Sampler, TopPKeepsTheSmallestSufficientSet) {
 
 TEST(Sampler, MinPIsRelativeToTheLikeliest) {
   auto options = plain();
-  options.min_p = 0.3F;  // at least 0.12
+  options.min_p = 0.3F;  // keeps probabilities of at least 0.12
   expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0.15}));
-  options.min_p = 0.2F;  // at least 0.08
+  options.min_p = 0.2F;  // keeps probabilities of at least 0.08
   expect_distribution(options, normalized({0.10, 0.40, 0, 0.30, 0.15}));
   options.min_p = 1.0F;
   expect_distribution(options, {0, 1, 0, 0, 0});
 }
 
-// Filters only consider the allowed tokens, here those with 0.10, 0.05 and 0.15.
+// Filters consider only the tokens that the form allows, here those with 0.10, 0.05 and 0.15.
 TEST(Sampler, FormsMaskBeforeFilters) {
-  const forms::test::ListTokenizer tokenizer({"", "b", "c", "d", "e"});  // the first is the end of text
+  const forms::test::ListTokenizer tokenizer({"", "b", "c", "d", "e"});  // the first is the end token
   const auto tokens = std::make_shared<forms::TokenTree>(tokenizer);
   const auto form = forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = "[ce]*"}, tokens);
   const auto expect = [&](const SamplerOptions& options, const std::vector<double>& expected) {
@@ -152,10 +151,10 @@ TEST(Sampler, FormsMaskBeforeFilters) {
   options.top_k = 2;
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
-  options.min_p = 0.5F;  // at least 0.075
+  options.min_p = 0.5F;  // keeps probabilities of at least 0.075
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
-  options.top_p = 0.4F;  // 0.15 of 0.30 is enough
+  options.top_p = 0.4F;  // 0.15 is half of the allowed tokens' 0.30
   expect(options, {0, 0, 0, 0, 1});
   options = plain();
   options.temperature = 0.0F;
@@ -164,24 +163,24 @@ TEST(Sampler, FormsMaskBeforeFilters) {
   expect(options, {0, 0, 1, 0, 0});
 }
 
-// The order is top-k, top-p, min-p, temperature; with these values any other order keeps other tokens.
+// The order is top-k, top-p, min-p, temperature. With these values, any other order keeps other tokens.
 TEST(Sampler, FiltersAreAppliedInOrder) {
   auto options = plain();
   options.temperature = 5.0F;
-  options.top_p = 0.75F;  // at temperature 5 four would be needed
+  options.top_p = 0.75F;  // at a temperature of 5, it would keep four tokens
   auto flat = std::vector<double>{0, std::pow(0.40, 0.2), 0, std::pow(0.30, 0.2), std::pow(0.15, 0.2)};
   expect_distribution(options, normalized(flat));
   options.top_k = 4;
-  options.top_p = 0.72F;  // of the four: 0.421 + 0.316 = 0.737 is enough; of all: 0.40 + 0.30 is not
+  options.top_p = 0.72F;  // of four: 0.421 + 0.316 = 0.737 is enough; of all: 0.40 + 0.30 isn't
   flat[4] = 0;
   expect_distribution(options, normalized(flat));
   options.top_k = 0;
   options.top_p = 1.0F;
-  options.min_p = 0.8F;  // at temperature 5 three would be kept
+  options.min_p = 0.8F;  // at a temperature of 5, it would keep three tokens
   expect_distribution(options, {0, 1, 0, 0, 0});
 }
 
-// Draws the same token after sorting the whole vocabulary and adding all probabilities in that order.
+// Returns the token to draw, found by sorting the whole vocabulary and adding the probabilities in that order.
 int32_t draw_by_full_sort(const SamplerOptions& o, const std::vector<float>& logits, int64_t position) {
   struct Token {
     int32_t id;
@@ -221,12 +220,12 @@ std::vector<float> random_logits(uint64_t seed, size_t n) {
   const double spread = spreads[seed % 8];
   std::vector<float> logits(n);
   for (size_t i = 0; i < n; ++i) {
-    double normal = -6.0;  // the sum of twelve uniform numbers has variance 1
+    double normal = -6.0;  // minus the mean; the sum of twelve uniform numbers has variance 1
     for (uint64_t k = 0; k < 12; ++k) normal += core::random_uniform(seed, i * 12 + k);
     if (seed % 16 >= 8) normal = std::round(normal * 4.0) / 4.0;
     logits[i] = static_cast<float>(5.0 + normal * spread);
   }
-  if (seed % 8 == 7) logits[n / 2] += 25.0F;  // nearly certain
+  if (seed % 8 == 7) logits[n / 2] += 25.0F;  // makes one token nearly certain
   return logits;
 }
 
@@ -254,7 +253,7 @@ TEST(Sampler, MatchesAFullSort) {
   }
 }
 
-// Equal probabilities sum to top-p exactly, so the last bit of the total decides how many are kept.
+// Equal probabilities add up to top-p exactly, so the last bit of the sum decides how many tokens are kept.
 TEST(Sampler, RoundsLikeAFullSort) {
   for (const size_t n : {10, 100, 1000, 1024, 3000}) {
     const std::vector<float> logits(n, 1.5F);
@@ -267,7 +266,7 @@ TEST(Sampler, RoundsLikeAFullSort) {
       }
     }
   }
-  for (int denominator = 1; denominator < 200; ++denominator) {  // equal to min-p except for rounding
+  for (int denominator = 1; denominator < 200; ++denominator) {  // probabilities that equal min-p up to rounding
     auto options = plain();
     options.min_p = 1.0F / static_cast<float>(denominator);
     const auto logit = static_cast<float>(std::log(static_cast<double>(options.min_p)));
@@ -298,7 +297,7 @@ TEST(Sampler, DrawsDependOnlyOnSeedAndPosition) {
   EXPECT_GT(differ, 100);
 }
 
-// Draws of neighbours are equal with probability Σ p²; the bound is five standard deviations of 20000 draws.
+// Two adjacent draws are equal with probability Σ p². The bound is five standard deviations of 20,000 draws.
 TEST(Sampler, AdjacentPositionsAndSeedsAreIndependent) {
   constexpr int kDraws = 20000;
   double equal = 0.0;
@@ -324,13 +323,13 @@ TEST(Sampler, PenaltyDividesPositiveAndMultipliesNegativeLogits) {
   options.temperature = 0.0F;
   options.repetition_penalty = 2.0F;
   Sampler sampler(options, {});
-  const std::vector<int32_t> history{1, 3, 1, 1};  // repeated tokens count once
+  const std::vector<int32_t> history{1, 3, 1, 1};  // a token that is repeated is penalized once
   std::vector<float> logits{0.5F, 3.0F, 1.4F, -1.0F, 0.0F};
-  EXPECT_EQ(sampler.sample(logits, history, 0), 1);  // 3 / 2 is still the largest
+  EXPECT_EQ(sampler.sample(logits, history, 0), 1);  // 3 / 2 is still the largest logit
   EXPECT_EQ(logits, (std::vector<float>{0.5F, 1.5F, 1.4F, -2.0F, 0.0F}));
   EXPECT_EQ(draw(sampler, {0.5F, 2.6F, 1.4F}, 0, std::vector<int32_t>{1}), 2);
   EXPECT_EQ(draw(sampler, {-3.0F, -1.0F, -1.5F}, 0, std::vector<int32_t>{1}), 2);
-  options.repetition_penalty = 0.5F;  // below 1 it is a reward
+  options.repetition_penalty = 0.5F;  // a penalty below 1 favors repetition
   Sampler rewards(options, {});
   EXPECT_EQ(draw(rewards, {1.5F, 1.0F}, 0, std::vector<int32_t>{1}), 1);
 }
@@ -363,7 +362,7 @@ TEST(Sampler, PresenceAndFrequencyCountGeneratedTokens) {
   options.presence_penalty = 0.5F;
   options.frequency_penalty = 0.25F;
   Sampler sampler(options, {}, 2);
-  const std::vector<int32_t> history{0, 4, 1, 3, 1, 1};  // 0 and 4 belong to the prompt
+  const std::vector<int32_t> history{0, 4, 1, 3, 1, 1};  // 0 and 4 are the prompt
   std::vector<float> logits{0.5F, 3.0F, 1.5F, -1.0F, 0.0F};
   EXPECT_EQ(sampler.sample(logits, history, 0), 1);
   EXPECT_EQ(logits, (std::vector<float>{0.5F, 1.75F, 1.5F, -1.75F, 0.0F}));
@@ -386,7 +385,7 @@ TEST(Sampler, PenaltyComesBeforeTheSoftmax) {
   auto options = plain();
   options.repetition_penalty = 3.0F;
   std::vector<double> shares = kShares;
-  const double logit = std::log(0.40) + 1.5;  // positive, so it is divided
+  const double logit = std::log(0.40) + 1.5;  // the logit is positive, so it is divided
   shares[1] = std::exp(logit / 3.0 - 1.5);
   expect_distribution(options, normalized(shares), std::vector<int32_t>{1});
 }
@@ -394,7 +393,7 @@ TEST(Sampler, PenaltyComesBeforeTheSoftmax) {
 TEST(Sampler, NeverDrawsForbiddenTokens) {
   expect_distribution(plain(), normalized({0.10, 0, 0.05, 0.30, 0}), {}, {1, 4});
   auto options = plain();
-  options.top_k = 2;  // of the remaining ones
+  options.top_k = 2;  // of the tokens that may be drawn
   expect_distribution(options, normalized({0.10, 0, 0, 0.30, 0}), {}, {1, 4});
   options.temperature = 0.0F;
   Sampler greedy(options, {1});
@@ -464,7 +463,7 @@ TEST(Sampler, DrawsFromExtremeFiniteLogits) {
     EXPECT_EQ(draw(sampler, {-huge, huge, 0, -huge}, i), 1);
     EXPECT_LE(draw(sampler, {huge, huge, -huge}, i), 1);
   }
-  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // logits as small as the temperature
+  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // logits may be as small as the temperature
     auto options = plain();
     options.temperature = temperature;
     Sampler sampler(options, {});

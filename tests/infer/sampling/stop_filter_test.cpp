@@ -1,5 +1,5 @@
-// Tests infer/sampling/stop_filter.h: the output doesn't depend on how the text is split into tokens, never contains a
-// part of a stop string, and consists of whole characters.
+// Tests infer/sampling/stop_filter.h: what is shown doesn't depend on how an output is split into tokens, never
+// contains a part of a stop string, and consists of whole characters.
 #include "infer/sampling/stop_filter.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ std::vector<std::string> cut_at_random(const std::string& text, uint64_t seed) {
   std::vector<std::string> tokens;
   uint64_t draws = 0;
   for (size_t at = 0; at < text.size(); at += tokens.back().size()) {
-    tokens.push_back(text.substr(at, core::random_below(seed, draws++, 5)));  // some are empty
+    tokens.push_back(text.substr(at, core::random_below(seed, draws++, 5)));  // some tokens are empty
   }
   return tokens;
 }
@@ -55,8 +55,8 @@ TEST(StopFilter, WithoutStopsReturnsTextImmediately) {
   EXPECT_FALSE(filter.stopped());
 }
 
-// Repetitive stop strings and a text that nearly matches: rescanning the held text for each token would take 10^13
-// steps.
+// The stop strings are repetitive and the output nearly matches them. Rescanning all held text for each token would
+// take 10^13 steps.
 TEST(StopFilter, NearMatchesTakeLinearTime) {
   constexpr size_t kHalf = 50'000;
   const std::string run(kHalf, 'a');
@@ -154,7 +154,7 @@ TEST(StopFilter, ShowsOnlyWholeCharacters) {
 TEST(StopFilter, StopsMayBeMultibyteCharacters) {
   EXPECT_EQ(show({"→"}, bytes_of("a→b")).text, "a");
   EXPECT_EQ(show({"😀"}, {"x\xF0\x9F", "\x98", "\x80y"}).text, "x");
-  // A character with the same first bytes is output.
+  // A character that only begins with the same bytes as the stop string's is shown.
   EXPECT_EQ(show({"😀"}, bytes_of("x😁y")).text, "x😁y");
 }
 
@@ -165,7 +165,7 @@ TEST(StopFilter, InvalidBytesAreNotHeldBack) {
   EXPECT_EQ(filter.push("\xC0\xAF"), "\xC0\xAF");
   EXPECT_EQ(filter.push("\xE2\x41"), "\xE2\x41");
   EXPECT_EQ(filter.push("\xED\xA0"), "\xED\xA0");  // a surrogate is never completed
-  // The filter never holds back more and more text.
+  // Held text doesn't grow without limit, even if bytes never form a character.
   StopFilter any({"END", "\xFF\xFE"});
   size_t in = 0;
   size_t out = 0;

@@ -1,5 +1,5 @@
-"""Tests many adapters in one server: each output equals that of `generate --lora`, whichever adapters are loaded,
-evicted and reloaded meanwhile; names and errors; vLLM's routes."""
+"""Tests a server with many adapters: outputs equal those of `generate --lora`, whichever adapters are loaded, evicted
+and reloaded meanwhile. Also tests names, errors, and the routes that vLLM has for adapters."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from wire import Wire, get, metric
 N = 16
 PROMPTS = ["ROMEO:", "JULIET:\nWhat", "O"]
 TOKENS = 40
-# Four adapters of some matrices with different ranks, and four of all matrices.
+# Four adapters with different ranks and matrices, and four of all matrices.
 KINDS = [dict(rank=1 + i, targets=targets) for i, targets in enumerate(
     [["q_proj", "v_proj"], ["down_proj"], ["k_proj", "o_proj"], ["gate_proj", "up_proj", "down_proj"]])] + [dict()] * 4
 
@@ -34,7 +34,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(folders):
-    """alone(name, prompt) returns the output of `generate`; an empty name is the model without an adapter."""
+    """Returns alone(name, prompt), which returns the output of `generate`; an empty name means no adapter."""
     texts = {}
 
     def text(name, prompt):
@@ -48,7 +48,7 @@ def alone(folders):
 
 
 def bytes_of(folder):
-    """Returns the bytes of an adapter's values, which follow the header in safetensors."""
+    """Returns the number of bytes of an adapter's values, which follow the header of a safetensors file."""
     data = (folder / "adapter_model.safetensors").read_bytes()
     return len(data) - 8 - int.from_bytes(data[:8], "little")
 
@@ -65,7 +65,7 @@ def served(folders):
 
 
 def post(server, path, body):
-    """Returns status and body of the response."""
+    """Returns the status and the body of the response."""
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=HANG) as answer:
@@ -81,13 +81,13 @@ def ask(server, name, prompt, n=TOKENS):
 
 
 def at_once(work, n_threads=16):
-    """Runs work(i) on n_threads threads, and raises the first error of any."""
+    """Runs work(i) on each of n_threads threads, then raises the first error."""
     errors = []
 
     def one(i):
         try:
             work(i)
-        except BaseException as error:  # raised again
+        except BaseException as error:  # raised by the caller's thread
             errors.append(error)
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(n_threads)]
@@ -109,7 +109,7 @@ def ask_many(server, alone, names, n_each=12):
             assert answer["choices"][0]["text"] == alone(name, prompt)[:n], (name, prompt, n)
             assert answer["model"] == (name or "golden")
 
-    for name in names:  # before threads need them
+    for name in names:  # computed before several threads need them
         for prompt in PROMPTS:
             alone(name, prompt)
     at_once(client)
@@ -159,7 +159,7 @@ def test_beams_use_the_adapter(served, folders):
 
 
 def test_evicted_adapters_are_reloaded(folders, alone):
-    """Memory for about three of sixteen adapters, all of which are requested at once."""
+    """The memory fits about three of sixteen adapters, all of which are requested at once."""
     room = 3 * max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "2", "--name", "golden", "--adapter-memory", str(room), *flags_of(folders))
     try:
@@ -170,13 +170,13 @@ def test_evicted_adapters_are_reloaded(folders, alone):
         used = [ask(server, name, "O", 1)[0] for name in ("a0", "a1", "a0", "a1")]
         loads = metric(server, "folio_adapter_loads_total")
         assert used == [200] * 4 and ask(server, "a1", "O", 1)[0] == 200
-        assert metric(server, "folio_adapter_loads_total") == loads  # recently used adapters are still loaded
+        assert metric(server, "folio_adapter_loads_total") == loads  # both adapters are still loaded
     finally:
         server.stop()
 
 
 def test_disconnected_clients_do_not_block_adapters(folders, alone):
-    """Only one adapter fits. Clients that disconnect while theirs waits don't block others."""
+    """The memory fits one adapter. Requests whose clients disconnect while they wait for theirs don't block others."""
     room = max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(room), *flags_of(folders))
     try:
@@ -222,7 +222,7 @@ def test_vllm_routes(open_server, folders, alone, tmp_path):
     assert unload(open_server, "two")[0] == 404
     assert unload(open_server, "one") == (200, "Success: LoRA adapter 'one' removed successfully.")
     assert ask(open_server, "one", "ROMEO:")[0] == 404
-    # The name can be reused for another adapter, also from a GGUF.
+    # The name of an unloaded adapter can be reused for another one, also from a GGUF file.
     subprocess.run([BUILD / "export", folders["a2"], "--format", "gguf-lora", "--base", GOLDEN, "--out",
                     tmp_path / "a2.gguf"], check=True, capture_output=True)
     assert load(open_server, "two", GOLDEN / "model.safetensors")[0] == 400
@@ -253,7 +253,7 @@ def test_running_requests_keep_their_adapter(open_server, folders, tmp_path):
 
 
 def test_loads_and_unloads_under_load(open_server, folders, alone):
-    """Requests use permanent adapters while others are loaded and unloaded; an unloaded one gives 404."""
+    """Requests use loaded adapters, while others are loaded and unloaded. One for an unloaded adapter gets 404."""
     for i in range(8):
         assert load(open_server, f"a{i}", folders[f"a{i}"])[0] == 200
     for name in folders:
@@ -263,7 +263,7 @@ def test_loads_and_unloads_under_load(open_server, folders, alone):
     def client(i):
         draw = random.Random(i)
         for _ in range(25):
-            if i < 4:  # these are loaded and unloaded
+            if i < 4:  # these clients load and unload adapters
                 name = f"a{8 + draw.randrange(4)}"
                 status = (load(open_server, name, folders[name]) if draw.random() < 0.6 else unload(open_server, name))[0]
                 assert status in (200, 400, 404)
@@ -288,14 +288,14 @@ def test_loading_requires_the_flag(served, folders):
 
 
 def test_shutdown_while_loading_adapters(tmp_path):
-    """For AddressSanitizer: adapters that are being read at shutdown are read completely and then discarded."""
+    """Adapters that are being read at shutdown are read to the end, then discarded. AddressSanitizer checks this."""
     folder = write_adapter(tmp_path / "large", GOLDEN, 1, rank=256)
     server = Serve(GOLDEN, "-t", "1", "--allow-adapter-loading", "--grace", "0")
     wires = [Wire(server) for _ in range(200)]
     try:
         for i, wire in enumerate(wires):
             wire.request("POST", "/v1/load_lora_adapter", {"lora_name": f"n{i}", "lora_path": str(folder)})
-        assert wires[0].answer()[0] == 200  # most of them are not yet read
+        assert wires[0].answer()[0] == 200  # most of the others have not been read yet
         server.process.send_signal(signal.SIGTERM)
         for wire in wires:
             wire.socket.close()

@@ -15,7 +15,7 @@ from support import GOLDEN, HANG, ROOT, generate, one_json, succeed
 from wire import metric
 
 PROMPT = "ROMEO:\nWhat"
-# The flags of `generate` for the API's fields, with values that affect the output.
+# For each field of the API, the flag of `generate` and a value that affects the output.
 FIELDS = {
     "temperature": ("--temperature", 0.7),
     "top_p": ("--top-p", 0.8),
@@ -26,7 +26,7 @@ FIELDS = {
     "frequency_penalty": ("--frequency-penalty", 0.7),
     "logit_bias": ("--logit-bias", {"1": 4.0}),
 }
-EXTRA = {"top_k", "min_p", "repetition_penalty"}  # not OpenAI's: the client sends them as extra_body
+EXTRA = {"top_k", "min_p", "repetition_penalty"}  # not OpenAI's, so its client must send them as extra_body
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def client_of(server):
 
 
 def alone(prompt, seed, n=24, **fields):
-    """Returns the output of `generate`, with OpenAI's defaults for unspecified fields."""
+    """Returns the output of `generate`. Fields that are not given have OpenAI's defaults."""
     flags = {"--temperature": 1, "--top-p": 1, "--repeat-last-n": 100000}
     for name, value in fields.items():
         flags[FIELDS[name][0]] = "=".join(map(str, *value.items())) if name == "logit_bias" else value
@@ -57,7 +57,7 @@ def completion(client, prompt, seed, n=24, **fields):
 
 
 def post(server, path, body):
-    """Returns status and JSON of the response."""
+    """Returns the status and the JSON of the response."""
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=HANG) as reply:
@@ -67,7 +67,7 @@ def post(server, path, body):
 
 
 def streamed(chunks):
-    """Returns the texts and finish reasons of a stream's choices."""
+    """Returns the outputs and finish reasons of a stream, by choice."""
     texts, reasons = {}, {}
     for chunk in chunks:
         for choice in chunk.choices:
@@ -152,12 +152,12 @@ def test_speculation_does_not_change_completions(server, golden):
     for flags in (("--speculate", "4"), ("--speculate", "4", "--draft-model", GOLDEN)):
         guessing = server(GOLDEN, "-t", "1", "--name", "golden", *flags)
         assert [c.text for c in completion(client_of(guessing), [PROMPT, "aaaa"], 5, n=60).choices] == expected
-    assert metric(guessing, "folio_drafts_right_total") == metric(guessing, "folio_drafts_total") > 60  # the same model
+    assert metric(guessing, "folio_drafts_right_total") == metric(guessing, "folio_drafts_total") > 60  # an equal model
 
 
 def test_larger_caches_allow_more_drafts(server):
     steps = []
-    for positions in (256, 2048):  # capacity for one sequence of 256, and for eight
+    for positions in (256, 2048):  # blocks for one sequence, and for eight
         guessing = server(GOLDEN, "-t", "1", "--name", "golden", "--speculate", "4", "--draft-model", GOLDEN,
                           "--cache-tokens", positions)
         completion(client_of(guessing), [PROMPT + letter * 40 for letter in "abcdefgh"], 5, n=100)
@@ -177,7 +177,7 @@ def test_completions_end_at_stop_strings(golden):
 
 
 def test_completions_end_at_stop_tokens(golden):
-    """A stop token acts like a stop string of its one character; it isn't part of the output."""
+    """A stop token acts like a stop string of its one character, which is not part of the output."""
     client = client_of(golden)
     whole = client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40, logprobs=0).choices[0]
     ids = [entry["id"] for entry in whole.logprobs.model_dump()["content"]]
@@ -203,7 +203,7 @@ def test_models_are_listed_by_name(server, golden, chatty):
     for name in ("other", "golden/", "%", ""):
         with pytest.raises(openai.NotFoundError if name else ValueError):
             client.models.retrieve(name)
-    # Unknown names don't appear in metrics.
+    # Names that don't exist must not add labels to the metrics.
     text = urllib.request.urlopen(golden.url + "/metrics").read().decode()
     assert "/v1/models/{model}" in text and "/v1/models/other" not in text
 
@@ -236,7 +236,7 @@ def test_chat_completions_match_chat(chatty, temperature):
     entries = [e for c in chunks if c.choices and c.choices[0].logprobs for e in c.choices[0].logprobs.content]
     assert [e.id for e in entries] == expected["tokens"]
     assert all(len(e.top_logprobs) == 2 and e.top_logprobs[0].logprob >= e.top_logprobs[1].logprob for e in entries)
-    if temperature == 0:  # otherwise some bytes are invalid UTF-8
+    if temperature == 0:  # otherwise some tokens are invalid UTF-8
         assert bytes(b for e in entries for b in e.bytes).decode() == expected["text"]
     assert post(chatty, "/tokenize", {"messages": MESSAGES})[1]["tokens"] == expected["prompt_tokens"]
 
@@ -251,7 +251,7 @@ def test_cached_prompts_are_not_recomputed(chatty):
     assert first.choices[0].message.content == second.choices[0].message.content
 
 
-# Fields that clients send to OpenAI and vLLM, and that have no effect here.
+# Fields that clients send to OpenAI or vLLM, and that the server accepts but ignores.
 UNUSED = {"metadata": {"a": "b"}, "service_tier": "auto", "store": False, "prompt_cache_key": "k", "verbosity": "low",
           "safety_identifier": "s", "prompt_cache_retention": "24h", "user": "u", "nobody_knows_this": None, "audio": None,
           "function_call": None, "chat_template_kwargs": None, "top_k": None}
@@ -271,7 +271,7 @@ def test_fields_of_other_servers_are_ignored(chatty, path, fields):
 
 
 def test_beam_fields_may_have_defaults_without_beams(golden):
-    """LangChain's VLLMOpenAI sends all of these."""
+    """LangChain's VLLMOpenAI sends all of these fields."""
     fields = {"use_beam_search": False, "best_of": 1, "length_penalty": 1.0, "early_stopping": False}
     done = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1, extra_body=fields)
     plain = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1)
@@ -304,7 +304,7 @@ def test_chat_without_a_template_explains_why(golden):
 def test_documented_client_code_runs(golden, capsys):
     for page in ("README.md", "docs/server.md"):
         [lines] = re.findall(r"(?:^    .*\n)*^    .*base_url.*\n(?:^    .*\n)*", (ROOT / page).read_text(), re.M)
-        exec(textwrap.dedent(lines).replace("http://127.0.0.1:8080", golden.url), {})  # this server has a free port
+        exec(textwrap.dedent(lines).replace("http://127.0.0.1:8080", golden.url), {})  # the port that this server has
         assert len(capsys.readouterr().out) > 10
 
 

@@ -1,4 +1,4 @@
-// Tests parsing of outputs with tool calls: the result is what was written, however the text is split.
+// Tests parsing of outputs with tool calls and reasoning: the result doesn't depend on how an output is split.
 #include "infer/server/call_reader.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ std::ostream& operator<<(std::ostream& out, const Answer& answer) {
   return out << (answer.is_whole ? " whole" : " cut off");
 }
 
-// Reads the text in pieces that end at `cuts`, and at the end.
+// Parses `text` in pieces that end at `cuts` and at the end of the text.
 Answer read(const data::ToolFormat& format, bool has_answer, std::string_view text, std::span<const size_t> cuts) {
   CallReader reader(format, has_answer, 7);
   Answer answer;
@@ -134,7 +134,7 @@ TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
     if (!has_answer) n = std::max(n, size_t{1});
     if (has_answer && (n == 0 || !format.only_at_start)) expected.content = random_of(random, kWords, 8);
     std::string text = has_answer ? expected.content : format.before;
-    if (n > 0) {  // whitespace before calls belongs to the calls
+    if (n > 0) {  // whitespace before calls isn't content
       expected.content.resize(expected.content.find_last_not_of(" \t\r\n") + 1);
       text += format.opening;
     }
@@ -159,13 +159,13 @@ TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
     std::vector<size_t> some = all;
     std::erase_if(some, [&](size_t) { return random() % 5 != 0; });
     ASSERT_EQ(read(format, has_answer, text, some), expected) << text;
-    for (size_t i = 0; i < n; ++i) {  // ids are random, one per call
+    for (size_t i = 0; i < n; ++i) {  // each call has a random id of its own
       for (size_t j = 0; j < i; ++j) EXPECT_NE(whole.calls[i].id, whole.calls[j].id);
     }
   }
 }
 
-// The text is cut off by max_tokens or a stop string.
+// An output that max_tokens or a stop string cut off gives a prefix of the whole result.
 TEST_P(CallReaderTest, TruncatedTextGivesAPrefix) {
   const data::ToolFormat& format = GetParam().format;
   std::string text = format.opening;
@@ -195,8 +195,6 @@ INSTANTIATE_TEST_SUITE_P(Formats, CallReaderTest,
                                            NamedFormat{"Mistral", mistral()}, NamedFormat{"GptOss", gpt_oss()}),
                          ::testing::PrintToStringParamName());
 
-// ---- AnswerReader ----
-
 struct Whole {
   std::string reasoning{};
   Answer answer{};
@@ -204,7 +202,7 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
-// Reads the text split before each byte where `cuts` is true, up to where the reader has enough, as the engine does.
+// Parses the text in pieces that begin where cuts(byte) is true, until the reader has enough, as the engine does.
 template <typename Cuts>
 Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text, Cuts&& cuts) {
   AnswerReader reader(thinking, tools, 7);
@@ -220,7 +218,7 @@ Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view
   return whole;
 }
 
-// Reads the text whole, and expects the same result for every way to split it.
+// Parses the text as a whole, and expects the same result for every way to split it in two, and byte by byte.
 Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text) {
   const Whole whole = read_whole(thinking, tools, text, [](size_t) { return false; });
   EXPECT_EQ(read_whole(thinking, tools, text, [](size_t) { return true; }), whole) << text;
@@ -280,7 +278,7 @@ TEST(AnswerReader, StopsAtRepeatedCallsAndTheCallLimit) {
   expect({a, d, c}, {a, d, c}, true);
   expect({a, b, c, d}, {a, b, c}, true);
   expect({c, d, d, a}, {c, d}, true);
-  // A truncated call is returned, even if it might have become a repetition.
+  // A truncated call is returned, although it might have become a repetition, which ends an answer.
   const std::string text = text_of({a, a});
   const Whole cut = read_whole(data::Thinking::None, &tools, text.substr(0, text.rfind("1}") + 1));
   EXPECT_EQ(cut.answer.calls, (std::vector<Call>{a, {.name = "f", .arguments = R"({"a": 1)"}}));

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "apps"))  # for support.py: how programs are run
+sys.path.append(str(Path(__file__).resolve().parents[2] / "apps"))  # for support.py, which runs programs
 
 from chat_model import write_chat_model  # noqa: E402
 from support import BUILD, HANG, environment  # noqa: E402
 
 
 class Serve:
-    """A running `serve`. It can be stopped, and restarted at the same address."""
+    """A running `serve` process, which can be stopped and restarted at the same address."""
 
     def __init__(self, model, *flags, **more):
         self.args = [BUILD / "serve", "-m", model, *flags]
-        self.more = more  # for Popen
+        self.more = more  # arguments for Popen
         self.port = 0
         self.start()
 
@@ -35,7 +35,7 @@ class Serve:
 
 @pytest.fixture(scope="session")
 def server():
-    """server(model, *flags) returns a running `serve`, one for each set of arguments."""
+    """Returns server(model, *flags), which returns a running `serve`. Calls with equal arguments share one."""
     running = {}
 
     def serve(model, *flags):
@@ -51,5 +51,5 @@ def server():
 
 @pytest.fixture(scope="session")
 def endless(tmp_path_factory):
-    """A model with a context so long that no test reaches its end."""
+    """Writes a model with a context so long that no test reaches its end."""
     return write_chat_model(tmp_path_factory.mktemp("endless") / "endless.gguf", context=1 << 20)

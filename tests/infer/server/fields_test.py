@@ -1,4 +1,4 @@
-"""Checks that the API description, validation, page, flags and docs agree with the one list of the sampler's fields."""
+"""Checks that the sampler's list of fields agrees with the API description, validation, the page, flags and docs."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 
 from support import BUILD, GOLDEN, ROOT
 
-# The list's fields; a new field must be added here.
+# The sampler's fields with a range. A new field must be added here.
 NUMBERS = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "presence_penalty",
            "frequency_penalty"}
 
@@ -46,7 +46,7 @@ def test_ranges_of_numbers_are_consistent(golden, described, name):
     run = lambda value: subprocess.run([BUILD / "generate", "-m", GOLDEN, "-n", "1", "-t", "1", f"{flag}={value}"],
                                        capture_output=True, text=True)
     assert [run(value).returncode for value in (low - beyond, low, high, high + beyond)] == [2, 0, 0, 2]
-    meaning, _, special = field["description"].partition("; ")  # --help shows a special value in the parentheses
+    meaning, _, special = field["description"].partition("; ")  # --help shows `special` in parentheses
     shown = " ".join(subprocess.run([BUILD / "generate", "--help"], capture_output=True, text=True).stdout.split())
     assert meaning in shown and special.split(": ")[-1] in shown
     row = f"| `{name}` | {field['default']} | {low} to {high} | {field['description']} |"

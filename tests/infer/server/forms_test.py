@@ -1,7 +1,7 @@
 """Tests structured output and tool calls with OpenAI's Python client: parsing, streaming and messages sent back.
 
-The models have random weights, so only the form constrains their output. logit_bias makes quotation marks, brackets
-and calls likely, so that strings end."""
+The models have random weights, so only the form constrains their outputs. logit_bias makes quotation marks, brackets
+and calls likely, so that strings and calls end."""
 
 import concurrent.futures
 import datetime
@@ -24,7 +24,7 @@ VOCABULARY = [*PIECES, *((mark, 0.0, 3) for mark in MARKS), ("<tool_call>", -90.
 ID = {text: i for i, (text, _, _) in enumerate(VOCABULARY)}
 ENDS = {ID[f"<0x{ord(c):02X}>"]: 6.0 for c in '"]},'}
 CALLS = ENDS | {ID[mark]: 7.0 for mark in ("<tool_call>", "[TOOL_CALLS]")}
-MANY = CALLS | {ID[text]: 30.0 for text in ("<tool_call>", "[TOOL_CALLS]", "<0x0A>", "<0x2C>")}  # one call after another
+MANY = CALLS | {ID[text]: 30.0 for text in ("<tool_call>", "[TOOL_CALLS]", "<0x0A>", "<0x2C>")}  # favors more calls
 ASK = [{"role": "user", "content": "he is the user"}]
 TEMPLATES = {"words": published_templates.SMOLLM2, "Qwen 2.5": published_templates.QWEN25,
              "Mistral v3": published_templates.MISTRAL_V3}
@@ -32,7 +32,7 @@ TEMPLATES = {"words": published_templates.SMOLLM2, "Qwen 2.5": published_templat
 
 @pytest.fixture(scope="module")
 def models(server, tmp_path_factory):
-    """models(name) returns the server of a model with that template."""
+    """Returns models(name), which returns the server of a model with that chat template."""
     folder = tmp_path_factory.mktemp("forms")
 
     def serve(name):
@@ -62,14 +62,14 @@ def smollm2(server):
 
 
 class Asking:
-    """A server's OpenAI client with the fields that all requests here share."""
+    """A server's OpenAI client with the fields that all requests of this file share."""
 
     def __init__(self, server):
         self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANG)
         self.chat = self.client.chat.completions
 
     def __call__(self, **fields):
-        """Returns the response, after checking that streaming gives the same."""
+        """Returns the response, after checking that a streamed response has the same choices."""
         fields = {"model": "m", "messages": ASK, "seed": 1, "max_tokens": 2000, **fields}
         whole = self.chat.create(**fields)
         assert_is(self.chat.create(**fields, stream=True), whole.choices)
@@ -87,7 +87,7 @@ class Asking:
 
 
 def test_expensive_forms_are_rejected_with_their_location(model):
-    """Tests a schema and a regular expression that would take seconds to minutes."""
+    """The schema and the regular expression would take seconds to minutes to compile."""
     schema = {"properties": {f"p{i}": {"title": str(i), "enum": ["a"], "pattern": "^(a|b)*a(a|b){9}$"} for i in range(480)}}
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     error = model.refused(response_format=form)
@@ -97,7 +97,7 @@ def test_expensive_forms_are_rejected_with_their_location(model):
 
 
 def assert_is(stream, choices):
-    """Checks that the deltas of a stream add up to these choices."""
+    """Checks that the deltas of a stream add up to `choices`."""
     texts, calls, reasons = ([""] * len(choices), [[] for _ in choices], [None] * len(choices))
     for chunk in stream:
         for choice in chunk.choices:
@@ -215,7 +215,7 @@ NAMES = {
 def fits(kind, text):
     if kind == "schema":
         jsonschema.validate(json.loads(text), SCHEMA)
-        return list(json.loads(text)) == ["z", "a"]  # in the schema's order
+        return list(json.loads(text)) == ["z", "a"]  # keys have the schema's order
     if kind == "object":
         return isinstance(json.loads(text), dict)
     if kind == "choice":
@@ -270,7 +270,7 @@ def test_choices_stops_and_logprobs(model):
     assert texts[0] == model.text(extra_body=line)
     for choice, text in zip(done.choices, texts):
         assert b"".join(bytes(t.bytes) for t in choice.logprobs.content).decode() == text
-        # The model's own probabilities, before the mask: most of the probability is on forbidden tokens.
+        # Log-probabilities are the model's, before the mask, which forbids the most likely tokens here.
         assert all(t.logprob < -1 and t.top_logprobs[0].logprob >= t.logprob for t in choice.logprobs.content)
     [choice] = model(extra_body=line, stop=[","]).choices
     assert (choice.message.content, choice.finish_reason) == (texts[0][:10], "stop")
@@ -358,7 +358,7 @@ def distinct(choice):
 
 @pytest.mark.parametrize("choice", ["required", "auto"])
 def test_repeated_call_ends_the_answer(any_model, choice):
-    """Otherwise a model with random weights, to which calls are likely, would call until the context is full."""
+    """Calls are likely to the model, so it would otherwise call a function until the context is full."""
     one = tool(parameters={"type": "object", "properties": {}, "additionalProperties": False})
     few = tool(parameters={"type": "object", "properties": {"a": {"enum": [1, 12, 3]}}, "required": ["a"],
                            "additionalProperties": False})
@@ -411,7 +411,7 @@ def test_tool_results_are_accepted(any_model):
                                 for call in message.tool_calls)]
     lengths = [any_model(messages=messages[:n], **untold).usage.prompt_tokens for n in (1, 2, len(messages))]
     assert lengths == sorted(set(lengths)) and lengths[-1] == any_model(messages=messages, max_tokens=9).usage.prompt_tokens
-    # As dicts, with the nulls that other clients send.
+    # Send the messages as dicts, with the nulls that some clients send.
     sent = [m if isinstance(m, dict) else m.model_dump() for m in messages]
     assert any_model(messages=sent, **untold).usage.prompt_tokens == lengths[-1]
 
@@ -562,7 +562,7 @@ def test_smollm2_answers_and_calls(smollm2):
         assert len(value.street) <= 20
         [choice] = smollm2(messages=ask, seed=seed, tools=TOOLS, tool_choice="required", max_tokens=300).choices
         assert_valid(choice.message.tool_calls[:-1] if choice.finish_reason == "length" else choice.message.tool_calls)
-    # With greedy decoding, it would repeat a call until the context is full.
+    # With greedy decoding, the model would otherwise repeat a call until the context is full.
     few = tool(parameters={"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"],
                            "additionalProperties": False}, name="get_weather", description="The weather of a city.")
     ask = [{"role": "user", "content": "he is"}]

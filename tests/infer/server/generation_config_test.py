@@ -1,5 +1,5 @@
-"""Tests generation_config.json and general.sampling.*, written by transformers and the gguf package, in generate, chat
-and serve. Outputs with a file's values equal those with the same values as flags."""
+"""Tests generation_config.json, as transformers writes it, and general.sampling.*, as the gguf package writes it, in
+generate, chat and serve: outputs equal those with the same values as flags."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def plain(tmp_path_factory):
 
 
 def model_with(plain, tmp_path, **values):
-    """Writes the directory with a generation_config.json, as transformers saves it."""
+    """Writes the model's directory with a generation_config.json that transformers saves."""
     folder = tmp_path / "model"
     shutil.copytree(plain[0], folder)
     GenerationConfig(**values).save_pretrained(folder)
@@ -77,7 +77,7 @@ def test_gguf_stores_defaults_like_llama_cpp(plain, tmp_path):
 
 
 def test_eos_tokens_end_generation_like_transformers(plain, tmp_path):
-    torch.set_num_threads(1)  # two threads would wait for each other next to another test
+    torch.set_num_threads(1)  # threads wait long for each other if other tests run
     prompt = generate(plain[0], "-p", "hello", "-n", 0)["prompt_tokens"]
     greedy = generate(plain[0], "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["tokens"]
     late = next(t for t in greedy if greedy.index(t) >= 4)
@@ -88,7 +88,7 @@ def test_eos_tokens_end_generation_like_transformers(plain, tmp_path):
         theirs = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24)[0, len(prompt):].tolist()
         assert ours["finish_reason"] == "stop" and ours["tokens"] + [theirs[-1]] == theirs and len(theirs) < 24
         assert generate(folder, "-p", "hello", "-n", 24, "--temp", 0, "-t", 1, "--generation-config", "none")["tokens"] == greedy
-    # Exported again, and as a GGUF, where the second token ends a turn.
+    # Export the model again, as a directory and as a GGUF, in which the second end token is the end of a turn.
     assert late in GenerationConfig.from_pretrained(export(folder, tmp_path / "again", "--format", "hf")).eos_token_id
     file = export(folder, tmp_path / "model.gguf")
     assert gguf.GGUFReader(file).fields["tokenizer.ggml.eot_token_id"].contents() == late
@@ -179,7 +179,7 @@ def test_gguf_penalty_window_is_used(tmp_path, last_n, all_of_them):
 
 
 def test_published_files_are_read(plain, tmp_path):
-    """Uses the files of Llama 3, Qwen 2.5 and GLM-4 with other ids."""
+    """Tests the values in the files of Llama 3, Qwen 2.5 and GLM-4, with this model's token ids."""
     for values in ({"bos_token_id": 1, "do_sample": True, "eos_token_id": [2, 3], "temperature": 0.6, "max_length": 4096, "top_p": 0.9,
                     "transformers_version": "4.42.3"},
                    {"bos_token_id": 1, "pad_token_id": 2, "do_sample": True, "eos_token_id": [2, 3], "repetition_penalty": 1.05,

@@ -1,5 +1,5 @@
-// Tests infer/server/http.h and http_reply.h: a response is written only as fast as its client reads, and only clients
-// that stop reading are dropped, after the timeout. The test controls the clock.
+// Tests infer/server/http.h and http_reply.h: a response is produced only as fast as its client reads, and only clients
+// that stop reading are dropped, after the timeout. The test controls the server's clock.
 #include "infer/server/http.h"
 
 #include <arpa/inet.h>
@@ -17,11 +17,11 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr size_t kPieces = 1024;
-constexpr size_t kPieceBytes = 8192;  // 8 MB in all, more than the system's buffers
+constexpr size_t kPieceBytes = 8192;  // 8 MB in all pieces, more than the system buffers
 
 std::string piece(size_t i) { return std::string(kPieceBytes, static_cast<char>('a' + i % 26)); }
 
-// A client that sends a request, and reads only on demand.
+// A client that sends a request and reads the response only when asked to.
 class Client {
  public:
   Client(uint16_t port, const std::string& path) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -37,7 +37,7 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Returns all bytes up to the end of the connection, without the header.
+  // Reads up to the end of the connection. Returns the body.
   std::string read_all() {
     std::string all;
     std::string buffer(65536, ' ');
@@ -53,7 +53,7 @@ class Client {
 
 TEST(Http, WaitsForSlowClientsAndDropsStalledOnes) {
   std::atomic<int64_t> hours = 0;
-  std::atomic<size_t> n_made = 0;  // bytes produced for /silent
+  std::atomic<size_t> n_made = 0;  // bytes produced for the response to /silent
   std::promise<void> lost;
   std::promise<std::shared_ptr<HttpReply>> silent;
   HttpOptions options{.port = 0};

@@ -1,4 +1,4 @@
-"""Tests HTTP, clients that are slow, hostile or disconnected, and signals."""
+"""Tests the HTTP server: clients that are slow, hostile or disconnected, limits, connections, and signals."""
 
 import fcntl
 import json
@@ -14,7 +14,7 @@ from wire import Wire, get, metric
 
 ORIGIN = "https://example.org"
 LONG = {"prompt": "R", "max_tokens": 255}
-ENDLESS = {"prompt": "he", "max_tokens": 1_000_000, "temperature": 0}  # for the `endless` model
+ENDLESS = {"prompt": "he", "max_tokens": 1_000_000, "temperature": 0}  # needs the model `endless`
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def golden(server):
 
 @pytest.fixture
 def start(server):
-    """start(*flags) starts a server for this test only."""
+    """Returns start(*flags), which starts a server for one test only."""
     started = []
 
     def serve(*flags, model=GOLDEN, **more):
@@ -43,7 +43,7 @@ def error_of(body):
 
 
 def test_address_and_model_name_are_printed(start):
-    serve = start("--name", "my model")  # reads the printed address
+    serve = start("--name", "my model")  # Serve reads the printed address
     assert json.loads(get(serve, "/v1/models")[2])["data"][0]["id"] == "my model"
     serve.process.terminate()
     assert serve.process.stdout.read() == "model: my model\n"
@@ -77,7 +77,7 @@ def test_invalid_requests_are_rejected(golden, request_line, status, part):
     with Wire(golden) as wire:
         got, _, body = wire.request(*request_line).answer()
         assert got == status and part in error_of(body)
-        assert wire.request().answer()[0] == 200  # the connection stays usable
+        assert wire.request().answer()[0] == 200  # the connection can still be used
 
 
 def test_body_must_be_json(golden):
@@ -107,17 +107,17 @@ def test_large_headers_and_bodies(golden):
     with Wire(golden) as wire:
         wire.request(X="x" * 20_000)
         assert wire.answer()[0] == 431 and wire.ended()
-    with Wire(golden) as wire:  # rejected by its length, before it is sent
+    with Wire(golden) as wire:  # rejected by its length, before the body is sent
         wire.send(f"POST /v1/completions HTTP/1.1\r\nHost: {wire.host}\r\nContent-Length: {10**12}\r\n\r\n")
         status, _, body = wire.answer()
         assert status == 413 and "4194304 bytes" in error_of(body)
-    with Wire(golden) as wire:  # chunks don't specify the total size
+    with Wire(golden) as wire:  # a chunked body, whose length is unknown
         wire.send(f"POST /tokenize HTTP/1.1\r\nHost: {wire.host}\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(64):
             wire.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
         wire.send(b"1\r\n")
         assert wire.answer()[0] == 413
-    for endless in (b"1;" + b"x" * 1_000_000, b"0\r\n" + b"A: b\r\n" * 100_000):  # an extension, trailers
+    for endless in (b"1;" + b"x" * 1_000_000, b"0\r\n" + b"A: b\r\n" * 100_000):  # a chunk extension, then trailers
         with Wire(golden) as wire:
             wire.send(f"POST /tokenize HTTP/1.1\r\nHost: {wire.host}\r\nContent-Type: application/json\r\n"
                       "Transfer-Encoding: chunked\r\n\r\n")
@@ -141,7 +141,7 @@ def test_headers_are_checked_before_the_body_is_read(start):
                 wire.request(method, path, **framing, **fields)
                 got, headers, _ = wire.answer()
                 assert (got, headers["connection"]) == (status, "close") and wire.ended(), (status, framing)
-        with Wire(server) as wire:  # a small pending body doesn't end the connection
+        with Wire(server) as wire:  # a short body that is never sent doesn't end the connection
             wire.request(method, path, Content_Length=18_000, **fields)
             assert wire.answer()[0] == status
             wire.send(b"GET / HTTP/1.1\r\n\r\n" * 1000)
@@ -151,7 +151,7 @@ def test_headers_are_checked_before_the_body_is_read(start):
 def test_total_body_memory_is_limited(start):
     server = start("--body-memory", "4M")
     with Wire(server) as first, Wire(server) as second:
-        for wire, n in ((first, 2_200_000), (second, 600_000)):  # neither body ends
+        for wire, n in ((first, 2_200_000), (second, 600_000)):  # neither body is sent to its end
             wire.request("POST", "/tokenize", Content_Type="application/json", Content_Length=4_000_000)
             try:
                 wire.send(b"x" * n)
@@ -161,7 +161,7 @@ def test_total_body_memory_is_limited(start):
         status, headers, body = next(wire for wire in (first, second) if wire.socket is refused).answer()
         assert status == 503 and "--body-memory" in error_of(body) and int(headers["retry-after"]) > 0
 
-    def is_read():  # once the server has noticed the disconnects
+    def is_read():  # true once the server has noticed the disconnections
         with Wire(server) as wire:
             return wire.request("POST", "/tokenize", {"prompt": "a", "x": "x" * 4_000_000}).answer()[0] == 400
 
@@ -176,8 +176,8 @@ def test_http_versions_and_connections(golden):
     with Wire(golden) as wire:
         status, headers, body = wire.request("HEAD", "/health").head() + (b"",)
         assert status == 200 and int(headers["content-length"]) > 0
-        assert wire.request().answer()[0] == 200  # no body was sent before
-    with Wire(golden) as wire:  # pipelined requests are answered in order
+        assert wire.request().answer()[0] == 200  # the response to HEAD had no body
+    with Wire(golden) as wire:  # requests sent at once are answered in order
         for n in (3, 1, 2):
             wire.complete(max_tokens=n)
         assert [json.loads(wire.answer()[2])["usage"]["completion_tokens"] for _ in range(3)] == [3, 1, 2]
@@ -235,7 +235,7 @@ def test_content_security_policy(golden):
     assert status == 200 and policy.startswith("default-src 'none'") and "unsafe" not in policy
     assert body.count(f'<script nonce="{nonce}">'.encode()) == body.count(b"<script") == 1
     assert body.count(f'<style nonce="{nonce}">'.encode()) == body.count(b"<style") == 1
-    assert nonce not in get(golden, "/")[1]["content-security-policy"]  # a new one each time
+    assert nonce not in get(golden, "/")[1]["content-security-policy"]  # each response has a new nonce
 
 
 def test_disconnecting_ends_the_request(start, endless):
@@ -296,7 +296,7 @@ def test_full_queue(start, endless):
         wait_until(lambda: metric(server, "folio_requests_running") + metric(server, "folio_requests_waiting") == 10)
         status, headers, body = second.complete(n=1).answer()
         assert status == 429 and int(headers["retry-after"]) > 0 and "10" in error_of(body)
-        for too_many in ({"n": 11}, {"prompt": ["R"] * 11}, {"prompt": ["R"] * 4, "n": 3}):  # retrying would not help
+        for too_many in ({"n": 11}, {"prompt": ["R"] * 11}, {"prompt": ["R"] * 4, "n": 3}):  # never fit into the queue
             status, headers, body = second.complete(**too_many).answer()
             assert status == 400 and "retry-after" not in headers and "--max-queue" in error_of(body)
 
@@ -320,7 +320,7 @@ def test_shutdown_waits_for_running_requests(start):
     server = start("--grace", "600")
     with Wire(server) as wire:
         wire.complete(**LONG, n=4, stream=True).head()
-        pause(server.process)  # before the output ends
+        pause(server.process)  # the server gets both signals before the output ends
         server.process.send_signal(signal.SIGTERM)
         server.process.send_signal(signal.SIGCONT)
         events = list(wire.events())
@@ -335,7 +335,7 @@ def test_shutdown_rejects_new_requests(start, endless):
         wait_until(lambda: metric(server, "folio_requests_running") == 1)
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: late.complete(max_tokens=1).answer()[0] == 503)
-        server.process.send_signal(signal.SIGTERM)  # a second signal doesn't wait
+        server.process.send_signal(signal.SIGTERM)  # a second signal ends running requests at once
         status, _, body = wire.answer()
         assert status == 503 and "the server is shutting down" in error_of(body)
         assert server.process.wait(HANG) == 0
@@ -439,7 +439,7 @@ def test_wrong_usage(flags):
 
 
 def test_many_connections(start):
-    """The descriptor limit is raised, and idle connections use little memory."""
+    """The server raises its limit of descriptors, and an idle connection needs little memory."""
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 3000:

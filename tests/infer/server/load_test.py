@@ -1,7 +1,7 @@
-"""Runs many clients for a long time: every output equals that of `generate`. Other clients read slowly, late or not at
+"""Runs many clients for a long time: every output equals that of `generate`. Some clients read slowly, late or not at
 all, request more than they read, or disconnect.
 
-FOLIO_SOAK=100000 sets the number of requests for `make soak`; the default is 2,000, or 300 under sanitizers."""
+FOLIO_SOAK=100000 sets the number of requests for `make soak`. The default is 2,000, or 300 under sanitizers."""
 
 import asyncio
 import contextlib
@@ -21,16 +21,15 @@ from slow_clients import SlowClients  # noqa: E402
 REQUESTS = int(os.environ.get("FOLIO_SOAK", 300 if SANITIZED else 2000))
 CLIENTS = 24
 CONTEXT = 256
-GREEDY = {"n": 8, "logprobs": 20, "stream": True}  # some 5 MB
+GREEDY = {"n": 8, "logprobs": 20, "stream": True}  # about 5 MB of output
 BEAMS = {"use_beam_search": True, "best_of": 3, "n": 2, "max_tokens": 12}
-# Few blocks and rows: prompts are split, sequences preempted, cached prefixes evicted. The timeouts allow late readers.
+# Few KV blocks and rows: prompts are split, sequences preempted, cached prefixes evicted. Timeouts allow late readers.
 FLAGS = ("-t", "1", "--max-sequences", "12", "--max-batch-tokens", "40", "--cache-tokens", "1024",
          "--write-timeout", "100000", "--request-timeout", "100000")
 
 
 def stories(n):
-    """Returns prompts with seeds, some with common prefixes; the output of `generate` for each, up to the context; and
-    its two best beams."""
+    """Returns n tuples (prompt, seed, output of `generate`, its two best beams). Some prompts have a common prefix."""
     draw = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJ\n,.:'"
     preambles = ["", "".join(draw.choices(letters, k=70)), "".join(draw.choices(letters, k=130))]
@@ -45,7 +44,7 @@ def stories(n):
 
 
 def texts_of(wire, n=65536):
-    """Returns the outputs of a stream's choices, read `n` bytes at a time."""
+    """Returns the output of each choice of a stream, which is read `n` bytes at a time."""
     texts = {}
     for event in wire.events(n):
         if event != "[DONE]":
@@ -56,7 +55,7 @@ def texts_of(wire, n=65536):
 
 @contextlib.contextmanager
 def slow_clients(port, n):
-    """Inside, `n` clients are connected that send nothing, send slowly, or don't read."""
+    """Keeps `n` clients connected in the `with` block. They send nothing, send slowly, or don't read."""
     ready, done = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
@@ -75,7 +74,7 @@ def slow_clients(port, n):
 
 
 class Client(threading.Thread):
-    """Sends requests one after another, and disconnects during some of them."""
+    """A thread that sends requests one after another, and disconnects during some of them."""
 
     def __init__(self, server, told, number, counts):
         super().__init__()
@@ -89,7 +88,7 @@ class Client(threading.Thread):
             while self.counts.next():
                 wire = self.ask(wire)
             wire.socket.close()
-        except BaseException as error:  # raised again in the main thread
+        except BaseException as error:  # raised in the main thread
             self.error = error
 
     def ask(self, wire):
@@ -97,10 +96,10 @@ class Client(threading.Thread):
         n = self.draw.randint(1, len(text))
         fields = {"prompt": prompt, "seed": seed, "max_tokens": n}
         kind = self.draw.random()
-        if kind < 0.1:  # disconnects at once, maybe while queued
+        if kind < 0.1:  # disconnects at once, perhaps while the request is queued
             wire.complete(**fields, stream=self.draw.random() < 0.5).socket.close()
             return Wire(self.server)
-        if kind < 0.2:  # disconnects in the middle
+        if kind < 0.2:  # disconnects within the output
             events = wire.complete(**fields, stream=True) and wire.head() and wire.events()
             began = "".join(json.loads(next(events))["choices"][0]["text"] for _ in range(min(n, 3)))
             assert text.startswith(began)
@@ -134,7 +133,7 @@ class Counts:
         self.lock = threading.Lock()
         self.left = n
         self.n_compared = 0
-        self.others = {}  # choices without a reference output must stay the same
+        self.others = {}  # first outputs of choices that `generate` can't compute
 
     def next(self):
         with self.lock:
@@ -146,7 +145,7 @@ class Counts:
             self.n_compared += 1
 
     def compare(self, fields, first, texts):
-        """Compares choice 0 with `first`, and the others with their earlier outputs."""
+        """Compares choice 0 with `first`, and the others with those of earlier equal requests."""
         assert texts[0] == first and len(texts) == GREEDY["n"], fields
         with self.lock:
             self.n_compared += 1
@@ -154,7 +153,7 @@ class Counts:
 
 
 def ask_many(server, told, n, first_seed):
-    """Other clients request much output and don't read it; some read it late, some never."""
+    """Runs all clients on `n` requests, while others request much output and read it late or never."""
     counts = Counts(n)
     clients = [Client(server, told, first_seed + i, counts) for i in range(CLIENTS)]
     late = []
@@ -178,7 +177,7 @@ def ask_many(server, told, n, first_seed):
 
 
 def settled(server, descriptors):
-    """Returns resident memory once nothing runs and no more descriptors are open than before."""
+    """Returns the resident memory in bytes once no request runs and all descriptors that were opened are closed."""
     for name, value in (("folio_requests_running", 0), ("folio_requests_waiting", 0),
                         ("folio_requests_paused", 0), ("process_open_fds", descriptors)):
         wait_until(lambda: metric(server, name) == value)
@@ -202,6 +201,6 @@ def test_outputs_do_not_depend_on_load(server):
     print(f"{n_compared} texts compared; MB after each thousand: {[round(m / 1e6, 1) for m in memory]}")
     if not SANITIZED:
         assert max(memory) - start < 64e6
-    if len(memory) >= 20 and not SANITIZED:  # AddressSanitizer keeps freed memory
+    if len(memory) >= 20 and not SANITIZED:  # AddressSanitizer doesn't release freed memory
         assert memory[-1] - memory[1] < 2e6
-        assert memory[-1] - memory[9] < 1e6  # by then, each kind of request has run once
+        assert memory[-1] - memory[9] < 1e6  # each kind of request has run once by then

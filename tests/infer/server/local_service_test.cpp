@@ -20,8 +20,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kHang = 120s;  // only ends a test that would hang
-/// Encoding "wait" blocks until open() is called.
+constexpr auto kHang = 120s;  // ends a test that would hang
+/// A tokenizer whose encode("wait") blocks until open() is called.
 class GatedTokenizer final : public test::LetterTokenizer {
  public:
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
@@ -61,7 +61,7 @@ class LocalServiceTest : public ::testing::Test {
   }
 
   GatedTokenizer tokenizer_;
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
   AsyncEngine async_{engine_};
@@ -70,7 +70,7 @@ class LocalServiceTest : public ::testing::Test {
 
   void TearDown() override {
     gate_->open();
-    async_.stop();  // no callbacks from now on
+    async_.stop();  // no callbacks are called from now on
   }
 };
 
@@ -88,7 +88,7 @@ TEST_F(LocalServiceTest, ConcurrentCallersGetTheSameTexts) {
         Json body = completion(i);
         body["stream"] = true;
         const auto reply = service_.request(post("/v1/completions", body));
-        if (i % 3 == 0) static_cast<void>(service_.request(post("/v1/completions", completion(i))));  // and abandons it
+        if (i % 3 == 0) static_cast<void>(service_.request(post("/v1/completions", completion(i))));  // abandons it
         std::string events = body_of(*reply);
         std::string text;
         for (size_t at = 0; events.compare(at, 7, "data: {") == 0; at = events.find("\n\n", at) + 2) {
@@ -134,9 +134,9 @@ TEST_F(LocalServiceTest, DroppedRepliesEndTheirRequests) {
   body.update({{"stream", true}, {"n", 128}, {"max_tokens", 80}});
   gate_->close();
   auto reply = service_.request(post("/v1/completions", body));
-  gate_->await_thread();  // after a step
+  gate_->await_thread();  // the engine's thread waits after a step
   reply.reset();
-  static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));  // handled after that one
+  static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));  // handled after the reset
   gate_->open();
   while (async_.statistics().running + async_.statistics().waiting > 0) std::this_thread::yield();
   EXPECT_LT(async_.statistics().tokens, 128U * 80U);
@@ -156,9 +156,9 @@ TEST_F(LocalServiceTest, RequestsDroppedDuringPreparationNeverRun) {
   const auto first = service_.request(post("/tokenize", {{"prompt", "wait"}}));
   tokenizer_.wait_until_entered();
   auto second = service_.request(post("/v1/completions", completion(1)));
-  EXPECT_EQ(status_of("/health"), 200);  // by now the second is waiting to be prepared
+  EXPECT_EQ(status_of("/health"), 200);  // ensures that `second` waits to be prepared
   second.reset();
-  EXPECT_EQ(status_of("/health"), 200);  // and has been abandoned
+  EXPECT_EQ(status_of("/health"), 200);  // ensures that `second` has been abandoned
   tokenizer_.open();
   EXPECT_EQ(service_.request(post("/tokenize", {{"prompt", "x"}}))->status(60s), 200);
   EXPECT_EQ(first->status(60s), 200);
@@ -175,7 +175,7 @@ TEST_F(LocalServiceTest, StoppingAnswersRequestsInPreparation) {
   tokenizer_.open();
 }
 
-// Tests streams (events and bytes) and whole responses.
+// An unread stream pauses its request, but no others. When it is read later, it has the choices of a whole response.
 TEST_F(LocalServiceTest, LateReadsGetTheSameAnswer) {
   Json body = completion(1);
   body.update({{"n", 16}, {"max_tokens", 80}, {"logprobs", 20}, {"echo", true}});
@@ -210,7 +210,7 @@ TEST_F(LocalServiceTest, LateReadsGetTheSameAnswer) {
   EXPECT_TRUE(Json(streamed) == choices);
 }
 
-// A reply that is closed within any of its calls.
+// The client disconnects while the first piece is written, so the request must end without further writes.
 TEST_F(LocalServiceTest, FailedWritesEndTheirRequest) {
   struct LostReply final : HttpReply {
     int n_writes = 0;

@@ -13,7 +13,7 @@
 namespace folio::infer::server {
 namespace {
 
-// Two ends of a pipe or a socket pair; reading doesn't block.
+// Both ends of a pipe or socket pair: fd[0] to read without blocking, fd[1] to write.
 struct Ends {
   std::array<int, 2> fd{};
   Ends() = default;
@@ -37,7 +37,7 @@ void fill_and_drain(Ends& ends) {
   const int flags = fcntl(ends.fd[1], F_GETFL);
   {
     const Log log(ends.fd[1]);
-    for (int i = 0; i < 10'000; ++i) log.line(std::string(200, 'a'));  // more than the log buffers if nobody reads
+    for (int i = 0; i < 10'000; ++i) log.line(std::string(200, 'a'));  // more than an unread pipe holds
     std::string text = ends.all();
     EXPECT_GT(text.size(), 200U);
     EXPECT_LT(text.size(), 10'000U * 200U);
@@ -48,7 +48,7 @@ void fill_and_drain(Ends& ends) {
     EXPECT_NE(text.find(" b\\x0Ac\\x01"), std::string::npos);
     EXPECT_EQ(text.find('\n'), text.size() - 1);
   }
-  EXPECT_EQ(fcntl(ends.fd[1], F_GETFL), flags);  // a shell may share them
+  EXPECT_EQ(fcntl(ends.fd[1], F_GETFL), flags);  // unchanged, since a shell may share the descriptor
 }
 
 TEST(Log, NeverWaitsForAPipe) {

@@ -1,4 +1,4 @@
-"""Tests the server's page in a browser: conversations, alternatives, forms, tools, tabs, a stopped server, a phone."""
+"""Tests the server's page in a browser: conversations, alternative tokens, forms, tools, tabs, a server restart."""
 
 import json
 import random
@@ -32,7 +32,7 @@ def browser():
 
 @pytest.fixture
 def visitor(browser):
-    """visitor(url) opens the page; its tabs share browser storage. Errors and blocked requests fail the test."""
+    """Returns visitor(url), which opens a tab. Tabs share storage. Errors and blocked requests fail the test."""
     wrong = []
     contexts = []
 
@@ -55,7 +55,7 @@ def visitor(browser):
 
 
 def settle(page, **values):
-    """Sets sampling values, and the system message."""
+    """Sets the given sampling options or the system message on the page."""
     page.locator("#settings-said").click()
     for name, value in values.items():
         page.locator("#system" if name == "system" else f"#set-{name}").fill(str(value))
@@ -77,7 +77,7 @@ def answers(page):
 
 
 def kept(page):
-    """Returns the conversations in the browser's storage."""
+    """Returns the conversations that are stored in the browser."""
     texts = page.evaluate("Object.entries(localStorage).filter(([key]) => key.startsWith('folio.conversation.')).map(([, text]) => text)")
     return [json.loads(text) for text in texts]
 
@@ -136,7 +136,7 @@ def test_escape_stops_and_keeps_the_partial_answer(chat_page):
     expect(page.locator(".model .tools")).to_contain_text("stopped")
     page.get_by_role("button", name="Tokens").click()
     assert kept(page)[0]["messages"][1]["content"] == answers(page)[0]
-    expect(page.locator("#figures dd").first).to_have_text("0")  # the server stopped, too
+    expect(page.locator("#figures dd").first).to_have_text("0")  # the server has stopped the request, too
 
 
 def test_selecting_an_alternative_continues_from_it(text_page):
@@ -199,7 +199,7 @@ def test_concurrent_tab_writes_make_a_copy(text_page):
     page = text_page
     say(page, "JULIET:")
     ended(page)
-    # Another tab changes the conversation between two checks of this one.
+    # Between two checks of this tab, another tab changes the stored conversation.
     page.evaluate("""() => {
       const key = Object.keys(localStorage).find((key) => key.startsWith("folio.conversation."));
       localStorage.setItem(key, JSON.stringify({ ...JSON.parse(localStorage.getItem(key)), revision: "other" }));
@@ -211,7 +211,7 @@ def test_concurrent_tab_writes_make_a_copy(text_page):
 
 
 def test_page_reconnects_to_a_restarted_server(server, visitor):
-    serve = server(GOLDEN, "--max-sequences", "4")  # a server of its own
+    serve = server(GOLDEN, "--max-sequences", "4")  # not shared with other tests, so that it can be stopped
     page = visitor(serve.url)
     settle(page, max_tokens=5)
     say(page, "ROMEO:")
@@ -238,7 +238,7 @@ def test_no_horizontal_scrolling_on_phones(server, visitor):
     ended(page)
     page.locator("#settings-said").click()
     page.locator("#list-box summary").click()
-    page.locator(".token", has_text=re.compile(r"\w")).first.tap()  # a line feed has no width to tap on
+    page.locator(".token", has_text=re.compile(r"\w")).first.tap()  # not a line feed, which has no width to tap on
     expect(page.locator("#choices")).to_be_visible()
     widths = page.evaluate("[document.documentElement, document.querySelector('.columns'), document.querySelector('main')]"
                            ".map((box) => box.scrollWidth)")
@@ -303,7 +303,7 @@ SCHEMA = {"type": "object", "properties": {"count": {"type": "integer", "minimum
 
 @pytest.fixture(scope="session")
 def random_chat(server, tmp_path_factory):
-    """A server of a model with random weights, which can write JSON."""
+    """Returns a server of a model with random weights whose vocabulary can write JSON."""
     return server(write_chat_model(tmp_path_factory.mktemp("page") / "chat.gguf", context=8192), "-t", "1")
 
 
@@ -323,7 +323,7 @@ def ask_for(page, schema=None, tools=""):
 
 
 def forge(page, answer):
-    """Answers requests with answer(body): deltas and a finish reason. Returns the received requests."""
+    """Responds to requests with answer(body), which returns deltas and a finish reason. Returns the requests."""
     came = []
 
     def forged(route):
@@ -348,7 +348,7 @@ def test_answers_match_the_schema(random_page):
     for _ in range(2):
         say(page, "he is the user")
         ended(page)
-        page.reload()  # the schema persists
+        page.reload()  # the schema is kept
     first, second = answers(page)
     assert list(json.loads(first)) == ["count", "color"]
     jsonschema.validate(json.loads(first), SCHEMA)
@@ -438,7 +438,7 @@ def test_chats_are_formatted_and_code_can_be_copied(random_page):
         route.fulfill(content_type="text/event-stream", body="".join(f"data: {line}\n\n" for line in lines))
 
     page.route("**/v1/chat/completions", forged)
-    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as on plain http
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as on plain HTTP
     say(page, "How?")
     ended(page)
     expect(page.locator(".model strong")).to_have_text("this")
@@ -474,7 +474,7 @@ def test_chats_are_formatted_and_code_can_be_copied(random_page):
 def test_rejected_forms_are_shown(text_page):
     page = text_page
     page.locator("#settings-said").click()
-    expect(page.locator("#tools-box")).to_be_hidden()  # completions have no tools
+    expect(page.locator("#tools-box")).to_be_hidden()  # a model without a chat template has no tools
     page.locator("#schema").fill(json.dumps(SCHEMA))
     page.locator("#settings-said").click()
     say(page, "ROMEO:")
@@ -586,7 +586,7 @@ def test_calculator(text_page):
 
     def value(text):
         try:
-            return eval(text)  # the random expression is also valid Python
+            return eval(text)  # Python evaluates the expression alike
         except ZeroDivisionError:
             return None
 

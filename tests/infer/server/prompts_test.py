@@ -1,8 +1,8 @@
-"""Compares prompts, and the offsets of their tokens and the output's, with `tokenizers`.
+"""Compares the tokens of prompts, and the offsets of tokens in prompts and outputs, with `tokenizers`.
 
 The models have random weights and are saved by transformers: a SentencePiece vocabulary (Llama's, Metaspace), and
-byte-level ones with a template that adds BOS (Llama 3's), or with normalization (Qwen's). Most output bytes are invalid
-UTF-8."""
+byte-level ones with a template that adds BOS (Llama 3's), or with normalization (Qwen's). Most bytes of outputs are
+invalid UTF-8."""
 
 import codecs
 import json
@@ -53,7 +53,7 @@ def byte_level(normalizer=None):
 
 @pytest.fixture(scope="module", params=[sentencepiece, byte_level, normalized], ids=lambda f: f.__name__)
 def model(request, server, tmp_path_factory):
-    """Returns a server, its directory, and transformers' tokenizer and model."""
+    """Returns a server, the directory of its model, and transformers' tokenizer and model."""
     folder = tmp_path_factory.mktemp(request.param.__name__)
     fast = request.param()
     torch.manual_seed(3)
@@ -69,7 +69,7 @@ def model(request, server, tmp_path_factory):
 
 
 def complete(served, **fields):
-    """Returns the choice, after checking that no JSON object has a duplicate key."""
+    """Returns the response's only choice, after checking that no JSON object has a duplicate key."""
     def once(pairs):
         assert len(dict(pairs)) == len(pairs), pairs
         return dict(pairs)
@@ -81,7 +81,7 @@ def complete(served, **fields):
 
 
 def encoded(fast, text, parse_special=True):
-    """Encodes with `tokenizers`, without BOS."""
+    """Returns the text's encoding by `tokenizers`, without BOS."""
     tokenizer = Tokenizer.from_str(fast.backend_tokenizer.to_str())
     tokenizer.encode_special_tokens = not parse_special
     return tokenizer.encode(text, add_special_tokens=False)
@@ -124,7 +124,7 @@ def test_prompt_fields_are_rejected_for_messages(server, tmp_path):
     for field in ("parse_special", "add_special_tokens"):
         status, answer = post(chatty, "/tokenize", {"messages": messages, field: True})
         assert status == 400 and answer["error"]["param"] == field and "'prompt'" in answer["error"]["message"]
-    # User content stays text; the template's markers become tokens.
+    # A user's content is encoded as text, and only the template's own markers as control tokens.
     tokens = post(chatty, "/tokenize", {"messages": messages})[1]["tokens"]
     mark = post(chatty, "/tokenize", {"prompt": "<|im_end|>"})[1]["tokens"]
     assert len(mark) == 1 and tokens.count(mark[0]) < 1 + len(messages) + 1
@@ -135,7 +135,7 @@ def test_prompt_fields_are_rejected_for_messages(server, tmp_path):
 @pytest.mark.parametrize("parse_special", [True, False])
 @pytest.mark.parametrize("text", PROMPTS)
 def test_text_offset_matches_tokenizers(model, text, parse_special):
-    """An added BOS has no offset in the text; token names within the text have one."""
+    """A BOS that the server adds has offset 0. A control token's name within the prompt has an offset of its own."""
     served, _, fast, _ = model
     theirs = encoded(fast, text, parse_special)
     n_added = len(with_bos(fast, theirs.ids)) - len(theirs.ids)
@@ -148,7 +148,7 @@ def test_text_offset_matches_tokenizers(model, text, parse_special):
 
 
 def places(data):
-    """Returns the text, and for each byte the index of its character in data.decode(errors="replace")."""
+    """Returns the decoded text, and for each byte the index of its character in data.decode(errors="replace")."""
     broken = {}
 
     def note(error):
@@ -181,7 +181,7 @@ def test_text_offsets_index_the_output(model, echo):
         expected.append(place[at])
         at += len(part)
     assert logprobs["text_offset"][start:] == expected
-    # A stream has the same offsets, although a character is sent with its last token.
+    # A stream has the same offsets, although a character of several tokens is sent with the last of them.
     seen = {name: [] for name in logprobs}
     for chunk in client_of(served).completions.create(model="random", seed=1, stream=True,
                                                             logit_bias=served.endless, **fields):
@@ -191,12 +191,12 @@ def test_text_offsets_index_the_output(model, echo):
 
 
 def test_alternatives_have_distinct_names(model):
-    """Parts of characters have OpenAI's names: "bytes:\\xe2\\x80"."""
+    """A token that is only a part of a character has OpenAI's name for it, such as "bytes:\\xe2\\x80"."""
     served, *_ = model
     done = complete(served, prompt="hello", max_tokens=60, logprobs=20, temperature=1.5)
     n_parts = 0
     for top, entry, token in zip(done["logprobs"]["top_logprobs"], done["logprobs"]["content"], done["logprobs"]["tokens"]):
-        assert len(top) == len(entry["top_logprobs"]) == 20  # no duplicate names
+        assert len(top) == len(entry["top_logprobs"]) == 20  # names are distinct
         assert token == entry["token"]
         for name, alternative in zip(top, entry["top_logprobs"]):
             data = bytes(alternative["bytes"])
@@ -209,7 +209,7 @@ def test_alternatives_have_distinct_names(model):
 
 
 def test_continuation_scores_match_lm_eval(model):
-    """lm_eval finds the first token of the continuation by text_offset."""
+    """lm_eval finds the first token of the continuation by text_offset, which must be right for equal scores."""
     served, _, fast, llama = model
     context, continuation = "hello", " world é"
     ids = with_bos(fast, encoded(fast, context + continuation).ids)
@@ -234,7 +234,7 @@ def test_greedy_matches_transformers(server):
     out = model.generate(**inputs, max_new_tokens=20, do_sample=False)
     ours = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=20, temperature=0, logprobs=3)
     assert ours.choices[0].text == tokenizer.decode(out[0, inputs.input_ids.shape[1]:])
-    # The log probabilities match its logits, with "echo" also the prompt's.
+    # Log-probabilities match transformers' logits, with "echo" also for the prompt's tokens.
     echoed = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=20, temperature=0,
                                                   logprobs=3, echo=True)
     with torch.no_grad():

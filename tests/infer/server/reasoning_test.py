@@ -1,5 +1,5 @@
-"""Tests reasoning models: reasoning is separated from the answer as by their templates, streamed or not, and sent back
-in a conversation. The models have random weights; logit_bias makes the marks likely."""
+"""Tests reasoning models: reasoning is separated from the answer as their templates define, streamed or not, and can be
+sent back in a conversation. The models have random weights. logit_bias makes the marks of reasoning likely."""
 
 import re
 
@@ -25,7 +25,7 @@ def client_of(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reasoning")
 
     def client(name, kind=4):
-        """`kind` of the marks' tokens: 4 are matched as text, 3 are control tokens without text."""
+        """Returns a client. `kind` is the type of the marks' tokens: 4 has text, 3 is a control token without text."""
         path = folder / f"{name} {kind}.gguf"
         if not path.exists():
             write_chat_model(path, TEMPLATES.get(name, published_templates.SMOLLM2), context=8192,
@@ -37,7 +37,7 @@ def client_of(server, tmp_path_factory):
 
 
 def answer(client, **fields):
-    """Returns reasoning and content, after checking that streaming gives the same."""
+    """Returns reasoning and content, after checking that a streamed response has the same."""
     fields = {"model": "m", "messages": ASK, "max_tokens": 60, "logit_bias": MARKS, **fields}
     [choice] = client.chat.completions.create(**fields).choices
     message = choice.message.model_dump()
@@ -51,7 +51,7 @@ def answer(client, **fields):
 
 
 def split(text, begun):
-    """Splits off the reasoning of an answer, as Qwen 3's template does."""
+    """Returns the reasoning and the content of an answer, as Qwen 3's template separates them."""
     if not begun and not text.lstrip().startswith("<think>"):
         return None, text
     text = text if begun else text.lstrip().removeprefix("<think>")
@@ -98,7 +98,7 @@ def test_calls_follow_the_reasoning(client_of, name, choice):
     for seed in range(SEEDS // 2):
         [made] = client_of(name).chat.completions.create(
             model="m", messages=ASK, tools=TOOLS, tool_choice=choice, seed=seed, max_tokens=3000,
-            logit_bias=ENDS | MARKS | {BEGIN - 1: 7.0}).choices  # <tool_call>
+            logit_bias=ENDS | MARKS | {BEGIN - 1: 7.0}).choices  # makes <tool_call> likely
         calls = made.message.tool_calls or []
         assert_valid(calls if made.finish_reason == "tool_calls" else calls[:-1])
         assert choice == "auto" or (made.finish_reason == "tool_calls" and not made.message.content)
@@ -109,11 +109,11 @@ def test_calls_follow_the_reasoning(client_of, name, choice):
 @pytest.mark.parametrize("variables", [{}, {"enable_thinking": False}, {"enable_thinking": True}], ids=str)
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_chat_template_kwargs(client_of, name, variables):
-    """The prompt equals transformers' rendering."""
+    """The number of prompt tokens must equal that of the prompt that transformers renders."""
     client = client_of(name)
     [text], _ = render_jinja_template(conversations=[ASK], chat_template=TEMPLATES[name], add_generation_prompt=True,
                                       **({"bos_token": "<s>"} | variables))
-    parts = re.split(r"(<s>|<think>|</think>|<\|im_start\|>|<\|im_end\|>)", text)  # marks within contents are not parsed
+    parts = re.split(r"(<s>|<think>|</think>|<\|im_start\|>|<\|im_end\|>)", text)  # marks in contents are plain text
     expected = len(parts) // 2 + sum(
         client.completions.create(model="m", prompt=part, max_tokens=1).usage.prompt_tokens for part in parts[::2] if part)
     said = client.chat.completions.create(model="m", messages=ASK, max_tokens=1, extra_body={"chat_template_kwargs": variables})

@@ -1,5 +1,5 @@
-// Tests the heap memory of requests: proportional to the request's size plus its choices, not to their product, and no
-// reply is built before its client reads it.
+// Tests the heap memory of requests: it is proportional to the request's size plus the number of choices, not to their
+// product, and a reply is built only as its client reads it.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -40,7 +40,7 @@ using namespace std::chrono_literals;
 class RequestCostTest : public ::testing::Test {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+    core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37
     c.context_length = 4000;
     return c;
   }
@@ -48,13 +48,13 @@ class RequestCostTest : public ::testing::Test {
     return service_.request(
         {.method = "POST", .path = path, .body = body.dump(), .host = "localhost", .content_type = "application/json"});
   }
-  // Returns the peak of bytes that `n` such requests used until the engine had all of them.
+  // Sends `n` equal requests. Returns the peak of heap bytes that they used until all had reached the engine.
   int64_t most_held(const Json& body, size_t n) {
     const int64_t before = n_live;
     n_most = before;
     std::vector<std::unique_ptr<LocalReply>> replies;
     for (size_t i = 0; i < n; ++i) replies.push_back(ask(body));
-    EXPECT_EQ(ask({{"prompt", "a"}}, "/tokenize")->status(60s), 200);  // prepared after them
+    EXPECT_EQ(ask({{"prompt", "a"}}, "/tokenize")->status(60s), 200);  // prepared last, so the requests have been, too
     std::promise<void> had;
     async_.call([&](Engine& engine) {
       EXPECT_GT(engine.sequences().size(), 500U) << "they were not accepted";
@@ -62,7 +62,7 @@ class RequestCostTest : public ::testing::Test {
     });
     had.get_future().wait();
     const int64_t most = n_most - before;
-    replies.clear();  // abandons them; the queue is empty once the service has seen this
+    replies.clear();  // abandons the requests
     do {
       EXPECT_EQ(service_.request({.method = "GET", .path = "/health", .host = "localhost"})->status(60s), 200);
     } while (async_.statistics().running + async_.statistics().waiting > 0);
@@ -94,7 +94,7 @@ TEST_F(RequestCostTest, CostPerChoiceDoesNotDependOnOptions) {
   Json stops = Json::array();
   for (char letter = 'a'; letter < 'a' + 16; ++letter) stops.push_back(std::string(4096, letter));
   const auto bytes_of = [](const Json& body) { return static_cast<int64_t>(body.dump().size()); };
-  // A request exists in several copies (received, parsed, in the engine); per choice, 1/128 of each.
+  // A request exists in several copies (received, parsed, in the engine), which 128 choices share.
   constexpr int64_t kCopies = 16;
   for (const Json& body : {Json{{"prompt", {1}}, {"stop", stops}}, Json{{"prompt", test::random_tokens(3900, 1, 36)}},
                            Json{{"prompt", {1}}, {"stop", stops}, {"stream", true}}}) {
@@ -105,7 +105,7 @@ TEST_F(RequestCostTest, CostPerChoiceDoesNotDependOnOptions) {
   EXPECT_LT(most_held(prompts, 8) / 1024, 2 * least + kCopies * bytes_of(prompts) / 128);
 }
 
-// The prompt's rows are stored once for all choices, and their output is built when it is read.
+// The rows of a prompt are stored once for all choices, and a choice's part of the reply is built when it is read.
 TEST_F(RequestCostTest, AnswersCostTheMemoryOfTheirParts) {
   for (const bool stream : {false, true}) {
     const Json body = {{"prompt", test::random_tokens(500, 1, 36)},

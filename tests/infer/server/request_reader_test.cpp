@@ -1,5 +1,5 @@
-// Tests infer/server/request_reader.h: the end of a request doesn't depend on how its bytes are split, is unambiguous,
-// and always within limits.
+// Tests infer/server/request_reader.h: how a request is read doesn't depend on how its bytes are split, its end is
+// unambiguous, and its size is limited.
 #include "infer/server/request_reader.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 constexpr RequestLimits kLimits{.max_header = 512, .max_body = 4096};
 const std::string kPost = "POST /a HTTP/1.1\r\nHost: h\r\n";
 
-// Returns the error's status, or 0. Reads `size` bytes at once.
+// Passes `bytes` to the reader, at most `size` at a time. Returns the status of its error, or 0.
 int status_of(std::string_view bytes, size_t size, RequestReader& reader) {
   try {
     while (!bytes.empty() && !reader.is_complete()) {

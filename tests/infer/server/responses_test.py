@@ -1,5 +1,5 @@
-"""Tests `/v1/responses` with OpenAI's Python client: parsing, the order of events, and that a response equals that of
-/v1/chat/completions for the same conversation."""
+"""Tests `/v1/responses` with OpenAI's Python client: parsing, the order of events, and that a response has the output
+of /v1/chat/completions for the same conversation."""
 
 import json
 
@@ -75,7 +75,7 @@ def without_repeats(kinds):
 
 
 def same(response):
-    """Returns a response without fields that differ each time."""
+    """Returns a response as JSON, without the fields that differ each time."""
     text = response.model_dump_json(exclude={"created_at": True, "usage": {"input_tokens_details"}})
     return json.loads(text.replace(response.id.removeprefix("resp_"), "ID")) | {"output": [
         {**item.model_dump(), "id": None, "call_id": None} for item in response.output]}
@@ -125,7 +125,7 @@ def test_function_calls_and_outputs(client):
 
 
 def test_reasoning_is_a_separate_item(client):
-    """The output's form begins after the reasoning."""
+    """The form of the output applies only after the reasoning."""
     more = {"guided_regex": "us", "logit_bias": {len(VOCABULARY): 9.0, len(VOCABULARY) + 1: 9.0}}
     whole = create(client, extra_body=more)
     events = events_of(client, extra_body=more)
@@ -137,7 +137,7 @@ def test_reasoning_is_a_separate_item(client):
         "response.reasoning_text.done", "response.content_part.done"]
     assert same(events[-1].response) == same(whole)
     assert whole.usage.output_tokens_details.reasoning_tokens > 0
-    # It is sent back as the chat's reasoning_content, with the answer that follows it.
+    # Reasoning that is sent back becomes the chat's reasoning_content, in the message of the answer that follows it.
     asked = {"role": "user", "content": "he is"}
     back = create(client, input=[asked, *(item.model_dump() for item in whole.output), asked], max_output_tokens=1)
     said = chat(client, [asked, {"role": "assistant", "content": "us", "reasoning_content": thought}, asked], max_tokens=1)

@@ -1,4 +1,4 @@
-// Tests parts of the server that need no network: request parsing, probabilities, times.
+// Tests the parts of infer/server that need no network, such as parsing and rejecting requests.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ TEST_F(ApiTest, LimitsMaxTokensToTheContext) {
   EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 77).options.sampler.seed, 77U);
 }
 
-// Returns the error code of a request.
+// Returns the code of the error for a request, or its parameter if it has no code, or "" if it is accepted.
 std::string code_of(const Json& body, const ServedModel& served, const ParseOptions& options = {}) {
   try {
     static_cast<void>(parse_completion(body, served, 1, {}, options));

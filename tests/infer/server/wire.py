@@ -1,4 +1,4 @@
-"""A raw HTTP client for what client libraries don't do: one byte at a time, half a request, unread responses."""
+"""A raw HTTP client for what client libraries can't do: send single bytes or half a request, leave responses unread."""
 
 import json
 import socket
@@ -49,13 +49,13 @@ class Wire:
         return found
 
     def head(self):
-        """Returns status and headers of the next response."""
+        """Returns the status and headers of the next response."""
         first, *lines = self._until(b"\r\n\r\n").decode().split("\r\n")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         return int(first.split()[1]), headers
 
     def answer(self):
-        """Returns status, headers and body of the next response."""
+        """Returns the status, headers and body of the next response."""
         status, headers = self.head()
         if headers.get("transfer-encoding") == "chunked":
             return status, headers, b"".join(self.chunks())
@@ -70,7 +70,7 @@ class Wire:
         return status, headers, body
 
     def chunks(self, n=65536):
-        """Yields the chunks of a body, read `n` bytes at a time."""
+        """Yields the chunks of a body, which is received `n` bytes at a time."""
         while True:
             size = int(self._until(b"\r\n", n), 16)
             while len(self.buffer) < size + 2:
@@ -81,7 +81,7 @@ class Wire:
             yield data
 
     def events(self, n=65536):
-        """Yields the data of a stream's events."""
+        """Yields the data of each event of a stream."""
         text = b""
         for chunk in self.chunks(n):
             text += chunk
@@ -106,7 +106,7 @@ def get(server, path, **headers):
 
 
 def metric(server, name):
-    """Returns the value of a metric without labels."""
+    """Returns the value of a metric that has no labels."""
     for line in get(server, "/metrics")[2].decode().splitlines():
         if line.startswith(name + " "):
             return float(line.split()[1])

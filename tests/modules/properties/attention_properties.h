@@ -1,5 +1,5 @@
-// Properties of causal self-attention with rotary positions and grouped heads, for a type with `static Holder
-// make(const core::ModelConfig&)`, whose holder has the `forward`, `weights` and matrices of nn::Attention.
+// Tests of any causal self-attention with rotary positions and grouped heads. The tested type has `static Holder
+// make(const core::ModelConfig&)`, which returns a holder with nn::Attention's `forward`, `weights` and matrices.
 #pragma once
 
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -25,7 +25,7 @@ inline core::ModelConfig config_of(int64_t n_heads, int64_t n_kv_heads, int64_t 
           .context_length = context};
 }
 
-/// Returns a type's attention in double, with random weights of about unit gain.
+/// Returns the tested attention in double, with random weights that roughly preserve the size of inputs.
 template <typename Maker>
 auto random_attention(const core::ModelConfig& config) {
   return in_double(Maker::make(config), 1.0 / std::sqrt(config.dim));
@@ -36,18 +36,18 @@ torch::Tensor weight(Holder& attention, const std::string& name) {
   return attention->named_parameters()[name + ".weight"];
 }
 
-/// Returns wq x, wk x or wv x, [B, T, heads, head_dim].
+/// Returns the product of x [B, T, dim] with the matrix `name`, as [B, T, heads, head_dim].
 template <typename Holder>
 torch::Tensor projected(Holder& attention, const torch::Tensor& x, const std::string& name, int64_t heads) {
   return x.matmul(weight(attention, name).t()).unflatten(-1, {heads, -1});
 }
 
-/// Returns a bound for different orders of summation: a few eps for each sum over dim, head_dim, T and dim.
+/// Returns a bound for the difference of two orders of summation: a few eps for each sum over dim, head_dim and T.
 inline double attention_tolerance(const core::ModelConfig& config, int64_t T, const torch::Tensor& scale) {
   return 4 * kEps * static_cast<double>(2 * config.dim + config.head_dim + T) * (1 + largest(scale));
 }
 
-/// Odd sizes, including one sequence and one position: multi-head, grouped-query and multi-query attention.
+/// Sizes of multi-head, grouped-query and multi-query attention, most of them odd, one with one sequence and position.
 struct AttentionSize {
   int64_t n_heads, n_kv_heads, head_dim, B, T;
 };
@@ -58,7 +58,7 @@ inline const std::vector<AttentionSize> kAttentionSizes{{4, 4, 8, 2, 16}, {6, 3,
 template <typename Maker>
 class Attention : public testing::Test {
  protected:
-  /// Calls check(attention, config, x, T) for each size.
+  /// Calls check(attention, config, x, T) for each of kAttentionSizes.
   template <typename Check>
   void for_each_size(Check check) {
     for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
@@ -126,7 +126,7 @@ TYPED_TEST_P(Attention, EqualKeysGiveTheMeanOfThePast) {
 }
 
 TYPED_TEST_P(Attention, ScoresAreRotatedAndScaled) {
-  const auto config = config_of(2, 2, 6);  // two heads, so that dim and head_dim differ
+  const auto config = config_of(2, 2, 6);  // two heads, since dim and head_dim are equal with one
   auto attention = random_attention<TypeParam>(config);
   const auto x = randn({1, 9, 12});
   const nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);

@@ -1,5 +1,5 @@
-// Properties of a pre-norm residual block, for any module holder that is constructed from nn::BlockParts and has
-// nn::Block's `forward`.
+// Tests of any pre-norm residual block: a module holder that is constructed from nn::BlockParts and has nn::Block's
+// `forward`.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Properties of RMSNorm, for any module holder that is constructed as nn::RMSNorm(dim, eps) and has its `forward` and
-// `weight`. tests/modules tests our module, and an exercise tests the reader's.
+// Tests of any RMSNorm: a module holder that is constructed as nn::RMSNorm(dim, eps) and has its `forward` and
+// `weight`. tests/modules tests Folio's, and an exercise tests the reader's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ inline constexpr const char* kScaleMatters =
 TYPED_TEST_P(RmsNorm, ResultDoesNotDependOnTheScale) {
   auto norm = in_double(TypeParam(9, 0.0));
   const auto x = randn({4, 9}), y = norm->forward(x);
-  // Scaling by a power of four, whose root is a power of two, is exact.
+  // Scaling by a power of four is exact, since its root is a power of two.
   for (const double scale : {1024.0, 0x1p-20}) {
     expect_equal(norm->forward(scale * x), y, kScaleMatters);
   }

@@ -1,6 +1,6 @@
-// Properties of rotary position embedding on adjacent pairs, for any module holder that is constructed as
+// Tests of any rotary position embedding on adjacent pairs: a module holder that is constructed as
 // nn::RopeCache(context, head_dim, theta) and has its `apply`. Tolerances: angles reach `context` radians and are
-// rounded once, so a rotation in double has an error of about eps · context · norm.
+// rounded once, so a rotation in double has an error of about eps * context * norm.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace folio::test {
 inline constexpr int64_t kRopeContext = 40;
 inline constexpr double kAngleError = 2 * kEps * kRopeContext;
 
-/// Returns the block-diagonal rotation matrix of one position, [head_dim, head_dim], from the definition.
+/// Returns the rotation matrix of one position by the definition: block-diagonal, [head_dim, head_dim].
 inline torch::Tensor rotation_matrix(int64_t position, int64_t head_dim, double theta) {
   auto matrix = torch::zeros({head_dim, head_dim}, torch::kDouble);
   for (int64_t i = 0; i < head_dim; i += 2) {

@@ -1,5 +1,5 @@
-// Properties of SwiGLU, for any module holder that is constructed as nn::SwiGLU(dim, hidden_dim) and has its `forward`
-// and the parameters w1.weight, w2.weight and w3.weight.
+// Tests of any SwiGLU: a module holder that is constructed as nn::SwiGLU(dim, hidden_dim) and has its `forward` and the
+// parameters w1.weight, w2.weight and w3.weight.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace folio::test {
 
-/// Returns y for one input x, with a hidden size of one and these three weights.
+/// Returns the output for one input x, with dim and hidden_dim of 1 and these three weights.
 template <typename FeedForward>
 double swiglu_of(double x, double w1, double w3, double w2 = 1.0) {
   FeedForward ffn(1, 1);
@@ -87,7 +87,7 @@ TYPED_TEST_P(SwiGlu, EqualsTheFormula) {
           expected += number("w2.weight", d, f) * inner[f];
           largest_w2 = std::max(largest_w2, std::abs(number("w2.weight", d, f)));
         }
-        // Rounding of sums of `dim` and `hidden` terms and of an exponential; `magnitude` bounds the |inner| terms.
+        // The rounding of sums of `dim` and `hidden` terms and of an exponential. `magnitude` bounds the |inner| terms.
         const double tolerance = 2 * kEps * static_cast<double>(dim + hidden + 8) * magnitude * largest_w2;
         EXPECT_NEAR(output[d].template item<double>(), expected, tolerance)
             << "w2 (silu(w1 x) * w3 x), with dim " << dim << " and hidden_dim " << hidden

@@ -34,7 +34,7 @@ std::string usage_error_of(const std::function<void()>& action) {
 }
 
 TEST(TrainConfig, PresetsHaveTheExpectedSizes) {
-  // V d + L (4 d² + 3 d h + 2 d) + d, and another V d with an untied head.
+  // V d + L (4 d² + 3 d h + 2 d) + d parameters, where h is hidden_dim, and V d more with an untied head.
   EXPECT_EQ(parameters_of("tiny"), 66 * 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 2 * 128) + 128);
   EXPECT_EQ(parameters_of("tiny"), 812416);
   EXPECT_EQ(parameters_of("baby"), 2 * 66 * 384 + 6 * (4 * 384 * 384 + 3 * 384 * 1024 + 2 * 384) + 384);
@@ -71,7 +71,7 @@ TEST(TrainConfig, BlogPresetMatchesTheTutorial) {
   EXPECT_DOUBLE_EQ(c.beta2, 0.999);
 }
 
-// Returns a configuration whose fields all differ, so that mixing up two fields fails the test.
+// Returns a configuration whose fields have different values, so that mixing up two fields fails a test.
 TrainConfig unusual() {
   TrainConfig c;
   int n = 0;

@@ -1,4 +1,4 @@
-// A model whose modules are all fused.
+// A Llama model whose modules are all fused, for tests.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Tests the fused modules: gradients equal central differences in double, and both passes equal the plain modules',
-// which are the reference.
+// Tests the fused modules: gradients equal central differences in double, and outputs and gradients equal those of the
+// plain modules, which are the reference.
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -41,7 +41,7 @@ core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
           .tie_embeddings = tied};
 }
 
-// Returns lengths on both sides of the loops' blocks of 16 and 32, and heads that don't fill whole vectors.
+// Returns models with sequences around the loops' blocks of 16 and 32 rows, and heads that don't fill whole vectors.
 std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;
@@ -66,7 +66,7 @@ std::vector<Case> cases() {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class Fused : public testing::TestWithParam<Case> {};
-// Without dropout, since the plain modules draw other masks.
+// Compares with the plain modules, without dropout, since these would draw other masks.
 class FusedBesidePlain : public Fused {};
 
 std::vector<Case> cases_without_dropout() {
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(All, Fused, testing::ValuesIn(cases()), testing::PrintT
 INSTANTIATE_TEST_SUITE_P(All, FusedBesidePlain, testing::ValuesIn(cases_without_dropout()),
                          testing::PrintToStringParamName());
 
-/// Returns the model with parameters far from their initial values, so that no part is nearly linear.
+/// Returns the model with parameters far from their initial values, so that no part of it is nearly linear.
 nn::Llama with_weights(nn::Llama model, torch::ScalarType type) {
   torch::manual_seed(5);
   model->to(type);
@@ -98,7 +98,7 @@ Tokens tokens(const core::ModelConfig& config, int64_t batch = 3) {
   return {rows.narrow(1, 0, config.context_length), rows.narrow(1, 1, config.context_length)};
 }
 
-/// Returns ‖a - b‖ / ‖b‖.
+/// Returns the relative distance ‖a - b‖ / ‖b‖.
 double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a - b).to(torch::kDouble).norm() / b.to(torch::kDouble).norm()).item<double>();
 }
@@ -108,7 +108,7 @@ struct Result {
   std::vector<torch::Tensor> gradients;
 };
 Result run(nn::Llama& model, const Tokens& t) {
-  torch::manual_seed(7);  // the same dropout masks in each pass
+  torch::manual_seed(7);  // the same dropout masks in each call
   auto loss = model->loss(t.inputs, t.targets);
   return {loss.detach(), torch::autograd::grad({loss}, model->parameters())};
 }
@@ -124,13 +124,13 @@ TEST_P(Fused, GradientsMatchCentralDifferences) {
   auto model = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kDouble);
   const Tokens t = tokens(GetParam().config, 2);
   const auto loss = [&] {
-    torch::manual_seed(7);  // the same dropout masks in each pass
+    torch::manual_seed(7);  // the same dropout masks in each call
     return model->loss(t.inputs, t.targets);
   };
   expect_gradients(loss, model->parameters(), 24);
 }
 
-// In double, whole models agree to thirteen digits, so any difference in float is due to rounding.
+// Expects losses and gradients that are equal to 13 digits in double, so that floats differ only by rounding.
 void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   by_hand = with_weights(by_hand, torch::kDouble);
@@ -146,7 +146,7 @@ TEST_P(FusedBesidePlain, MatchesThePlainForm) {
   expect_equal(fused_llama(GetParam().config), nn::family_llama(GetParam().config), GetParam().config);
 }
 
-// bfloat16 has 8 significant bits, so each rounding has an error of up to 2^-9.
+// Expects gradients under BF16 autocast whose error is at most 1.5 times that of plain modules.
 void expect_as_near_in_bfloat16(nn::Llama by_hand, nn::Llama plain, nn::Llama exact, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   exact = with_weights(exact, torch::kDouble);
@@ -169,7 +169,7 @@ TEST_P(FusedBesidePlain, Bfloat16ErrorMatchesThePlainForm) {
   expect_as_near_in_bfloat16(fused_llama(config), nn::family_llama(config), nn::family_llama(config), config);
 }
 
-struct ReluNetwork : torch::nn::Module {  // its matrices have a SwiGLU's names
+struct ReluNetwork : torch::nn::Module {  // its matrices have the names of SwiGLU's
   explicit ReluNetwork(int64_t dim)
       : w1(register_module("w1", nn::Linear(dim, 8))), w2(register_module("w2", nn::Linear(8, dim))) {}
   torch::Tensor forward(const torch::Tensor& x) { return w2->forward(torch::relu(w1->forward(x))); }
@@ -197,7 +197,7 @@ TEST(FusedForm, CallsACustomFeedForward) {
     };
     const auto plain = [&] { return nn::Llama(config, std::make_shared<OtherNetwork<nn::FamilyParts>>(is_gate)); };
     expect_equal(by_hand(0.0), plain(), config);
-    expect_as_near_in_bfloat16(by_hand(1e-12), plain(), plain(), config);  // dropout that drops nothing
+    expect_as_near_in_bfloat16(by_hand(1e-12), plain(), plain(), config);  // dropout is on, but drops nothing
   }
 }
 
@@ -251,7 +251,7 @@ TEST(FusedForm, EvaluatesWithoutDropout) {
   EXPECT_LE(distance(by_hand->loss(t.inputs, t.targets), plain->loss(t.inputs, t.targets)), 1e-6);
 }
 
-// More logits than are in memory at a time.
+// Tests an output head with more logits than are in memory at a time.
 TEST(FusedForm, ComputesLargeHeadsInChunks) {
   torch::manual_seed(8);
   constexpr int64_t kRows = 2200, kClasses = 8192, kWidth = 4;
@@ -263,7 +263,7 @@ TEST(FusedForm, ComputesLargeHeadsInChunks) {
   const auto normed = x * torch::rsqrt(x.square().mean(-1, true) + 1e-5) * weight;
   const auto expected = torch::cross_entropy_loss(torch::linear(normed, head), targets);
   EXPECT_LE(distance(actual, expected), 1e-12);
-  // A factor other than 1, as with gradient accumulation.
+  // The loss is multiplied by a factor, as for gradient accumulation, which the backward pass must apply.
   const auto gradients = torch::autograd::grad({actual * 0.5}, {x, weight, head});
   const auto plain = torch::autograd::grad({expected * 0.5}, {x, weight, head});
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_LE(distance(gradients[i], plain[i]), 1e-12) << i;
@@ -289,7 +289,7 @@ TEST(FusedDropout, DropsTheFractionAndKeepsTheMean) {
   const double kept = (y != 0).to(torch::kDouble).mean().item<double>();
   EXPECT_NEAR(kept, 0.8, 5 * std::sqrt(0.16 / 1e5));
   EXPECT_TRUE(((y == 0) | (y == 1.25)).all().item<bool>());
-  // Neither rows nor columns correlate, and neighbours are independent.
+  // Rows and columns are dropped evenly, and neighbors are independent.
   const auto m = (y != 0).to(torch::kDouble) - 0.8;
   for (const int64_t axis : {0, 1}) {
     EXPECT_LE(m.mean(axis).abs().max().item<double>(), 5.5 * std::sqrt(0.16 / (axis == 0 ? 1000 : 100)));

@@ -1,4 +1,4 @@
-// Tests several sequences packed into one row: each result is the same as alone, with plain and fused modules.
+// Tests sequences packed into one row, with plain and fused modules: loss and gradients are those of single rows.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -46,7 +46,7 @@ nn::Llama model_of(const PackedCase& c) {
   return in_double(c.fused ? fused_llama(config) : nn::family_llama(config, {.written_out = true}), 0.3);
 }
 
-// Lengths on both sides of the loops' blocks of 16 and 32; the two rows have different borders.
+// Lengths of the sequences in two packed rows, on both sides of the loops' blocks of 16 and 32.
 constexpr int64_t kLength = 60;
 const std::vector<std::vector<int64_t>> kRows{{3, 17, 1, 39}, {35, 20, 5}};
 
@@ -87,7 +87,7 @@ TEST_P(FusedPacked, PackedLossAndGradientsMatchSingleSequences) {
     const double error = (actual[i] - expected[i]).norm().item<double>() / expected[i].norm().item<double>();
     EXPECT_LE(error, 1e-12) << model->named_parameters().keys()[i];
   }
-  // Checks that the borders matter.
+  // Without the borders between sequences, the loss must differ.
   const auto mixed = model->loss(inputs, targets);
   EXPECT_GT(std::abs(mixed.item<double>() - packed.item<double>()), 1e-3);
 }

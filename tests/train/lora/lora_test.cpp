@@ -1,5 +1,5 @@
-// Tests frozen weights and low-rank adapters, with plain and fused modules: the model equals its file, the adapter adds
-// its formula, and only the adapter has gradients.
+// Tests frozen weights with adapters (LoRA), in plain and fused modules: the model without adapter equals its file, the
+// adapter adds what its formula says, and only the adapter has gradients.
 #include "train/lora/lora.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 
 using core::DType;
 
-// Returns a shape whose rows are whole blocks of 32.
+// Returns a configuration whose matrices have rows of 32 or a multiple, as block types require.
 core::ModelConfig lora_shape(core::Family family = core::Family::Llama, bool tied = true) {
   return {.family = family,
           .vocab_size = 13,
@@ -39,7 +39,7 @@ core::ModelConfig lora_shape(core::Family family = core::Family::Llama, bool tie
           .tie_embeddings = tied};
 }
 
-// Returns a model file's contents in memory.
+// Returns a model with random weights of `type`, as if read from a file.
 core::StoredModel stored(const core::ModelConfig& config, DType type) {
   torch::manual_seed(3);
   core::Weights weights{.config = config, .tensors = {}};
@@ -65,7 +65,7 @@ core::StoredModel stored(const core::ModelConfig& config, DType type) {
   return model;
 }
 
-// Returns a trainable model with the same values.
+// Returns a trainable model with the weights of `model`.
 nn::Llama trained(const core::StoredModel& model) {
   nn::Llama llama = nn::family_llama(model.config, {.written_out = true});
   const core::Weights weights = core::to_weights(model);
@@ -97,7 +97,7 @@ nn::Llama frozen_llama(const LoraCase& c, const std::shared_ptr<const core::Stor
   return model;
 }
 
-// Returns a model with nonzero adapters.
+// Returns a frozen model in double, with adapters whose B is not zero.
 nn::Llama adapted_llama(const LoraCase& c, double dropout = 0.0) {
   const auto weights = std::make_shared<const core::StoredModel>(stored(lora_shape(c.family, c.tied), DType::F32));
   nn::Llama model = frozen_llama(c, weights);
@@ -163,7 +163,7 @@ TEST_P(FusedLora, NewAdapterChangesNothingAndIsTrainedAlone) {
   }
 }
 
-// The weight is W + scale B A.
+// With the adapter, the model equals one whose weights are W + scale B A.
 TEST_P(FusedLora, AdapterMatchesTheFormula) {
   nn::Llama adapted = adapted_llama(GetParam());
   nn::Llama merged = trained(stored(lora_shape(GetParam().family, GetParam().tied), DType::F32));
@@ -189,7 +189,7 @@ TEST_P(FusedLora, GradientsMatchCentralDifferences) {
     nn::Llama model = adapted_llama(GetParam(), dropout);
     const LoraTokens t = lora_tokens();
     const auto loss = [&] {
-      torch::manual_seed(7);  // the same dropout masks in each pass
+      torch::manual_seed(7);  // the same dropout masks in each call
       return model->loss(t.inputs, t.targets);
     };
     expect_gradients(loss, trained_parameters(model), 3);

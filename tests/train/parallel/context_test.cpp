@@ -1,4 +1,4 @@
-// Tests ring attention against one process's attention. Ranks are threads.
+// Tests ring attention (train/parallel/context.h) against attention in one process. Ranks are threads.
 #include "train/parallel/context.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -35,7 +35,7 @@ core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t
           .context_length = 64};
 }
 
-// Returns the number of chunk pairs (query, key) in one step; a diagonal one counts half.
+// Returns how many pairs of a query chunk and a key chunk a rank computes in one step. A diagonal pair counts half.
 double work_of(int64_t rank, int64_t from) {
   const RingBlock block = ring_block(rank, from);
   const double pairs = static_cast<double>((2 - block.first_query) * block.n_keys);
@@ -45,7 +45,7 @@ double work_of(int64_t rank, int64_t from) {
 TEST(RingBlocks, CoverTheMaskExactlyOnce) {
   for (int64_t C = 1; C <= 8; ++C) {
     const auto chunk_of = [C](int64_t rank, int64_t i) { return i == 0 ? rank : 2 * C - 1 - rank; };
-    const Tensor seen = torch::zeros({2 * C, 2 * C}, torch::kInt64);  // (query chunk, key chunk)
+    const Tensor seen = torch::zeros({2 * C, 2 * C}, torch::kInt64);  // (query chunk, key chunk): times it was computed
     for (int64_t rank = 0; rank < C; ++rank) {
       for (int64_t from = 0; from < C; ++from) {
         const RingBlock block = ring_block(rank, from);
@@ -68,14 +68,14 @@ TEST(RingBlocks, BalanceWorkAcrossRanks) {
         EXPECT_EQ(work_of(rank, (rank + C - step) % C), 2.0);
         work += work_of(rank, (rank + C - step) % C);
       }
-      EXPECT_EQ(work, 4.0 * static_cast<double>(C) / 2);  // each of its two chunks attends to 2C chunks if unmasked
+      EXPECT_EQ(work, 4.0 * static_cast<double>(C) / 2);  // two query chunks, 2C key chunks, half of them masked
     }
   }
 }
 
 TEST(ContextAttention, RingMatchesFullAttention) {
   for (const int64_t C : {1, 2, 3, 4}) {
-    // As many key heads as query heads, or one; with biases; with a norm of each head.
+    // Tests as many key/value heads as query heads, a single one, biases, and normalized heads.
     for (const auto& [family, n_kv_heads] : {std::pair<core::Family, int64_t>{core::Family::Llama, 4},
                                              {core::Family::Llama, 1},
                                              {core::Family::Qwen2, 2},
@@ -108,27 +108,27 @@ TEST(ContextAttention, RingWithSplitHeadsMatchesFullAttention) {
   }
 }
 
-// q, k and v of a whole sequence, and one process's result with the gradients of sum(r · out).
+// q, k, v of a sequence, and the output in one process, with gradients of sum(r * out).
 struct Sequence {
   Tensor q, k, v, r, out;
 
   explicit Sequence(torch::ScalarType type, double magnitude) {
-    torch::manual_seed(1);  // tests before this one draw on several threads, in any order
+    torch::manual_seed(1);  // earlier tests draw on several threads, in any order
     const auto made = [&](int64_t heads) { return (magnitude * randn({1, heads, 16, 8})).to(type); };
     q = made(4);
     k = made(2);
     v = randn({1, 2, 16, 8}).to(type);
     r = randn({1, 4, 16, 8}).to(type);
     for (Tensor* x : {&q, &k, &v}) x->set_requires_grad(true);
-    // The reference is computed in double for every type.
+    // The reference is computed in double, whatever the tested type is.
     const auto wide = [](const Tensor& x) { return x.to(torch::kDouble); };
     out = at::scaled_dot_product_attention(wide(q), wide(k), wide(v), {}, 0.0, /*is_causal=*/true, 1.0,
                                            /*enable_gqa=*/true);
     (out * wide(r)).sum().backward();
   }
 
-  // Returns the largest difference of two ranks' outputs and gradients from these, relative to the largest value, or to
-  // 1.
+  // Returns the largest difference between two ranks' outputs and gradients and those of one process, relative to the
+  // largest value if that exceeds 1.
   [[nodiscard]] double largest_error() const {
     std::vector<double> errors(2);
     test::on_ranks(test::mesh_of({{Axis::Context, 2}}), [&](World& world) {
@@ -153,13 +153,13 @@ struct Sequence {
 };
 
 TEST(RingAttention, MergesBlocksOfAnyMagnitude) {
-  // Scores of some thousands: e^score overflows even in double.
+  // Scores are some thousands, so e^score overflows even in double.
   EXPECT_LT(Sequence(torch::kDouble, 30.0).largest_error(), 1e-9);
 }
 
 TEST(RingAttention, RoundsToTheInputType) {
   EXPECT_LT(Sequence(torch::kFloat, 1.0).largest_error(), 1e-5);
-  // Outputs, weights and gradients are rounded to 8 bits each; merging doesn't round again.
+  // Outputs, weights and gradients are rounded to 8 bits each. Merging blocks rounds no further.
   EXPECT_LT(Sequence(torch::kBFloat16, 1.0).largest_error(), 4.0 / 256);
 }
 

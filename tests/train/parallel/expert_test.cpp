@@ -1,4 +1,4 @@
-// Tests train/parallel/expert.h: with experts divided among ranks, each rank's rows get the whole mixture's results.
+// Tests train/parallel/expert.h: with experts divided among ranks, each rank's rows get the results of all experts.
 #include "train/parallel/expert.h"
 
 #include <torch/types.h>
@@ -32,7 +32,7 @@ nn::ExpertProducts products_of(const core::ModelConfig& c, bool fused) {
   return fused ? fused::expert_products(c) : nn::ExpertProducts();
 }
 
-// Gives rank r rows[r] rows, and compares outputs and gradients of Σ y ⊙ r with the whole mixture on all rows.
+// Gives rank r rows[r] rows, and compares outputs and gradients of sum(y * r) with those of `whole` on all rows.
 void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused, const std::vector<int64_t>& rows) {
   const auto n_ranks = static_cast<int64_t>(rows.size());
   std::vector<Tensor> xs, rs;
@@ -46,7 +46,7 @@ void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused,
   const Tensor all_chosen = whole->take_load().chosen;
 
   std::mutex mutex;
-  std::map<std::string, Tensor> sums;  // gradients of whole copies, summed
+  std::map<std::string, Tensor> sums;  // gradients of parameters of which each rank has a copy
   on_ranks(test::mesh_of({{Axis::Expert, n_ranks}}), [&](World& world) {
     Group& group = world.along({Axis::Expert});
     const auto rank = static_cast<size_t>(group.index());
@@ -104,7 +104,7 @@ TEST(ExpertParallel, OutputsAndGradientsMatchTheWholeMixture) {
   }
 }
 
-// All rows select the same two of four experts: ranks with the others get no rows, and must still take part.
+// All rows select the same two of four experts. The ranks with the other two get no rows, and must still take part.
 TEST(ExpertParallel, RanksWithoutRowsHaveZeroGradients) {
   torch::manual_seed(3);
   const core::ModelConfig c = mixture_config(core::Family::Mixtral);
@@ -112,7 +112,7 @@ TEST(ExpertParallel, RanksWithoutRowsHaveZeroGradients) {
     auto whole = folio::test::in_double(nn::Mixture(c, products_of(c, fused)), 0.5);
     {
       const torch::NoGradGuard no_grad;
-      whole->named_parameters()["router.weight"].zero_();  // equal logits: every row selects the same two
+      whole->named_parameters()["router.weight"].zero_();  // equal logits, so that all rows select the same experts
     }
     expect_as_whole(whole, c, fused, {4, 4, 3, 2});
   }
@@ -132,8 +132,8 @@ TEST(ExpertParallel, SendsARowPerRemoteExpert) {
     static_cast<void>(part->forward(x));
     const Tensor chosen = part->take_load().chosen;
     const auto here = chosen.view({2, -1}).sum(1)[group.index()].item<int64_t>();
-    const int64_t away = 2 * 6 - here;  // 6 rows, 2 experts each
-    // Both ranks have the same rows, so each receives as many as it sends, and sends them back.
+    const int64_t away = 2 * 6 - here;  // assignments to remote experts: 6 rows have 2 each
+    // Both ranks have the same rows, so each sends as many rows to the other as it receives, and then sends them back.
     const int64_t counts = kExperts / 2 * 8;
     EXPECT_EQ(group.bytes_sent(), counts + (away + here) * c.dim * 8);
   });

@@ -9,7 +9,7 @@ namespace {
 
 using torch::Tensor;
 
-// Returns a tensor whose elements are their index plus 100 times the rank.
+// Returns a tensor whose element i is i + 100 * rank.
 Tensor of_rank(int64_t rank, std::vector<int64_t> shape, torch::ScalarType type) {
   int64_t n = 1;
   for (const int64_t size : shape) n *= size;
@@ -47,7 +47,7 @@ TEST_P(Groups, ReducesSumAndMaximumOverAllRanks) {
     group.sum(t);
     expect_same(t, expected);
 
-    Tensor columns = of_rank(rank, {5, 3}, type).t();  // another memory layout
+    Tensor columns = of_rank(rank, {5, 3}, type).t();  // not contiguous
     group.sum(columns);
     Tensor expected_columns = torch::zeros({5, 3}, type);
     for (int64_t r = 0; r < group.size(); ++r) expected_columns += of_rank(r, {5, 3}, type);
@@ -97,7 +97,7 @@ TEST_P(Groups, ReduceScatterGivesEachRankItsPart) {
 
 TEST_P(Groups, AllToAllDeliversRows) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
-    // Rank r sends (r + i) % 3 rows to rank i: some send none.
+    // Rank r sends (r + i) % 3 rows to rank i, so some ranks send none to another.
     const auto n_rows = [](int64_t from, int64_t to) { return (from + to) % 3; };
     std::vector<int64_t> sent, received;
     std::vector<Tensor> out{torch::empty({0, 2}, type)}, expected{torch::empty({0, 2}, type)};
@@ -109,7 +109,7 @@ TEST_P(Groups, AllToAllDeliversRows) {
     }
     expect_same(group.exchange(torch::cat(out), sent, received), torch::cat(expected));
 
-    // No rows at all.
+    // A call in which no rank sends rows must work, too.
     const std::vector<int64_t> none(static_cast<size_t>(group.size()), 0);
     expect_same(group.exchange(torch::empty({0, 2}, type), none, none), torch::empty({0, 2}, type));
   });
@@ -121,7 +121,7 @@ TEST_P(Groups, SendMatchesReceivesByTag) {
     const int64_t n = group.size(), next = (rank + 1) % n, before = (rank + n - 1) % n;
     const Tensor a = of_rank(rank, {3}, type), b = of_rank(rank, {2, 2}, type);
     Tensor got_a = torch::empty({3}, type), got_b = torch::empty({2, 2}, type);
-    // Receives are issued in the opposite order.
+    // Receives are issued in the opposite order of the sends.
     Pending in_b = group.receive(got_b, before, 2), in_a = group.receive(got_a, before, 1);
     Pending out_a = group.send(a, next, 1), out_b = group.send(b, next, 2);
     in_b.wait();
@@ -159,12 +159,12 @@ TEST(Group, CountsSentBytes) {
       call();
       return group.bytes_sent() - before;
     };
-    Tensor t = torch::zeros({8}, torch::kFloat);  // 32 bytes
+    Tensor t = torch::zeros({8}, torch::kFloat);  // 32 bytes on each of four ranks
     EXPECT_EQ(sent_by([&] { group.sum(t); }), 2 * 32 * 3 / 4);
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.gather(t, 0)); }), 32 * 3);
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.sum_scatter(t, 0)); }), 32 * 3 / 4);
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.exchange(t, {2, 2, 2, 2}, {2, 2, 2, 2})); }), 3 * 2 * 4);
-    // A tree: the root sends twice, and one receiver sends once more; each rank except the root receives once.
+    // A broadcast is a tree: the root sends twice, and one receiver sends once. Each other rank receives once.
     Tensor sends = torch::full({1}, sent_by([&] { group.broadcast(t, 1); }), torch::kInt64);
     group.sum(sends);
     EXPECT_EQ(sends.item<int64_t>(), 3 * 32);

@@ -1,4 +1,4 @@
-// Tests a layer that several ranks compute together: outputs and all gradients equal the whole layer's.
+// Tests a layer that several ranks compute together: outputs and all gradients equal those of the layer on one process.
 #pragma once
 
 #include <torch/nn/modules/container/any.h>
@@ -14,31 +14,31 @@
 
 namespace folio::train::parallel::test {
 
-/// Returns a context rank's positions of `x` along dim: of 2C chunks, chunks c and 2C - 1 - c.
+/// Returns the positions of `x` along `dim` that a context rank c of C has: chunks c and 2C - 1 - c of 2C chunks.
 inline torch::Tensor context_positions_of(const torch::Tensor& x, const Mesh& mesh, int64_t dim = 1) {
   const int64_t C = mesh.size(Axis::Context), c = mesh.at(Axis::Context);
   const auto chunks = x.chunk(2 * C, dim);
   return torch::cat({chunks[static_cast<size_t>(c)], chunks[static_cast<size_t>(2 * C - 1 - c)]}, dim);
 }
 
-/// Returns a rank's positions: its context rank's, divided among the tensor ranks.
+/// Returns the positions of x_BTD that a rank has: those of its context rank, divided among the tensor ranks.
 inline torch::Tensor positions_of(const torch::Tensor& x_BTD, const Mesh& mesh) {
   const auto parts = context_positions_of(x_BTD, mesh).chunk(mesh.size(Axis::Tensor), 1);
   return parts[static_cast<size_t>(mesh.at(Axis::Tensor))].clone();
 }
 
-/// Returns the dimension along which tensor ranks divide a parameter, or -1 if each rank has all of it.
+/// Returns the dimension along which tensor ranks divide a parameter, or -1 if each of them has all of it.
 inline int64_t cut_of(std::string_view name) {
   if (name.starts_with("wo.") || name.starts_with("w2.")) return 1;
   return name.find("norm") == std::string_view::npos ? 0 : -1;
 }
 
-/// Compares ranks with `whole`, a layer in double, on x [B, T, D]. make(world) returns a rank's layer.
+/// Compares make(world), a rank's layer, on each rank of `shape` with `whole`, a layer in double, on x [B, T, D].
 inline void expect_whole_layer(torch::nn::AnyModule whole, const MeshShape& shape,
                                const std::function<torch::nn::AnyModule(World&)>& make, const torch::Tensor& x,
                                const torch::Tensor& starts = {}) {
   SCOPED_TRACE(to_string(shape));
-  // Sums of about a hundred terms of order 1.
+  // The bound is for sums of about a hundred terms of magnitude 1.
   const auto expect_near = [](const torch::Tensor& actual, const torch::Tensor& expected, const std::string& what) {
     folio::test::expect_close(actual, expected, 1e-12 * (1 + folio::test::largest(expected)), what.c_str());
   };

@@ -1,5 +1,5 @@
-// Tests all parallelisms: on every mesh of at most eight ranks, the loss and every parameter's gradient equal one
-// process's. In double, with ranks as threads.
+// Tests all kinds of parallelism together: on every mesh of at most eight ranks, which are threads, the loss and every
+// parameter's gradient in double equal those of one process.
 #include <torch/utils.h>
 
 #include <map>
@@ -21,7 +21,7 @@ using torch::Tensor;
 
 constexpr int64_t kMostRanks = 8;
 
-// Returns all mesh shapes of at most kMostRanks ranks.
+// Returns the shapes of all meshes of at most kMostRanks ranks.
 std::vector<MeshShape> all_meshes() {
   std::vector<MeshShape> meshes{MeshShape{}};
   for (const Axis axis : kAxes) {
@@ -37,7 +37,7 @@ std::vector<MeshShape> all_meshes() {
   return meshes;
 }
 
-// Returns a model that the mesh divides: grouped heads, with experts or with tied embeddings.
+// Returns a configuration of a model that the mesh can divide, with experts or with tied embeddings.
 TrainConfig config_for(const MeshShape& mesh, bool experts) {
   const int64_t t = mesh[Axis::Tensor];
   TrainConfig c;
@@ -71,7 +71,7 @@ struct Expected {
   std::map<std::string, Tensor> gradients;
 };
 
-// Returns one process's results with plain modules, accumulated like the trainer does.
+// Returns the loss and gradients of one process with plain modules, accumulated as the trainer does.
 Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vector<data::Batch>& batches) {
   Expected expected;
   double n_counted = 0.0;
@@ -123,7 +123,7 @@ class Meshes : public testing::TestWithParam<Case> {};
 TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   const auto& [mesh, experts, chunks] = GetParam();
   TrainConfig c = config_for(mesh, experts);
-  if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // interleaved schedules need a multiple of the stages
+  if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // a schedule with chunks needs a multiple of the stages
   c.mesh.pipeline_chunks = chunks;
   torch::manual_seed(5);
   auto whole = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);
@@ -132,7 +132,7 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
     batches.push_back(test::random_batch(c, static_cast<uint64_t>(70 + i), true));
   const Expected expected = of_one_process(whole, c, batches);
 
-  std::mutex one_at_a_time;  // for printed errors
+  std::mutex one_at_a_time;  // errors are printed by one rank at a time
   test::on_ranks(mesh, [&](World& world) {
     RankModel model(c, world, torch::kCPU, Use::Training, nullptr, torch::kDouble);
     model.load(whole);
@@ -160,7 +160,7 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   });
 }
 
-// Returns the cases of `least` to `most` ranks; more than four ranks are tested separately, since they take a minute.
+// Returns the cases of `least` to `most` ranks. Those of over four ranks take a minute and have their own suite.
 std::vector<Case> cases_of(int64_t least, int64_t most) {
   std::vector<Case> cases = all_cases();
   std::erase_if(cases, [&](const Case& c) { return c.mesh.n_ranks() < least || c.mesh.n_ranks() > most; });

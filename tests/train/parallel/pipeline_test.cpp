@@ -1,4 +1,4 @@
-// Tests train/parallel/pipeline.h: outputs and gradients equal one process's, for any order of the work.
+// Tests train/parallel/pipeline.h: outputs and gradients equal those of one process, for any schedule of the pipeline.
 #include "train/parallel/pipeline.h"
 
 #include <torch/types.h>
@@ -17,10 +17,10 @@ using torch::Tensor;
 
 constexpr int64_t kWidth = 3;
 
-// A stage is y = tanh(x w), [2, kWidth]; the objective is the sum of the last y ⊙ y, averaged over microbatches.
+// A stage computes y = tanh(x w), [2, kWidth]. The loss is the sum of the last y², averaged over microbatches.
 struct Model {
-  std::vector<Tensor> weights;  // of each stage
-  std::vector<Tensor> inputs;   // of each microbatch
+  std::vector<Tensor> weights;  // of each stage, [kWidth, kWidth]
+  std::vector<Tensor> inputs;   // of each microbatch, [2, kWidth]
 
   Model(int64_t n_stages, int64_t n_microbatches) {
     torch::manual_seed(5);
@@ -58,7 +58,7 @@ void expect_as_in_one_process(int64_t n_ranks, int64_t n_chunks, int64_t n_micro
   const Model model(n_stages, n_microbatches);
   const Results expected = of_one_process(model);
   Results actual{.loss = 0.0, .gradients = std::vector<Tensor>(static_cast<size_t>(n_stages))};
-  std::vector<double> evaluated(static_cast<size_t>(n_ranks));  // by rank
+  std::vector<double> evaluated(static_cast<size_t>(n_ranks));  // loss of the evaluation, by rank
   std::vector<double> loss(static_cast<size_t>(n_ranks));
 
   on_ranks(test::mesh_of({{Axis::Pipeline, n_ranks}}), [&](World& world) {
@@ -90,7 +90,7 @@ void expect_as_in_one_process(int64_t n_ranks, int64_t n_chunks, int64_t n_micro
     run_pipeline(interleaved(n_ranks, n_chunks, n_microbatches)[rank], n_chunks, work, line);
     loss[rank] = sum;
     for (int64_t c = 0; c < n_chunks; ++c) actual.gradients[stage_of(c)] = w[static_cast<size_t>(c)].grad();
-    // x of each microbatch goes to the next stage twice, and dx to the previous one; 8 bytes per value.
+    // For each microbatch, a stage sends x on twice (training, evaluation) and dx back once, 8 bytes per value.
     const int64_t borders = n_chunks - (line.index() == n_ranks - 1 ? 1 : 0);
     const int64_t back = n_chunks - (line.index() == 0 ? 1 : 0);
     EXPECT_EQ(line.bytes_sent(), (2 * borders + back) * n_microbatches * 2 * kWidth * 8);
@@ -99,7 +99,7 @@ void expect_as_in_one_process(int64_t n_ranks, int64_t n_chunks, int64_t n_micro
   EXPECT_EQ(loss.back(), expected.loss);
   EXPECT_EQ(evaluated.back(), expected.loss);
   for (size_t i = 0; i < expected.gradients.size(); ++i) {
-    // Sums over microbatches are in the same order.
+    // Gradients are summed over microbatches in the same order, so they are equal.
     EXPECT_TRUE(actual.gradients[i].equal(expected.gradients[i])) << "stage " << i;
   }
 }

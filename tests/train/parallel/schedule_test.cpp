@@ -1,4 +1,4 @@
-// Tests pipeline schedules: every action happens once, without deadlocks, and idle times match the published formulas.
+// Tests pipeline schedules: every action occurs once, there is no deadlock, and idle times match published formulas.
 #include "train/parallel/schedule.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using experiments::Times;
 
 constexpr Times kTimes{.forward = 2, .backward_input = 3, .backward_weights = 2, .both = 7};
 
-// Calls body for all tested numbers of ranks, chunks and microbatches.
+// Calls body(ranks, chunks, microbatches) for all tested combinations.
 template <typename Body>
 void for_all(Body&& body) {
   for (const int64_t ranks : {1, 2, 3, 4, 5, 8}) {
@@ -34,7 +34,7 @@ void for_all(Body&& body) {
   }
 }
 
-// Each action occurs once, in an order without deadlock: otherwise simulate() throws.
+// Each action occurs once, and simulate() throws if their order leads to a deadlock.
 TEST(Schedule, EveryMicrobatchPassesEveryChunkOnce) {
   for_all([](int64_t ranks, int64_t chunks, int64_t microbatches) {
     const Schedule schedule = interleaved(ranks, chunks, microbatches);
@@ -52,10 +52,10 @@ TEST(Schedule, EveryMicrobatchPassesEveryChunkOnce) {
   });
 }
 
-// Every rank idles for (p - 1)(F + B), divided by v with v chunks, whose times are 1/v of a stage's.
+// Each of p ranks idles for (p - 1)(F + B), where F and B are the times of a chunk, 1/v of a stage's with v chunks.
 TEST(Schedule, IdleTimeMatchesTheFormula) {
   for_all([](int64_t ranks, int64_t chunks, int64_t microbatches) {
-    if (chunks > 1 && microbatches < ranks) return;  // a smaller group leaves other gaps
+    if (chunks > 1 && microbatches < ranks) return;  // with chunks, the formula needs at least `ranks` microbatches
     const auto timeline = simulate(plan_interleaved(ranks, chunks, microbatches), kTimes);
     for (const int64_t idle : idle_times(timeline)) EXPECT_EQ(idle, (ranks - 1) * (kTimes.forward + kTimes.backward()));
   });
@@ -80,10 +80,10 @@ TEST(Schedule, OneChunkGives1F1B) {
   EXPECT_EQ(interleaved(4, 1, 2).back(), last);
 }
 
-// Checks that the simulation detects a deadlock.
+// Checks that the simulation reports a deadlock.
 TEST(Schedule, SimulationReportsDeadlocks) {
   Plan plan = experiments::plan_1f1b(2, 2);
-  std::swap(plan.ranks[1][0], plan.ranks[1][1]);  // backward before forward
+  std::swap(plan.ranks[1][0], plan.ranks[1][1]);  // the backward pass before the forward pass
   try {
     static_cast<void>(simulate(plan, kTimes));
     FAIL();

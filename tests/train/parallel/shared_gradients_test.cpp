@@ -22,14 +22,14 @@ std::vector<Tensor> parameters_of(int64_t rank) {
   return all;
 }
 
-// Returns gradients of different magnitudes, so that the bits of a sum depend on its order.
+// Returns a rank's gradient of parameter i. Ranks have different magnitudes, so the bits of a sum depend on its order.
 Tensor gradient_of(int64_t rank, size_t i, double step) {
   const Tensor places = torch::arange(torch::zeros(kShapes[i]).numel(), torch::kDouble).view(kShapes[i]);
   return (torch::sin(places + static_cast<double>(rank) + step) * std::pow(10.0, static_cast<double>(rank)))
       .to(torch::kFloat);
 }
 
-// Returns how many of this process's shared memory mappings still have a name, which would outlive it.
+// Returns how many of this process's shared memory mappings still have a name, so that they would outlive it.
 size_t named_pieces() {
   size_t n = 0;
   std::ifstream maps("/proc/self/maps");
@@ -47,10 +47,10 @@ TEST_P(SharedGradientsOf, AreAddedInRankOrder) {
     const auto gradients = SharedGradients::open(parameters, {}, group);
     ASSERT_TRUE(gradients);
     group.meet();
-    EXPECT_EQ(named_pieces(), 0U);  // names are removed once all have opened them
+    EXPECT_EQ(named_pieces(), 0U);  // names are removed once all ranks have opened the memory
     for (int step = 0; step < 3; ++step) {
       for (size_t i = 0; i < parameters.size(); ++i) {
-        // The last rank has no gradient for one of them, like a rank whose tokens selected other experts.
+        // The last rank has no gradient for one parameter, like a rank whose rows selected other experts.
         const bool none = i == 3 && group.index() == group.size() - 1;
         parameters[i].mutable_grad() = none ? Tensor() : gradient_of(group.index(), i, step);
       }

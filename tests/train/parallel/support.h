@@ -1,4 +1,4 @@
-// Ranks as threads of one process that connect through a shared store; their mesh, and batches.
+// Runs ranks as threads of one process that connect through a shared store. Also makes meshes and batches for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace folio::train::parallel::test {
 
-/// Returns a mesh with these numbers of ranks, and one rank in each other dimension.
+/// Returns a mesh with the given numbers of ranks along some axes, and one rank along the others.
 inline MeshShape mesh_of(std::initializer_list<std::pair<Axis, int64_t>> sizes) {
   MeshShape shape;
   for (const auto& [axis, n] : sizes) shape[axis] = n;
@@ -39,11 +39,11 @@ inline data::Batch random_batch(const TrainConfig& c, uint64_t seed, bool some_i
   return batch;
 }
 
-/// Calls body(world) on one thread per rank. Rethrows the exception of the lowest rank that throws.
+/// Calls body(world) on a thread for each rank. Rethrows the exception of the lowest rank that throws.
 inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& body) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> errors(static_cast<size_t>(shape.n_ranks()));
-  // Kept until all end: a rank that ends closes its connections, while another one may still be connecting.
+  // Kept until all ranks end, since destroying one closes its connections while another may still be connecting.
   std::vector<std::unique_ptr<World>> worlds(errors.size());
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < shape.n_ranks(); ++rank) {
@@ -54,7 +54,7 @@ inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& 
         body(*world);
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
-        world.reset();  // ends the other ranks, too
+        world.reset();  // closes its connections, which ends the other ranks
       }
     });
   }

@@ -1,4 +1,4 @@
-// Tests collectives with their gradients, and tensor-parallel layers, against one process. Ranks are threads.
+// Tests collectives with gradients, and layers divided among tensor ranks, against one process. Ranks are threads.
 #include "train/parallel/tensor.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ core::ModelConfig config_for(core::Family family, int64_t n_heads, int64_t n_kv_
           .context_length = 32};
 }
 
-// Returns a rank's share of the heads.
+// Returns the configuration of one of t ranks, which has 1/t of the heads and of hidden_dim.
 core::ModelConfig divided(core::ModelConfig c, int64_t t) {
   c.n_heads /= t;
   c.n_kv_heads /= t;
@@ -77,7 +77,7 @@ TEST(Collectives, ReduceScatterGradientIsGathered) {
 }
 
 TEST(Collectives, AllToAllGradientsReturnToTheirSources) {
-  // Numbers of rows that rank i sends to rank j; some send none.
+  // rows[i][j] is the number of rows that rank i sends to rank j. Some ranks send none.
   const std::vector<std::vector<int64_t>> rows = {{1, 0, 3}, {2, 2, 0}, {0, 4, 1}};
   const Tensor x = randn({3, 5, 2});
   test::on_ranks(test::mesh_of({{Axis::Tensor, 3}}), [&](World& world) {
@@ -94,14 +94,14 @@ TEST(Collectives, AllToAllGradientsReturnToTheirSources) {
     const auto own = x[group.index()].narrow(0, 0, n).clone().set_requires_grad(true);
     const auto here = exchange_rows(own, rows[i], received, group);
     EXPECT_TRUE(torch::equal(here, torch::cat(expected)));
-    here.square().sum().backward();  // so each row's gradient is twice the row
+    here.square().sum().backward();  // the gradient of a row is twice the row
     EXPECT_TRUE(torch::equal(own.grad(), 2 * own));
   });
 }
 
 TEST(TensorParallel, SplitHeadsMatchFullAttention) {
   for (const int64_t t : {1, 2, 3, 4}) {
-    // Llama's heads; with biases; with a norm of each head, whose weight all ranks have.
+    // Tests a plain Llama, one with biases, and one with normalized heads, whose weight all ranks have.
     for (const auto family : {core::Family::Llama, core::Family::Qwen2, core::Family::Qwen3}) {
       const auto c = config_for(family, 12, t == 4 ? 4 : 6);
       const auto rope = nn::FamilyParts().rope(c);

@@ -1,4 +1,4 @@
-// Tests train/parallel/zero.h: ranks that own parts of optimizer state, gradients and weights train like one process.
+// Tests train/parallel/zero.h: ranks that share optimizer state, gradients and weights train like one process.
 #include "train/parallel/zero.h"
 
 #include <torch/utils.h>
@@ -22,7 +22,7 @@ TEST(Owners, AreBalanced) {
   for (const int64_t n : {100, 7, 60, 50, 40, 3, 30}) pieces.push_back({.name = "", .local = torch::empty({n})});
   pieces[5].tied_ends = true;
   assign_owners(pieces, 3);
-  EXPECT_EQ(pieces[5].owner, 0);  // tied ends are always at 0
+  EXPECT_EQ(pieces[5].owner, 0);  // tied embeddings always belong to rank 0
   std::vector<int64_t> held(3, 0);
   for (const Piece& piece : pieces) held[static_cast<size_t>(piece.owner)] += piece.local.numel();
   for (const int64_t n : held) EXPECT_NEAR(static_cast<double>(n), 290.0 / 3, 15.0);
@@ -51,10 +51,10 @@ std::vector<Case> all_cases() {
   for (int64_t zero = 1; zero <= 3; ++zero) {
     add(zero, kAdamW, 3, 1, 1);
     add(zero, kMuon, 3, 1, 1);
-    add(zero, kMuon, 2, 2, 1);   // parts of matrices
-    add(zero, kAdamW, 2, 1, 2);  // tied embeddings at both ends
+    add(zero, kMuon, 2, 2, 1);   // ranks have parts of matrices
+    add(zero, kAdamW, 2, 1, 2);  // both pipeline ends have the tied embeddings
   }
-  const size_t before = cases.size();  // cases with shared memory also run over sockets
+  const size_t before = cases.size();  // cases that use shared memory are also run over sockets
   for (size_t i = 0; i < before; ++i) {
     if (cases[i].zero >= 2 || !cases[i].mesh.is_data_alone()) continue;
     cases.push_back(cases[i]);
@@ -84,7 +84,7 @@ TrainConfig config_of(const Case& test) {
 }
 
 constexpr int kSteps = 3;
-constexpr double kRate = 1e-2, kScale = 0.7;  // as if gradients were clipped
+constexpr double kRate = 1e-2, kScale = 0.7;  // as if gradients were clipped by 0.7
 
 std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
   std::vector<data::Batch> batches;
@@ -121,7 +121,7 @@ TEST_P(ZeroStages, MatchTheWeightsOfOneProcess) {
   }
 
   if (!test.shares_memory) ::setenv("FOLIO_RANK_TRANSPORT", "gloo", 1);
-  std::mutex one_at_a_time;  // for printed errors
+  std::mutex one_at_a_time;  // errors are printed by one rank at a time
   test::on_ranks(test.mesh, [&](World& world) {
     RankModel model(c, world, torch::kCPU, Use::Training, nullptr, torch::kDouble);
     model.load(first);
@@ -138,14 +138,14 @@ TEST_P(ZeroStages, MatchTheWeightsOfOneProcess) {
     const auto expected = whole->named_parameters();
     int64_t compared = 0;
     for (const Piece& piece : model.pieces()) {
-      if (piece.local.numel() == 0) continue;  // only its owner has it
+      if (piece.local.numel() == 0) continue;  // another rank owns this weight
       SCOPED_TRACE(fmt::format("{}, rank {}, {}", to_string(test.mesh), world.mesh().rank(), piece.name));
       folio::test::expect_close(piece.local.detach(), part_of(expected[piece.name], piece, world.mesh()).detach(),
                                 1e-9);
       compared += piece.local.numel();
     }
     EXPECT_GT(compared, 0);
-    // A data rank has its share of the moments.
+    // A data rank stores only its share of the optimizer's moments.
     int64_t state = 0, all = 0;
     for (const Optimizer::State& s : own->state()) state += s.tensor.numel();
     for (const Optimizer::State& s : optimizer->state()) all += s.tensor.numel();

@@ -1,4 +1,4 @@
-// Tests the bytes of a TensorBoard event file. tests/apps/tensorboard_test.py reads such files with TensorBoard.
+// Tests the bytes of TensorBoard event files. tests/apps/tensorboard_test.py reads such files with TensorBoard.
 #include "train/report/event_file.h"
 
 #include <gtest/gtest.h>
@@ -14,12 +14,12 @@ using core::test::TempDir;
 TEST(EventFile, ChecksumMatchesRfc3720) {
   EXPECT_EQ(crc32c(""), 0U);
   EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
-  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);  // RFC 3720, appendix B.4
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);  // test vector of RFC 3720, appendix B.4
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
 }
 
-// Returns an Event's fields after its wall time (a key and eight bytes) in `record`, which begins with a length of
-// eight bytes and a checksum of four.
+// Returns the fields of an Event that follow its wall time. `record` begins with a length of eight bytes and a checksum
+// of four, and the time has a key and eight bytes.
 std::string after_the_time(const std::string& record) {
   return record.substr(8 + 4 + 9, record.size() - 8 - 4 - 9 - 4);
 }
@@ -33,7 +33,7 @@ TEST(EventFile, HasTheProtocolsFields) {
   const std::string bytes = read_bytes(run / "events.out.tfevents.000000");
   std::vector<std::string> fields;
   for (size_t at = 0; at < bytes.size();) {
-    const size_t size = 8 + 4 + static_cast<unsigned char>(bytes[at]) + 4;  // all are shorter than 256
+    const size_t size = 8 + 4 + static_cast<unsigned char>(bytes[at]) + 4;  // lengths are below 256: one byte
     fields.push_back(after_the_time(bytes.substr(at, size)));
     at += size;
   }

@@ -22,7 +22,7 @@ TEST(MemoryUse, CountsTensorsOfAllThreads) {
   use->reset_peak();
   EXPECT_EQ(use->peak(), 8000);
   use.reset();
-  EXPECT_EQ(kept.sum().item<double>(), 0.0);  // outlives the MemoryUse object
+  EXPECT_EQ(kept.sum().item<double>(), 0.0);  // the tensor outlives the MemoryUse object
 }
 
 }  // namespace

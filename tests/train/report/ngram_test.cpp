@@ -20,7 +20,7 @@ using data::split_tokens;
 using data::Splits;
 using Tokens = std::vector<int32_t>;
 
-// Returns random tokens, small ones more often, so that n-grams repeat.
+// Returns random tokens, with lower ids more often, so that n-grams repeat.
 Tokens random_tokens(size_t n, int32_t vocab_size, uint64_t seed) {
   Tokens tokens(n);
   for (size_t i = 0; i < n; ++i) {
@@ -30,7 +30,7 @@ Tokens random_tokens(size_t n, int32_t vocab_size, uint64_t seed) {
   return tokens;
 }
 
-// The definitions without a trie: every context is searched for in the whole text.
+// Computes n-gram probabilities by definition, without a trie: searches the whole text for every context.
 class Definition {
  public:
   Definition(Tokens train, int32_t vocab_size) : train_(std::move(train)), vocab_size_(vocab_size) {}
@@ -78,7 +78,7 @@ Tokens context_before(const Tokens& tokens, size_t at, int order) {
   return {end - static_cast<std::ptrdiff_t>(length), end};
 }
 
-// Returns P(token | history) from the losses of the history with and without the token.
+// Returns P(token | history), computed from the mean losses of the history with and without the token.
 template <typename Loss>
 double probability(const Loss& loss, Tokens history, int32_t token) {
   const auto sum = [&] { return history.empty() ? 0.0 : loss(history) * static_cast<double>(history.size()); };
@@ -88,7 +88,7 @@ double probability(const Loss& loss, Tokens history, int32_t token) {
 }
 
 TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
-  // a b a b a c: a is followed by b, b, c; b is followed by a, a; c is last, so nothing follows it.
+  // The text is a b a b a c: a is followed by b, b, c, b by a, a, and c by nothing.
   const NgramCounts counts(Tokens{0, 1, 0, 1, 0, 2}, 3, 2);
   const auto witten_bell = [&](const Tokens& history, int32_t token, int order) {
     return probability([&](const Tokens& t) { return counts.witten_bell_loss(t, order); }, history, token);
@@ -97,21 +97,21 @@ TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
     return probability([&](const Tokens& t) { return counts.add_k_loss(t, 2, k); }, history, token);
   };
   constexpr double kRounding = 1e-14;
-  // P_1(a, b, c) = (3 + 3/3, 2 + 3/3, 1 + 3/3) / (6 + 3).
+  // Witten-Bell: P_1(a, b, c) = (3 + 3/3, 2 + 3/3, 1 + 3/3) / (6 + 3).
   EXPECT_NEAR(witten_bell({}, 0, 1), 4.0 / 9, kRounding);
   EXPECT_NEAR(witten_bell({}, 1, 1), 3.0 / 9, kRounding);
   EXPECT_NEAR(witten_bell({}, 2, 1), 2.0 / 9, kRounding);
-  // P_2(. | a) = (0 + 2 * 4/9, 2 + 2 * 3/9, 1 + 2 * 2/9) / (3 + 2).
+  // Witten-Bell: P_2(. | a) = (0 + 2 * 4/9, 2 + 2 * 3/9, 1 + 2 * 2/9) / (3 + 2).
   EXPECT_NEAR(witten_bell({0}, 0, 2), 8.0 / 45, kRounding);
   EXPECT_NEAR(witten_bell({0}, 1, 2), 24.0 / 45, kRounding);
   EXPECT_NEAR(witten_bell({0}, 2, 2), 13.0 / 45, kRounding);
   EXPECT_NEAR(witten_bell({2}, 1, 2), 3.0 / 9, kRounding) << "nothing followed c: P_1";
-  // Add 1/2: (2 + 1/2) / (3 + 3/2) after a.
+  // Add-k with k = 1/2: P(b | a) = (2 + 1/2) / (3 + 3/2).
   EXPECT_NEAR(add_k({0}, 1, 0.5), 2.5 / 4.5, kRounding);
   EXPECT_NEAR(add_k({2}, 1, 0.5), 1.0 / 3, kRounding);
   EXPECT_NEAR(add_k({2}, 1, 0.0), 1.0 / 3, kRounding);
   EXPECT_NEAR(add_k({0}, 1, 0.0), 2.0 / 3, kRounding);
-  // 1-grams a b c, 2-grams ab ba ac.
+  // Counted n-grams: a, b, c, and ab, ba, ac.
   EXPECT_EQ(counts.distinct(), 6U);
 }
 
@@ -201,7 +201,7 @@ TEST(Ngram, RejectsUncountedOrders) {
 }
 
 TEST(Ngram, TinyShakespeareMatchesPublishedLosses) {
-  const std::string text = data::load_corpus("tinyshakespeare").text;  // put there by `make test`
+  const std::string text = data::load_corpus("tinyshakespeare").text;  // `make test` downloads it
   const Tokens tokens = data::CharTokenizer::from_text(text, "TinyShakespeare").encode(text);
   const data::Splits splits = data::split_tokens(tokens, 0.1, 0.0);
   const NgramCounts counts(splits.train, 65, 5);

@@ -1,4 +1,4 @@
-// Helpers for the charts' tests.
+// Helpers for tests of charts: checks that an SVG is valid XML, and counts its parts.
 #pragma once
 
 #include <regex>
@@ -7,7 +7,7 @@
 
 namespace folio::train::test {
 
-/// Returns the first violation of the XML rules that our SVG writer could break, or an empty string.
+/// Returns the first violation of those rules of XML that the SVG writer could break, or an empty string.
 inline std::string xml_fault(const std::string& text) {
   static const std::regex kTag(R"(<(/?)([a-z]+)((?: [a-zA-Z:-]+="[^"<&]*(?:&(?:amp|lt|gt|quot);[^"<&]*)*")*)(/?)>)");
   static const std::regex kText(R"((?:[^<>&]|&(?:amp|lt|gt|quot);)*)");
@@ -29,7 +29,7 @@ inline std::string xml_fault(const std::string& text) {
   return rest == "\n" ? "" : "something after the root: " + rest;
 }
 
-/// Returns the number of occurrences of `part`.
+/// Returns how often `part` occurs in `text`.
 inline size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;

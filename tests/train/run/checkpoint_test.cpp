@@ -41,11 +41,11 @@ TEST(Checkpoint, KeepsOnlyLastAndBest) {
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "step-000001"}));
   save_after(1, 2.0);
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002"}));
-  save_after(2, 3.0);  // worse
+  save_after(2, 3.0);  // a higher loss, so `best` stays
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002", "step-000004"}));
   EXPECT_EQ(fs::read_symlink(checkpoints / "last"), "step-000004");
   EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000002");
-  save_after(1, 1.0);  // better
+  save_after(1, 1.0);  // a lower loss, so `best` moves
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000005"}));
   EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000005");
 }
@@ -65,7 +65,7 @@ TEST(Checkpoint, RemovesFilesOfKilledSaves) {
   const fs::path checkpoints = run / "checkpoints";
   fs::create_directories(checkpoints / ".step-000003.tmp");
   test::write_bytes(checkpoints / ".step-000003.tmp/model.safetensors", "half");
-  fs::create_directories(checkpoints / ".step-000001.tmp");  // in the way of the next one
+  fs::create_directories(checkpoints / ".step-000001.tmp");  // has the name that the next save needs
   test::write_bytes(checkpoints / ".step-000001.tmp/foreign", "half");
   test::write_bytes(checkpoints / "notes.txt", "a reader's own");
   Small small;
@@ -108,7 +108,7 @@ TEST(Checkpoint, RepairsLinksOfKilledSaves) {
   small.trainer.step();
   small.trainer.note_validation_loss(1.0);
   small.trainer.save(run.path());
-  // As after a kill between the two renames: `last` is new, `best` is not.
+  // The state after a kill between two renames: `last` is new, `best` isn't yet.
   fs::rename(run / "kept", checkpoints / "step-000001");
   fs::remove(checkpoints / "best");
   fs::create_directory_symlink("step-000001", checkpoints / "best");
@@ -121,7 +121,7 @@ TEST(Checkpoint, RepairsLinksOfKilledSaves) {
 TEST(Checkpoint, RecoveryWithoutCheckpointsIsNoError) {
   const TempDir run;
   EXPECT_NO_THROW(recover_checkpoints(run.path()));
-  fs::create_directories(run / "checkpoints/.step-000000.tmp");  // as after a kill in its first save
+  fs::create_directories(run / "checkpoints/.step-000000.tmp");  // the state after a kill in the first save
   fs::create_directories(run / "checkpoints/step-000000");
   recover_checkpoints(run.path());
   EXPECT_TRUE(fs::is_empty(run / "checkpoints"));
@@ -146,7 +146,7 @@ TEST(Checkpoint, AlignsTensorsInTheFilesTo64Bytes) {
     for (const core::TensorView& tensor : file.tensors()) {
       if (tensor.name.starts_with("__pad__.")) continue;
       ++tensors;
-      // A mapping is page-aligned.
+      // The file is mapped at the start of a page, so its tensors are aligned in memory as in the file.
       EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.bytes.data()) % 64, 0U) << tensor.name;
     }
     EXPECT_GE(tensors, core::tensor_manifest(saved.trainer.config().model).size());
@@ -167,7 +167,7 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
   const auto loaded = state_of();
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     const std::string bytes = test::read_bytes(last / name);
-    // Changing the model doesn't change the file …
+    // Changing the model must not change the file.
     const torch::NoGradGuard no_grad;
     for (torch::Tensor& p : model.llama()->parameters()) p.add_(1.0);
     for (const auto& [name, tensor] : optimizer.state()) tensor.add_(1.0);
@@ -175,7 +175,7 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
     load_checkpoint(last, model, nullptr, optimizer, read_trainer_state(last));
   }
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    // … and changing or removing the file doesn't change the model.
+    // Changing or removing the file must not change the model.
     std::fstream file(last / name, std::ios::in | std::ios::out | std::ios::binary);
     const std::string zeros(fs::file_size(last / name), '\0');
     file.write(zeros.data(), static_cast<std::streamsize>(zeros.size()));
@@ -208,7 +208,7 @@ TEST(Checkpoint, RejectsMomentsOfAnotherTypeOrShape) {
     Small other;
     return test::error_of([&] { other.trainer.resume(saved.last()); });
   };
-  // Both have as many bytes as the correct one.
+  // Both changes keep the file's length, so that only the type and the shape are wrong.
   EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 ")) << change("\"F32\"", "\"I32\"");
   const std::string turned =
       change(fmt::format("[{},{}]", shape[0], shape[1]), fmt::format("[{},{}]", shape[1], shape[0]));
@@ -299,7 +299,7 @@ TEST(Checkpoint, DescribesAnotherEnvironment) {
 }
 
 TEST(Checkpoint, DigestMatchesPublishedVectors) {
-  // FNV-1a's published test vectors.
+  // Published test vectors of FNV-1a.
   EXPECT_EQ(test::digest_of(""), "cbf29ce484222325");
   EXPECT_EQ(test::digest_of("a"), "af63dc4c8601ec8c");
   EXPECT_EQ(test::digest_of("foobar"), "85944171f73967e8");

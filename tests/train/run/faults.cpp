@@ -1,4 +1,4 @@
-// Without fortification, since <fcntl.h> would then define open() itself.
+// Fortification is off, since <fcntl.h> would otherwise define open() itself.
 #undef _FORTIFY_SOURCE
 #include "tests/train/run/faults.h"
 
@@ -22,7 +22,7 @@ Faults::Faults(int at, int error) : at_(at), error_(error) { active = this; }
 Faults::~Faults() { active = nullptr; }
 
 bool Faults::strikes(const char* call) {
-  active = nullptr;  // calls of this function are not counted
+  active = nullptr;  // calls that this function makes are not counted
   calls_.emplace_back(call);
   const bool now = static_cast<int>(calls_.size()) == at_;
   if (now && error_ == kKill) ::kill(::getpid(), SIGKILL);
@@ -33,7 +33,7 @@ bool Faults::strikes(const char* call) {
 
 }  // namespace folio::train::test
 
-// Overrides of the C library's functions for our code and <filesystem>: an executable's symbols take precedence.
+// Overrides functions of the C library for Folio and <filesystem>, since an executable's symbols take precedence.
 namespace {
 
 bool strikes(const char* call) {
@@ -75,7 +75,7 @@ int fsync(int fd) {
 }
 
 int close(int fd) {
-  // As on Linux, a close that fails has closed the file.
+  // On Linux, a close() that fails has closed the file.
   const bool fails = strikes("close");
   const int error = errno;
   const auto closed = static_cast<int>(::syscall(SYS_close, fd));

@@ -1,4 +1,4 @@
-// Injects faults into system calls: within the scope of a Faults object, calls that change files are counted, and one
+// Injects faults into system calls. Within the scope of a Faults object, calls that change files are counted, and one
 // of them fails, or the process is killed before it. faults.cpp overrides the C library's functions.
 #pragma once
 
@@ -9,9 +9,9 @@ namespace folio::train::test {
 
 class Faults {
  public:
-  /// Only counts. fsync is skipped: it takes milliseconds, and a kill loses no data that the kernel has.
+  /// Only counts calls. fsync is skipped, since it takes milliseconds and a killed process loses no data in the kernel.
   Faults() : Faults(0, 0) {}
-  /// Makes call number `at`, counted from 1, fail with the errno `error`; with kKill, kills the process there.
+  /// Makes call number `at`, counted from 1, fail with `error` as errno, or kills the process before it with kKill.
   Faults(int at, int error);
   ~Faults();
   Faults(const Faults&) = delete;
@@ -19,10 +19,10 @@ class Faults {
 
   static constexpr int kKill = -1;
 
-  /// Returns the names of the calls so far: "write", "rename", …
+  /// Returns the names of the calls so far, such as "write" or "rename".
   [[nodiscard]] const std::vector<std::string>& calls() const { return calls_; }
 
-  /// Counts a call; returns true with errno set if it must fail.
+  /// Counts a call. Returns true, with errno set, if the call must fail.
   bool strikes(const char* call);
 
  private:

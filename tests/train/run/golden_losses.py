@@ -1,15 +1,9 @@
 #!/usr/bin/env python3
 """Prints the ten golden losses of golden_losses_test.cpp, computed by PyTorch without Folio's code.
 
-Usage: golden_losses.py     (torch; a second)
-
-Text, batches and initial weights follow fixed rules on SplitMix64 (src/core/random.h), which are repeated here, so
-that the two sides need no shared files. The model is the Llama of the paper, with torch.optim.AdamW and torch's
-clipping; accumulation is one batch of twice the rows, since the mean of two means over equally many tokens is the
-mean of all. It runs in float64, and in float32 to show the effect of rounding on the losses (4e-7): the test's
-tolerance of 1e-5 allows other orders of summation. To update the numbers, run this script and copy its two lists
-into the test.
-"""
+Text, batches and initial weights follow fixed rules on SplitMix64 (src/core/random.h), which are repeated here.
+Accumulation is one batch of twice the rows. Prints losses in float64, and in float32 to show the effect of rounding
+(4e-7), which is far below the test's tolerance of 1e-5. To update the test, copy the two lists into it."""
 
 import math
 
@@ -63,7 +57,7 @@ def shapes(vocab):
 
 
 def first_weights(vocab, dtype):
-    """Returns weights in [-1/8, 1/8), plus 1 for norms; multiples of 2^-18, which float32 represents exactly."""
+    """Returns weights in [-1/8, 1/8), plus 1 for norms. As multiples of 2^-18, they are exact in float32."""
     weights = {}
     for index, (name, shape) in enumerate(shapes(vocab)):
         n = math.prod(shape)
@@ -78,7 +72,7 @@ def rms_norm(x, weight):
 
 
 def rope(x_BTHD):
-    """Rotates the adjacent pair (2i, 2i + 1) by position * theta^(-2i/d)."""
+    """Rotates each adjacent pair (2i, 2i + 1) by position * theta^(-2i/d)."""
     T, d = x_BTHD.shape[1], x_BTHD.shape[3]
     angles = torch.arange(T, dtype=torch.float64)[:, None] * THETA ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
     turn = torch.polar(torch.ones_like(angles), angles)
@@ -116,7 +110,7 @@ def losses(dtype):
     characters = sorted(set(text))
     tokens = [characters.index(c) for c in text]
     tokens = tokens[:math.floor(len(tokens) * 0.9)]  # the training split
-    w = first_weights(len(characters) + 1, dtype)  # plus <|endoftext|>
+    w = first_weights(len(characters) + 1, dtype)  # + 1 for <|endoftext|>
     optimizer = torch.optim.AdamW([
         {"params": [t for name, t in w.items() if t.dim() == 2 and name != "tok_embeddings"], "weight_decay": DECAY},
         {"params": [t for name, t in w.items() if t.dim() == 1 or name == "tok_embeddings"], "weight_decay": 0.0},

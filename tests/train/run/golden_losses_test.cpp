@@ -1,4 +1,4 @@
-// Compares ten steps of the trainer with an independent implementation in PyTorch, golden_losses.py.
+// Compares ten training steps with an independent implementation in PyTorch, golden_losses.py.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,19 +15,19 @@ constexpr double kLosses[] = {3.229019143, 2.989273162, 2.758136655, 2.612678701
 constexpr double kNorms[] = {1.879591524, 1.952426146, 1.720072064, 1.142157618, 1.325287447,
                              1.526492358, 1.347083459, 1.368639755, 1.161123696, 1.021281144};
 
-// PyTorch's float32 losses differ from these float64 values by 4e-7. A wrong eps, theta, decay group, clipping, bias
-// correction or schedule moves a loss by more than 1e-4 within the ten steps.
+// PyTorch's losses in float32 differ from these in float64 by 4e-7. A wrong eps, theta, decay group, clipping, bias
+// correction or schedule changes a loss by more than 1e-4 within ten steps.
 constexpr double kGoldenTolerance = 1e-5;
 
 TrainConfig golden_config(bool fused = true) {
   TrainConfig c = test::small_config();
   c.fused = fused;
-  c.dropout = 0.0;  // two random generators would drop different elements
+  c.dropout = 0.0;  // two random generators would drop different values
   c.decay_embeddings = false;
   return c;
 }
 
-// Returns the script's initial weights: multiples of 2^-18, plus 1 for norms.
+// Returns the initial weights of golden_losses.py: multiples of 2^-18, plus 1 for norms.
 core::Weights first_weights(const core::ModelConfig& config) {
   core::Weights weights{.config = config, .tensors = {}};
   for (const auto& spec : core::tensor_manifest(config)) {

@@ -1,4 +1,4 @@
-// Tests that a resumed run equals an uninterrupted one bit for bit, with dropout, accumulation and optimizer state.
+// Tests that a resumed run equals an uninterrupted one bit for bit, for models and optimizers of several kinds.
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
@@ -39,14 +39,14 @@ bool run_on(Small& small, const TempDir& run, std::function<bool()> interrupted 
   return run_to_end(small.trainer, {.run = run.path(), .baseline = 0, .interrupted = std::move(interrupted)});
 }
 
-// Interrupts a 12-step run after the steps in `stops`, resumes it, and compares all bits with an uninterrupted run.
+// Interrupts a 12-step run after each of the steps `stops`, resumes it, and compares all bits with a whole run.
 void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& stops) {
   const TempDir undisturbed;
   Small whole(config);
   ASSERT_TRUE(run_on(whole, undisturbed));
   const Outcome expected = outcome(undisturbed.path(), whole.trainer);
   ASSERT_EQ(expected.losses.size(), 12U);
-  ASSERT_EQ(expected.validation.size(), 3U);  // steps 5, 10 and 12
+  ASSERT_EQ(expected.validation.size(), 3U);  // evaluated at steps 5, 10 and 12
 
   for (const int stop : stops) {
     const TempDir run;
@@ -55,7 +55,7 @@ void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& sto
       int asked = 0;
       ASSERT_FALSE(run_on(first, run, [&] { return ++asked == stop; }));
     }
-    torch::manual_seed(12345);  // as in another process
+    torch::manual_seed(12345);  // a random state as in another process
     static_cast<void>(torch::randn({100}));
     Small second(config);
     second.trainer.resume(run / "checkpoints/last");
@@ -76,7 +76,7 @@ void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& sto
 
 TEST(Resume, InterruptedRunIsBitExact) { expect_repeated_bits(small_config(), {1, 4, 6, 11}); }
 
-// Tests biases, and norms of heads.
+// Tests models with biases, and with normalized heads.
 TEST(Resume, OtherFamiliesAreBitExact) {
   for (const core::Family family : {core::Family::Qwen2, core::Family::Qwen3}) {
     TrainConfig c = small_config();
@@ -85,7 +85,7 @@ TEST(Resume, OtherFamiliesAreBitExact) {
   }
 }
 
-// Tests Muon's momentum of expert stacks, and selection biases.
+// Tests Muon's momentum of expert matrices, and selection biases.
 TEST(Resume, ExpertsAreBitExact) {
   TrainConfig c = small_config();
   c.model.family = core::Family::Mixtral;
@@ -121,7 +121,7 @@ TEST(Resume, GaLoreIsBitExact) {
   c.optimizer = OptimizerKind::GaLore;
   c.rank = 6;
   c.galore_every = 4;
-  expect_repeated_bits(c, {1, 4, 6});  // at 4 with a new subspace, otherwise with the checkpoint's
+  expect_repeated_bits(c, {1, 4, 6});  // resuming at 4 needs a new subspace, at others the checkpoint's
 }
 
 TEST(Resume, PatienceIsRestored) {
@@ -131,7 +131,7 @@ TEST(Resume, PatienceIsRestored) {
   c.warmup_steps = 0;
   c.steps = 1000;
   c.patience = 4;
-  c.dropout = 0.0;  // these trainers share a random generator
+  c.dropout = 0.0;  // the trainers share one random generator
   const TempDir undisturbed, run;
   Small whole(c), first(c), second(c), third(c);
   ASSERT_TRUE(run_on(whole, undisturbed));
@@ -143,7 +143,7 @@ TEST(Resume, PatienceIsRestored) {
   second.trainer.resume(run / "checkpoints/last");
   ASSERT_TRUE(run_on(second, run));
   EXPECT_EQ(outcome(run.path(), second.trainer).validation, outcome(undisturbed.path(), whole.trainer).validation);
-  // A process that was killed before it wrote model.gguf has nothing left to train.
+  // A run that was killed after its last checkpoint, before it wrote model.gguf, takes no further steps.
   third.trainer.resume(run / "checkpoints/last");
   ASSERT_TRUE(run_on(third, run));
   EXPECT_EQ(third.trainer.state().step, end);
@@ -158,7 +158,7 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   }
   const auto before = read_log(run / "log.jsonl");
   ASSERT_EQ(before.size(), 6U);
-  // As after a kill at step 8 in the middle of a line.
+  // The log as after a kill in step 8, while a line was written.
   const std::string log = test::read_bytes(run / "log.jsonl");
   test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
   Small second;
@@ -173,7 +173,7 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   }
 }
 
-// Returns the error of a trainer that resumes another one's checkpoint.
+// Returns the error of a trainer with this configuration and text that resumes a default trainer's checkpoint.
 std::string refusal(const TrainConfig& config, const std::string& text) {
   const Saved first;
   Small other(config, text);
@@ -182,7 +182,7 @@ std::string refusal(const TrainConfig& config, const std::string& text) {
 
 TEST(Resume, RejectsAnotherText) {
   std::string text = small_text(600);
-  std::swap(text[0], text[1]);  // the same length and vocabulary
+  std::swap(text[0], text[1]);  // keeps the length and the vocabulary
   const std::string message = refusal(small_config(), text);
   EXPECT_TRUE(test::contains(message, "a different text") && test::contains(message, test::digest_of(text)) &&
               test::contains(message, test::digest_of(small_text(600))))
@@ -230,10 +230,10 @@ TEST(Resume, MinutesAndMeasurementsAreRestored) {
   second.trainer.resume(run / "checkpoints/last");
   for (int i = 10; i < kMeasuredSteps; ++i) {
     second.trainer.step();
-    // A process's first step is a warm-up and not counted.
+    // The first step of a process is a warm-up, which is not measured.
     EXPECT_EQ(second.trainer.measure(i == 10 ? 5.0 : 0.5).has_value(), i == kMeasuredSteps - 1);
   }
-  EXPECT_EQ(second.trainer.config().steps, kMeasuredSteps + 82);  // (60 - 5 - 9 / 2 - 5 - 9 / 2) seconds
+  EXPECT_EQ(second.trainer.config().steps, kMeasuredSteps + 82);  // 60 - 2 (5 + 9 / 2) s are left, at 0.5 s a step
 }
 
 TEST(Resume, MinutesBecomeStepsOnce) {
@@ -245,7 +245,7 @@ TEST(Resume, MinutesBecomeStepsOnce) {
   int64_t steps = 0;
   {
     Small first(c);
-    const auto killed = [&]() -> bool {  // right after the number was set, before the next checkpoint
+    const auto killed = [&]() -> bool {  // as soon as `steps` is set, before a regular checkpoint
       if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
       return false;
     };

@@ -116,7 +116,7 @@ TEST_F(RunDirectory, RejectsASecondProcessWithTheSameName) {
   RunChoice second = choose();
   prepare_run(first);
   EXPECT_ERROR((prepare_run(second), 0), "is being trained");
-  make("text", RunState::Finished);  // the first has finished
+  make("text", RunState::Finished);  // the state after the first process has finished
   first.lock.reset();
   EXPECT_ERROR((prepare_run(second), 0), "the run is finished; use another --out");
 }

@@ -1,4 +1,4 @@
-// Tests train/run/run.h: when it logs, samples and saves; --minutes; and the log.
+// Tests train/run/run.h: at which steps a run logs, evaluates, samples and saves, --minutes, errors, and the log file.
 #include "train/run/run.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(Run, LogsAtIntervalsAndTheEnd) {
     EXPECT_EQ(entry.lr, learning_rate(c, entry.step - 1));
     EXPECT_GT(entry.grad_norm, 0.0);
     EXPECT_GT(entry.tokens_per_s, 0.0);
-    EXPECT_FALSE(entry.peak_share.has_value());  // not measured
+    EXPECT_FALSE(entry.peak_share.has_value());  // only measured on request
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{4, 5, 8, 10, 11}));
   EXPECT_EQ(evaluated, (std::vector<int64_t>{5, 10, 11}));
@@ -63,14 +63,14 @@ TEST(Run, LogsTheFractionOfPeakFlops) {
 TEST(Run, SamplesAtEachEvaluationWithoutSideEffects) {
   TrainConfig c = small_config();
   std::vector<std::vector<torch::Tensor>> weights;
-  for (const int64_t sample : {0, 40}) {  // longer than the context
+  for (const int64_t sample : {0, 40}) {  // no sample, and one longer than the context
     c.sample = sample;
     const TempDir directory;
     Small small(c);
     ASSERT_TRUE(run(small, directory.path()));
     for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
       EXPECT_EQ(entry.sample.has_value(), sample > 0 && entry.val_loss.has_value()) << entry.step;
-      EXPECT_EQ(entry.sample.value_or("").size(), entry.sample ? 40U : 0U);  // a character is a token
+      EXPECT_EQ(entry.sample.value_or("").size(), entry.sample ? 40U : 0U);  // a token is a character
     }
     EXPECT_TRUE(sample == 0 || read_log(directory / "log.jsonl").back().sample == small.trainer.sample());
     weights.push_back(test::copies(small.trainer.model()));
@@ -101,7 +101,7 @@ TEST(Run, SavesACheckpointBeforeTheFirstStep) {
 TEST(Run, OtherFailuresNameTheCheckpointToo) {
   const TempDir directory;
   Small small;
-  const auto spoil = [&] {  // makes a folder in place of the picture
+  const auto spoil = [&] {  // puts a folder where the chart is written
     if (small.trainer.state().step == 3) {
       fs::remove(directory / "loss.svg");
       fs::create_directories(directory / "loss.svg/in the way");
@@ -145,7 +145,7 @@ TEST(Run, MinutesIncludeTimeBetweenSteps) {
   TrainConfig c = small_config();
   c.minutes = 1e-6;
   Small small(c);
-  const auto busy = [] {  // at least as long, even if others use the cores
+  const auto busy = [] {  // takes 10 ms or more between steps
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return false;
   };

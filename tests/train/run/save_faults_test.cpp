@@ -1,5 +1,5 @@
-// Tests that a save in which any system call fails, or during which the process is killed, leaves the old or the new
-// checkpoint, complete. tests/apps/saves_test.py tests the same with the whole program.
+// Tests that a save in which a system call fails, or in which the process is killed, leaves either the old or the new
+// checkpoint, complete. tests/apps/saves_test.py tests the same with the train program.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ class SaveFaults : public testing::Test {
     new_ = test::copies(small_.trainer.model());
   }
 
-  // Returns a folder with the run as of step 2, to save to.
+  // Returns the folder of a fresh copy of the run as of step 2, to save to.
   fs::path fresh_run() {
     fs::remove_all(work_ / "run");
     fs::copy(before_.path(), work_ / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
@@ -48,7 +48,7 @@ class SaveFaults : public testing::Test {
     return faults.calls();
   }
 
-  // Recovers as the next start would. Returns the step that it resumes from, after checking its bits.
+  // Recovers as the next start would. Returns the step from which training resumes, after checking all its bits.
   int64_t recovered_step(const fs::path& run) {
     recover_checkpoints(run);
     Small next;
@@ -71,13 +71,13 @@ class SaveFaults : public testing::Test {
 TEST_F(SaveFaults, InterceptEveryCallThatChangesAFile) {
   const auto calls = calls_of_a_save();
   const auto count = [&](const char* name) { return std::count(calls.begin(), calls.end(), name); };
-  // Six files; the step's folder, its parent and the links' folder; two links.
+  // A save writes six files in a new folder, syncs them and three folders, and replaces two links.
   EXPECT_GE(count("write"), 6);
   EXPECT_GE(count("fsync"), 6 + 3);
   EXPECT_EQ(count("rename"), 6 + 1 + 2);
   EXPECT_EQ(count("symlink"), 2);
   EXPECT_EQ(count("mkdir"), 1);
-  EXPECT_GE(count("unlinkat"), 6);  // the files of step 2
+  EXPECT_GE(count("unlinkat"), 6);  // removes the files of step 2
   EXPECT_EQ(count("open") + count("openat"), count("close") + count("openat"));
 }
 
@@ -88,7 +88,7 @@ TEST_F(SaveFaults, KillAtAnyCallKeepsAValidCheckpoint) {
     SCOPED_TRACE(at);
     const fs::path run = fresh_run();
     const pid_t child = ::fork();
-    if (child == 0) {  // a copy of only this thread, which is all that a save needs
+    if (child == 0) {  // the child has only this thread, which is enough to save
       const Faults faults(at, Faults::kKill);
       small_.trainer.save(run);
       ::_exit(0);

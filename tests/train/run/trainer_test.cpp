@@ -50,7 +50,7 @@ TEST(Trainer, IsBitExactForTheReportedThreadCounts) {
     }
     return std::pair(repeats, test::copies(small.trainer.model()));
   };
-  // With dropout, to test that reading the number of threads uses no random numbers.
+  // Dropout is on, to test that repeats_with() draws no random numbers.
   const auto same = run({2, 2, 2, 2}), others = run({1, 3, 2, 1});
   EXPECT_EQ(same.first, std::vector<bool>(4, true)) << "the bits of two threads are those of two";
   EXPECT_TRUE(test::same_bits(same.second, others.second));
@@ -92,7 +92,7 @@ TEST(Trainer, LearnsTheText) {
 }
 
 TEST(Trainer, AccumulatedHalvesMatchOneBatch) {
-  // Row r of batch n is number n * rows + r of one sequence, so two batches of 4 have the rows of one batch of 8.
+  // Batches are consecutive rows of one shuffled sequence, so two batches of 4 rows have the rows of one batch of 8.
   TrainConfig halves = small_config();
   halves.dropout = 0.0;
   TrainConfig whole = halves;
@@ -104,14 +104,14 @@ TEST(Trainer, AccumulatedHalvesMatchOneBatch) {
   for (int step = 0; step < 5; ++step) {
     const StepResult x = a.trainer.step();
     const StepResult y = b.trainer.step();
-    // Float32 sums in another order: about 4e-7 in PyTorch (golden_losses.py); here both sides round.
+    // Float32 sums in another order differ by about 4e-7 (golden_losses.py), here on both sides.
     EXPECT_NEAR(x.loss, y.loss, 5e-6) << step;
     EXPECT_NEAR(x.grad_norm, y.grad_norm, 5e-5) << step;
   }
 }
 
 TEST(Trainer, ClippingReportsTheUnclippedNorm) {
-  // With beta1 = beta2 = 0 and a huge eps, AdamW is gradient descent: the step's length is lr * |g| / eps.
+  // With both betas 0 and a large eps, AdamW is gradient descent, and a step's length is lr * |g| / eps.
   TrainConfig c = small_config();
   c.beta1 = c.beta2 = 0.0;
   c.adam_eps = 1.0;
@@ -197,13 +197,13 @@ TEST(Trainer, BFloat16LossesAreCloseToFloat32) {
   for (int step = 0; step < 3; ++step) {
     const double x = a.trainer.step().loss;
     const double y = b.trainer.step().loss;
-    EXPECT_NEAR(x, y, 0.02) << step;  // bfloat16 has 8 bits: 1/256 of logits below 2
+    EXPECT_NEAR(x, y, 0.02) << step;  // BF16 has 8 bits: 1/256 of logits below 2
     EXPECT_NE(x, y);
   }
   for (const auto& p : b.trainer.model()->parameters()) EXPECT_EQ(p.scalar_type(), torch::kFloat32);
 }
 
-// The selected type depends on a measurement, so two may differ.
+// The type is selected by a measurement, so either of two types is right.
 TEST(Trainer, AutoDtypeIsResolvedAndSaved) {
   TrainConfig c = small_config();
   c.dtype = Precision::Auto;
@@ -239,7 +239,7 @@ TEST(Trainer, WeightAverageMatchesTheFormula) {
   TrainConfig c = small_config();
   c.ema = 0.3;
   Small small(c);
-  // As in update_average(), with the first three factors written out: (1 + t) / (10 + t) reaches 0.3 at t = 3.
+  // The average by its formula, with the decays written out: (1 + t) / (10 + t), at most 0.3, which t = 3 reaches.
   const std::vector<double> decays{2.0 / 11.0, 3.0 / 12.0, 0.3, 0.3};
   std::vector<torch::Tensor> expected = test::copies(small.trainer.model());
   for (torch::Tensor& tensor : expected) tensor = tensor.to(torch::kFloat64);
@@ -254,7 +254,7 @@ TEST(Trainer, WeightAverageMatchesTheFormula) {
   for (size_t i = 0; i < expected.size(); ++i) {
     largest = std::max(largest, (average[i] - expected[i]).abs().max().item<double>());
   }
-  EXPECT_LT(largest, 1e-6);  // weights below 2: four steps of three float32 roundings each
+  EXPECT_LT(largest, 1e-6);  // four steps of three float32 roundings of weights below 2
   EXPECT_FALSE(test::same_bits(average, test::copies(small.trainer.model())));
 }
 
@@ -296,7 +296,7 @@ TEST(Trainer, AverageStartsFromTheInitialWeights) {
   EXPECT_TRUE(test::same_bits(test::copies(second.shown().llama()), test::copies(first.trainer.model())));
 }
 
-// Trains until step `last`, and reports `seconds` for each step. Only the last step ends a measurement.
+// Trains up to step `last`, reporting `seconds` for each step. Only the last step may complete a measurement.
 void measured_steps(Small& small, int64_t last, double seconds) {
   while (small.trainer.state().step < last) {
     small.trainer.step();
@@ -310,9 +310,9 @@ TEST(Trainer, MinutesBecomeStepsByMeanStepTime) {
   c.minutes = 1.0;
   Small small(c);
   small.trainer.step();
-  EXPECT_FALSE(small.trainer.measure(5.0));  // the first step is a warm-up: it takes time, and is not counted
+  EXPECT_FALSE(small.trainer.measure(5.0));  // the first step is a warm-up: it takes time, but isn't measured
   measured_steps(small, kMeasuredSteps, 0.5);
-  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 91);  // 60 - 5 - 19 / 2 seconds
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 91);  // 60 - 5 - 19 / 2 = 45.5 s are left, at 0.5 s a step
   small.trainer.step();
   EXPECT_FALSE(small.trainer.measure(0.1));
   EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 91);
@@ -324,7 +324,7 @@ TEST(Trainer, StepTimeIsMeasuredAgainAfterDoublings) {
   Small small(c);
   measured_steps(small, kMeasuredSteps, 1.0);
   ASSERT_EQ(small.trainer.config().steps, 300);
-  measured_steps(small, 30, 4.0);  // 60 of 300 seconds used
+  measured_steps(small, 30, 4.0);  // uses 60 of 300 seconds
   ASSERT_EQ(small.trainer.config().steps, 30 + 240 / 4);
   measured_steps(small, 60, 2.0);
   EXPECT_EQ(small.trainer.config().steps, 60 + 180 / 2);

@@ -11,7 +11,7 @@
 namespace folio::train {
 namespace {
 
-// A model with one parameter of each kind that the decay groups distinguish.
+// A model with one parameter of each kind that the groups of weight decay distinguish.
 struct KindsImpl : torch::nn::Module {
   KindsImpl() {
     tok_embeddings = register_module("tok_embeddings", torch::nn::Embedding(5, 6));
@@ -33,7 +33,7 @@ TrainConfig optimizer_config() {
   return c;
 }
 
-// Loshchilov & Hutter 2019, algorithm 2, in double: theta -= lr (m^ / (sqrt(v^) + eps) + decay theta).
+// AdamW in double (Loshchilov & Hutter 2019, algorithm 2): theta -= lr (m^ / (sqrt(v^) + eps) + decay theta).
 struct PlainAdamW {
   double beta1, beta2, eps, decay;
   std::vector<double> theta, m, v;
@@ -80,7 +80,7 @@ void expect_as_the_formula(const TrainConfig& config, const std::map<std::string
     optimizer.step(lr);
   }
   EXPECT_EQ(optimizer.steps(), kSteps);
-  // Each step rounds theta (below 4) and its update to float32: at most 4 eps a step, without amplification.
+  // Each step rounds theta (below 4) and its update to float32, an error of at most 4 eps, which isn't amplified.
   const double tolerance = kSteps * 4 * static_cast<double>(std::numeric_limits<float>::epsilon());
   for (const auto& p : model->named_parameters()) {
     const auto actual = numbers(p.value());
@@ -112,7 +112,7 @@ TEST(AdamW, DecayOfNormsIsOptional) {
 }
 
 TEST(AdamW, NormsAndEmbeddingsAreInTheirGroups) {
-  // With zero gradients a step only decays: parameters in the decayed group shrink by 1 - lr * decay.
+  // With zero gradients, a step only decays weights: those in the decayed group shrink by a factor of 1 - lr * decay.
   TrainConfig c = test::small_config();
   c.model.vocab_size = 9;
   c.decay_embeddings = false;
@@ -131,7 +131,7 @@ TEST(AdamW, NormsAndEmbeddingsAreInTheirGroups) {
     EXPECT_FLOAT_EQ(p->max().item<float>(), plain ? 1.0F : 0.95F) << p.key();
     matrices += plain ? 0 : 1;
   }
-  EXPECT_EQ(matrices, 2 * 7 + 1);  // seven in each block, and the head
+  EXPECT_EQ(matrices, 2 * 7 + 1);  // seven matrices in each block, and the head
 }
 
 TEST(AdamW, RestoredStepsAffectBiasCorrection) {

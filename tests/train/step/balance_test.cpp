@@ -24,7 +24,7 @@ nn::MixtureImpl::Load load_of(std::vector<int64_t> chosen, std::vector<double> s
 }
 
 TEST(Balance, LossCombinesSharesAndScoresOfAllLayers) {
-  // f = (3/4 + 1/4) / 2, (1/4 + 3/4) / 2, (1 + 1) / 2, 0; P = 0.2, 0.3, 0.4, 0.1.
+  // Means over two layers: f = (3/4 + 1/4) / 2, (1/4 + 3/4) / 2, (1 + 1) / 2, 0 and P = 0.2, 0.3, 0.4, 0.1.
   const Loads loads{load_of({3, 1, 4, 0}, {0.1, 0.3, 0.5, 0.1}, 4), load_of({1, 3, 4, 0}, {0.3, 0.3, 0.3, 0.1}, 4)};
   EXPECT_NEAR(balance_loss(loads).item<double>(), 4 * (0.5 * 0.2 + 0.5 * 0.3 + 1.0 * 0.4), 1e-12);
   EXPECT_NEAR(balance_loss({load_of({2, 2, 2, 2}, {0.25, 0.25, 0.25, 0.25}, 4)}).item<double>(), 2.0, 1e-12);
@@ -47,7 +47,7 @@ TEST(Balance, BiasMovesAgainstTheLoad) {
   EXPECT_TRUE(torch::equal(mixture->selection_bias(), torch::tensor({-0.25F, 0.0F, 0.0F, 0.25F})));
 }
 
-// Makes the router prefer two experts, as at the start of a run.
+// Changes the weights of all routers so that they prefer two experts, as at the start of a run.
 void prefer_two(nn::Llama& model) {
   const torch::NoGradGuard no_grad;
   for (const auto& p : model->named_parameters()) {
@@ -77,10 +77,10 @@ TEST(Balance, BothMethodsBalanceTokens) {
   }
 }
 
-// A step reports a loss that is comparable with an evaluation's.
+// A step reports the loss without the auxiliary loss, so that it is comparable with an evaluation's.
 TEST(Balance, StepLossExcludesTheAuxiliaryLoss) {
   TrainConfig with = experts_config(core::Family::Mixtral);
-  with.dropout = 0.0;  // dropout masks would differ
+  with.dropout = 0.0;  // the two models would draw different dropout masks
   TrainConfig without = with;
   with.balance_rate = 1.0;
   without.balance_rate = 0.0;

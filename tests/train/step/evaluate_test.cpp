@@ -12,7 +12,7 @@ namespace {
 
 using test::Small;
 
-// Returns the mean of -log p over the split's windows, one window at a time, in double.
+// Returns the mean of -log p over the split's windows, computed one window at a time in double.
 double naive_loss(nn::Llama& model, data::TokenView split, int64_t window) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -38,13 +38,13 @@ TEST(Evaluate, SplitLossIsTheMeanOverTokens) {
   auto& model = small.trainer.model();
   const auto split = small.dataset.splits().validation.first(150);
   for (const int64_t window : {1, 7, 16}) {
-    // A mean of float32 means of about 2 nats each.
+    // split_loss() averages means that are computed in float32, each about 2 nats.
     EXPECT_NEAR(split_loss(model, split, window, torch::kCPU), naive_loss(model, split, window), 2e-6) << window;
   }
 }
 
 TEST(Evaluate, WindowsHaveEqualWeights) {
-  // Up to 4096 tokens are evaluated at once: 256 windows of 16, then the rest. The split needs two batches.
+  // At most 4,096 tokens are evaluated at once, which is 256 windows of 16. The split has more windows, not a multiple.
   TrainConfig c = test::small_config();
   Small small(c, test::small_text(1400));
   const auto split = small.dataset.splits().train;
@@ -115,7 +115,7 @@ TEST(Evaluate, RandomBatchesMatchTheSampler) {
   const auto mean_of = [&](data::TokenView split, uint64_t seed) {
     const data::BatchSampler sampler(split, c.batch_size, c.window, seed);
     double sum = 0.0;
-    for (uint64_t n = 6; n < 9; ++n) {  // batches of the third evaluation: step 2 times 3 batches
+    for (uint64_t n = 6; n < 9; ++n) {  // the third evaluation (after step 2) has batches 6, 7 and 8
       const TensorBatch batch = to_tensors(sampler.batch(n), torch::kCPU);
       sum += model->loss(batch.inputs_BT, batch.targets_BT).item<double>();
     }

@@ -16,7 +16,7 @@ using test::Optimized;
 
 constexpr int64_t kRank = 6, kEvery = 3;
 
-// Returns a model with matrices of [32, 32], [16, 32], [48, 32] and [32, 48].
+// Returns the configuration of a model with matrices of [32, 32], [16, 32], [48, 32] and [32, 48].
 TrainConfig galore_config() {
   TrainConfig c = test::small_config();
   c.model.vocab_size = 9;
@@ -44,10 +44,10 @@ TEST(GaLore, ProjectsOntoTheLargestSingularVectors) {
       const torch::Tensor g = (rows ? p->grad() : p->grad().t()).to(torch::kDouble);
       const torch::Tensor projection = (rows ? it.state[name] : it.state[name].t()).to(torch::kDouble);
       ASSERT_EQ(projection.sizes(), (std::vector<int64_t>{kRank, g.size(1)})) << name;
-      // The vectors are orthonormal up to float32's rounding of sums of at most 32 products.
+      // The vectors must be orthonormal up to float32's rounding of sums of at most 32 products.
       const double eps = 32.0 * std::numeric_limits<float>::epsilon();
       EXPECT_LT((projection.mm(projection.t()) - torch::eye(kRank, torch::kDouble)).abs().max().item<double>(), eps);
-      // No six directions contain more of g than those of its largest singular values.
+      // No kRank directions contain more of g than those of its largest singular values.
       const double held = g.mm(projection.t()).square().sum().item<double>();
       const torch::Tensor values = std::get<1>(torch::linalg_svd(g, /*full_matrices=*/false));
       const double most = values.narrow(0, 0, kRank).square().sum().item<double>();
@@ -56,7 +56,7 @@ TEST(GaLore, ProjectsOntoTheLargestSingularVectors) {
   }
 }
 
-// Negates the last three singular vectors of each matrix, in P only or in P and M.
+// Negates the last three singular vectors of each matrix, in P only, or in P and the moments M.
 void flip(Optimized& it, bool with_moments) {
   for (const auto& p : it.model->named_parameters()) {
     if (!is_matrix_of_block(p.key(), *p)) continue;
@@ -66,8 +66,8 @@ void flip(Optimized& it, bool with_moments) {
   }
 }
 
-// Within a subspace, (P, M) and (P S, S M) with signs S are equal to the bit: the update is P M / √V, and S S is 1. In
-// a new subspace, M continues unchanged while the library chooses the signs of the new vectors, so signs matter.
+// With signs S, (P S, S M) gives the same bits as (P, M) within a subspace: the update is P M / √V, and S S is 1. In a
+// new subspace, M stays while the library chooses the signs of the new vectors, so signs matter.
 TEST(GaLore, SingularVectorSignsMatterInNewSubspaces) {
   const TrainConfig c = galore_config();
   Optimized plain(c), flipped(c), half_flipped(c);
@@ -83,7 +83,7 @@ TEST(GaLore, SingularVectorSignsMatterInNewSubspaces) {
   for (int i = 1; i < kEvery; ++i) step();
   EXPECT_TRUE(test::same_bits(test::copies(flipped.model), test::copies(plain.model)));
   EXPECT_FALSE(test::same_bits(test::copies(half_flipped.model), test::copies(plain.model)));
-  step();  // with a new subspace
+  step();  // selects a new subspace
   for (const auto& p : plain.model->named_parameters()) {
     if (!is_matrix_of_block(p.key(), *p)) continue;
     EXPECT_TRUE(torch::equal(flipped.state["ortho_matrix." + p.key()], plain.state["ortho_matrix." + p.key()]));
@@ -93,7 +93,7 @@ TEST(GaLore, SingularVectorSignsMatterInNewSubspaces) {
 }
 
 TEST(GaLore, KeepsLowRankMomentsAndAdamWForTheRest) {
-  for (const int64_t rank : {kRank, int64_t{1000}}) {  // a rank above the smaller side is limited to it
+  for (const int64_t rank : {kRank, int64_t{1000}}) {  // a rank above a matrix's smaller side is limited to it
     TrainConfig c = galore_config();
     c.rank = rank;
     Optimized it(c);

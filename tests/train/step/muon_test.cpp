@@ -25,7 +25,7 @@ TrainConfig muon_config() {
   return c;
 }
 
-// A matrix in double, as rows of numbers.
+// A matrix in double, as a list of rows.
 using Rows = std::vector<std::vector<double>>;
 
 Rows rows_of(const torch::Tensor& tensor) {
@@ -53,7 +53,7 @@ Rows product(const Rows& x, const Rows& y) {
   return z;
 }
 
-// Returns f x + g y.
+// Returns the matrix f x + g y.
 Rows sum(double f, const Rows& x, double g, const Rows& y) {
   Rows z = x;
   for (size_t i = 0; i < x.size(); ++i)
@@ -61,7 +61,7 @@ Rows sum(double f, const Rows& x, double g, const Rows& y) {
   return z;
 }
 
-// zeropower_via_newtonschulz5 of Jordan et al. 2024, line by line.
+// Orthogonalizes g. Repeats zeropower_via_newtonschulz5 of Jordan et al. 2024 line by line.
 Rows newton_schulz(const Rows& g) {
   double squares = 0.0;
   for (const auto& row : g)
@@ -76,7 +76,7 @@ Rows newton_schulz(const Rows& g) {
   return g.size() > g[0].size() ? transposed(x) : x;
 }
 
-// Muon with Nesterov's momentum as in Jordan et al., and decay and scale as in Liu et al. 2025, equation 4.
+// Muon in double: Nesterov's momentum as in Jordan et al. 2024, decay and scale as in Liu et al. 2025, equation 4.
 struct PlainMuon {
   double mu, decay;
   Rows w, m;
@@ -116,8 +116,8 @@ TEST(Muon, FollowsTheFormulaInDouble) {
     moved += lr * 0.2 * std::sqrt(48.0);
   }
   EXPECT_EQ(optimizer.steps(), kSteps);
-  // Rounding errors start at eps and grow by at most 3.4445 in each of five iterations, about 500 in all, relative to a
-  // step, whose values are below 1 times its scale. Rounding w itself, below 1, to float32 adds to it.
+  // Rounding errors start at eps and grow by at most 3.4445 in each of five iterations, about 500 in all, relative to
+  // the elements of a step, which are below 1 times its scale. Rounding w, below 1, to float32 adds eps a step.
   const double eps = std::numeric_limits<float>::epsilon();
   const double tolerance = 500 * eps * moved + kSteps * eps;
   for (const auto& p : model->named_parameters()) {
@@ -151,7 +151,7 @@ TEST(Muon, ExpertsAreSeparateMatrices) {
   }
   ASSERT_EQ(plain.size(), 2 * 3 * 3U);
   optimizer.step(0.02);
-  // As in FollowsTheFormulaInDouble, for one step.
+  // The tolerance of FollowsTheFormulaInDouble, for one step.
   const double tolerance = 500 * std::numeric_limits<float>::epsilon() * 0.02 * 0.2 * std::sqrt(32.0) +
                            std::numeric_limits<float>::epsilon();
   for (const auto& p : model->named_parameters()) {
@@ -175,7 +175,7 @@ TEST(Muon, SingularValuesAreCloseToOne) {
     const torch::Tensor x = orthogonalized(g);
     ASSERT_EQ(x.sizes(), g.sizes());
     const auto [u, s, vt] = torch::linalg_svd(g, /*full_matrices=*/false);
-    // In terms of g's singular vectors the result is diagonal: iterations only change singular values.
+    // In the basis of g's singular vectors, the result is diagonal, since the iterations change only singular values.
     const torch::Tensor diagonal = u.t().matmul(x).matmul(vt.t());
     EXPECT_LT((diagonal - torch::diag(diagonal.diagonal())).abs().max().item<double>(), 1e-4);
     const torch::Tensor kept = diagonal.diagonal().masked_select(s > 0.0015 * g.norm());
@@ -216,8 +216,7 @@ TEST(Muon, StepSizeMatchesAdamW) {
   for (size_t i = 0; i < before.size(); ++i) {
     if (!in_a_block(parameters[i].key(), *parameters[i])) continue;
     const double rms = (*parameters[i] - before[i]).square().mean().sqrt().item<double>();
-    // Singular values are between 0.68 and 1.21, except the smallest ones of a square matrix, which lower the mean
-    // slightly.
+    // Singular values become 0.68 to 1.21, except the smallest ones of a square matrix, which lower the mean slightly.
     EXPECT_GT(rms, 0.6 * 0.2 * 0.01) << parameters[i].key();
     EXPECT_LT(rms, 1.21 * 0.2 * 0.01) << parameters[i].key();
   }

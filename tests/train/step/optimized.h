@@ -1,4 +1,4 @@
-// A model and its optimizer, for gradients that a test draws.
+// A model and its optimizer, for tests that draw gradients at random.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ inline void draw_gradients(nn::Llama& model) {
   for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
 }
 
-/// Returns true for parameters that the rule for matrices updates, in a model without experts.
+/// Returns true if the parameter is a matrix of a layer, which Muon and GaLore update by their rule (without experts).
 inline bool in_a_block(const std::string& name, const torch::Tensor& p) {
   return p.dim() == 2 && name.starts_with("layers.");
 }
@@ -25,7 +25,7 @@ struct Optimized {
       : model(nn::family_llama(config.model)), optimizer(make_optimizer(*model, config)) {
     for (const auto& [name, tensor] : optimizer->state()) state[name] = tensor;
   }
-  /// Copies the values, or the gradients, of another model's parameters.
+  /// Copies the values, or if `gradients` the gradients, of another model's parameters.
   void follow(const Optimized& other, bool gradients) {
     const torch::NoGradGuard no_grad;
     const auto own = model->parameters(), others = other.model->parameters();
@@ -39,7 +39,7 @@ struct Optimized {
   }
   nn::Llama model;
   std::unique_ptr<Optimizer> optimizer;
-  std::map<std::string, torch::Tensor> state;  ///< the optimizer's own tensors
+  std::map<std::string, torch::Tensor> state;  ///< the optimizer's own tensors, by name
 };
 
 }  // namespace folio::train::test

@@ -1,4 +1,4 @@
-// Tests properties of every optimizer, and of every rule for matrices.
+// Tests the properties of every optimizer, and those of the optimizers with a rule for matrices (Muon, GaLore).
 #include "train/step/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(All, MatrixOptimizers, testing::Values(OptimizerKind::M
 TEST_P(Optimizers, GradientScaleMatchesScaledGradients) {
   Optimized scaled(config_), product(config_);
   product.follow(scaled, false);
-  for (const double scale : {1.0, 0.25}) {  // one step of Muon is invariant to the scale
+  for (const double scale : {1.0, 0.25}) {  // a first step of Muon doesn't depend on the scale, so take two
     test::draw_gradients(scaled.model);
     product.follow(scaled, true);
     for (torch::Tensor& p : product.model->parameters()) p.mutable_grad().mul_(scale);
@@ -43,13 +43,13 @@ TEST_P(Optimizers, GradientScaleMatchesScaledGradients) {
   }
   for (const auto& [name, tensor] : scaled.state) EXPECT_TRUE(torch::equal(tensor, product.state[name])) << name;
   EXPECT_TRUE(test::same_bits(test::copies(scaled.model), test::copies(product.model)));
-  // After a step the trainer reports the clipped gradients.
+  // The scale also applies to the stored gradients, since the trainer reports clipped gradients.
   for (size_t i = 0; i < scaled.model->parameters().size(); ++i)
     EXPECT_TRUE(torch::equal(scaled.model->parameters()[i].grad(), product.model->parameters()[i].grad())) << i;
 }
 
 TEST_P(Optimizers, UpdateOnlyTrainableParameters) {
-  for (const bool blocks : {true, false}) {  // either leaves one of the rules without parameters
+  for (const bool blocks : {true, false}) {  // train only the layers' matrices, then only the rest
     nn::Llama model(config_.model);
     for (auto& p : model->named_parameters()) p->set_requires_grad(in_a_block(p.key(), *p) == blocks);
     const auto optimizer = make_optimizer(*model, config_);
@@ -57,7 +57,7 @@ TEST_P(Optimizers, UpdateOnlyTrainableParameters) {
       EXPECT_EQ(state.name.find(".layers.") != std::string::npos && !state.name.ends_with("norm.weight"), blocks);
     const auto before = test::copies(model);
     test::draw_gradients(model);
-    std::vector<uint32_t> versions;  // the fused modules cache values derived from weights until these change
+    std::vector<uint32_t> versions;  // must change, since fused modules cache values derived from weights
     for (const torch::Tensor& p : model->parameters()) versions.push_back(p._version());
     optimizer->step(0.1, 0.5);
     const auto parameters = model->named_parameters();

@@ -1,10 +1,10 @@
-// Preloaded library that allocates blocks of random sizes before main() and keeps half of them, so that the program's
-// later allocations have other addresses. FOLIO_HEAP_SEED determines the sizes.
+// A library to preload: allocates blocks of random sizes before main() and keeps half of them, so that the program's
+// allocations get other addresses. FOLIO_HEAP_SEED determines the sizes.
 #include <cstdlib>
 
 namespace {
 
-void* volatile kept;  // prevents the compiler from removing the allocations
+void* volatile kept;  // so that the compiler doesn't remove the allocations
 
 [[gnu::constructor]] void perturb() {
   const char* text = std::getenv("FOLIO_HEAP_SEED");

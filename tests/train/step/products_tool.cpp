@@ -1,6 +1,6 @@
-// products_tool THREADS HISTORY: runs the matrix products and the attention of a training step of the default preset,
-// forward and backward, in f32 and bf16. Prints a line "name digest" for each result, the same in any process. THREADS
-// is fix_threads()' argument. HISTORY is "fresh", or "worked" to use other numbers of threads in between.
+// products_tool THREADS HISTORY: computes the matrix products and the attention of a training step of the default
+// preset, forward and backward, in F32 and BF16. Prints a line "name digest" for each result, the same in any process.
+// THREADS is passed to fix_threads(). HISTORY is "fresh", or "worked" to use other numbers of threads in between.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ using namespace folio;
 
 std::map<std::string, std::string> digests;
 
-// Stores the digest of a name's first result; later results must have the same one.
+// Stores the digest of a name's first result, and requires later results of the same name to have the same digest.
 void note(const std::string& name, const torch::Tensor& result) {
   const torch::Tensor values = result.detach().contiguous();
   data::Digest bytes;
@@ -65,7 +65,7 @@ void all_products() {
     linear(rows, dim, dim, type);
     linear(rows, dim, hidden, type);
     linear(rows, hidden, dim, type);
-    linear(rows, dim, 66, type);  // TinyShakespeare's vocabulary
+    linear(rows, dim, 66, type);  // vocabulary size of TinyShakespeare
     attention(c, type);
   }
 }

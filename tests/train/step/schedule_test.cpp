@@ -18,7 +18,7 @@ TrainConfig factors() {
 }
 
 TEST(Schedule, WarmsUpThenDecaysByCosine) {
-  // 0.2 + 0.4 (1 + cos(k pi / 8)), calculated by hand from cos(pi/8) = 0.9238795325112867 and related values.
+  // The decay is 0.2 + 0.4 (1 + cos(k pi / 8)), calculated by hand from cos(pi/8) = 0.9238795325112867 and others.
   const std::vector<double> expected{0.25,
                                      0.5,
                                      0.75,
@@ -66,7 +66,7 @@ TEST(Schedule, WsdDecaysByOneMinusSqrt) {
   c.steps = 20;
   c.decay_fraction = 0.2;
   for (int64_t step = 3; step <= 16; ++step) EXPECT_DOUBLE_EQ(learning_rate(c, step), 1.0) << "step " << step;
-  // 0.2 + 0.8 (1 - sqrt(k / 4)) for k = 1 to 4, and no lower.
+  // The decay is 0.2 + 0.8 (1 - sqrt(k / 4)) for k = 1 to 4, and 0.2 from then on.
   const std::vector<double> expected{0.6, 0.43431457505076194, 0.30717967697244910, 0.2, 0.2};
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_NEAR(learning_rate(c, 17 + static_cast<int64_t>(i)), expected[i], 1e-15) << "step " << 17 + i;
@@ -78,7 +78,7 @@ TEST(Schedule, WsdDecayBeginsAfterTheWarmUp) {
   c.schedule = ScheduleKind::Wsd;
   c.decay_fraction = 1.0;
   EXPECT_DOUBLE_EQ(learning_rate(c, 3), 1.0);
-  EXPECT_DOUBLE_EQ(learning_rate(c, 6), 0.6);  // a quarter of the 8 steps after it
+  EXPECT_DOUBLE_EQ(learning_rate(c, 6), 0.6);  // a quarter of the 8 steps that follow the warm-up
 }
 
 TEST(Schedule, WsdWithoutADecayIsConstant) {
@@ -88,7 +88,7 @@ TEST(Schedule, WsdWithoutADecayIsConstant) {
   EXPECT_DOUBLE_EQ(learning_rate(c, 11), 1.0);
 }
 
-// --minutes sets the number of steps only after the first ones, which are all within the warm-up.
+// With --minutes, the number of steps is set only after the first steps, whose rates must not depend on it.
 TEST(Schedule, WarmUpDoesNotDependOnTheNumberOfSteps) {
   for (const auto schedule : {ScheduleKind::Cosine, ScheduleKind::Linear, ScheduleKind::Wsd, ScheduleKind::Constant}) {
     TrainConfig c = factors();

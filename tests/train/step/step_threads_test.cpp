@@ -22,7 +22,7 @@ TEST(StepThreads, UseProcessorsLeftByOthers) {
   EXPECT_EQ(threads_that_fit(2, 14.0, 2), 2) << "others are elsewhere";
   EXPECT_EQ(threads_that_fit(16, 14.0, 16), 14);
   EXPECT_EQ(threads_that_fit(14, 15.0, 16), 15);
-  // Between the bounds nothing changes, so that noise causes no switching back and forth.
+  // Between two bounds, the number of threads stays, so that noise doesn't switch it back and forth.
   EXPECT_EQ(threads_that_fit(2, 1.7, 2), 2);
   EXPECT_EQ(threads_that_fit(1, 1.7, 2), 1);
   EXPECT_EQ(threads_that_fit(1, 1.9, 2), 2);
@@ -68,7 +68,7 @@ TEST(StepThreads, ExceedTheProcessorsToAvoidSpinning) {
   EXPECT_GT(kThreads + n_extra(), omp_get_num_procs());
   threads.set_spinning(true);
   EXPECT_TRUE(threads.spins());
-  while (n_extra() > 0) std::this_thread::yield();  // they end a little later
+  while (n_extra() > 0) std::this_thread::yield();  // the extra threads end a little later
 }
 
 }  // namespace

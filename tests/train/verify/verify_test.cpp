@@ -1,4 +1,4 @@
-// Tests train/verify/verify.h: it passes if both sides are right, otherwise it names the first place that differs.
+// Tests train/verify/verify.h: it passes if both sides are right, and otherwise names the first place that differs.
 #include "train/verify/verify.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ core::ModelConfig shape(const std::string& name) {
   return c;
 }
 
-// Returns a model with weights so large that every layer affects the result.
+// Returns a model with random weights so large that every layer affects the result.
 nn::Llama random_model(const std::string& name) {
   nn::Llama model = nn::family_llama(shape(name));
   const torch::NoGradGuard no_grad;
@@ -96,7 +96,7 @@ std::vector<int32_t> some_tokens(size_t n) {
   return tokens;
 }
 
-// A model in a GGUF file, with an `error` added to one value of one tensor, and an engine that runs it.
+// A model in a GGUF file, with `error` added to one value of `tensor`, and an engine that runs the file.
 struct Exported {
   Exported(const nn::Llama& reference, const std::string& tensor = "", float error = 0.0F) {
     core::Weights weights = weights_of(reference);
@@ -238,7 +238,7 @@ TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
               };
             }),
             core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query"
-                                                          : "layers.0.attention_residual");  // adds biases, too
+                                                          : "layers.0.attention_residual");  // biases accumulate, too
 }
 
 TEST_P(Verify, NamesTheFirstDifferingTensorAndBothValues) {
@@ -278,7 +278,7 @@ TEST_P(Verify, RoundsWeightsToTheFilesType) {
 
 TEST_P(Verify, DivergenceShowsItsLocation) {
   nn::Llama reference = random_model(GetParam());
-  Exported exported(reference, "token_embd.weight", 0.5F);  // value 13 * 32 / 2: token 6, index 16
+  Exported exported(reference, "token_embd.weight", 0.5F);  // value 13 * 32 / 2 is index 16 of token 6
   const auto divergences = compare_forward(reference, exported.side(), std::vector<int32_t>{1, 2, 3, 6, 5});
   EXPECT_EQ(divergences[0].position, 3);
   EXPECT_EQ(divergences[0].index, 16);
@@ -291,7 +291,7 @@ TEST_P(Verify, GreedyTextMatchesTheEngine) {
   const std::vector<int32_t> prompt{1, 2, 3};
   const std::vector<int32_t> never{12, 4};
   const auto by_libtorch = greedy_by_libtorch(reference, prompt, 200, never);
-  EXPECT_EQ(by_libtorch.size(), 61U);  // the context is 64
+  EXPECT_EQ(by_libtorch.size(), 61U);  // the context of 64 minus the prompt of 3
   for (const int32_t id : never) EXPECT_EQ(std::count(by_libtorch.begin(), by_libtorch.end(), id), 0);
 
   auto& cache = exported.engine->cache();
@@ -342,7 +342,7 @@ TEST(VerifyTrained, TrainedModelAgrees) {
     last = loss.item<double>();
     if (step == 0) first = last;
     const torch::NoGradGuard no_grad;
-    for (auto& p : model->parameters()) p.sub_(p.grad(), 0.05);  // at 0.5 the loss jumps, differently on each processor
+    for (auto& p : model->parameters()) p.sub_(p.grad(), 0.05);  // with 0.5, the loss would diverge
   }
   EXPECT_LT(last, 0.8 * first);
   Exported exported(model);

@@ -1,5 +1,5 @@
-// The emulator's interface for kernel tests on a real GPU. The order can't be chosen, so runs are repeated and must
-// give the same result each time. The device's shape is fixed.
+// Implements the emulator's interface for kernel tests on a real GPU. A GPU's order of threads can't be chosen, so each
+// run is repeated and must give the same result, and the requested device shape is ignored.
 #include "core/error.h"
 #include "tests/infer/cuda/host/emulator.h"
 

@@ -1,4 +1,4 @@
-// Runs the tests on a GPU. Without a GPU, prints an error and exits with 1 instead of skipping tests.
+// Runs the kernel tests on a GPU. Without a GPU, prints an error and exits with 1 instead of skipping tests.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// model_check: compares a model on a GPU with the CPU (see model_check.h). Exits with 1 if the bound is exceeded.
+// model_check: compares a model's logits on a GPU and on the CPU (model_check.h). Exits with 1 if they differ too much.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

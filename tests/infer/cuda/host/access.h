@@ -1,4 +1,4 @@
-// A memory access, and the condition under which two conflict.
+// Defines the race detector's memory access, and when two accesses conflict.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@ enum class Action : uint8_t { kRead, kWrite, kAtomic };
 /// A thread's access to one byte.
 struct Access {
   Action action;
-  unsigned thread;     ///< in its block
+  unsigned thread;     ///< index in its block
   const void* caller;  ///< address of the accessing code
 };
 
-/// Returns an address in this program's code as a 32-bit offset.
+/// Converts an address in this program's code to a 32-bit offset, and back.
 [[nodiscard]] int32_t to_offset(const void* code);
 [[nodiscard]] const void* from_offset(int32_t offset);
-/// Returns the source line of a return address, such as "matmul.cu:12", if addr2line finds it.
+/// Returns the source line of a return address, such as "matmul.cu:12", or its offset in the binary if unknown.
 [[nodiscard]] std::string source_of(const void* code);
 
 }  // namespace folio::infer::gpu::host::races

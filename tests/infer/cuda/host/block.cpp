@@ -1,5 +1,5 @@
-// Schedules the threads of a block. A fiber runs threads from start to end, one after another; if a thread must wait,
-// another fiber continues.
+// Schedules the emulated threads of a block. A fiber runs one thread after another. If a thread must wait for others,
+// its fiber is suspended and another fiber continues.
 #include "tests/infer/cuda/host/block.h"
 
 #include <algorithm>
@@ -144,7 +144,7 @@ void Block::run_block(Index index) {
   switch_fibers(caller_, *current_->fiber);
   current_ = nullptr;
   running_thread = nullptr;
-  races::end_block();  // races were detected before any other error
+  races::end_block();  // throws a race first, since it precedes `error_`
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   shared_.end_block();
 }
@@ -185,7 +185,7 @@ void Block::run_threads() {
       }
       next = pick();
     }
-    if (next != nullptr && next->fiber == nullptr) {  // starts on this fiber
+    if (next != nullptr && next->fiber == nullptr) {  // the next thread starts on this fiber
       current_ = next;
       running_thread = next;
       next->fiber = here;
@@ -268,7 +268,7 @@ void Block::meet(uint32_t mask, void* mine, void (*compute)(const Lanes& lanes, 
       make_ready(me.warp, mask & ~bit);
       return;
     }
-    // Those lanes wait for this one, which would wait for them.
+    // Lanes that wait with another mask need this lane, which would wait for them: a deadlock.
     if ((meeting.mask & bit) != 0 && (meeting.arrived & mask) != 0) fail_meeting(warp, mask, at);
   }
   Meeting& meeting = warp.meetings[warp.n_meetings++];

@@ -1,4 +1,4 @@
-// The running block, its threads and warps, and waiting lanes. Each host thread has one.
+// Defines the emulated block that a host thread runs: its threads, its warps, and the lanes that wait for each other.
 #pragma once
 
 #include <array>
@@ -21,20 +21,20 @@ namespace folio::infer::gpu::host {
 inline constexpr unsigned kLanes = 32;
 inline constexpr unsigned kMaxWarps = 32;
 
-/// A copy of 16 bytes to shared memory that has not completed.
+/// An asynchronous copy (cp.async) of 16 bytes to shared memory that has not completed.
 struct PendingCopy {
   void* to;
   const void* from;
   unsigned batch;
 };
 
-/// A thread of the block.
+/// An emulated thread of the block, with its unfinished copies.
 struct BlockThread : Thread {
   unsigned warp = 0;
   unsigned lane = 0;
-  Fiber* fiber = nullptr;  ///< while the thread runs or waits; null before and after
+  Fiber* fiber = nullptr;  ///< the thread's fiber while it runs or waits, otherwise null
   std::vector<PendingCopy> copies;
-  unsigned batches = 0;  ///< committed batches of copies
+  unsigned batches = 0;  ///< number of committed batches of copies
 };
 
 /// Lanes that wait for the other lanes of their mask.
@@ -45,20 +45,20 @@ struct Meeting {
 };
 
 struct Warp {
-  uint32_t exists = 0;    ///< lanes that the block has
-  uint32_t ready = 0;     ///< runnable lanes
-  uint32_t finished = 0;  ///< lanes that have returned
+  uint32_t exists = 0;    ///< bit mask of the block's lanes
+  uint32_t ready = 0;     ///< bit mask of runnable lanes
+  uint32_t finished = 0;  ///< bit mask of lanes that have returned
   uint32_t at_barrier = 0;
   unsigned n_meetings = 0;
   std::array<Meeting, kLanes> meetings;
-  Lanes data{};  ///< data of each waiting lane
+  Lanes data{};  ///< the `mine` that each waiting lane passed to meet()
 };
 
 class Block {
  public:
   Block();
 
-  /// Runs all blocks of a launch. Throws the first core::Error of a thread.
+  /// Runs all blocks of a launch, one after another. Throws the first core::Error of a thread.
   void run(Index grid, Index block, size_t shared_bytes, const std::function<void()>& kernel);
 
   void meet(uint32_t mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask),

@@ -1,4 +1,4 @@
-// Implements device.h in the host's memory. Operations complete when they are issued.
+// Implements device.h for the emulator, in host memory. Operations complete when they are issued.
 #include "infer/cuda/device.h"
 
 #include <algorithm>
@@ -21,13 +21,13 @@ struct Recording::Impl {
 namespace host {
 namespace {
 
-constexpr std::align_val_t kAlignment{256};  // as cudaMalloc's
+constexpr std::align_val_t kAlignment{256};  // the alignment of cudaMalloc
 
-/// The devices, shared by all threads of the host.
+/// The emulated devices, shared by all host threads.
 struct Devices {
   std::mutex mutex;
   DeviceShape shape;
-  std::vector<uint64_t> used;  // (device)
+  std::vector<uint64_t> used;  // allocated bytes of each device
 };
 
 Devices& devices_of_host() {

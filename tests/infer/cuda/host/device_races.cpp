@@ -40,7 +40,7 @@ void DeviceRaces::barrier() {
 
 void DeviceRaces::fence(unsigned thread) {
   unfenced_[thread] = false;
-  unfenced_before_ = false;  // a fence also orders writes that its thread has observed
+  unfenced_before_ = false;  // a fence also orders writes of other threads that this thread has observed
 }
 
 void DeviceRaces::learn(Knowledge& of, uint32_t block, Known known) {
@@ -81,7 +81,7 @@ const Moment* DeviceRaces::reader_against(const DeviceCell& cell, unsigned threa
   if (!ordered(cell.read, thread)) return &cell.read;
   if (cell.many_warps && !ordered(cell.warp_read, thread)) return &cell.warp_read;
   if (!cell.many_blocks) return nullptr;
-  // The blocks that read are not stored, so the writer must be ordered after all blocks that ran.
+  // The cell stores no list of the blocks that read, so the writer must be ordered after all blocks that ran.
   const uint32_t latest = cell.other_read.interval_and_thread / kThreads;
   const bool knows_all = std::all_of(ran_.begin(), ran_.end(), [&](uint32_t block) {
     const auto known = known_.find(block);

@@ -21,7 +21,7 @@ struct BlockAccess {
   uint32_t block;
 };
 
-/// The time of a block's access: barriers before it, and its thread.
+/// When an access happened: its block, the number of barriers before it, its thread, and the source line as an offset.
 struct Moment {
   uint32_t block = 0;
   uint32_t interval_and_thread = 0;
@@ -30,9 +30,9 @@ struct Moment {
 
 struct DeviceCell {
   Moment write;
-  Moment read;        // the last one
-  Moment warp_read;   // by another warp of its block, if many_warps
-  Moment other_read;  // by another block, with the most barriers, if many_blocks
+  Moment read;        // the last read
+  Moment warp_read;   // a read by another warp of the same block, if many_warps
+  Moment other_read;  // a read by another block, the one after the most barriers, if many_blocks
   Action write_action = Action::kWrite;
   bool written = false;
   bool was_read = false;
@@ -40,7 +40,7 @@ struct DeviceCell {
   bool many_blocks = false;
 };
 
-/// An allocation with cells for the bytes that were accessed.
+/// A device allocation, with cells for the bytes that were accessed.
 class DeviceRange {
  public:
   DeviceRange(const void* begin, size_t bytes)
@@ -63,7 +63,7 @@ class DeviceRange {
   std::vector<std::unique_ptr<Page>> pages_;
 };
 
-/// The order of accesses between the blocks of one launch. Blocks run one after another.
+/// Tracks how fences and atomics order the accesses of a launch's blocks, which run one after another.
 class DeviceRaces {
  public:
   void begin_launch();
@@ -78,13 +78,13 @@ class DeviceRaces {
  private:
   static constexpr unsigned kThreads = 1024;
 
-  /// The part of a block's work that another block is ordered after: all up to a barrier, and one warp's after it.
+  /// The part of a block's work that precedes another block's: all before a barrier, and one warp's work after it.
   struct Known {
     uint32_t interval = 0;
     uint32_t warp = 0;  // kAnyWarp: all warps
   };
   static constexpr uint32_t kAnyWarp = 0xFFFFFFFF;
-  using Knowledge = std::unordered_map<uint32_t, Known>;  // by block
+  using Knowledge = std::unordered_map<uint32_t, Known>;  // the key is a block
 
   static void learn(Knowledge& of, uint32_t block, Known known);
   [[nodiscard]] Moment now(const Access& access) const;
@@ -95,12 +95,12 @@ class DeviceRaces {
 
   uint64_t launch_ = 0;
   uint32_t block_ = 0;
-  uint32_t interval_ = 0;  // barriers of the block so far
+  uint32_t interval_ = 0;  // number of barriers of the running block so far
   std::vector<uint32_t> ran_;
-  Knowledge known_;                                  // acquired by the running block
-  std::unordered_map<const void*, Knowledge> left_;  // released, by word
+  Knowledge known_;                                  // what precedes the running block's work
+  std::unordered_map<const void*, Knowledge> left_;  // what precedes an atomic on each word
   std::bitset<kThreads> unfenced_;                   // threads that have written since their last fence
-  bool unfenced_before_ = false;                     // a thread had, before the last barrier
+  bool unfenced_before_ = false;                     // true if a thread had any at the last barrier
 };
 
 }  // namespace folio::infer::gpu::host::races

@@ -17,7 +17,7 @@ namespace folio::infer::gpu::host {
 struct Order {
   enum class Kind { kRising, kFalling, kRandom };
   Kind kind = Kind::kRising;
-  uint64_t seed = 1;  ///< of a random order
+  uint64_t seed = 1;  ///< used by kRandom
 };
 [[nodiscard]] std::string to_string(Order order);
 /// Prints the order for GoogleTest: "rising", "falling" or "random_1".
@@ -26,7 +26,7 @@ inline void PrintTo(const Order& order, std::ostream* out) {
   if (order.kind != Order::Kind::kRandom) *out << (order.kind == Order::Kind::kRising ? "rising" : "falling");
 }
 
-/// Returns a rising order, a falling one, and some random ones.
+/// Returns a rising order, a falling order, and `n_random` random ones.
 [[nodiscard]] std::vector<Order> all_orders(unsigned n_random = 3);
 
 /// Runs this host thread's launches in the given order until the end of the scope.
@@ -41,7 +41,7 @@ class OrderScope {
   Order before_;
 };
 
-/// Runs in all orders. Throws core::Error if one gives other bytes than the first.
+/// Calls `run` in each of all_orders(n_random). Throws core::Error if the returned bytes differ.
 void require_same_in_all_orders(const std::function<std::vector<uint8_t>()>& run, unsigned n_random = 3);
 
 /// The properties of the emulated GPU that devices() returns.
@@ -51,7 +51,7 @@ struct DeviceShape {
   size_t shared_bytes = size_t{99} << 10U;  ///< per block: the minimum of GPUs since 2020
 };
 
-/// Gives the devices this shape, for all host threads, until the end of the scope. Existing allocations count.
+/// Sets the emulated devices' shape for all host threads until the end of the scope. Existing allocations count.
 class DeviceScope {
  public:
   explicit DeviceScope(DeviceShape shape);

@@ -1,4 +1,4 @@
-// Error messages for threads that don't meet the others.
+// Throws the errors for threads that would wait forever: diverged lanes, and barriers that not all threads reach.
 #include <bit>
 
 #include "core/error.h"
@@ -47,7 +47,7 @@ void Block::fail_barrier(const std::source_location& at) const {
 }
 
 void Block::fail_stuck() const {
-  // A thread waits for a lane that waits elsewhere or has returned. Lanes come first: barriers wait for them.
+  // Lanes that wait for other lanes are reported first, since a barrier waits for those lanes, too.
   for (unsigned w = 0; w < n_warps_; ++w) {
     for (unsigned i = 0; i < warps_[w].n_meetings; ++i) {
       const Meeting& m = warps_[w].meetings[i];

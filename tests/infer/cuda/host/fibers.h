@@ -26,10 +26,10 @@ struct Fiber {
   boost::context::detail::fcontext_t context = nullptr;
   const void* bottom = nullptr;
   size_t bytes = 0;
-  void* fake_stack = nullptr;  ///< AddressSanitizer's
+  void* fake_stack = nullptr;  ///< AddressSanitizer's state
 };
 
-/// Must be called first by code that runs after a switch: saves the context of the other fiber.
+/// Saves the context of the fiber that switched to `here`. Must be called first by code that runs after a switch.
 inline void arrive([[maybe_unused]] Fiber& here, boost::context::detail::transfer_t from) {
   auto& other = *static_cast<Fiber*>(from.data);
   other.context = from.fctx;
@@ -38,7 +38,7 @@ inline void arrive([[maybe_unused]] Fiber& here, boost::context::detail::transfe
 #endif
 }
 
-/// Switches to `to`; returns when a fiber switches back to `from`.
+/// Switches to fiber `to`. Returns when a fiber switches back to `from`.
 inline void switch_fibers(Fiber& from, Fiber& to) {
 #ifdef FOLIO_ASAN
   __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.bytes);
@@ -49,7 +49,7 @@ inline void switch_fibers(Fiber& from, Fiber& to) {
 /// A pool of reusable stacks.
 class FiberPool {
  public:
-  /// A fiber runs `body` when it is first switched to. `body` must switch away instead of returning.
+  /// Creates an empty pool. A fiber runs `body` when first switched to. `body` must not return, but switch to a fiber.
   explicit FiberPool(void (*body)(boost::context::detail::transfer_t)) : body_(body) {}
   ~FiberPool();
   FiberPool(const FiberPool&) = delete;

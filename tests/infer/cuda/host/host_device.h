@@ -1,4 +1,4 @@
-// Interface shared by device.cpp, launches and the race detector.
+// Declares what device.cpp shares with the emulator's launches and race detector.
 #pragma once
 
 #include <functional>

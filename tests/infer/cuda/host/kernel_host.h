@@ -1,4 +1,4 @@
-// The functions of kernel.h without a CUDA compiler. A thread is a fiber; blocks run one after another. See emulator.h.
+// Declares the functions of kernel.h for kernels that a host compiler builds and the emulator (emulator.h) runs.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct Index {
   unsigned z = 0;
 };
 
-/// The indices of the running fiber.
+/// The indices of an emulated CUDA thread, as threadIdx, blockIdx, blockDim and gridDim.
 struct Thread {
   Index thread_index;
   Index block_index;
@@ -41,8 +41,8 @@ extern constinit thread_local const Thread* running_thread;
 void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::function<void()> kernel,
             std::source_location at = std::source_location::current());
 
-/// Returns the block's array declared at `at`. The first thread that arrives creates it, with exactly this length,
-/// filled with NaN, between red zones.
+/// Returns the block's shared array that is declared at `at`. The first thread that arrives creates it with exactly
+/// this length, filled with NaN, between red zones.
 [[nodiscard]] void* shared_array(size_t element_bytes, size_t count, std::source_location at);
 /// Returns the block's dynamic shared memory.
 [[nodiscard]] unsigned char* dynamic_shared();
@@ -70,7 +70,7 @@ void wait_copies(int pending);
 // CUDA's built-in functions, in the same namespace as the kernels.
 void __syncthreads(std::source_location at = std::source_location::current());
 void __syncwarp(unsigned mask = 0xFFFFFFFFU, std::source_location at = std::source_location::current());
-/// T has 4 or 8 bytes.
+/// Returns the value of another lane. T must have 4 or 8 bytes.
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int lane, std::source_location at = std::source_location::current());
 template <typename T>
@@ -83,7 +83,7 @@ unsigned __ballot_sync(unsigned mask, bool value, std::source_location at = std:
 bool __any_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
 bool __all_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
 void __threadfence();
-/// Only for integers: sums of floats would depend on the order of the blocks.
+/// Atomics exist only for integers: sums of floats would depend on the order of the blocks.
 unsigned atomicAdd(unsigned* at, unsigned value);
 unsigned long long atomicAdd(unsigned long long* at, unsigned long long value);
 unsigned atomicMax(unsigned* at, unsigned value);

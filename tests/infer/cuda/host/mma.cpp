@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "tests/infer/cuda/host/block.h"
 
-// g++ compiles a product for two instruction sets and selects one at program start: the same operations in the same
-// order. Sanitizers start too late for this, and clang 16 doesn't support it.
+// g++ compiles each product with and without AVX2, with the same operations in the same order, and selects one at
+// program start. AddressSanitizer starts too late for this, and clang 16 doesn't support it.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(FOLIO_ASAN)
 #define FOLIO_WIDE __attribute__((target_clones("avx2", "default")))
 #else
@@ -25,7 +25,7 @@ constexpr unsigned kColumns = 8;
 
 using host::Lanes;
 
-/// A lane's arguments.
+/// One lane's arguments of a tile product.
 template <typename S>
 struct Operands {
   S* sums;
@@ -34,7 +34,7 @@ struct Operands {
   int half;
 };
 
-/// Eight numbers, which g++ and clang process with the processor's widest vectors.
+/// Eight doubles, which g++ and clang process in the processor's widest vectors.
 using Doubles = double __attribute__((vector_size(64)));
 
 template <typename S>
@@ -66,14 +66,14 @@ Words32 gather(const Lanes& lanes) {
   return words;
 }
 
-/// Converts like core::f16_to_float, without a branch.
+/// Converts F16 to float like core::f16_to_float, but without a branch.
 inline float widen_f16(uint32_t h) {
   const float magnitude = std::bit_cast<float>((h & 0x7FFFU) << 13U) * 0x1p112F;
   const uint32_t special = (h & 0x7C00U) == 0x7C00U ? 0x7F800000U : 0U;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | special | (h & 0x8000U) << 16U);
 }
 
-/// The two values of a word; even k is in the lower half.
+/// Two F16 values in a word. The value with even k is in the lower half.
 struct F16 {
   static constexpr unsigned kInWord = 2;
   static float number(uint32_t word, unsigned i) { return widen_f16(word >> 16U * i & 0xFFFFU); }
@@ -84,7 +84,7 @@ struct Bf16 {
     return std::bit_cast<float>(i == 0 ? word << 16U : word & 0xFFFF0000U);
   }
 };
-/// A GPU reads only the upper 19 bits.
+/// A float, of which the GPU's TF32 products read only the upper 19 bits.
 struct Tf32 {
   static constexpr unsigned kInWord = 1;
   static float number(uint32_t word, unsigned /*i*/) { return std::bit_cast<float>(word & 0xFFFFE000U); }
@@ -118,7 +118,7 @@ FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
   }
 }
 
-/// Splits floats into two tf32 numbers each; the product of the lower parts is omitted.
+/// Multiplies floats as two TF32 numbers each, a high and a low part. The product of the low parts is omitted.
 FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<Sums>(lanes);
   const auto low = [](uint32_t word) {
@@ -146,7 +146,7 @@ FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   }
 }
 
-/// Multiplies the columns [16 half, 16 half + 16) of A, or all if `depth` is 32.
+/// Multiplies columns [16 half, 16 half + 16) of A, or all 32 columns if `depth` is 32.
 template <unsigned depth>
 FOLIO_WIDE void multiply_bytes(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<IntSums>(lanes);

@@ -16,7 +16,7 @@ namespace {
 
 using Ranges = std::vector<std::shared_ptr<DeviceRange>>;  // sorted by address
 
-/// Device memory, shared by all host threads. A launch checks the ranges that exist when it begins.
+/// The allocations of device memory, shared by all host threads. A launch checks those that exist when it begins.
 struct Registry {
   std::mutex mutex;
   std::shared_ptr<const Ranges> ranges = std::make_shared<const Ranges>();
@@ -27,12 +27,12 @@ Registry& registry() {
   return registry;
 }
 
-/// The detector of a host thread.
+/// The race detector of one host thread.
 struct Detector {
   SharedRaces shared{SharedMemory::kArenaBytes};
   DeviceRaces device;
   std::shared_ptr<const Ranges> ranges;
-  DeviceRange* last = nullptr;  // the range of the last access
+  DeviceRange* last = nullptr;  // the range of the last access, which is searched first
   uint32_t block = 0;
   std::string error;
 };

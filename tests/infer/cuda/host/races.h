@@ -12,20 +12,20 @@ namespace folio::infer::gpu::host::races {
 
 void begin_launch();
 void end_launch();
-void begin_block(uint32_t block);  ///< its index in the grid
+void begin_block(uint32_t block);  ///< `block` is the index in the grid
 void end_block();                  ///< throws the block's first core::Error
 void barrier();
 void sync_warp(unsigned warp, uint32_t mask);
 void fence();
-// Accesses of the running thread; `caller` is the address of its code.
+// Record accesses of the running thread. `caller` is the address of the accessing code.
 void read(const void* address, size_t bytes, const void* caller);
 void write(const void* address, size_t bytes, const void* caller);
 void atomic(const void* address, size_t bytes, const void* caller);
-// Allocation and release of device memory.
+// Record that device memory was allocated or freed.
 void allocated(const void* address, size_t bytes);
 void freed(const void* address);
 
-inline constexpr size_t kRedZone = 256;  ///< around device memory
+inline constexpr size_t kRedZone = 256;  ///< bytes before and after each device allocation
 
 #else
 

@@ -40,7 +40,7 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::begin_block(size_t dynamic_bytes, size_t limit) {
-  // Resets the used part to red zones.
+  // Refill what the previous block used with red-zone bytes.
   unpoison(arena_, used_);
   std::memset(arena_, kRed, used_);
   poison(arena_, used_);
@@ -63,7 +63,7 @@ void* SharedMemory::add(size_t bytes, bool wide, const std::source_location& at)
   asked_ += bytes;
   core::require(asked_ <= limit_, "a block asks for {} bytes of shared memory, but has {}: take smaller tiles", asked_,
                 limit_);
-  // An array of small elements is not aligned to 16 bytes, since CUDA doesn't guarantee it.
+  // Arrays of small elements are deliberately not aligned to 16 bytes, since CUDA doesn't guarantee it.
   const size_t offset = wide ? used_ : used_ + 8;
   const size_t end = (offset + bytes + kRedZone + 15) / 16 * 16;
   core::require(end <= kArenaBytes, "a block has too many shared arrays for the host emulation: join some");

@@ -1,6 +1,6 @@
-// The running block's shared memory: dynamic bytes and arrays, each exactly as long as declared, filled with NaN,
-// between red zones. AddressSanitizer and the race detector detect accesses to a red zone; without them, writes to it
-// are detected at the block's end.
+// The shared memory of the emulated block that runs: dynamic memory and arrays of exactly the declared lengths, filled
+// with NaN, between red zones. AddressSanitizer and the race detector detect accesses to a red zone. Without them,
+// writes to a red zone are detected when the block ends.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Starts a block with this many dynamic bytes, and at most `limit` bytes in all.
+  /// Starts a block with `dynamic_bytes` of dynamic shared memory, and at most `limit` bytes of shared memory in all.
   void begin_block(size_t dynamic_bytes, size_t limit);
-  /// Returns the array declared at `at`.
+  /// Returns the shared array declared at `at`, and creates it on the first call.
   [[nodiscard]] void* array(size_t element_bytes, size_t count, const std::source_location& at);
   [[nodiscard]] unsigned char* dynamic() const { return arena_ + arrays_[0].offset; }
   /// Throws core::Error if a red zone was written to.
@@ -32,7 +32,7 @@ class SharedMemory {
     return static_cast<const unsigned char*>(address) - arena_ >= 0 &&
            static_cast<const unsigned char*>(address) < arena_ + kArenaBytes;
   }
-  /// Returns true if all these bytes are in one array.
+  /// Returns true if all `bytes` from `address` on are in one array or in the dynamic memory.
   [[nodiscard]] bool inside(const void* address, size_t bytes) const;
   /// Returns an address for messages, such as "byte 12 of the array of a.cu:7".
   [[nodiscard]] std::string describe(const void* address) const;
@@ -43,14 +43,14 @@ class SharedMemory {
   struct Array {
     size_t offset;
     size_t bytes;
-    std::source_location at;  ///< where it is declared; the first is dynamic memory
+    std::source_location at;  ///< where it is declared; unused for dynamic memory, the first array
   };
 
   void* add(size_t bytes, bool wide, const std::source_location& at);
 
   unsigned char* arena_;  // (kArenaBytes)
   std::vector<Array> arrays_;
-  size_t used_ = 0;   // bytes of the arena
+  size_t used_ = 0;   // bytes of the arena, with red zones
   size_t asked_ = 0;  // bytes of all arrays
   size_t limit_ = 0;
 };

@@ -18,7 +18,7 @@ class SharedRaces {
  public:
   explicit SharedRaces(size_t bytes) : cells_(bytes) { clock_.fill(1); }
 
-  /// Starts the next interval, at a block's start or barrier.
+  /// Starts the next interval. Called at a block's start and at each barrier.
   void next_interval();
   void sync_warp(unsigned warp, uint32_t mask);
   /// Records an access to one byte. Returns an earlier access that is not ordered before it, if there is one.
@@ -34,17 +34,17 @@ class SharedRaces {
     int32_t write_at = 0;
     uint16_t write_thread = 0;
     Action write_action = Action::kWrite;
-    bool many_warps = false;  // several warps have read
+    bool many_warps = false;  // true if several warps have read
     uint32_t read_interval = 0;
     uint32_t read_clock = 0;
     uint32_t read_lanes = 0;
     int32_t read_at = 0;
     int32_t other_at = 0;
-    uint16_t read_thread = 0;   // the first one
-    uint16_t other_thread = 0;  // one of another warp
+    uint16_t read_thread = 0;   // the first thread that read
+    uint16_t other_thread = 0;  // a thread of another warp that read, if many_warps
   };
 
-  /// Returns true if an access of `before` at its time `clock` is ordered before this access of `now`.
+  /// Returns true if an access by thread `before` at its time `clock` is ordered before the current access by `now`.
   [[nodiscard]] bool ordered(unsigned before, uint32_t clock, unsigned now) const;
   [[nodiscard]] std::optional<Access> reader_against(const Cell& cell, unsigned thread) const;
   void add_reader(Cell& cell, const Access& access) const;
@@ -52,7 +52,7 @@ class SharedRaces {
   std::vector<Cell> cells_;
   uint32_t interval_ = 0;
   std::array<uint32_t, kThreads> clock_{};                      // each thread's own clock, which only increases
-  std::array<std::array<uint32_t, kLanes>, kThreads> known_{};  // (thread, lane of its warp): clocks it has observed
+  std::array<std::array<uint32_t, kLanes>, kThreads> known_{};  // (thread, lane of its warp): latest clock observed
 };
 
 }  // namespace folio::infer::gpu::host::races

@@ -1,4 +1,4 @@
-// The shuffles of kernel_host.h for every type of 4 or 8 bytes. Only included there.
+// Implements the shuffle functions that kernel_host.h declares, for types of 4 or 8 bytes. Included only there.
 #pragma once
 
 #include <bit>

@@ -1,12 +1,12 @@
-// The hooks that the compiler calls for each access under -fsanitize=thread, in place of ThreadSanitizer's library.
-// They may not throw: an error is reported at the end of its block.
+// Defines the functions that code compiled with -fsanitize=thread calls at each memory access, in place of
+// ThreadSanitizer's own library. They can't throw, so an error is reported at the end of a block.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "tests/infer/cuda/host/races.h"
 
-// NOLINTBEGIN: the names are the compiler's
+// NOLINTBEGIN: the compiler requires these names
 namespace races = folio::infer::gpu::host::races;
 
 #define FOLIO_TSAN_SIZE(bytes)                                                                                \
@@ -57,7 +57,7 @@ FOLIO_TSAN_SIZE(16)
 void __tsan_read_range(void* p, size_t bytes) { races::read(p, bytes, __builtin_return_address(0)); }
 void __tsan_write_range(void* p, size_t bytes) { races::write(p, bytes, __builtin_return_address(0)); }
 
-// Called by clang.
+// clang calls these functions for copies and fills.
 void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
   races::read(from, bytes, __builtin_return_address(0));
   races::write(to, bytes, __builtin_return_address(0));

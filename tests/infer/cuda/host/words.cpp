@@ -1,4 +1,4 @@
-// CUDA's built-in functions, and those of kernel.h that nvcc compiles to instructions.
+// Implements for the emulator CUDA's built-in functions, and those of kernel.h that nvcc compiles to instructions.
 #include <bit>
 #include <cstring>
 
@@ -14,7 +14,7 @@ namespace folio::infer::gpu {
 namespace host {
 namespace {
 
-/// A lane's input to a shuffle, and its result.
+/// A lane's value in a shuffle, which the result replaces, and the lane that it reads.
 struct Shuffle {
   uint64_t bits;
   unsigned from;  ///< source lane
@@ -22,7 +22,7 @@ struct Shuffle {
 
 void exchange(const Lanes& lanes, unsigned mask) {
   std::array<uint64_t, kLanes> bits;
-  bits.fill(~uint64_t{0});  // undefined for lanes outside the mask: NaN
+  bits.fill(~uint64_t{0});  // lanes outside the mask have no defined value, so use NaN
   for (unsigned i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1U) != 0) bits[i] = static_cast<const Shuffle*>(lanes[i])->bits;
   }
