@@ -215,7 +215,11 @@ train::RunOptions begin_run(TrainOptions& o, train::Trainer& trainer, const Trai
                         .baseline_name = is_text ? "5-gram by counting" : "before training",
                         .interrupted = interrupted};
   const train::MatrixPeak peak = train::matrix_peak(c.dtype, trainer.device());
-  run.operations_per_s = static_cast<double>(o.session->launch().n_ranks) * peak.operations_per_s;
+  const auto n_ranks = static_cast<double>(o.session->launch().n_ranks);
+  run.peak = n_ranks * peak.operations_per_s;
+  run.measure_peak = [&c, n_ranks, device = trainer.device()] {
+    return n_ranks * train::matrix_peak(c.dtype, device).operations_per_s;
+  };
   fmt::print("matrix peak{}: {:.0f} GFLOP/s, measured with a product of {} x {} in {}\n",
              o.session->is_alone() ? "" : " per rank", 1e-9 * peak.operations_per_s, peak.size, peak.size, c.dtype);
   fmt::print("validation loss: {}\n",

@@ -37,7 +37,7 @@ def test_run_writes_the_documented_files(home):
     assert [entry["step"] for entry in log] == [10, 20, 25]
     for entry in log:
         assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "val_loss"} <= set(entry)
-        assert 0 < entry["peak_share"] < 1  # so small a model is far from the peak
+        assert 0 < entry["peak_share"] <= 1
     assert log[-1]["val_loss"] < log[0]["val_loss"]
     # Each evaluation writes a sample of the model's output to the log and to stdout.
     samples = [entry["sample"] for entry in log if "sample" in entry]

@@ -1,5 +1,6 @@
 #include "train/run/run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <optional>
@@ -45,6 +46,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   StepThreads threads(at::get_num_threads(), [&](int n) { return trainer.repeats_with(n); });
   double seconds_since_log = 0.0;  // time of steps, without evaluations and checkpoints
   int64_t logged_step = trainer.state().step;
+  double peak = options.peak;
   auto last_end = std::chrono::steady_clock::now();  // end of the previous step
   while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
     const auto start = std::chrono::steady_clock::now();
@@ -76,9 +78,11 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
       entry.grad_norm = result.grad_norm;
       entry.tokens_per_s = static_cast<double>((step - std::exchange(logged_step, step)) * trainer.tokens_per_step()) /
                            std::exchange(seconds_since_log, 0.0);
-      if (options.operations_per_s > 0.0) {
-        entry.peak_share =
-            entry.tokens_per_s * operations_per_token(c.model, c.window, c.lora_rank > 0) / options.operations_per_s;
+      if (log && peak > 0.0) {
+        const double rate = entry.tokens_per_s * operations_per_token(c.model, c.window, c.lora_rank > 0);
+        // A rate above the peak means that other programs slowed its measurement.
+        if (rate > peak) peak = std::max(rate, options.measure_peak());
+        entry.peak_share = rate / peak;
       }
       if (evaluates) {
         const Trainer::Evaluation evaluation = trainer.evaluate();

@@ -49,14 +49,46 @@ TEST(Run, LogsAtIntervalsAndTheEnd) {
   EXPECT_TRUE(test::contains(test::read_bytes(directory / "loss.svg"), "5-gram"));
 }
 
+// Returns the rates of a run's log entries in FLOP/s.
+std::vector<double> rates_of(const TrainConfig& c, const std::vector<LogEntry>& entries) {
+  std::vector<double> rates;
+  for (const LogEntry& entry : entries) rates.push_back(entry.tokens_per_s * operations_per_token(c.model, c.window));
+  return rates;
+}
+
 TEST(Run, LogsTheFractionOfPeakFlops) {
+  constexpr double kPeak = 1e18;  // faster than any machine
   const TempDir directory;
   Small small;
-  ASSERT_TRUE(run_to_end(small.trainer,
-                         {.run = directory.path(), .baseline = 1.0, .operations_per_s = 1e9, .interrupted = {}}));
-  const TrainConfig& c = small.trainer.config();
-  for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
-    EXPECT_DOUBLE_EQ(entry.peak_share.value(), entry.tokens_per_s * operations_per_token(c.model, c.window) / 1e9);
+  ASSERT_TRUE(run_to_end(small.trainer, {.run = directory.path(), .baseline = 1.0, .peak = kPeak, .interrupted = {}}));
+  const auto entries = read_log(directory / "log.jsonl");
+  const auto rates = rates_of(small.trainer.config(), entries);
+  for (size_t i = 0; i < rates.size(); ++i) EXPECT_DOUBLE_EQ(entries[i].peak_share.value(), rates[i] / kPeak);
+}
+
+TEST(Run, MeasuresAPeakThatWasExceededAgain) {
+  for (const double second : {1e18, 1.0}) {  // FLOP/s: above or below the rate of every step
+    TrainConfig c = small_config();
+    c.log_every = 1;
+    const TempDir directory;
+    Small small(c);
+    int measured = 0;
+    const auto measure_peak = [&] { return ++measured, second; };
+    ASSERT_TRUE(run_to_end(
+        small.trainer,
+        {.run = directory.path(), .baseline = 1.0, .peak = 1.0, .measure_peak = measure_peak, .interrupted = {}}));
+    const auto entries = read_log(directory / "log.jsonl");
+    const auto rates = rates_of(small.trainer.config(), entries);
+    ASSERT_GE(rates.size(), 2U);
+    double peak = 1.0;
+    int expected = 0;
+    for (size_t i = 0; i < rates.size(); ++i) {
+      if (rates[i] > peak) peak = std::max(rates[i], second), ++expected;
+      EXPECT_NEAR(entries[i].peak_share.value(), rates[i] / peak, 1e-12);
+      EXPECT_LE(entries[i].peak_share.value(), 1.0);
+    }
+    EXPECT_EQ(measured, expected);
+    EXPECT_GE(measured, 1);
   }
 }
 
